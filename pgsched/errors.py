@@ -1,0 +1,87 @@
+"""Every error pgsched raises on purpose, each with the exit code the CLI gives it.
+
+The rule: an error's text is one line that says what happened, why, and what to do next.
+Anything that is not a `PgschedError` is a bug and may show a traceback.
+"""
+
+from __future__ import annotations
+
+
+class PgschedError(Exception):
+    """Base of all errors raised on purpose. `exit_code` is what a command ends with."""
+
+    exit_code = 1
+
+
+class InputError(PgschedError):
+    """A value given by the user is wrong. `field` names it (a column, flag or argument)."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class ScheduleError(InputError):
+    """A schedule or time zone is refused. The text is ``field: reason``.
+
+    `field` is one of second, minute, hour, day of month, month, day of week, schedule, timezone; `reason` is
+    the rest of the line.
+    """
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}", field)
+        self.reason = reason
+
+
+class DatabaseUnreachable(PgschedError):
+    """No server answered, or it refused the login."""
+
+    exit_code = 3
+
+
+class DatabaseReadOnly(PgschedError):
+    """The server answered but takes no writes (a standby, or default_transaction_read_only)."""
+
+    exit_code = 4
+
+
+class SchemaTooOld(PgschedError):
+    """The pgsched schema is missing or older than this program: run `pgsched migrate`."""
+
+    exit_code = 5
+
+
+class SchemaTooNew(PgschedError):
+    """The pgsched schema was migrated by a newer program than this one: upgrade pgsched."""
+
+    exit_code = 6
+
+
+class NotPermitted(PgschedError):
+    """The database role lacks a grant that this command needs."""
+
+    exit_code = 7
+
+
+class NotFound(PgschedError):
+    """No job or run with that name or id."""
+
+    exit_code = 8
+
+
+class EmbeddedUnavailable(PgschedError):
+    """The embedded server is not installed or could not start."""
+
+    exit_code = 9
+
+
+class ClaimLost(PgschedError):
+    """This attempt is no longer the owner of its run: whatever it was about to write must not be written."""
+
+
+class TaskError(PgschedError):
+    """A task is unknown, registered twice, or was given arguments that do not fit."""
+
+    exit_code = 2
