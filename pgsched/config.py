@@ -1,0 +1,82 @@
+"""Settings come from flags, then the environment, then these defaults; nothing else is read.
+
+Every duration is in seconds. A process needs no setting but the DSN, and without one it uses the embedded server.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pgsched.errors import InputError
+from pgsched.model import Kind
+
+ENVIRONMENT = {
+    "PGSCHED_DSN": "connection string of the database (DATABASE_URL is read after it)",
+    "PGSCHED_HOME": "where the embedded server keeps its data",
+    "PGSCHED_LOG": "log level: debug, info, warning, error",
+    "PGSCHED_LOG_FORMAT": "console or json",
+    "PGSCHED_SQL_DSN_NAME": "reserved prefix: PGSCHED_SQL_DSN_<NAME> gives SQL jobs a further database",
+}
+DEFAULT_PRIORITY = 5
+MAX_PAYLOAD_BYTES = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How one worker process behaves. Durations in seconds."""
+
+    concurrency: int = 8
+    queues: tuple[str, ...] = ()
+    allow: frozenset[Kind] = frozenset({Kind.PYTHON})
+    lease_s: float = 30.0
+    poll_s: float = 1.0
+    grace_s: float = 25.0
+    settle_wait_s: float = 0.003
+    leader: bool = True
+
+    def __post_init__(self) -> None:
+        require("concurrency", self.concurrency, 1, 10_000)
+        require("lease", self.lease_s, 1, 86_400)
+        require("poll", self.poll_s, 0.01, 3600)
+        require("grace", self.grace_s, 0, 86_400)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderSettings:
+    """How the leader's duties behave. Durations in seconds."""
+
+    election_every_s: float = 1.0
+    reap_every_s: float = 5.0
+    prune_every_s: float = 60.0
+    keep_history_s: float = 7 * 86_400.0
+    tick_batch: int = 5000
+    crash_limit: int = 5
+    session_timeout_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        require("election period", self.election_every_s, 0.05, 60)
+        require("reap period", self.reap_every_s, 0.05, 3600)
+        require("tick batch", self.tick_batch, 1, 100_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a long-running process needs beside its tasks."""
+
+    dsn: str
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
+    leader: LeaderSettings = field(default_factory=LeaderSettings)
+
+
+def require(name: str, value: float, low: float, high: float) -> None:
+    """Raise InputError unless low <= value <= high."""
+    if not low <= value <= high:
+        raise InputError(f"{name}: {value:g} is out of range {low:g}-{high:g}", name)
+
+
+def find_dsn(flag: str | None, environ: Mapping[str, str] | None = None) -> str | None:
+    """The DSN by order of precedence: the flag, PGSCHED_DSN, DATABASE_URL; None means the embedded server."""
+    env = os.environ if environ is None else environ
+    return flag or env.get("PGSCHED_DSN") or env.get("DATABASE_URL") or None

@@ -1,0 +1,56 @@
+"""Logs are events with fields: a console for people, JSON for programs, and never a password.
+
+The only module that knows structlog. `configure()` once per process; `get(name)` anywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any, cast
+
+import structlog
+
+PASSWORD = re.compile(r"(?i)(://[^:/@\s]*:)[^@\s]*(?=@)|(password\s*=\s*)('[^']*'|\S+)")
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def redact(text: str) -> str:
+    """The same text with the passwords of connection strings replaced by ***."""
+    return PASSWORD.sub(lambda m: (m.group(1) or m.group(2)) + "***", text)
+
+
+def _redact_event(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for key, value in event.items():
+        if isinstance(value, str) and ("://" in value or "assword" in value):
+            event[key] = redact(value)
+    return event
+
+
+def configure(level: str = "info", fmt: str = "console") -> None:
+    """Send events at or above `level` to stderr, as lines for a person (`console`) or as `json`."""
+    renderer: Any = (
+        structlog.processors.JSONRenderer()
+        if fmt == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=28)
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            _redact_event,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS.get(level, logging.INFO)),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def get(name: str) -> structlog.typing.FilteringBoundLogger:
+    """A logger whose events carry `part=name`."""
+    return cast(structlog.typing.FilteringBoundLogger, structlog.get_logger(part=name))

@@ -1,0 +1,100 @@
+"""The values that travel between the parts. Frozen: whoever holds one holds a fact, not a handle.
+
+All instants are timezone-aware UTC datetimes of the database's clock; all durations in Python are seconds (`_s`)
+or `timedelta`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+
+class Kind(StrEnum):
+    """How `task` is read: a registered name, a program, a command line, a statement, a URL."""
+
+    PYTHON = "python"
+    COMMAND = "command"
+    SHELL = "shell"
+    SQL = "sql"
+    HTTP = "http"
+
+
+class State(StrEnum):
+    """Where a run is in its life. The last five are terminal."""
+
+    WAITING = "waiting"
+    SCHEDULED = "scheduled"
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    MISSED = "missed"
+
+
+class Result(StrEnum):
+    """How one attempt ended (the `outcome` of an attempt)."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CRASHED = "crashed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One attempt that this worker owns: what the executor needs, and the token that fences every write."""
+
+    id: int
+    token: UUID
+    attempt: int
+    max_attempts: int
+    queue: str
+    priority: int
+    kind: str
+    task: str
+    args: Any
+    job_id: int | None = None
+    scheduled_at: datetime | None = None
+    available_at: datetime | None = None
+    owner: str | None = None
+    timeout: timedelta | None = None
+    kill_after: timedelta | None = None
+    backoff: str | None = None
+    backoff_base: timedelta | None = None
+    backoff_max: timedelta | None = None
+    backoff_jitter: float | None = None
+    options: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an executor says of an attempt. `retry` False means: never again (the run becomes dead).
+
+    `retry_in` overrides the back-off policy for this attempt. `result` is any JSON value; the executors make sure of
+    that. `log_tail` is the last few KB of what the work printed.
+    """
+
+    result: Result
+    value: Any = None
+    error: str | None = None
+    traceback: str | None = None
+    log_tail: str | None = None
+    retry: bool = True
+    retry_in: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """An outcome on its way to the database, with the claim that it is about and the delay until a retry."""
+
+    claim: Claim
+    outcome: Outcome
+    retry_in_s: float | None = None
