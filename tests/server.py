@@ -1,0 +1,146 @@
+"""The PostgreSQL server the tests run on.
+
+The rule: nothing survives the session that started it, and what a SIGKILLed session left is swept by the next.
+In this order: PGSCHED_TEST_DSN, a Docker engine that answers, the embedded wheel with a throw-away cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pgsched.db.cluster import Cluster, StopMode
+from pgsched.db.embedded import bin_dir, readable_binaries, server_account
+from pgsched.errors import EmbeddedUnavailable
+
+IMAGE = "postgres:17"
+PREFIX = "pgsched-test-"
+THROW_AWAY = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "max_connections": "300",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_checkpoints": "off",
+}
+
+
+@dataclass(frozen=True)
+class TestServer:
+    """A server for one test session. `dsn` is for maintenance: its role may create databases."""
+
+    __test__ = False
+
+    dsn: str
+    kind: str
+    stop: Callable[[], None]
+
+
+def start_server() -> TestServer:
+    if dsn := os.environ.get("PGSCHED_TEST_DSN"):
+        return TestServer(dsn, "the server of PGSCHED_TEST_DSN", lambda: None)
+    return _docker_server() or _embedded_server()
+
+
+def _docker_server() -> TestServer | None:
+    if not _docker_answers():
+        return None
+    try:
+        from testcontainers.postgres import PostgresContainer
+
+        container = PostgresContainer(IMAGE, driver=None).with_command("postgres -c max_connections=300 -c fsync=off")
+        container.start()
+    except Exception:  # no image and no network, no room, no rights: the wheel serves as well
+        return None
+    return TestServer(container.get_connection_url(), f"a container of {IMAGE}", container.stop)
+
+
+def _docker_answers() -> bool:
+    """Ask before testcontainers does: it would try for a long time. A socket that answers nothing counts as none."""
+    target = urlsplit(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
+    try:
+        if target.scheme == "unix":
+            link = socket.socket(socket.AF_UNIX)
+            link.settimeout(2)
+            link.connect(target.path)
+        else:
+            link = socket.create_connection((target.hostname or "", target.port or 2375), timeout=2)
+        with link:
+            link.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+            return b" 200 " in link.recv(200)
+    except (OSError, ValueError):
+        return False
+
+
+def _embedded_server() -> TestServer:
+    sweep()
+    place = Place()
+    try:
+        cluster = PrivateCluster(place.path)
+        cluster.start()
+    except BaseException:
+        place.remove()
+        raise
+
+    def stop() -> None:
+        cluster.stop("immediate")
+        place.remove()
+
+    return TestServer(cluster.dsn, "a throw-away cluster of the embedded wheel", stop)
+
+
+class Place:
+    """A temporary directory that a lock marks as in use."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+        self.path.chmod(0o755)  # the account that runs the server for root must get through
+        self._lock = os.open(self.path / "in-use", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def sweep() -> None:
+    """Stop and delete what sessions left that were killed."""
+    for path in Path(tempfile.gettempdir()).resolve().glob(PREFIX + "*"):
+        with contextlib.suppress(OSError, EmbeddedUnavailable), (path / "in-use").open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            PrivateCluster(path).stop("immediate")
+            shutil.rmtree(path, ignore_errors=True)
+
+
+class PrivateCluster:
+    """A throw-away PostgreSQL server that a test may stop, kill and start again; `dsn` stays the same."""
+
+    def __init__(self, directory: Path) -> None:
+        account = server_account()
+        binaries = bin_dir() if account is None else readable_binaries(bin_dir(), directory, account)
+        self.cluster = Cluster(directory / "data", binaries, account, THROW_AWAY)
+        self.dsn = ""
+
+    def start(self) -> None:
+        self.cluster.create("--no-sync")
+        self.cluster.start()
+        self.dsn = self.cluster.dsn()
+
+    def stop(self, mode: StopMode = "immediate") -> None:
+        self.cluster.stop(mode)
+
+    @property
+    def pid(self) -> int:
+        """The postmaster's process id; fails if the server does not run."""
+        found = self.cluster.postmaster()
+        assert found is not None, "the private cluster is not running"
+        return found.pid
