@@ -17,7 +17,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from tests.server import Place, PrivateCluster, TestServer, start_server
+from tests.server import Place, PrivateCluster, TestServer, start_server, sweep
 
 SERVER = pytest.StashKey[TestServer]()
 SESSION = pytest.StashKey[str]()
@@ -59,6 +59,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         _drop_databases(server.dsn, config.stash[SESSION])
     finally:
         server.stop()
+        sweep()
 
 
 def _drop_databases(dsn: str, session: str) -> None:

@@ -102,10 +102,12 @@ class Place:
     """A temporary directory that a lock marks as in use."""
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
-        self.path.chmod(0o755)  # the account that runs the server for root must get through
-        self._lock = os.open(self.path / "in-use", os.O_RDWR | os.O_CREAT, 0o600)
+        fresh = Path(tempfile.mkdtemp(prefix="pgsched-new-")).resolve()
+        fresh.chmod(0o755)  # the account that runs the server for root must get through
+        self._lock = os.open(fresh / "in-use", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        # It gets its name only now: under it and without the lock, `sweep` of another session would take it.
+        self.path = fresh.rename(fresh.with_name(fresh.name.replace("pgsched-new-", PREFIX)))
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -113,11 +115,12 @@ class Place:
 
 
 def sweep() -> None:
-    """Stop and delete what sessions left that were killed."""
+    """Stop and delete what killed sessions, or killed workers of this one, left."""
     for path in Path(tempfile.gettempdir()).resolve().glob(PREFIX + "*"):
         with contextlib.suppress(OSError, EmbeddedUnavailable), (path / "in-use").open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            PrivateCluster(path).stop("immediate")
+            for pid_file in path.rglob("postmaster.pid"):
+                Cluster(pid_file.parent, bin_dir(), server_account()).stop("immediate")
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -118,7 +118,7 @@ class Cluster:
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
             pid = int(lines[0])
-        except (FileNotFoundError, IndexError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, IndexError, ValueError):
             return None
         if f" {self.data} " not in f"{_command_line(pid)} ":
             return None

@@ -46,5 +46,5 @@ def test_a_private_cluster_keeps_its_data_through_a_crash(private_cluster: Priva
 def test_waiting_gives_the_value_and_fails_with_the_text() -> None:
     values = iter([0, 0, 7])
     assert wait_until(lambda: next(values)) == 7
-    with pytest.raises(pytest.fail.Exception, match="waited 0.05 s for the moon"):
+    with pytest.raises(pytest.fail.Exception, match=r"waited 0\.05 s for the moon"):
         wait_until(lambda: False, timeout=0.05, what="the moon")
