@@ -1,0 +1,250 @@
+"""The rule: nothing reaches the engine unless this grammar accepts it, and what it hands on is canonical.
+
+Strict on purpose: a typing error is refused with the field and the reason, never guessed at. The database keeps the
+same grammar in `migrations/0001/20_schedule_grammar.sql`, word for word; change both or neither.
+`nW` means the weekday nearest to the n-th inside the month, or to its last day when the month is shorter, so `31W` is
+`LW`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pgsched.errors import ScheduleError
+
+MAX_LENGTH = 512
+MAX_INTERVAL = timedelta(days=10_000)
+MACROS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_MONTH_NAMES = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
+_WEEKDAYS = {name: number for number, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
+_PRINTABLE = re.compile(r"[\x20-\x7e\t]*")
+_DIGITS = re.compile(r"[0-9]+")
+_ZONE_PREFIX = re.compile(r"(cron_)?tz=")
+_RANDOM = re.compile(r"[hr](\(.*\))?(/.*)?")
+_NEAREST = re.compile(r"([0-9]+)w")
+_NTH = re.compile(r"([0-9a-z]+)#(.*)")
+_LAST = re.compile(r"([0-9]+|[a-z]{3})l")
+_DURATION = re.compile(r"(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What one column accepts. `top` is the largest value that may be typed, `high` the largest that `*` means."""
+
+    name: str
+    low: int
+    high: int
+    top: int
+    names: dict[str, int]
+
+    def full(self) -> range:
+        return range(self.low, self.high + 1)
+
+
+SECOND = Field("second", 0, 59, 59, {})
+MINUTE = Field("minute", 0, 59, 59, {})
+HOUR = Field("hour", 0, 23, 23, {})
+DAY = Field("day of month", 1, 31, 31, {})
+MONTH = Field("month", 1, 12, 12, _MONTHS)
+WEEKDAY = Field("day of week", 0, 6, 7, _WEEKDAYS)
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """An accepted cron expression: sets of numbers, and the days as a union of (day of month, day of week) pairs."""
+
+    seconds: frozenset[int]
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    months: str
+    days: tuple[tuple[str, str], ...]
+    wildcard: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An accepted `@every` (repeating) or `@after` (not repeating) duration."""
+
+    length: timedelta
+    repeats: bool
+
+
+def read(expression: str) -> Cron | Interval:
+    """The canonical form of an expression, or ScheduleError."""
+    if len(expression) > MAX_LENGTH:
+        raise ScheduleError("schedule", f"longer than {MAX_LENGTH} characters")
+    if not _PRINTABLE.fullmatch(expression):
+        raise ScheduleError("schedule", "only printable ASCII is accepted")
+    words = expression.split()
+    first = words[0].lower() if words else ""
+    if first.startswith("@"):
+        if first in ("@every", "@after"):
+            return _interval(first, words[1:])
+        words = _macro(first, words)
+    if _ZONE_PREFIX.match(first):
+        raise ScheduleError("schedule", f'"{words[0]}" is not supported, set timezone instead')
+    if len(words) not in (5, 6):
+        raise ScheduleError("schedule", f"expected 5 or 6 fields, got {len(words)}")
+    return _cron(words)
+
+
+def _macro(first: str, words: list[str]) -> list[str]:
+    if first == "@reboot":
+        raise ScheduleError("schedule", f'"{words[0]}" is not supported')
+    if first not in MACROS:
+        raise ScheduleError("schedule", f'"{words[0]}" is not a known macro')
+    if len(words) > 1:
+        raise ScheduleError("schedule", f"{words[0]} takes nothing after it")
+    return MACROS[first].split()
+
+
+def _interval(first: str, rest: list[str]) -> Interval:
+    if len(rest) != 1:
+        raise ScheduleError("schedule", f"{first} needs one duration such as 90s or 1h30m")
+    match = _DURATION.fullmatch(rest[0].lower())
+    if match is None:
+        raise ScheduleError("schedule", f'"{rest[0]}" is not a duration such as 90s or 1h30m')
+    total = sum(int(n or 0) * unit for n, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
+    if total < 1:
+        raise ScheduleError("schedule", f'"{rest[0]}" is shorter than 1s')
+    if total > MAX_INTERVAL.total_seconds():
+        raise ScheduleError("schedule", f'"{rest[0]}" is longer than {MAX_INTERVAL.days}d')
+    return Interval(timedelta(seconds=total), repeats=first == "@every")
+
+
+def _cron(words: list[str]) -> Cron:
+    second, minute, hour, day, month, weekday = words if len(words) == 6 else ["0", *words]
+    seconds, minutes, hours = _numbers(SECOND, second), _numbers(MINUTE, minute), _numbers(HOUR, hour)
+    days = _days_of_month(day)
+    months = _text(MONTH, _numbers(MONTH, month))
+    weekdays = _days_of_week(weekday)
+    if day.startswith("*") or weekday.startswith("*"):
+        pairs = [(d, w) for d in days for w in weekdays]
+    else:
+        pairs = [(d, "*") for d in days] + [("*", w) for w in weekdays]
+    wildcard = any(text.startswith("*") for text in (second, minute, hour))
+    return Cron(seconds, minutes, hours, months, tuple(dict.fromkeys(pairs)), wildcard)
+
+
+def _days_of_month(text: str) -> list[str]:
+    """Canonical alternatives: the engine takes one W to a text, and no W beside other days."""
+    plain: set[int] = set()
+    last, nearest = False, []
+    for item in _items(DAY, text):
+        lower = item.lower()
+        if lower == "l":
+            last = True
+        elif lower == "lw":
+            nearest.append("31w")
+        elif match := _NEAREST.fullmatch(lower):
+            nearest.append(f"{_value(DAY, item[:-1], match[1])}w")
+        else:
+            plain |= _numbers_of(DAY, item)
+    text = _text(DAY, plain)
+    if text == "*":
+        return ["*"]
+    listed = ",".join(filter(None, [text, "l" if last else ""]))
+    return [*filter(None, [listed]), *dict.fromkeys(nearest)]
+
+
+def _days_of_week(text: str) -> list[str]:
+    """Canonical alternatives: the engine takes no `d#n` or `dL` beside plain weekdays."""
+    plain: set[int] = set()
+    special: list[str] = []
+    for item in _items(WEEKDAY, text):
+        if match := _NTH.fullmatch(item.lower()):
+            day = _value(WEEKDAY, item[: match.end(1)], match[1]) % 7
+            if not (_DIGITS.fullmatch(match[2]) and 1 <= int(match[2]) <= 5):
+                raise ScheduleError(WEEKDAY.name, f'"{item}" needs a number from 1 to 5 after #')
+            special.append(f"{day}#{int(match[2])}")
+        elif match := _LAST.fullmatch(item.lower()):
+            special.append(f"l{_value(WEEKDAY, item[:-1], match[1]) % 7}")
+        else:
+            plain |= _numbers_of(WEEKDAY, item)
+    listed = _text(WEEKDAY, plain)
+    if listed == "*":
+        return ["*"]
+    return list(filter(None, [listed, ",".join(dict.fromkeys(special))]))
+
+
+def _numbers(field: Field, text: str) -> frozenset[int]:
+    if text == "*":
+        return frozenset(field.full())
+    return frozenset(n for item in _items(field, text) for n in _numbers_of(field, item))
+
+
+def _items(field: Field, text: str) -> list[str]:
+    items = text.split(",")
+    for item in items:
+        if not item:
+            raise ScheduleError(field.name, f'empty item in "{text}"')
+        if "?" in item or _RANDOM.fullmatch(item.lower()):
+            raise ScheduleError(field.name, f'"{item}" is not supported')
+    return items
+
+
+def _numbers_of(field: Field, item: str) -> set[int]:
+    body, slash, step_text = item.partition("/")
+    step = _step(field, step_text) if slash else 1
+    if body == "*":
+        return set(field.full()[::step])
+    low_text, dash, high_text = body.partition("-")
+    if dash and low_text and high_text:
+        return _range(field, low_text, high_text, step)
+    low = _value(field, body, body.lower())
+    if field is WEEKDAY:
+        low %= 7
+    return set(range(low, field.high + 1, step)) if slash else {low}
+
+
+def _range(field: Field, low_text: str, high_text: str, step: int) -> set[int]:
+    low, high = _value(field, low_text, low_text.lower()), _value(field, high_text, high_text.lower())
+    if field is WEEKDAY and high == 0 != low:
+        high = 7
+    if low > high:
+        raise ScheduleError(field.name, f"range {low_text}-{high_text} runs backwards")
+    numbers = range(low, high + 1, step)
+    return {n % 7 for n in numbers} if field is WEEKDAY else set(numbers)
+
+
+def _step(field: Field, text: str) -> int:
+    if not _DIGITS.fullmatch(text):
+        raise ScheduleError(field.name, f'step "{text}" is not a number')
+    step, size = int(text), len(field.full())
+    if step == 0:
+        raise ScheduleError(field.name, "step 0 must be at least 1")
+    if step > size:
+        raise ScheduleError(field.name, f"step {text} is larger than the field ({size} values)")
+    return step
+
+
+def _value(field: Field, typed: str, text: str) -> int:
+    if text in field.names:
+        return field.names[text]
+    if not _DIGITS.fullmatch(text):
+        raise ScheduleError(field.name, f'"{typed}" is not a number{" or a name" if field.names else ""}')
+    if not field.low <= int(text) <= field.top:
+        raise ScheduleError(field.name, f"{typed} is out of range {field.low}-{field.top}")
+    return int(text)
+
+
+def _text(field: Field, numbers: frozenset[int] | set[int]) -> str:
+    if len(numbers) == len(field.full()):
+        return "*"
+    return ",".join(map(str, sorted(numbers)))
+
+
+def clock_text(cron: Cron) -> str:
+    """The canonical second, minute and hour columns."""
+    return f"{_text(SECOND, cron.seconds)} {_text(MINUTE, cron.minutes)} {_text(HOUR, cron.hours)}"

@@ -1,0 +1,293 @@
+"""The rule: the next slot is a pure function of expression, zone and instant, and always strictly after that instant.
+
+croniter computes on naive wall clocks from canonical text only; this module decides what a wall clock means in a zone.
+A *wildcard* schedule runs at every real instant whose wall clock matches. A *fixed* one runs once for every wall clock
+it names: in the first pass of a repeated hour, and at the first instant after a gap for all it names inside the gap.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from croniter import CroniterBadDateError, croniter
+
+from pgsched.core import grammar, zones
+from pgsched.errors import ScheduleError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+# Proves that a schedule fires at all. Any fixed instant will do: no pattern of days is further apart than 40 years
+# (29 February on a given weekday, across a century without a leap day), and the engine looks 50 years ahead.
+REFERENCE = datetime(2024, 1, 1, tzinfo=UTC)
+EVERY_DAY = ("*", "*")
+GAPS_IN_A_ROW = 50
+DAYS_COUNTED = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule(ABC):
+    """A parsed schedule. `fixed_delay` is set for `@after` only, which has no slots of its own."""
+
+    expression: str
+    timezone: str
+
+    @property
+    def fixed_delay(self) -> timedelta | None:
+        return None
+
+    @abstractmethod
+    def after(self, instant: datetime) -> datetime | None:
+        """The first slot strictly after an aware instant, in UTC; None when there is none."""
+
+    @abstractmethod
+    def last(self, start: datetime, end: datetime) -> datetime | None:
+        """The newest slot in (start, end]."""
+
+    @abstractmethod
+    def count(self, start: datetime, end: datetime) -> int | None:
+        """How many slots lie in (start, end]; None when the stretch is too long to say."""
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """The slots in (start, end], one at a time."""
+        slot = self.after(start)
+        while slot is not None and slot <= end:
+            yield slot
+            slot = self.after(slot)
+
+
+@dataclass(frozen=True, slots=True)
+class _Every(Schedule):
+    anchor: datetime
+    interval: timedelta
+
+    def _index(self, instant: datetime) -> int:
+        return max((_utc(instant) - self.anchor) // self.interval, -1)
+
+    def after(self, instant: datetime) -> datetime | None:
+        try:
+            return self.anchor + (self._index(instant) + 1) * self.interval
+        except OverflowError:
+            return None
+
+    def last(self, start: datetime, end: datetime) -> datetime | None:
+        return self.anchor + self._index(end) * self.interval if self.count(start, end) else None
+
+    def count(self, start: datetime, end: datetime) -> int:
+        return max(self._index(end) - self._index(start), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _After(Schedule):
+    delay: timedelta
+
+    @property
+    def fixed_delay(self) -> timedelta | None:
+        return self.delay
+
+    def after(self, instant: datetime) -> datetime | None:
+        return None
+
+    def last(self, start: datetime, end: datetime) -> datetime | None:
+        return None
+
+    def count(self, start: datetime, end: datetime) -> int:
+        return 0
+
+
+class _Walls:
+    """The naive wall clocks that a cron expression names: one engine for each alternative of its days."""
+
+    __slots__ = ("_days", "_engines", "_numbers")
+
+    def __init__(self, cron: grammar.Cron) -> None:
+        # An alternative without any day (31 February) would make every search run to the engine's horizon.
+        alive = [days for days in cron.days if _fires(cron.months, days)]
+        if not alive:
+            raise ScheduleError("schedule", "never fires: no month has such a day")
+        clock = grammar.clock_text(cron)
+        self._engines = [_engine(clock, cron.months, days) for days in alive]
+        self._days = [(cron.months, days) for days in alive]
+        self._numbers = [sorted(numbers) for numbers in (cron.hours, cron.minutes, cron.seconds)]
+
+    def after(self, naive: datetime) -> datetime | None:
+        return _next(self._engines, naive)
+
+    def count(self, start: datetime, end: datetime) -> int:
+        """How many lie in (start, end]: whole days times the slots of a day, without walking through them."""
+        if start >= end:
+            return 0
+        engines = [_day_engine(*day) for day in self._days]
+        hours, minutes, seconds = self._numbers
+        midnight = start.replace(hour=0, minute=0, second=0)
+        found, day = 0, _next(engines, midnight - SECOND)
+        while day is not None and day <= end:
+            found += self._until(end) if day.date() == end.date() else len(hours) * len(minutes) * len(seconds)
+            found -= self._until(start) if day == midnight else 0
+            day = _next(engines, day)
+        return found
+
+    def _until(self, naive: datetime) -> int:
+        """How many of a matching day lie at or before this time of day."""
+        hours, minutes, seconds = self._numbers
+        h, m = bisect_right(hours, naive.hour), bisect_right(minutes, naive.minute)
+        found = h * len(minutes) * len(seconds)
+        if naive.hour in hours:
+            found += (m - len(minutes)) * len(seconds)
+            if naive.minute in minutes:
+                found += bisect_right(seconds, naive.second) - len(seconds)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Cron(Schedule):
+    wildcard: bool
+    walls: _Walls
+    tz: ZoneInfo
+
+    def after(self, instant: datetime) -> datetime | None:
+        try:
+            now = _utc(instant).replace(microsecond=0)
+            return self._wildcard_after(now) if self.wildcard else self._fixed_after(now)
+        except OverflowError:
+            return None
+
+    def _fixed_after(self, now: datetime) -> datetime | None:
+        naive = self.walls.after(self._reached(now))
+        if naive is None:
+            return None
+        change = zones.change_at(self.tz, naive)
+        if change is not None and change.after > change.before:
+            return change.at
+        return zones.instant_of(naive, zones.offset(self.tz, naive, 0))
+
+    def _reached(self, now: datetime) -> datetime:
+        """The latest wall clock whose fixed slot is not after `now`: a second pass has none left until it ends."""
+        naive = zones.wall(self.tz, now)
+        change = zones.change_at(self.tz, naive) if naive.fold else None
+        return change.before - SECOND if change else naive
+
+    def _wildcard_after(self, now: datetime) -> datetime | None:
+        naive = zones.wall(self.tz, now)
+        change = zones.change_at(self.tz, naive)
+        found = self.walls.after(naive)
+        if change is not None and (found is None or found >= change.before) and not naive.fold:
+            found = self.walls.after(change.after - SECOND)
+            if found is not None and found < change.before:
+                return zones.instant_of(found, zones.offset(self.tz, found, 1))
+        if change is not None and naive.fold and found is not None and found < change.before:
+            return zones.instant_of(found, zones.offset(self.tz, found, 1))
+        for _ in range(GAPS_IN_A_ROW):
+            gap = zones.change_at(self.tz, found) if found is not None else None
+            if found is None or gap is None or gap.after < gap.before:
+                break
+            found = self.walls.after(gap.after - SECOND)
+        else:
+            return None
+        return zones.instant_of(found, zones.offset(self.tz, found, 0)) if found else None
+
+    def last(self, start: datetime, end: datetime) -> datetime | None:
+        start, end = _utc(start), _utc(end)
+        newest = self.after(start)
+        if newest is None or newest > end:
+            return None
+        # Slots are whole seconds apart, so the largest offset with a slot still to come in the stretch is enough.
+        low, high = 0, -((start - end) // SECOND)
+        while high - low > 1:
+            middle = (low + high) // 2
+            slot = self.after(start + middle * SECOND)
+            if slot is not None and slot <= end:
+                low, newest = middle, slot
+            else:
+                high = middle
+        return newest
+
+    def count(self, start: datetime, end: datetime) -> int | None:
+        start, end = _utc(start).replace(microsecond=0), _utc(end).replace(microsecond=0)
+        if end - start > timedelta(days=DAYS_COUNTED):
+            return None
+        if start >= end:
+            return 0
+        return self._wildcard_count(start, end) if self.wildcard else self._fixed_count(start, end)
+
+    def _wildcard_count(self, start: datetime, end: datetime) -> int:
+        found, since = 0, zones.wall(self.tz, start)
+        for change in zones.changes(self.tz, start, end):
+            found += self.walls.count(since, change.before - SECOND)
+            since = change.after - SECOND
+        return found + self.walls.count(since, zones.wall(self.tz, end))
+
+    def _fixed_count(self, start: datetime, end: datetime) -> int:
+        found = self.walls.count(self._reached(start), self._reached(end))
+        for change in zones.changes(self.tz, start, end):
+            skipped = self.walls.count(change.before - SECOND, change.after - SECOND)
+            if skipped:
+                named = self.walls.count(change.after - SECOND, change.after)
+                found += 1 - named - skipped
+        return found
+
+
+def parse(expression: str, timezone: str = "UTC", anchor: datetime | None = None) -> Schedule:
+    """The schedule of an expression, or ScheduleError. Only `@every` has an anchor: its slots are counted from it."""
+    if expression.lstrip().lower().startswith("@every"):
+        return _parse(expression, timezone, _utc(anchor or EPOCH))
+    return _parse(expression, timezone, EPOCH)
+
+
+@lru_cache(maxsize=4096)
+def _parse(expression: str, timezone: str, anchor: datetime) -> Schedule:
+    read = grammar.read(expression)
+    tz = zones.zone(timezone)
+    if isinstance(read, grammar.Cron):
+        schedule = _Cron(expression, timezone, read.wildcard, _Walls(read), tz)
+        if read.wildcard and read.days != (EVERY_DAY,) and schedule.after(REFERENCE) is None:
+            raise ScheduleError("schedule", f"never fires: {timezone} skips every such time")
+        return schedule
+    if read.repeats:
+        return _Every(expression, timezone, anchor, read.length)
+    return _After(expression, timezone, read.length)
+
+
+def _engine(clock: str, months: str, days: tuple[str, str]) -> croniter:
+    # day_or=False: each alternative is one pair of day fields that must both hold. The engine's own day rule is not
+    # asked, since it ANDs W and # forms in every case.
+    return croniter(
+        f"{clock} {days[0]} {months} {days[1]}",
+        EPOCH.replace(tzinfo=None),
+        ret_type=datetime,
+        day_or=False,
+        implement_cron_bug=True,
+        second_at_beginning=True,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _day_engine(months: str, days: tuple[str, str]) -> croniter:
+    return _engine("0 0 0", months, days)
+
+
+@lru_cache(maxsize=1024)
+def _fires(months: str, days: tuple[str, str]) -> bool:
+    return days == EVERY_DAY or _next([_day_engine(months, days)], REFERENCE.replace(tzinfo=None)) is not None
+
+
+def _next(engines: list[croniter], naive: datetime) -> datetime | None:
+    found: list[datetime] = []
+    for engine in engines:
+        # A copy, because the engine keeps its position and schedules are shared between threads.
+        with suppress(CroniterBadDateError, OverflowError, ValueError):
+            found.append(copy.copy(engine).get_next(datetime, start_time=naive))
+    return min(found, default=None)
+
+
+def _utc(instant: datetime) -> datetime:
+    if instant.tzinfo is None:
+        raise ValueError(f"{instant.isoformat()} has no time zone: schedules work on aware instants")
+    return instant.astimezone(UTC)

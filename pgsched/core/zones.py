@@ -1,0 +1,91 @@
+"""The rule: wall clocks are naive, instants are UTC, and this module alone crosses between the two.
+
+A zone name is an IANA name in its exact spelling. At a gap or a repeated hour the offsets on both sides are known, and
+the instant of the change is found by bisection, because `zoneinfo` does not tell it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from pgsched.errors import ScheduleError
+
+SECOND = timedelta(seconds=1)
+_NAME = re.compile(r"[A-Z][A-Za-z0-9_+\-]*(/[A-Za-z0-9_+\-]+)*")
+_PRINTABLE = re.compile(r"[\x20-\x7e]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The instant at which a zone's offset changes, and the wall clock just before and after it."""
+
+    at: datetime
+    before: datetime
+    after: datetime
+
+
+@lru_cache(maxsize=1024)
+def zone(name: str) -> ZoneInfo:
+    """The zone of an IANA name, or ScheduleError."""
+    if not _PRINTABLE.fullmatch(name):
+        raise ScheduleError("timezone", "only printable ASCII is accepted")
+    # The pattern keeps out what the file system would find: localtime, posix/, right/, tzdata.zi, absolute paths.
+    if not _NAME.fullmatch(name) or len(name) > 64:
+        raise ScheduleError("timezone", f'"{name[:64]}" is not a known IANA zone')
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, LookupError):
+        raise ScheduleError("timezone", f'"{name}" is not a known IANA zone') from None
+
+
+def wall(tz: ZoneInfo, instant: datetime) -> datetime:
+    """The naive wall clock at an instant; `fold` is 1 in the second pass of a repeated hour."""
+    return instant.astimezone(tz).replace(tzinfo=None)
+
+
+def offset(tz: ZoneInfo, naive: datetime, fold: int) -> timedelta:
+    found = naive.replace(tzinfo=tz, fold=fold).utcoffset()
+    assert found is not None
+    return found
+
+
+def instant_of(naive: datetime, utc_offset: timedelta) -> datetime:
+    return (naive - utc_offset).replace(tzinfo=UTC, fold=0)
+
+
+def change_at(tz: ZoneInfo, naive: datetime) -> Change | None:
+    """The change that skips or repeats this wall clock, or None for an ordinary one."""
+    earlier, later = offset(tz, naive, 0), offset(tz, naive, 1)
+    if earlier == later:
+        return None
+    low, high = sorted((instant_of(naive, earlier), instant_of(naive, later)))
+    return _bisect(tz, low, high)
+
+
+def changes(tz: ZoneInfo, start: datetime, end: datetime) -> Iterator[Change]:
+    """The offset changes at instants in (start, end], looking once a day."""
+    while start < end:
+        stop = min(start + timedelta(days=1), end)
+        if start.astimezone(tz).utcoffset() != stop.astimezone(tz).utcoffset():
+            yield _bisect(tz, start, stop)
+        start = stop
+
+
+def _bisect(tz: ZoneInfo, low: datetime, high: datetime) -> Change:
+    low, high = low.replace(microsecond=0), high + timedelta(microseconds=-high.microsecond % 1_000_000)
+    before = low.astimezone(tz).utcoffset()
+    while high - low > SECOND:
+        middle = low + timedelta(seconds=(high - low) // SECOND // 2)
+        if middle.astimezone(tz).utcoffset() == before:
+            low = middle
+        else:
+            high = middle
+    after = high.astimezone(tz).utcoffset()
+    assert before is not None and after is not None
+    naive = high.replace(tzinfo=None)
+    return Change(high, naive + before, naive + after)

@@ -1,0 +1,121 @@
+"""The rule: the database and the program accept the same schedules and zones, and refuse the rest in the same words."""
+
+from __future__ import annotations
+
+import time
+import zoneinfo
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pgsched.core import grammar, zones
+from pgsched.errors import ScheduleError
+
+
+def words(*texts: str) -> list[str]:
+    return [word for text in texts for word in text.split()]
+
+
+ITEMS = words(
+    "* 0 1 5 7 05 31 59 60 61 99999999999999999999 jan DEC Feb sun MON fri L l LW 15W 32w 0W 5# 5#3 5#03 5#6 FRI#2 8#1 "
+    "5L friL fooL H H/5 H(1-5)/2 R ? */5 */0 */99 5/7 3/1 1-5 5-1 FRI-SUN FRI-MON 5-7 7-7 7-2 SUN-TUE 7-0 0-7 NOV-FEB "
+    "1-5/2 1-5/ 1/2/3 - -5 5- 1--2 1-2-3 , ,1 1, 1,,2 *,5 *5 ** # L-3 1-L L/2 15W/2 1.5 +5 é ٣ @daily"
+)
+INTERVALS = words("90s 1h30m 0s 5m3h 99999d 10000d 10000d1s 1.5h -5s 1h,1m s 1D 000001S 5 ''")
+HEADS = words("@every @EVERY @after @After @daily @Daily @midnight @reboot @fortnightly @ TZ=UTC CRON_TZ=UTC tz=")
+ZONES = words(
+    "localtime posix/UTC posix/Europe/Berlin right/Europe/Berlin posixrules CEST PST utc europe/berlin Europe/berlin "
+    "EUROPE/BERLIN Mars/Phobos Foo/Bar5 UTC+3 <+03>-3 EST5EDT,M3.2.0,M11.1.0 Etc/GMT+15 Europe Europe/ /Europe/Berlin "
+    "America/Argentina ../UTC Europe/../UTC ./UTC tzdata.zi zone.tab +03 GMT+1 é Zürich/Europe"
+)
+
+easy = st.sampled_from(["*", "0", "5", "1-5", "*/2", "1,3"])
+items = st.lists(st.sampled_from(ITEMS), min_size=1, max_size=3).map(",".join)
+columns = st.lists(st.one_of(easy, easy, items), min_size=4, max_size=7)
+crons = st.builds(lambda gap, words: gap.join(words), st.sampled_from([" ", "  ", "\t", " \t "]), columns)
+heads = st.builds(
+    " ".join, st.tuples(st.sampled_from(HEADS), st.sampled_from(["", *INTERVALS, "* * * * *", "90s 90s"]))
+)
+anything = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> str:
+    """An expression with a few characters replaced, inserted or taken away."""
+    text = draw(st.one_of(crons, heads))
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(text)))
+        text = text[:at] + draw(st.sampled_from([*"*/-,#LW?@=09 \t\n~é", ""])) + text[at + draw(st.integers(0, 1)) :]
+    return text
+
+
+def said_by_program(expression: str) -> str | None:
+    try:
+        grammar.read(expression)
+    except ScheduleError as error:
+        return str(error)
+    return None
+
+
+def zone_said_by_program(name: str) -> str | None:
+    try:
+        zones.zone(name)
+    except ScheduleError as error:
+        return str(error)
+    return None
+
+
+def said_by_database(db: psycopg.Connection, function: str, values: list[str]) -> list[str | None]:
+    query = f"SELECT pgsched.{function}(value) FROM unnest(%s::text[]) WITH ORDINALITY AS v(value, n) ORDER BY n"
+    return [row[0] for row in db.execute(query, [values]).fetchall()]
+
+
+def test_both_grammars_say_the_same_of_any_expression(db: psycopg.Connection) -> None:
+    @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.one_of(crons, heads, mutated(), anything), min_size=1, max_size=20))
+    def hold(expressions: list[str]) -> None:
+        expected = [said_by_program(expression) for expression in expressions]
+        found = said_by_database(db, "schedule_error", expressions)
+        assert dict(zip(expressions, found, strict=True)) == dict(zip(expressions, expected, strict=True))
+
+    hold()
+
+
+def test_both_grammars_say_the_same_of_every_item_in_every_field(db: psycopg.Connection) -> None:
+    expressions = [" ".join(["*"] * at + [item] + ["*"] * (5 - at)) for item in ITEMS for at in range(6)]
+    expressions += [f"{head} {interval}" for head in HEADS for interval in INTERVALS]
+    expressions += ["", " ", "\t", " 0 0 * * *\t", "0 0 * * *\n", "0 " * 300, "* * * * *" + " " * 503, "*" * 513]
+    assert said_by_database(db, "schedule_error", expressions) == [said_by_program(e) for e in expressions]
+
+
+def test_both_accept_every_zone_that_the_program_knows(db: psycopg.Connection) -> None:
+    names = sorted(zoneinfo.available_timezones() - {"localtime"})
+    assert said_by_database(db, "timezone_error", names) == [None] * len(names)
+    assert [zone_said_by_program(name) for name in names] == [None] * len(names)
+
+
+def test_both_refuse_the_same_zones_in_the_same_words(db: psycopg.Connection) -> None:
+    names = [*ZONES, "", " ", "UTC ", " UTC", "a\nb", "A" * 70, "Europe/" + "B" * 70]
+    said = [zone_said_by_program(name) for name in names]
+    assert None not in said
+    assert said_by_database(db, "timezone_error", names) == said
+
+
+@pytest.mark.parametrize("name", ["Europe/Berlin", "America/Argentina/Ushuaia", "UTC", "CEST", "Mars/Phobos"])
+def test_an_ordinary_zone_is_checked_within_milliseconds(db: psycopg.Connection, name: str) -> None:
+    def once() -> float:
+        start = time.perf_counter()
+        db.execute("SELECT pgsched.timezone_error(%s)", [name])
+        return time.perf_counter() - start
+
+    assert min(once() for _ in range(20)) < 0.005
+
+
+def test_the_functions_do_not_depend_on_the_callers_search_path(db: psycopg.Connection) -> None:
+    db.execute("SET search_path = ''")
+    assert said_by_database(db, "schedule_error", ["61 * * * *"]) == ["minute: 61 is out of range 0-59"]
+    assert said_by_database(db, "timezone_error", ["Mars/Phobos"]) == [
+        'timezone: "Mars/Phobos" is not a known IANA zone'
+    ]

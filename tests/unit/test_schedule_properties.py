@@ -1,0 +1,114 @@
+"""The rule: whatever the expression, the zone and the instant, slots form one rising line without holes or doubles."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pgsched.core.schedule import Schedule, parse
+from pgsched.errors import ScheduleError
+
+ZONES = [
+    "UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "Pacific/Chatham",
+    "Pacific/Apia",
+    "America/Santiago",
+    "Africa/Cairo",
+    "Asia/Beirut",
+    "Africa/Casablanca",
+    "Antarctica/Troll",
+    "Asia/Kathmandu",
+]
+instants = st.datetimes(datetime(2005, 1, 1), datetime(2070, 1, 1), timezones=st.just(UTC))
+# Half of all instants lie within a day or so of the weeks in which clocks change.
+changes = st.sampled_from(
+    ["2011-12-30T10:00", "2026-03-29T01:00", "2026-10-25T01:00", "2026-04-04T14:00", "2026-09-06T04:00"]
+).map(lambda text: datetime.fromisoformat(text).replace(tzinfo=UTC))
+near = st.builds(lambda at, by: at + by, changes, st.timedeltas(timedelta(hours=-30), timedelta(hours=30)))
+moments = st.one_of(instants, near)
+
+
+def column(low: int, high: int) -> st.SearchStrategy[str]:
+    value = st.integers(low, high)
+    ranges = st.tuples(value, value).map(lambda pair: f"{min(pair)}-{max(pair)}")
+    steps = st.integers(1, high - low + 1).map(lambda n: f"*/{n}")
+    return st.one_of(st.just("*"), value.map(str), ranges, steps, st.lists(value, min_size=1).map(_listed))
+
+
+def _listed(values: list[int]) -> str:
+    return ",".join(map(str, values))
+
+
+days = st.one_of(column(1, 31), st.just("*"), st.sampled_from(["L", "LW", "15W", "1W,31", "L,10"]))
+weekdays = st.one_of(column(0, 6), st.just("*"), st.sampled_from(["5#5", "1L", "MON,FRI#2", "FRI-SUN"]))
+crons = st.tuples(column(0, 59), column(0, 23), days, column(1, 12), weekdays).map(" ".join)
+seconds = st.tuples(column(0, 59), crons).map(" ".join)
+intervals = st.integers(1, 200_000).map(lambda n: f"@every {n}s")
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    """Any accepted schedule; the few drawn ones that can never fire become a daily one."""
+    text = draw(st.one_of(crons, crons, seconds, intervals))
+    try:
+        return parse(text, draw(st.sampled_from(ZONES)))
+    except ScheduleError as error:
+        assert "never fires" in str(error)
+        return parse("30 2 * * *", draw(st.sampled_from(ZONES)))
+
+
+@given(schedules(), moments)
+def test_slots_rise_strictly(schedule: Schedule, start: datetime) -> None:
+    slots = list(islice(schedule.between(start, datetime.max.replace(tzinfo=UTC)), 20))
+    assert all(earlier < later for earlier, later in pairwise([start, *slots]))
+    assert all(slot.tzinfo is UTC for slot in slots)
+
+
+@given(schedules(), moments)
+def test_between_is_after_again_and_again(schedule: Schedule, start: datetime) -> None:
+    expected, slot = [], schedule.after(start)
+    while slot is not None and len(expected) < 20:
+        expected.append(slot)
+        slot = schedule.after(slot)
+    if expected:
+        assert list(schedule.between(start, expected[-1])) == expected
+
+
+@given(schedules(), moments, st.floats(0, 1, exclude_max=True))
+def test_every_instant_between_two_slots_has_the_same_next_slot(
+    schedule: Schedule, start: datetime, share: float
+) -> None:
+    first = schedule.after(start)
+    second = schedule.after(first) if first else None
+    if first is not None and second is not None:
+        last_moment = second - timedelta(microseconds=1)
+        assert schedule.after(min(first + (second - first) * share, last_moment)) == second
+        assert schedule.after(last_moment) == second
+
+
+@settings(max_examples=60, deadline=None)
+@given(schedules(), moments, st.timedeltas(timedelta(0), timedelta(days=3)))
+def test_count_and_last_agree_with_walking(schedule: Schedule, start: datetime, length: timedelta) -> None:
+    slots = list(islice(schedule.between(start, start + length), 3000))
+    end = slots[-1] if len(slots) == 3000 else start + length
+    assert schedule.count(start, end) == len(slots)
+    assert schedule.last(start, end) == (slots[-1] if slots else None)
+
+
+@given(st.text(max_size=60), st.one_of(st.just("UTC"), st.text(max_size=30)))
+def test_arbitrary_text_is_accepted_or_refused_with_a_schedule_error(expression: str, zone: str) -> None:
+    try:
+        parse(expression, zone)
+    except ScheduleError as error:
+        assert str(error).startswith(f"{error.field}: ") and "\n" not in str(error)
+
+
+@given(st.text("0123456789*/,-LW#@ ?", max_size=30))
+def test_text_that_looks_like_cron_is_accepted_or_refused_with_a_schedule_error(expression: str) -> None:
+    test_arbitrary_text_is_accepted_or_refused_with_a_schedule_error.hypothesis.inner_test(expression, "UTC")
