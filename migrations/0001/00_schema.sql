@@ -1,0 +1,2 @@
+-- Everything pgsched owns lives in this schema.
+CREATE SCHEMA IF NOT EXISTS pgsched;

@@ -1,0 +1,249 @@
+-- A job is refused at INSERT or UPDATE with the field and the reason, whoever writes it. What a person sets is
+-- checked here; what the leader moves (decided_until, next_run_at, run_count, error) fires no row trigger.
+
+CREATE FUNCTION pgsched.not_one_of(field text, value text, allowed text[]) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN value = ANY (allowed) THEN NULL
+           ELSE format('%s: "%s" is not one of %s', field, left(value, 60), array_to_string(allowed, ', ')) END
+$$;
+
+CREATE FUNCTION pgsched.out_of_range(field text, value numeric, low numeric, high numeric) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN value BETWEEN low AND high THEN NULL
+           ELSE format('%s: %s is out of range %s-%s', field, value, low, high) END
+$$;
+
+CREATE FUNCTION pgsched.bad_interval(field text, value interval, at_least interval) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN value IS NULL THEN NULL
+        WHEN value < at_least THEN format('%s: %s is less than %s', field, value, at_least)
+        WHEN value > interval '10 years' THEN format('%s: %s is more than 10 years', field, value)
+    END
+$$;
+
+CREATE FUNCTION pgsched.bad_text(field text, value text, longest integer) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN value = '' OR value IS NULL THEN format('%s: must not be empty', field)
+        WHEN length(value) > longest THEN
+            format('%s: %s characters, at most %s are allowed', field, length(value), longest)
+        WHEN value ~ '[\x01-\x1f\x7f]' THEN format('%s: must not contain control characters', field)
+        WHEN value <> btrim(value) THEN format('%s: must not begin or end with a space', field)
+    END
+$$;
+
+CREATE FUNCTION pgsched.bad_instant(field text, value timestamptz) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN NOT isfinite(value) OR value NOT BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z'
+           THEN format('%s: %s is not an instant between 1970 and 9000', field, value) END
+$$;
+
+CREATE FUNCTION pgsched.args_error(kind text, args jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN args IS NULL THEN 'args: must not be null'
+        WHEN jsonb_typeof(args) NOT IN ('object', 'array') THEN
+            format('args: must be a JSON object or array, not a %s', jsonb_typeof(args))
+        WHEN kind IN ('shell', 'http') AND jsonb_typeof(args) = 'array' AND args <> '[]' THEN
+            format('args: a %s job takes a JSON object', kind)
+        WHEN pg_column_size(args) > 1048576 THEN
+            format('args: %s bytes, at most 1048576 are allowed', pg_column_size(args))
+    END
+$$;
+
+CREATE FUNCTION pgsched.job_error(j pgsched.jobs) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(
+        pgsched.bad_text('name', j.name, 200),
+        pgsched.not_one_of('kind', j.kind, ARRAY['python', 'command', 'shell', 'sql', 'http']),
+        CASE WHEN j.task IS NULL OR btrim(j.task) = '' THEN 'task: must not be empty'
+             WHEN length(j.task) > 65536 THEN
+                 format('task: %s characters, at most 65536 are allowed', length(j.task)) END,
+        CASE WHEN j.kind = 'python' THEN pgsched.bad_text('task', j.task, 200) END,
+        pgsched.args_error(j.kind, j.args),
+        pgsched.bad_text('queue', j.queue, 100),
+        pgsched.out_of_range('priority', j.priority, 0, 9),
+        pgsched.timezone_error(j.timezone),
+        pgsched.schedule_error(j.schedule),
+        CASE WHEN j.schedule IS NOT NULL AND j.run_at IS NOT NULL THEN
+            'run_at: a job has either a schedule or run_at, not both' END,
+        pgsched.bad_instant('run_at', j.run_at),
+        pgsched.bad_instant('starts_at', j.starts_at),
+        pgsched.bad_instant('ends_at', j.ends_at),
+        CASE WHEN j.ends_at <= j.starts_at THEN 'ends_at: must be later than starts_at' END,
+        CASE WHEN j.max_runs < 1 THEN format('max_runs: %s is less than 1', j.max_runs) END,
+        pgsched.bad_interval('jitter', j.jitter, '0'),
+        pgsched.not_one_of('overlap', j.overlap,
+            ARRAY['allow', 'skip', 'buffer_one', 'buffer_all', 'replace', 'terminate']),
+        pgsched.out_of_range('max_buffer', j.max_buffer, 1, 100000),
+        pgsched.bad_interval('retry_within', j.retry_within, '0'),
+        pgsched.bad_interval('misfire_after', j.misfire_after, '0'),
+        pgsched.not_one_of('catch_up', j.catch_up, ARRAY['latest', 'skip', 'earliest', 'all']),
+        pgsched.out_of_range('max_catch_up', j.max_catch_up, 1, 10000),
+        pgsched.bad_interval('catch_up_window', j.catch_up_window, '0'),
+        pgsched.bad_interval('start_deadline', j.start_deadline, '1 second'),
+        pgsched.out_of_range('max_attempts', j.max_attempts, 1, 1000),
+        pgsched.bad_interval('timeout', j.timeout, '1 millisecond'),
+        pgsched.bad_interval('kill_after', j.kill_after, '0'),
+        pgsched.not_one_of('backoff', j.backoff, ARRAY['exponential', 'fixed', 'linear']),
+        pgsched.bad_interval('backoff_base', j.backoff_base, '0'),
+        pgsched.bad_interval('backoff_max', j.backoff_max, '0'),
+        pgsched.out_of_range('backoff_jitter', j.backoff_jitter::numeric, 0, 1),
+        -- columns that later releases give a meaning to: refused rather than silently ignored
+        CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL THEN
+            'concurrency_limit: is not supported by this release' END,
+        CASE WHEN j.after_jobs IS NOT NULL THEN 'after_jobs: is not supported by this release' END,
+        CASE WHEN j.retry_within IS NOT NULL THEN 'retry_within: is not supported by this release' END,
+        CASE WHEN j.kind = 'http' THEN 'kind: "http" is not supported by this release' END
+    )
+$$;
+
+CREATE FUNCTION pgsched.raise_bad_value(problem text, relation text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = problem,
+        COLUMN = split_part(problem, ':', 1), TABLE = relation, SCHEMA = 'pgsched';
+END $$;
+
+-- Slots that were due but undecided when a job was edited or resumed end in one row that says so: the new
+-- schedule starts at the edit, and nothing is lost in silence.
+CREATE FUNCTION pgsched.record_passed_over(j pgsched.jobs, new_state text, why text) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO pgsched.runs (job_id, scheduled_at, state, queue, kind, task, args, origin, finished_at,
+                              reason, covers_from, covers_until)
+    SELECT j.id, j.next_run_at, new_state, j.queue, j.kind, j.task, j.args, 'schedule', clock_timestamp(),
+           why, j.next_run_at, clock_timestamp()
+    ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
+$$;
+
+CREATE FUNCTION pgsched.jobs_before_insert() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    problem text := pgsched.job_error(NEW);
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    NEW.created_at := moment;
+    NEW.updated_at := moment;
+    NEW.anchor_at := coalesce(NEW.starts_at, moment);
+    NEW.run_count := 0;
+    NEW.error := NULL;
+    NEW.error_at := NULL;
+    IF NEW.schedule IS NULL THEN
+        NEW.run_at := coalesce(NEW.run_at, moment);
+        NEW.decided_until := '-infinity';
+        NEW.next_run_at := NEW.run_at;
+    ELSE
+        -- due at once: the leader plans it, and only slots after this instant exist
+        NEW.decided_until := greatest(moment, NEW.starts_at - interval '1 microsecond');
+        NEW.next_run_at := moment;
+    END IF;
+    IF NEW.paused THEN
+        NEW.paused_at := moment;
+        NEW.paused_by := coalesce(NEW.paused_by, session_user);
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION pgsched.jobs_before_update() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    problem text := pgsched.job_error(NEW);
+    retimed boolean := (NEW.schedule, NEW.timezone, NEW.run_at, NEW.starts_at)
+                       IS DISTINCT FROM (OLD.schedule, OLD.timezone, OLD.run_at, OLD.starts_at);
+    resumed boolean := OLD.paused AND NOT NEW.paused;
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    NEW.id := OLD.id;
+    NEW.created_at := OLD.created_at;
+    NEW.updated_at := moment;
+    IF NEW.paused AND NOT OLD.paused THEN
+        NEW.paused_at := moment;
+        NEW.paused_by := coalesce(NEW.paused_by, session_user);
+    ELSIF resumed THEN
+        NEW.paused_at := NULL;
+        NEW.paused_by := NULL;
+        NEW.paused_reason := NULL;
+    END IF;
+    IF (retimed OR resumed) AND OLD.schedule IS NOT NULL AND OLD.error IS NULL
+       AND OLD.next_run_at < moment AND OLD.next_run_at > OLD.decided_until THEN
+        PERFORM pgsched.record_passed_over(OLD,
+            CASE WHEN resumed THEN 'skipped' ELSE 'missed' END,
+            CASE WHEN resumed THEN format('paused since %s by %s%s', OLD.paused_at, OLD.paused_by,
+                                          coalesce(': ' || OLD.paused_reason, ''))
+                 ELSE 'the schedule was edited before this slot was decided' END);
+    END IF;
+    IF retimed THEN
+        NEW.error := NULL;
+        NEW.error_at := NULL;
+    END IF;
+    IF NEW.schedule IS NULL THEN
+        IF retimed THEN
+            NEW.run_at := coalesce(NEW.run_at, moment);
+            IF NEW.run_at <= OLD.decided_until THEN
+                PERFORM pgsched.raise_bad_value(format(
+                    'run_at: %s is not later than %s, which is already decided', NEW.run_at, OLD.decided_until),
+                    'jobs');
+            END IF;
+            NEW.next_run_at := NEW.run_at;
+        END IF;
+    ELSIF retimed OR resumed THEN
+        IF retimed THEN
+            NEW.anchor_at := coalesce(NEW.starts_at, moment);
+        END IF;
+        NEW.decided_until := greatest(OLD.decided_until, moment, NEW.starts_at - interval '1 microsecond');
+        NEW.next_run_at := moment;
+    ELSIF (NEW.ends_at, NEW.max_runs) IS DISTINCT FROM (OLD.ends_at, OLD.max_runs) THEN
+        NEW.next_run_at := coalesce(OLD.next_run_at, moment);
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- The high-water mark only rises, whoever writes it: a restored old row or a clock that stepped back must not
+-- make a slot fire twice.
+CREATE FUNCTION pgsched.jobs_high_water_mark() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.decided_until := OLD.decided_until;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION pgsched.jobs_notify() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_notify('pgsched_leader', 'jobs');
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION pgsched.jobs_after_delete() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE pgsched.runs
+    SET state = 'cancelled', finished_at = clock_timestamp(), reason = format('job %s was deleted', OLD.name)
+    WHERE job_id = OLD.id AND phase < 3 AND state <> 'running';
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER a_check_insert BEFORE INSERT ON pgsched.jobs
+    FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_insert();
+CREATE TRIGGER a_check_update BEFORE UPDATE OF id, name, kind, task, args, queue, priority, tags, schedule,
+        timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer,
+        retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts,
+        timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes,
+        dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, declared_by, description
+    ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_update();
+CREATE TRIGGER b_high_water_mark BEFORE UPDATE OF decided_until ON pgsched.jobs
+    FOR EACH ROW WHEN (NEW.decided_until < OLD.decided_until) EXECUTE FUNCTION pgsched.jobs_high_water_mark();
+CREATE TRIGGER c_notify_insert AFTER INSERT ON pgsched.jobs
+    FOR EACH STATEMENT EXECUTE FUNCTION pgsched.jobs_notify();
+CREATE TRIGGER c_notify_update AFTER UPDATE OF schedule, timezone, run_at, starts_at, ends_at, max_runs, paused,
+        jitter, overlap ON pgsched.jobs
+    FOR EACH STATEMENT EXECUTE FUNCTION pgsched.jobs_notify();
+CREATE TRIGGER d_after_delete AFTER DELETE ON pgsched.jobs
+    FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_after_delete();

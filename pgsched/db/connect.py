@@ -1,0 +1,147 @@
+"""One way to open a connection, and one table of what each failure means.
+
+Every session pins its search path, time zone and timeouts, notices a dead peer by itself, and refuses a standby.
+psycopg is spoken only inside `db`; the rest of pgsched names its types from here.
+"""
+
+from __future__ import annotations
+
+import socket
+from enum import Enum
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection as AsyncConnection
+from psycopg import Connection as Connection
+from psycopg import Error as DatabaseError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotPermitted, PgschedError, SchemaTooOld
+from pgsched.log import redact
+
+__all__ = ["AsyncConnection", "Connection", "DatabaseError", "Reaction", "aconnect", "classify", "connect", "explain"]
+
+DEFAULTS: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+    "target_session_attrs": "read-write",
+}
+
+
+class Reaction(Enum):
+    """What to do about a database error (DESIGN, "Connections")."""
+
+    RECONNECT = "the connection is gone: reconnect with back-off and repeat the idempotent call"
+    LOST = "the session was ended for being idle: leadership or claim is lost, never repeat"
+    RETRY = "a conflict with another transaction: roll back and repeat a bounded number of times"
+    STANDBY = "this server takes no writes: reconnect"
+    BACK_OFF = "the server is out of a resource: wait long, report unhealthy"
+    CONFIGURATION = "a grant or a migration is missing: end the process"
+    BUG = "anything else: not expected"
+
+
+def conninfo(dsn: str, *, purpose: str, timeout_s: float = 30, settings: dict[str, str] | None = None) -> str:
+    """The connection string with our defaults where the user's names nothing else.
+
+    `purpose` becomes part of application_name. `settings` are server parameters for this session.
+    """
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError as error:
+        raise InputError(f"dsn: {redact(first_line(error))}", "dsn") from None
+    session = {
+        "search_path": "pgsched,public",
+        "TimeZone": "UTC",
+        "statement_timeout": f"{int(timeout_s * 1000)}",
+        "lock_timeout": f"{int(min(timeout_s, 10) * 1000)}",
+        **(settings or {}),
+    }
+    options = " ".join(f"-c {name}={value}" for name, value in session.items())
+    merged = {**DEFAULTS, **given, "options": f"{given.get('options') or ''} {options}".strip()}
+    merged.setdefault("application_name", f"pgsched {purpose} {socket.gethostname()}"[:63])
+    return make_conninfo("", **merged)
+
+
+def connect(
+    dsn: str, *, purpose: str = "cli", timeout_s: float = 30, settings: dict[str, str] | None = None
+) -> Connection[Any]:
+    """A blocking autocommit connection. Raises the `PgschedError` that explains why there is none."""
+    try:
+        return psycopg.connect(conninfo(dsn, purpose=purpose, timeout_s=timeout_s, settings=settings), autocommit=True)
+    except psycopg.OperationalError as error:
+        raise explain(error) from error
+
+
+async def aconnect(
+    dsn: str, *, purpose: str = "worker", timeout_s: float = 30, settings: dict[str, str] | None = None
+) -> AsyncConnection[Any]:
+    """The asyncio form of `connect`."""
+    try:
+        return await psycopg.AsyncConnection.connect(
+            conninfo(dsn, purpose=purpose, timeout_s=timeout_s, settings=settings), autocommit=True
+        )
+    except psycopg.OperationalError as error:
+        raise explain(error) from error
+
+
+def first_line(error: BaseException) -> str:
+    """The error's first line of text, or its type's name if it has none."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def classify(error: BaseException) -> Reaction:
+    """The reaction to any exception that a database call raised."""
+    if isinstance(error, DatabaseUnreachable):
+        return Reaction.RECONNECT
+    if isinstance(error, DatabaseReadOnly):
+        return Reaction.STANDBY
+    if isinstance(error, PgschedError):
+        return Reaction.CONFIGURATION
+    code = getattr(error, "sqlstate", None)
+    if code is None:
+        return Reaction.RECONNECT if isinstance(error, psycopg.Error) else Reaction.BUG
+    return REACTIONS.get(code) or REACTIONS.get(code[:2]) or Reaction.BUG
+
+
+REACTIONS = {
+    "57P01": Reaction.RECONNECT,
+    "57P02": Reaction.RECONNECT,
+    "57P03": Reaction.RECONNECT,
+    "08": Reaction.RECONNECT,
+    "57P05": Reaction.LOST,
+    "25P03": Reaction.LOST,
+    "40": Reaction.RETRY,
+    "55P03": Reaction.RETRY,
+    "57014": Reaction.RETRY,
+    "25006": Reaction.STANDBY,
+    "53": Reaction.BACK_OFF,
+    "42501": Reaction.CONFIGURATION,
+    "42P01": Reaction.CONFIGURATION,
+    "42703": Reaction.CONFIGURATION,
+    "42883": Reaction.CONFIGURATION,
+    "3F000": Reaction.CONFIGURATION,
+    "28": Reaction.CONFIGURATION,
+    "3D000": Reaction.CONFIGURATION,
+}
+
+
+def explain(error: psycopg.Error) -> PgschedError:
+    """The same failure as one line that says what, why and what to do, with its own exit code."""
+    reason = redact(first_line(error))
+    code = error.sqlstate
+    if code == "25006" or "read-only" in reason or "session is not read-write" in str(error):
+        return DatabaseReadOnly(f"the database takes no writes ({reason}): point the DSN at the primary server")
+    if code == "42501":
+        return NotPermitted(f"the database role lacks a grant: {reason}; ask its owner to apply sql/roles.sql")
+    if code in ("42P01", "42703", "42883", "3F000"):
+        return SchemaTooOld(f"the database has no (or an older) pgsched schema: {reason}; run `pgsched migrate`")
+    if code is None or code.startswith(("08", "57P", "53", "28", "3D")):
+        return DatabaseUnreachable(f"cannot reach the database: {reason}; check the DSN and that the server is running")
+    if code.startswith(("22", "23")):
+        return InputError(reason, error.diag.column_name)
+    return PgschedError(f"the database refused the statement: {reason}")

@@ -1,0 +1,107 @@
+"""The leader's round: tick, admit, reap, prune, each in a transaction of its own that proves leadership first.
+
+`perform` does what is due and says how long nothing else will be. Reaping starts one full lease after the election,
+so that an outage longer than a lease does not requeue what healthy workers still run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pgsched import log
+from pgsched.config import LeaderSettings
+from pgsched.db import leading
+from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
+from pgsched.leader.ticker import tick
+
+logger = log.get("leader")
+SEEN_EVERY_S = 1.0
+LONGEST_PAUSE_S = 1.0
+BATCH = 5000
+PRUNE_BATCH = 2000
+
+
+class Duties:
+    """The duties of one term on one connection. `reap_from`: monotonic instant before which nothing is reaped."""
+
+    def __init__(self, conn: Connection[Any], term: int, settings: LeaderSettings, reap_from: float) -> None:
+        self.conn = conn
+        self.term = term
+        self.settings = settings
+        self._reap_at = reap_from
+        self._seen_at = 0.0
+        self._prune_at = time.monotonic() + settings.prune_every_s
+
+    def perform(self, stopping: Callable[[], bool]) -> float:
+        """Everything that is due now; returns seconds until the next duty."""
+        now = time.monotonic()
+        try:
+            self._seen(now)
+            while self._tick() and not stopping():
+                pass
+            while self._admit() and not stopping():
+                pass
+            self._reap(now)
+            self._prune(now)
+            wait = leading.next_wake(self.conn)
+        except DatabaseError as error:
+            if classify(error) is not Reaction.RETRY:
+                raise
+            logger.warning("conflict, trying again", error=str(error).strip())
+            return 0.05
+        waits = (LONGEST_PAUSE_S, self._reap_at - time.monotonic(), LONGEST_PAUSE_S if wait is None else wait)
+        return max(0.0, min(waits))
+
+    @contextmanager
+    def leading(self) -> Iterator[Connection[Any]]:
+        """A transaction that begins by proving leadership."""
+        with self.conn.transaction():
+            leading.fence(self.conn, self.term)
+            yield self.conn
+
+    def resign(self) -> None:
+        """Close the term."""
+        with self.leading() as conn:
+            leading.seen(conn, self.term, resign=True)
+
+    def _seen(self, now: float) -> None:
+        if now >= self._seen_at:
+            self._seen_at = now + SEEN_EVERY_S
+            with self.leading() as conn:
+                leading.seen(conn, self.term)
+
+    def _tick(self) -> bool:
+        """One batch; True when there may be more."""
+        with self.leading() as conn:
+            done = tick(conn, self.settings.tick_batch)
+        if done.errors:
+            logger.warning("jobs in error", count=done.errors)
+        if done.slots:
+            logger.debug("ticked", jobs=done.jobs, slots=done.slots)
+        return done.jobs >= self.settings.tick_batch
+
+    def _admit(self) -> bool:
+        with self.leading() as conn:
+            return leading.admit(conn, BATCH) >= BATCH
+
+    def _reap(self, now: float) -> None:
+        if now < self._reap_at:
+            return
+        self._reap_at = now + self.settings.reap_every_s
+        with self.leading() as conn:
+            reaped = leading.reap(conn, BATCH, self.settings.crash_limit)
+            leading.expire(conn, BATCH)
+        for run in reaped:
+            logger.warning("claim expired", run=run["id"], attempt=run["attempt"], crashes=run["crashes"],
+                           now=run["state"])  # fmt: skip
+
+    def _prune(self, now: float) -> None:
+        if now < self._prune_at:
+            return
+        with self.leading() as conn:
+            gone = leading.prune(conn, self.settings.keep_history_s, PRUNE_BATCH)
+        # a full batch means more is waiting: come back soon, but let the tick go first
+        self._prune_at = now + (0.05 if gone >= PRUNE_BATCH else self.settings.prune_every_s)

@@ -1,0 +1,130 @@
+"""One leader at a time: a session lock chooses it, a fence in every transaction proves it, a term names it.
+
+A candidate asks for the lock about once a second and never waits for it in the server. The leader's session times out
+by itself when its process freezes, so that the others need not wait for TCP to notice.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pgsched import log
+from pgsched.config import LeaderSettings
+from pgsched.db import leading
+from pgsched.db.connect import Connection, DatabaseError, Reaction, classify, connect, explain
+from pgsched.db.leading import NotLeading
+from pgsched.errors import PgschedError
+from pgsched.leader.duties import Duties
+
+logger = log.get("leader")
+MAX_BACK_OFF_S = 5.0
+
+
+class Leader:
+    """A candidate for the leader's duties; `run` blocks until `stop` is called.
+
+    `on_fatal` is told of an error that no retry can mend (a missing grant, a wrong schema); `run` then ends.
+    """
+
+    def __init__(
+        self, dsn: str, settings: LeaderSettings, holder: str, on_fatal: Callable[[PgschedError], None] | None = None
+    ) -> None:
+        self.dsn = dsn
+        self.settings = settings
+        self.holder = holder
+        self.on_fatal = on_fatal
+        self.term: int | None = None
+        self._stop = threading.Event()
+        self._wake_read, self._wake_write = os.pipe()
+
+    def stop(self) -> None:
+        """Resign and end `run`; callable from any thread and from signal handlers."""
+        self._stop.set()
+        os.write(self._wake_write, b"x")
+
+    def run(self) -> None:
+        """Campaign, lead, and reconnect for as long as the process lives."""
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                with self._session() as conn:
+                    failures = 0
+                    self._campaign(conn)
+            except (DatabaseError, PgschedError) as error:
+                if classify(error) is Reaction.CONFIGURATION:
+                    self._give_up(error)
+                    return
+                failures += 1
+                delay = min(MAX_BACK_OFF_S, 0.1 * 2 ** min(failures, 10)) * (0.5 + random.random() / 2)
+                logger.warning("connection lost", error=log.redact(str(error)), retry_in_s=round(delay, 2))
+                self._stop.wait(delay)
+
+    def _give_up(self, error: DatabaseError | PgschedError) -> None:
+        reason = error if isinstance(error, PgschedError) else explain(error)
+        logger.error("cannot lead", error=str(reason))
+        if self.on_fatal is not None:
+            self.on_fatal(reason)
+
+    @contextmanager
+    def _session(self) -> Iterator[Connection[Any]]:
+        """A session that the server ends by itself when this process stops talking to it."""
+        timeout_ms = str(int(self.settings.session_timeout_s * 1000))
+        ends = {"idle_session_timeout": timeout_ms, "idle_in_transaction_session_timeout": timeout_ms}
+        conn = connect(self.dsn, purpose="leader", timeout_s=60, settings={**ends, "enable_seqscan": "off"})
+        try:
+            conn.execute("LISTEN pgsched_election")
+            yield conn
+        finally:
+            self.term = None
+            conn.close()
+
+    def _campaign(self, conn: Connection[Any]) -> None:
+        while not self._stop.is_set():
+            if leading.try_lead(conn):
+                self._lead(conn)
+                return
+            self.pause(conn, self.settings.election_every_s)
+
+    def _lead(self, conn: Connection[Any]) -> None:
+        term, grace_s = self._begin_term(conn)
+        if term is None:
+            return
+        self.term = term
+        logger.info("leading", term=term, reaps_in_s=round(grace_s, 1))
+        conn.execute("LISTEN pgsched_leader")
+        duties = Duties(conn, term, self.settings, reap_from=time.monotonic() + grace_s)
+        try:
+            while not self._stop.is_set():
+                self.pause(conn, duties.perform(self._stop.is_set))
+            duties.resign()
+            leading.unlock(conn)
+        except NotLeading as reason:
+            # closing the session gives the lock back
+            logger.warning("leadership lost", term=term, reason=str(reason))
+
+    def _begin_term(self, conn: Connection[Any]) -> tuple[int | None, float]:
+        """A new term, once the fence is free: a former leader may be inside its last transaction."""
+        while not self._stop.is_set():
+            try:
+                with conn.transaction():
+                    leading.fence(conn, None)
+                    return leading.elect(conn, self.holder)
+            except NotLeading:
+                self.pause(conn, 0.2)
+        return None, 0.0
+
+    def pause(self, conn: Connection[Any], seconds: float) -> None:
+        """Wait for a notification, a stop, or so many seconds."""
+        if self._stop.is_set() or seconds <= 0:
+            return
+        ready, _, _ = select.select([conn.fileno(), self._wake_read], [], [], seconds)
+        if conn.fileno() in ready:
+            for _ in conn.notifies(timeout=0):
+                pass

@@ -1,0 +1,153 @@
+"""Claims come in batches as large as the free slots, plus a prefetch that adapts to how fast the work is.
+
+The prefetch is never more than what the worker finishes in about 100 ms, and nothing for slow work, so that no run is
+parked behind a slow one while another worker is free. NOTIFY only shortens the wait: polling alone suffices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+from pgsched import log
+from pgsched.db.claims import Wanted, claim, claim_again, claimable_queues
+from pgsched.db.connect import AsyncConnection, DatabaseError, Reaction, aconnect, classify, explain, first_line
+from pgsched.errors import PgschedError
+from pgsched.model import Claim
+
+logger = log.get("claim")
+LARGEST_BATCH = 500
+PREFETCH_S = 0.1
+LONGEST_BACK_OFF_S = 5.0
+
+
+class Pace:
+    """A moving average of how long a run takes, and what that allows to be claimed ahead."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.concurrency = concurrency
+        self._average_s: float | None = None
+
+    def took(self, seconds: float) -> None:
+        """Note one finished run."""
+        self._average_s = seconds if self._average_s is None else self._average_s * 0.9 + seconds * 0.1
+
+    def prefetch(self) -> int:
+        """How many runs beyond the free slots may be claimed now."""
+        if self._average_s is None or self._average_s >= PREFETCH_S:
+            return 0
+        return int(min(LARGEST_BATCH, self.concurrency * PREFETCH_S / max(self._average_s, 1e-5)))
+
+
+class Claimer:
+    """Claims as long as there is room; `on_claims(claims, sent_at)` takes them."""
+
+    def __init__(
+        self,
+        dsn: str,
+        wanted: Wanted,
+        queues: tuple[str, ...],
+        poll_s: float,
+        room: Callable[[], int],
+        on_claims: Callable[[list[Claim], float], None],
+    ) -> None:
+        self.dsn = dsn
+        self.wanted = wanted
+        self.queues = queues
+        self.poll_s = poll_s
+        self.room = room
+        self.on_claims = on_claims
+        self._hints: dict[str, None] = {}
+        self._wake = asyncio.Event()
+        self._conn: AsyncConnection[Any] | None = None
+        self._unanswered: tuple[str, UUID, float] | None = None
+        self._discover_at = 0.0
+
+    def wake(self, queue: str | None = None) -> None:
+        """Look again now: a queue got work (None: any may have), or there is room again."""
+        if queue is not None and (not self.queues or queue in self.queues):
+            self._hints[queue] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Claim until cancelled. Raises PgschedError when no retry can help."""
+        failures = 0
+        try:
+            while True:
+                try:
+                    more = await self._round()
+                    failures = 0
+                except (DatabaseError, PgschedError) as error:
+                    failures += 1
+                    await self._recover(error, failures)
+                    continue
+                if not more:
+                    await self._sleep()
+        finally:
+            if self._conn is not None:
+                await self._conn.close()
+
+    async def _sleep(self) -> None:
+        """Until woken, or the poll is due (with jitter, so that a fleet does not poll in step)."""
+        try:
+            async with asyncio.timeout(self.poll_s * (0.9 + 0.2 * random.random())):
+                await self._wake.wait()
+        except TimeoutError:
+            self._discover_at = 0.0
+        self._wake.clear()
+
+    async def _round(self) -> bool:
+        """Try every queue that may have work once; True when a full batch says that there is more."""
+        if self.room() <= 0:
+            return False
+        self._conn = self._conn or await aconnect(self.dsn, purpose="claim", settings={"enable_seqscan": "off"})
+        if self._unanswered is not None:
+            await self._ask_again(self._conn, *self._unanswered)
+        more = False
+        for queue in await self._candidates(self._conn):
+            n = min(self.room(), LARGEST_BATCH)
+            if n <= 0:
+                self._hints[queue] = None
+                continue
+            token, sent_at = uuid4(), time.monotonic()
+            self._unanswered = (queue, token, sent_at)
+            claims = await claim(self._conn, self.wanted, queue, n, token)
+            self._unanswered = None
+            if claims:
+                self.on_claims(claims, sent_at)
+            if len(claims) == n:
+                self._hints[queue] = None
+                more = True
+        return more and self.room() > 0
+
+    async def _candidates(self, conn: AsyncConnection[Any]) -> list[str]:
+        """Hinted queues first; all of them at least once a poll period, because a hint may have been lost."""
+        hinted, self._hints = list(self._hints), {}
+        if hinted and time.monotonic() < self._discover_at:
+            return hinted
+        self._discover_at = time.monotonic() + self.poll_s
+        known = list(self.queues) if self.queues else await claimable_queues(conn)
+        return hinted + [queue for queue in known if queue not in hinted]
+
+    async def _ask_again(self, conn: AsyncConnection[Any], queue: str, token: UUID, sent_at: float) -> None:
+        """The answer to a claim was lost: whatever it took is ours already, and nobody else will run it."""
+        claims = await claim_again(conn, queue, token)
+        self._unanswered = None
+        if claims:
+            logger.info("claims recovered", count=len(claims))
+            self.on_claims(claims, sent_at)
+
+    async def _recover(self, error: DatabaseError | PgschedError, failures: int) -> None:
+        reaction = classify(error)
+        if reaction in (Reaction.CONFIGURATION, Reaction.BUG):
+            raise explain(error) if isinstance(error, DatabaseError) else error from error
+        delay = min(LONGEST_BACK_OFF_S, 0.05 * 2 ** min(failures, 10)) * (0.5 + random.random() / 2)
+        logger.warning("claiming again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))
+        if self._conn is not None and reaction is not Reaction.RETRY:
+            await self._conn.close()
+            self._conn = None
+        await asyncio.sleep(delay)

@@ -1,0 +1,119 @@
+"""A claim is ours until its deadline: the moment the last successful renewal was *sent*, plus the lease, less a margin.
+
+Renewal has a thread and a connection of its own, so that a busy handler cannot cost the lease. Deadlines are
+monotonic time of this process; the database alone decides when a lease has ended.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from pgsched import log
+from pgsched.db.claims import Beat, heartbeat
+from pgsched.db.connect import Connection, DatabaseError, Reaction, classify, connect, explain
+from pgsched.errors import PgschedError
+from pgsched.model import Claim
+
+logger = log.get("lease")
+Key = tuple[int, UUID]
+MARGIN = 0.1
+
+
+class Leases:
+    """The claims that this process holds, with their deadlines. Thread-safe."""
+
+    def __init__(self, lease_s: float) -> None:
+        self.lease_s = lease_s
+        self._usable_s = lease_s * (1 - MARGIN)
+        self._deadlines: dict[Key, float] = {}
+        self._lock = threading.Lock()
+
+    def add(self, claims: list[Claim], sent_at: float) -> None:
+        """Hold these claims; `sent_at` is the monotonic instant before the claim statement was sent."""
+        with self._lock:
+            for claim in claims:
+                self._deadlines[(claim.id, claim.token)] = sent_at + self._usable_s
+
+    def drop(self, key: Key) -> None:
+        """Hold it no longer: settled, or lost."""
+        with self._lock:
+            self._deadlines.pop(key, None)
+
+    def held(self) -> list[Key]:
+        """What is held now."""
+        with self._lock:
+            return list(self._deadlines)
+
+    def renewed(self, keys: frozenset[Key], sent_at: float) -> None:
+        """Move the deadlines of claims that a heartbeat sent at `sent_at` renewed."""
+        with self._lock:
+            for key in keys:
+                if key in self._deadlines:
+                    self._deadlines[key] = sent_at + self._usable_s
+
+    def expired(self, now: float) -> list[Key]:
+        """Claims whose deadline has passed at monotonic `now`: others may own them soon."""
+        with self._lock:
+            return [key for key, deadline in self._deadlines.items() if deadline <= now]
+
+
+class Heartbeat(threading.Thread):
+    """Renews all leases every third of a lease. Calls back (from its thread) with claims lost or to be cancelled."""
+
+    def __init__(
+        self,
+        dsn: str,
+        worker_id: int,
+        leases: Leases,
+        on_beat: Callable[[list[Key], frozenset[Key]], None],
+        on_fatal: Callable[[PgschedError], None],
+        abandoned: Callable[[], int],
+    ) -> None:
+        super().__init__(name="pgsched-heartbeat", daemon=True)
+        self.dsn = dsn
+        self.worker_id = worker_id
+        self.leases = leases
+        self.on_beat = on_beat
+        self.on_fatal = on_fatal
+        self.abandoned = abandoned
+        self._stop_event = threading.Event()
+
+    def stop(self) -> None:
+        """End the thread after the beat in progress."""
+        self._stop_event.set()
+
+    def run(self) -> None:
+        period = self.leases.lease_s / 3
+        conn: Connection[Any] | None = None
+        while not self._stop_event.is_set():
+            wait = period
+            try:
+                conn = conn or connect(self.dsn, purpose="heartbeat", timeout_s=max(1.0, period))
+                self._beat(conn)
+            except (DatabaseError, PgschedError) as error:
+                reaction = classify(error)
+                if reaction is Reaction.CONFIGURATION:
+                    self.on_fatal(error if isinstance(error, PgschedError) else explain(error))
+                    return
+                wait = min(period, 1.0) * (0.25 + random.random() / 2)
+                logger.warning("heartbeat failed", error=log.redact(str(error).strip()), retry_in_s=round(wait, 2))
+                if conn is not None and reaction is not Reaction.RETRY:
+                    conn.close()
+                    conn = None
+            self._stop_event.wait(wait)
+        if conn is not None:
+            conn.close()
+
+    def _beat(self, conn: Connection[Any]) -> None:
+        held = self.leases.held()
+        sent_at = time.monotonic()
+        beat: Beat = heartbeat(conn, self.worker_id, self.leases.lease_s, held, self.abandoned())
+        self.leases.renewed(beat.kept, sent_at)
+        denied = [key for key in held if key not in beat.kept]
+        if denied or beat.cancel:
+            self.on_beat(denied, beat.cancel)

@@ -1,0 +1,37 @@
+"""LISTEN on one dedicated connection: hints that shorten waits. Nothing depends on them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from pgsched import log
+from pgsched.db.connect import DatabaseError, Reaction, aconnect, classify, first_line
+from pgsched.errors import PgschedError
+
+logger = log.get("listen")
+
+
+async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Callable[[int], None]) -> None:
+    """Pass notifications on until cancelled; after a reconnection, `on_queue(None)`: any may have been missed."""
+    failures = 0
+    while True:
+        try:
+            async with await aconnect(dsn, purpose="listen", timeout_s=0) as conn:
+                await conn.execute("LISTEN pgsched_runs")
+                await conn.execute("LISTEN pgsched_cancel")
+                failures = 0
+                on_queue(None)
+                async for notify in conn.notifies():
+                    if notify.channel == "pgsched_runs":
+                        on_queue(notify.payload)
+                    elif notify.payload.isdigit():
+                        on_cancel(int(notify.payload))
+        except (DatabaseError, PgschedError) as error:
+            if classify(error) is Reaction.CONFIGURATION:
+                raise
+            failures += 1
+            delay = min(5.0, 0.1 * 2 ** min(failures, 10)) * (0.5 + random.random() / 2)
+            logger.warning("listening again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))
+            await asyncio.sleep(delay)

@@ -1,0 +1,116 @@
+"""Outcomes are written in batches, each row fenced by its token; a batch is repeated until the database answers.
+
+While one batch is on its way the next one collects, so that the batch grows with the load by itself. A row that comes
+back as lost belongs to somebody else now: it is logged and never retried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from pgsched import log
+from pgsched.db.claims import settle
+from pgsched.db.connect import AsyncConnection, DatabaseError, Reaction, aconnect, classify, explain, first_line
+from pgsched.errors import PgschedError
+from pgsched.model import Outcome, Result, Settlement
+
+logger = log.get("settle")
+LARGEST_BATCH = 500
+LONGEST_BACK_OFF_S = 5.0
+
+
+class Settler:
+    """Collects settlements and writes them; `on_settled(settlement, verdict)` is told of each."""
+
+    def __init__(self, dsn: str, worker: str, wait_s: float, on_settled: Callable[[Settlement, str], None]) -> None:
+        self.dsn = dsn
+        self.worker = worker
+        self.wait_s = wait_s
+        self.on_settled = on_settled
+        self._waiting: list[Settlement] = []
+        self._arrived = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._conn: AsyncConnection[Any] | None = None
+
+    def put(self, settlement: Settlement) -> None:
+        """Hand over one outcome; returns at once."""
+        self._waiting.append(settlement)
+        self._idle.clear()
+        self._arrived.set()
+
+    async def flushed(self) -> None:
+        """Wait until everything handed over so far is written."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """Write batches until cancelled. Raises PgschedError when no retry can help."""
+        try:
+            while True:
+                await self._arrived.wait()
+                if len(self._waiting) < LARGEST_BATCH:
+                    await asyncio.sleep(self.wait_s)
+                batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
+                if not self._waiting:
+                    self._arrived.clear()
+                await self._write(batch)
+                if not self._waiting:
+                    self._idle.set()
+        finally:
+            if self._conn is not None:
+                await self._conn.close()
+
+    async def _write(self, batch: list[Settlement]) -> None:
+        failures = 0
+        while True:
+            try:
+                self._conn = self._conn or await aconnect(self.dsn, purpose="settle")
+                self._report(batch, await settle(self._conn, batch, self.worker))
+                return
+            except (DatabaseError, PgschedError) as error:
+                reaction = classify(error)
+                if reaction is Reaction.CONFIGURATION:
+                    raise explain(error) if isinstance(error, DatabaseError) else error from error
+                if reaction is Reaction.BUG:
+                    await self._write_apart(batch, error)
+                    return
+                failures += 1
+                await self._back_off(failures, error, keep=reaction is Reaction.RETRY)
+
+    async def _write_apart(self, batch: list[Settlement], error: BaseException) -> None:
+        """One value that the database refuses must not hold up the others: write each alone, the bad one as failed."""
+        if len(batch) > 1:
+            for settlement in batch:
+                await self._write([settlement])
+            return
+        (settlement,) = batch
+        reason = f"outcome could not be stored: {first_line(error)}"
+        if settlement.outcome.error == reason:
+            logger.error("settlement refused", run=settlement.claim.id, error=reason)
+            self.on_settled(settlement, "lost")
+            return
+        failed = Outcome(Result.FAILED, error=reason, retry=False)
+        await self._write([replace(settlement, outcome=failed, retry_in_s=None)])
+
+    async def _back_off(self, failures: int, error: BaseException, *, keep: bool) -> None:
+        delay = min(LONGEST_BACK_OFF_S, 0.05 * 2 ** min(failures, 10)) * (0.5 + random.random() / 2)
+        logger.warning("settling again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))
+        if self._conn is not None and not keep:
+            await self._conn.close()
+            self._conn = None
+        await asyncio.sleep(delay)
+
+    def _report(self, batch: list[Settlement], rows: list[tuple[int, UUID, str]]) -> None:
+        verdicts = {(id, token): verdict for id, token, verdict in rows}
+        for settlement in batch:
+            claim = settlement.claim
+            verdict = verdicts[(claim.id, claim.token)]
+            if verdict == "lost":
+                logger.warning("claim lost, outcome dropped", run=claim.id, attempt=claim.attempt,
+                               outcome=str(settlement.outcome.result))  # fmt: skip
+            self.on_settled(settlement, verdict)

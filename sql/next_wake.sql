@@ -1,0 +1,7 @@
+-- next_wake: seconds until the leader has something to decide (never negative; null: nothing known).
+-- params: none
+-- returns: wait_s float8
+-- locks: none
+SELECT greatest(0, extract(epoch FROM least(
+    (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT paused AND next_run_at IS NOT NULL),
+    (SELECT min(available_at) FROM pgsched.runs WHERE phase = 1)) - clock_timestamp()))::float8 AS wait_s

@@ -1,0 +1,33 @@
+-- reap: give back the claims whose lease has passed, or bury them when their attempts are used up.
+-- params: n int (at most this many), crash_limit int
+-- returns: (id, job_id, queue, state, attempt, crashes)
+-- locks: FOR UPDATE on those runs, skipping any that a handler holds by assert_claim; the lease is re-checked under
+--        the lock, and the token is cleared, so that the former owner is fenced from then on
+WITH stale AS MATERIALIZED (
+    SELECT id, token, attempt, worker_id, started_at, lease_until FROM pgsched.runs
+    WHERE phase = 2 AND state = 'running' AND lease_until < clock_timestamp()
+    LIMIT %(n)s FOR UPDATE SKIP LOCKED
+), reaped AS (
+    UPDATE pgsched.runs r SET
+        state = CASE WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'
+                     WHEN r.attempt >= r.max_attempts OR r.crashes + 1 >= %(crash_limit)s THEN 'dead'
+                     ELSE 'queued' END,
+        finished_at = CASE WHEN r.cancel_requested_at IS NOT NULL OR r.attempt >= r.max_attempts
+                                OR r.crashes + 1 >= %(crash_limit)s THEN clock_timestamp() END,
+        reason = CASE WHEN r.cancel_requested_at IS NOT NULL THEN r.cancel_reason
+                      WHEN r.attempt >= r.max_attempts THEN format('all %%s attempts used', r.max_attempts)
+                      WHEN r.crashes + 1 >= %(crash_limit)s
+                          THEN format('quarantined: %%s attempts took their worker down', r.crashes + 1) END,
+        error = format('worker lost: the lease ended %%s without a heartbeat', s.lease_until),
+        crashes = r.crashes + 1, token = NULL, lease_until = NULL
+    FROM stale s WHERE r.id = s.id
+    RETURNING r.id, r.job_id, r.queue, r.state, r.attempt, r.crashes, r.error
+), evidence AS (
+    INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker_id, worker, error)
+    SELECT s.id, s.token, s.attempt, 'crashed', s.started_at, s.worker_id, w.name, r.error
+    FROM reaped r JOIN stale s USING (id) LEFT JOIN pgsched.workers w ON w.id = s.worker_id
+    ON CONFLICT (run_id, token) DO NOTHING
+), woken AS (
+    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM reaped WHERE state = 'queued') q
+)
+SELECT id, job_id, queue, state, attempt, crashes, (SELECT count(*) FROM woken) AS notified FROM reaped

@@ -1,0 +1,19 @@
+-- tick_due: lock the jobs whose next slot (or plan) is due, with what their policies need.
+-- params: n int
+-- returns: one row per job; `now` is the one instant that the whole batch is decided at
+-- locks: FOR NO KEY UPDATE on those jobs, skipping locked ones: an edit or a delete in progress is decided next tick
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
+SELECT j.id, clock.now, j.schedule, j.timezone, j.anchor_at, j.run_at, j.starts_at, j.ends_at, j.max_runs, j.run_count,
+    nullif(j.decided_until, '-infinity') AS decided_until, j.jitter, j.overlap, j.max_buffer, j.misfire_after,
+    j.catch_up, j.max_catch_up, j.catch_up_window, j.start_deadline, coalesce(o.held, 0) AS held,
+    coalesce(o.open, 0) AS open, o.newest, CASE WHEN j.schedule LIKE '@after%%' THEN
+        (SELECT max(f.finished_at) FROM pgsched.runs f WHERE f.job_id = j.id) END AS last_finished_at
+FROM pgsched.jobs j CROSS JOIN clock
+LEFT JOIN LATERAL (
+    SELECT count(*) AS open, count(*) FILTER (WHERE r.state = 'waiting') AS held, max(r.id) AS newest
+    FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3
+) o ON j.overlap <> 'allow' OR j.schedule LIKE '@after%%'
+WHERE NOT j.paused AND j.next_run_at <= clock.now
+ORDER BY j.next_run_at
+LIMIT %(n)s
+FOR NO KEY UPDATE OF j SKIP LOCKED

@@ -1,0 +1,28 @@
+-- tick_replace: end the open runs of jobs whose new slot replaces them: held and queued ones at once, running ones by
+-- asking (replace) or by taking the claim away, which fences the former owner (terminate).
+-- params: parallel arrays job_ids bigint[], terminates boolean[]
+-- returns: id
+-- locks: FOR UPDATE on those runs
+WITH old AS MATERIALIZED (
+    SELECT r.id, r.state, s.terminate, r.token, r.attempt, r.started_at, r.worker_id
+    FROM unnest(%(job_ids)s::bigint[], %(terminates)s::boolean[]) AS s(job_id, terminate)
+    JOIN pgsched.runs r ON r.job_id = s.job_id AND r.phase < 3
+    FOR UPDATE OF r
+), ended AS (
+    UPDATE pgsched.runs r SET
+        state = CASE WHEN old.state = 'running' AND NOT old.terminate THEN 'running' ELSE 'cancelled' END,
+        finished_at = CASE WHEN old.state = 'running' AND NOT old.terminate THEN NULL ELSE clock_timestamp() END,
+        token = CASE WHEN old.state = 'running' AND NOT old.terminate THEN r.token END,
+        cancel_requested_at = coalesce(r.cancel_requested_at, clock_timestamp()),
+        cancel_reason = 'overlap: replaced by the next slot', reason = 'overlap: replaced by the next slot'
+    FROM old WHERE r.id = old.id
+    RETURNING r.id
+), evidence AS (
+    INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker_id, error)
+    SELECT id, token, attempt, 'cancelled', started_at, worker_id, 'overlap: terminated by the next slot'
+    FROM old WHERE state = 'running' AND terminate
+    ON CONFLICT (run_id, token) DO NOTHING
+), woken AS (
+    SELECT pg_notify('pgsched_cancel', id::text) FROM old WHERE state = 'running'
+)
+SELECT id, (SELECT count(*) FROM woken) AS notified FROM ended

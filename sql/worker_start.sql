@@ -1,0 +1,9 @@
+-- worker_start: register this process.
+-- params: name, hostname text, pid int, version text, app text, concurrency int, queues text[], kinds text[],
+--         tasks text[], lease_s float8
+-- returns: id bigint
+-- locks: the new row
+INSERT INTO pgsched.workers (name, hostname, pid, version, app, concurrency, queues, kinds, tasks, lease)
+VALUES (%(name)s, %(hostname)s, %(pid)s, %(version)s, %(app)s, %(concurrency)s, %(queues)s, %(kinds)s, %(tasks)s,
+        make_interval(secs => %(lease_s)s))
+RETURNING id
