@@ -69,14 +69,14 @@ class Running:
             loop = asyncio.get_running_loop()
             self._timers.append(loop.call_later(patience + ABANDON_MARGIN_S, self._abandon))
 
-    def outcome(self) -> Outcome | None:
+    def outcome(self, log_tail: str | None = None) -> Outcome | None:
         """The outcome of an attempt that was ended from outside; None when it may not be settled."""
         if self.ended is None or self.ended not in OUTCOMES:
             return None
         detail = self.ended.value
         if self.ended is Ended.TIMEOUT and self.claim.timeout is not None:
             detail = f"timed out after {self.claim.timeout.total_seconds():g} s"
-        return Outcome(OUTCOMES[self.ended], error=detail)
+        return Outcome(OUTCOMES[self.ended], error=detail, log_tail=log_tail)
 
     def _finished(self, task: asyncio.Task[Outcome]) -> None:
         for timer in self._timers:
@@ -85,18 +85,19 @@ class Running:
             if not task.cancelled():
                 task.exception()
             return
-        if task.cancelled():
-            # cancelled without a reason: the handler itself raised CancelledError
-            result = self.outcome() if self.ended else Outcome(Result.FAILED, error="CancelledError: the task cancelled itself")
-        elif task.exception() is not None:
-            error = task.exception()
-            result = Outcome(Result.CRASHED, error=f"executor failed: {type(error).__name__}: {error}")
-        elif self.ended is Ended.LOST:
-            result = None
-        else:
-            # it finished in spite of being ended: what was done is done, and the fence judges whether it counts
+        self._done(self, self._result(task))
+
+    def _result(self, task: asyncio.Task[Outcome]) -> Outcome | None:
+        try:
             result = task.result()
-        self._done(self, result)
+        except asyncio.CancelledError as stopped:
+            if self.ended is None:
+                return Outcome(Result.FAILED, error="CancelledError: the task cancelled itself")
+            return self.outcome(getattr(stopped, "log_tail", None))
+        except Exception as error:  # an executor must not raise; if it does, the run must not vanish
+            return Outcome(Result.CRASHED, error=f"executor failed: {type(error).__name__}: {error}")
+        # finished in spite of being ended: what was done is done, and the fence judges whether it counts
+        return None if self.ended is Ended.LOST else result
 
     def _abandon(self) -> None:
         self.abandoned = True

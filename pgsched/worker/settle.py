@@ -10,18 +10,34 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from pgsched import log
+from pgsched.core.retry import delay
 from pgsched.db.claims import settle
 from pgsched.db.connect import AsyncConnection, DatabaseError, Reaction, aconnect, classify, explain, first_line
 from pgsched.errors import PgschedError
-from pgsched.model import Outcome, Result, Settlement
+from pgsched.model import Claim, Outcome, Result, Settlement
 
 logger = log.get("settle")
 LARGEST_BATCH = 500
 LONGEST_BACK_OFF_S = 5.0
+
+
+POLICY = ("exponential", timedelta(seconds=5), timedelta(hours=1), 0.2)
+
+
+def retry_in_s(claim: Claim, outcome: Outcome, random: Callable[[], float]) -> float | None:
+    """Seconds until the next attempt, None when there is to be none (the statement knows whether one is left)."""
+    if outcome.result not in (Result.FAILED, Result.TIMED_OUT, Result.CRASHED) or not outcome.retry:
+        return None
+    if outcome.retry_in is not None:
+        return max(0.0, outcome.retry_in.total_seconds())
+    given = (claim.backoff, claim.backoff_base, claim.backoff_max, claim.backoff_jitter)
+    backoff, base, maximum, jitter = (d if value is None else value for value, d in zip(given, POLICY, strict=True))
+    return delay(claim.attempt, backoff, base, maximum, jitter, random).total_seconds()  # type: ignore[arg-type]
 
 
 class Settler:

@@ -7,13 +7,13 @@ claims, running handlers get the grace time, the rest is handed back without cos
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections import deque
 from collections.abc import Mapping
-from uuid import UUID
 
 from pgsched import log
-from pgsched.core.retry import delay_of
+from pgsched.config import WorkerSettings
 from pgsched.db import workers
 from pgsched.db.claims import Wanted
 from pgsched.db.connect import connect
@@ -24,8 +24,7 @@ from pgsched.worker.claim import Claimer, Pace
 from pgsched.worker.lease import Heartbeat, Key, Leases
 from pgsched.worker.listen import listen
 from pgsched.worker.running import Ended, Running
-from pgsched.worker.settle import Settler
-from pgsched.config import WorkerSettings
+from pgsched.worker.settle import Settler, retry_in_s
 
 logger = log.get("worker")
 WATCH_S = 0.25
@@ -88,7 +87,7 @@ class Worker:
             self.leases,
             lambda denied, cancel: loop.call_soon_threadsafe(self._beaten, denied, cancel),
             lambda error: loop.call_soon_threadsafe(self.fail, error),
-            lambda: self._abandoned,
+            lambda: self._abandoned + sum(executor.abandoned for executor in set(self.executors.values())),
         )
         heartbeat.start()
         try:
@@ -180,7 +179,7 @@ class Worker:
         if outcome.result not in (Result.SUCCEEDED, Result.INTERRUPTED):
             logger.info("attempt ended", run=claim.id, task=claim.task[:80], attempt=claim.attempt,
                         outcome=str(outcome.result), error=(outcome.error or "")[:200])  # fmt: skip
-        self._settler.put(Settlement(claim, outcome, delay_of(claim, outcome)))
+        self._settler.put(Settlement(claim, outcome, retry_in_s(claim, outcome, random.random)))
 
     def _settled(self, settlement: Settlement, verdict: str) -> None:
         claim = settlement.claim
@@ -254,7 +253,3 @@ class Worker:
             logger.warning("could not sign off", error=log.redact(str(error)))
         logger.info("stopped", worker=self.registration.name, **self.verdicts)
 
-
-def key_of(claim: Claim) -> tuple[int, UUID]:
-    """What identifies an attempt in every write."""
-    return claim.id, claim.token

@@ -1,0 +1,86 @@
+"""`pgsched worker` and `pgsched leader`: the long-running processes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pgsched.cli.common import Dsn, database
+from pgsched.errors import InputError
+from pgsched.model import Kind
+
+LEASE = "Seconds until a claim is believed without a heartbeat."
+REAP = "Seconds between two looks for expired claims."
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("worker")(worker)
+    app.command("leader")(leader)
+
+
+def worker(
+    dsn: Dsn = None,
+    app: Annotated[str | None, typer.Option("--app", help="Where the tasks are: package.module:app")] = None,
+    concurrency: Annotated[int, typer.Option(help="Runs at the same time.")] = 8,
+    queue: Annotated[list[str] | None, typer.Option(help="Only this queue (repeatable). Default: all.")] = None,
+    allow: Annotated[
+        str, typer.Option(help="Kinds this worker may run, comma-separated: python,command,shell,sql.")
+    ] = "python",
+    lease: Annotated[float, typer.Option(help=LEASE)] = 30.0,
+    poll: Annotated[float, typer.Option(help="Seconds between two looks for work when nothing wakes it.")] = 1.0,
+    grace: Annotated[float, typer.Option(help="Seconds that running handlers get after SIGTERM.")] = 25.0,
+    reap_every: Annotated[float, typer.Option(help=REAP)] = 5.0,
+    leader: Annotated[bool, typer.Option("--leader/--no-leader", help="Stand as leader candidate.")] = True,
+) -> None:
+    """Claim and run jobs until stopped; the one process to start on every machine.
+
+    The first SIGTERM or Ctrl-C drains (no new claims, running handlers get the grace time, the rest is handed back);
+    a second one hurries.
+
+    Example: pgsched worker --concurrency 8 --app myproject.tasks:app
+    """
+    from pgsched.config import LeaderSettings, Settings, WorkerSettings
+    from pgsched.worker.process import run_worker
+
+    settings = WorkerSettings(
+        concurrency=concurrency,
+        queues=tuple(queue or ()),
+        allow=kinds(allow),
+        lease_s=lease,
+        poll_s=poll,
+        grace_s=grace,
+        leader=leader,
+    )
+    tasks = None
+    if app is not None:
+        from pgsched.app import load
+
+        tasks = load(app)
+    with database(dsn) as address:
+        run_worker(Settings(address, settings, LeaderSettings(reap_every_s=reap_every)), tasks)
+
+
+def leader(
+    dsn: Dsn = None,
+    reap_every: Annotated[float, typer.Option(help=REAP)] = 5.0,
+) -> None:
+    """Run only the leader's duties (tick, admission, reaper, pruner), as a candidate beside the others.
+
+    Example: pgsched leader
+    """
+    from pgsched.config import LeaderSettings, Settings
+    from pgsched.worker.process import run_leader
+
+    with database(dsn) as address:
+        run_leader(Settings(address, leader=LeaderSettings(reap_every_s=reap_every)))
+
+
+def kinds(text: str) -> frozenset[Kind]:
+    """The kinds named in a comma-separated list. Raises InputError."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in list(Kind)]
+    if unknown or not names:
+        raise InputError(f"allow: {', '.join(unknown) or 'nothing'} is not one of {', '.join(Kind)}", "allow")
+    return frozenset(Kind(name) for name in names)

@@ -1,0 +1,109 @@
+"""One process: a worker, a candidate for leader in a thread of its own, and the signals that stop both.
+
+SIGTERM or SIGINT drains; a second one hurries. What ends the process without being asked has an exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import pgsched
+from pgsched import log
+from pgsched.config import Settings
+from pgsched.db import jobs, migrate, workers
+from pgsched.db.connect import connect
+from pgsched.errors import PgschedError
+from pgsched.execute.registry import executors
+from pgsched.leader.election import Leader
+from pgsched.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pgsched.app import App
+
+logger = log.get("process")
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def process_name() -> str:
+    """How this process calls itself in `workers` and `leader`: host:pid."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def prepare(settings: Settings, app: App | None) -> None:
+    """Check the schema and reconcile the jobs that the app declares. Raises PgschedError."""
+    with connect(settings.dsn, purpose="worker") as conn:
+        migrate.check(conn)
+        if app is not None and app.jobs:
+            done = jobs.declare(conn, app.jobs, app.name)
+            logger.info("jobs declared", **{name.replace(" ", "_"): what for name, what in done.items()})
+
+
+def run_worker(settings: Settings, app: App | None = None, on_start: Callable[[Worker], None] | None = None) -> None:
+    """Run one worker process to its end. Raises PgschedError when it cannot start or cannot go on."""
+    prepare(settings, app)
+    asyncio.run(serve(settings, app, on_start))
+
+
+async def serve(settings: Settings, app: App | None, on_start: Callable[[Worker], None] | None = None) -> None:
+    """The asyncio part of `run_worker`; returns when drained."""
+    loop = asyncio.get_running_loop()
+    worker = make_worker(settings, app)
+    for number in SIGNALS:
+        loop.add_signal_handler(number, worker.stop)
+    leader = Leader(
+        settings.dsn,
+        settings.leader,
+        process_name(),
+        on_fatal=lambda error: loop.call_soon_threadsafe(worker.fail, error),
+    )
+    thread = threading.Thread(target=leader.run, name="pgsched-leader", daemon=True)
+    if settings.worker.leader:
+        thread.start()
+    if on_start is not None:
+        on_start(worker)
+    try:
+        await worker.run()
+    finally:
+        if settings.worker.leader:
+            leader.stop()
+            await asyncio.to_thread(thread.join, 3.0)
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def make_worker(settings: Settings, app: App | None) -> Worker:
+    """A worker with an executor for each allowed kind, and what it says of itself."""
+    chosen = executors(app, settings.worker.allow, settings.dsn, settings.worker.concurrency)
+    registration = workers.Registration(
+        name=process_name(),
+        version=pgsched.__version__,
+        app=None if app is None else app.name,
+        concurrency=settings.worker.concurrency,
+        queues=list(settings.worker.queues) or None,
+        kinds=sorted(chosen),
+        tasks=sorted(app.tasks) if app is not None and "python" in chosen else [],
+        lease_s=settings.worker.lease_s,
+    )
+    return Worker(settings.dsn, settings.worker, chosen, registration)
+
+
+def run_leader(settings: Settings) -> None:
+    """Run only the leader's duties, until a signal. Raises PgschedError when no retry can help."""
+    prepare(settings, None)
+    fatal: list[PgschedError] = []
+    leader = Leader(settings.dsn, settings.leader, process_name(), on_fatal=fatal.append)
+    before = {number: signal.signal(number, lambda *_: leader.stop()) for number in SIGNALS}
+    try:
+        leader.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if fatal:
+        raise fatal[0]
