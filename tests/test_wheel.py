@@ -58,8 +58,8 @@ def environment(**extra: str) -> dict[str, str]:
 
 def test_the_wheel_holds_the_statements_and_the_migrations(installed: Path) -> None:
     code = (
-        "import json, pgsched; from pgsched.db.statements import folder; "
-        "print(json.dumps([pgsched.__file__, str(folder('sql')), str(folder('migrations'))]))"
+        "import json, pgsched.errors; from pgsched.db.statements import folder; "
+        "print(json.dumps([pgsched.errors.__file__, str(folder('sql')), str(folder('migrations'))]))"
     )
     package, statements, migrations = map(Path, json.loads(run(str(installed / "bin" / "python"), "-c", code)))
     for path in (package, statements, migrations):
