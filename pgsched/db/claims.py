@@ -99,7 +99,7 @@ def heartbeat(
             "lease_s": lease_s,
             "running": len(held),
             "abandoned": abandoned,
-            "ids": [id for id, _ in held],
+            "ids": [run_id for run_id, _ in held],
             "tokens": [token for _, token in held],
         },
     ).fetchall()

@@ -11,15 +11,25 @@ from enum import Enum
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection as AsyncConnection
-from psycopg import Connection as Connection
+from psycopg import AsyncConnection, Connection
 from psycopg import Error as DatabaseError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import dict_row
 
 from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotPermitted, PgschedError, SchemaTooOld
 from pgsched.log import redact
 
-__all__ = ["AsyncConnection", "Connection", "DatabaseError", "Reaction", "aconnect", "classify", "connect", "explain"]
+__all__ = [
+    "AsyncConnection",
+    "Connection",
+    "DatabaseError",
+    "Reaction",
+    "aconnect",
+    "classify",
+    "connect",
+    "explain",
+    "rows",
+]
 
 DEFAULTS: dict[str, Any] = {
     "connect_timeout": 5,
@@ -86,6 +96,12 @@ async def aconnect(
         )
     except psycopg.OperationalError as error:
         raise explain(error) from error
+
+
+def rows(conn: Connection[Any], statement: bytes, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Run a reading statement and return its rows as dictionaries."""
+    with conn.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(statement, params).fetchall()
 
 
 def first_line(error: BaseException) -> str:

@@ -13,9 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from psycopg.rows import dict_row
-
-from pgsched.db.connect import Connection
+from pgsched.db.connect import Connection, rows
 from pgsched.db.statements import sql
 
 
@@ -88,24 +86,23 @@ def unlock(conn: Connection[Any]) -> None:
 
 def due_jobs(conn: Connection[Any], n: int) -> list[dict[str, Any]]:
     """Lock up to `n` due jobs; see `sql/tick_due.sql` for the columns."""
-    with conn.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(sql("tick_due"), {"n": n}).fetchall()
+    return rows(conn, sql("tick_due"), {"n": n})
 
 
-def columns(rows: Sequence[Any], kind: type) -> dict[str, list[Any]]:
+def columns(values: Sequence[Any], kind: type) -> dict[str, list[Any]]:
     """Turn dataclass rows into the parallel arrays that the set-based statements take (`slot` -> `slots`)."""
-    return {f"{field.name}s": [getattr(row, field.name) for row in rows] for field in fields(kind)}
+    return {f"{field.name}s": [getattr(value, field.name) for value in values] for field in fields(kind)}
 
 
-def insert_slots(conn: Connection[Any], rows: Sequence[SlotRow]) -> int:
+def insert_slots(conn: Connection[Any], slots: Sequence[SlotRow]) -> int:
     """Insert decided slots; returns how many were new."""
-    return conn.execute(sql("tick_insert"), columns(rows, SlotRow)).rowcount if rows else 0
+    return conn.execute(sql("tick_insert"), columns(slots, SlotRow)).rowcount if slots else 0
 
 
-def advance_jobs(conn: Connection[Any], rows: Sequence[Advance]) -> None:
+def advance_jobs(conn: Connection[Any], advances: Sequence[Advance]) -> None:
     """Move high-water marks and next slots."""
-    if rows:
-        conn.execute(sql("tick_advance"), columns(rows, Advance))
+    if advances:
+        conn.execute(sql("tick_advance"), columns(advances, Advance))
 
 
 def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> None:
@@ -123,8 +120,7 @@ def admit(conn: Connection[Any], n: int) -> int:
 
 def reap(conn: Connection[Any], n: int, crash_limit: int) -> list[dict[str, Any]]:
     """Take back expired claims; see `sql/reap.sql` for the columns."""
-    with conn.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(sql("reap"), {"n": n, "crash_limit": crash_limit}).fetchall()
+    return rows(conn, sql("reap"), {"n": n, "crash_limit": crash_limit})
 
 
 def expire(conn: Connection[Any], n: int) -> int:

@@ -28,9 +28,7 @@ class Registration:
 def start(conn: Connection[Any], registration: Registration) -> int:
     """Register this process; returns the worker's id."""
     values = {name: getattr(registration, name) for name in Registration.__slots__}
-    row = conn.execute(
-        sql("worker_start"), {**values, "hostname": socket.gethostname(), "pid": os.getpid()}
-    ).fetchone()
+    row = conn.execute(sql("worker_start"), {**values, "hostname": socket.gethostname(), "pid": os.getpid()}).fetchone()
     assert row is not None
     return int(row[0])
 

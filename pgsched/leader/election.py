@@ -34,7 +34,7 @@ class Leader:
     """
 
     def __init__(
-        self, dsn: str, settings: LeaderSettings, holder: str, on_fatal: Callable[[PgschedError], None] | None = None
+        self, dsn: str, settings: LeaderSettings, holder: str, on_fatal: Callable[[PgschedError], object] | None = None
     ) -> None:
         self.dsn = dsn
         self.settings = settings

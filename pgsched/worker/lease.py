@@ -70,8 +70,8 @@ class Heartbeat(threading.Thread):
         dsn: str,
         worker_id: int,
         leases: Leases,
-        on_beat: Callable[[list[Key], frozenset[Key]], None],
-        on_fatal: Callable[[PgschedError], None],
+        on_beat: Callable[[list[Key], frozenset[Key]], object],
+        on_fatal: Callable[[PgschedError], object],
         abandoned: Callable[[], int],
     ) -> None:
         super().__init__(name="pgsched-heartbeat", daemon=True)

@@ -122,7 +122,7 @@ class Settler:
         await asyncio.sleep(delay)
 
     def _report(self, batch: list[Settlement], rows: list[tuple[int, UUID, str]]) -> None:
-        verdicts = {(id, token): verdict for id, token, verdict in rows}
+        verdicts = {(run_id, token): verdict for run_id, token, verdict in rows}
         for settlement in batch:
             claim = settlement.claim
             verdict = verdicts[(claim.id, claim.token)]

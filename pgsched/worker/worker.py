@@ -10,7 +10,8 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
 from pgsched import log
 from pgsched.config import WorkerSettings
@@ -53,15 +54,14 @@ class Worker:
         self._abandoned = 0
         self._stops = 0
         self._stop_event = asyncio.Event()
-        self._hurry_event = asyncio.Event()
+        self._changed = asyncio.Event()
         self._fatal: PgschedError | None = None
 
     def stop(self) -> None:
         """First call: drain. Second call: hurry. Call it on the loop's thread."""
         self._stops += 1
         self._stop_event.set()
-        if self._stops > 1:
-            self._hurry_event.set()
+        self._changed.set()
 
     def fail(self, error: PgschedError) -> None:
         """End the worker with this error (from a helper thread, through the loop)."""
@@ -78,9 +78,7 @@ class Worker:
                     kinds=self.registration.kinds, tasks=len(self.registration.tasks))  # fmt: skip
         wanted = Wanted(worker_id, self.settings.lease_s, self._whole_kinds(), self.registration.tasks)
         self._settler = Settler(self.dsn, self.registration.name, self.settings.settle_wait_s, self._settled)
-        self._claimer = Claimer(
-            self.dsn, wanted, self.settings.queues, self.settings.poll_s, self._room, self._take
-        )
+        self._claimer = Claimer(self.dsn, wanted, self.settings.queues, self.settings.poll_s, self._room, self._take)
         heartbeat = Heartbeat(
             self.dsn,
             worker_id,
@@ -117,9 +115,9 @@ class Worker:
             task.cancel()
         await asyncio.gather(*others, settler, return_exceptions=True)
 
-    def _part(self, coroutine: object) -> asyncio.Task[None]:
+    def _part(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A background part; if it fails, so does the worker: never silent."""
-        task: asyncio.Task[None] = asyncio.ensure_future(coroutine)  # type: ignore[arg-type]
+        task = asyncio.get_running_loop().create_task(coroutine)
 
         def ended(done: asyncio.Task[None]) -> None:
             error = None if done.cancelled() else done.exception()
@@ -162,6 +160,7 @@ class Worker:
     def _finished(self, running: Running, outcome: Outcome | None) -> None:
         claim = running.claim
         self._running.pop((claim.id, claim.token), None)
+        self._changed.set()
         self._abandoned += running.abandoned
         self.pace.took(time.monotonic() - running.started)
         if outcome is None:
@@ -241,9 +240,13 @@ class Worker:
 
     async def _until_idle(self, seconds: float, *, hurry: bool) -> None:
         """Wait until no handler runs, the time is over, or (with `hurry`) a second stop."""
-        until = time.monotonic() + seconds
-        while self._running and time.monotonic() < until and not (hurry and self._hurry_event.is_set()):
-            await asyncio.sleep(0.02)
+        try:
+            async with asyncio.timeout(seconds):
+                while self._running and not (hurry and self._stops > 1):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            pass
 
     def _sign_off(self, worker_id: int) -> None:
         try:
@@ -252,4 +255,3 @@ class Worker:
         except Exception as error:  # the leader notices by the heartbeat anyway
             logger.warning("could not sign off", error=log.redact(str(error)))
         logger.info("stopped", worker=self.registration.name, **self.verdicts)
-

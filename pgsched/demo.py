@@ -1,0 +1,84 @@
+"""The demo's tasks and its four jobs, each a plain INSERT as any client in any language would send it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pgsched import App, Run
+from pgsched.core.schedule import parse
+from pgsched.db import jobs
+from pgsched.db.connect import Connection
+from pgsched.db.statements import sql
+
+app = App("demo")
+
+SAMPLE = "demo-sample"
+STAMP = "demo-stamp"
+FILL = "demo-fill"
+RETRY = "demo-retry"
+NAMES = (SAMPLE, STAMP, FILL, RETRY)
+
+INSERTS = {
+    SAMPLE: """INSERT INTO jobs (name, schedule, task, overlap)
+VALUES ('demo-sample', '* * * * * *', 'demo.sample', 'allow')""",
+    STAMP: """INSERT INTO jobs (name, schedule, kind, task, args, overlap)
+VALUES ('demo-stamp', '*/5 * * * * *', 'command', 'sh',
+        '["-c", "date -u \\"+%F %T run $PGSCHED_RUN_ID\\" >> \\"$0\\"", "{file}"]', 'allow')""",
+    FILL: """INSERT INTO jobs (name, schedule, kind, task, overlap)
+VALUES ('demo-fill', '@every 2s', 'sql',
+        'INSERT INTO demo_readings (value) VALUES (random() * 100)', 'allow')""",
+    RETRY: """INSERT INTO jobs (name, task, max_attempts, backoff_base)
+VALUES ('demo-retry', 'demo.third_time_lucky', 3, '1 second')""",
+}
+TABLE = """CREATE TABLE IF NOT EXISTS demo_readings
+    (at timestamptz NOT NULL DEFAULT now(), value double precision NOT NULL)"""
+AGAIN = "UPDATE jobs SET run_at = clock_timestamp() WHERE name = 'demo-retry'"
+
+
+@app.task(name="demo.sample")
+async def sample(run: Run) -> dict[str, Any]:
+    """Every second: the machine's load, as the run's result."""
+    return {"load": round(os.getloadavg()[0], 2), "host": platform.node(), "attempt": run.attempt}
+
+
+@app.task(name="demo.third_time_lucky")
+def third_time_lucky(run: Run) -> str:
+    """Fails on its first two attempts."""
+    if run.attempt < 3:
+        raise ConnectionError(f"attempt {run.attempt}: the payment service did not answer")
+    return f"paid on attempt {run.attempt}"
+
+
+def statements(existing: set[str], file: Path) -> list[str]:
+    """The SQL that brings the demo to its start: a table and the jobs that are not there yet."""
+    wanted = [TABLE] if not existing else []
+    wanted += [text.replace("{file}", str(file)) for name, text in INSERTS.items() if name not in existing]
+    return [*wanted, AGAIN] if RETRY in existing else wanted
+
+
+def existing(conn: Connection[Any]) -> set[str]:
+    """The demo's jobs that an earlier run of the demo made."""
+    return {row["name"] for row in jobs.list_jobs(conn) if row["name"] in NAMES}
+
+
+def expected_slots(job: dict[str, Any], start: datetime, end: datetime) -> set[datetime]:
+    """The slots of a demo job in (start, end], from its schedule alone: what the database is checked against."""
+    if job["schedule"] is None:
+        return {job["run_at"]} if start <= job["run_at"] <= end else set()
+    begin = max(start, job["anchor_at"])
+    return set(parse(job["schedule"], job["timezone"], job["anchor_at"]).between(begin, end))
+
+
+def unfinished(conn: Connection[Any], start: datetime, end: datetime) -> dict[str, list[datetime]]:
+    """By job: the slots due in (start, end] whose run has not succeeded."""
+    found: dict[str, list[datetime]] = {}
+    for job in (row for row in jobs.list_jobs(conn) if row["name"] in NAMES):
+        ran = {row[0] for row in conn.execute(sql("succeeded_slots"), {"job_id": job["id"], "start": start}).fetchall()}
+        missing = sorted(expected_slots(job, start, end) - ran)
+        if missing:
+            found[job["name"]] = missing
+    return found

@@ -1,0 +1,41 @@
+"""What a live view shows: jobs, newest runs, leader and workers, read in four cheap statements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pgsched.db.connect import Connection, rows
+from pgsched.db.statements import sql
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """One moment: `now` is the database's clock; each list holds rows as dictionaries (see sql/live_*.sql)."""
+
+    now: datetime
+    jobs: list[dict[str, Any]]
+    runs: list[dict[str, Any]]
+    leader: dict[str, Any] | None
+    workers: list[dict[str, Any]]
+
+
+def live(conn: Connection[Any], since: datetime, n_jobs: int = 20, n_runs: int = 8) -> Live:
+    """Read the moment; counts and lateness are over runs since `since`."""
+    leaders = rows(conn, sql("live_leader"))
+    return Live(
+        now=database_now(conn),
+        jobs=rows(conn, sql("live_jobs"), {"since": since, "n": n_jobs}),
+        runs=rows(conn, sql("live_runs"), {"n": n_runs}),
+        leader=leaders[0] if leaders else None,
+        workers=rows(conn, sql("live_workers")),
+    )
+
+
+def database_now(conn: Connection[Any]) -> datetime:
+    """The one clock."""
+    row = conn.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None
+    moment: datetime = row[0]
+    return moment
