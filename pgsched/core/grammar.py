@@ -130,15 +130,20 @@ def _cron(words: list[str]) -> Cron:
     months = _text(MONTH, _numbers(MONTH, month))
     weekdays = _days_of_week(weekday)
     if day.startswith("*") or weekday.startswith("*"):
-        pairs = [(d, w) for d in days for w in weekdays]
+        pairs = [(d, w) for d in days for w in weekdays if _can_meet(d, w)]
     else:
         pairs = [(d, "*") for d in days] + [("*", w) for w in weekdays]
     wildcard = any(text.startswith("*") for text in (second, minute, hour))
     return Cron(seconds, minutes, hours, months, tuple(dict.fromkeys(pairs)), wildcard)
 
 
+def _can_meet(day: str, weekday: str) -> bool:
+    """Whether both can name one day: the weekday nearest to a date is no Saturday or Sunday, ever."""
+    return weekday == "*" or not day.endswith("w") or any(item.strip("l")[0] not in "06" for item in weekday.split(","))
+
+
 def _days_of_month(text: str) -> list[str]:
-    """Canonical alternatives: the engine takes one W to a text, and no W beside other days."""
+    """Canonical alternatives: the engine takes no W beside other days."""
     plain: set[int] = set()
     last, nearest = False, []
     for item in _items(DAY, text):
@@ -155,7 +160,7 @@ def _days_of_month(text: str) -> list[str]:
     if text == "*":
         return ["*"]
     listed = ",".join(filter(None, [text, "l" if last else ""]))
-    return [*filter(None, [listed]), *dict.fromkeys(nearest)]
+    return list(filter(None, [listed, ",".join(dict.fromkeys(nearest))]))
 
 
 def _days_of_week(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -24,9 +24,9 @@ from pgsched.errors import ScheduleError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
-# Proves that a schedule fires at all. Any fixed instant will do: no pattern of days is further apart than 40 years
-# (29 February on a given weekday, across a century without a leap day), and the engine looks 50 years ahead.
-REFERENCE = datetime(2024, 1, 1, tzinfo=UTC)
+# Whether a schedule fires at all is asked from here, so that the answer does not change from day to day. No pattern of
+# days is further apart than 40 years (29 February on a given weekday, across 2100), and the engine looks 50 ahead.
+REFERENCE = datetime(2024, 1, 1)
 EVERY_DAY = ("*", "*")
 GAPS_IN_A_ROW = 50
 DAYS_COUNTED = 400
@@ -48,12 +48,25 @@ class Schedule(ABC):
         """The first slot strictly after an aware instant, in UTC; None when there is none."""
 
     @abstractmethod
-    def last(self, start: datetime, end: datetime) -> datetime | None:
-        """The newest slot in (start, end]."""
-
-    @abstractmethod
     def count(self, start: datetime, end: datetime) -> int | None:
         """How many slots lie in (start, end]; None when the stretch is too long to say."""
+
+    def last(self, start: datetime, end: datetime) -> datetime | None:
+        """The newest slot in (start, end], by bisection."""
+        start, end = _utc(start), _utc(end)
+        newest = self.after(start)
+        if newest is None or newest > end:
+            return None
+        # Slots are whole seconds apart, so the largest offset with a slot still to come in the stretch is enough.
+        low, high = 0, -((start - end) // SECOND)
+        while high - low > 1:
+            middle = (low + high) // 2
+            slot = self.after(start + middle * SECOND)
+            if slot is not None and slot <= end:
+                low, newest = middle, slot
+            else:
+                high = middle
+        return newest
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
         """The slots in (start, end], one at a time."""
@@ -77,9 +90,6 @@ class _Every(Schedule):
         except OverflowError:
             return None
 
-    def last(self, start: datetime, end: datetime) -> datetime | None:
-        return self.anchor + self._index(end) * self.interval if self.count(start, end) else None
-
     def count(self, start: datetime, end: datetime) -> int:
         return max(self._index(end) - self._index(start), 0)
 
@@ -93,9 +103,6 @@ class _After(Schedule):
         return self.delay
 
     def after(self, instant: datetime) -> datetime | None:
-        return None
-
-    def last(self, start: datetime, end: datetime) -> datetime | None:
         return None
 
     def count(self, start: datetime, end: datetime) -> int:
@@ -149,8 +156,8 @@ class _Walls:
 @dataclass(frozen=True, slots=True)
 class _Cron(Schedule):
     wildcard: bool
-    walls: _Walls
-    tz: ZoneInfo
+    walls: _Walls = field(compare=False, repr=False)
+    tz: ZoneInfo = field(compare=False, repr=False)
 
     def after(self, instant: datetime) -> datetime | None:
         try:
@@ -193,22 +200,6 @@ class _Cron(Schedule):
             return None
         return zones.instant_of(found, zones.offset(self.tz, found, 0)) if found else None
 
-    def last(self, start: datetime, end: datetime) -> datetime | None:
-        start, end = _utc(start), _utc(end)
-        newest = self.after(start)
-        if newest is None or newest > end:
-            return None
-        # Slots are whole seconds apart, so the largest offset with a slot still to come in the stretch is enough.
-        low, high = 0, -((start - end) // SECOND)
-        while high - low > 1:
-            middle = (low + high) // 2
-            slot = self.after(start + middle * SECOND)
-            if slot is not None and slot <= end:
-                low, newest = middle, slot
-            else:
-                high = middle
-        return newest
-
     def count(self, start: datetime, end: datetime) -> int | None:
         start, end = _utc(start).replace(microsecond=0), _utc(end).replace(microsecond=0)
         if end - start > timedelta(days=DAYS_COUNTED):
@@ -247,7 +238,7 @@ def _parse(expression: str, timezone: str, anchor: datetime) -> Schedule:
     tz = zones.zone(timezone)
     if isinstance(read, grammar.Cron):
         schedule = _Cron(expression, timezone, read.wildcard, _Walls(read), tz)
-        if read.wildcard and read.days != (EVERY_DAY,) and schedule.after(REFERENCE) is None:
+        if read.wildcard and read.days != (EVERY_DAY,) and schedule.after(REFERENCE.replace(tzinfo=UTC)) is None:
             raise ScheduleError("schedule", f"never fires: {timezone} skips every such time")
         return schedule
     if read.repeats:
@@ -255,17 +246,23 @@ def _parse(expression: str, timezone: str, anchor: datetime) -> Schedule:
     return _After(expression, timezone, read.length)
 
 
-def _engine(clock: str, months: str, days: tuple[str, str]) -> croniter:
+def _engine(clock: str, months: str, days: tuple[str, str], years: int = 50) -> croniter:
+    day, weekday = days
+    nearest = [int(item[:-1]) for item in day.split(",") if item.endswith("w")]
     # day_or=False: each alternative is one pair of day fields that must both hold. The engine's own day rule is not
     # asked, since it ANDs W and # forms in every case.
-    return croniter(
-        f"{clock} {days[0]} {months} {days[1]}",
+    engine = croniter(
+        f"{clock} {f'{nearest[0]}w' if nearest else day} {months} {weekday}",
         EPOCH.replace(tzinfo=None),
         ret_type=datetime,
         day_or=False,
         implement_cron_bug=True,
         second_at_beginning=True,
+        max_years_between_matches=years,
     )
+    # Its parser takes one W, its search any number; an engine for each W would cost 31 searches for a long list.
+    engine.nearest_weekday.update(nearest)
+    return engine
 
 
 @lru_cache(maxsize=1024)
@@ -275,7 +272,8 @@ def _day_engine(months: str, days: tuple[str, str]) -> croniter:
 
 @lru_cache(maxsize=1024)
 def _fires(months: str, days: tuple[str, str]) -> bool:
-    return days == EVERY_DAY or _next([_day_engine(months, days)], REFERENCE.replace(tzinfo=None)) is not None
+    # The 28 years from 2024 begin on every weekday, leap years included: what fails in them fails for ever.
+    return days == EVERY_DAY or _next([_engine("0 0 0", months, days, years=28)], REFERENCE) is not None
 
 
 def _next(engines: list[croniter], naive: datetime) -> datetime | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -112,3 +116,34 @@ def test_arbitrary_text_is_accepted_or_refused_with_a_schedule_error(expression:
 @given(st.text("0123456789*/,-LW#@ ?", max_size=30))
 def test_text_that_looks_like_cron_is_accepted_or_refused_with_a_schedule_error(expression: str) -> None:
     test_arbitrary_text_is_accepted_or_refused_with_a_schedule_error.hypothesis.inner_test(expression, "UTC")
+
+
+def test_one_schedule_may_be_asked_by_many_threads() -> None:
+    schedule, wrong = parse("*/7 3 * * 1-5", "Europe/Berlin"), []
+    starts = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=n) for n in range(100)]
+    expected = {start: schedule.after(start) for start in starts}
+
+    def ask() -> None:
+        wrong.extend(start for start in starts if schedule.after(start) != expected[start])
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("expression", ["0 0 29 2 */7", "* 2 * 3 SUNL", "0 0 1W,15W,31W */2 */7,MON#5", "* * 30 2 1#5"])
+def test_sparse_schedules_are_parsed_and_asked_in_bounded_time(expression: str) -> None:
+    start = time.process_time()
+    try:
+        parse(expression, "Antarctica/Troll").after(datetime(2088, 3, 1, tzinfo=UTC))
+    except ScheduleError as error:
+        assert "never fires" in str(error)
+    assert time.process_time() - start < 0.25  # about 0.01 s; the rest is for a loaded machine
