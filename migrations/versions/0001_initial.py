@@ -21,3 +21,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute("DROP SCHEMA pgsched CASCADE")
+    # alembic deletes this row when we return, and its table was in the schema
+    op.execute("CREATE SCHEMA pgsched")
+    op.execute("CREATE TABLE pgsched.alembic_version (version_num varchar(32) PRIMARY KEY)")
+    op.execute("INSERT INTO pgsched.alembic_version VALUES ('0001')")

@@ -1,0 +1,151 @@
+"""Migrating: the tables are what `db/tables.py` says, however often and by however many it is done."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from pgsched.db import migrate
+from pgsched.db.connect import connect
+from pgsched.db.tables import metadata
+from pgsched.errors import SchemaTooNew, SchemaTooOld
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def engine(db: psycopg.Connection) -> sqlalchemy.Engine:
+    db.autocommit = False
+    return sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: db, poolclass=sqlalchemy.StaticPool)
+
+
+def ours(name: str | None, kind: str, _: object) -> bool:
+    return kind != "schema" or name == "pgsched"
+
+
+def differences(engine: sqlalchemy.Engine) -> list[Any]:
+    options = {"include_schemas": True, "include_name": ours, "version_table_schema": "pgsched", "compare_type": True}
+    with engine.connect() as bind:
+        return list(compare_metadata(MigrationContext.configure(bind, opts=options), metadata))
+
+
+def columns(metadata: sqlalchemy.MetaData) -> dict[str, list[tuple[str, str, bool, bool]]]:
+    dialect = sqlalchemy.dialects.postgresql.dialect()
+    return {
+        table.name: [(c.name, c.type.compile(dialect), bool(c.nullable), c.primary_key) for c in table.columns]
+        for table in metadata.tables.values()
+        if table.name != "alembic_version"
+    }
+
+
+def test_the_migrated_database_is_what_tables_py_says(engine: sqlalchemy.Engine) -> None:
+    assert differences(engine) == []
+
+
+def test_tables_py_names_every_column_in_order_with_its_type_and_key(engine: sqlalchemy.Engine) -> None:
+    reflected = sqlalchemy.MetaData(schema="pgsched")
+    with engine.connect() as bind:
+        reflected.reflect(bind)
+    assert columns(reflected) == columns(metadata)
+
+
+def test_the_drift_check_sees_a_dropped_column_and_a_changed_index(
+    db: psycopg.Connection, engine: sqlalchemy.Engine
+) -> None:
+    db.execute("ALTER TABLE pgsched.runs DROP COLUMN progress")
+    db.execute("DROP INDEX pgsched.runs_waiting")
+    db.commit()
+    assert sorted(kind for kind, *_ in differences(engine)) == ["add_column", "add_index"]
+
+
+def test_migrating_twice_changes_nothing(empty_dsn: str) -> None:
+    assert migrate.upgrade(empty_dsn) == (None, migrate.SCHEMA_VERSION)
+    with psycopg.connect(empty_dsn, autocommit=True) as db:
+        before = db.execute("SELECT max(oid::bigint) FROM pg_class").fetchone()
+        assert migrate.upgrade(empty_dsn) == (migrate.SCHEMA_VERSION, migrate.SCHEMA_VERSION)
+        assert db.execute("SELECT max(oid::bigint) FROM pg_class").fetchone() == before
+
+
+def test_four_processes_may_migrate_at_once(empty_dsn: str) -> None:
+    code = f"from pgsched.db.migrate import upgrade; print(upgrade({empty_dsn!r}))"
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    ended = [process.communicate(timeout=90) for process in started]
+    assert [process.returncode for process in started] == [0] * 4, ended
+    first = sum("(None," in output for output, _ in ended)
+    assert first >= 1, ended
+    with connect(empty_dsn) as conn:
+        migrate.check(conn)
+
+
+def test_the_statements_as_text_make_the_same_tables(empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as db:
+        db.execute(migrate.upgrade_sql().encode())
+        migrate.check(db)
+        db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('a', 'b', '* * * * *')")
+
+
+def test_downgrading_to_base_leaves_nothing_but_alembics_own_table(empty_dsn: str) -> None:
+    migrate.upgrade(empty_dsn)
+    with psycopg.connect(empty_dsn) as db:
+        engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: db, poolclass=sqlalchemy.StaticPool)
+        with engine.connect() as bind, bind.begin():
+            config = migrate.configuration()
+            config.attributes["connection"] = bind
+            command.downgrade(config, "base")
+        left = "SELECT relname FROM pg_class WHERE relnamespace = 'pgsched'::regnamespace AND relkind IN ('r', 'v')"
+        assert db.execute(left).fetchall() == [("alembic_version",)]
+        assert db.execute("SELECT FROM pg_proc WHERE pronamespace = 'pgsched'::regnamespace").fetchall() == []
+        assert migrate.current(db) is None
+    assert migrate.upgrade(empty_dsn) == (None, migrate.SCHEMA_VERSION)
+
+
+def test_a_database_without_the_schema_is_too_old(empty_dsn: str) -> None:
+    with connect(empty_dsn) as conn, pytest.raises(SchemaTooOld, match="no pgsched schema: run `pgsched migrate`"):
+        migrate.check(conn)
+
+
+def test_an_older_schema_is_refused_with_what_to_do(dsn: str) -> None:
+    with connect(dsn) as conn:
+        conn.execute("UPDATE pgsched.alembic_version SET version_num = '0000'")
+        with pytest.raises(SchemaTooOld, match=r"version 0000, older than .*: run `pgsched migrate`"):
+            migrate.check(conn)
+
+
+def test_a_newer_schema_is_refused_and_not_touched(dsn: str) -> None:
+    with connect(dsn) as conn:
+        conn.execute("UPDATE pgsched.alembic_version SET version_num = '9999'")
+        with pytest.raises(SchemaTooNew, match=r"version 9999, newer than .*: upgrade this pgsched"):
+            migrate.check(conn)
+        with pytest.raises(SchemaTooNew):
+            migrate.upgrade(dsn)
+        assert migrate.current(conn) == "9999"
+
+
+def test_the_search_path_is_set_once_and_keeps_what_was_there(empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as db:
+        db.execute(f'ALTER DATABASE "{db.info.dbname}" SET search_path = app, public')
+    for _ in range(2):
+        migrate.upgrade(empty_dsn, set_search_path=True)
+    with psycopg.connect(empty_dsn) as db:
+        assert db.execute("SHOW search_path").fetchone() == ("app, public, pgsched",)
+        db.execute("INSERT INTO jobs (name, task) VALUES ('plain', 'x')")
+
+
+def test_every_revision_is_shipped_with_its_statements() -> None:
+    assert [re.match(r"\d+", path.name)[0] for path in migrate.revisions()] == [migrate.SCHEMA_VERSION]
+    assert len(list((ROOT / "migrations" / migrate.SCHEMA_VERSION).glob("*.sql"))) >= 5
