@@ -12,10 +12,13 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import psycopg
 
 from pgsched.db.cluster import Cluster, StopMode
 from pgsched.db.embedded import bin_dir, readable_binaries, server_account
@@ -52,19 +55,39 @@ def start_server() -> TestServer:
 
 
 def _docker_server() -> TestServer | None:
-    if not _docker_answers():
+    if not docker_answers():
         return None
     try:
-        from testcontainers.postgres import PostgresContainer
+        from testcontainers.core.container import DockerContainer
 
-        container = PostgresContainer(IMAGE, driver=None).with_command("postgres -c max_connections=300 -c fsync=off")
-        container.start()
-    except Exception:  # no image and no network, no room, no rights: the wheel serves as well
+        container = DockerContainer(IMAGE).with_env("POSTGRES_PASSWORD", "test").with_exposed_ports(5432)
+        container.with_command("postgres -c max_connections=300 -c fsync=off -c full_page_writes=off")
+    except Exception:
         return None
-    return TestServer(container.get_connection_url(), f"a container of {IMAGE}", container.stop)
+    try:
+        container.start()
+        address = f"{container.get_container_host_ip()}:{container.get_exposed_port(5432)}"
+        dsn = f"postgresql://postgres:test@{address}/postgres"
+        _wait_for(dsn)
+    except Exception:  # no image and no network, no room, no rights: the wheel serves as well
+        with contextlib.suppress(Exception):
+            container.stop()
+        return None
+    return TestServer(dsn, f"a container of {IMAGE}", container.stop)
 
 
-def _docker_answers() -> bool:
+def _wait_for(dsn: str, timeout: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return psycopg.connect(dsn, connect_timeout=2).close()
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def docker_answers() -> bool:
     """Ask before testcontainers does: it would try for a long time. A socket that answers nothing counts as none."""
     target = urlsplit(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
     try:

