@@ -1,0 +1,193 @@
+"""The rule: an App is the list of what this process can run; names in rows are looked up in it and nowhere else.
+
+A task's name is `module.qualname` unless one is given. The module that was started as a program goes by the name it
+would be imported by, so that the program which enqueues and the worker which imports it agree.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from pgsched import arguments
+from pgsched.config import find_dsn
+from pgsched.db.enqueueing import Enqueueing
+from pgsched.declare import JobDeclaration, checked, text
+from pgsched.errors import InputError, TaskError
+from pgsched.execute.context import Run
+from pgsched.task import Options, Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Register(Protocol):
+    """What `@app.task(...)` and `@app.job(...)` give: a decorator for functions and tasks."""
+
+    @overload
+    def __call__(self, function: Task[P, R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Run, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class App:
+    """The tasks and jobs of a program. Without `dsn` it finds the database as every pgsched program does."""
+
+    def __init__(self, name: str = "app", *, dsn: str | None = None) -> None:
+        self.name = text(100)("name", name)
+        self.dsn = dsn
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self.jobs: list[JobDeclaration] = []
+        self.database = Enqueueing(lambda: self.dsn or find_dsn(None))
+
+    @overload
+    def task(self, function: Callable[Concatenate[Run, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        max_attempts: int | None = None,
+        timeout: float | timedelta | None = None,
+    ) -> Register: ...
+    def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
+        """Register a function, sync or async. The options hold for every run of it that does not say otherwise."""
+        defaults = Options(**options)
+        if function is not None:
+            return self._register(function, name, defaults)
+        return lambda function: self._register(function, name, defaults)
+
+    def job(
+        self, *, schedule: str, timezone: str = "UTC", name: str | None = None, args: Any = None, **policies: Any
+    ) -> Register:
+        """Declare a job next to its code; it becomes a row when a worker starts. May stand above `@app.task`.
+
+        `name` is the task's unless given; `policies` are columns of `jobs`, durations in seconds or as timedelta.
+        """
+        from pgsched.core.schedule import parse
+
+        parse(schedule, timezone)
+        columns = checked(policies)
+
+        def declare(function: Any) -> Any:
+            task = function if isinstance(function, Task) else self._register(function, None, Options())
+            job_name = text(200)("name", name or task.name)
+            if any(job.name == job_name for job in self.jobs):
+                raise TaskError(f"job {job_name}: declared twice; give each its own name")
+            given = json.loads(_job_args(task, {} if args is None else args))
+            inherited = checked({key: getattr(task.defaults, key) for key in INHERITED})
+            self.jobs.append(JobDeclaration(job_name, task.name, schedule, timezone, given, {**inherited, **columns}))
+            return task
+
+        return declare
+
+    def close(self) -> None:
+        """Close this thread's connection for enqueueing; the next enqueue opens one again."""
+        self.database.close()
+
+    async def close_async(self) -> None:
+        """Close this event loop's connection for enqueueing; the next enqueue opens one again."""
+        await self.database.close_async()
+
+    def _register(self, function: Any, name: str | None, defaults: Options) -> Task[..., Any]:
+        if isinstance(function, Task):
+            raise TaskError(f"task {function.name}: it is registered already; @app.job stands above @app.task")
+        if not callable(function) or inspect.isclass(function):
+            raise TaskError(f"task {name or function!r}: expected a function, got {type(function).__name__}")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TaskError(f"task {name or function.__qualname__}: a generator gives no result; return a list instead")
+        task: Task[..., Any] = Task(self, function, name or task_name(function), defaults)
+        known = self.tasks.get(task.name)
+        if known is not None:
+            raise TaskError(f"task {task.name}: registered twice, from {where(known.function)} and {where(function)}")
+        self.tasks[task.name] = task
+        return task
+
+
+INHERITED = [field.name for field in fields(Options) if field.name not in ("delay", "at", "unique_key")]
+
+
+def _job_args(task: Task[..., Any], args: Any) -> str:
+    if not isinstance(args, (dict, list, tuple)):
+        raise TaskError(f"task {task.name}: args: expected a dict or a list, got {type(args).__name__}")
+    positional, named = ((), args) if isinstance(args, dict) else (tuple(args), {})
+    return arguments.encode(task.parameters, positional, named)
+
+
+def where(function: Any) -> str:
+    """The file and line of a function, for messages."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else repr(function)
+
+
+def task_name(function: Callable[..., Any]) -> str:
+    """`module.qualname`, with the importable name of the module that runs as __main__."""
+    module = getattr(function, "__module__", None) or "__main__"
+    qualname = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{main_module() if module == '__main__' else module}.{qualname}"
+
+
+def main_module() -> str:
+    """The name by which the program's first module would be imported; __main__ where it has none (a prompt)."""
+    main = sys.modules["__main__"]
+    if (spec := getattr(main, "__spec__", None)) is not None:
+        return str(spec.name)
+    if not (file := getattr(main, "__file__", None)):
+        return "__main__"
+    path = Path(file).resolve()
+    parts = [path.stem]
+    while (path.parent / "__init__.py").exists() and path.parent != path.parent.parent:
+        path = path.parent
+        parts.insert(0, path.name)
+    return ".".join(parts)
+
+
+def load(path: str) -> App:
+    """The App that `package.module:attribute` names; the attribute is `app` if left out. InputError says what is wrong.
+
+    The current directory is importable, as it is for `python -m`.
+    """
+    module_name, _, attribute = path.partition(":")
+    attribute = attribute or "app"
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    found: Any = _import(module_name, path)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise InputError(f"app: module {module_name} has no attribute {attribute!r}", "app")
+        found = getattr(found, part)
+    if not isinstance(found, App):
+        raise InputError(f"app: {path} is of type {type(found).__name__}, not a pgsched.App", "app")
+    return found
+
+
+def _import(module_name: str, path: str) -> Any:
+    if not module_name or not all(part.isidentifier() for part in module_name.split(".")):
+        raise InputError(f"app: {path!r} does not have the form package.module:app", "app")
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if module_name == missing or module_name.startswith(f"{missing}."):
+            raise InputError(
+                f"app: there is no module {missing!r} (looked in {Path.cwd()} and sys.path)", "app"
+            ) from None
+        raise InputError(f"app: importing {module_name} failed: {error}", "app") from error
+    except Exception as error:
+        text_of = f"{type(error).__name__}: {error}"
+        raise InputError(f"app: importing {module_name} failed: {text_of}", "app") from error

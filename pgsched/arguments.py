@@ -1,0 +1,152 @@
+"""The rule: what a handler will be called with is checked where it is enqueued, by the handler's own signature.
+
+Arguments travel as a JSON object of names; as an array only where Python has no names for them (positional-only
+parameters and `*args`). Every refusal is a TaskError that names the parameter and what was expected.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter, Signature
+from typing import Any
+
+from pgsched.core import payload
+from pgsched.core.annotations import carries_json, describe, mismatch
+from pgsched.errors import TaskError
+from pgsched.execute.context import Run
+
+RESERVED = "connection"
+EMPTY = Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """A handler's signature. `given` is the part that the caller fills in; `run_name` is the parameter that gets the
+    Run."""
+
+    task: str
+    full: Signature
+    given: Signature
+    hints: dict[str, Any]
+    run_name: str | None
+    as_array: bool
+
+
+def read(task: str, function: Callable[..., Any]) -> Parameters:
+    """The parameters of a handler; TaskError if no JSON could ever fill them."""
+    full, hints = inspect.signature(function), resolved(function)
+    run_names = [name for name in full.parameters if is_run(hints.get(name))]
+    if len(run_names) > 1:
+        raise TaskError(f"task {task}: more than one parameter is annotated Run: {', '.join(run_names)}")
+    rest = [parameter for name, parameter in full.parameters.items() if name not in run_names]
+    for parameter in rest:
+        check_parameter(task, parameter, hints.get(parameter.name, Any))
+    return Parameters(
+        task=task,
+        full=full,
+        given=full.replace(parameters=rest),
+        hints=hints,
+        run_name=run_names[0] if run_names else None,
+        as_array=any(p.kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL) for p in rest),
+    )
+
+
+def check_parameter(task: str, parameter: Parameter, hint: Any) -> None:
+    """Refuse a parameter that no caller could fill."""
+    if parameter.name == RESERVED:
+        raise TaskError(f"task {task}: a parameter cannot be named {RESERVED!r}: enqueue() takes that name itself")
+    if parameter.default is EMPTY and not carries_json(hint):
+        expected = "take str or float and convert it in the handler"
+        raise TaskError(
+            f"task {task}, parameter {parameter.name!r}: {describe(hint)} does not travel as JSON; {expected}"
+        )
+
+
+def resolved(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations as objects. One that cannot be resolved (imported for type checking only) is left out."""
+    plain = inspect.unwrap(function)
+    names = getattr(plain, "__globals__", {})
+    found: dict[str, Any] = {}
+    for name, annotation in getattr(plain, "__annotations__", {}).items():
+        one = types.SimpleNamespace(__annotations__={name: annotation})
+        try:
+            found[name] = typing.get_type_hints(one, globalns=names, localns={})[name]
+        except Exception:
+            if annotation in ("Run", "pgsched.Run"):
+                found[name] = Run
+    return found
+
+
+def is_run(hint: Any) -> bool:
+    """Is the parameter annotated `Run` or `Run | None`?"""
+    return hint is Run or Run in typing.get_args(hint)
+
+
+def encode(parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The JSON text of a call's arguments."""
+    bound = bind(parameters, args, kwargs)
+    for name, value in bound.arguments.items():
+        check_value(parameters, name, value)
+    try:
+        return payload.encode(_carried(parameters, bound))
+    except ValueError as error:
+        raise TaskError(f"task {parameters.task}: the arguments together: {error}") from None
+
+
+def bind(parameters: Parameters, args: Any, kwargs: Any) -> inspect.BoundArguments:
+    """Fit arguments to the signature."""
+    try:
+        return parameters.given.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TaskError(f"task {parameters.task}: {error}; it takes {parameters.given}") from None
+
+
+def check_value(parameters: Parameters, name: str, value: Any) -> None:
+    """One argument: the annotation, then JSON."""
+    kind, hint = parameters.given.parameters[name].kind, parameters.hints.get(name, Any)
+    if kind is Parameter.VAR_POSITIONAL:
+        hint = list[hint]  # type: ignore[valid-type]
+    elif kind is Parameter.VAR_KEYWORD:
+        hint = dict[str, hint]  # type: ignore[valid-type]
+    problem = mismatch(value, hint, name)
+    if problem is None and not carries_json(hint):
+        problem = f"{name}: {describe(hint)} does not travel as JSON"
+    if problem is None:
+        try:
+            payload.encode(value)
+        except ValueError as error:
+            problem = f"{name}: {error}"
+    if problem is not None:
+        raise TaskError(f"task {parameters.task}, parameter {problem}")
+
+
+def _carried(parameters: Parameters, bound: inspect.BoundArguments) -> Any:
+    if parameters.as_array:
+        if bound.kwargs:
+            names = ", ".join(bound.kwargs)
+            raise TaskError(f"task {parameters.task}: {names}: cannot travel beside positional-only arguments")
+        return list(bound.args)
+    carried: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        keywords = parameters.given.parameters[name].kind is Parameter.VAR_KEYWORD
+        carried.update(value if keywords else {name: value})
+    return carried
+
+
+def prepare(parameters: Parameters, function: Callable[..., Any], args: Any, run: Run) -> Callable[[], Any]:
+    """The call of a handler with arguments that came as JSON."""
+    if isinstance(args, list):
+        bound = bind(parameters, args, {})
+    elif isinstance(args, dict):
+        bound = bind(parameters, (), args)
+    else:
+        raise TaskError(f"task {parameters.task}: args: expected an object or an array, got {type(args).__name__}")
+    extra = {parameters.run_name: run} if parameters.run_name else {}
+    whole = inspect.BoundArguments(parameters.full, {**bound.arguments, **extra})
+    whole.apply_defaults()
+    return partial(function, *whole.args, **whole.kwargs)

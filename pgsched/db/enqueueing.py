@@ -1,0 +1,123 @@
+"""The rule: enqueueing without a connection of the caller uses one of ours, one per thread and one per event loop.
+
+It is opened at the first use. Before each use it is looked at whether the server has hung up, so that a restart of
+the server between two enqueues is not noticed; a connection that breaks while a statement is under way is reported,
+because nobody can know whether the run was made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import threading
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pgsched.db import runs
+from pgsched.db.connect import AsyncConnection, Connection, DatabaseError, aconnect, connect, explain
+from pgsched.errors import DatabaseUnreachable, PgschedError
+
+
+class PerLoop:
+    """The connection of one event loop, and the lock under which it is opened and used."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.conn: AsyncConnection[Any] | None = None
+
+
+class Enqueueing:
+    """Enqueues on the caller's connection, or on one of its own."""
+
+    def __init__(self, find_dsn: Callable[[], str | None]) -> None:
+        self._find_dsn = find_dsn
+        self._embedded: Any = None
+        self._embedded_lock = threading.Lock()
+        self._thread = threading.local()
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, PerLoop] = WeakKeyDictionary()
+
+    def enqueue(self, conn: Any, values: dict[str, Any]) -> int:
+        if conn is not None:
+            return runs.enqueue(conn, **values)
+        try:
+            return runs.enqueue(self._connection(), **values)
+        except DatabaseError as error:
+            raise reported(error) from error
+
+    async def enqueue_async(self, conn: Any, values: dict[str, Any]) -> int:
+        if conn is not None:
+            return await runs.enqueue_async(conn, **values)
+        mine = self._loops.setdefault(asyncio.get_running_loop(), PerLoop())
+        try:
+            async with mine.lock:
+                return await runs.enqueue_async(await self._connection_async(mine), **values)
+        except DatabaseError as error:
+            raise reported(error) from error
+
+    def close(self) -> None:
+        """Close this thread's connection."""
+        held = getattr(self._thread, "held", None)
+        self._thread.held = None
+        if held is not None and held[0] == os.getpid():
+            held[1].close()
+
+    async def close_async(self) -> None:
+        """Close this event loop's connection."""
+        mine = self._loops.pop(asyncio.get_running_loop(), None)
+        if mine is not None and mine.conn is not None:
+            await mine.conn.close()
+
+    def _connection(self) -> Connection[Any]:
+        pid, conn = getattr(self._thread, "held", None) or (0, None)
+        # After a fork the parent and the child would talk on the same socket.
+        if conn is None or pid != os.getpid() or not is_alive(conn):
+            self.close()
+            conn = connect(self._dsn(), purpose="enqueue")
+            self._thread.held = (os.getpid(), conn)
+        return conn
+
+    async def _connection_async(self, mine: PerLoop) -> AsyncConnection[Any]:
+        if mine.conn is None or not is_alive(mine.conn):
+            if mine.conn is not None:
+                await mine.conn.close()
+            dsn = await asyncio.to_thread(self._dsn)
+            mine.conn = await aconnect(dsn, purpose="enqueue")
+        return mine.conn
+
+    def _dsn(self) -> str:
+        if (dsn := self._find_dsn()) is not None:
+            return dsn
+        from pgsched.db.embedded import acquire
+
+        with self._embedded_lock:
+            if self._embedded is None:
+                self._embedded = acquire()
+            return str(self._embedded.dsn)
+
+
+def is_alive(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
+    """Has the server not hung up? An idle connection has something to read only if it was told goodbye (or a notice).
+
+    Sends nothing, so a repeated enqueue can never make a second run.
+    """
+    if conn.closed or conn.broken:
+        return False
+    look = select.poll()
+    look.register(conn.pgconn.socket, select.POLLIN)
+    if not look.poll(0):
+        return True
+    try:
+        conn.pgconn.consume_input()
+    except DatabaseError:
+        return False
+    return not look.poll(0)
+
+
+def reported(error: DatabaseError) -> PgschedError:
+    """The error for the caller, who must know when the run may have been made all the same."""
+    told = explain(error)
+    if isinstance(told, DatabaseUnreachable):
+        return DatabaseUnreachable(f"{told}; the run may have been made: with a unique_key it is safe to repeat")
+    return told

@@ -1,0 +1,121 @@
+"""The rule: an SQL job's statements run in one transaction on a connection of their own, row by row.
+
+A fresh connection, because a session keeps what a job leaves in it (settings, temporary tables, locks). Row by row,
+because a forgotten SELECT of a large table must not fill the worker's memory.
+
+SET LOCAL ROLE gives the job its owner's rights and mistakes; it is no wall against an owner who means harm, because
+the text can RESET ROLE. A worker that runs SQL of several owners should log in with no more rights than they have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import AsyncClientCursor, AsyncConnection, errors, generators, pq
+from psycopg.abc import PQGen
+from psycopg.errors import error_from_result
+from psycopg.types.json import Jsonb
+
+from pgsched.db.connect import aconnect
+
+BECOME_OWNER = "SELECT set_config('role', %(owner)s, true) WHERE current_user <> %(owner)s"
+COPY = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH)
+UNREACHABLE_S = 2.0
+# As in a session of the user's own: what a job creates without naming a schema does not end up among our tables.
+SETTINGS = {"search_path": '"$user",public,pgsched'}
+
+
+@dataclass(frozen=True, slots=True)
+class SqlText:
+    """What to run: the statements, their named parameters, and the role that they run as."""
+
+    statements: str
+    parameters: dict[str, Any]
+    owner: str | None
+
+
+class SqlJob:
+    """One run of some statements, which can be stopped."""
+
+    def __init__(self, dsn: str, purpose: str, on_notice: Callable[[str], None]) -> None:
+        self._dsn = dsn
+        self._purpose = purpose
+        self._on_notice = on_notice
+        self._conn: AsyncConnection[Any] | None = None
+        self._stopping = False
+
+    async def run(self, text: SqlText) -> int:
+        """Run and commit; returns how many rows all statements together touched or returned."""
+        conn = await aconnect(self._dsn, purpose=self._purpose, timeout_s=0, settings=SETTINGS)
+        self._conn = conn
+        try:
+            conn.add_notice_handler(lambda notice: self._on_notice(notice.message_primary or ""))
+            await conn.execute("BEGIN")
+            if text.owner is not None:
+                await conn.execute(BECOME_OWNER, {"owner": text.owner})
+            rows = await conn.wait(drain(conn.pgconn, merged(conn, text)))
+            if conn.info.transaction_status is not pq.TransactionStatus.INTRANS:
+                raise errors.InvalidTransactionState("the statements ended the transaction of their run")
+            if self._stopping:
+                raise errors.QueryCanceled("cancelled before its commit")
+            await conn.execute("COMMIT")
+            return rows
+        finally:
+            await conn.close()
+
+    async def stop(self, work: asyncio.Task[int], grace_s: float) -> None:
+        """Cancel the statement, and end its server process if it has not stopped after `grace_s`."""
+        self._stopping = True
+        try:
+            if self._conn is None:
+                work.cancel()
+            else:
+                with contextlib.suppress(psycopg.Error):
+                    await self._conn.cancel_safe(timeout=UNREACHABLE_S)
+            await asyncio.wait({work}, timeout=grace_s)
+        finally:  # also when a second cancellation cuts the grace time short
+            if not work.done():
+                await self._terminate()
+                work.cancel()
+                await asyncio.wait({work}, timeout=UNREACHABLE_S)
+            with contextlib.suppress(asyncio.CancelledError):
+                _ = work.done() and work.exception()
+
+    async def _terminate(self) -> None:
+        if self._conn is None or self._conn.closed:
+            return
+        with contextlib.suppress(Exception):
+            async with await aconnect(self._dsn, purpose="sql stop", timeout_s=UNREACHABLE_S) as conn:
+                await conn.execute("SELECT pg_terminate_backend(%(pid)s)", {"pid": self._conn.info.backend_pid})
+
+
+def merged(conn: AsyncConnection[Any], text: SqlText) -> bytes:
+    """The text with its parameters put in on this side: the server takes several statements only without any."""
+    if not text.parameters:
+        return text.statements.encode()
+    values = {name: Jsonb(value) if isinstance(value, (dict, list)) else value
+              for name, value in text.parameters.items()}  # fmt: skip
+    return AsyncClientCursor(conn).mogrify(text.statements, values).encode()
+
+
+def drain(pgconn: pq.abc.PGconn, statements: bytes) -> PQGen[int]:
+    """Send the statements, let every row go as it comes, count them. Raises the first error."""
+    pgconn.send_query(statements)
+    pgconn.set_single_row_mode()
+    yield from generators.send(pgconn)
+    rows, error = 0, None
+    while (result := (yield from generators.fetch(pgconn))) is not None:
+        if result.status in COPY:
+            raise errors.FeatureNotSupported("COPY FROM STDIN and COPY TO STDOUT have nobody to talk to in a job")
+        if result.status == pq.ExecStatus.FATAL_ERROR:
+            error = error_from_result(result)
+        elif result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+            rows += result.command_tuples or 0
+    if error is not None:
+        raise error
+    return rows

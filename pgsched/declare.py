@@ -1,0 +1,156 @@
+"""The rule: a job declared in code is refused where it is declared, in the words the database would use.
+
+POLICIES are the columns of `jobs` that a declaration may set, each with the check that turns a Python value into the
+column's. What the declaration itself is made of (name, task, schedule, timezone, args) is not among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from pgsched.errors import InputError
+
+Check = Callable[[str, Any], Any]
+TEN_YEARS_S = 10 * 366 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobDeclaration:
+    """A job as the code declares it. `policies` holds only the columns that the code sets."""
+
+    name: str
+    task: str
+    schedule: str
+    timezone: str = "UTC"
+    args: Any = field(default_factory=dict)
+    policies: dict[str, Any] = field(default_factory=dict)
+
+
+def integer(low: int, high: int) -> Check:
+    """A whole number in a range."""
+
+    def check(name: str, value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InputError(f"{name}: expected a whole number, got {value!r}", name)
+        if not low <= value <= high:
+            raise InputError(f"{name}: {value} is out of range {low}-{high}", name)
+        return value
+
+    return check
+
+
+def number(low: float, high: float) -> Check:
+    """A number in a range."""
+
+    def check(name: str, value: Any) -> float:
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise InputError(f"{name}: expected a number, got {value!r}", name)
+        if not low <= value <= high:
+            raise InputError(f"{name}: {value:g} is out of range {low:g}-{high:g}", name)
+        return float(value)
+
+    return check
+
+
+def duration(least_s: float) -> Check:
+    """Seconds or a timedelta, of at least so many seconds and at most ten years."""
+
+    def check(name: str, value: Any) -> timedelta:
+        seconds = value.total_seconds() if isinstance(value, timedelta) else value
+        if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
+            raise InputError(f"{name}: expected seconds or a timedelta, got {value!r}", name)
+        if not least_s <= seconds <= TEN_YEARS_S:
+            raise InputError(f"{name}: {seconds:g} s is out of range {least_s:g} s to 10 years", name)
+        return timedelta(seconds=seconds)
+
+    return check
+
+
+def text(longest: int) -> Check:
+    """Text that is not empty, without control characters or spaces around it."""
+
+    def check(name: str, value: Any) -> str:
+        if not isinstance(value, str):
+            raise InputError(f"{name}: expected text, got {value!r}", name)
+        if not value:
+            raise InputError(f"{name}: must not be empty", name)
+        if len(value) > longest:
+            raise InputError(f"{name}: {len(value)} characters, at most {longest} are allowed", name)
+        if any(character < " " or character == "\x7f" for character in value):
+            raise InputError(f"{name}: must not contain control characters", name)
+        if value != value.strip(" "):
+            raise InputError(f"{name}: must not begin or end with a space", name)
+        return value
+
+    return check
+
+
+def one_of(*words: str) -> Check:
+    """One of some words."""
+
+    def check(name: str, value: Any) -> str:
+        if value not in words:
+            raise InputError(f'{name}: "{value}" is not one of {", ".join(words)}', name)
+        return str(value)
+
+    return check
+
+
+def boolean(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name}: expected True or False, got {value!r}", name)
+    return value
+
+
+def instant(name: str, value: Any) -> datetime:
+    """A datetime that says its zone."""
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise InputError(f"{name}: expected a datetime with a time zone, got {value!r}", name)
+    return value
+
+
+def labels(name: str, value: Any) -> list[str]:
+    """A list of words."""
+    if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(item, str) for item in value):
+        raise InputError(f"{name}: expected a list of text, got {value!r}", name)
+    return list(value)
+
+
+POLICIES: dict[str, Check] = {
+    "description": text(10_000),
+    "queue": text(100),
+    "priority": integer(0, 9),
+    "tags": labels,
+    "starts_at": instant,
+    "ends_at": instant,
+    "max_runs": integer(1, 2**31 - 1),
+    "jitter": duration(0),
+    "delete_after_run": boolean,
+    "overlap": one_of("allow", "skip", "buffer_one", "buffer_all", "replace", "terminate"),
+    "max_buffer": integer(1, 100_000),
+    "misfire_after": duration(0),
+    "catch_up": one_of("latest", "skip", "earliest", "all"),
+    "max_catch_up": integer(1, 10_000),
+    "catch_up_window": duration(0),
+    "start_deadline": duration(1),
+    "max_attempts": integer(1, 1000),
+    "timeout": duration(0.001),
+    "kill_after": duration(0),
+    "backoff": one_of("exponential", "fixed", "linear"),
+    "backoff_base": duration(0),
+    "backoff_max": duration(0),
+    "backoff_jitter": number(0, 1),
+    "paused": boolean,
+}
+
+
+def checked(policies: dict[str, Any]) -> dict[str, Any]:
+    """The policies as values of their columns. InputError names the policy."""
+    for name in policies:
+        if name not in POLICIES:
+            raise InputError(f"{name}: no such policy; known are {', '.join(POLICIES)}", name)
+    return {name: POLICIES[name](name, value) for name, value in policies.items() if value is not None}

@@ -1,0 +1,46 @@
+"""The rule: an executor turns one claim into one outcome, and is the only one to know how its kind is run.
+
+The worker runs `execute` in a task and cancels that task for a timeout, a cancel request, a lost claim or shutdown.
+The executor then stops its work, softly first and hard after `kill_after`, leaves nothing behind and raises
+CancelledError (`Stopped` where there is output to keep); which outcome that is, the worker decides. It raises nothing
+else: whatever goes wrong in the user's work is an outcome. A second cancellation skips what is left of the soft part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from pgsched.model import Claim, Outcome
+
+KILL_AFTER_S = 10.0
+
+
+class Stopped(asyncio.CancelledError):
+    """The cancellation of `execute`, with what the work had printed until then."""
+
+    def __init__(self, log_tail: str | None) -> None:
+        super().__init__()
+        self.log_tail = log_tail
+
+
+class Executor(Protocol):
+    """Runs one kind of work."""
+
+    @property
+    def abandoned(self) -> int:
+        """How many handlers still run although nobody waits for them; only Python code can do that."""
+        ...
+
+    async def execute(self, claim: Claim) -> Outcome:
+        """Run one attempt to its end."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what is held between attempts."""
+        ...
+
+
+def kill_after_s(claim: Claim) -> float:
+    """How long work that is told to stop may take before it is stopped hard."""
+    return KILL_AFTER_S if claim.kill_after is None else claim.kill_after.total_seconds()

@@ -1,0 +1,164 @@
+"""The rule: one child process, in a session of its own, that dies with its worker and is always reaped.
+
+Fork from the loop's thread: the parent-death signal is sent when the *thread* that forked ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pgsched.execute.output import Output
+
+PR_SET_PDEATHSIG = 1
+READ_BYTES = 65536
+BURST_BYTES = 1 << 20
+PAUSE_S = 0.01  # after every burst, so that a flood of output leaves the loop to the heartbeats
+LOOK_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to start."""
+
+    argv: list[str]
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    stdin: str = ""
+
+
+def _death_signal() -> Callable[[int], None]:
+    """A function for the forked child; everything is looked up before the fork, when it is still safe to."""
+    if not sys.platform.startswith("linux"):
+        return lambda parent: None
+    prctl = ctypes.CDLL(None, use_errno=False).prctl
+    prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+    getppid, leave = os.getppid, os._exit
+
+    def die_with(parent: int) -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if getppid() != parent:  # it died before the call
+            leave(127)
+
+    return die_with
+
+
+DIE_WITH = _death_signal()
+
+
+class Child:
+    """A running process and its group. Must be made on the loop's thread."""
+
+    def __init__(self, program: Program) -> None:
+        self.output = Output()
+        self._loop = asyncio.get_running_loop()
+        self._burst = 0
+        self._pipe, theirs = os.pipe()
+        os.set_blocking(self._pipe, False)
+        parent = os.getpid()
+        try:
+            # The input is a file and not a pipe: a child that does not read it blocks nobody.
+            with tempfile.TemporaryFile() as stdin:
+                stdin.write(program.stdin.encode())
+                stdin.seek(0)
+                self._process = subprocess.Popen(
+                    program.argv, stdin=stdin, stdout=theirs, stderr=theirs, cwd=program.cwd, env=program.env,
+                    start_new_session=True, preexec_fn=lambda: DIE_WITH(parent),  # noqa: PLW1509
+                )  # fmt: skip
+        except BaseException:
+            os.close(self._pipe)
+            raise
+        finally:
+            os.close(theirs)
+        self.group = self._process.pid
+        self._gone = False
+        self._listen()
+
+    @property
+    def returncode(self) -> int:
+        """The exit code once ended; -N for signal N."""
+        return self._process.returncode if self._process.returncode is not None else -signal.SIGKILL
+
+    async def ended(self) -> None:
+        """Wait for the process itself; its group may live on."""
+        with contextlib.suppress(OSError, AttributeError):
+            await self._readable(os.pidfd_open(self._process.pid))
+        while self._process.poll() is None:  # noqa: ASYNC110 - where there is no pidfd, nothing else tells
+            await asyncio.sleep(LOOK_S)
+
+    async def all_ended(self) -> None:
+        """Wait for the process and everything in its group."""
+        await self.ended()
+        while self.signal(0):  # nothing tells when a group becomes empty
+            self._reap_adopted()
+            await asyncio.sleep(LOOK_S)
+
+    def signal(self, number: int) -> bool:
+        """Signal the whole group; False when nobody is left in it."""
+        if self._gone:  # its number may belong to another group by now
+            return False
+        try:
+            os.killpg(self.group, number)
+        except ProcessLookupError:
+            self._gone = True
+        except PermissionError:  # all that is left runs as somebody else: nothing that we can do
+            return False
+        return not self._gone
+
+    def finish(self) -> None:
+        """Take the output that is still in the pipe and let go of it. A process that left the group may hold it."""
+        if self._pipe < 0:
+            return
+        self._loop.remove_reader(self._pipe)
+        for _ in range(BURST_BYTES // READ_BYTES):
+            if not self._read():
+                break
+        os.close(self._pipe)
+        self._pipe = -1
+        self._reap_adopted()
+
+    def _listen(self) -> None:
+        if self._pipe >= 0:
+            self._loop.add_reader(self._pipe, self._on_output)
+
+    def _on_output(self) -> None:
+        count = self._read()
+        self._burst += count or 0
+        if count == 0:
+            self._loop.remove_reader(self._pipe)
+        elif self._burst >= BURST_BYTES:
+            self._burst = 0
+            self._loop.remove_reader(self._pipe)
+            self._loop.call_later(PAUSE_S, self._listen)
+
+    def _read(self) -> int | None:
+        """Take some output; 0 at its end, None when there is none yet."""
+        try:
+            data = os.read(self._pipe, READ_BYTES)
+        except BlockingIOError:
+            return None
+        self.output.add(data)
+        return len(data)
+
+    def _reap_adopted(self) -> None:
+        """As process 1 of a container, the worker inherits the group's orphans."""
+        with contextlib.suppress(ChildProcessError):
+            while self._process.returncode is not None and os.waitpid(-self.group, os.WNOHANG)[0]:
+                pass
+
+    async def _readable(self, pidfd: int) -> None:
+        ready = asyncio.Event()
+        self._loop.add_reader(pidfd, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            self._loop.remove_reader(pidfd)
+            os.close(pidfd)

@@ -1,0 +1,67 @@
+"""The rule: a command's arguments reach the program as they are; no shell ever reads them.
+
+`task` is the program. `args` is an array of strings, or an object with any of `argv`, `env`, `cwd` and `stdin`; the
+shell executor reads its `args` here as well. A wrong one fails for good, with the path of the wrong value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgsched.core.annotations import mismatch
+from pgsched.errors import InputError
+from pgsched.execute.child import Program
+from pgsched.execute.process import Processes
+from pgsched.execute.report import refused
+from pgsched.model import Claim, Outcome
+
+KEYS: dict[str, Any] = {"argv": list[str], "env": dict[str, str], "cwd": str | None, "stdin": str | None}
+
+
+class CommandExecutor:
+    """Runs programs."""
+
+    abandoned = 0
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+
+    async def execute(self, claim: Claim) -> Outcome:
+        args = {"argv": claim.args} if isinstance(claim.args, list) else claim.args
+        try:
+            program = read([claim.task], args, tuple(KEYS))
+        except InputError as error:
+            return refused(str(error))
+        return await self._processes.run(program, claim)
+
+    async def close(self) -> None:
+        await self._processes.close()
+
+
+def read(argv: list[str], args: Any, keys: tuple[str, ...]) -> Program:
+    """The program that starts with `argv` and goes on as the `args` object says."""
+    if not isinstance(args, dict):
+        raise InputError(f"args: expected an object with {', '.join(keys)}, got {type(args).__name__}", "args")
+    for key, value in args.items():
+        if key not in keys:
+            raise InputError(f"args.{key}: no such key; known are {', '.join(keys)}", "args")
+        if problem := mismatch(value, KEYS[key], f"args.{key}") or unusable(key, value):
+            raise InputError(problem, "args")
+    return Program(
+        argv=[*argv, *args.get("argv", [])],
+        env=args.get("env", {}),
+        cwd=args.get("cwd"),
+        stdin=args.get("stdin") or "",
+    )
+
+
+def unusable(key: str, value: Any) -> str | None:
+    """What the operating system could not take, or what is ours to set."""
+    for name in value if key == "env" else ():
+        if not name or "=" in name:
+            return f"args.env: {name!r} is not the name of a variable"
+        if name.startswith("PGSCHED_"):
+            return f"args.env: {name} is set by pgsched itself"
+    if key == "cwd" and value == "":
+        return "args.cwd: must not be empty"
+    return None

@@ -1,0 +1,49 @@
+"""The rule: when the worker is gone, so is every process it started, grandchildren included.
+
+The parent-death signal reaches only the process that the worker started itself. This program, one beside each worker,
+holds the read end of a pipe whose other end only the worker has: at its end of file the worker is dead, however it
+died, and every process group that is still listed is killed. Run as a script; it imports nothing of pgsched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+
+LOOK_S = 1.0
+
+
+def watch(pipe: int, worker: int) -> set[int]:
+    """Follow `+group` and `-group` lines until the worker is gone; returns the groups left."""
+    groups: set[int] = set()
+    rest = b""
+    while True:
+        # The list first, then the death: the worker may die before this program has come to its first line. A child
+        # that the user's code forked may hold the pipe open; then our own parent's change says it.
+        if not select.select([pipe], [], [], LOOK_S)[0]:
+            if os.getppid() != worker:
+                break
+            continue
+        data = os.read(pipe, 65536)
+        if not data:
+            break
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
+    return groups
+
+
+def main() -> None:
+    # Signals meant for the worker (Ctrl-C in its terminal, a service manager's stop) must not end its guard first.
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.SIG_IGN)
+    for group in watch(0, int(sys.argv[1])):
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

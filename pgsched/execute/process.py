@@ -1,0 +1,108 @@
+"""The rule: a program runs in a group of its own, in a clean environment, and nothing of that group outlives its run.
+
+Work that is meant to outlive its run has to leave the session itself (setsid). To stop, the group gets SIGTERM and,
+after `kill_after`, SIGKILL. A program that cannot be started is a failure that is retried: an operator can fix it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from dataclasses import replace
+from typing import Any
+
+from pgsched.execute.base import Stopped, kill_after_s
+from pgsched.execute.child import Child, Program
+from pgsched.execute.groups import Groups
+from pgsched.execute.report import refused
+from pgsched.model import Claim, Outcome, Result
+
+KILLED_WITHIN_S = 3.0
+INHERITED = {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8"}
+
+
+class Processes:
+    """Starts, watches and ends the processes of one worker. Shared by the command and shell executors."""
+
+    def __init__(self) -> None:
+        self._groups = Groups()
+
+    async def run(self, program: Program, claim: Claim) -> Outcome:
+        try:
+            self._groups.start()
+            child = Child(replace(program, env=environment(claim, program.env)))
+        except OSError as error:
+            return refused(not_started(program, error), retry=True)
+        except ValueError as error:  # a NUL character
+            return refused(f"task: {program.argv[0]!r}: {error}")
+        self._groups.add(child.group)
+        try:
+            await child.ended()
+        except asyncio.CancelledError:
+            await _stop(child, kill_after_s(claim))
+            self._release(child)
+            raise Stopped(child.output.text()) from None
+        finally:
+            self._release(child)
+        return ended(claim, child.returncode, child)
+
+    def _release(self, child: Child) -> None:
+        child.signal(signal.SIGKILL)  # whatever the program left running in its group ends with it
+        child.finish()
+        self._groups.remove(child.group)
+
+    async def close(self) -> None:
+        self._groups.close()
+
+
+async def _stop(child: Child, grace_s: float) -> None:
+    gone = asyncio.create_task(child.all_ended())
+    try:
+        child.signal(signal.SIGTERM)
+        child.signal(signal.SIGCONT)  # a stopped process hears SIGTERM only when it goes on
+        await asyncio.wait({gone}, timeout=grace_s)
+    finally:  # also when a second cancellation cuts the grace time short
+        child.signal(signal.SIGKILL)
+        await asyncio.wait({gone}, timeout=KILLED_WITHIN_S)
+        gone.cancel()
+
+
+def environment(claim: Claim, declared: dict[str, str]) -> dict[str, str]:
+    """A clean environment: a few inherited names, what the job declares, and who this attempt is."""
+    run = {"PGSCHED_RUN_ID": str(claim.id), "PGSCHED_ATTEMPT": str(claim.attempt), "PGSCHED_TOKEN": str(claim.token)}
+    if claim.scheduled_at is not None:
+        run["PGSCHED_SCHEDULED_AT"] = claim.scheduled_at.isoformat()
+    inherited = {name: os.environ.get(name, default) for name, default in INHERITED.items()}
+    return {**inherited, "TZ": "UTC", **declared, **run}
+
+
+def not_started(program: Program, error: OSError) -> str:
+    """Why there is no process, in words of the job's own values."""
+    reason = (error.strerror or str(error)).lower()
+    if program.cwd is not None and error.filename == program.cwd:
+        return f"cwd: cannot change to {program.cwd!r}: {reason}"
+    return f"task: cannot start {program.argv[0]!r}: {reason}"
+
+
+def ended(claim: Claim, code: int, child: Child) -> Outcome:
+    """The outcome of a program that ended by itself. Death by signal N counts as exit code 128 + N, as in a shell."""
+    shown = code if code >= 0 else 128 - code
+    codes: dict[str, Any] = claim.options or {}
+    log_tail = child.output.text()
+    success_codes = codes.get("success_codes")
+    if shown in (success_codes if success_codes is not None else [0]):
+        return Outcome(Result.SUCCEEDED, value={"exit_code": shown}, log_tail=log_tail)
+    retry_codes = codes.get("retry_codes")
+    retry = shown not in (codes.get("dead_codes") or []) and (retry_codes is None or shown in retry_codes)
+    said = child.output.last_line()
+    how = f"exit code {code}" if code >= 0 else f"killed by {signal_name(-code)}"
+    return refused(f"{how}: {said}" if said else how, retry=retry, log_tail=log_tail)
+
+
+def signal_name(number: int) -> str:
+    """SIGTERM, or the number where it has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,104 @@
+"""The rule: names in rows never import code; only handlers that this process registered are run.
+
+Async handlers run on the worker's loop, sync ones in a thread. A handler that does not stop when it is told to cannot
+be killed: it is left behind and counted for as long as it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, cast
+
+from pgsched.errors import TaskError
+from pgsched.execute.base import kill_after_s
+from pgsched.execute.context import Run
+from pgsched.execute.report import failed, refused, succeeded
+from pgsched.execute.threads import Threads
+from pgsched.model import Claim, Outcome
+
+Call = Callable[[], Any]
+
+
+class Handler(Protocol):
+    """A registered task, as much of it as this executor needs."""
+
+    @property
+    def is_async(self) -> bool: ...
+
+    @property
+    def takes_run(self) -> bool: ...
+
+    def prepare(self, args: Any, run: Run) -> Call:
+        """The call with these JSON arguments. Raises TaskError if they do not fit."""
+        ...
+
+
+class PythonExecutor:
+    """Runs the handlers of one app."""
+
+    def __init__(self, tasks: Mapping[str, Handler], concurrency: int) -> None:
+        self._tasks = tasks
+        self._threads: Threads[Outcome] = Threads(concurrency)
+        self.abandoned = 0
+
+    async def execute(self, claim: Claim) -> Outcome:
+        handler = self._tasks.get(claim.task)
+        if handler is None:
+            return refused(f"task: this worker knows no task named {claim.task[:100]!r}", retry=True)
+        run = Run(claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token)
+        try:
+            call = handler.prepare(claim.args, run)
+        except TaskError as error:
+            # Retried: while a new release is rolled out, another worker may know the new parameter.
+            return refused(str(error), retry=True)
+        if handler.is_async:
+            work: asyncio.Future[Outcome] = asyncio.create_task(_run_async(call, run))
+            return await self._watch(work, run, kill_after_s(claim))
+        # Only a handler that was given the Run can see `cancelled`: there is no use in waiting for another.
+        grace_s = kill_after_s(claim) if handler.takes_run else 0.0
+        return await self._watch(self._threads.submit(lambda: _run_sync(call)), run, grace_s)
+
+    async def close(self) -> None:
+        self._threads.close()
+
+    async def _watch(self, work: asyncio.Future[Outcome], run: Run, grace_s: float) -> Outcome:
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            run.cancelled.set()
+            if isinstance(work, asyncio.Task):
+                work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({work}, timeout=grace_s)
+            if not work.done():
+                self._abandon(work)
+            raise
+
+    def _abandon(self, work: asyncio.Future[Outcome]) -> None:
+        self.abandoned += 1
+
+        def ended(_: object) -> None:
+            self.abandoned -= 1
+
+        work.add_done_callback(ended)
+
+
+async def _run_async(call: Call, run: Run) -> Outcome:
+    # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
+    try:
+        return succeeded(await cast(Awaitable[Any], call()))
+    except asyncio.CancelledError as error:
+        if run.cancelled.is_set():
+            raise
+        return failed(error)
+    except BaseException as error:
+        return failed(error)
+
+
+def _run_sync(call: Call) -> Outcome:
+    try:
+        return succeeded(call())
+    except BaseException as error:
+        return failed(error)

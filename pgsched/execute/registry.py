@@ -1,0 +1,33 @@
+"""The rule: a worker runs only the kinds it allows, and says which; there is no executor for any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from pgsched.execute.base import Executor
+from pgsched.execute.command import CommandExecutor
+from pgsched.execute.process import Processes
+from pgsched.execute.python import Handler, PythonExecutor
+from pgsched.execute.shell import ShellExecutor
+from pgsched.execute.sql import SqlExecutor
+from pgsched.model import Kind
+
+
+class Tasks(Protocol):
+    """An app, as much of it as the executors need."""
+
+    @property
+    def tasks(self) -> Mapping[str, Handler]: ...
+
+
+def executors(app: Tasks | None, allow: frozenset[Kind], dsn: str, concurrency: int) -> dict[str, Executor]:
+    """An executor for every allowed kind that this release can run."""
+    processes = Processes()
+    made: dict[Kind, Executor] = {
+        Kind.PYTHON: PythonExecutor(app.tasks if app else {}, concurrency),
+        Kind.COMMAND: CommandExecutor(processes),
+        Kind.SHELL: ShellExecutor(processes),
+        Kind.SQL: SqlExecutor(dsn),
+    }
+    return {kind.value: executor for kind, executor in made.items() if kind in allow}

@@ -1,0 +1,71 @@
+"""The rule: whatever user code raises or returns becomes an outcome that the database can store.
+
+The text of an exception is user code too: it may raise, be endless, or hold what PostgreSQL refuses.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from pgsched.core import payload
+from pgsched.execute.signals import Discard, Retry
+from pgsched.model import Outcome, Result
+
+ERROR_CHARACTERS = 1000
+TRACEBACK_CHARACTERS = 16_000
+
+
+def storable(text: str) -> str:
+    """The same text without what a PostgreSQL text refuses: NUL characters and lone surrogates."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def one_line(error: BaseException) -> str:
+    """`TypeName: message`, whatever the exception's own text does."""
+    try:
+        message = str(error)
+    except BaseException as second:
+        message = f"(its text raises {type(second).__name__})"
+    name = type(error).__name__
+    message = " ".join(storable(message[: 4 * ERROR_CHARACTERS]).split())
+    line = f"{name}: {message}" if message else name
+    return line if len(line) <= ERROR_CHARACTERS else line[: ERROR_CHARACTERS - 3] + "..."
+
+
+def traceback_text(error: BaseException) -> str | None:
+    """The traceback from the user's first frame on; its middle is cut out when it is long."""
+    # The first frame is the executor's own line that called the handler.
+    frames = error.__traceback__.tb_next if error.__traceback__ else None
+    try:
+        text = storable("".join(traceback.format_exception(type(error), error, frames)))
+    except BaseException as second:
+        return f"(the traceback cannot be shown: {type(second).__name__})"
+    half = TRACEBACK_CHARACTERS // 2
+    return text if len(text) <= 2 * half else f"{text[:half]}\n[... cut ...]\n{text[-half:]}"
+
+
+def failed(error: BaseException) -> Outcome:
+    """The outcome of an attempt that raised."""
+    return Outcome(
+        Result.FAILED,
+        error=one_line(error),
+        traceback=traceback_text(error),
+        retry=not isinstance(error, Discard),
+        retry_in=error.after if isinstance(error, Retry) else None,
+    )
+
+
+def refused(message: str, *, retry: bool = False, log_tail: str | None = None) -> Outcome:
+    """The outcome of an attempt that failed by a rule of ours and not by an exception."""
+    line = storable(message)[:ERROR_CHARACTERS]
+    return Outcome(Result.FAILED, error=line, retry=retry, log_tail=log_tail)
+
+
+def succeeded(value: Any) -> Outcome:
+    """The outcome of an attempt that returned; failed for good if the value cannot be kept as its result."""
+    try:
+        payload.encode(value)
+    except ValueError as error:
+        return refused(f"the result ({type(value).__name__}) {storable(str(error))}")
+    return Outcome(Result.SUCCEEDED, value=value)

@@ -1,0 +1,43 @@
+"""The rule: an SQL job is one transaction; it commits as a whole or leaves nothing.
+
+`task` is one or several statements. A non-empty `args` object gives the named parameters (`%(name)s`, and `%%` for a
+literal percent sign); without one the text is sent as it is. Notices become the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pgsched.db.sqljob import SqlJob, SqlText
+from pgsched.execute.base import Stopped, kill_after_s
+from pgsched.execute.output import Output
+from pgsched.execute.report import one_line, refused
+from pgsched.model import Claim, Outcome, Result
+
+
+class SqlExecutor:
+    """Runs statements on the scheduler's database, each run on a connection of its own."""
+
+    abandoned = 0
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+
+    async def execute(self, claim: Claim) -> Outcome:
+        if claim.args and not isinstance(claim.args, dict):
+            return refused(f"args: expected an object of named parameters, got {type(claim.args).__name__}")
+        notices = Output()
+        text = SqlText(claim.task, claim.args or {}, claim.owner)
+        job = SqlJob(self._dsn, f"sql run {claim.id}", lambda notice: notices.add(f"{notice}\n".encode()))
+        work = asyncio.create_task(job.run(text))
+        try:
+            rowcount = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await job.stop(work, kill_after_s(claim))
+            raise Stopped(notices.text()) from None
+        except Exception as error:
+            return refused(one_line(error), retry=True, log_tail=notices.text())
+        return Outcome(Result.SUCCEEDED, value={"rowcount": rowcount}, log_tail=notices.text())
+
+    async def close(self) -> None:
+        """Nothing is held between runs."""

@@ -1,0 +1,140 @@
+"""The rule: a task is one registered function; calling it runs it here, enqueueing it makes a run for some worker.
+
+`enqueue` and `enqueue_async` differ in the one line that speaks to the database.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+
+from pgsched import arguments
+from pgsched.declare import POLICIES, duration, instant, text
+from pgsched.errors import InputError
+from pgsched.execute.context import Run
+
+if TYPE_CHECKING:
+    from pgsched.app import App
+    from pgsched.db.connect import AsyncConnection, Connection
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a run is to be queued; None takes the product's default. Durations in seconds or as timedelta."""
+
+    queue: str | None = None
+    priority: int | None = None
+    max_attempts: int | None = None
+    timeout: float | timedelta | None = None
+    delay: float | timedelta | None = None
+    at: datetime | None = None
+    unique_key: str | None = None
+
+    def checked(self) -> dict[str, Any]:
+        """The values as the database takes them. InputError names the option."""
+        if self.delay is not None and self.at is not None:
+            raise InputError("delay: give either delay or at, not both", "delay")
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: None if value is None else OPTIONS[name](name, value) for name, value in given.items()}
+
+
+OPTIONS: dict[str, Callable[[str, Any], Any]] = {
+    **{name: POLICIES[name] for name in ("queue", "priority", "max_attempts", "timeout")},
+    "delay": duration(0),
+    "at": instant,
+    "unique_key": text(500),
+}
+
+
+class Task(Generic[P, R]):
+    """A registered function. `options(...)` says how a run of it is queued."""
+
+    def __init__(self, app: App, function: Callable[..., R], name: str, defaults: Options) -> None:
+        defaults.checked()
+        self.app = app
+        self.name = text(200)("name", name)
+        self.function = function
+        self.defaults = defaults
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.parameters = arguments.read(name, function)
+        update_wrapper(self, function)
+
+    @property
+    def takes_run(self) -> bool:
+        return self.parameters.run_name is not None
+
+    @overload
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def __call__(self, run: Run, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def __call__(self, /, *args: Any, **kwargs: Any) -> R:
+        """Call the function itself, here and now."""
+        return self.function(*args, **kwargs)
+
+    @overload
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> int: ...
+    @overload
+    def enqueue(self, /, *args: Any, connection: Connection[Any], **kwargs: Any) -> int: ...
+    def enqueue(self, /, *args: Any, connection: Any = None, **kwargs: Any) -> int:
+        """Make a run with these arguments; returns its id. On `connection`, in the caller's own transaction."""
+        return Request(self, self.defaults, connection)._enqueue(args, kwargs)
+
+    @overload
+    async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> int: ...
+    @overload
+    async def enqueue_async(self, /, *args: Any, connection: AsyncConnection[Any], **kwargs: Any) -> int: ...
+    async def enqueue_async(self, /, *args: Any, connection: Any = None, **kwargs: Any) -> int:
+        """The asyncio form of `enqueue`."""
+        return await Request(self, self.defaults, connection)._enqueue_async(args, kwargs)
+
+    def options(
+        self, *, connection: Connection[Any] | AsyncConnection[Any] | None = None, **options: Any
+    ) -> Request[P]:
+        """The task with other options: `task.options(delay=60, queue="mail").enqueue(...)`."""
+        unknown = sorted(options.keys() - OPTIONS.keys())
+        if unknown:
+            raise InputError(f"{unknown[0]}: no such option; known are {', '.join(OPTIONS)}, connection", unknown[0])
+        return Request(self, replace(self.defaults, **options), connection)
+
+    def prepare(self, args: Any, run: Run) -> Callable[[], Any]:
+        """The call that an executor makes. TaskError if the arguments do not fit."""
+        return arguments.prepare(self.parameters, self.function, args, run)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+
+class Request(Generic[P]):
+    """A task with the options of the runs to come."""
+
+    def __init__(self, task: Task[P, Any], options: Options, connection: Any) -> None:
+        self._task = task
+        self._values = options.checked()
+        self._connection = connection
+
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> int:
+        """Make a run with these arguments; returns its id, or that of the unfinished run with the same unique_key."""
+        return self._enqueue(args, kwargs)
+
+    async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> int:
+        """The asyncio form of `enqueue`."""
+        return await self._enqueue_async(args, kwargs)
+
+    def _enqueue(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        values = self._run_values(args, kwargs)
+        return self._task.app.database.enqueue(self._connection, values)
+
+    async def _enqueue_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        values = self._run_values(args, kwargs)
+        return await self._task.app.database.enqueue_async(self._connection, values)
+
+    def _run_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        task = self._task
+        return {**self._values, "task": task.name, "args": arguments.encode(task.parameters, args, kwargs)}

@@ -1,0 +1,138 @@
+"""SQL jobs: one transaction, the owner's role, parameters, floods, and real cancel requests."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.execute.sql import SqlExecutor
+from pgsched.model import Outcome, Result
+from tests.executing import cancel_when, claim, execute
+from tests.waiting import wait_until
+
+RUNNING = "FROM pg_stat_activity WHERE application_name LIKE 'pgsched sql run%' AND datname = current_database()"
+
+
+def sql(dsn: str, text: str, args: Any = None, **more: Any) -> Outcome:
+    return execute(SqlExecutor(dsn), claim("sql", text, args, **more))
+
+
+@pytest.fixture
+def table(db: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    db.execute("CREATE TABLE public.t (n integer UNIQUE, s text)")
+    return db
+
+
+def rows(db: psycopg.Connection[Any]) -> list[Any]:
+    return db.execute("SELECT n, s FROM public.t ORDER BY n").fetchall()
+
+
+def test_several_statements_run_in_one_transaction(dsn: str, table: psycopg.Connection[Any]) -> None:
+    outcome = sql(dsn, "INSERT INTO t SELECT generate_series(1, 5); DELETE FROM t WHERE n % 2 = 0;")
+    assert (outcome.result, outcome.value) == (Result.SUCCEEDED, {"rowcount": 7})
+    assert [n for n, _ in rows(table)] == [1, 3, 5]
+
+
+def test_a_failure_leaves_nothing_and_says_why(dsn: str, table: psycopg.Connection[Any]) -> None:
+    outcome = sql(dsn, "INSERT INTO t VALUES (1); SELECT 1/0; INSERT INTO t VALUES (2)")
+    assert (outcome.result, outcome.error, outcome.retry) == (Result.FAILED, "DivisionByZero: division by zero", True)
+    assert rows(table) == []
+
+
+def test_parameters_are_values_and_never_code(dsn: str, table: psycopg.Connection[Any]) -> None:
+    hostile = "'); DROP TABLE t; -- $(x) %s"
+    outcome = sql(dsn, "INSERT INTO t VALUES (%(n)s, %(s)s); SELECT 10 %% 3", {"n": 1, "s": hostile})
+    assert outcome.result is Result.SUCCEEDED and rows(table) == [(1, hostile)]
+
+
+def test_without_parameters_a_percent_sign_is_itself(dsn: str, table: psycopg.Connection[Any]) -> None:
+    assert sql(dsn, "INSERT INTO t VALUES (10 % 4, '%(n)s 100%')").result is Result.SUCCEEDED
+    assert rows(table) == [(2, "%(n)s 100%")]
+
+
+def test_a_missing_parameter_is_a_failure(dsn: str) -> None:
+    assert "n" in (sql(dsn, "SELECT %(n)s", {"m": 1}).error or "")
+    assert sql(dsn, "SELECT 1", [1]).retry is False
+
+
+def test_lists_and_objects_arrive_as_json(dsn: str, table: psycopg.Connection[Any]) -> None:
+    assert sql(dsn, "INSERT INTO t VALUES (1, %(v)s ->> 'a')", {"v": {"a": [1]}}).result is Result.SUCCEEDED
+    assert rows(table) == [(1, "[1]")]
+
+
+def test_statements_run_as_the_jobs_owner(dsn: str, table: psycopg.Connection[Any]) -> None:
+    role = f"pgsched_test_{table.info.dbname[-8:]}"
+    table.execute(f"CREATE ROLE {role}")
+    try:
+        table.execute(f"GRANT ALL ON public.t TO {role}")
+        assert sql(dsn, "INSERT INTO t VALUES (1, current_user)", owner=role).result is Result.SUCCEEDED
+        assert rows(table) == [(1, role)]
+        refused = sql(dsn, "SELECT * FROM pgsched.leader", owner=role)
+        assert (refused.error or "").startswith("InsufficientPrivilege: permission denied")
+    finally:
+        table.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_the_own_role_and_unknown_owners(dsn: str, db: psycopg.Connection[Any]) -> None:
+    assert sql(dsn, "SELECT 1", owner=db.info.user).result is Result.SUCCEEDED
+    assert "does not exist" in (sql(dsn, "SELECT 1", owner="nobody_at_all").error or "")
+
+
+def test_statements_that_end_their_transaction_are_a_failure(dsn: str) -> None:
+    assert "ended the transaction" in (sql(dsn, "SELECT 1; COMMIT").error or "")
+
+
+def test_copy_has_nobody_to_talk_to(dsn: str, table: psycopg.Connection[Any]) -> None:
+    assert "COPY" in (sql(dsn, "COPY t FROM STDIN").error or "")
+    assert "COPY" in (sql(dsn, "COPY (SELECT generate_series(1, 1000000)) TO STDOUT").error or "")
+
+
+def test_a_flood_of_rows_is_counted_and_not_kept(dsn: str) -> None:
+    outcome = sql(dsn, "SELECT repeat('x', 10000) FROM generate_series(1, 20000)")
+    assert outcome.value == {"rowcount": 20000}
+
+
+def test_notices_become_the_log_bounded(dsn: str) -> None:
+    text = "DO $$ BEGIN FOR i IN 1..20000 LOOP RAISE NOTICE 'step %', i; END LOOP; END $$"
+    log = sql(dsn, text).log_tail or ""
+    assert log.startswith("step 1\n") and log.endswith("step 20000\n") and "bytes cut" in log
+
+
+def test_an_unreachable_server_is_a_failure() -> None:
+    outcome = sql("host=127.0.0.1 port=1 connect_timeout=1", "SELECT 1")
+    assert outcome.retry and (outcome.error or "").startswith("DatabaseUnreachable: ")
+
+
+def test_cancelling_stops_the_statement_on_the_server(dsn: str, table: psycopg.Connection[Any]) -> None:
+    given = claim("sql", "INSERT INTO t VALUES (1); SELECT pg_sleep(3600)")
+    asleep = "SELECT 1 " + RUNNING + " AND wait_event = 'PgSleep'"
+    stopped = cancel_when(SqlExecutor(dsn), given, lambda: table.execute(asleep).fetchone())
+    assert isinstance(stopped, asyncio.CancelledError)
+    wait_until(lambda: table.execute("SELECT 1 " + RUNNING).fetchone() is None, what="the end of the session")
+    assert rows(table) == []
+
+
+STUBBORN = """
+DO $$ BEGIN
+    LOOP
+        BEGIN
+            PERFORM pg_sleep(3600);
+        EXCEPTION WHEN query_canceled THEN NULL;
+        END;
+    END LOOP;
+END $$
+"""
+
+
+@pytest.mark.parametrize(("kill_after_s", "times"), [(0.2, 1), (3600, 2)])
+def test_a_statement_that_traps_its_cancellation_is_terminated(
+    dsn: str, db: psycopg.Connection[Any], kill_after_s: float, times: int
+) -> None:
+    given = claim("sql", STUBBORN, kill_after_s=kill_after_s)
+    asleep = "SELECT 1 " + RUNNING + " AND wait_event = 'PgSleep'"
+    stopped = cancel_when(SqlExecutor(dsn), given, lambda: db.execute(asleep).fetchone(), times)
+    assert isinstance(stopped, asyncio.CancelledError)
+    wait_until(lambda: db.execute("SELECT 1 " + RUNNING).fetchone() is None, what="the end of the session")

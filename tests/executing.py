@@ -1,0 +1,78 @@
+"""Running executors in tests: claims made by hand, and a look at what processes they leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+from pgsched.execute.base import Executor
+from pgsched.model import Claim, Outcome
+
+SLOT = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
+
+
+def claim(kind: str, task: str, args: Any = None, *, kill_after_s: float = 5.0, **more: Any) -> Claim:
+    """The claim of a first attempt."""
+    values: dict[str, Any] = {
+        "id": 7, "token": uuid4(), "attempt": 1, "max_attempts": 3, "queue": "default", "priority": 5, "kind": kind,
+        "task": task, "args": {} if args is None else args, "job_id": 3, "scheduled_at": SLOT,
+        "kill_after": timedelta(seconds=kill_after_s),
+    }  # fmt: skip
+    return Claim(**{**values, **more})
+
+
+def execute(executor: Executor, given: Claim) -> Outcome:
+    """Run one claim to its outcome on a loop of its own."""
+
+    async def main() -> Outcome:
+        try:
+            return await executor.execute(given)
+        finally:
+            await executor.close()
+
+    return asyncio.run(main())
+
+
+def cancel_when(executor: Executor, given: Claim, condition: Callable[[], object], times: int = 1) -> BaseException:
+    """Run a claim, cancel it once the condition holds, and give the exception that came out."""
+
+    async def main() -> BaseException:
+        work = asyncio.ensure_future(executor.execute(given))
+        try:
+            await holds(condition)
+            for _ in range(times):
+                work.cancel()
+                await asyncio.sleep(0)
+            await work
+            raise AssertionError("it was not cancelled")
+        except asyncio.CancelledError as stopped:
+            return stopped
+        finally:
+            await executor.close()
+
+    return asyncio.run(main())
+
+
+async def holds(condition: Callable[[], object], timeout_s: float = 15.0) -> None:
+    """Wait, on the loop, until the condition holds."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - the condition lies outside of this loop
+            await asyncio.sleep(0.01)
+
+
+def children_of(token: UUID) -> list[int]:
+    """The live processes that carry this claim's token in their environment, whoever their parent is by now."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if str(token).encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:  # it has ended, or is a zombie
+            continue
+    return found

@@ -1,0 +1,280 @@
+"""Apps: names, signatures, arguments, declared jobs, and finding an app by its path."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, NewType, TypedDict
+from uuid import UUID
+
+import pytest
+
+import pgsched
+from pgsched import App, InputError, Run, ScheduleError, TaskError
+from pgsched.app import load
+from pgsched.arguments import encode
+from pgsched.declare import POLICIES
+
+ROOT = Path(__file__).resolve().parents[2]
+CustomerId = NewType("CustomerId", int)
+
+
+class Address(TypedDict):
+    street: str
+
+
+def refusal(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
+    """What enqueueing these arguments is refused with."""
+    task = App().task(function)
+    with pytest.raises(TaskError) as refused:
+        task.enqueue(*args, **kwargs)
+    return str(refused.value).removeprefix(f"task {task.name}, parameter ")
+
+
+def carried(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
+    return encode(App().task(function).parameters, args, kwargs)
+
+
+def test_a_task_is_named_after_its_module_and_function_and_stays_callable() -> None:
+    app = App()
+
+    @app.task
+    def double(number: int) -> int:
+        """Twice as much."""
+        return 2 * number
+
+    @app.task(name="mail.send", queue="mail", priority=1, max_attempts=9, timeout=30)
+    async def send(to: str) -> None: ...
+
+    assert double(4) == 8 and double.__doc__ == "Twice as much."
+    assert double.name == f"{__name__}.{double.function.__qualname__}" and double.name.endswith(".double")
+    assert set(app.tasks) == {double.name, "mail.send"}
+    assert (send.is_async, send.defaults.queue, double.is_async) == (True, "mail", False)
+
+
+def test_a_module_run_as_the_program_names_its_tasks_as_if_it_were_imported(tmp_path: Path) -> None:
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "tasks.py").write_text(
+        "from pgsched import App\napp = App()\n@app.task\ndef pay(): ...\nprint(pay.name)\n"
+    )
+    for command in (["-m", "shop.tasks"], ["shop/tasks.py"], ["-c", "import shop.tasks"]):
+        shown = subprocess.run(
+            [sys.executable, *command], cwd=tmp_path, env={"PYTHONPATH": f"{ROOT}:{tmp_path}"}, capture_output=True
+        )
+        assert shown.stdout == b"shop.tasks.pay\n", shown.stderr
+
+
+def test_arguments_travel_by_name_and_defaults_are_left_to_the_worker() -> None:
+    def greet(name: str, times: int = 1, *, loud: bool = False, **more: int) -> None: ...
+
+    assert carried(greet, "é", loud=True, x=1) == '{"name":"é","loud":true,"x":1}'
+
+
+def test_arguments_without_names_travel_as_an_array() -> None:
+    def total(first: int, /, *rest: float) -> None: ...
+
+    assert carried(total, 1, 2, 3.5) == "[1,2,3.5]"
+    assert "expected float, got str 'x'" in refusal(total, 1, "x")
+
+
+def test_the_run_is_no_argument_of_the_caller() -> None:
+    def work(run: Run, size: int) -> None: ...
+
+    def optional(size: int, run: Run | None = None) -> None: ...
+
+    assert carried(work, 1) == carried(optional, 1) == '{"size":1}'
+
+
+@pytest.mark.parametrize(
+    ("hint", "good", "bad"),
+    [
+        (int, [0, -5], [True, 1.0, "1", None]),
+        (float, [1.5, 2], [True, "1"]),
+        (str, ["", "x"], [1, b"x", None]),
+        (bool, [True], [1, "true"]),
+        (None, [None], [0]),
+        (int | None, [1, None], ["1"]),
+        (list[int], [[], [1], (1, 2)], [["1"], "12", {1}]),
+        (Sequence[str], [["a"]], ["a", [1]]),
+        (dict[str, float], [{}, {"a": 1}], [{"a": "1"}, {1: 1.0}, [1]]),
+        (Mapping[str, list[int]], [{"a": [1]}], [{"a": 1}]),
+        (list[dict[str, int]], [[{"a": 1}]], [[{"a": None}]]),
+        (Literal["up", "down", 1], ["up", 1], ["left", True]),
+        (Annotated[int, "metres"], [1], ["1"]),
+        (CustomerId, [1], ["1"]),
+        (Address, [{"street": "x"}], ["x"]),
+        (str | datetime, ["2024"], [datetime(2024, 1, 1, tzinfo=UTC)]),
+        (Any, [1, "x", [None]], [object(), float("nan"), datetime(2024, 1, 1, tzinfo=UTC)]),
+        ("Unknown", [1, "x"], [object()]),
+    ],
+)
+def test_arguments_are_checked_against_their_annotations(hint: Any, good: list[Any], bad: list[Any]) -> None:
+    def work(value: Any) -> None: ...
+
+    work.__annotations__["value"] = hint
+    for value in good:
+        carried(work, value)
+    for value in bad:
+        assert refusal(work, value).startswith("value")
+
+
+def test_a_refusal_names_the_place_what_was_expected_and_what_came() -> None:
+    def work(rows: list[dict[str, int]]) -> None: ...
+
+    assert refusal(work, [{}, {"a": "x"}]) == "rows[1]['a']: expected int, got str 'x'"
+
+
+def test_arguments_that_do_not_fit_the_signature_are_refused() -> None:
+    def work(size: int = 1) -> None: ...
+
+    def strict(size: int) -> None: ...
+
+    assert "missing a required argument: 'size'" in refusal(strict)
+    assert "unexpected keyword argument 'sze'" in refusal(work, sze=1)
+
+
+def test_arguments_that_are_too_large_are_refused_before_they_are_sent() -> None:
+    def work(text: str) -> None: ...
+
+    assert "1,048,576 are allowed" in refusal(work, "x" * 10_000_000)
+
+
+@pytest.mark.parametrize("hint", [datetime, UUID, Decimal, bytes, set[int], tuple[int, int], Path, list[UUID]])
+def test_a_parameter_that_json_cannot_fill_is_refused_at_registration(hint: Any) -> None:
+    def work(when: Any) -> None: ...
+
+    work.__annotations__["when"] = hint
+    with pytest.raises(TaskError, match=r"parameter 'when': .* does not travel as JSON"):
+        App().task(work)
+
+
+def test_functions_that_cannot_be_tasks_are_refused() -> None:
+    def reserved(connection: str) -> None: ...
+
+    def generator() -> Any:
+        yield 1
+
+    async def stream() -> Any:
+        yield 1
+
+    def two(one: Run, other: Run) -> None: ...
+
+    for function in (reserved, generator, stream, two, int, 5):
+        with pytest.raises(TaskError):
+            App().task(function)  # type: ignore[call-overload]
+
+
+def test_a_name_is_registered_once() -> None:
+    app = App()
+    app.task(name="x")(lambda: None)
+    with pytest.raises(TaskError, match=r"registered twice, from test_app.py:\d+ and test_app.py:\d+"):
+        app.task(name="x")(lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"priority": 10}, "priority"), ({"queue": ""}, "queue"), ({"max_attempts": 0}, "max_attempts"),
+        ({"timeout": 0}, "timeout"), ({"delay": -1}, "delay"), ({"delay": float("nan")}, "delay"),
+        ({"at": datetime(2024, 1, 1)}, "at"),
+        ({"at": datetime(2024, 1, 1, tzinfo=UTC), "delay": 1}, "delay"), ({"unique_key": 5}, "unique_key"),
+        ({"qeue": "x"}, "qeue"),
+    ],
+)  # fmt: skip
+def test_options_are_checked(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError) as refused:
+        App().task(lambda: None).options(**options)
+    assert refused.value.field == field and str(refused.value).startswith(f"{field}: ")
+
+
+def test_a_job_is_declared_next_to_its_code() -> None:
+    app = App()
+
+    @app.job(schedule="0 2 * * *", timezone="Europe/Vienna", name="vienna", overlap="allow", timeout=60)
+    @app.job(schedule="@every 90s", name="often", args={"region": "eu"}, queue="fast")
+    @app.task(name="report", queue="slow")
+    def report(region: str = "all") -> None: ...
+
+    often, vienna = app.jobs
+    assert (often.name, often.task, often.schedule, often.timezone) == ("often", "report", "@every 90s", "UTC")
+    assert (often.args, often.policies) == ({"region": "eu"}, {"queue": "fast"})
+    assert vienna.timezone == "Europe/Vienna"
+    assert vienna.policies == {"queue": "slow", "overlap": "allow", "timeout": timedelta(seconds=60)}
+    assert report.enqueue is not None and list(app.tasks) == ["report"]
+
+
+def test_a_job_registers_its_task_and_takes_its_name() -> None:
+    app = App()
+
+    @app.job(schedule="@hourly")
+    async def tidy() -> None: ...
+
+    assert [job.name for job in app.jobs] == list(app.tasks) == [tidy.name]
+    with pytest.raises(TaskError, match="declared twice"):
+        app.job(schedule="@daily")(tidy)
+    with pytest.raises(TaskError, match=r"stands above @app\.task"):
+        app.task(name="again")(tidy)
+
+
+@pytest.mark.parametrize(
+    ("job", "error"),
+    [
+        ({"schedule": "61 * * * *"}, ScheduleError),
+        ({"schedule": "@daily", "timezone": "Mars/Base"}, ScheduleError),
+        ({"schedule": "@daily", "overlap": "maybe"}, InputError),
+        ({"schedule": "@daily", "decided_until": 1}, InputError),
+        ({"schedule": "@daily", "max_attempts": True}, InputError),
+        ({"schedule": "@daily", "args": {"wrong": 1}}, TaskError),
+        ({"schedule": "@daily", "args": "x"}, TaskError),
+        ({"schedule": "@daily", "name": " x"}, InputError),
+    ],
+)
+def test_a_wrong_declaration_is_refused_at_once(job: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        App().job(**job)(lambda: None)
+
+
+def test_policies_are_columns_of_the_jobs_table() -> None:
+    table = (ROOT / "migrations/0001/10_tables.sql").read_text().split("CREATE TABLE pgsched.jobs (")[1].split(";")[0]
+    columns = {line.split()[0] for line in table.splitlines() if line.startswith("    ")}
+    assert columns >= set(POLICIES)
+
+
+def test_an_app_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_shop_app.py").write_text("from pgsched import App\napp = App('shop')\nother = 5\n")
+    (tmp_path / "my_broken_app.py").write_text("import no_such_thing_at_all\n")
+    (tmp_path / "my_raising_app.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert load("my_shop_app:app").name == load("my_shop_app").name == "shop"
+    for path, text in [
+        ("no_such_module:app", "there is no module 'no_such_module'"),
+        ("my_shop_app:missing", "has no attribute 'missing'"),
+        ("my_shop_app:other", "is of type int, not a pgsched.App"),
+        ("my_broken_app:app", "importing my_broken_app failed: No module named 'no_such_thing_at_all'"),
+        ("my_raising_app:app", "importing my_raising_app failed: ZeroDivisionError: division by zero"),
+        ("my shop:app", "does not have the form package.module:app"),
+    ]:
+        with pytest.raises(InputError, match=text) as refused:
+            load(path)
+        assert refused.value.field == "app"
+
+
+def test_importing_pgsched_imports_nothing_else() -> None:
+    code = "import sys, pgsched; print(*[m for m in sys.modules if m.startswith(('pgsched.', 'psycopg', 'asyncio'))])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "\n"
+
+
+def test_every_public_name_exists_and_the_version_is_the_packages() -> None:
+    assert all(getattr(pgsched, name) is not None for name in pgsched.__all__)
+    with pytest.raises(AttributeError):
+        pgsched.no_such_name  # noqa: B018
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert pgsched.__version__ == project["version"]

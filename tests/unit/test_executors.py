@@ -1,0 +1,237 @@
+"""Commands and command lines: outcomes, exit codes, output, environment, cancellation, and nobody left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgsched.execute.base import Stopped
+from pgsched.execute.command import CommandExecutor
+from pgsched.execute.output import HEAD_BYTES, TAIL_BYTES
+from pgsched.execute.process import Processes
+from pgsched.execute.registry import executors
+from pgsched.execute.shell import ShellExecutor
+from pgsched.model import Claim, Kind, Outcome, Result
+from tests.executing import SLOT, cancel_when, children_of, claim, execute, holds
+from tests.waiting import wait_until
+
+PRINT_ARGUMENTS = ["-c", "import sys; print(ascii(sys.argv[1:]))"]
+
+
+def command(args: Any, task: str = sys.executable, **more: Any) -> Outcome:
+    return execute(CommandExecutor(Processes()), claim("command", task, args, **more))
+
+
+def shell(line: str, args: Any = None, **more: Any) -> Outcome:
+    return execute(ShellExecutor(Processes()), claim("shell", line, args, **more))
+
+
+def cancel_shell(given: Claim, started: Path, times: int = 1) -> BaseException:
+    return cancel_when(ShellExecutor(Processes()), given, started.exists, times)
+
+
+def test_a_command_that_exits_with_zero_succeeds() -> None:
+    outcome = command(["-c", "print('done')"])
+    assert (outcome.result, outcome.value, outcome.log_tail) == (Result.SUCCEEDED, {"exit_code": 0}, "done\n")
+
+
+def test_a_command_that_fails_says_its_exit_code_and_its_last_words() -> None:
+    outcome = command(["-c", "import sys; print('first', flush=True); sys.exit('the disk is full')"])
+    assert (outcome.result, outcome.retry) == (Result.FAILED, True)
+    assert outcome.error == "exit code 1: the disk is full"
+    assert outcome.log_tail is not None and "first" in outcome.log_tail
+
+
+def test_a_command_killed_by_a_signal_says_which() -> None:
+    assert shell("kill -9 $$").error == "killed by SIGKILL"
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "result", "retry"),
+    [
+        (3, {"success_codes": [0, 3]}, Result.SUCCEEDED, True),
+        (0, {"success_codes": [3]}, Result.FAILED, True),
+        (4, {"dead_codes": [4]}, Result.FAILED, False),
+        (5, {"dead_codes": [4]}, Result.FAILED, True),
+        (75, {"retry_codes": [75]}, Result.FAILED, True),
+        (1, {"retry_codes": [75]}, Result.FAILED, False),
+        (1, {"success_codes": None, "retry_codes": None, "dead_codes": None}, Result.FAILED, True),
+    ],
+)
+def test_exit_codes_are_read_as_the_job_says(code: int, options: Any, result: Result, retry: bool) -> None:
+    outcome = shell(f"exit {code}", options=options)
+    assert (outcome.result, outcome.retry) == (result, retry)
+
+
+def test_death_by_a_signal_counts_as_the_code_that_a_shell_gives_it() -> None:
+    assert shell("kill -9 $$", options={"dead_codes": [137]}).retry is False
+
+
+@pytest.mark.parametrize(
+    "text", ["; rm -rf /", "$(touch hacked)", "`id`", "--help", "-rf", "two\nlines", "", "a b  c", "'\"\\", "é☃", "*"]
+)
+def test_hostile_arguments_reach_the_program_as_they_are(text: str) -> None:
+    assert command([*PRINT_ARGUMENTS, text, "--", text]).log_tail == ascii([text, "--", text]) + "\n"
+
+
+def test_a_command_does_not_read_its_program_name_as_a_line(tmp_path: Path) -> None:
+    outcome = command([], task=f"touch {tmp_path}/x; true")
+    assert (outcome.result, outcome.retry) == (Result.FAILED, True)
+    assert outcome.error is not None and "cannot start" in outcome.error and "no such file" in outcome.error
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_file_that_is_not_executable_is_a_failure_that_is_retried(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("no program")
+    outcome = command([], task=str(tmp_path / "data"))
+    assert outcome.retry and outcome.error is not None and "permission denied" in outcome.error
+
+
+def test_a_directory_that_does_not_exist_is_named() -> None:
+    outcome = command({"argv": ["-c", ""], "cwd": "/no/such/place"})
+    assert outcome.error == "cwd: cannot change to '/no/such/place': no such file or directory"
+
+
+def test_a_program_sees_a_clean_environment_and_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSCHED_DSN", "postgresql://u:secret@db/x")
+    given = claim("shell", "env", {"env": {"COLOUR": "blue; false", "TZ": "Europe/Oslo"}})
+    outcome = execute(ShellExecutor(Processes()), given)
+    seen = dict(line.split("=", 1) for line in (outcome.log_tail or "").splitlines())
+    assert seen["PGSCHED_RUN_ID"] == "7" and seen["PGSCHED_ATTEMPT"] == "1"
+    assert seen["PGSCHED_TOKEN"] == str(given.token) and seen["PGSCHED_SCHEDULED_AT"] == SLOT.isoformat()
+    assert seen["COLOUR"] == "blue; false" and seen["TZ"] == "Europe/Oslo" and "PATH" in seen
+    assert "secret" not in (outcome.log_tail or "")
+
+
+def test_stdin_and_cwd_come_from_the_arguments(tmp_path: Path) -> None:
+    outcome = shell("cat; pwd", {"stdin": "hello\n", "cwd": str(tmp_path)})
+    assert outcome.log_tail == f"hello\n{tmp_path.resolve()}\n"
+
+
+def test_a_large_stdin_that_nobody_reads_blocks_nothing() -> None:
+    assert shell("exit 0", {"stdin": "x" * 900_000}).result is Result.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        (["-c", 5], "args.argv[1]: expected str, got int 5"),
+        ({"argv": "-c"}, "args.argv: expected list[str], got str '-c'"),
+        ({"arguments": []}, "args.arguments: no such key; known are argv, env, cwd, stdin"),
+        ({"env": {"A": 1}}, "args.env['A']: expected str, got int 1"),
+        ({"env": {"A=B": "1"}}, "args.env: 'A=B' is not the name of a variable"),
+        ({"env": {"PGSCHED_TOKEN": "1"}}, "args.env: PGSCHED_TOKEN is set by pgsched itself"),
+        ({"cwd": ""}, "args.cwd: must not be empty"),
+        (5, "args: expected an object with argv, env, cwd, stdin, got int"),
+    ],
+)
+def test_wrong_arguments_fail_for_good_and_name_the_value(args: Any, error: str) -> None:
+    outcome = command(args)
+    assert (outcome.result, outcome.retry, outcome.error) == (Result.FAILED, False, error)
+
+
+def test_a_command_line_takes_no_argv() -> None:
+    assert shell("true", ["x"]).retry is False
+    assert shell("true", []).result is Result.SUCCEEDED
+
+
+def test_a_nul_character_in_an_argument_fails_for_good() -> None:
+    outcome = command(["-c", "a\0b"])
+    assert (outcome.result, outcome.retry) == (Result.FAILED, False)
+
+
+def test_a_flood_of_output_keeps_its_head_and_its_tail() -> None:
+    outcome = shell("echo first; yes | head -c 50000000; echo last")
+    assert outcome.result is Result.SUCCEEDED and outcome.log_tail is not None
+    assert outcome.log_tail.startswith("first\n") and outcome.log_tail.endswith("last\n")
+    assert "bytes cut" in outcome.log_tail and len(outcome.log_tail) < HEAD_BYTES + TAIL_BYTES + 100
+
+
+def test_a_flood_that_never_ends_can_be_cancelled(tmp_path: Path) -> None:
+    given = claim("shell", f"echo y; echo y; touch {tmp_path}/on; yes")
+    stopped = cancel_shell(given, tmp_path / "on")
+    assert isinstance(stopped, Stopped) and stopped.log_tail is not None and "y\ny\n" in stopped.log_tail
+    assert children_of(given.token) == []
+
+
+def test_output_that_is_not_utf8_is_shown_as_far_as_it_is_text() -> None:
+    assert shell(r"printf 'a\377\000b\n'").log_tail == "a\ufffdb\n"
+
+
+def test_what_a_program_leaves_running_in_its_group_ends_with_it() -> None:
+    given = claim("shell", "sleep 600 & echo left")
+    assert execute(ShellExecutor(Processes()), given).result is Result.SUCCEEDED
+    wait_until(lambda: not children_of(given.token), what="the end of the program in the background")
+
+
+def test_cancelling_gives_the_group_time_to_clean_up(tmp_path: Path) -> None:
+    line = f"trap 'echo cleaned > {tmp_path}/clean; exit 0' TERM; touch {tmp_path}/on; sleep 600 & wait"
+    given = claim("shell", line)
+    stopped = cancel_shell(given, tmp_path / "on")
+    assert isinstance(stopped, asyncio.CancelledError)
+    assert (tmp_path / "clean").read_text() == "cleaned\n"
+    assert children_of(given.token) == []
+
+
+def test_a_program_that_ignores_sigterm_is_killed_after_kill_after(tmp_path: Path) -> None:
+    given = claim("shell", f"trap '' TERM; touch {tmp_path}/on; while :; do sleep 1; done", kill_after_s=0.3)
+    assert isinstance(cancel_shell(given, tmp_path / "on"), asyncio.CancelledError)
+    wait_until(lambda: not children_of(given.token), what="the end of the group")
+
+
+def test_a_second_cancellation_does_not_wait_for_kill_after(tmp_path: Path) -> None:
+    given = claim("shell", f"trap '' TERM; touch {tmp_path}/on; while :; do sleep 1; done", kill_after_s=3600)
+    assert isinstance(cancel_shell(given, tmp_path / "on", times=2), asyncio.CancelledError)
+    wait_until(lambda: not children_of(given.token), what="the end of the group")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs the parent-death signal")
+def test_no_child_and_no_grandchild_outlives_a_killed_worker(tmp_path: Path) -> None:
+    given = claim("shell", f"sleep 600 & sh -c 'sleep 600 & touch {tmp_path}/on; sleep 600'")
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, given.task, str(given.token)])
+    try:
+        wait_until((tmp_path / "on").exists, what="the grandchildren")
+        assert len(children_of(given.token)) >= 4
+    finally:
+        worker.kill()
+        worker.wait()
+    wait_until(lambda: not children_of(given.token), what="the end of all processes of the run")
+
+
+WORKER = """
+import asyncio, sys, uuid
+from pgsched.execute.process import Processes
+from pgsched.execute.shell import ShellExecutor
+from pgsched.model import Claim
+claim = Claim(1, uuid.UUID(sys.argv[2]), 1, 1, "default", 5, "shell", sys.argv[1], {})
+asyncio.run(ShellExecutor(Processes()).execute(claim))
+"""
+
+
+def test_a_guard_that_was_killed_is_replaced_and_knows_the_old_groups(tmp_path: Path) -> None:
+    async def main() -> None:
+        processes = Processes()
+        executor, first = ShellExecutor(processes), claim("shell", f"touch {tmp_path}/on; sleep 600")
+        work = asyncio.ensure_future(executor.execute(first))
+        await holds((tmp_path / "on").exists)
+        guard = processes._groups._guard
+        assert guard is not None
+        os.kill(guard.pid, signal.SIGKILL)
+        guard.wait()
+        assert (await executor.execute(claim("shell", "true"))).result is Result.SUCCEEDED
+        await processes.close()  # the new guard kills what is on its list
+        assert (await work).error == "killed by SIGKILL"
+
+    asyncio.run(main())
+
+
+def test_only_allowed_kinds_have_an_executor() -> None:
+    made = executors(None, frozenset({Kind.PYTHON, Kind.SHELL, Kind.HTTP}), "", 2)
+    assert sorted(made) == ["python", "shell"]

@@ -1,0 +1,297 @@
+"""Python handlers: on the loop and in threads, whatever they raise or return, and when they will not stop."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pgsched import App, Discard, Retry, Run
+from pgsched.execute.python import PythonExecutor
+from pgsched.model import Outcome, Result
+from tests.executing import cancel_when, claim, execute, holds
+from tests.waiting import wait_until
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text for you")
+
+
+def outcomes_of(handler: Callable[..., Any], args: Any = None) -> list[Outcome]:
+    """The outcomes of a sync handler and of an async one that does the same."""
+
+    async def as_async(*given: Any, **named: Any) -> Any:
+        return handler(*given, **named)
+
+    made = []
+    for function in (handler, as_async):
+        app = App()
+        app.task(name="it")(function)
+        made.append(execute(PythonExecutor(app.tasks, 2), claim("python", "it", args)))
+    return made
+
+
+def test_handlers_get_their_arguments_by_name_or_by_position() -> None:
+    def add(left: int, right: int = 1) -> int:
+        return left + right
+
+    for args in ({"left": 2, "right": 3}, [2, 3]):
+        assert [outcome.value for outcome in outcomes_of(add, args)] == [5, 5]
+
+
+def test_a_handler_may_ask_for_its_run() -> None:
+    app = App()
+
+    @app.task
+    def described(run: Run, word: str) -> list[Any]:
+        return [run.id, run.job_id, run.attempt, word, run.cancelled.is_set()]
+
+    outcome = execute(PythonExecutor(app.tasks, 1), claim("python", described.name, {"word": "hi"}))
+    assert outcome.value == [7, 3, 1, "hi", False]
+
+
+def test_sync_handlers_run_beside_the_loop_and_async_ones_on_it() -> None:
+    app = App()
+
+    @app.task
+    def beside() -> str:
+        return threading.current_thread().name
+
+    @app.task
+    async def on() -> str:
+        return threading.current_thread().name
+
+    executor = PythonExecutor(app.tasks, 1)
+    assert execute(executor, claim("python", beside.name)).value == "pgsched-handler"
+    assert execute(executor, claim("python", on.name)).value == threading.current_thread().name
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [
+        (ValueError("wrong\n  number"), "ValueError: wrong number"),
+        (ValueError(), "ValueError"),
+        (Unprintable(), "Unprintable: (its text raises RuntimeError)"),
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (GeneratorExit(), "GeneratorExit"),
+        (asyncio.CancelledError("mine"), "CancelledError: mine"),
+        (ValueError("nul\0 and \ud800"), "ValueError: nul and ?"),
+    ],
+)
+def test_whatever_a_handler_raises_becomes_a_failure(raised: BaseException, error: str) -> None:
+    def handler() -> None:
+        raise type(raised)(*raised.args)  # a new one: a second raise would add to the old traceback
+
+    for outcome in outcomes_of(handler):
+        assert (outcome.result, outcome.error, outcome.retry) == (Result.FAILED, error, True)
+        assert outcome.traceback is not None and "in handler" in outcome.traceback
+        assert "\0" not in outcome.traceback and "_run_" not in outcome.traceback
+
+
+def test_an_endless_error_is_cut() -> None:
+    def handler() -> None:
+        raise ValueError("x" * 1_000_000)
+
+    for outcome in outcomes_of(handler):
+        assert len(outcome.error or "") <= 1000 and len(outcome.traceback or "") < 20_000
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (object(), "the result (object) is not JSON"),
+        (float("nan"), "the result (float) is not JSON"),
+        ({1, 2}, "the result (set) is not JSON"),
+        ("a\0b", "the result (str) holds a NUL character"),
+        ("\ud800", "the result (str) holds half a surrogate pair"),
+        ("x" * 1_100_000, "the result (str) takes 1,100,002 bytes"),
+        ([1] * 400_000, "the result (list) takes"),
+    ],
+)
+def test_a_result_that_cannot_be_kept_fails_for_good(value: Any, reason: str) -> None:
+    for outcome in outcomes_of(lambda: value):
+        assert (outcome.result, outcome.retry) == (Result.FAILED, False)
+        assert outcome.error is not None and outcome.error.startswith(reason)
+
+
+def test_a_result_with_escaped_backslashes_is_no_nul() -> None:
+    assert [outcome.value for outcome in outcomes_of(lambda: "\\u0000")] == ["\\u0000"] * 2
+
+
+def test_a_result_that_refers_to_itself_fails_for_good() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    assert [outcome.retry for outcome in outcomes_of(lambda: loop)] == [False, False]
+
+
+def test_a_handler_can_ask_for_a_retry_or_for_none() -> None:
+    def later() -> None:
+        raise Retry(after=90, message="the server is busy")
+
+    def never() -> None:
+        raise Discard("no such customer")
+
+    for outcome in outcomes_of(later):
+        assert (outcome.retry, outcome.retry_in) == (True, timedelta(seconds=90))
+        assert outcome.error == "Retry: the server is busy"
+    for outcome in outcomes_of(never):
+        assert (outcome.retry, outcome.error) == (False, "Discard: no such customer")
+
+
+@pytest.mark.parametrize("after", [-1, float("inf"), timedelta(days=10_000)])
+def test_a_retry_that_no_database_could_store_is_a_plain_failure(after: Any) -> None:
+    def handler() -> None:
+        raise Retry(after=after)
+
+    assert [outcome.retry_in for outcome in outcomes_of(handler)] == [None, None]
+
+
+def test_unknown_tasks_and_arguments_that_do_not_fit_are_failures_that_are_retried() -> None:
+    app = App()
+
+    @app.task
+    def one(number: int) -> int:
+        return number
+
+    executor = PythonExecutor(app.tasks, 1)
+    for given in (claim("python", "two"), claim("python", one.name, {"nmber": 1}), claim("python", one.name, 5)):
+        outcome = execute(executor, given)
+        assert (outcome.result, outcome.retry) == (Result.FAILED, True)
+
+
+def test_cancelling_an_async_handler_lets_it_clean_up() -> None:
+    app, seen = App(), []
+
+    @app.task
+    async def sleeper() -> None:
+        seen.append("on")
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            seen.append("clean")
+
+    executor = PythonExecutor(app.tasks, 1)
+    assert isinstance(cancel_when(executor, claim("python", sleeper.name), lambda: seen), asyncio.CancelledError)
+    assert seen == ["on", "clean"] and executor.abandoned == 0
+
+
+def test_an_async_handler_that_refuses_to_stop_is_left_behind_and_counted() -> None:
+    app, seen = App(), []
+
+    @app.task
+    async def stubborn() -> None:
+        while True:
+            try:
+                seen.append("on")
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                continue
+
+    executor = PythonExecutor(app.tasks, 1)
+
+    async def main() -> None:
+        work = asyncio.ensure_future(executor.execute(claim("python", stubborn.name, kill_after_s=0.05)))
+        await holds(lambda: seen)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert executor.abandoned == 1
+
+    loop = asyncio.new_event_loop()  # asyncio.run() would wait for the handler for ever
+    loop.run_until_complete(main())
+
+
+def test_a_sync_handler_that_looks_at_its_run_stops_and_is_not_abandoned() -> None:
+    app, seen = App(), []
+
+    @app.task
+    def patient(run: Run) -> None:
+        seen.append("on")
+        assert run.cancelled.wait(30)
+        seen.append("stopped")
+
+    executor = PythonExecutor(app.tasks, 1)
+    assert isinstance(cancel_when(executor, claim("python", patient.name), lambda: seen), asyncio.CancelledError)
+    assert seen == ["on", "stopped"] and executor.abandoned == 0
+
+
+def test_a_stuck_thread_is_counted_until_it_ends_and_does_not_take_a_place() -> None:
+    app, seen, release = App(), [], threading.Event()
+
+    @app.task
+    def stuck() -> None:
+        seen.append("on")
+        release.wait(30)
+
+    @app.task
+    def quick() -> str:
+        return "done"
+
+    async def main() -> None:
+        executor = PythonExecutor(app.tasks, 1)
+        work = asyncio.ensure_future(executor.execute(claim("python", stuck.name, kill_after_s=3600)))
+        await holds(lambda: seen)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert executor.abandoned == 1
+        assert (await executor.execute(claim("python", quick.name))).value == "done"
+        release.set()
+        await holds(lambda: executor.abandoned == 0)
+        await executor.close()
+
+    asyncio.run(main())
+
+
+def test_threads_are_used_again_and_end_with_the_executor() -> None:
+    app = App()
+
+    @app.task
+    def ident() -> int:
+        return threading.get_ident()
+
+    async def main() -> set[Any]:
+        executor = PythonExecutor(app.tasks, 2)
+        found = set()
+        for _ in range(20):
+            found.add((await executor.execute(claim("python", ident.name))).value)
+        await executor.close()
+        return found
+
+    used = asyncio.run(main())
+    assert len(used) <= 3
+    wait_until(lambda: not used & {thread.ident for thread in threading.enumerate()}, what="the end of the threads")
+
+
+STUCK = """
+import asyncio, time, uuid
+from pgsched import App
+from pgsched.execute.python import PythonExecutor
+from pgsched.model import Claim
+app = App()
+@app.task(name="stuck")
+def stuck():
+    print("on", flush=True)
+    time.sleep(3600)
+async def main():
+    claim = Claim(1, uuid.uuid4(), 1, 1, "default", 5, "python", "stuck", {})
+    await asyncio.wait({asyncio.ensure_future(PythonExecutor(app.tasks, 1).execute(claim))}, timeout=0.1)
+asyncio.run(main())
+"""
+
+
+def test_a_stuck_thread_does_not_hold_up_the_end_of_the_process() -> None:
+    started = time.monotonic()
+    ended = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=60)
+    assert (ended.stdout, ended.returncode, ended.stderr) == ("on\n", 0, "")
+    assert time.monotonic() - started < 50
