@@ -1,0 +1,100 @@
+"""The columns of `jobs` that a person may set, and how they are written.
+
+The rule: a refusal names its column. The triggers do that for every bad value; where a text is no value of the
+column's type at all, PostgreSQL does not say which one it was, and `refused` finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import psycopg
+from psycopg import sql as composing
+from psycopg.types.json import Jsonb
+
+from pgsched.core import payload
+from pgsched.db.connect import Connection, explain
+from pgsched.db.query import explained
+from pgsched.errors import InputError, PgschedError
+
+# Each with the type that its text is read as (a test compares it with the catalog).
+SETTABLE = {
+    "name": "text", "description": "text", "kind": "text", "task": "text", "args": "jsonb", "queue": "text",
+    "priority": "smallint", "tags": "text[]", "schedule": "text", "timezone": "text", "run_at": "timestamptz",
+    "starts_at": "timestamptz", "ends_at": "timestamptz", "max_runs": "integer", "jitter": "interval",
+    "delete_after_run": "boolean", "overlap": "text", "max_buffer": "integer", "retry_within": "interval",
+    "misfire_after": "interval", "catch_up": "text", "max_catch_up": "integer", "catch_up_window": "interval",
+    "start_deadline": "interval", "max_attempts": "integer", "timeout": "interval", "kill_after": "interval",
+    "backoff": "text", "backoff_base": "interval", "backoff_max": "interval", "backoff_jitter": "double precision",
+    "success_codes": "integer[]", "retry_codes": "integer[]", "dead_codes": "integer[]", "concurrency_key": "text",
+    "concurrency_limit": "integer", "after_jobs": "bigint[]", "paused": "boolean", "paused_reason": "text",
+}  # fmt: skip
+
+
+def json_text(args: Any) -> str:
+    """The JSON text of a payload, refused here if it cannot be stored: ten megabytes need not travel for that."""
+    try:
+        return payload.encode(args)
+    except ValueError as error:
+        raise InputError(f"args: {error}", "args") from None
+
+
+def checked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values ready to send. InputError for a column that people do not set, or a payload that is too large."""
+    for column in values:
+        if column not in SETTABLE:
+            raise InputError(f"{column}: is not a column to set; these are: {', '.join(SETTABLE)}", column)
+    return {c: json_text(v) if c == "args" and v is not None else v for c, v in values.items()}
+
+
+def placeholder(column: str, value: Any) -> composing.Composable:
+    """What stands for the value in VALUES (...)."""
+    return composing.DEFAULT if value is None else composing.Placeholder(column)
+
+
+def identifiers(columns: Iterable[str], *table: str) -> composing.Composed:
+    """The columns' names, of a table if one is named."""
+    return composing.SQL(", ").join(composing.Identifier(*table, column) for column in columns)
+
+
+def write(conn: Connection[Any], statement: composing.SQL, values: dict[str, Any], more: dict[str, Any]) -> bool:
+    """Run an INSERT or UPDATE over these columns; whether it touched a row."""
+    text = statement.format(
+        columns=identifiers(values),
+        values=composing.SQL(", ").join(placeholder(column, value) for column, value in values.items()),
+        name=composing.Placeholder("old name"),
+    )
+    try:
+        # A savepoint where the caller has a transaction: `culprit` asks further after the refusal.
+        with conn.transaction():
+            return conn.execute(text, {**values, **more}).fetchone() is not None
+    except psycopg.Error as error:
+        raise refused(conn, error, values) from error
+
+
+def refused(conn: Connection[Any], error: psycopg.Error, values: Mapping[str, Any]) -> PgschedError:
+    """The refusal with the column's name, which PostgreSQL leaves out where a text is no value of its type."""
+    if error.diag.constraint_name == "jobs_name_key":
+        return InputError(f'name: there is a job named "{values.get("name")}" already', "name")
+    if error.sqlstate is not None and error.sqlstate.startswith("22"):
+        for column, value in values.items():
+            problem = type_problem(conn, column, value)
+            if problem is not None:
+                return InputError(f"{column}: {problem}", column)
+    try:
+        with explained():
+            raise error
+    except PgschedError as told:
+        return told
+
+
+def type_problem(conn: Connection[Any], column: str, value: Any) -> str | None:
+    """What the database says of a value that is not of the column's type; None if it is."""
+    cast = composing.SQL("SELECT {}::{}").format(composing.Placeholder("value"), composing.SQL(SETTABLE[column]))
+    try:
+        with conn.transaction():
+            conn.execute(cast, {"value": Jsonb(value) if isinstance(value, dict) else value})
+    except psycopg.DataError as error:
+        return str(explain(error)) if error.sqlstate else str(error)
+    return None

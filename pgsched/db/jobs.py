@@ -1,0 +1,95 @@
+"""The rule: a job is what its row says; the database checks it, and these functions only name the columns.
+
+Values may be Python's or PostgreSQL's text form ('90 seconds', '{0,3}'). None puts a column's default back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg import sql as composing
+
+from pgsched.db.connect import Connection
+from pgsched.db.declaring import declare
+from pgsched.db.job_columns import checked, json_text, write
+from pgsched.db.query import Row, one, rows
+from pgsched.errors import InputError, NotFound
+
+__all__ = [
+    "add", "declare", "delete", "list_jobs", "pause", "recent", "resume", "show", "trigger", "update",
+]  # fmt: skip
+
+INSERT = composing.SQL("INSERT INTO pgsched.jobs ({columns}) VALUES ({values}) RETURNING name")
+UPDATE = composing.SQL("UPDATE pgsched.jobs SET ({columns}) = ROW({values}) WHERE name = {name} RETURNING name")
+
+
+def add(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
+    """Create a job; returns it whole. InputError is in the database's words, ``field: reason``."""
+    write(conn, INSERT, checked(values), {})
+    return show(conn, str(values["name"]))
+
+
+def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
+    """Change columns of a job; returns it whole. A new schedule starts now."""
+    if not changes:
+        raise InputError("nothing to change: give at least one option")
+    if not write(conn, UPDATE, checked(changes), {"old name": name}):
+        raise unknown(name)
+    return show(conn, str(changes.get("name") or name))
+
+
+def pause(conn: Connection[Any], name: str, reason: str | None = None) -> Row:
+    """Stop deciding slots of a job; runs that exist go on."""
+    return known(name, one(conn, "job_pause", {"name": name, "reason": reason})) and show(conn, name)
+
+
+def resume(conn: Connection[Any], name: str) -> Row:
+    """Decide slots again from now on; the next one that was passed over is recorded as skipped."""
+    return known(name, one(conn, "job_resume", {"name": name})) and show(conn, name)
+
+
+def delete(conn: Connection[Any], name: str) -> Row:
+    """Remove a job and cancel its unstarted runs; says how many are still running."""
+    return known(name, one(conn, "job_delete", {"name": name}))
+
+
+def list_jobs(
+    conn: Connection[Any],
+    *,
+    queue: str | None = None,
+    state: str | None = None,
+    after: str | None = None,
+    limit: int | None = None,
+) -> list[Row]:
+    """Jobs by name (see sql/job_list.sql); `after` is the last name of the page before."""
+    return rows(conn, "job_list", {"queue": queue, "state": state, "after": after, "n": limit})
+
+
+def show(conn: Connection[Any], name: str) -> Row:
+    """One job with all its columns."""
+    return known(name, one(conn, "job_show", {"name": name}))
+
+
+def recent(conn: Connection[Any], job_id: int, n: int = 10) -> list[Row]:
+    """The newest runs of a job, by slot."""
+    return rows(conn, "job_recent", {"job_id": job_id, "n": n})
+
+
+def trigger(conn: Connection[Any], name: str, args: Any = None) -> int:
+    """Run a job now, beside its schedule; returns the run's id."""
+    values = {"name": name, "args": None if args is None else json_text(args)}
+    show(conn, name)
+    return int(known(name, one(conn, "job_trigger", values))["id"])
+
+
+def unknown(name: str) -> NotFound:
+    """There is no such job."""
+    return NotFound(f'there is no job named "{name}": `pgsched job list` shows those that exist')
+
+
+def known(name: str, row: Row | None) -> Row:
+    """The row, or NotFound."""
+    if row is None:
+        raise unknown(name)
+    return row

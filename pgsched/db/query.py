@@ -1,0 +1,44 @@
+"""The rule: a command's statement gives dict rows, and whatever the database refuses comes back as a PgschedError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import sql as composing
+from psycopg.rows import dict_row
+
+from pgsched.db.connect import Connection, explain
+from pgsched.db.statements import sql
+from pgsched.errors import InputError
+
+Row = dict[str, Any]
+Statement = bytes | composing.Composed
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn the database's refusal into the error that says which field, why and what to do."""
+    try:
+        yield
+    except psycopg.DataError as error:
+        if error.sqlstate is None:  # refused by psycopg before sending: NUL in a text, a number too large
+            raise InputError(str(error)) from error
+        raise explain(error) from error
+    except psycopg.Error as error:
+        raise explain(error) from error
+
+
+def rows(conn: Connection[Any], statement: str | Statement, params: Mapping[str, Any] | None = None) -> list[Row]:
+    """The rows of a statement, named (`sql/<name>.sql`) or composed."""
+    text = sql(statement) if isinstance(statement, str) else statement
+    with explained(), conn.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(text, params).fetchall()
+
+
+def one(conn: Connection[Any], statement: str | Statement, params: Mapping[str, Any] | None = None) -> Row | None:
+    """The first row, or None."""
+    found = rows(conn, statement, params)
+    return found[0] if found else None

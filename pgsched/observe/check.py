@@ -1,0 +1,185 @@
+"""`pgsched check`: would a worker start here, and is anything about this database unwise?
+
+The rule: it starts nothing and writes nothing. Each finding is one line, ok, warn or fail, with what to do; only a
+failure gives an exit code, that of the error a worker would have ended with.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pgsched.config import ENVIRONMENT, find_dsn
+from pgsched.db import embedded, migrate
+from pgsched.db.cluster import MAJOR, Cluster
+from pgsched.db.connect import Connection, connect
+from pgsched.db.query import Row, one, rows
+from pgsched.errors import DatabaseReadOnly, EmbeddedUnavailable, InputError, NotPermitted, PgschedError
+from pgsched.log import LEVELS, redact
+
+Level = Literal["ok", "warn", "fail"]
+OLDEST_SERVER = 14
+FORMATS = ("console", "json")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the check. `exit_code` is 0 unless it failed."""
+
+    name: str
+    level: Level
+    text: str
+    exit_code: int = 0
+
+
+def ok(name: str, text: str) -> Finding:
+    return Finding(name, "ok", text)
+
+
+def warn(name: str, text: str) -> Finding:
+    return Finding(name, "warn", text)
+
+
+def fail(name: str, error: PgschedError) -> Finding:
+    return Finding(name, "fail", str(error), error.exit_code)
+
+
+def check(flag: str | None, environ: Mapping[str, str] | None = None) -> list[Finding]:
+    """Look at the settings and at the database that they lead to."""
+    env = os.environ if environ is None else environ
+    found = list(settings(env))
+    dsn = find_dsn(flag, env)
+    if dsn is None:
+        place, dsn = embedded_server()
+        found += place
+    else:
+        source = "--dsn" if flag else "PGSCHED_DSN" if env.get("PGSCHED_DSN") else "DATABASE_URL"
+        found.append(ok("dsn", f"from {source}: {redact(dsn)}"))
+    if dsn is not None:
+        found += database(dsn)
+    return found
+
+
+def exit_code(found: list[Finding]) -> int:
+    """The code of the first failure, 0 without one."""
+    return next((finding.exit_code for finding in found if finding.level == "fail"), 0)
+
+
+def settings(env: Mapping[str, str]) -> Iterator[Finding]:
+    """The environment variables that pgsched reads, and those that look as if they were meant to be."""
+    for name, allowed in (("PGSCHED_LOG", tuple(LEVELS)), ("PGSCHED_LOG_FORMAT", FORMATS)):
+        value = env.get(name)
+        if value is not None and value not in allowed:
+            yield fail(name, InputError(f'"{value}" is not one of {", ".join(allowed)}'))
+    for name in sorted(env):
+        prefixed = name.startswith(("PGSCHED_SQL_DSN_", "PGSCHED_TEST_"))
+        if name.startswith("PGSCHED_") and name not in ENVIRONMENT and not prefixed:
+            yield warn(name, f"is not a variable that pgsched reads; those are {', '.join(ENVIRONMENT)}")
+
+
+def embedded_server() -> tuple[list[Finding], str | None]:
+    """The embedded server, which is not started for this: its DSN if it runs, else whether it could."""
+    try:
+        home, binaries = embedded.data_dir(), embedded.bin_dir()
+        cluster = Cluster(home / f"pg{MAJOR}", binaries)
+        if cluster.state() == "ready":
+            return [ok("embedded", f"no DSN was given; the embedded server runs, its data is in {home}")], cluster.dsn()
+    except EmbeddedUnavailable as error:
+        return [fail("embedded", error)], None
+    existing = next(folder for folder in (home, *home.parents) if folder.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        text = (
+            f"the embedded server could not keep its data in {home}: set PGSCHED_HOME to a directory you may write to"
+        )
+        return [fail("embedded", EmbeddedUnavailable(text))], None
+    data = "with the data that is there" if (home / f"pg{MAJOR}").exists() else "and would be made"
+    text = f"no DSN was given; the embedded PostgreSQL {MAJOR} in {home} is not running {data}; a command starts it"
+    return [ok("embedded", text), *room(existing)], None
+
+
+def room(folder: Path) -> list[Finding]:
+    """Is there space for a database?"""
+    stat = os.statvfs(folder)
+    free_mb = stat.f_bavail * stat.f_frsize // 1_000_000
+    return [warn("disk", f"only {free_mb} MB are free in {folder}")] if free_mb < 500 else []
+
+
+def database(dsn: str) -> list[Finding]:
+    """The database behind a DSN."""
+    try:
+        with connect(dsn, purpose="check", timeout_s=10) as conn:
+            facts = one(conn, "check_server")
+            assert facts is not None
+            where = f"PostgreSQL {facts['version']}, database {facts['database']} as role {facts['role']}"
+            return [ok("connection", where), *server(facts), *durability(facts), *load(facts), *schema(conn, facts)]
+    except PgschedError as error:
+        return [fail("connection", error)]
+
+
+def server(facts: Row) -> Iterator[Finding]:
+    """What no worker can do without."""
+    if facts["version_num"] // 10_000 < OLDEST_SERVER:
+        yield fail("version", PgschedError(f"PostgreSQL {OLDEST_SERVER} or newer is needed: upgrade the server"))
+    if facts["standby"] or facts["read_only"] == "on":
+        why = "is a standby" if facts["standby"] else "has transaction_read_only = on"
+        yield fail("writable", DatabaseReadOnly(f"the server {why}: point the DSN at the primary"))
+    else:
+        yield ok("writable", "takes writes")
+    if facts["encoding"] != "UTF8":
+        text = f"the database's encoding is {facts['encoding']}: create one with ENCODING 'UTF8'"
+        yield fail("encoding", InputError(text, "encoding"))
+
+
+def durability(facts: Row) -> Iterator[Finding]:
+    """Settings under which a crash of the server loses what was promised."""
+    for name in ("fsync", "full_page_writes"):
+        if facts[name] == "off":
+            yield warn(name, f"{name} = off: a crash of the machine can destroy the database; set it to on")
+    if facts["synchronous_commit"] == "off":
+        text = "a crash of the server forgets the last commits: settled runs run again; set it to on"
+        yield warn("synchronous_commit", f"synchronous_commit = off: {text}")
+    if facts["autovacuum"] == "off":
+        yield warn("autovacuum", "autovacuum = off: the queue slows down within minutes; set it to on")
+
+
+def load(facts: Row) -> Iterator[Finding]:
+    """What slows a queue down or stops it soon."""
+    left = facts["max_connections"] - facts["connections"]
+    if left < 10:
+        text = f"{left} of {facts['max_connections']} connections are left; a worker needs about 5"
+        yield warn("connections", f"{text}: raise max_connections")
+    if (facts["transaction_s"] or 0) > 600:
+        text = f"a transaction has been open for {facts['transaction_s']:.0f} s, and vacuum waits for it"
+        yield warn("transactions", f"{text}: find it in pg_stat_activity (xact_start) and end it")
+    if facts["notify_usage"] > 0.5:
+        text = f"the notification queue is {facts['notify_usage']:.0%} full: end the session that holds it up"
+        yield warn("notify", text)
+    skew = abs((datetime.now(UTC) - facts["now"]).total_seconds())
+    if skew > 5:
+        yield warn("clock", f"this machine's clock and the database's differ by {skew:.0f} s; only the latter counts")
+
+
+def schema(conn: Connection[Any], facts: Row) -> Iterator[Finding]:
+    """Is pgsched installed there, in this program's version, and may this role use it?"""
+    try:
+        migrate.check(conn)
+    except PgschedError as error:
+        yield fail("schema", error)
+        if migrate.current(conn) is None and not facts["may_create"]:
+            text = (
+                f"role {facts['role']} may not create schemas in {facts['database']}: let its owner run the migration"
+            )
+            yield fail("grants", NotPermitted(text))
+        return
+    yield ok("schema", f"version {migrate.SCHEMA_VERSION}")
+    missing = [row["missing"] for row in rows(conn, "check_grants")]
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        text = f"role {facts['role']} lacks {', '.join(missing[:3])}{more}: ask the owner to apply sql/roles.sql"
+        yield fail("grants", NotPermitted(text))
+    else:
+        yield ok("grants", f"role {facts['role']} may read and write all tables")

@@ -1,0 +1,10 @@
+-- status_attention: runs that ended badly and are still kept.
+-- params: none
+-- returns: one row: dead (all that are kept), dead_day, missed_day (rows; one can cover many slots),
+--          missed_slots_day
+-- locks: none
+SELECT count(*) FILTER (WHERE state = 'dead') AS dead, count(*) FILTER (WHERE state = 'dead' AND today) AS dead_day,
+    count(*) FILTER (WHERE state = 'missed' AND today) AS missed_day,
+    coalesce(sum(coalesce(covers_count, 1)) FILTER (WHERE state = 'missed' AND today), 0)::bigint AS missed_slots_day
+FROM (SELECT state, covers_count, finished_at > clock_timestamp() - interval '1 day' AS today
+      FROM pgsched.runs WHERE phase = 4) r
