@@ -153,7 +153,7 @@ def explain(error: psycopg.Error) -> PgschedError:
     if code == "25006" or "read-only" in reason or "session is not read-write" in str(error):
         return DatabaseReadOnly(f"the database takes no writes ({reason}): point the DSN at the primary server")
     if code == "42501":
-        return NotPermitted(f"the database role lacks a grant: {reason}; ask its owner to apply sql/roles.sql")
+        return NotPermitted(f"the database role lacks a grant: {reason}; ask the owner of schema pgsched for it")
     if code in ("42P01", "42703", "42883", "3F000"):
         return SchemaTooOld(f"the database has no (or an older) pgsched schema: {reason}; run `pgsched migrate`")
     if code is None or code.startswith(("08", "57P", "53", "28", "3D")):
