@@ -1,26 +1,30 @@
 -- tick_replace: end the open runs of jobs whose new slot replaces them: held and queued ones at once, running ones by
--- asking (replace) or by taking the claim away, which fences the former owner (terminate).
+-- asking (replace) or by taking the claim away, which fences the former owner (terminate). A claim that a handler
+-- holds by assert_claim is asked for as well: waiting for its transaction would hold up every other job.
 -- params: parallel arrays job_ids bigint[], terminates boolean[]
 -- returns: id
--- locks: FOR UPDATE on those runs
+-- locks: FOR NO KEY UPDATE on those runs, FOR UPDATE on those whose claim is taken away
 WITH old AS MATERIALIZED (
     SELECT r.id, r.state, s.terminate, r.token, r.attempt, r.started_at, r.worker_id
     FROM unnest(%(job_ids)s::bigint[], %(terminates)s::boolean[]) AS s(job_id, terminate)
     JOIN pgsched.runs r ON r.job_id = s.job_id AND r.phase < 3
-    FOR UPDATE OF r
+    FOR NO KEY UPDATE OF r
+), taken AS MATERIALIZED (
+    SELECT r.id FROM old JOIN pgsched.runs r ON r.id = old.id WHERE old.state = 'running' AND old.terminate
+    FOR UPDATE OF r SKIP LOCKED
 ), ended AS (
     UPDATE pgsched.runs r SET
-        state = CASE WHEN old.state = 'running' AND NOT old.terminate THEN 'running' ELSE 'cancelled' END,
-        finished_at = CASE WHEN old.state = 'running' AND NOT old.terminate THEN NULL ELSE clock_timestamp() END,
-        token = CASE WHEN old.state = 'running' AND NOT old.terminate THEN r.token END,
+        state = CASE WHEN old.state = 'running' AND taken.id IS NULL THEN 'running' ELSE 'cancelled' END,
+        finished_at = CASE WHEN old.state = 'running' AND taken.id IS NULL THEN NULL ELSE clock_timestamp() END,
+        token = CASE WHEN old.state = 'running' AND taken.id IS NULL THEN r.token END,
         cancel_requested_at = coalesce(r.cancel_requested_at, clock_timestamp()),
         cancel_reason = 'overlap: replaced by the next slot', reason = 'overlap: replaced by the next slot'
-    FROM old WHERE r.id = old.id
+    FROM old LEFT JOIN taken ON taken.id = old.id WHERE r.id = old.id
     RETURNING r.id
 ), evidence AS (
     INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker_id, error)
     SELECT id, token, attempt, 'cancelled', started_at, worker_id, 'overlap: terminated by the next slot'
-    FROM old WHERE state = 'running' AND terminate
+    FROM old JOIN taken USING (id)
     ON CONFLICT (run_id, token) DO NOTHING
 ), woken AS (
     SELECT pg_notify('pgsched_cancel', id::text) FROM old WHERE state = 'running'

@@ -7,7 +7,7 @@ so that an outage longer than a lease does not requeue what healthy workers stil
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,11 +15,12 @@ from pgsched import log
 from pgsched.config import LeaderSettings
 from pgsched.db import leading
 from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
-from pgsched.leader.ticker import tick
+from pgsched.leader.ticker import Ticked, tick
 
 logger = log.get("leader")
 SEEN_EVERY_S = 1.0
 LONGEST_PAUSE_S = 1.0
+HELD_UP_PAUSE_S = 0.2
 BATCH = 5000
 PRUNE_BATCH = 2000
 
@@ -33,27 +34,31 @@ class Duties:
         self.settings = settings
         self._reap_at = reap_from
         self._seen_at = 0.0
+        self._held_up = 0
         self._prune_at = time.monotonic() + settings.prune_every_s
 
-    def perform(self, stopping: Callable[[], bool]) -> float:
-        """Everything that is due now; returns seconds until the next duty."""
+    def perform(self) -> float:
+        """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
         now = time.monotonic()
         try:
             self._seen(now)
-            while self._tick() and not stopping():
-                pass
-            while self._admit() and not stopping():
-                pass
-            self._reap(now)
+            ticked = self._tick()
+            admitted = self._admit()
+            reaped = self._reap(now)
             self._prune(now)
+            if ticked.more or max(admitted, reaped) >= BATCH:
+                return 0.0
             wait = leading.next_wake(self.conn)
         except DatabaseError as error:
             if classify(error) is not Reaction.RETRY:
                 raise
             logger.warning("conflict, trying again", error=str(error).strip())
             return 0.05
-        waits = (LONGEST_PAUSE_S, self._reap_at - time.monotonic(), LONGEST_PAUSE_S if wait is None else wait)
-        return max(0.0, min(waits))
+        due = LONGEST_PAUSE_S if wait is None else wait
+        # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
+        self._held_up = 0 if due > 0 or ticked.jobs or admitted else self._held_up + 1
+        due = max(due, min(HELD_UP_PAUSE_S, 0.001 * 2 ** min(self._held_up, 10)) if self._held_up else 0.0)
+        return max(0.0, min(LONGEST_PAUSE_S, self._reap_at - time.monotonic(), due))
 
     @contextmanager
     def leading(self) -> Iterator[Connection[Any]]:
@@ -73,23 +78,22 @@ class Duties:
             with self.leading() as conn:
                 leading.seen(conn, self.term)
 
-    def _tick(self) -> bool:
-        """One batch; True when there may be more."""
+    def _tick(self) -> Ticked:
         with self.leading() as conn:
             done = tick(conn, self.settings.tick_batch)
         if done.errors:
             logger.warning("jobs in error", count=done.errors)
         if done.slots:
             logger.debug("ticked", jobs=done.jobs, slots=done.slots)
-        return done.jobs >= self.settings.tick_batch
+        return done
 
-    def _admit(self) -> bool:
+    def _admit(self) -> int:
         with self.leading() as conn:
-            return leading.admit(conn, BATCH) >= BATCH
+            return leading.admit(conn, BATCH)
 
-    def _reap(self, now: float) -> None:
+    def _reap(self, now: float) -> int:
         if now < self._reap_at:
-            return
+            return 0
         self._reap_at = now + self.settings.reap_every_s
         with self.leading() as conn:
             reaped = leading.reap(conn, BATCH, self.settings.crash_limit)
@@ -97,11 +101,15 @@ class Duties:
         for run in reaped:
             logger.warning("claim expired", run=run["id"], attempt=run["attempt"], crashes=run["crashes"],
                            now=run["state"])  # fmt: skip
+        if len(reaped) >= BATCH:  # a fleet went down: the rest must not wait a period for every batch
+            self._reap_at = now
+        return len(reaped)
 
     def _prune(self, now: float) -> None:
         if now < self._prune_at:
             return
+        self._prune_at = now + self.settings.prune_every_s  # first: a prune that fails must not hold up every round
         with self.leading() as conn:
             gone = leading.prune(conn, self.settings.keep_history_s, PRUNE_BATCH)
-        # a full batch means more is waiting: come back soon, but let the tick go first
-        self._prune_at = now + (0.05 if gone >= PRUNE_BATCH else self.settings.prune_every_s)
+        if gone >= PRUNE_BATCH:  # more is waiting: come back soon, but let the tick go first
+            self._prune_at = now + 0.05

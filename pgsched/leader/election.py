@@ -11,6 +11,7 @@ import random
 import select
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -42,7 +43,10 @@ class Leader:
         self.on_fatal = on_fatal
         self.term: int | None = None
         self._stop = threading.Event()
+        # written from a signal handler; an Event's wait could be interrupted by the very handler that sets it
         self._wake_read, self._wake_write = os.pipe()
+        weakref.finalize(self, os.close, self._wake_read)
+        weakref.finalize(self, os.close, self._wake_write)
 
     def stop(self) -> None:
         """Resign and end `run`; callable from any thread and from signal handlers."""
@@ -64,7 +68,11 @@ class Leader:
                 failures += 1
                 delay = min(MAX_BACK_OFF_S, 0.1 * 2 ** min(failures, 10)) * (0.5 + random.random() / 2)
                 logger.warning("connection lost", error=log.redact(str(error)), retry_in_s=round(delay, 2))
-                self._stop.wait(delay)
+                self.pause(None, delay)
+            except Exception as error:  # never silent: a process that can no longer lead must not look healthy
+                logger.error("leader failed", exc_info=True)
+                self._give_up(PgschedError(f"leader failed: {error!r}"))
+                return
 
     def _give_up(self, error: DatabaseError | PgschedError) -> None:
         reason = error if isinstance(error, PgschedError) else explain(error)
@@ -90,7 +98,8 @@ class Leader:
             if leading.try_lead(conn):
                 self._lead(conn)
                 return
-            self.pause(conn, self.settings.election_every_s)
+            # the server ends the session of a candidate that asks too seldom, as it would a frozen one's
+            self.pause(conn, min(self.settings.election_every_s, self.settings.session_timeout_s / 2))
 
     def _lead(self, conn: Connection[Any]) -> None:
         term, grace_s = self._begin_term(conn)
@@ -102,7 +111,7 @@ class Leader:
         duties = Duties(conn, term, self.settings, reap_from=time.monotonic() + grace_s)
         try:
             while not self._stop.is_set():
-                self.pause(conn, duties.perform(self._stop.is_set))
+                self.pause(conn, duties.perform())
             duties.resign()
             leading.unlock(conn)
         except NotLeading as reason:
@@ -120,11 +129,17 @@ class Leader:
                 self.pause(conn, 0.2)
         return None, 0.0
 
-    def pause(self, conn: Connection[Any], seconds: float) -> None:
+    def pause(self, conn: Connection[Any] | None, seconds: float) -> None:
         """Wait for a notification, a stop, or so many seconds."""
         if self._stop.is_set() or seconds <= 0:
             return
-        ready, _, _ = select.select([conn.fileno(), self._wake_read], [], [], seconds)
-        if conn.fileno() in ready:
-            for _ in conn.notifies(timeout=0):
-                pass
+        # one may have come with the answer to a statement: then the socket has nothing to read any more
+        if conn is not None and list(conn.notifies(timeout=0)):
+            return
+        ready = select.poll()  # not select(): a worker with many children has descriptors beyond 1023
+        ready.register(self._wake_read, select.POLLIN)
+        if conn is not None:
+            ready.register(conn.fileno(), select.POLLIN)
+        ready.poll(seconds * 1000)
+        if conn is not None:
+            list(conn.notifies(timeout=0))

@@ -6,7 +6,8 @@ UNIQUE (job_id, scheduled_at). A job that cannot be evaluated is marked with its
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,6 +22,9 @@ from pgsched.db.leading import Advance, SlotRow
 from pgsched.errors import PgschedError
 
 DELAY_RECHECK = timedelta(seconds=1)
+# A batch ends early rather than outlive the session's idle timeout between its statements, or fill the memory.
+MOST_SLOTS = 20_000
+LONGEST_S = 2.0
 Job = dict[str, Any]
 Plan = tuple[list[Decision], datetime, datetime | None]
 
@@ -37,18 +41,22 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What a batch did: jobs looked at, rows made, jobs in error."""
+    """What a batch did: jobs looked at, rows made, jobs in error; `more`: others may be due still."""
 
     jobs: int
     slots: int
     errors: int
+    more: bool
 
 
 def tick(conn: Connection[Any], batch: int) -> Ticked:
     """Decide one batch of due jobs in the caller's transaction."""
     jobs = leading.due_jobs(conn, batch)
     work = Tick()
+    until = time.monotonic() + LONGEST_S
     for job in jobs:
+        if len(work.slots) >= MOST_SLOTS or time.monotonic() > until:
+            break
         try:
             decide_job(job, work)
         except PgschedError as error:
@@ -58,7 +66,8 @@ def tick(conn: Connection[Any], batch: int) -> Ticked:
     leading.end_open_runs(conn, work.ended)
     made = leading.insert_slots(conn, work.slots)
     leading.advance_jobs(conn, work.advances)
-    return Ticked(len(jobs), made, sum(a.error is not None for a in work.advances))
+    decided, errors = len(work.advances), sum(a.error is not None for a in work.advances)
+    return Ticked(decided, made, errors, more=decided < len(jobs) or decided >= batch)
 
 
 def decide_job(job: Job, work: Tick) -> None:
@@ -66,19 +75,26 @@ def decide_job(job: Job, work: Tick) -> None:
     decisions, decided_until, next_at = plan(job, work)
     standing = Standing(job["open"], job["held"], job["newest"])
     started = 0
+    rows: list[SlotRow] = []
+    ends_others = False
     for decision in decisions:
         if job["max_runs"] is not None and job["run_count"] + started >= job["max_runs"]:
             break
         if decision.verdict != "run":
-            work.slots.append(missed(job, decision))
+            rows.append(missed(job, decision))
             continue
         verdict = decide_overlap(job["overlap"], standing, job["max_buffer"])
-        work.slots.append(due(job, decision, verdict))
         if verdict.ends_others:
-            work.ended[job["id"]] = job["overlap"] == "terminate"
+            ends_others = True
+            rows = [replaced(row) for row in rows]
             standing = Standing(0, 0)
+        rows.append(due(job, decision, verdict))
         started += verdict.state != "skipped"
         standing = after(standing, verdict)
+    # only now: a job that raised above leaves nothing behind
+    work.slots += rows
+    if ends_others:
+        work.ended[job["id"]] = job["overlap"] == "terminate"
     if job["max_runs"] is not None and job["run_count"] + started >= job["max_runs"]:
         next_at = None
     work.advances.append(Advance(job["id"], decided_until, next_at, started))
@@ -159,7 +175,8 @@ def fixed_delay(job: Job, delay: timedelta) -> Plan:
     now, mark = job["now"], job["decided_until"] or job["anchor_at"]
     if job["open"]:
         return [], mark, now + DELAY_RECHECK
-    slot = max(job["last_finished_at"] or job["anchor_at"], job["anchor_at"]) + delay
+    # never before the mark: retention forgets the last run, and a clock may have stepped back
+    slot = max(job["last_finished_at"] or mark, mark, job["anchor_at"]) + delay
     if job["ends_at"] is not None and slot > job["ends_at"]:
         return [], mark, None
     if slot > now:
@@ -175,6 +192,13 @@ def due(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
     expires = slot + job["start_deadline"] if job["start_deadline"] is not None and state != "skipped" else None
     return SlotRow(job["id"], slot, state, starts, expires, verdict.reason or decision.reason, decision.covers_from,
                    decision.covers_until, decision.covers_count)  # fmt: skip
+
+
+def replaced(row: SlotRow) -> SlotRow:
+    """The row of a slot that a later slot of the same batch replaces before anybody could start it."""
+    if row.state in ("skipped", "missed"):
+        return row
+    return replace(row, state="skipped", expires_at=None, reason="overlap: replaced by the next slot")
 
 
 def missed(job: Job, decision: Decision) -> SlotRow:
