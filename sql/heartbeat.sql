@@ -1,14 +1,24 @@
 -- heartbeat: renew the lease of every claim this worker holds, and the worker's own row.
 -- params: worker_id bigint, lease_s float8, running int, abandoned int, ids bigint[], tokens uuid[] (parallel)
--- returns: (id, token, cancel) of the claims still ours; a claim that is absent was lost. cancel: somebody asked.
--- locks: row locks on those runs, in id order
+-- returns: (id, token, cancel, renewed) of the claims still ours; a claim that is absent was lost. cancel: somebody
+--          asked. Not renewed: somebody holds the row, the next heartbeat will tell.
+-- locks: row locks on those runs, skipping those that others hold: one row that a person has locked must not cost
+--        all the others their lease. A worker that has stopped stays stopped.
 WITH me AS (
-    UPDATE pgsched.workers SET seen_at = clock_timestamp(), stopped_at = NULL, running = %(running)s,
-        abandoned = %(abandoned)s
+    UPDATE pgsched.workers SET seen_at = clock_timestamp(), running = %(running)s, abandoned = %(abandoned)s,
+        stopped_at = CASE WHEN stopping_at IS NOT NULL THEN stopped_at END
     WHERE id = %(worker_id)s
-), mine AS (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) AS g(id, token) ORDER BY id
+), given AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) AS g(id, token)
+), mine AS MATERIALIZED (
+    SELECT r.id FROM given g JOIN pgsched.runs r ON r.id = g.id
+    WHERE r.token = g.token AND r.state = 'running'
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+), renewed AS (
+    UPDATE pgsched.runs r SET lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
+    FROM mine WHERE r.id = mine.id
+    RETURNING r.id
 )
-UPDATE pgsched.runs r SET lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
-FROM mine WHERE r.id = mine.id AND r.token = mine.token AND r.state = 'running'
-RETURNING r.id, r.token, r.cancel_requested_at IS NOT NULL AS cancel
+SELECT r.id, r.token, r.cancel_requested_at IS NOT NULL AS cancel, renewed.id IS NOT NULL AS renewed
+FROM given g JOIN pgsched.runs r ON (r.id, r.token) = (g.id, g.token) AND r.state = 'running'
+LEFT JOIN renewed ON renewed.id = r.id

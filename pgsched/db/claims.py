@@ -82,9 +82,11 @@ async def settle(conn: AsyncConnection[Any], batch: Sequence[Settlement], worker
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a heartbeat learned: the claims still ours, and which of them somebody wants cancelled."""
+    """What a heartbeat learned: the claims renewed, those it could not look at because somebody held the row, and
+    which of either somebody wants cancelled. Any other claim was lost."""
 
     kept: frozenset[tuple[int, UUID]]
+    unsure: frozenset[tuple[int, UUID]]
     cancel: frozenset[tuple[int, UUID]]
 
 
@@ -103,4 +105,8 @@ def heartbeat(
             "tokens": [token for _, token in held],
         },
     ).fetchall()
-    return Beat(frozenset((r[0], r[1]) for r in rows), frozenset((r[0], r[1]) for r in rows if r[2]))
+    return Beat(
+        kept=frozenset((r[0], r[1]) for r in rows if r[3]),
+        unsure=frozenset((r[0], r[1]) for r in rows if not r[3]),
+        cancel=frozenset((r[0], r[1]) for r in rows if r[2]),
+    )

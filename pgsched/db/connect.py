@@ -119,8 +119,9 @@ def classify(error: BaseException) -> Reaction:
     if isinstance(error, PgschedError):
         return Reaction.CONFIGURATION
     code = getattr(error, "sqlstate", None)
-    if code is None:
-        return Reaction.RECONNECT if isinstance(error, psycopg.Error) else Reaction.BUG
+    if code is None:  # raised by psycopg itself: about the connection, or about a value that it cannot send
+        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        return Reaction.RECONNECT if lost else Reaction.BUG
     return REACTIONS.get(code) or REACTIONS.get(code[:2]) or Reaction.BUG
 
 

@@ -23,6 +23,7 @@ logger = log.get("claim")
 LARGEST_BATCH = 500
 PREFETCH_S = 0.1
 LONGEST_BACK_OFF_S = 5.0
+LAST_QUESTION_S = 5.0
 
 
 class Pace:
@@ -66,6 +67,7 @@ class Claimer:
         self._conn: AsyncConnection[Any] | None = None
         self._unanswered: tuple[str, UUID, float] | None = None
         self._discover_at = 0.0
+        self._stopped = False
 
     def wake(self, queue: str | None = None) -> None:
         """Look again now: a queue got work (None: any may have), or there is room again."""
@@ -73,23 +75,41 @@ class Claimer:
             self._hints[queue] = None
         self._wake.set()
 
+    def stop(self) -> None:
+        """Claim no more: `run` ends with the statement in progress."""
+        self._stopped = True
+        self._wake.set()
+
     async def run(self) -> None:
-        """Claim until cancelled. Raises PgschedError when no retry can help."""
+        """Claim until stopped. Raises PgschedError when no retry can help."""
         failures = 0
+        while not self._stopped:
+            try:
+                more = await self._round()
+                failures = 0
+            except (DatabaseError, PgschedError) as error:
+                failures += 1
+                await self._recover(error, failures)
+                continue
+            if not more:
+                await self._sleep()
+
+    async def close(self) -> None:
+        """Disconnect once `run` has ended. What a claim without an answer took is taken over first, to be handed back:
+        nobody else would know of it until its lease ends."""
         try:
-            while True:
-                try:
-                    more = await self._round()
-                    failures = 0
-                except (DatabaseError, PgschedError) as error:
-                    failures += 1
-                    await self._recover(error, failures)
-                    continue
-                if not more:
-                    await self._sleep()
-        finally:
-            if self._conn is not None:
-                await self._conn.close()
+            async with asyncio.timeout(LAST_QUESTION_S):
+                await self._disconnect()
+                if self._unanswered is not None:
+                    async with await aconnect(self.dsn, purpose="claim") as conn:
+                        await self._ask_again(conn, *self._unanswered)
+        except (DatabaseError, PgschedError, TimeoutError) as error:
+            logger.warning("claims may be held until their leases end", error=log.redact(first_line(error)))
+
+    async def _disconnect(self) -> None:
+        conn, self._conn = self._conn, None
+        if conn is not None:
+            await conn.close()
 
     async def _sleep(self) -> None:
         """Until woken, or the poll is due (with jitter, so that a fleet does not poll in step)."""
@@ -147,7 +167,6 @@ class Claimer:
             raise explain(error) if isinstance(error, DatabaseError) else error from error
         delay = min(LONGEST_BACK_OFF_S, 0.05 * 2 ** min(failures, 10)) * (0.5 + random.random() / 2)
         logger.warning("claiming again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))
-        if self._conn is not None and reaction is not Reaction.RETRY:
-            await self._conn.close()
-            self._conn = None
+        if reaction is not Reaction.RETRY:
+            await self._disconnect()
         await asyncio.sleep(delay)

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from pgsched import log
+from pgsched.db import workers
 from pgsched.db.claims import Beat, heartbeat
 from pgsched.db.connect import Connection, DatabaseError, Reaction, classify, connect, explain
 from pgsched.errors import PgschedError
@@ -56,6 +57,11 @@ class Leases:
                 if key in self._deadlines:
                     self._deadlines[key] = sent_at + self._usable_s
 
+    def past(self, key: Key, now: float) -> bool:
+        """Has this claim's deadline passed at monotonic `now`?"""
+        with self._lock:
+            return self._deadlines.get(key, now) <= now
+
     def expired(self, now: float) -> list[Key]:
         """Claims whose deadline has passed at monotonic `now`: others may own them soon."""
         with self._lock:
@@ -63,7 +69,10 @@ class Leases:
 
 
 class Heartbeat(threading.Thread):
-    """Renews all leases every third of a lease. Calls back (from its thread) with claims lost or to be cancelled."""
+    """Renews all leases every third of a lease. Calls back (from its thread) with claims lost or to be cancelled.
+
+    It also signs the worker off when it ends, so that no late heartbeat can bring the worker's row back to life.
+    """
 
     def __init__(
         self,
@@ -88,6 +97,13 @@ class Heartbeat(threading.Thread):
         self._stop_event.set()
 
     def run(self) -> None:
+        try:
+            self._run()
+        except Exception as error:  # never silent: without renewal every claim would be lost again and again
+            logger.error("heartbeat failed", exc_info=True)
+            self.on_fatal(PgschedError(f"heartbeat failed: {error!r}"))
+
+    def _run(self) -> None:
         period = self.leases.lease_s / 3
         conn: Connection[Any] | None = None
         while not self._stop_event.is_set():
@@ -106,14 +122,20 @@ class Heartbeat(threading.Thread):
                     conn.close()
                     conn = None
             self._stop_event.wait(wait)
-        if conn is not None:
-            conn.close()
+        self._sign_off(conn)
+
+    def _sign_off(self, conn: Connection[Any] | None) -> None:
+        try:
+            with conn or connect(self.dsn, purpose="heartbeat", timeout_s=3) as last:
+                workers.stop(last, self.worker_id, stopped=True)
+        except (DatabaseError, PgschedError) as error:  # the leader notices by the missing heartbeats anyway
+            logger.warning("could not sign off", error=log.redact(str(error).strip()))
 
     def _beat(self, conn: Connection[Any]) -> None:
         held = self.leases.held()
         sent_at = time.monotonic()
         beat: Beat = heartbeat(conn, self.worker_id, self.leases.lease_s, held, self.abandoned())
         self.leases.renewed(beat.kept, sent_at)
-        denied = [key for key in held if key not in beat.kept]
+        denied = [key for key in held if key not in beat.kept and key not in beat.unsure]
         if denied or beat.cancel:
             self.on_beat(denied, beat.cancel)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from pgsched import log
-from pgsched.db.connect import DatabaseError, Reaction, aconnect, classify, first_line
+from pgsched.db.connect import DatabaseError, Reaction, aconnect, classify, explain, first_line
 from pgsched.errors import PgschedError
 
 logger = log.get("listen")
@@ -30,7 +30,7 @@ async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Ca
                         on_cancel(int(notify.payload))
         except (DatabaseError, PgschedError) as error:
             if classify(error) is Reaction.CONFIGURATION:
-                raise
+                raise explain(error) if isinstance(error, DatabaseError) else error from error
             failures += 1
             delay = min(5.0, 0.1 * 2 ** min(failures, 10)) * (0.5 + random.random() / 2)
             logger.warning("listening again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))

@@ -88,7 +88,7 @@ class Settler:
                 self._conn = self._conn or await aconnect(self.dsn, purpose="settle")
                 self._report(batch, await settle(self._conn, batch, self.worker))
                 return
-            except (DatabaseError, PgschedError) as error:
+            except (DatabaseError, PgschedError, ValueError, TypeError) as error:  # the last two: no JSON, no UTF-8
                 reaction = classify(error)
                 if reaction is Reaction.CONFIGURATION:
                     raise explain(error) if isinstance(error, DatabaseError) else error from error

@@ -17,19 +17,21 @@ from pgsched import log
 from pgsched.config import WorkerSettings
 from pgsched.db import workers
 from pgsched.db.claims import Wanted
-from pgsched.db.connect import connect
+from pgsched.db.connect import DatabaseError, connect, explain
 from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
 from pgsched.model import Claim, Kind, Outcome, Result, Settlement
 from pgsched.worker.claim import Claimer, Pace
 from pgsched.worker.lease import Heartbeat, Key, Leases
 from pgsched.worker.listen import listen
-from pgsched.worker.running import Ended, Running
+from pgsched.worker.running import OUTCOMES, Ended, Running
 from pgsched.worker.settle import Settler, retry_in_s
 
 logger = log.get("worker")
 WATCH_S = 0.25
 FLUSH_S = 5.0
+ANSWER_S = 1.0
+PART_END_S = 2.0
 
 
 class Worker:
@@ -72,8 +74,11 @@ class Worker:
     async def run(self) -> None:
         """Work until stopped."""
         loop = asyncio.get_running_loop()
-        with connect(self.dsn, purpose="worker") as conn:
-            worker_id = workers.start(conn, self.registration)
+        try:
+            with connect(self.dsn, purpose="worker") as conn:
+                worker_id = workers.start(conn, self.registration)
+        except DatabaseError as error:
+            raise explain(error) from error
         logger.info("started", worker=self.registration.name, id=worker_id, concurrency=self.settings.concurrency,
                     kinds=self.registration.kinds, tasks=len(self.registration.tasks))  # fmt: skip
         wanted = Wanted(worker_id, self.settings.lease_s, self._whole_kinds(), self.registration.tasks)
@@ -94,8 +99,8 @@ class Worker:
             heartbeat.stop()
             for executor in set(self.executors.values()):
                 await executor.close()
-            await asyncio.to_thread(heartbeat.join, 2.0)
-            self._sign_off(worker_id)
+            await asyncio.to_thread(heartbeat.join, 5.0)
+            logger.info("stopped", worker=self.registration.name, **self.verdicts)
         if self._fatal is not None:
             raise self._fatal
 
@@ -108,12 +113,22 @@ class Worker:
             self._part(self._watch_deadlines()),
         ]
         await self._stop_event.wait()
-        claimer.cancel()
-        await asyncio.gather(claimer, return_exceptions=True)
+        self._claimer.stop()
+        # a claim on its way gets its answer, so that what it takes is handed back and not left to expire
+        await asyncio.wait({claimer}, timeout=ANSWER_S)
+        await self._end_parts(claimer)
+        await self._claimer.close()
         await self._drain()
-        for task in (*others, settler):
-            task.cancel()
-        await asyncio.gather(*others, settler, return_exceptions=True)
+        await self._end_parts(*others, settler)
+
+    async def _end_parts(self, *parts: asyncio.Task[None]) -> None:
+        """Cancel, twice if need be: the first makes psycopg cancel the statement and wait for a server to answer."""
+        for part in parts:
+            part.cancel()
+        await asyncio.wait(parts, timeout=PART_END_S)
+        for part in parts:
+            part.cancel()
+        await asyncio.gather(*parts, return_exceptions=True)
 
     def _part(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A background part; if it fails, so does the worker: never silent."""
@@ -145,13 +160,17 @@ class Worker:
     def _take(self, claims: list[Claim], sent_at: float) -> None:
         self.leases.add(claims, sent_at)
         self._buffer.extend(claims)
-        self._fill()
+        if not self._stop_event.is_set():  # else `_drain` hands them back
+            self._fill()
 
     def _fill(self) -> None:
         """Start claims from the prefetch while there are free slots."""
         while self._buffer and len(self._running) < self.settings.concurrency:
             claim = self._buffer.popleft()
             if (claim.id, claim.token) in self._running:
+                continue
+            if self.leases.past((claim.id, claim.token), time.monotonic()):
+                self._hand_back(claim, Ended.DEADLINE)
                 continue
             running = Running(claim, self._finished)
             self._running[(claim.id, claim.token)] = running
@@ -206,12 +225,14 @@ class Worker:
             return
         for claim in [claim for claim in self._buffer if (claim.id, claim.token) == key]:
             self._buffer.remove(claim)
-            if why is Ended.LOST:
-                self.leases.drop(key)
-            else:
-                unstarted = Running(claim, self._finished)
-                unstarted.ended = why
-                self._settle(claim, unstarted.outcome() or Outcome(Result.INTERRUPTED, error=why.value))
+            self._hand_back(claim, why)
+
+    def _hand_back(self, claim: Claim, why: Ended) -> None:
+        """Let go of a claim that was never started."""
+        if why is Ended.LOST:
+            self.leases.drop((claim.id, claim.token))
+        else:
+            self._settle(claim, Outcome(OUTCOMES[why], error=why.value))
 
     async def _watch_deadlines(self) -> None:
         """Stop handlers whose lease could not be renewed in time, before anyone else may own their runs."""
@@ -247,11 +268,3 @@ class Worker:
                     await self._changed.wait()
         except TimeoutError:
             pass
-
-    def _sign_off(self, worker_id: int) -> None:
-        try:
-            with connect(self.dsn, purpose="worker", timeout_s=3) as conn:
-                workers.stop(conn, worker_id, stopped=True)
-        except Exception as error:  # the leader notices by the heartbeat anyway
-            logger.warning("could not sign off", error=log.redact(str(error)))
-        logger.info("stopped", worker=self.registration.name, **self.verdicts)
