@@ -1,0 +1,155 @@
+"""What the race tests share: due jobs, claims on a plain connection, and statements with a guard cut out.
+
+A guard is proved twice: with it the violation does not happen, and with it cut out of the statement's text the very
+same steps do produce the violation.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from pgsched.db.claims import in_order
+from pgsched.db.statements import sql
+from pgsched.model import Claim, Outcome, Result, Settlement
+from tests.waiting import wait_until
+
+Open = Callable[..., psycopg.Connection]
+KINDS = {"kinds": ["command", "shell", "sql"], "tasks": ["t"]}
+
+
+def text_without(name: str, guard: str, instead: str = "") -> bytes:
+    """The text of a named statement with its guard cut out. Fails when the guard is not where the test thinks."""
+    text = sql(name).decode()
+    assert text.count(guard) == 1, f"{name}.sql has {guard!r} {text.count(guard)} times"
+    return text.replace(guard, instead).encode()
+
+
+def cut(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, guard: str, instead: str = "") -> None:
+    """Make `module` use the statement `name` without its guard."""
+    before: Callable[[str], bytes] = module.sql
+    changed = text_without(name, guard, instead)
+    monkeypatch.setattr(module, "sql", lambda asked: changed if asked == name else before(asked))
+
+
+def add_runs(db: psycopg.Connection, count: int) -> None:
+    """Queue runs of the task `t`."""
+    db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, %s)", [count])
+
+
+def add_jobs(db: psycopg.Connection, count: int, seconds: int, **columns: Any) -> None:
+    """Jobs that have exactly `seconds` undecided slots each, all of them past."""
+    given = {"overlap": "allow"} | columns
+    names = "".join(f", {name}" for name in given)
+    db.execute(
+        f"INSERT INTO pgsched.jobs (name, schedule, task{names})"
+        f" SELECT 'j' || n, '@every 1s', 't'{', %s' * len(given)} FROM generate_series(1, %s) n",
+        [*given.values(), count],
+    )
+    put_back(db, seconds)
+
+
+def put_back(db: psycopg.Connection, seconds: int) -> None:
+    """Make every job begin `seconds` and a half ago, past its triggers, with nothing decided yet."""
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute(
+            "UPDATE pgsched.jobs SET anchor_at = clock - make_interval(secs => %(s)s + 0.5), next_run_at = clock,"
+            " decided_until = clock - make_interval(secs => %(s)s + 0.5), ends_at = clock"
+            " FROM (SELECT clock_timestamp() AS clock) c",
+            {"s": seconds},
+        )
+
+
+def forget_decided(db: psycopg.Connection) -> None:
+    """Take the high-water mark out of the way: every job stands where it began."""
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET decided_until = anchor_at, next_run_at = clock_timestamp()")
+
+
+def slots(db: psycopg.Connection) -> tuple[int, int]:
+    """(rows of runs, distinct slots)"""
+    row = db.execute("SELECT count(*), count(DISTINCT (job_id, scheduled_at)) FROM pgsched.runs").fetchone()
+    assert row is not None
+    return int(row[0]), int(row[1])
+
+
+def take(
+    conn: psycopg.Connection, n: int = 1, token: UUID | None = None, lease_s: float = 30.0, text: bytes | None = None
+) -> list[Claim]:
+    """Claim on a plain connection, in its own transaction or the caller's."""
+    values = {"queue": "default", "n": n, "token": token or uuid4(), "worker_id": 1, "lease_s": lease_s, **KINDS}
+    return in_order(conn.execute(text or sql("claim"), values).fetchall())
+
+
+def let_expire(db: psycopg.Connection) -> None:
+    """End the lease of everything that runs."""
+    db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() - interval '1 second' WHERE state = 'running'")
+
+
+def done(claim: Claim, result: Result = Result.SUCCEEDED, **more: Any) -> Settlement:
+    """A settlement of this claim."""
+    retry_in_s = 60.0 if result is Result.FAILED else None
+    error = None if result is Result.SUCCEEDED else "it failed"
+    return Settlement(claim, Outcome(result, error=error, **more), retry_in_s)
+
+
+def row_of(db: psycopg.Connection, run_id: int) -> dict[str, Any]:
+    """Everything about a run."""
+    found = db.execute("SELECT to_jsonb(r) FROM pgsched.runs r WHERE id = %s", [run_id]).fetchone()
+    assert found is not None
+    return dict(found[0])
+
+
+class Aside:
+    """A call in a thread of its own; `result` waits for it and gives its value or raises what it raised."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._call()
+        except BaseException as error:
+            self._error = error
+
+    def result(self, timeout: float = 20.0) -> Any:
+        self._thread.join(timeout)
+        assert not self._thread.is_alive(), f"still busy after {timeout:g} s"
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+def wait_until_blocked(db: psycopg.Connection, conn: psycopg.Connection) -> None:
+    """Wait until the statement on `conn` waits for somebody's lock."""
+    pid = conn.info.backend_pid
+    wait_until(
+        lambda: db.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", [pid]).fetchone() == (True,),
+        what="the statement to be blocked",
+    )
+
+
+def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
+    """Run the calls in threads that start together; their results in order."""
+    start = threading.Barrier(len(calls))
+
+    def begin(call: Callable[[], Any]) -> Callable[[], Any]:
+        def run() -> Any:
+            start.wait(10)
+            return call()
+
+        return run
+
+    return [aside.result() for aside in [Aside(begin(call)) for call in calls]]

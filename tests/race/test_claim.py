@@ -1,0 +1,134 @@
+"""Claims: each run is claimed once, claimers never wait for each other, a lost answer is not a lost run."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from pgsched.db.claims import Wanted, claim, claim_again
+from pgsched.db.connect import aconnect
+from pgsched.db.statements import sql
+from pgsched.model import Claim
+from tests.race.setting import KINDS, Aside, Open, add_runs, row_of, take, text_without, wait_until_blocked
+
+
+def test_eight_claimers_claim_every_run_once(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 2000)
+
+    async def drain(worker_id: int) -> list[Claim]:
+        mine: list[Claim] = []
+        wanted = Wanted(worker_id, 30.0, KINDS["kinds"], KINDS["tasks"])
+        async with await aconnect(dsn, settings={"enable_seqscan": "off"}) as conn:
+            while found := await claim(conn, wanted, "default", 7, uuid4()):
+                mine += found
+        return mine
+
+    async def all_together() -> list[list[Claim]]:
+        return await asyncio.gather(*(drain(n) for n in range(1, 9)))
+
+    shares = asyncio.run(all_together())
+    claimed = [c.id for share in shares for c in share]
+    assert len(claimed) == 2000
+    assert len(set(claimed)) == 2000
+    assert sum(bool(share) for share in shares) > 1
+    owners = db.execute("SELECT id, worker_id, attempt, token FROM pgsched.runs WHERE state = 'running'").fetchall()
+    told = {(c.id, n, 1, c.token) for n, share in enumerate(shares, 1) for c in share}
+    assert set(owners) == told
+
+
+def test_a_claimer_does_not_wait_for_another(db: psycopg.Connection, connect: Open) -> None:
+    add_runs(db, 10)
+    first, second = connect(autocommit=False), connect(options="-c lock_timeout=2s")
+    mine = take(first, 5)
+    others = take(second, 10)
+    assert len(mine) == len(others) == 5
+    assert not {c.id for c in mine} & {c.id for c in others}
+
+
+def test_without_skip_locked_a_claimer_waits(db: psycopg.Connection, connect: Open) -> None:
+    add_runs(db, 10)
+    first, second = connect(autocommit=False), connect(options="-c lock_timeout=100ms")
+    take(first, 5)
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        take(second, 10, text=text_without("claim", " SKIP LOCKED"))
+
+
+def test_without_the_row_lock_a_run_is_claimed_twice(db: psycopg.Connection, connect: Open) -> None:
+    add_runs(db, 5)
+    first, second = connect(autocommit=False), connect()
+    mine = take(first, 5)
+    other = Aside(lambda: take(second, 5, text=text_without("claim", " FOR UPDATE SKIP LOCKED")))
+    wait_until_blocked(db, second)
+    first.commit()
+    stolen = other.result()
+    assert {c.id for c in stolen} == {c.id for c in mine}
+    assert {c.attempt for c in stolen} == {2}
+
+
+def test_a_lost_answer_is_asked_for_again(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 6)
+    token = uuid4()
+    lost = take(db, 3, token)
+    take(db, 2)  # somebody else's
+
+    async def ask() -> list[Claim]:
+        async with await aconnect(dsn) as conn:
+            return await claim_again(conn, "default", token)
+
+    assert asyncio.run(ask()) == lost
+    assert [c.id for c in lost] == [1, 2, 3]
+    values = {"queue": "default", "token": token}
+    unguarded = db.execute(text_without("claim_again", " AND token = %(token)s", " AND %(token)s IS NOT NULL"), values)
+    assert len(unguarded.fetchall()) == 5, "without the token in it, the answer would hold somebody else's claims"
+
+
+def test_claiming_again_gives_nothing_once_the_lease_was_taken_away(db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+    token = uuid4()
+    take(db, 1, token, lease_s=-1)
+    db.execute(sql("reap"), {"n": 10, "crash_limit": 5})
+    assert db.execute(sql("claim_again"), {"queue": "default", "token": token}).fetchall() == []
+    assert row_of(db, 1)["state"] == "queued"
+
+
+def enqueue(conn: psycopg.Connection) -> int:
+    row = conn.execute("SELECT pgsched.enqueue('t', unique_key => 'k')").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_two_processes_that_enqueue_one_unique_key_make_one_run(db: psycopg.Connection, connect: Open) -> None:
+    first, second = connect(autocommit=False), connect()
+    mine = enqueue(first)
+    other = Aside(lambda: enqueue(second))
+    wait_until_blocked(db, second)
+    first.commit()
+    assert other.result() == mine
+    assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (1,)
+
+
+def test_a_unique_key_is_free_again_when_the_other_process_rolls_back(db: psycopg.Connection, connect: Open) -> None:
+    first, second = connect(autocommit=False), connect()
+    gone = enqueue(first)
+    other = Aside(lambda: enqueue(second))
+    wait_until_blocked(db, second)
+    first.rollback()
+    assert other.result() != gone
+    assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (1,)
+
+
+def test_without_the_index_a_unique_key_makes_two_runs(db: psycopg.Connection, connect: Open) -> None:
+    guard = "ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 DO NOTHING"
+    found = db.execute("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'enqueue'").fetchone()
+    assert found is not None
+    assert found[0].count(guard) == 1
+    db.execute(found[0].replace(guard, ""))
+    db.execute("DROP INDEX pgsched.runs_unique_key")
+    first, second = connect(autocommit=False), connect()
+    ids = [enqueue(first), enqueue(second)]
+    first.commit()
+    assert len(set(ids)) == 2
+    assert db.execute("SELECT count(*) FROM pgsched.runs WHERE unique_key = 'k'").fetchone() == (2,)

@@ -1,0 +1,155 @@
+"""Leadership: one leader at a time writes, whatever the sessions believe."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from pgsched.config import LeaderSettings
+from pgsched.db import leading
+from pgsched.db.leading import NotLeading, elect, fence, try_lead
+from pgsched.leader.duties import Duties
+from pgsched.leader.election import Leader
+from pgsched.leader.ticker import tick
+from tests.race.setting import Open, add_jobs, cut, slots
+from tests.waiting import wait_until
+
+SESSION_LOCK = "pg_try_advisory_lock(hashtextextended('pgsched.leader', 0))"
+FENCE_LOCK = "pg_try_advisory_xact_lock(hashtextextended('pgsched.leader.fence', 0))"
+QUICK = LeaderSettings(election_every_s=0.1, reap_every_s=0.1, session_timeout_s=2)
+
+
+def begin_term(conn: psycopg.Connection, holder: str) -> int:
+    with conn.transaction():
+        fence(conn, None)
+        return elect(conn, holder)[0]
+
+
+@pytest.fixture
+def lead(dsn: str) -> Iterator[Callable[[int], list[Leader]]]:
+    """Starts candidates in threads; all are stopped after."""
+    started: list[tuple[Leader, threading.Thread]] = []
+
+    def start(count: int) -> list[Leader]:
+        for n in range(count):
+            leader = Leader(dsn, QUICK, f"candidate {n}")
+            thread = threading.Thread(target=leader.run)
+            thread.start()
+            started.append((leader, thread))
+        return [leader for leader, _ in started]
+
+    yield start
+    for leader, _ in started:
+        leader.stop()
+    for _, thread in started:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_one_session_wins_the_election(guarded: bool, connect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not guarded:
+        cut(monkeypatch, leading, "leader_try", SESSION_LOCK, "true")
+    assert [try_lead(connect()) for _ in range(3)] == [True, not guarded, not guarded]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_second_leader_cannot_enter_while_one_is_inside(
+    guarded: bool, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        cut(monkeypatch, leading, "leader_fence", FENCE_LOCK, "true")
+    first, second = connect(autocommit=False), connect(autocommit=False)
+    fence(first, None)
+    if guarded:
+        with pytest.raises(NotLeading, match="inside a transaction"):
+            fence(second, None)
+    else:
+        fence(second, None)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_leader_whose_term_has_ended_writes_nothing(
+    guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_jobs(db, 3, 20)
+    old, new = connect(), connect()
+    stale = Duties(old, begin_term(old, "old"), LeaderSettings(), reap_from=0.0)
+    assert begin_term(new, "new") == stale.term + 1
+    if guarded:
+        with pytest.raises(NotLeading, match=r"term 1 has ended: term 2 leads"):
+            stale.perform()
+        assert slots(db) == (0, 0)
+    else:
+        cut(monkeypatch, leading, "leader_term", "max(term)", "min(term)")
+        stale.perform()
+        assert slots(db) == (60, 60)
+
+
+def test_a_leader_frozen_inside_a_transaction_is_turned_out_and_leaves_nothing(
+    dsn: str, db: psycopg.Connection, connect: Open
+) -> None:
+    add_jobs(db, 3, 20)
+    frozen = Leader(dsn, LeaderSettings(session_timeout_s=0.5), "frozen")
+    control = connect(autocommit=False)  # holds a lock of its own, and nothing limits it
+    with frozen._session() as conn:
+        assert try_lead(conn)
+        term = begin_term(conn, "frozen")
+        control.execute("SELECT pg_try_advisory_xact_lock(1)")
+        with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout), conn.transaction():
+            fence(conn, term)
+            assert tick(conn, 100).slots == 60
+            new = connect()
+            # as long as the server has not ended the frozen session, nobody else can write
+            with pytest.raises(NotLeading), new.transaction():
+                fence(new, None)
+            wait_until(lambda: try_lead(new), what="the session lock of the frozen leader")
+            assert begin_term(new, "new") == term + 1
+            with new.transaction():
+                fence(new, term + 1)
+                assert tick(new, 100).slots == 60
+            conn.execute("SELECT 1")  # the frozen one wakes up
+    assert slots(db) == (60, 60)
+    control.execute("SELECT 1")  # without the timeouts, a session just as idle still lives and holds its lock
+    held = db.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = %s",
+                      [control.info.backend_pid]).fetchone()  # fmt: skip
+    assert held == (1,)
+
+
+def test_an_idle_frozen_leader_loses_its_session_lock(dsn: str, connect: Open) -> None:
+    frozen = Leader(dsn, LeaderSettings(session_timeout_s=0.5), "frozen")
+    other = connect()
+    with frozen._session() as conn:
+        assert try_lead(conn)
+        assert not try_lead(other)
+        wait_until(lambda: try_lead(other), what="the lock of the idle session")
+        with pytest.raises(psycopg.OperationalError):
+            conn.execute("SELECT 1")
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_many_leaders_make_no_slot_twice(
+    forced: bool, db: psycopg.Connection, lead: Callable[[int], list[Leader]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`forced`: every candidate believes that it has the session lock; the fence and the term must do alone."""
+    if forced:
+        cut(monkeypatch, leading, "leader_try", SESSION_LOCK, "true")
+    add_jobs(db, 300, 20)
+    lead(3)
+    wait_until(lambda: slots(db)[0] >= 6000, what="all slots", timeout=30)
+    assert slots(db) == (6000, 6000)
+    terms = db.execute("SELECT count(*), count(DISTINCT holder) FROM pgsched.leader").fetchone()
+    assert terms is not None
+    assert terms[1] > 1 if forced else terms == (1, 1)
+
+
+def test_a_resigning_leader_is_followed_at_once(db: psycopg.Connection, lead: Callable[[int], list[Leader]]) -> None:
+    candidates = lead(2)
+    first = wait_until(lambda: next((c for c in candidates if c.term), None), what="a leader")
+    first.stop()
+    wait_until(lambda: any(c.term == 2 for c in candidates), what="the second term")
+    ended = db.execute("SELECT resigned_at IS NOT NULL FROM pgsched.leader WHERE term = 1").fetchone()
+    assert ended == (True,)

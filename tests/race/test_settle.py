@@ -1,0 +1,201 @@
+"""Ownership: only the current token settles or renews, and a claim cannot be taken from under a handler's commit."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from pgsched.db import claims, leading
+from pgsched.db.connect import aconnect
+from pgsched.model import Claim, Result, Settlement
+from tests.race.setting import (
+    Aside,
+    Open,
+    add_runs,
+    cut,
+    done,
+    let_expire,
+    row_of,
+    take,
+    wait_until_blocked,
+)
+
+FENCE = "r.token = g.token AND r.state = 'running'\n"
+
+
+def settle(dsn: str, *batch: Settlement) -> list[str]:
+    """The verdicts, in the order of the batch."""
+
+    async def once() -> list[str]:
+        async with await aconnect(dsn) as conn:
+            rows = {row[:2]: row[2] for row in await claims.settle(conn, batch, "w")}
+            return [rows[(s.claim.id, s.claim.token)] for s in batch]
+
+    return asyncio.run(once())
+
+
+def reap(conn: psycopg.Connection) -> list[dict[str, Any]]:
+    return leading.reap(conn, 100, 5)
+
+
+def zombie(db: psycopg.Connection) -> tuple[Claim, Claim]:
+    """A claim that was reaped, and the claim of the next owner."""
+    add_runs(db, 1)
+    (old,) = take(db)
+    let_expire(db)
+    assert [run["state"] for run in reap(db)] == ["queued"]
+    (new,) = take(db)
+    assert (new.id, new.attempt) == (old.id, 2)
+    return old, new
+
+
+@pytest.mark.parametrize("result", list(Result))
+def test_a_zombie_cannot_settle(result: Result, dsn: str, db: psycopg.Connection) -> None:
+    old, new = zombie(db)
+    before = row_of(db, old.id)
+    evidence = db.execute("SELECT * FROM pgsched.attempts ORDER BY token").fetchall()
+    assert settle(dsn, done(old, result)) == ["lost"]
+    assert row_of(db, old.id) == before
+    assert db.execute("SELECT * FROM pgsched.attempts ORDER BY token").fetchall() == evidence
+    assert settle(dsn, done(old), done(new)) == ["lost", "succeeded"]
+
+
+def test_without_the_token_a_zombie_settles(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = zombie(db)
+    cut(monkeypatch, claims, "settle", FENCE, "r.state = 'running'\n")
+    settle(dsn, done(old))
+    assert row_of(db, old.id)["state"] == "succeeded"
+    assert settle(dsn, done(new)) == ["repeated"], "and the owner is told that its outcome was there before"
+
+
+@pytest.mark.parametrize(("result", "state"), [(Result.SUCCEEDED, "succeeded"), (Result.FAILED, "scheduled")])
+def test_a_settlement_sent_twice_counts_once(result: Result, state: str, dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+    (claim,) = take(db)
+    assert settle(dsn, done(claim, result)) == [state]
+    before = row_of(db, claim.id)
+    assert settle(dsn, done(claim, result)) == ["repeated"]
+    assert row_of(db, claim.id) == before
+    assert before["attempt"] == 1
+
+
+def test_without_the_state_in_the_fence_a_settlement_sent_twice_counts_twice(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_runs(db, 1)
+    (claim,) = take(db)
+    settle(dsn, done(claim, Result.INTERRUPTED))
+    assert row_of(db, claim.id)["attempt"] == 0
+    cut(monkeypatch, claims, "settle", FENCE, "r.token = g.token\n")
+    settle(dsn, done(claim, Result.INTERRUPTED))
+    assert row_of(db, claim.id)["attempt"] == -1
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_was_reaped_is_lost_to_its_former_owner(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_runs(db, 1)
+    (claim,) = take(db)
+    let_expire(db)
+    if not guarded:
+        cut(monkeypatch, leading, "reap", "token = NULL, ")
+    reap(db)
+    assert settle(dsn, done(claim)) == ["lost" if guarded else "repeated"]
+    assert row_of(db, claim.id)["state"] == "queued"
+    evidence = db.execute("SELECT attempt, outcome, token FROM pgsched.attempts").fetchall()
+    assert evidence == [(1, "crashed", claim.token)]
+
+
+def test_one_lost_row_does_not_hold_up_its_batch(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 3)
+    first, second, third = take(db, 3)
+    db.execute("UPDATE pgsched.runs SET token = %s WHERE id = %s", [uuid4(), second.id])
+    assert settle(dsn, done(first), done(second), done(third)) == ["succeeded", "lost", "succeeded"]
+
+
+def test_a_heartbeat_keeps_what_is_ours_and_is_denied_what_was_reaped(db: psycopg.Connection) -> None:
+    add_runs(db, 2)
+    gone, kept = take(db, 2)
+    db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() WHERE id = %s", [gone.id])
+    reap(db)
+    beat = claims.heartbeat(db, 1, 30.0, [(gone.id, gone.token), (kept.id, kept.token)])
+    assert beat.kept == {(kept.id, kept.token)}
+    assert row_of(db, gone.id)["lease_until"] is None
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_zombie_cannot_renew_the_lease_of_the_next_owner(
+    guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, _ = zombie(db)
+    let_expire(db)
+    if not guarded:
+        cut(monkeypatch, claims, "heartbeat", "r.token = g.token AND ")
+    before = row_of(db, old.id)["lease_until"]
+    beat = claims.heartbeat(db, 1, 30.0, [(old.id, old.token)])
+    assert (row_of(db, old.id)["lease_until"] == before) is guarded
+    assert beat.kept == frozenset()
+
+
+def test_a_lease_that_is_being_renewed_is_not_reaped(db: psycopg.Connection, connect: Open) -> None:
+    add_runs(db, 1)
+    (claim,) = take(db)
+    let_expire(db)
+    worker = connect(autocommit=False)
+    assert claims.heartbeat(worker, 1, 30.0, [(claim.id, claim.token)]).kept
+    assert reap(db) == []
+    worker.commit()
+    assert reap(db) == []
+    assert row_of(db, claim.id)["state"] == "running"
+
+
+def test_without_the_row_lock_a_lease_is_reaped_although_it_was_renewed(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_runs(db, 1)
+    (claim,) = take(db)
+    let_expire(db)
+    worker, leader = connect(autocommit=False), connect()
+    claims.heartbeat(worker, 1, 30.0, [(claim.id, claim.token)])
+    cut(monkeypatch, leading, "reap", " FOR UPDATE SKIP LOCKED")
+    other = Aside(lambda: reap(leader))
+    wait_until_blocked(db, leader)
+    worker.commit()
+    assert [run["id"] for run in other.result()] == [claim.id]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_the_reaper_does_not_take_a_claim_from_under_a_transaction_that_asserted_it(
+    guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_runs(db, 1)
+    (claim,) = take(db)
+    let_expire(db)
+    handler = connect(autocommit=False)
+    handler.execute("SELECT pgsched.assert_claim(%s, %s)", [claim.id, claim.token])
+    if not guarded:
+        cut(monkeypatch, leading, "reap", "FOR UPDATE SKIP LOCKED", "FOR NO KEY UPDATE SKIP LOCKED")
+    assert bool(reap(db)) is not guarded
+    handler.commit()
+    assert bool(reap(db)) is guarded
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_zombie_s_own_writes_roll_back_with_assert_claim(
+    guarded: bool, db: psycopg.Connection, connect: Open
+) -> None:
+    db.execute("CREATE TABLE written (by uuid)")
+    old, new = zombie(db)
+    handler = connect(autocommit=False)
+    handler.execute("INSERT INTO written VALUES (%s)", [old.token])
+    if guarded:
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match=r"claim of run .* is lost"):
+            handler.execute("SELECT pgsched.assert_claim(%s, %s)", [old.id, old.token])
+    handler.commit()
+    assert db.execute("SELECT count(*) FROM written").fetchone() == (0 if guarded else 1,)
+    db.execute("SELECT pgsched.assert_claim(%s, %s)", [new.id, new.token])
