@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -44,6 +45,7 @@ def worker(
     from pgsched.config import LeaderSettings, Settings, WorkerSettings
     from pgsched.worker.process import run_worker
 
+    configure_log()
     settings = WorkerSettings(
         concurrency=concurrency,
         queues=tuple(queue or ()),
@@ -73,8 +75,16 @@ def leader(
     from pgsched.config import LeaderSettings, Settings
     from pgsched.worker.process import run_leader
 
+    configure_log()
     with database(dsn) as address:
         run_leader(Settings(address, leader=LeaderSettings(reap_every_s=reap_every)))
+
+
+def configure_log() -> None:
+    """Log to stderr as PGSCHED_LOG and PGSCHED_LOG_FORMAT say."""
+    from pgsched import log
+
+    log.configure(os.environ.get("PGSCHED_LOG", "info"), os.environ.get("PGSCHED_LOG_FORMAT", "console"))
 
 
 def kinds(text: str) -> frozenset[Kind]:

@@ -1,0 +1,5 @@
+"""`python -m pgsched` is `pgsched`."""
+
+from pgsched.cli import main
+
+main()

@@ -1,0 +1,187 @@
+"""`pgsched demo`: the main job on real input, watched live, and judged by its own ledger at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pgsched.cli.common import Dsn, database
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pgsched.db.connect import Connection
+
+SETTLE_S = 15.0
+COMMAND = ["worker", "--concurrency", "8", "--allow", "python,command,sql", "--app", "pgsched.demo:app"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("demo")(demo)
+
+
+def demo(
+    dsn: Dsn = None,
+    seconds: Annotated[float | None, typer.Option(help="End by itself after so many seconds.", min=1)] = None,
+) -> None:
+    """Run four real jobs on the embedded PostgreSQL and watch them.
+
+    Starts the database, creates the jobs by plain INSERT, starts a worker, and shows what happens until Ctrl-C (or
+    --seconds). Exit code 0 only if every slot that came due ran and succeeded.
+
+    Example: pgsched demo --seconds 20
+    """
+    from rich.console import Console
+
+    from pgsched.db import migrate
+    from pgsched.db.connect import connect
+
+    console = Console(highlight=False)
+    with database(dsn) as address:
+        migrate.upgrade(address)
+        with connect(address, purpose="demo") as conn, interrupts() as interrupted:
+            folder = workplace()
+            start = prepare(conn, console, folder)
+            with worker_process(dsn, folder, console) as process:
+                end = watch(conn, console, start, seconds, process, interrupted)
+            ok = summarise(conn, console, start, end, folder)
+    raise typer.Exit(0 if ok else 1)
+
+
+def workplace() -> Path:
+    """Where the demo's log and file lie: beside the embedded server's data."""
+    from pgsched.db.embedded import data_dir
+
+    folder = data_dir() / "demo"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def interrupts() -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM instead of dying of them; the list holds those that came."""
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in numbers}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def prepare(conn: Connection[Any], console: Console, folder: Path) -> datetime:
+    """Create what is missing, printing every statement; returns the database's time before the first."""
+    from pgsched import demo as content
+    from pgsched.observe.live import database_now
+
+    existing = content.existing(conn)
+    start = database_now(conn)
+    if existing:
+        console.print(f"[bold]Found {len(existing)} jobs and their history[/bold] from an earlier demo. Once more:\n")
+    else:
+        console.print("[bold]A job is a row.[/bold] These statements would do the same from any language:\n")
+    for statement in content.statements(existing, folder / "stamps.txt"):
+        console.print(statement + ";\n", style="cyan", markup=False, soft_wrap=True)
+        conn.execute(statement.encode())
+    return start
+
+
+@contextmanager
+def worker_process(dsn: str | None, folder: Path, console: Console) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker in a process of its own, as a person would start it; drained at the end.
+
+    It finds the database as this process did; a DSN given as a flag travels in the environment, because a command line
+    is open for everybody to read.
+    """
+    log = folder / "worker.log"
+    console.print(f"[bold]$ pgsched {' '.join(COMMAND)}[/bold]", soft_wrap=True)
+    console.print(f"[dim]# its log: {log}[/dim]\n", soft_wrap=True)
+    with log.open("ab") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pgsched", *COMMAND],
+            env={**os.environ, "PGSCHED_DSN": dsn} if dsn else None,
+            stdout=sink,
+            stderr=sink,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(45)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def watch(
+    conn: Connection[Any],
+    console: Console,
+    start: datetime,
+    seconds: float | None,
+    process: subprocess.Popen[bytes],
+    interrupted: list[int],
+) -> datetime:
+    """Show the live table until the time is over; then wait for what is due. Returns the instant that counts."""
+    from rich.live import Live
+
+    from pgsched import demo as content
+    from pgsched.cli.live_view import render
+    from pgsched.observe.live import database_now, live
+
+    until = None if seconds is None else time.monotonic() + seconds
+    plain = not console.is_terminal
+    shown = 0.0
+    with Live(console=console, auto_refresh=False, transient=False) as view:
+        while not interrupted and process.poll() is None and (until is None or time.monotonic() < until):
+            if not plain or time.monotonic() - shown >= 5:
+                shown = time.monotonic()
+                view.update(render(live(conn, start), until and until - shown), refresh=True)
+            time.sleep(0.25)
+        end = database_now(conn)
+        patience = time.monotonic() + SETTLE_S
+        while content.unfinished(conn, start, end) and time.monotonic() < patience and process.poll() is None:
+            time.sleep(0.1)
+        view.update(render(live(conn, start), None), refresh=True)
+    return end
+
+
+def summarise(conn: Connection[Any], console: Console, start: datetime, end: datetime, folder: Path) -> bool:
+    """Hold every slot that the schedules name against the ledger; True when all of them succeeded."""
+    from pgsched import demo as content
+    from pgsched.db import jobs
+
+    missing = content.unfinished(conn, start, end)
+    due = {
+        job["name"]: len(content.expected_slots(job, start, end))
+        for job in jobs.list_jobs(conn)
+        if job["name"] in content.NAMES
+    }
+    console.print()
+    for name, count in due.items():
+        failed = missing.get(name, [])
+        mark = "[red]✗[/red]" if failed else "[green]✓[/green]"
+        console.print(f"{mark} {name}: {count - len(failed)} of {count} due slots succeeded")
+        for slot in failed[:3]:
+            console.print(f"    not done: {slot:%H:%M:%S}   (pgsched run list --job {name})", style="red")
+    console.print(
+        f"\nThe file a command wrote: {folder / 'stamps.txt'}\n"
+        "Look further: pgsched status · pgsched job list · pgsched run list · pgsched psql",
+        style="dim",
+        soft_wrap=True,
+    )
+    return not missing and sum(due.values()) > 0
