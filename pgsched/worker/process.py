@@ -47,6 +47,8 @@ def prepare(settings: Settings, app: App | None) -> None:
 
 def run_worker(settings: Settings, app: App | None = None, on_start: Callable[[Worker], None] | None = None) -> None:
     """Run one worker process to its end. Raises PgschedError when it cannot start or cannot go on."""
+    if app is not None and app.dsn is None:
+        app.dsn = settings.dsn  # a handler that enqueues means this database, wherever the DSN came from
     prepare(settings, app)
     asyncio.run(serve(settings, app, on_start))
 
