@@ -96,8 +96,8 @@ def embedded_server() -> tuple[list[Finding], str | None]:
             f"the embedded server could not keep its data in {home}: set PGSCHED_HOME to a directory you may write to"
         )
         return [fail("embedded", EmbeddedUnavailable(text))], None
-    data = "with the data that is there" if (home / f"pg{MAJOR}").exists() else "and would be made"
-    text = f"no DSN was given; the embedded PostgreSQL {MAJOR} in {home} is not running {data}; a command starts it"
+    made = "" if (home / f"pg{MAJOR}").exists() else " (not made yet)"
+    text = f"no DSN was given; the embedded PostgreSQL {MAJOR} in {home}{made} is not running; a command starts it"
     return [ok("embedded", text), *room(existing)], None
 
 
@@ -179,7 +179,7 @@ def schema(conn: Connection[Any], facts: Row) -> Iterator[Finding]:
     missing = [row["missing"] for row in rows(conn, "check_grants")]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        text = f"role {facts['role']} lacks {', '.join(missing[:3])}{more}: ask the owner to apply sql/roles.sql"
+        text = f"role {facts['role']} lacks {', '.join(missing[:3])}{more}: ask the owner of schema pgsched for them"
         yield fail("grants", NotPermitted(text))
     else:
         yield ok("grants", f"role {facts['role']} may read and write all tables")

@@ -1,0 +1,119 @@
+"""The command line: every command parses, calls one function, prints.
+
+The rule: an error is one line on stderr and an exit code, never a traceback; `--help` imports nothing that speaks to a
+database (heavy modules are imported inside the commands).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+
+import typer
+
+MODULES = ("demo", "worker", "status", "jobs", "runs", "database")
+INTERRUPTED, BUG = 130, 70
+EPILOG = """\b
+Exit codes:
+  0 fine   1 unhealthy, or refused   2 bad input   3 database unreachable
+  4 database read-only   5 schema too old: pgsched migrate   6 schema too new
+  7 a grant is missing   8 no such job or run   9 embedded server unavailable
+  70 a bug in pgsched   130 interrupted
+
+\b
+Database: --dsn, else PGSCHED_DSN, else DATABASE_URL, else the embedded
+PostgreSQL, which is started when it is needed. PGSCHED_LOG=debug shows
+tracebacks.
+
+\b
+Example:
+  pgsched demo"""
+
+
+def make_app() -> typer.Typer:
+    """The command line with the commands of every module that exists."""
+    app = typer.Typer(
+        name="pgsched",
+        help="Scheduled jobs and background work on PostgreSQL alone.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,  # rich is slow to import, and its boxes are no use in a pipe
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback(invoke_without_command=True)(root)
+    for name in MODULES:
+        if importlib.util.find_spec(f"{__name__}.{name}") is not None:
+            importlib.import_module(f"{__name__}.{name}").register(app)
+    return app
+
+
+def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    if version:
+        import pgsched
+
+        typer.echo(f"pgsched {pgsched.__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """The `pgsched` program."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: list[str]) -> int:
+    """Run one command line; returns its exit code."""
+    try:
+        for text in args:
+            text.encode()
+        make_app()(args, prog_name="pgsched")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except UnicodeEncodeError:
+        return complain("an argument is not valid UTF-8", 2)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return broken_pipe()
+    except Exception as error:
+        return explain(error)
+    return 0
+
+
+def explain(error: Exception) -> int:
+    """One line for an error; the traceback only for who asks."""
+    from pgsched.errors import PgschedError
+
+    if "pgsched.db.connect" in sys.modules:
+        from pgsched.db import connect
+
+        if isinstance(error, connect.DatabaseError):
+            error = connect.explain(error)
+    if os.environ.get("PGSCHED_LOG") == "debug":
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, PgschedError):
+        return complain(str(error), error.exit_code)
+    what = f"{type(error).__name__}: {error}"
+    return complain(f"{what} (this is a bug in pgsched; PGSCHED_LOG=debug shows where)", BUG)
+
+
+def complain(text: str, code: int) -> int:
+    """Say it in one line, whatever the text holds."""
+    from pgsched.cli.output import clean
+
+    try:
+        print(f"error: {clean(' '.join(text.split()))}", file=sys.stderr)
+    except BrokenPipeError:
+        return broken_pipe()
+    return code
+
+
+def broken_pipe() -> int:
+    """The reader has gone (`pgsched run list | head`): end quietly, also when Python flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1

@@ -1,0 +1,71 @@
+"""What every command shares: the --dsn and --json options, and the way from a DSN to a database that is ready.
+
+The rule: a database that somebody named is never migrated behind their back; the embedded one always is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pgsched.db.connect import Connection
+
+Dsn = Annotated[
+    str | None,
+    typer.Option("--dsn", metavar="DSN", help="Database. Default: PGSCHED_DSN, DATABASE_URL, else embedded."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the database is."""
+
+    dsn: str
+    embedded: bool
+
+
+def locate(dsn: str | None) -> Place:
+    """The database by --dsn, PGSCHED_DSN, DATABASE_URL; else the embedded one, started, with a line that says so."""
+    from pgsched.config import find_dsn
+
+    found = find_dsn(dsn)
+    if found is not None:
+        return Place(found, embedded=False)
+    from pgsched.db import embedded
+
+    where = embedded.data_dir()
+    print(
+        f"pgsched: no DSN given: using the embedded PostgreSQL, its data is in {where}"
+        " (use another with --dsn or PGSCHED_DSN)",
+        file=sys.stderr,
+    )
+    return Place(embedded.acquire().dsn, embedded=True)
+
+
+@contextmanager
+def database(dsn: str | None) -> Iterator[str]:
+    """The DSN of the database to use; the embedded one is migrated, so that plain `INSERT INTO jobs` works in it."""
+    place = locate(dsn)
+    if place.embedded:
+        from pgsched.db import migrate
+
+        migrate.upgrade(place.dsn, set_search_path=True)
+    yield place.dsn
+
+
+@contextmanager
+def session(dsn: str | None) -> Iterator[Connection[Any]]:
+    """A connection to a database of the right schema version."""
+    from pgsched.db import migrate
+    from pgsched.db.connect import connect
+
+    with database(dsn) as address, connect(address) as conn:
+        migrate.check(conn)
+        yield conn

@@ -1,0 +1,115 @@
+"""`pgsched migrate`, `check` and `psql`: the database itself."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from pgsched.cli.common import Dsn, Json, locate
+from pgsched.cli.output import clean, print_json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("migrate")(migrate)
+    app.command("check")(check)
+    app.command("psql")(psql)
+
+
+def migrate(
+    set_search_path: Annotated[
+        bool, typer.Option("--set-search-path", help="Let plain `INSERT INTO jobs` work in new sessions.")
+    ] = False,
+    as_sql: Annotated[bool, typer.Option("--sql", help="Print the statements for an empty database instead.")] = False,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Install or upgrade the schema. Safe to repeat and to run from several places at once.
+
+    Exit code: 6 if the schema is newer than this program, 7 if the role may not create it.
+
+    \b
+    Example:
+      pgsched migrate --set-search-path
+      pgsched migrate --sql > pgsched.sql
+    """
+    from pgsched.db import migrate as moving
+
+    if as_sql:
+        return typer.echo(moving.upgrade_sql())
+    place = locate(dsn)
+    before, after = moving.upgrade(place.dsn, set_search_path=set_search_path or place.embedded)
+    if json:
+        return print_json({"before": before, "after": after})
+    return typer.echo(f"the schema is version {after}" + (" already" if before == after else f" (was {before})"))
+
+
+def check(dsn: Dsn = None, json: Json = False) -> None:
+    """Check settings and database. Starts nothing; one line per finding: ok, warn or fail.
+
+    Exit code: 0 if nothing failed (warnings do not count), else that of the first failure.
+
+    \b
+    Example:
+      pgsched check --json
+    """
+    from dataclasses import asdict
+
+    from pgsched.observe import check as observe
+
+    found = observe.check(dsn)
+    code = observe.exit_code(found)
+    if json:
+        print_json({"exit_code": code, "findings": [asdict(finding) for finding in found]})
+    else:
+        for finding in found:
+            colour = {"ok": "green", "warn": "yellow", "fail": "red"}[finding.level]
+            typer.secho(f"{finding.level:5}", fg=colour, nl=False)
+            print(f"{finding.name:12}  {clean(finding.text)}")
+    raise typer.Exit(code)
+
+
+def psql(
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Passed to psql.")] = None,
+    dsn: Dsn = None,
+) -> None:
+    """Open psql on the database. `SELECT * FROM jobs` works there. Exit code: that of psql.
+
+    \b
+    Example:
+      pgsched psql
+      pgsched psql -- -c "INSERT INTO jobs (name, task) VALUES ('hello', 'demo.hello')"
+    """
+    from pgsched.db.psql import command
+
+    place = locate(dsn)
+    if not place.embedded:
+        line, environ = command(place.dsn, arguments or [])
+        os.execve(line[0], line, environ)
+    raise typer.Exit(embedded_psql(place.dsn, arguments or []))
+
+
+def embedded_psql(dsn: str, arguments: list[str]) -> int:
+    """psql as a child: this process has to stay, because it keeps the server running."""
+    import signal
+    import subprocess
+
+    from pgsched.db import embedded, migrate
+    from pgsched.db.psql import command
+
+    migrate.upgrade(dsn, set_search_path=True)
+    line, environ = command(dsn, arguments, embedded.bin_dir())
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for psql: it cancels a statement
+    try:
+        return subprocess.run(line, env=environ, check=False, preexec_fn=default_interrupt).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def default_interrupt() -> None:
+    """In the child, before psql: what the parent ignores would stay ignored there."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

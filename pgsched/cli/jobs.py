@@ -1,0 +1,246 @@
+"""`pgsched job`: what a plain INSERT, UPDATE or DELETE of `jobs` does, refused in the same words."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.output import ago, cell, print_fields, print_json, print_table
+from pgsched.cli.values import arguments, columns
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The job's name.")]
+Kind = Annotated[str | None, typer.Option(help="How the task is read: python (default), command, shell, sql.")]
+Schedule = Annotated[str | None, typer.Option(help="Cron expression, '@every 90s', '@daily', ...")]
+Zone = Annotated[str | None, typer.Option(help="IANA time zone of the schedule. Default: UTC.")]
+Args = Annotated[str | None, typer.Option(help="JSON object or array; @FILE or - reads it from there.")]
+QueueName = Annotated[str | None, typer.Option(help="Default: default.")]
+RunAt = Annotated[str | None, typer.Option(help="Run once, then (UTC where no offset is given).")]
+Overlap = Annotated[str | None, typer.Option(help="allow, skip (default), buffer_one, buffer_all, replace, terminate.")]
+CatchUp = Annotated[str | None, typer.Option(help="latest (default), skip, earliest, all.")]
+Attempts = Annotated[str | None, typer.Option(metavar="N", help="1-1000. Default: 3.")]
+Timeout = Annotated[str | None, typer.Option(metavar="INTERVAL", help="Of one attempt: '90 seconds', '2h'.")]
+Priority = Annotated[str | None, typer.Option(metavar="N", help="0-9, lower first. Default: 5.")]
+Jitter = Annotated[str | None, typer.Option(metavar="INTERVAL", help="Spread the starts over this long.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="COLUMN=VALUE", help="Any other column (repeatable); empty: its default."),
+]
+NEW = ("kind", "task", "schedule", "timezone", "queue", "run_at", "overlap", "catch_up", "max_attempts", "timeout")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the noun and its verbs to the command line."""
+    noun = typer.Typer(
+        help="Jobs: add, list, show, update, pause, resume, run, delete.", no_args_is_help=True, rich_markup_mode=None
+    )
+    for verb in (add, show, update, pause, resume, delete):
+        noun.command()(verb)
+    noun.command("list")(list_jobs)
+    noun.command("run")(run)
+    app.add_typer(noun, name="job")
+
+
+def add(  # noqa: PLR0913, PLR0917
+    name: Name,
+    task: Annotated[str, typer.Option(help="Registered name, program, command line, or SQL: see --kind.")],
+    kind: Kind = None,
+    schedule: Schedule = None,
+    timezone: Zone = None,
+    args: Args = None,
+    queue: QueueName = None,
+    run_at: RunAt = None,
+    overlap: Overlap = None,
+    catch_up: CatchUp = None,
+    max_attempts: Attempts = None,
+    timeout: Timeout = None,
+    priority: Priority = None,
+    jitter: Jitter = None,
+    paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
+    assignments: Set = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Create a job. Without --schedule and --run-at it runs once, now.
+
+    \b
+    Example:
+      pgsched job add nightly --task reports.build --schedule '0 2 * * *' \\
+          --timezone Europe/Berlin --args '{"region": "eu"}' --set max_runs=10
+    """
+    from pgsched.db import jobs
+
+    given = locals()
+    options = {column: given[column] for column in (*NEW, "priority", "jitter")}
+    options |= {"name": name, "args": arguments(args), "paused": paused or None}
+    values = columns(assignments, options)
+    with session(dsn) as conn:
+        told(jobs.add(conn, values), "created", json)
+
+
+def update(  # noqa: PLR0913, PLR0917
+    name: Name,
+    task: Annotated[str | None, typer.Option(help="A new task.")] = None,
+    kind: Kind = None,
+    schedule: Schedule = None,
+    timezone: Zone = None,
+    args: Args = None,
+    queue: QueueName = None,
+    run_at: RunAt = None,
+    overlap: Overlap = None,
+    catch_up: CatchUp = None,
+    max_attempts: Attempts = None,
+    timeout: Timeout = None,
+    priority: Priority = None,
+    jitter: Jitter = None,
+    assignments: Set = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Change a job. A new schedule starts now; what already ran or waits is left alone.
+
+    \b
+    Example:
+      pgsched job update nightly --schedule '30 3 * * *' --set tags='{eu,slow}'
+    """
+    from pgsched.db import jobs
+
+    given = locals()
+    options = {column: given[column] for column in (*NEW, "priority", "jitter")} | {"args": arguments(args)}
+    changes = columns(assignments, options)
+    with session(dsn) as conn:
+        told(jobs.update(conn, name, changes), "updated", json)
+
+
+def told(job: dict[str, Any], what: str, json: bool) -> None:
+    """Say what was done to a job."""
+    if job["declared_by"] is not None:
+        owner = f"the code of {job['declared_by']} declares this job: its next start puts the declared values back"
+        typer.echo(f"note: {cell(owner)}", err=True)
+    if json:
+        return print_json(job)
+    when = f"schedule {job['schedule']} ({job['timezone']})" if job["schedule"] else f"once, at {cell(job['run_at'])}"
+    print(f"{what} job {cell(job['name'])}: {job['kind']} {cell(job['task'])[:60]}, {cell(when)}"
+          + (", paused" if job["paused"] else ""))  # fmt: skip
+    return None
+
+
+def list_jobs(
+    queue: Annotated[str | None, typer.Option(help="Only this queue.")] = None,
+    state: Annotated[str | None, typer.Option(help="active, paused, error or done.")] = None,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=100_000)] = 200,
+    after: Annotated[str | None, typer.Option(help="The next page: names after this one.")] = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """List jobs by name, with the next slot and how the last run stands.
+
+    \b
+    Example:
+      pgsched job list --state error
+    """
+    from pgsched.db import jobs
+
+    with session(dsn) as conn:
+        found = jobs.list_jobs(conn, queue=queue, state=state, after=after, limit=limit)
+    if json:
+        return print_json(found)
+    lines = [
+        [j["name"], j["state"], j["schedule"] or "once", j["timezone"], ago(j["next_run_at"], j["now"]),
+         j["last_run_state"], j["error"] or j["task"]]
+        for j in found
+    ]  # fmt: skip
+    print_table(["NAME", "STATE", "SCHEDULE", "ZONE", "NEXT", "LAST RUN", "TASK"], lines, "no jobs")
+    if len(found) == limit:
+        typer.echo(f"the next page: --after {cell(found[-1]['name'])}", err=True)
+    return None
+
+
+def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:
+    """Show one job with all its policies, and its newest runs.
+
+    \b
+    Example:
+      pgsched job show nightly
+    """
+    from pgsched.cli.runs import took
+    from pgsched.db import jobs
+
+    with session(dsn) as conn:
+        job = jobs.show(conn, name)
+        recent = jobs.recent(conn, job["id"])
+    if json:
+        return print_json(job | {"recent": recent})
+    now = job.pop("now")
+    print_fields({column: value for column, value in job.items() if value is not None})
+    print()
+    lines = [
+        [r["id"], r["state"], ago(r["scheduled_at"], now), took(r), r["origin"], r["reason"] or r["error"]]
+        for r in recent
+    ]
+    print_table(["RUN", "STATE", "SLOT", "TOOK", "ORIGIN", "WHY"], lines, "no runs yet")
+    return None
+
+
+def pause(
+    name: Name,
+    reason: Annotated[str | None, typer.Option(help="Why; kept until it is resumed.")] = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Stop a job's schedule. Runs that exist go on.
+
+    \b
+    Example:
+      pgsched job pause nightly --reason "incident 7"
+    """
+    from pgsched.db import jobs
+
+    with session(dsn) as conn:
+        job = jobs.pause(conn, name, reason)
+    print_json(job) if json else print(f"job {cell(name)} is paused by {cell(job['paused_by'])}")
+
+
+def resume(name: Name, dsn: Dsn = None, json: Json = False) -> None:
+    """Start a paused job's schedule again, from now on; what came due meanwhile is recorded as skipped.
+
+    \b
+    Example:
+      pgsched job resume nightly
+    """
+    from pgsched.db import jobs
+
+    with session(dsn) as conn:
+        job = jobs.resume(conn, name)
+    print_json(job) if json else print(f"job {cell(name)} is active")
+
+
+def run(name: Name, args: Args = None, dsn: Dsn = None, json: Json = False) -> None:
+    """Run a job now, beside its schedule; prints the run's id.
+
+    \b
+    Example:
+      pgsched job run nightly --args '{"region": "us"}'
+    """
+    from pgsched.db import jobs
+
+    payload = arguments(args)
+    with session(dsn) as conn:
+        run_id = jobs.trigger(conn, name, payload)
+    print_json({"id": run_id, "job": name}) if json else print(f"run {run_id} of job {cell(name)} is queued")
+
+
+def delete(name: Name, dsn: Dsn = None, json: Json = False) -> None:
+    """Delete a job and cancel its unstarted runs; its history stays until it is pruned.
+
+    \b
+    Example:
+      pgsched job delete nightly
+    """
+    from pgsched.db import jobs
+
+    with session(dsn) as conn:
+        gone = jobs.delete(conn, name)
+    still = f"; {gone['running']} of its runs still running" if gone["running"] else ""
+    print_json(gone) if json else print(f"deleted job {cell(name)}{still}")

@@ -1,0 +1,129 @@
+"""Printing: tables for people, lines for pipes, JSON for programs.
+
+The rule: text from the database never reaches a terminal as it is. Control characters, which could move the cursor or
+forge a line, are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+# C0, DEL, C1, line separators, and the bidirectional overrides that show text in another order
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+STATES = {
+    **dict.fromkeys(("succeeded", "active", "ok", "alive"), "green"),
+    **dict.fromkeys(("dead", "missed", "error", "fail", "failed", "crashed", "timed_out"), "red"),
+    **dict.fromkeys(("paused", "cancelled", "skipped", "warn", "waiting"), "yellow"),
+    "running": "cyan",
+}
+UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def clean(text: str, keep: str = "") -> str:
+    """The text with control characters as escapes (`\\x1b`), but for those in `keep`."""
+
+    def escape(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(found[0])
+        return found[0] if found[0] in keep else named or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+
+    return CONTROL.sub(escape, text)
+
+
+def duration(seconds: float | timedelta | None) -> str:
+    """`90` as `1m 30s`; at most two units, and a decimal below ten seconds."""
+    if seconds is None:
+        return "-"
+    left = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+    sign, left = ("-", -left) if left < 0 else ("", left)
+    if left < 10:
+        return f"{sign}{left:.3g}s" if left >= 0.0005 else "0s"
+    parts, left = [], int(left)
+    for size, unit in UNITS:
+        if left >= size:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+    return sign + " ".join(parts[:2])
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """How far an instant is from now: `3m 5s ago`, `in 20s`."""
+    if moment is None:
+        return "-"
+    seconds = (now - moment).total_seconds()
+    return f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
+
+
+def cell(value: Any) -> str:
+    """A value on one line."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, timedelta):
+        return duration(value)
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S %Z")
+    if isinstance(value, (dict, list)):
+        return clean(json.dumps(value, ensure_ascii=False, default=json_value))
+    return clean(str(value))
+
+
+def json_value(value: Any) -> Any:
+    """What JSON has no word for: instants as ISO text, durations as seconds."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def print_json(value: Any) -> None:
+    """One JSON document; indented for a person. Everything beyond ASCII is escaped, so a terminal is safe."""
+    print(json.dumps(value, default=json_value, indent=2 if sys.stdout.isatty() else None))
+
+
+def print_table(headers: Sequence[str], lines: Sequence[Sequence[Any]], empty: str = "") -> None:
+    """Columns: coloured and fitted to a terminal; whole, aligned and plain in a pipe."""
+    texts = [[cell(value) for value in line] for line in lines]
+    if not texts:
+        print(empty) if empty else None
+    elif sys.stdout.isatty():
+        print_rich(headers, texts)
+    else:
+        widths = [max(map(len, column)) for column in zip(headers, *texts, strict=True)]
+        for line in (headers, *texts):
+            print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def print_rich(headers: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
+    """A table on a terminal. The last column takes what room is left; the others are not wrapped."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, header in enumerate(headers):
+        last = number == len(headers) - 1
+        table.add_column(header, no_wrap=True, overflow="ellipsis", ratio=1 if last else None)
+    for line in texts:
+        table.add_row(*(Text(text, style=STATES.get(text, "")) for text in line))
+    Console(highlight=False).print(table)
+
+
+def print_fields(values: Mapping[str, Any]) -> None:
+    """`name  value` lines; text of several lines is indented below its name."""
+    width = max(map(len, values), default=0)
+    for name, value in values.items():
+        if isinstance(value, str) and "\n" in value.strip():
+            print(f"{name}\n" + "\n".join("    " + clean(line, "\t") for line in value.rstrip().splitlines()))
+        else:
+            print(f"{name.ljust(width)}  {cell(value.strip() if isinstance(value, str) else value)}")

@@ -1,0 +1,99 @@
+"""`pgsched status`: the whole system on one page, and an exit code for its health."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.output import cell, clean, duration, print_json, print_table
+
+if TYPE_CHECKING:
+    from pgsched.observe.status import Status
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("status")(status)
+
+
+def status(dsn: Dsn = None, json: Json = False) -> None:
+    """Show the whole system and its health.
+
+    Exit code: 0 healthy, 1 unhealthy (the problems are listed), others as in pgsched --help.
+
+    \b
+    Example:
+      pgsched status --json | jq .problems
+    """
+    from pgsched.observe import status as observe
+
+    with session(dsn) as conn:
+        found = observe.status(conn)
+    print_json(found.to_dict()) if json else show(found)
+    raise typer.Exit(0 if found.healthy else 1)
+
+
+def show(found: Status) -> None:
+    """The page for a person."""
+    typer.secho("healthy" if found.healthy else "UNHEALTHY", fg="green" if found.healthy else "red", bold=True)
+    for problem in found.problems:
+        typer.secho(f"  ! {clean(problem)}", fg="red")
+    print(f"\nleader      {leader(found)}")
+    workers, taken = found.workers, sum(worker.running for worker in found.workers)
+    print(f"workers     {len(workers)} alive, {taken} of {sum(w.concurrency for w in workers)} slots busy")
+    jobs, finished, attention = found.jobs, found.finished, found.attention
+    print(f"jobs        {jobs.total}, {jobs.paused} paused, {jobs.broken} in error")
+    rates = ", ".join(f"{getattr(finished, f'done_{m}')} in {m} min ({finished.per_s(m):.3g}/s)" for m in (1, 5, 15))
+    print(f"executed    {rates}")
+    if finished.sampled_s is not None:
+        print(f"            (only the newest runs were counted: those of the last {duration(finished.sampled_s)})")
+    print(f"last 24 h   {finished.late} late, {attention.missed_slots_day} missed, {attention.dead_day} dead")
+    print(f"dead        {attention.dead} kept (pgsched run list --state dead)")
+    tables(found)
+
+
+def leader(found: Status) -> str:
+    """Who leads, in a line."""
+    led = found.leader
+    if led is None:
+        return "none; nobody ever led"
+    if led.alive:
+        return f"{clean(led.holder)}, term {led.term}, seen {duration(led.seen_s)} ago"
+    gone = "resigned" if led.resigned else f"last seen {duration(led.seen_s)} ago"
+    return f"none; {clean(led.holder)} (term {led.term}) {gone}"
+
+
+def tables(found: Status) -> None:
+    """The lists of the page; what is empty is left out."""
+    if found.workers:
+        print()
+        lines = [
+            [w.name, "stopping" if w.stopping else "alive", f"{w.running}/{w.concurrency}", duration(w.seen_s),
+             ",".join(w.queues or ["all"]), ",".join(w.kinds)]
+            for w in found.workers
+        ]  # fmt: skip
+        print_table(["WORKER", "STATE", "BUSY", "SEEN", "QUEUES", "KINDS"], lines)
+    if found.queues:
+        print()
+        queues = [
+            [q.name, q.queued, q.running, q.scheduled, q.waiting, duration(q.oldest_queued_s)] for q in found.queues
+        ]
+        print_table(["QUEUE", "QUEUED", "RUNNING", "SCHEDULED", "WAITING", "OLDEST QUEUED"], queues)
+    if found.unroutable:
+        print()
+        lost = [[u.task or f"(any {u.kind})", u.kind, u.queue, u.count, duration(u.oldest_s)] for u in found.unroutable]
+        print_table(["UNROUTABLE", "KIND", "QUEUE", "QUEUED", "OLDEST"], lost)
+    if found.next_fires:
+        print()
+        fires = [[f.name, due(f.in_s), cell(f.next_run_at), f.schedule or "once"] for f in found.next_fires]
+        print_table(["NEXT", "IN", "SLOT", "SCHEDULE"], fires)
+    if found.errors:
+        print()
+        print_table(["JOB IN ERROR", "ERROR"], [[e.name, e.error] for e in found.errors])
+
+
+def due(seconds: float) -> str:
+    """The time until a slot; a slot that is due says so."""
+    return duration(round(seconds)) if seconds >= 1 else "now"

@@ -1,0 +1,41 @@
+"""psql for a DSN. The rule: a password goes through the environment, never into the list of processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgsched.errors import InputError, PgschedError
+from pgsched.log import redact
+
+SESSION = "-c search_path=pgsched,public"
+
+
+def environment(dsn: str) -> tuple[dict[str, str], str]:
+    """What libpq reads from the environment for this DSN, and the rest of it, which has no variable there."""
+    try:
+        given = {key: str(value) for key, value in conninfo_to_dict(dsn).items() if value is not None}
+    except psycopg.ProgrammingError as error:
+        raise InputError(f"dsn: {redact(str(error).strip())}", "dsn") from None
+    given["options"] = f"{given.get('options', '')} {SESSION}".strip()
+    given.setdefault("application_name", "pgsched psql")
+    given.setdefault("connect_timeout", "5")
+    names = {option.keyword.decode(): option.envvar.decode() for option in pq.Conninfo.get_defaults() if option.envvar}
+    rest = {key: value for key, value in given.items() if key not in names}
+    return {names[key]: value for key, value in given.items() if key in names}, make_conninfo("", **rest)
+
+
+def command(dsn: str, arguments: Sequence[str], folder: Path | None = None) -> tuple[list[str], dict[str, str]]:
+    """The command line and environment that open psql on this DSN; `folder` holds psql, else PATH does."""
+    program = shutil.which("psql", path=None if folder is None else str(folder))
+    if program is None:
+        where = "PATH" if folder is None else str(folder)
+        raise PgschedError(f"there is no psql in {where}: install PostgreSQL's client programs")
+    own, rest = environment(dsn)
+    return [program, *((f"--dbname={rest}",) if rest else ()), *arguments], {**os.environ, **own}
