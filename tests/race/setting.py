@@ -43,14 +43,14 @@ def add_runs(db: psycopg.Connection, count: int) -> None:
     db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, %s)", [count])
 
 
-def add_jobs(db: psycopg.Connection, count: int, seconds: int, **columns: Any) -> None:
+def add_jobs(db: psycopg.Connection, count: int, seconds: int, task: str = "t", **columns: Any) -> None:
     """Jobs that have exactly `seconds` undecided slots each, all of them past."""
     given = {"overlap": "allow"} | columns
     names = "".join(f", {name}" for name in given)
     db.execute(
         f"INSERT INTO pgsched.jobs (name, schedule, task{names})"
-        f" SELECT 'j' || n, '@every 1s', 't'{', %s' * len(given)} FROM generate_series(1, %s) n",
-        [*given.values(), count],
+        f" SELECT 'j' || n, '@every 1s', %s{', %s' * len(given)} FROM generate_series(1, %s) n",
+        [task, *given.values(), count],
     )
     put_back(db, seconds)
 

@@ -1,0 +1,78 @@
+"""An app whose handlers write down what really happened, on connections of their own and outside of pgsched's writes.
+
+`install` makes its two tables: the ledger, and the gates that a test opens to let handlers go on.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from uuid import UUID
+
+import psycopg
+
+from pgsched import App, Run
+
+TABLES = """
+CREATE UNLOGGED TABLE public.ledger (
+    run_id bigint, token uuid, event text, at timestamptz NOT NULL DEFAULT clock_timestamp(), pid int
+);
+CREATE TABLE public.gates (name text PRIMARY KEY);
+"""
+WRITE = "INSERT INTO public.ledger (run_id, token, event, pid) VALUES (%s, %s, %s, %s)"
+ASSERT = "SELECT pgsched.assert_claim(%s, %s)"
+LOOK_S = 0.05
+
+app = App("ledger")
+mine = threading.local()
+
+
+def install(dsn: str) -> None:
+    with psycopg.connect(dsn) as conn:
+        conn.execute(TABLES)  # type: ignore[arg-type]
+
+
+def connection() -> psycopg.Connection:
+    """This thread's connection; a new one after the server went away."""
+    conn: psycopg.Connection | None = getattr(mine, "conn", None)
+    if conn is None or conn.closed:
+        conn = mine.conn = psycopg.connect(os.environ["PGSCHED_DSN"], autocommit=True)
+    return conn
+
+
+def write(run_id: int, token: UUID, event: str) -> None:
+    connection().execute(WRITE, [run_id, token, event, os.getpid()])
+
+
+def is_open(gate: str) -> bool:
+    return connection().execute("SELECT FROM public.gates WHERE name = %s", [gate]).rowcount > 0
+
+
+@app.task(name="note")
+def note(run: Run) -> None:
+    """Over at once."""
+    write(run.id, run.token, "end")
+
+
+@app.task(name="hold")
+def hold(run: Run, gate: str) -> None:
+    """Goes on until its gate opens or it is told to stop; its last write is guarded by the claim."""
+    write(run.id, run.token, "start")
+    while not is_open(gate):
+        if run.cancelled.wait(LOOK_S):
+            write(run.id, run.token, "stopped")
+            return
+    try:
+        with connection().transaction():
+            connection().execute(WRITE, [run.id, run.token, "end", os.getpid()])
+            connection().execute(ASSERT, [run.id, run.token])
+    except psycopg.errors.ObjectNotInPrerequisiteState:
+        write(run.id, run.token, "refused")
+
+
+@app.task(name="fail")
+def fail(run: Run, mended_by: str) -> None:
+    """Fails until a gate is open."""
+    write(run.id, run.token, "start")
+    if not is_open(mended_by):
+        raise ValueError("no luck")

@@ -1,0 +1,87 @@
+"""A worker that dies or freezes in the middle of a run: the run goes on elsewhere, and is settled once."""
+
+from __future__ import annotations
+
+import signal
+
+import psycopg
+import pytest
+
+from tests.fleet import (
+    Fleet,
+    clock,
+    enqueue,
+    events,
+    one,
+    open_gate,
+    state,
+    unaccounted,
+    wait_for_leader,
+)
+from tests.race.setting import row_of
+from tests.waiting import wait_until
+
+LEASE_S, REAP_S = 2.0, 0.5
+QUICK = ("--lease", f"{LEASE_S:g}", "--reap-every", f"{REAP_S:g}", "--poll", "0.2")
+ELECTION_S = 1.0
+SLACK_S = 0.8  # two busy cores
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_run_whose_worker_was_killed_is_claimed_again_in_time_and_settled_once(
+    leads: bool, fleet: Fleet, db: psycopg.Connection
+) -> None:
+    (victim,) = fleet.start(1, *QUICK, *([] if leads else ["--no-leader"]))
+    run = enqueue(db, "hold", gate="g")
+    wait_until(lambda: events(db, run, "start"), what="the first start")
+    fleet.start(1, *QUICK)
+    assert (wait_for_leader(db) == victim.pid) is leads
+    killed_at = clock(db)
+    victim.kill()
+    wait_until(lambda: len(events(db, run, "start")) == 2, LEASE_S + REAP_S + 5, "the second start")
+    again = (one(db, "SELECT started_at FROM pgsched.runs WHERE id = %s", run) - killed_at).total_seconds()
+    # a new leader begins to count the lease at its election
+    bound = LEASE_S + (ELECTION_S if leads else REAP_S)
+    print(f"claimed again after {again:.2f} s (lease {LEASE_S} s, reap every {REAP_S} s, leader killed: {leads})")
+    assert again <= bound + SLACK_S
+    open_gate(db, "g")
+    wait_until(lambda: state(db, run) == "succeeded", what="the run to succeed")
+    (_, (second, _)) = events(db, run, "start")
+    assert [token for token, _ in events(db, run, "end")] == [second]
+    evidence = db.execute("SELECT attempt, outcome, error FROM pgsched.attempts WHERE run_id = %s", [run]).fetchall()
+    assert [row[:2] for row in evidence] == [(1, "crashed")]
+    assert "worker lost" in evidence[0][2]
+    assert unaccounted(db) == []
+
+
+def test_every_late_write_of_a_frozen_worker_hits_nothing(fleet: Fleet, db: psycopg.Connection) -> None:
+    (victim,) = fleet.start(1, *QUICK, "--no-leader")
+    runs = [enqueue(db, "hold", gate="g") for _ in range(3)]
+    for run in runs:
+        wait_until(lambda run=run: events(db, run, "start"), what="the first start")  # type: ignore[misc]
+    victim.signal(signal.SIGSTOP)
+    (other,) = fleet.start(1, *QUICK)
+    for run in runs:
+        wait_until(lambda run=run: len(events(db, run, "start")) == 2, 15, "the second start")  # type: ignore[misc]
+    open_gate(db, "g")
+    for run in runs:
+        wait_until(lambda run=run: state(db, run) == "succeeded", what="the other worker to finish")  # type: ignore[misc]
+    before = [row_of(db, run) for run in runs]
+    evidence = db.execute("SELECT * FROM pgsched.attempts ORDER BY run_id, token").fetchall()
+
+    victim.signal(signal.SIGCONT)
+    late = "SELECT count(*) FROM ledger WHERE pid = %s AND event IN ('refused', 'stopped')"
+    wait_until(lambda: one(db, late, victim.pid) == 3, what="the zombie's handlers to end")
+    wait_until(lambda: victim.log.read_text().count("claim lost") >= 3, what="the zombie to notice")
+    # it has written everything that it had to write: what it does next comes after that
+    other.signal(signal.SIGTERM)
+    assert other.ended() == 0
+    last = enqueue(db, "note")
+    wait_until(lambda: state(db, last) == "succeeded", what="the former zombie to work on")
+    assert [row_of(db, run) for run in runs] == before
+    assert (
+        db.execute("SELECT * FROM pgsched.attempts WHERE run_id <> %s ORDER BY run_id, token", [last]).fetchall()
+        == evidence
+    )
+    ends = db.execute("SELECT pid FROM ledger WHERE event = 'end' AND run_id <> %s", [last]).fetchall()
+    assert ends == [(other.pid,)] * 3

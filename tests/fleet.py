@@ -1,0 +1,162 @@
+"""Real worker processes for tests: started, signalled and ended by pid; none outlives its test.
+
+Their logs are files; the last lines of each are printed at the end, where pytest shows them if the test failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[1]
+TAIL_LINES = 40
+START_S = 20.0
+
+
+class Member:
+    """One worker process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self.log = log
+        self.pid = process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def ended(self, timeout: float = 15.0) -> int:
+        """Wait for its end; the exit code."""
+        wait_until(lambda: not self.alive, timeout, f"the end of process {self.pid}")
+        return int(self.process.returncode)
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def said(self, text: str) -> bool:
+        return text in self.log.read_text()
+
+
+class Fleet:
+    """The workers of one test, on one database; `db` watches them."""
+
+    def __init__(self, dsn: str, folder: Path) -> None:
+        self.dsn = dsn
+        self.folder = folder
+        self.members: list[Member] = []
+
+    def launch(self, *options: str) -> Member:
+        """Start a process and do not wait for it."""
+        log = self.folder / f"worker-{len(self.members)}.log"
+        command = [sys.executable, "-m", "pgsched", "worker", "--app", "tests.apps.ledger:app", *options]
+        env = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")} | {"PGSCHED_DSN": self.dsn}
+        with log.open("wb") as sink:
+            process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
+        self.members.append(Member(process, log))
+        return self.members[-1]
+
+    def start(self, count: int, *options: str) -> list[Member]:
+        """Start workers and wait until each is at work."""
+        started = [self.launch(*options) for _ in range(count)]
+        for member in started:
+            wait_until(lambda m=member: m.said("started") or not m.alive, START_S, "a worker to start")  # type: ignore[misc]
+            assert member.alive, f"the worker ended with {member.process.returncode}"
+        return started
+
+    def by_pid(self, pid: int) -> Member:
+        return next(member for member in self.members if member.pid == pid)
+
+    def end(self) -> None:
+        """SIGKILL whatever still lives, stopped or not, and show the logs' tails."""
+        for member in self.members:
+            with contextlib.suppress(ProcessLookupError):
+                if member.alive:
+                    os.kill(member.pid, signal.SIGKILL)
+            member.process.wait()
+            lines = member.log.read_text(errors="replace").splitlines()
+            print(f"--- {member.log.name} (pid {member.pid}, exit {member.process.returncode}, {len(lines)} lines)")
+            print("\n".join(lines[-TAIL_LINES:]))
+
+
+@contextlib.contextmanager
+def fleet_on(dsn: str, folder: Path) -> Iterator[Fleet]:
+    fleet = Fleet(dsn, folder)
+    try:
+        yield fleet
+    finally:
+        fleet.end()
+
+
+# ---- what the database says of them
+
+
+def one(db: psycopg.Connection, query: str, *values: Any) -> Any:
+    """The only value of the only row."""
+    row = db.execute(query, values).fetchone()  # type: ignore[arg-type]
+    return None if row is None else row[0]
+
+
+def clock(db: psycopg.Connection) -> datetime:
+    """The database's time, the only one that counts."""
+    found = one(db, "SELECT clock_timestamp()")
+    assert isinstance(found, datetime)
+    return found
+
+
+def leader_pid(db: psycopg.Connection) -> int | None:
+    """Who leads now."""
+    found = one(db, "SELECT CASE WHEN resigned_at IS NULL THEN pid END FROM pgsched.leader ORDER BY term DESC LIMIT 1")
+    return None if found is None else int(found)
+
+
+def wait_for_leader(db: psycopg.Connection, *, other_than: int = -1, timeout: float = 10.0) -> int:
+    def found() -> int | None:
+        pid = leader_pid(db)
+        return pid if pid != other_than else None
+
+    return wait_until(found, timeout, "a leader") or 0
+
+
+def enqueue(db: psycopg.Connection, task: str, **args: str) -> int:
+    return int(one(db, "SELECT pgsched.enqueue(%s, %s)", task, Jsonb(args)))
+
+
+def state(db: psycopg.Connection, run_id: int) -> str:
+    return str(one(db, "SELECT state FROM pgsched.runs WHERE id = %s", run_id))
+
+
+def events(db: psycopg.Connection, run_id: int, event: str) -> list[tuple[UUID, int]]:
+    """(token, pid) of each such event of a run, oldest first."""
+    rows = db.execute("SELECT token, pid FROM ledger WHERE run_id = %s AND event = %s ORDER BY at", [run_id, event])
+    return [(row[0], row[1]) for row in rows.fetchall()]
+
+
+def open_gate(db: psycopg.Connection, name: str) -> None:
+    db.execute("INSERT INTO public.gates VALUES (%s)", [name])
+
+
+def unaccounted(db: psycopg.Connection) -> list[Any]:
+    """Runs whose attempts were not each settled exactly once: every attempt that counts but the successful one left a
+    row."""
+    return db.execute(
+        "SELECT r.id, r.state, r.attempt, count(a.token) FROM pgsched.runs r"
+        " LEFT JOIN pgsched.attempts a ON a.run_id = r.id AND a.outcome <> 'interrupted'"
+        " GROUP BY r.id HAVING r.attempt <> count(a.token) + (r.state IN ('succeeded', 'running'))::int"
+    ).fetchall()
