@@ -109,7 +109,7 @@ def fleet_on(dsn: str, folder: Path) -> Iterator[Fleet]:
 
 def one(db: psycopg.Connection, query: str, *values: Any) -> Any:
     """The only value of the only row."""
-    row = db.execute(query, values).fetchone()  # type: ignore[arg-type]
+    row = db.execute(query, values).fetchone()
     return None if row is None else row[0]
 
 

@@ -29,7 +29,7 @@ mine = threading.local()
 
 def install(dsn: str) -> None:
     with psycopg.connect(dsn) as conn:
-        conn.execute(TABLES)  # type: ignore[arg-type]
+        conn.execute(TABLES)
 
 
 def connection() -> psycopg.Connection:

@@ -1,0 +1,196 @@
+"""The leader's round: no job, no lock and no bug holds up the rest, and none of it is silent."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.config import LeaderSettings
+from pgsched.db import leading
+from pgsched.db.leading import elect, fence
+from pgsched.errors import PgschedError
+from pgsched.leader import election, ticker
+from pgsched.leader.duties import Duties
+from pgsched.leader.election import Leader
+from pgsched.leader.ticker import tick
+from tests.race.setting import Open, add_jobs, add_runs, let_expire, row_of, slots, take
+
+
+def lead(conn: psycopg.Connection, **settings: Any) -> Duties:
+    with conn.transaction():
+        fence(conn, None)
+        term = elect(conn, "test")[0]
+    return Duties(conn, term, LeaderSettings(**settings), reap_from=0.0)
+
+
+@pytest.fixture
+def impatient(connect: Open) -> psycopg.Connection:
+    """A leader's connection that fails the test rather than wait for a lock."""
+    return connect(options="-c lock_timeout=500ms")
+
+
+def overlapping(db: psycopg.Connection, overlap: str) -> int:
+    """A job whose first slot is running while further ones are due; the running run's id."""
+    add_jobs(db, 1, 3, overlap=overlap)
+    db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task) SELECT id, '2020-01-01', 't' FROM pgsched.jobs")
+    (claim,) = take(db)
+    return claim.id
+
+
+def test_a_handler_s_transaction_holds_up_no_other_job(
+    db: psycopg.Connection, connect: Open, impatient: psycopg.Connection
+) -> None:
+    run = overlapping(db, "terminate")
+    db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('other', 't')")
+    token = row_of(db, run)["token"]
+    handler = connect(autocommit=False)
+    handler.execute("SELECT pgsched.assert_claim(%s, %s)", [run, token])
+    with impatient.transaction():
+        tick(impatient, 100)
+    other = db.execute("SELECT count(*) FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = job_id WHERE name = 'other'")
+    assert other.fetchone() == (1,)
+    row = row_of(db, run)
+    assert (row["state"], row["token"]) == ("running", token), "what a transaction has asserted is not taken away"
+    assert row["cancel_requested_at"] is not None, "it is asked instead"
+
+
+def test_terminate_takes_a_claim_that_nobody_asserted(db: psycopg.Connection, impatient: psycopg.Connection) -> None:
+    run = overlapping(db, "terminate")
+    with impatient.transaction():
+        tick(impatient, 100)
+    assert (row_of(db, run)["state"], row_of(db, run)["token"]) == ("cancelled", None)
+    assert db.execute("SELECT outcome FROM pgsched.attempts").fetchall() == [("cancelled",)]
+
+
+@pytest.mark.parametrize("overlap", ["terminate", "replace"])
+def test_slots_of_one_batch_replace_each_other(overlap: str, db: psycopg.Connection) -> None:
+    overlapping(db, overlap)
+    with db.transaction():
+        tick(db, 100)
+    states = db.execute("SELECT state FROM pgsched.runs WHERE attempt = 0 ORDER BY scheduled_at").fetchall()
+    assert [row[0] for row in states] == ["skipped", "skipped", "queued" if overlap == "terminate" else "waiting"]
+    assert db.execute("SELECT count(*) FROM pgsched.runs WHERE reason LIKE '%replaced%'").fetchone() == (3,)
+
+
+def test_a_due_job_that_somebody_edits_does_not_make_the_leader_spin(
+    db: psycopg.Connection, connect: Open, impatient: psycopg.Connection
+) -> None:
+    add_jobs(db, 1, 3)
+    person = connect(autocommit=False)
+    person.execute("UPDATE pgsched.jobs SET description = 'being edited'")
+    duties = lead(impatient)
+    waits = [duties.perform() for _ in range(12)]
+    assert waits[-1] >= 0.1
+    assert max(waits) <= 0.2
+    person.rollback()
+    duties.perform()
+    assert slots(db) == (3, 3)
+
+
+def test_a_batch_of_many_slots_ends_early_and_goes_on(
+    db: psycopg.Connection, impatient: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ticker, "MOST_SLOTS", 30)
+    add_jobs(db, 10, 20)
+    duties = lead(impatient)
+    assert duties.perform() == 0.0
+    assert slots(db) == (40, 40)
+    while slots(db)[0] < 200:
+        duties.perform()
+    assert slots(db) == (200, 200)
+
+
+def test_reaping_more_than_a_batch_does_not_wait_for_the_next_period(
+    db: psycopg.Connection, impatient: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pgsched.leader import duties as module
+
+    monkeypatch.setattr(module, "BATCH", 2)
+    add_runs(db, 5)
+    take(db, 5)
+    let_expire(db)
+    duties = lead(impatient, reap_every_s=3600)
+    for _ in range(3):
+        duties.perform()
+    assert db.execute("SELECT DISTINCT state FROM pgsched.runs").fetchall() == [("queued",)]
+
+
+def test_a_job_that_fails_half_way_leaves_nothing(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_jobs(db, 2, 5)
+    real, bad = ticker.due, db.execute("SELECT min(id) FROM pgsched.jobs").fetchone()
+    calls: list[int] = []
+
+    def third_time_bad(job: ticker.Job, *rest: Any) -> leading.SlotRow:
+        calls.append(job["id"])
+        if bad and job["id"] == bad[0] and calls.count(job["id"]) == 3:
+            raise OverflowError("too large")
+        return real(job, *rest)
+
+    monkeypatch.setattr(ticker, "due", third_time_bad)
+    with db.transaction():
+        assert tick(db, 100).errors == 1
+    per_job = db.execute("SELECT job_id, count(*) FROM pgsched.runs GROUP BY job_id").fetchall()
+    assert [row[1] for row in per_job] == [5]
+
+
+def test_a_fixed_delay_counts_from_the_mark_once_the_last_run_is_forgotten(db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('j', '@after 10d', 't')")
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute(
+            "UPDATE pgsched.jobs SET anchor_at = clock_timestamp() - interval '19 days', next_run_at = now(),"
+            " decided_until = clock_timestamp() - interval '9 days', run_count = 1"
+        )
+    with db.transaction():
+        tick(db, 100)
+    assert slots(db) == (0, 0), "the slot of 9 days ago is not repeated"
+    row = db.execute("SELECT next_run_at - clock_timestamp() FROM pgsched.jobs").fetchone()
+    assert row is not None
+    assert timedelta(hours=23) < row[0] <= timedelta(days=1)
+
+
+def test_a_leader_that_fails_for_an_unknown_reason_says_so(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Duties) -> float:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(election.Duties, "perform", broken)
+    told: list[PgschedError] = []
+    Leader(dsn, LeaderSettings(), "test", on_fatal=told.append).run()
+    assert [str(error) for error in told] == ["leader failed: ZeroDivisionError('a bug')"]
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """Every descriptor below 1024 is taken."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, before[1]), before[1]))
+    taken: list[int] = []
+    try:
+        while not taken or taken[-1] < 1100:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for number in taken:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("many_descriptors")
+def test_a_leader_works_with_descriptors_beyond_1023(connect: Open) -> None:
+    leader, conn = Leader("", LeaderSettings(), "test"), connect()
+    assert conn.fileno() > 1023
+    leader.pause(conn, 0.01)
+
+
+def test_a_leader_gives_its_descriptors_back() -> None:
+    before = set(os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else [])  # noqa: PTH208, PTH112
+    for _ in range(20):
+        Leader("", LeaderSettings(), "test").stop()
+    after = set(os.listdir("/proc/self/fd") if before else [])  # noqa: PTH208
+    assert len(after) <= len(before) + 2

@@ -1,0 +1,315 @@
+"""The worker in this process: stopping while an answer is on its way, losing claims, and rows that somebody locked."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from pgsched.config import WorkerSettings
+from pgsched.db import claims, workers
+from pgsched.db.connect import AsyncConnection
+from pgsched.errors import PgschedError
+from pgsched.model import Claim, Outcome, Result
+from pgsched.worker import claim as claiming
+from pgsched.worker import lease as leasing
+from pgsched.worker.lease import Heartbeat, Leases
+from pgsched.worker.worker import Worker
+from tests.race.setting import Open, add_runs, cut, let_expire, row_of, take
+from tests.waiting import wait_until
+
+SETTINGS = WorkerSettings(concurrency=2, lease_s=3, poll_s=0.1, grace_s=0, leader=False)
+
+
+class Handler:
+    """An executor in the test's hands: attempts begin, and end when `go` is set or they are cancelled."""
+
+    abandoned = 0
+
+    def __init__(self, outcome: Outcome | None = None) -> None:
+        self.go = asyncio.Event()
+        self.begun: list[Claim] = []
+        self.cancelled: list[Claim] = []
+        self.outcome = outcome or Outcome(Result.SUCCEEDED)
+        self.on_cancel: Callable[[], object] = lambda: None
+
+    async def execute(self, claim: Claim) -> Outcome:
+        self.begun.append(claim)
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(claim)
+            self.on_cancel()
+            raise
+        return self.outcome
+
+    async def close(self) -> None:
+        pass
+
+
+def registration(lease_s: float = 3.0) -> workers.Registration:
+    return workers.Registration("w", "0", None, 2, None, ["python"], ["t"], lease_s)
+
+
+def make(dsn: str, handler: Handler) -> Worker:
+    return Worker(dsn, SETTINGS, {"python": handler}, registration())
+
+
+async def becomes(condition: Callable[[], Any], what: str) -> None:
+    """`wait_until` that lets the loop go on."""
+    await asyncio.to_thread(wait_until, condition, 10.0, what)
+
+
+def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def within() -> None:
+        async with asyncio.timeout(40):
+            await scene()
+
+    asyncio.run(within())
+
+
+Claiming = Callable[..., Awaitable[list[Claim]]]
+
+
+def withhold_answers(monkeypatch: pytest.MonkeyPatch, arrived: threading.Event) -> None:
+    """Claims are made in the database, and their answers never come."""
+    real: Claiming = claiming.claim
+
+    async def held_up(conn: AsyncConnection[Any], *args: Any) -> list[Claim]:
+        found = await real(conn, *args)
+        if found:
+            arrived.set()
+            await asyncio.Event().wait()
+        return found
+
+    monkeypatch.setattr(claiming, "claim", held_up)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_claim_whose_answer_is_on_its_way_at_the_stop_is_handed_back(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_runs(db, 2)
+    arrived = threading.Event()
+    withhold_answers(monkeypatch, arrived)
+    if not guarded:
+
+        async def disconnect_only(self: claiming.Claimer) -> None:
+            await self._disconnect()
+
+        monkeypatch.setattr(claiming.Claimer, "close", disconnect_only)
+
+    async def scene() -> None:
+        handler = Handler()
+        worker = make(dsn, handler)
+        work = asyncio.create_task(worker.run())
+        await becomes(arrived.is_set, "the claim to be made")
+        worker.stop()
+        await work
+        assert handler.begun == []
+
+    play(scene)
+    rows = db.execute("SELECT DISTINCT state, attempt FROM pgsched.runs").fetchall()
+    assert rows == ([("queued", 0)] if guarded else [("running", 1)])
+
+
+def test_claims_that_arrive_after_the_stop_are_not_started(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Claiming = claiming.claim
+    stopped, made = asyncio.Event(), threading.Event()
+
+    async def slow(conn: AsyncConnection[Any], *args: Any) -> list[Claim]:
+        found = await real(conn, *args)
+        if found:
+            made.set()
+            await stopped.wait()
+        return found
+
+    monkeypatch.setattr(claiming, "claim", slow)
+    add_runs(db, 2)
+
+    async def scene() -> None:
+        handler = Handler()
+        worker = make(dsn, handler)
+        work = asyncio.create_task(worker.run())
+        await becomes(made.is_set, "the claim to be made")
+        worker.stop()
+        stopped.set()
+        await work
+        assert handler.begun == []
+
+    play(scene)
+    assert db.execute("SELECT DISTINCT state, attempt FROM pgsched.runs").fetchall() == [("queued", 0)]
+
+
+def test_a_lost_notification_costs_a_poll_and_no_more(dsn: str, db: psycopg.Connection) -> None:
+    db.execute("DROP TRIGGER c_notify ON pgsched.runs")
+
+    async def scene() -> None:
+        handler = Handler()
+        handler.go.set()
+        worker = make(dsn, handler)
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: db.execute("SELECT FROM pgsched.workers").rowcount, "the worker")
+        await asyncio.to_thread(add_runs, db, 5)
+        await becomes(lambda: worker.verdicts.get("succeeded") == 5, "all runs")
+        worker.stop()
+        await work
+
+    play(scene)
+
+
+def test_a_claim_that_was_reaped_stops_its_handler_and_settles_nothing(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        handler = Handler()
+        worker = make(dsn, handler)
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: handler.begun, "the start")
+        await asyncio.to_thread(db.execute, "UPDATE pgsched.runs SET token = gen_random_uuid(), worker_id = 99")
+        before = await asyncio.to_thread(row_of, db, 1)
+        await becomes(lambda: handler.cancelled, "the handler to be stopped")
+        worker.stop()
+        await work
+        assert worker.verdicts == {}
+        assert {**row_of(db, 1), "lease_until": None} == {**before, "lease_until": None}
+
+    play(scene)
+
+
+def test_a_lease_that_cannot_be_renewed_stops_the_handler_before_it_ends(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_answer(*_: object) -> None:
+        raise psycopg.OperationalError("no answer")
+
+    monkeypatch.setattr(leasing, "heartbeat", no_answer)
+    found: list[Any] = []
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        handler = Handler()
+        still_ours = "SELECT lease_until > clock_timestamp() FROM pgsched.runs WHERE state = 'running'"
+        handler.on_cancel = lambda: found.append(db.execute(still_ours).fetchone())
+        worker = make(dsn, handler)
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: handler.cancelled, "the handler to be stopped")
+        worker.stop()
+        await work
+
+    play(scene)
+    assert found[0] == (True,), "nobody else could own the run yet"
+    outcome = db.execute("SELECT DISTINCT outcome, error FROM pgsched.attempts WHERE attempt = 1").fetchall()
+    assert ("interrupted", "handed back: the lease could not be renewed in time") in outcome
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Outcome(Result.FAILED, error="a NUL: \0"),
+        Outcome(Result.FAILED, error="a lone surrogate: \ud800"),
+        Outcome(Result.SUCCEEDED, value={"text": "\0"}),
+        Outcome(Result.SUCCEEDED, value=object()),
+    ],
+    ids=["nul", "surrogate", "nul in JSON", "no JSON"],
+)
+def test_an_outcome_that_cannot_be_stored_is_a_failure_and_holds_up_nobody(
+    outcome: Outcome, dsn: str, db: psycopg.Connection
+) -> None:
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        handler = Handler(outcome)
+        handler.go.set()
+        worker = make(dsn, handler)
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: worker.verdicts, "the settlement")
+        worker.stop()
+        await work
+        assert worker.verdicts == {"dead": 1}
+
+    play(scene)
+    assert row_of(db, 1)["state"] == "dead"
+    assert "outcome could not be stored" in row_of(db, 1)["error"]
+
+
+# ---- heartbeats
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_row_that_somebody_locked_costs_no_other_claim_its_lease(
+    guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_runs(db, 3)
+    locked, *others = take(db, 3)
+    let_expire(db)
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [locked.id])
+    worker = connect(options="-c lock_timeout=100ms")
+    held = [(c.id, c.token) for c in (locked, *others)]
+    if not guarded:
+        cut(monkeypatch, claims, "heartbeat", " SKIP LOCKED")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            claims.heartbeat(worker, 1, 30.0, held)
+        return
+    beat = claims.heartbeat(worker, 1, 30.0, held)
+    assert beat.kept == {(c.id, c.token) for c in others}
+    assert beat.unsure == {(locked.id, locked.token)}, "neither renewed nor lost"
+    renewed = "SELECT id FROM pgsched.runs WHERE lease_until > clock_timestamp() ORDER BY id"
+    assert [row[0] for row in db.execute(renewed).fetchall()] == [c.id for c in others]
+    person.rollback()
+    assert claims.heartbeat(worker, 1, 30.0, held).kept == set(held)
+
+
+def test_a_late_heartbeat_does_not_bring_a_stopped_worker_back(db: psycopg.Connection) -> None:
+    gone, lives = workers.start(db, registration()), workers.start(db, registration())
+    workers.stop(db, gone, stopped=True)
+    db.execute("UPDATE pgsched.workers SET stopped_at = seen_at WHERE id = %s", [lives])  # the pruner took it for dead
+    for worker_id in (gone, lives):
+        claims.heartbeat(db, worker_id, 30.0, [])
+    stopped = db.execute("SELECT id FROM pgsched.workers WHERE stopped_at IS NOT NULL").fetchall()
+    assert stopped == [(gone,)]
+
+
+def test_a_heartbeat_that_fails_for_an_unknown_reason_ends_the_worker(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(leasing, "heartbeat", broken)
+
+    async def scene() -> None:
+        with pytest.raises(PgschedError, match="heartbeat failed: ZeroDivisionError"):
+            await make(dsn, Handler()).run()
+
+    play(scene)
+
+
+def test_a_claim_past_its_deadline_is_past_and_an_unknown_one_too() -> None:
+    leases, token = Leases(10), uuid4()
+    claim = Claim(1, token, 1, 3, "default", 5, "python", "t", {})
+    leases.add([claim], sent_at=100.0)
+    assert not leases.past((1, token), 108.9)
+    assert leases.past((1, token), 109.1)
+    leases.renewed(frozenset({(1, token)}), sent_at=103.0)
+    assert not leases.past((1, token), 109.1)
+    leases.drop((1, token))
+    assert leases.past((1, token), 0.0)
+
+
+def test_the_heartbeat_signs_off(dsn: str, db: psycopg.Connection) -> None:
+    worker_id = workers.start(db, registration())
+    thread = Heartbeat(dsn, worker_id, Leases(3), lambda *_: None, lambda _: None, lambda: 0)
+    thread.start()
+    thread.stop()
+    thread.join(10)
+    row = db.execute("SELECT stopping_at IS NOT NULL, stopped_at IS NOT NULL FROM pgsched.workers").fetchone()
+    assert row == (True, True)
