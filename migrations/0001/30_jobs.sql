@@ -4,12 +4,14 @@
 CREATE FUNCTION pgsched.not_one_of(field text, value text, allowed text[]) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN value = ANY (allowed) THEN NULL
+           WHEN value IS NULL THEN format('%s: must not be null', field)
            ELSE format('%s: "%s" is not one of %s', field, left(value, 60), array_to_string(allowed, ', ')) END
 $$;
 
 CREATE FUNCTION pgsched.out_of_range(field text, value numeric, low numeric, high numeric) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN value BETWEEN low AND high THEN NULL
+           WHEN value IS NULL THEN format('%s: must not be null', field)
            ELSE format('%s: %s is out of range %s-%s', field, value, low, high) END
 $$;
 
@@ -19,6 +21,36 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         WHEN value IS NULL THEN NULL
         WHEN value < at_least THEN format('%s: %s is less than %s', field, value, at_least)
         WHEN value > interval '10 years' THEN format('%s: %s is more than 10 years', field, value)
+    END
+$$;
+
+-- An interval that every job has.
+CREATE FUNCTION pgsched.bad_period(field text, value interval) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN value IS NULL THEN format('%s: must not be null', field)
+           ELSE pgsched.bad_interval(field, value, '0') END
+$$;
+
+CREATE FUNCTION pgsched.bad_codes(field text, codes integer[]) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN array_ndims(codes) > 1 THEN format('%s: must be a plain list', field)
+        WHEN codes = '{}' THEN format('%s: must name at least one exit code', field)
+        WHEN array_position(codes, NULL) IS NOT NULL THEN format('%s: must not hold null', field)
+        WHEN NOT codes <@ ARRAY(SELECT generate_series(0, 255)) THEN
+            format('%s: %s is out of range 0-255', field,
+                   (SELECT code FROM unnest(codes) AS c(code) WHERE code NOT BETWEEN 0 AND 255 LIMIT 1))
+    END
+$$;
+
+-- An SQL job runs with its owner's rights: nobody makes one that runs with somebody else's.
+CREATE FUNCTION pgsched.bad_owner(owner name) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN owner IS NULL THEN 'owner: must not be null'
+        WHEN NOT EXISTS (SELECT FROM pg_roles WHERE rolname = owner) THEN format('owner: there is no role "%s"', owner)
+        WHEN NOT pg_has_role(owner, 'MEMBER') THEN
+            format('owner: role "%s" may not act for role "%s"', current_user, owner)
     END
 $$;
 
@@ -73,23 +105,29 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         pgsched.bad_instant('ends_at', j.ends_at),
         CASE WHEN j.ends_at <= j.starts_at THEN 'ends_at: must be later than starts_at' END,
         CASE WHEN j.max_runs < 1 THEN format('max_runs: %s is less than 1', j.max_runs) END,
-        pgsched.bad_interval('jitter', j.jitter, '0'),
+        pgsched.bad_period('jitter', j.jitter),
         pgsched.not_one_of('overlap', j.overlap,
             ARRAY['allow', 'skip', 'buffer_one', 'buffer_all', 'replace', 'terminate']),
         pgsched.out_of_range('max_buffer', j.max_buffer, 1, 100000),
         pgsched.bad_interval('retry_within', j.retry_within, '0'),
-        pgsched.bad_interval('misfire_after', j.misfire_after, '0'),
+        pgsched.bad_period('misfire_after', j.misfire_after),
         pgsched.not_one_of('catch_up', j.catch_up, ARRAY['latest', 'skip', 'earliest', 'all']),
         pgsched.out_of_range('max_catch_up', j.max_catch_up, 1, 10000),
-        pgsched.bad_interval('catch_up_window', j.catch_up_window, '0'),
+        pgsched.bad_period('catch_up_window', j.catch_up_window),
         pgsched.bad_interval('start_deadline', j.start_deadline, '1 second'),
         pgsched.out_of_range('max_attempts', j.max_attempts, 1, 1000),
         pgsched.bad_interval('timeout', j.timeout, '1 millisecond'),
-        pgsched.bad_interval('kill_after', j.kill_after, '0'),
+        pgsched.bad_period('kill_after', j.kill_after),
         pgsched.not_one_of('backoff', j.backoff, ARRAY['exponential', 'fixed', 'linear']),
-        pgsched.bad_interval('backoff_base', j.backoff_base, '0'),
-        pgsched.bad_interval('backoff_max', j.backoff_max, '0'),
+        pgsched.bad_period('backoff_base', j.backoff_base),
+        pgsched.bad_period('backoff_max', j.backoff_max),
         pgsched.out_of_range('backoff_jitter', j.backoff_jitter::numeric, 0, 1),
+        CASE WHEN j.success_codes IS NULL THEN 'success_codes: must not be null' END,
+        pgsched.bad_codes('success_codes', j.success_codes),
+        pgsched.bad_codes('retry_codes', j.retry_codes),
+        pgsched.bad_codes('dead_codes', j.dead_codes),
+        CASE WHEN j.delete_after_run IS NULL THEN 'delete_after_run: must not be null' END,
+        CASE WHEN j.paused IS NULL THEN 'paused: must not be null' END,
         -- columns that later releases give a meaning to: refused rather than silently ignored
         CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL THEN
             'concurrency_limit: is not supported by this release' END,
@@ -121,7 +159,7 @@ CREATE FUNCTION pgsched.jobs_before_insert() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
-    problem text := pgsched.job_error(NEW);
+    problem text := coalesce(pgsched.job_error(NEW), pgsched.bad_owner(NEW.owner));
 BEGIN
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'jobs');
@@ -157,6 +195,12 @@ DECLARE
                        IS DISTINCT FROM (OLD.schedule, OLD.timezone, OLD.run_at, OLD.starts_at);
     resumed boolean := OLD.paused AND NOT NEW.paused;
 BEGIN
+    IF NEW.owner IS DISTINCT FROM OLD.owner THEN
+        problem := coalesce(problem, pgsched.bad_owner(NEW.owner));
+    ELSIF (NEW.kind, NEW.task, NEW.args) IS DISTINCT FROM (OLD.kind, OLD.task, OLD.args)
+          AND pgsched.bad_owner(OLD.owner) IS NOT NULL THEN
+        NEW.owner := current_user;  -- who says what runs, and may not act for the owner, becomes it
+    END IF;
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'jobs');
     END IF;
@@ -236,7 +280,7 @@ CREATE TRIGGER a_check_update BEFORE UPDATE OF id, name, kind, task, args, queue
         timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer,
         retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts,
         timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes,
-        dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, declared_by, description
+        dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, declared_by, description, owner
     ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_update();
 CREATE TRIGGER b_high_water_mark BEFORE UPDATE OF decided_until ON pgsched.jobs
     FOR EACH ROW WHEN (NEW.decided_until < OLD.decided_until) EXECUTE FUNCTION pgsched.jobs_high_water_mark();

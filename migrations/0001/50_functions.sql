@@ -49,6 +49,9 @@ BEGIN
         RETURN NULL;
     ELSIF r.state NOT IN ('dead', 'cancelled', 'missed', 'skipped') THEN
         RETURN r.state;
+    ELSIF EXISTS (SELECT FROM pgsched.runs o WHERE o.unique_key = r.unique_key AND o.phase < 3) THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', COLUMN = 'unique_key', MESSAGE =
+            format('unique_key: an unfinished run has the key "%s" of run %s already', r.unique_key, run_id);
     END IF;
     UPDATE pgsched.runs SET state = 'queued', finished_at = NULL, token = NULL, available_at = clock_timestamp(),
         crashes = 0, max_attempts = least(1000, greatest(max_attempts, attempt + 1)), cancel_requested_at = NULL,
@@ -65,16 +68,22 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     new_id bigint;
 BEGIN
-    INSERT INTO pgsched.runs (job_id, scheduled_at, queue, priority, kind, task, args, origin, owner, max_attempts,
-        timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options, tags)
-    SELECT j.id, clock_timestamp(), j.queue, j.priority, j.kind, j.task, coalesce(trigger.args, j.args), 'manual',
-        j.owner, j.max_attempts, j.timeout, j.kill_after, j.backoff, j.backoff_base, j.backoff_max,
-        j.backoff_jitter, pgsched.job_options(j), j.tags
-    FROM pgsched.jobs j WHERE j.name = trigger.job
-    RETURNING id INTO new_id;
-    IF new_id IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'no_data_found', MESSAGE = format('job: there is no job named "%s"', job);
-    END IF;
+    LOOP
+        INSERT INTO pgsched.runs (job_id, scheduled_at, queue, priority, kind, task, args, origin, owner,
+            max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options, tags)
+        SELECT j.id, clock_timestamp(), j.queue, j.priority, j.kind, j.task, coalesce(trigger.args, j.args), 'manual',
+            j.owner, j.max_attempts, j.timeout, j.kill_after, j.backoff, j.backoff_base, j.backoff_max,
+            j.backoff_jitter, pgsched.job_options(j), j.tags
+        FROM pgsched.jobs j WHERE j.name = trigger.job
+        ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
+        RETURNING id INTO new_id;
+        -- two people in the same microsecond: the second one tries again
+        EXIT WHEN new_id IS NOT NULL;
+        IF NOT EXISTS (SELECT FROM pgsched.jobs j WHERE j.name = trigger.job) THEN
+            RAISE EXCEPTION USING ERRCODE = 'no_data_found',
+                MESSAGE = format('job: there is no job named "%s"', trigger.job);
+        END IF;
+    END LOOP;
     RETURN new_id;
 END $$;
 

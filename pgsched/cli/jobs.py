@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(noun, name="job")
 
 
-def add(  # noqa: PLR0913, PLR0917
+def add(
     name: Name,
     task: Annotated[str, typer.Option(help="Registered name, program, command line, or SQL: see --kind.")],
     kind: Kind = None,
@@ -79,7 +79,7 @@ def add(  # noqa: PLR0913, PLR0917
         told(jobs.add(conn, values), "created", json)
 
 
-def update(  # noqa: PLR0913, PLR0917
+def update(
     name: Name,
     task: Annotated[str | None, typer.Option(help="A new task.")] = None,
     kind: Kind = None,

@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(noun, name="run")
 
 
-def list_runs(  # noqa: PLR0913, PLR0917
+def list_runs(
     state: Annotated[str | None, typer.Option(help=STATES)] = None,
     job: Annotated[str | None, typer.Option(help="Only runs of this job.")] = None,
     queue: Annotated[str | None, typer.Option(help="Only this queue.")] = None,
