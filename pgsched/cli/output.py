@@ -105,18 +105,23 @@ def print_table(headers: Sequence[str], lines: Sequence[Sequence[Any]], empty: s
 
 
 def print_rich(headers: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal. The last column takes what room is left; the others are not wrapped."""
+    """A table on a terminal. The last column takes what room is left; nothing is wrapped."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for number, header in enumerate(headers):
-        last = number == len(headers) - 1
-        table.add_column(header, no_wrap=True, overflow="ellipsis", ratio=1 if last else None)
+    for header in headers:
+        table.add_column(header, no_wrap=True, overflow="ellipsis")
+    others = zip(headers[:-1], *(line[:-1] for line in texts), strict=True)
+    room = max(12, console.width - sum(max(map(cell_len, column)) + 2 for column in others))
     for line in texts:
-        table.add_row(*(Text(text, style=STATES.get(text, "")) for text in line))
-    Console(highlight=False).print(table)
+        cells = [Text(text, style=STATES.get(text, "")) for text in line]
+        cells[-1].truncate(room, overflow="ellipsis")
+        table.add_row(*cells)
+    console.print(table)
 
 
 def print_fields(values: Mapping[str, Any]) -> None:

@@ -35,7 +35,8 @@ def rows(conn: Connection[Any], statement: str | Statement, params: Mapping[str,
     """The rows of a statement, named (`sql/<name>.sql`) or composed."""
     text = sql(statement) if isinstance(statement, str) else statement
     with explained(), conn.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(text, params).fetchall()
+        # never None: psycopg would leave %% doubled in statements without parameters
+        return cursor.execute(text, params or {}).fetchall()
 
 
 def one(conn: Connection[Any], statement: str | Statement, params: Mapping[str, Any] | None = None) -> Row | None:

@@ -91,7 +91,7 @@ def embedded_server() -> tuple[list[Finding], str | None]:
     except EmbeddedUnavailable as error:
         return [fail("embedded", error)], None
     existing = next(folder for folder in (home, *home.parents) if folder.exists())
-    if not os.access(existing, os.W_OK | os.X_OK):
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         text = (
             f"the embedded server could not keep its data in {home}: set PGSCHED_HOME to a directory you may write to"
         )
