@@ -129,9 +129,8 @@ def test_a_run_is_shown_with_the_evidence_of_its_attempts(pgsched: Pgsched, runs
     dead = pgsched("run", "list", "--state", "dead", "--json").json[0]["id"]
     runs.execute(
         "INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, worker, error, traceback, log_tail) VALUES "
-        "(%s, gen_random_uuid(), 1, 'failed', 'host:1', 'ValueError: bad', E'Traceback\\n  line\\x1b[1m', E'out\\nput')"[,  # noqa: E501
-            dead
-        ],
+        "(%s, gen_random_uuid(), 1, 'failed', 'host:1', 'ValueError: bad', %s, E'out\\nput')",
+        [dead, "Traceback\n  line\x1b[1m"],
     )
     out = pgsched("run", "show", str(dead)).out
     assert "attempt 1: failed, " in out
