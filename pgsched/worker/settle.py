@@ -24,6 +24,8 @@ from pgsched.model import Claim, Outcome, Result, Settlement
 logger = log.get("settle")
 LARGEST_BATCH = 500
 LONGEST_BACK_OFF_S = 5.0
+LOCK_TIMEOUT_MS = "1000"
+ASIDE_S = 1.0
 
 
 POLICY = ("exponential", timedelta(seconds=5), timedelta(hours=1), 0.2)
@@ -49,6 +51,8 @@ class Settler:
         self.wait_s = wait_s
         self.on_settled = on_settled
         self._waiting: list[Settlement] = []
+        self._alone: list[Settlement] = []
+        self._aside = 0
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -71,21 +75,29 @@ class Settler:
                 await self._arrived.wait()
                 if len(self._waiting) < LARGEST_BATCH:
                     await asyncio.sleep(self.wait_s)
-                batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
-                if not self._waiting:
-                    self._arrived.clear()
-                await self._write(batch)
-                if not self._waiting:
+                await self._write(self._next())
+                if not (self._waiting or self._alone or self._aside):
                     self._idle.set()
         finally:
             if self._conn is not None:
                 await self._conn.close()
 
+    def _next(self) -> list[Settlement]:
+        if self._alone:
+            batch = [self._alone.pop()]
+        else:
+            batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
+        if not (self._waiting or self._alone):
+            self._arrived.clear()
+        return batch
+
     async def _write(self, batch: list[Settlement]) -> None:
         failures = 0
         while True:
             try:
-                self._conn = self._conn or await aconnect(self.dsn, purpose="settle")
+                self._conn = self._conn or await aconnect(
+                    self.dsn, purpose="settle", settings={"lock_timeout": LOCK_TIMEOUT_MS}
+                )
                 self._report(batch, await settle(self._conn, batch, self.worker))
                 return
             except (DatabaseError, PgschedError, ValueError, TypeError) as error:  # the last two: no JSON, no UTF-8
@@ -95,8 +107,28 @@ class Settler:
                 if reaction is Reaction.BUG:
                     await self._write_apart(batch, error)
                     return
+                if reaction is Reaction.RETRY:
+                    await self._write_around(batch, error)
+                    return
                 failures += 1
-                await self._back_off(failures, error, keep=reaction is Reaction.RETRY)
+                await self._back_off(failures, error)
+
+    async def _write_around(self, batch: list[Settlement], error: BaseException) -> None:
+        """A row that somebody has locked must not hold up the others: halve the batch until it is alone, and let it
+        wait aside."""
+        if len(batch) > 1:
+            middle = len(batch) // 2
+            await self._write(batch[:middle])
+            await self._write(batch[middle:])
+            return
+        logger.warning("settling later", run=batch[0].claim.id, error=first_line(error))
+        self._aside += 1
+        asyncio.get_running_loop().call_later(ASIDE_S, self._back_from_aside, batch[0])
+
+    def _back_from_aside(self, settlement: Settlement) -> None:
+        self._aside -= 1
+        self._alone.append(settlement)
+        self._arrived.set()
 
     async def _write_apart(self, batch: list[Settlement], error: BaseException) -> None:
         """One value that the database refuses must not hold up the others: write each alone, the bad one as failed."""
@@ -113,10 +145,10 @@ class Settler:
         failed = Outcome(Result.FAILED, error=reason, retry=False)
         await self._write([replace(settlement, outcome=failed, retry_in_s=None)])
 
-    async def _back_off(self, failures: int, error: BaseException, *, keep: bool) -> None:
+    async def _back_off(self, failures: int, error: BaseException) -> None:
         delay = min(LONGEST_BACK_OFF_S, 0.05 * 2 ** min(failures, 10)) * (0.5 + random.random() / 2)
         logger.warning("settling again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))
-        if self._conn is not None and not keep:
+        if self._conn is not None:
             await self._conn.close()
             self._conn = None
         await asyncio.sleep(delay)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import psycopg
@@ -65,6 +66,10 @@ def test_a_crash_of_the_server_under_load_loses_nothing(private_cluster: Private
             )
             assert all(member.alive for member in members)
             check(db)
+        private_cluster.stop("immediate")
+        for member in members:
+            member.signal(signal.SIGTERM)
+        assert [member.ended(30) for member in members] == [0, 0, 0], "without a server they still come to an end"
 
 
 def check(db: psycopg.Connection) -> None:

@@ -240,6 +240,63 @@ def test_an_outcome_that_cannot_be_stored_is_a_failure_and_holds_up_nobody(
     assert "outcome could not be stored" in row_of(db, 1)["error"]
 
 
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_claim_whose_answer_came_after_its_lease_is_not_started(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Claiming = claiming.claim
+    late: list[bool] = []
+
+    async def slow(conn: AsyncConnection[Any], *args: Any) -> list[Claim]:
+        found = await real(conn, *args)
+        if found and not late:
+            over = "SELECT bool_and(lease_until < clock_timestamp()) FROM pgsched.runs"
+            await becomes(lambda: db.execute(over).fetchone() == (True,), "the end of the lease")
+            late.append(True)
+        return found
+
+    monkeypatch.setattr(claiming, "claim", slow)
+    if not guarded:
+        monkeypatch.setattr(Leases, "past", lambda *_: False)
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        handler = Handler()
+        settings = WorkerSettings(concurrency=2, lease_s=1, poll_s=0.1, grace_s=0, leader=False)
+        worker = Worker(dsn, settings, {"python": handler}, registration(1))
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: handler.begun, "a start")
+        tokens = await asyncio.to_thread(lambda: db.execute("SELECT token FROM pgsched.attempts").fetchall())
+        assert (handler.begun[0].token in [row[0] for row in tokens]) is False
+        assert len(tokens) == (1 if guarded else 0), "the first claim was handed back before anything was started"
+        worker.stop()
+        await work
+
+    play(scene)
+
+
+def test_a_locked_row_holds_up_no_other_settlement(dsn: str, db: psycopg.Connection, connect: Open) -> None:
+    add_runs(db, 40)
+    person = connect(autocommit=False)
+
+    async def scene() -> None:
+        handler = Handler()
+        settings = WorkerSettings(concurrency=40, lease_s=30, poll_s=0.1, grace_s=5, leader=False)
+        worker = Worker(dsn, settings, {"python": handler}, registration(30))
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: len(handler.begun) == 40, "all starts")
+        await asyncio.to_thread(person.execute, "SELECT pgsched.cancel(7)")  # and leaves its transaction open
+        handler.go.set()
+        await becomes(lambda: worker.verdicts.get("succeeded") == 39, "the other settlements")
+        assert (await asyncio.to_thread(row_of, db, 7))["state"] == "running"
+        person.rollback()
+        await becomes(lambda: worker.verdicts.get("succeeded") == 40, "the last settlement")
+        worker.stop()
+        await work
+
+    play(scene)
+
+
 # ---- heartbeats
 
 
