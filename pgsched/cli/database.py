@@ -67,7 +67,7 @@ def check(dsn: Dsn = None, json: Json = False) -> None:
         for finding in found:
             colour = {"ok": "green", "warn": "yellow", "fail": "red"}[finding.level]
             typer.secho(f"{finding.level:5}", fg=colour, nl=False)
-            print(f"{finding.name:12}  {clean(finding.text)}")
+            print(f"{finding.name:18}  {clean(finding.text)}")
     raise typer.Exit(code)
 
 

@@ -42,7 +42,7 @@ def show(found: Status) -> None:
         typer.secho(f"  ! {clean(problem)}", fg="red")
     print(f"\nleader      {leader(found)}")
     workers, taken = found.workers, sum(worker.running for worker in found.workers)
-    print(f"workers     {len(workers)} alive, {taken} of {sum(w.concurrency for w in workers)} slots busy")
+    print(f"workers     {len(workers)} alive, {taken} of {sum(w.concurrency for w in workers)} busy")
     jobs, finished, attention = found.jobs, found.finished, found.attention
     print(f"jobs        {jobs.total}, {jobs.paused} paused, {jobs.broken} in error")
     rates = ", ".join(f"{getattr(finished, f'done_{m}')} in {m} min ({finished.per_s(m):.3g}/s)" for m in (1, 5, 15))
@@ -81,6 +81,8 @@ def tables(found: Status) -> None:
             [q.name, q.queued, q.running, q.scheduled, q.waiting, duration(q.oldest_queued_s)] for q in found.queues
         ]
         print_table(["QUEUE", "QUEUED", "RUNNING", "SCHEDULED", "WAITING", "OLDEST QUEUED"], queues)
+        if not found.counted_all:
+            print("(there are more: only the first ones were counted)")
     if found.unroutable:
         print()
         lost = [[u.task or f"(any {u.kind})", u.kind, u.queue, u.count, duration(u.oldest_s)] for u in found.unroutable]

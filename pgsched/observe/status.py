@@ -1,6 +1,6 @@
 """The rule: status is read at one moment, cheaply, and says by itself whether somebody has to act.
 
-Every figure comes from an index or is bounded (`SAMPLE`), so that asking does not hurt a system that is in trouble.
+Every figure comes from an index or is bounded (`SAMPLE`, `MOST_OPEN`): asking does not hurt a system in trouble.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ LEADER_SEEN_S = 5.0
 OLDEST_QUEUED_S = 300.0
 OVERDUE_S = 10.0
 SAMPLE = 50_000
+MOST_OPEN = 200_000
 T = TypeVar("T")
 
 
@@ -154,6 +155,7 @@ class Status:
     unroutable: list[Unroutable]
     next_fires: list[NextFire]
     errors: list[JobError]
+    counted_all: bool = True  # False: there are more open runs than were counted
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON can hold it: instants as ISO text."""
@@ -178,7 +180,7 @@ def status(conn: Connection[Any]) -> Status:
         conn.execute("SET LOCAL enable_seqscan = off")
         leader = newest_leader(conn)
         workers = [build(LiveWorker, row) for row in rows(conn, "status_workers")]
-        open_runs = rows(conn, "status_open")
+        open_runs = rows(conn, "status_open", {"n": MOST_OPEN})
         jobs = build(JobCounts, one(conn, "status_jobs"))
         finished = newest_finished(conn)
         attention = build(Attention, one(conn, "status_attention"))
@@ -195,7 +197,9 @@ def status(conn: Connection[Any]) -> Status:
         *worker_problems(workers, queues, unroutable),
         *job_problems(jobs, errors),
     ]
-    return Status(not problems, problems, leader, workers, queues, jobs, finished, attention, unroutable, fires, errors)
+    counted_all = sum(row["n"] for row in open_runs) < MOST_OPEN
+    known = (leader, workers, queues, jobs, finished, attention, unroutable, fires, errors)
+    return Status(not problems, problems, *known, counted_all)
 
 
 def build(kind: type[T], row: Row | None) -> T:

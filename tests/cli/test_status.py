@@ -71,7 +71,7 @@ def test_a_working_system_is_healthy(db: psycopg.Connection, pgsched: Pgsched) -
     assert [fire["name"] for fire in found.json["next_fires"]] == ["a"]
     text = pgsched("status").out
     assert "host:1, term 1, seen " in text
-    assert "1 alive, 1 of 8 slots busy" in text
+    assert "1 alive, 1 of 8 busy" in text
 
 
 @pytest.mark.parametrize(
@@ -207,6 +207,18 @@ def test_a_busy_system_is_sampled(db: psycopg.Connection, monkeypatch: pytest.Mo
     assert found.done_15 == 100
     assert found.sampled_s is not None
     assert found.per_s(15) == pytest.approx(10, rel=0.3)
+
+
+def test_a_long_queue_is_counted_up_to_a_bound(
+    db: psycopg.Connection, pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_worker(db)
+    queued(db, n=50)
+    assert observe.status(db).counted_all
+    monkeypatch.setattr(observe, "MOST_OPEN", 20)
+    found = observe.status(db)
+    assert (found.counted_all, found.queues[0].queued) == (False, 20)
+    assert "only the first ones were counted" in pgsched("status").out
 
 
 def test_no_question_scans_the_history(db: psycopg.Connection) -> None:
