@@ -1,19 +1,30 @@
-"""The rule: around every kind of clock change, slots equal those of an oracle that walks time minute by minute.
+"""The rule: around every clock change, slots equal those of an oracle that walks time step by step.
 
 The oracle shares no code with the product: it knows a schedule as a plain predicate on wall clocks, and a zone only
-as the wall clock that `astimezone` shows at each real minute.
+as the wall clock that `astimezone` shows at each real minute (each real second for six fields).
+
+Two parts: tables of expressions around chosen changes, and random expressions. In the ordinary suite the latter are a
+few around one change of each zone. All of them (every change of 2010-2030, about 20 minutes on one core), with figures:
+
+    PGSCHED_ORACLE=full python -m pytest -n 0 -s tests/unit/test_schedule_oracle.py -k random
+
+PGSCHED_ORACLE_SEED draws others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from zoneinfo import ZoneInfo
+from random import Random
 
 import pytest
 
-from pgsched.core.schedule import parse
+from pgsched.core.schedule import Schedule, parse
+from pgsched.errors import ScheduleError
+from tests.unit.oracle import Meaning, Walk, draw, load, offset_changes
 
 MINUTE = timedelta(minutes=1)
 CHANGES = [
@@ -72,7 +83,7 @@ WILDCARD: dict[str, Match] = {
 def real_minutes(zone: str, day: str) -> list[tuple[datetime, datetime]]:
     """Every real minute from a day and a half before to a day and a half after, with the wall clock it shows."""
     start = datetime.fromisoformat(day).replace(tzinfo=UTC) - timedelta(days=1, hours=12)
-    tz = ZoneInfo(zone)
+    tz = load(zone)
     minutes = [start + n * MINUTE for n in range(3 * 24 * 60)]
     return [(minute, minute.astimezone(tz).replace(tzinfo=None, fold=0)) for minute in minutes]
 
@@ -116,3 +127,93 @@ def test_the_next_slot_is_right_from_every_quarter_of_an_hour(zone: str, day: st
                     assert schedule.after(instant) == later, (text, instant)
                 seen = [slot for slot in expected if minutes[0][0] <= slot <= instant]
                 assert schedule.count(minutes[0][0] - MINUTE, instant) == len(seen), (text, instant)
+
+
+FULL = os.environ.get("PGSCHED_ORACLE") == "full"
+SEED = int(os.environ.get("PGSCHED_ORACLE_SEED", "1"))
+YEARS = (2010, 2030)
+ZONES = str.split("""
+Africa/Cairo Africa/Casablanca Africa/El_Aaiun Africa/Johannesburg Africa/Juba Africa/Khartoum Africa/Sao_Tome
+Africa/Tripoli Africa/Tunis Africa/Windhoek America/Adak America/Anchorage America/Argentina/San_Luis America/Asuncion
+America/Bogota America/Caracas America/Chicago America/Chihuahua America/Ciudad_Juarez America/Coyhaique America/Denver
+America/Grand_Turk America/Havana America/Los_Angeles America/Mexico_City America/Miquelon America/Montevideo
+America/New_York America/Nuuk America/Port-au-Prince America/Santiago America/Sao_Paulo America/Scoresbysund
+America/St_Johns Antarctica/Casey Antarctica/Macquarie Antarctica/Troll Antarctica/Vostok Asia/Amman Asia/Almaty
+Asia/Baku Asia/Beirut Asia/Damascus Asia/Dhaka Asia/Famagusta Asia/Gaza Asia/Hovd Asia/Irkutsk Asia/Jerusalem
+Asia/Kamchatka Asia/Kathmandu Asia/Kolkata Asia/Magadan Asia/Pyongyang Asia/Tehran Asia/Tokyo Atlantic/Azores
+Atlantic/Stanley Australia/Adelaide Australia/Lord_Howe Australia/Sydney Europe/Berlin Europe/Chisinau Europe/Dublin
+Europe/Istanbul Europe/Kyiv Europe/Lisbon Europe/London Europe/Moscow Europe/Volgograd Pacific/Apia Pacific/Auckland
+Pacific/Bougainville Pacific/Chatham Pacific/Easter Pacific/Fakaofo Pacific/Fiji Pacific/Norfolk Pacific/Tongatapu UTC
+""")
+EXPRESSIONS = {False: 12, True: 3} if FULL else {False: 3, True: 1}  # for each change; True: six fields
+SHAPES = {False: (MINUTE, timedelta(hours=36)), True: (timedelta(seconds=1), timedelta(hours=2, minutes=30))}
+DENSE = 300
+
+
+@pytest.fixture(scope="module")
+def figures() -> Iterator[Counter[str]]:
+    """What was compared, printed at the end."""
+    found: Counter[str] = Counter()
+    yield found
+    print(f"\nseed {SEED}: " + ", ".join(f"{number} {what}" for what, number in found.items()))
+
+
+def changes_to_look_at(zone: str, rng: Random) -> list[datetime]:
+    """All of them, or one of a year that has one; for a zone without any some other moment."""
+    if FULL:
+        return offset_changes(load(zone), *YEARS) or [datetime(2024, 2, 29, tzinfo=UTC)]
+    for year in rng.sample(range(YEARS[0], YEARS[1] + 1), 3):
+        if found := offset_changes(load(zone), year, year):
+            return [rng.choice(found)]
+    return [datetime(2024, 2, 29, tzinfo=UTC)]
+
+
+def parsed(meaning: Meaning, zone: str) -> Schedule | None:
+    """The schedule, None if it is refused because it never fires; then no day may match (or clocks skip all times)."""
+    try:
+        return parse(meaning.text, zone)
+    except ScheduleError as error:
+        assert "never fires" in str(error), meaning.text
+        days = (datetime(2024, 1, 1).date() + timedelta(days=n) for n in range(28 * 366))
+        assert "skips every such time" in str(error) or not any(map(meaning.on_day, days)), meaning.text
+        return None
+
+
+def compare(schedule: Schedule, walk: Walk, meaning: Meaning, middle: datetime, rng: Random) -> int:
+    """Ask the schedule everything it can be asked about this stretch; how many answers were compared."""
+    expected, why = walk.slots(meaning), (schedule.expression, schedule.timezone, middle)
+    step = walk.instants[1] - walk.instants[0]
+    first, final = walk.instants[0] - step, walk.instants[-1]
+    assert schedule.count(first, final) == len(expected), why
+    assert schedule.last(first, final) == (expected[-1] if expected else None), why
+    if len(expected) > DENSE:
+        near = 75 * step
+        asked = [slot for slot in expected if middle - near < slot <= middle + near]
+        assert list(schedule.between(middle - near, middle + near)) == asked, why
+    else:
+        asked = expected
+        assert list(schedule.between(first, final)) == asked, why
+    for _ in range(10):
+        start = rng.choice(walk.instants) + rng.random() * step
+        later = next((slot for slot in expected if slot > start), None)
+        found = schedule.after(start)
+        assert found == later or (later is None and (found is None or found > final)), (*why, start)
+    return len(asked) + 12
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("zone", ZONES)
+def test_random_expressions_have_the_slots_of_the_oracle(zone: str, figures: Counter[str]) -> None:
+    rng = Random(f"{SEED} {zone}")
+    figures["zones"] += 1
+    for middle in changes_to_look_at(zone, rng):
+        figures["changes"] += 1
+        for six, (step, reach) in SHAPES.items():
+            walk = Walk(load(zone), middle - reach, 2 * (reach // step), step)
+            around = walk.shown[len(walk.shown) // 2]
+            for _ in range(EXPRESSIONS[six]):
+                meaning = draw(rng, around, six)
+                schedule = parsed(meaning, zone)
+                figures["expressions" if schedule else "expressions that never fire"] += 1
+                if schedule is not None:
+                    figures["answers compared"] += compare(schedule, walk, meaning, middle, rng)
