@@ -159,8 +159,9 @@ def _days_of_month(text: str) -> list[str]:
     text = _text(DAY, plain)
     if text == "*":
         return ["*"]
-    listed = ",".join(filter(None, [text, "l" if last else ""]))
-    return list(filter(None, [listed, ",".join(dict.fromkeys(nearest))]))
+    # The engine takes a list of 31 for `*`, also when one of them is `l`.
+    alternatives = [text, "l"] if last and len(plain) == 30 else [f"{text},l".strip(",") if last else text]
+    return list(filter(None, [*alternatives, ",".join(dict.fromkeys(nearest))]))
 
 
 def _days_of_week(text: str) -> list[str]:

@@ -102,6 +102,8 @@ def test_day_forms_name_the_days_they_should(expression: str, expected: list[str
         ("both", "0 0 L 2 */6", [28]),
         ("both", "0 0 2W,20W 2 */5", [20]),
         ("both", "0 0 */2,6 2 FRI", [6, 13, 27]),
+        ("one field", "0 0 2-31,L 2 *", list(range(2, 29))),
+        ("one field", "0 0 1-26,28-31,L 2 *", [n for n in range(1, 29) if n != 27]),
     ],
 )
 def test_days_must_match_both_fields_if_one_starts_with_a_star_else_either(
