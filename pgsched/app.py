@@ -40,10 +40,15 @@ class Register(Protocol):
 
 
 class App:
-    """The tasks and jobs of a program. Without `dsn` it finds the database as every pgsched program does."""
+    """The tasks and jobs of a program. Without `dsn` it finds the database as every pgsched program does.
 
-    def __init__(self, name: str = "app", *, dsn: str | None = None) -> None:
-        self.name = text(100)("name", name)
+    `name` owns the jobs that the code declares: an app adds, changes and removes only jobs of its own name. Without
+    one it is the module that `pgsched worker --app` loads it from.
+    """
+
+    def __init__(self, name: str | None = None, *, dsn: str | None = None) -> None:
+        self.name = "app" if name is None else text(100)("name", name)
+        self.named = name is not None
         self.dsn = dsn
         self.tasks: dict[str, Task[..., Any]] = {}
         self.jobs: list[JobDeclaration] = []
@@ -173,6 +178,8 @@ def load(path: str) -> App:
         found = getattr(found, part)
     if not isinstance(found, App):
         raise InputError(f"app: {path} is of type {type(found).__name__}, not a pgsched.App", "app")
+    if not found.named:
+        found.name = module_name if attribute == "app" else f"{module_name}:{attribute}"
     return found
 
 

@@ -1,11 +1,13 @@
 -- heartbeat: renew the lease of every claim this worker holds, and the worker's own row.
--- params: worker_id bigint, lease_s float8, running int, abandoned int, ids bigint[], tokens uuid[] (parallel)
+-- params: worker_id bigint, lease_s float8, running int, abandoned int, stopping boolean, parallel arrays
+--         ids bigint[], tokens uuid[]
 -- returns: (id, token, cancel, renewed) of the claims still ours; a claim that is absent was lost. cancel: somebody
 --          asked. Not renewed: somebody holds the row, the next heartbeat will tell.
 -- locks: row locks on those runs, skipping those that others hold: one row that a person has locked must not cost
 --        all the others their lease. A worker that has stopped stays stopped.
 WITH me AS (
     UPDATE pgsched.workers SET seen_at = clock_timestamp(), running = %(running)s, abandoned = %(abandoned)s,
+        stopping_at = CASE WHEN %(stopping)s THEN coalesce(stopping_at, clock_timestamp()) ELSE stopping_at END,
         stopped_at = CASE WHEN stopping_at IS NOT NULL THEN stopped_at END
     WHERE id = %(worker_id)s
 ), given AS MATERIALIZED (

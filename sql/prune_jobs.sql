@@ -1,7 +1,11 @@
 -- prune_jobs: one-off jobs with delete_after_run go once their run has succeeded.
--- params: none
+-- params: n int
 -- returns: nothing
--- locks: those rows
-DELETE FROM pgsched.jobs j
-WHERE j.delete_after_run AND j.schedule IS NULL AND j.next_run_at IS NULL AND EXISTS (
-    SELECT FROM pgsched.runs r WHERE r.job_id = j.id AND r.scheduled_at = j.run_at AND r.state = 'succeeded')
+-- locks: those rows, skipping locked ones
+WITH done AS MATERIALIZED (
+    SELECT j.id FROM pgsched.jobs j
+    WHERE j.delete_after_run AND j.schedule IS NULL AND j.next_run_at IS NULL AND EXISTS (
+        SELECT FROM pgsched.runs r WHERE r.job_id = j.id AND r.scheduled_at = j.run_at AND r.state = 'succeeded')
+    LIMIT %(n)s FOR UPDATE SKIP LOCKED
+)
+DELETE FROM pgsched.jobs j USING done WHERE j.id = done.id

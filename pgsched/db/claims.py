@@ -91,7 +91,13 @@ class Beat:
 
 
 def heartbeat(
-    conn: Connection[Any], worker_id: int, lease_s: float, held: Sequence[tuple[int, UUID]], abandoned: int = 0
+    conn: Connection[Any],
+    worker_id: int,
+    lease_s: float,
+    held: Sequence[tuple[int, UUID]],
+    abandoned: int = 0,
+    *,
+    stopping: bool = False,
 ) -> Beat:
     """Renew the lease of every held claim and the worker's own row."""
     rows = conn.execute(
@@ -101,6 +107,7 @@ def heartbeat(
             "lease_s": lease_s,
             "running": len(held),
             "abandoned": abandoned,
+            "stopping": stopping,
             "ids": [run_id for run_id, _ in held],
             "tokens": [token for _, token in held],
         },

@@ -14,7 +14,6 @@ import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg import Error as DatabaseError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import dict_row
 
 from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotPermitted, PgschedError, SchemaTooOld
 from pgsched.log import redact
@@ -28,7 +27,6 @@ __all__ = [
     "classify",
     "connect",
     "explain",
-    "rows",
 ]
 
 DEFAULTS: dict[str, Any] = {
@@ -98,12 +96,6 @@ async def aconnect(
         raise explain(error) from error
 
 
-def rows(conn: Connection[Any], statement: bytes, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Run a reading statement and return its rows as dictionaries."""
-    with conn.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(statement, params).fetchall()
-
-
 def first_line(error: BaseException) -> str:
     """The error's first line of text, or its type's name if it has none."""
     text = str(error).strip()
@@ -151,6 +143,8 @@ def explain(error: psycopg.Error) -> PgschedError:
     """The same failure as one line that says what, why and what to do, with its own exit code."""
     reason = redact(first_line(error))
     code = error.sqlstate
+    if code is None and isinstance(error, psycopg.DataError):
+        return InputError(reason)  # refused by psycopg before sending: NUL in a text, a number too large
     if code == "25006" or "read-only" in reason or "session is not read-write" in str(error):
         return DatabaseReadOnly(f"the database takes no writes ({reason}): point the DSN at the primary server")
     if code == "42501":

@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from pgsched.db.connect import Connection, rows
+from pgsched.db.connect import Connection
+from pgsched.db.query import fetch
 from pgsched.db.statements import sql
 
 
@@ -86,7 +87,7 @@ def unlock(conn: Connection[Any]) -> None:
 
 def due_jobs(conn: Connection[Any], n: int) -> list[dict[str, Any]]:
     """Lock up to `n` due jobs; see `sql/tick_due.sql` for the columns."""
-    return rows(conn, sql("tick_due"), {"n": n})
+    return fetch(conn, sql("tick_due"), {"n": n})
 
 
 def columns(values: Sequence[Any], kind: type) -> dict[str, list[Any]]:
@@ -120,7 +121,7 @@ def admit(conn: Connection[Any], n: int) -> int:
 
 def reap(conn: Connection[Any], n: int, crash_limit: int) -> list[dict[str, Any]]:
     """Take back expired claims; see `sql/reap.sql` for the columns."""
-    return rows(conn, sql("reap"), {"n": n, "crash_limit": crash_limit})
+    return fetch(conn, sql("reap"), {"n": n, "crash_limit": crash_limit})
 
 
 def expire(conn: Connection[Any], n: int) -> int:
@@ -132,7 +133,7 @@ def prune(conn: Connection[Any], keep_s: float, n: int) -> int:
     """Delete a batch of old history; returns how many runs went."""
     row = conn.execute(sql("prune"), {"keep_s": keep_s, "n": n}).fetchone()
     conn.execute(sql("prune_workers"))
-    conn.execute(sql("prune_jobs"))
+    conn.execute(sql("prune_jobs"), {"n": n})
     return int(row[0]) if row else 0
 
 

@@ -12,7 +12,6 @@ from psycopg.rows import dict_row
 
 from pgsched.db.connect import Connection, explain
 from pgsched.db.statements import sql
-from pgsched.errors import InputError
 
 Row = dict[str, Any]
 Statement = bytes | composing.Composed
@@ -23,20 +22,22 @@ def explained() -> Iterator[None]:
     """Turn the database's refusal into the error that says which field, why and what to do."""
     try:
         yield
-    except psycopg.DataError as error:
-        if error.sqlstate is None:  # refused by psycopg before sending: NUL in a text, a number too large
-            raise InputError(str(error)) from error
-        raise explain(error) from error
     except psycopg.Error as error:
         raise explain(error) from error
 
 
-def rows(conn: Connection[Any], statement: str | Statement, params: Mapping[str, Any] | None = None) -> list[Row]:
-    """The rows of a statement, named (`sql/<name>.sql`) or composed."""
+def fetch(conn: Connection[Any], statement: str | Statement, params: Mapping[str, Any] | None = None) -> list[Row]:
+    """The rows of a statement, named (`sql/<name>.sql`) or composed; errors are the driver's, for loops to classify."""
     text = sql(statement) if isinstance(statement, str) else statement
-    with explained(), conn.cursor(row_factory=dict_row) as cursor:
+    with conn.cursor(row_factory=dict_row) as cursor:
         # never None: psycopg would leave %% doubled in statements without parameters
         return cursor.execute(text, params or {}).fetchall()
+
+
+def rows(conn: Connection[Any], statement: str | Statement, params: Mapping[str, Any] | None = None) -> list[Row]:
+    """As `fetch`, with errors as a person is told them."""
+    with explained():
+        return fetch(conn, statement, params)
 
 
 def one(conn: Connection[Any], statement: str | Statement, params: Mapping[str, Any] | None = None) -> Row | None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pgsched.db.connect import Connection, rows
-from pgsched.db.statements import sql
+from pgsched.db.connect import Connection
+from pgsched.db.query import one, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,12 @@ class Live:
 
 def live(conn: Connection[Any], since: datetime, n_jobs: int = 20, n_runs: int = 8) -> Live:
     """Read the moment; counts and lateness are over runs since `since`."""
-    leaders = rows(conn, sql("live_leader"))
     return Live(
         now=database_now(conn),
-        jobs=rows(conn, sql("live_jobs"), {"since": since, "n": n_jobs}),
-        runs=rows(conn, sql("live_runs"), {"n": n_runs}),
-        leader=leaders[0] if leaders else None,
-        workers=rows(conn, sql("live_workers")),
+        jobs=rows(conn, "live_jobs", {"since": since, "n": n_jobs}),
+        runs=rows(conn, "live_runs", {"n": n_runs}),
+        leader=one(conn, "live_leader"),
+        workers=rows(conn, "live_workers"),
     )
 
 

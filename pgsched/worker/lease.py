@@ -90,11 +90,18 @@ class Heartbeat(threading.Thread):
         self.on_beat = on_beat
         self.on_fatal = on_fatal
         self.abandoned = abandoned
-        self._stop_event = threading.Event()
+        self._stopping = self._stopped = False
+        self._nudge = threading.Event()
+
+    def drain(self) -> None:
+        """Let everybody see at once that this worker takes no more."""
+        self._stopping = True
+        self._nudge.set()
 
     def stop(self) -> None:
         """End the thread after the beat in progress."""
-        self._stop_event.set()
+        self._stopped = True
+        self._nudge.set()
 
     def run(self) -> None:
         try:
@@ -106,7 +113,7 @@ class Heartbeat(threading.Thread):
     def _run(self) -> None:
         period = self.leases.lease_s / 3
         conn: Connection[Any] | None = None
-        while not self._stop_event.is_set():
+        while not self._stopped:
             wait = period
             try:
                 conn = conn or connect(self.dsn, purpose="heartbeat", timeout_s=max(1.0, period))
@@ -121,7 +128,8 @@ class Heartbeat(threading.Thread):
                 if conn is not None and reaction is not Reaction.RETRY:
                     conn.close()
                     conn = None
-            self._stop_event.wait(wait)
+            self._nudge.wait(wait)
+            self._nudge.clear()
         self._sign_off(conn)
 
     def _sign_off(self, conn: Connection[Any] | None) -> None:
@@ -134,7 +142,9 @@ class Heartbeat(threading.Thread):
     def _beat(self, conn: Connection[Any]) -> None:
         held = self.leases.held()
         sent_at = time.monotonic()
-        beat: Beat = heartbeat(conn, self.worker_id, self.leases.lease_s, held, self.abandoned())
+        beat: Beat = heartbeat(
+            conn, self.worker_id, self.leases.lease_s, held, self.abandoned(), stopping=self._stopping
+        )
         self.leases.renewed(beat.kept, sent_at)
         denied = [key for key in held if key not in beat.kept and key not in beat.unsure]
         if denied or beat.cancel:

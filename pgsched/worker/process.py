@@ -40,9 +40,10 @@ def prepare(settings: Settings, app: App | None) -> None:
     """Check the schema and reconcile the jobs that the app declares. Raises PgschedError."""
     with connect(settings.dsn, purpose="worker") as conn:
         migrate.check(conn)
-        if app is not None and app.jobs:
+        if app is not None:  # also without jobs: those that it declared before are to go
             done = jobs.declare(conn, app.jobs, app.name)
-            logger.info("jobs declared", **{name.replace(" ", "_"): what for name, what in done.items()})
+            if done:
+                logger.info("jobs declared", **done)
 
 
 def run_worker(settings: Settings, app: App | None = None, on_start: Callable[[Worker], None] | None = None) -> None:

@@ -94,7 +94,7 @@ class Worker:
         )
         heartbeat.start()
         try:
-            await self._work()
+            await self._work(heartbeat)
         finally:
             heartbeat.stop()
             for executor in set(self.executors.values()):
@@ -104,7 +104,7 @@ class Worker:
         if self._fatal is not None:
             raise self._fatal
 
-    async def _work(self) -> None:
+    async def _work(self, heartbeat: Heartbeat) -> None:
         """Run the parts until a stop, then drain: claims first, settlements last."""
         settler = self._part(self._settler.run())
         claimer = self._part(self._claimer.run())
@@ -114,6 +114,7 @@ class Worker:
         ]
         await self._stop_event.wait()
         self._claimer.stop()
+        heartbeat.drain()
         # a claim on its way gets its answer, so that what it takes is handed back and not left to expire
         await asyncio.wait({claimer}, timeout=ANSWER_S)
         await self._end_parts(claimer)

@@ -187,7 +187,7 @@ def test_a_claim_that_was_reaped_stops_its_handler_and_settles_nothing(dsn: str,
 def test_a_lease_that_cannot_be_renewed_stops_the_handler_before_it_ends(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_answer(*_: object) -> None:
+    def no_answer(*_: object, **__: object) -> None:
         raise psycopg.OperationalError("no answer")
 
     monkeypatch.setattr(leasing, "heartbeat", no_answer)
@@ -338,7 +338,7 @@ def test_a_late_heartbeat_does_not_bring_a_stopped_worker_back(db: psycopg.Conne
 def test_a_heartbeat_that_fails_for_an_unknown_reason_ends_the_worker(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(leasing, "heartbeat", broken)
