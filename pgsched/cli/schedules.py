@@ -1,0 +1,129 @@
+"""`pgsched schedule preview` and `pgsched job preview`: a schedule in plain English, and its next slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.output import cell, clean, print_json, print_table
+from pgsched.cli.values import moment
+from pgsched.errors import InputError
+
+if TYPE_CHECKING:
+    from pgsched.core.preview import Fire
+
+Count = Annotated[int, typer.Option(help="So many slots.", min=1, max=10_000)]
+EXAMPLE = """\b
+Example:
+  pgsched schedule preview '30 2 * * *' --timezone Europe/Berlin"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the noun and its verb, and one more verb to `job`."""
+    noun = typer.Typer(help="Schedules: preview.", epilog=EXAMPLE, no_args_is_help=True, rich_markup_mode=None)
+    noun.callback()(lambda: None)  # without one, a noun with a single verb would be that verb
+    noun.command("preview")(preview)
+    app.add_typer(noun, name="schedule")
+    for group in app.registered_groups:
+        if group.name == "job" and group.typer_instance is not None:
+            group.typer_instance.command("preview")(preview_job)
+
+
+def preview(
+    expression: Annotated[str, typer.Argument(metavar="EXPR", help="Cron expression, '@every 90s', '@daily', ...")],
+    timezone: Annotated[str, typer.Option(help="IANA time zone.")] = "UTC",
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="T", help="Slots after this (UTC where no offset is given). Default: now."),
+    ] = None,
+    count: Count = 10,
+    json: Json = False,
+) -> None:
+    """Say what a schedule means and show its next slots. Needs no database.
+
+    Slots within a week of a change of the clocks say so. @every counts from --from here, from the job's start in a job.
+
+    \b
+    Example:
+      pgsched schedule preview '30 2 * * *' --timezone Europe/Berlin --from 2026-10-24
+    """
+    from pgsched.core.describe import describe
+    from pgsched.core.preview import preview as next_fires
+    from pgsched.core.schedule import parse
+    from pgsched.core.zones import tzdata_version
+
+    since = instant("from", start)
+    schedule = parse(expression, timezone, since)
+    sentence, fires = describe(schedule), next_fires(schedule, since, count)
+    if json:
+        return print_json({"expression": expression, "timezone": timezone, "sentence": sentence, "from": since,
+                           "tzdata": tzdata_version(), "fires": [shorter(asdict(fire)) for fire in fires]})  # fmt: skip
+    print(sentence)
+    nothing = "no slots: they depend on when runs end" if schedule.fixed_delay else "no slots after this"
+    return show(fires, nothing)
+
+
+def preview_job(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The job's name.")],
+    count: Count = 10,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Say what a job's schedule means and show its next slots.
+
+    Considers the job's time zone, start, end, number of runs, jitter and pause.
+
+    \b
+    Example:
+      pgsched job preview nightly --count 20
+    """
+    from pgsched.core import preview
+    from pgsched.core.zones import tzdata_version
+    from pgsched.db import jobs
+
+    with session(dsn) as conn:
+        job = jobs.show(conn, name)
+    found = preview.preview_job(job, count)
+    if json:
+        return print_json({"job": name, "expression": job["schedule"], "timezone": found.timezone,
+                           "sentence": found.sentence, "notes": found.notes, "tzdata": tzdata_version(),
+                           "fires": [asdict(fire) for fire in found.fires]})  # fmt: skip
+    print(clean(found.sentence))
+    for note in found.notes:
+        print(f"- {clean(note)}")
+    return show(found.fires, "no slots to come")
+
+
+def instant(option: str, text: str | None) -> datetime:
+    """The instant to look from; an age is that long ago. The bounds are those of a job's instants."""
+    when = moment(option, text)
+    try:
+        found = when if isinstance(when, datetime) else datetime.now(UTC) - (when or timedelta(0))
+        if 1970 <= found.astimezone(UTC).year < 9000:
+            return found
+    except OverflowError:
+        pass
+    raise InputError(f'{option}: "{text}" is not an instant between 1970 and 9000', option)
+
+
+def shorter(fire: dict[str, Any]) -> dict[str, Any]:
+    """Without a job there is no jitter."""
+    return {name: value for name, value in fire.items() if name != "starts_at"}
+
+
+def show(fires: Iterable[Fire], nothing: str) -> None:
+    """The slots as a table; a column of starts only where jitter moves them."""
+    found = list(fires)
+    jittered = any(fire.starts_at != fire.at for fire in found)
+    lines = [
+        [cell(fire.at), fire.local.strftime("%a %Y-%m-%d %H:%M:%S %z"), *([fire.starts_at] if jittered else []),
+         "; ".join(filter(None, [*fire.remarks, fire.dst]))]
+        for fire in found
+    ]  # fmt: skip
+    print()
+    print_table(["SLOT", "LOCAL", *(["STARTS"] if jittered else []), "REMARK"], lines, nothing)

@@ -1,0 +1,83 @@
+"""Previews: a sentence, a table, JSON; bad input is one line and ends with two."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import psycopg
+import pytest
+
+from pgsched.cli import run
+
+EXPRESSION = ["30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2026-10-24T12:00"]
+
+
+def test_a_schedule_is_told_and_its_slots_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["schedule", "preview", *EXPRESSION, "--count", "2"]) == 0
+    out, err = capsys.readouterr()
+    sentence, gap, header, first, second = out.splitlines()
+    assert (sentence, gap, err) == ("At 02:30 every day, Europe/Berlin time", "", "")
+    assert header.split() == ["SLOT", "LOCAL", "REMARK"]
+    assert first.startswith("2026-10-25 00:30:00 UTC  Sun 2026-10-25 02:30:00 +0200  first of two")
+    assert second.endswith("Mon 2026-10-26 02:30:00 +0100  clocks go back 1 h on 2026-10-25 03:00")
+
+
+def test_a_preview_needs_no_database(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PGSCHED_DSN", "host=/nowhere/at/all")
+    assert run(["schedule", "preview", "@every 90s", "--json", "--count", "3", "--from", "2026-01-01"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["sentence"] == "Every 90 seconds, counted from the job's start"
+    assert [fire["at"][11:19] for fire in found["fires"]] == ["00:01:30", "00:03:00", "00:04:30"]
+    assert set(found["fires"][0]) == {"at", "local", "dst", "remarks"}
+    assert found["tzdata"][:2] == "20"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["61 * * * *"], "minute: 61 is out of range 0-59"),
+        (["0 0 30 2 *"], "schedule: never fires"),
+        (["@daily", "--timezone", "Mars/Phobos"], 'timezone: "Mars/Phobos" is not a known IANA zone'),
+        (["@daily", "--from", "tomorrow"], 'from: "tomorrow" is neither an age'),
+        (["@daily", "--from", "0001-01-01T00:00+12:00"], "is not an instant between 1970 and 9000"),
+        (["@daily", "--from", "999999d"], "is not an instant between 1970 and 9000"),
+    ],
+)
+def test_bad_input_is_one_line(args: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["schedule", "preview", *args]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("error: ") and err.count("\n") == 1
+    assert words in err
+
+
+def test_a_count_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["schedule", "preview", "@daily", "--count", "0"]) == 2
+    assert run(["schedule", "preview", "@daily", "--count", "10001"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_jobs_preview_knows_its_columns(pgsched: Callable[..., object], db: psycopg.Connection) -> None:
+    db.execute(
+        "INSERT INTO pgsched.jobs (name, task, schedule, timezone, jitter, max_runs, paused, paused_reason)"
+        " VALUES ('nightly', 't', '@every 10s', 'Asia/Tokyo', '8 seconds', 5, true, E'red\\x1b[31m')"
+    )
+    said = pgsched("job", "preview", "nightly", "--count", "3")
+    assert (said.code, said.err) == (0, "")
+    lines = said.out.splitlines()
+    assert lines[0] == "Every 10 seconds, counted from the job's start"
+    assert lines[1].startswith("- paused by ") and "red\\x1b[31m" in lines[1]
+    assert lines[2:4] == ["- 5 of 5 runs left", "- each start is moved by up to 8 seconds"]
+    assert lines[5].split() == ["SLOT", "LOCAL", "STARTS", "REMARK"]
+    found = pgsched("job", "preview", "nightly", "--json").json
+    anchor = db.execute("SELECT anchor_at FROM pgsched.jobs").fetchone()[0]
+    slots = [datetime.fromisoformat(fire["at"]) for fire in found["fires"]]
+    assert len(slots) == 5
+    assert all((slot - anchor) % timedelta(seconds=10) == timedelta(0) for slot in slots)
+    assert found["timezone"] == "Asia/Tokyo" and found["fires"][0]["local"].endswith("+09:00")
+
+
+def test_an_unknown_job_ends_with_eight(pgsched: Callable[..., object]) -> None:
+    said = pgsched("job", "preview", "nobody")
+    assert said.code == 8 and said.err.count("\n") == 1
