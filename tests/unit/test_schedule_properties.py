@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 
@@ -147,3 +149,21 @@ def test_sparse_schedules_are_parsed_and_asked_in_bounded_time(expression: str) 
     except ScheduleError as error:
         assert "never fires" in str(error)
     assert time.process_time() - start < 0.25  # about 0.01 s; the rest is for a loaded machine
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(crons, seconds, st.text("0123456789*/,-LW# ", max_size=30)), st.sampled_from(ZONES), moments)
+def test_arbitrary_accepted_text_is_answered_in_a_tenth_of_a_second(
+    expression: str, zone: str, start: datetime
+) -> None:
+    def took(call: Callable[[], object]) -> float:
+        began = time.process_time()
+        with suppress(ScheduleError):
+            call()
+        return time.process_time() - began
+
+    end = start + timedelta(days=199)
+    assert took(lambda: parse(expression, zone)) < 0.1
+    assert took(lambda: parse(expression, zone).after(start)) < 0.1
+    assert took(lambda: parse(expression, zone).last(start, end)) < 0.1
+    assert took(lambda: parse(expression, zone).count(start, end)) < 0.1
