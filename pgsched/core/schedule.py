@@ -218,7 +218,14 @@ def _day_engine(months: str, days: tuple[str, str]) -> _Engine:
 @lru_cache(maxsize=1024)
 def _fires(months: str, days: tuple[str, str]) -> bool:
     # The 28 years from 2024 begin on every weekday, leap years included: what fails in them fails for ever.
-    return days == EVERY_DAY or _next([_Engine("0 0 0", months, days, years=28)], REFERENCE) is not None
+    return _in_every_month(*days) or _next([_Engine("0 0 0", months, days, years=28)], REFERENCE) is not None
+
+
+def _in_every_month(day: str, weekday: str) -> bool:
+    """Whether each month is sure to have such a day, which spares a search."""
+    if weekday == "*":
+        return day == "*" or any(item == "l" or item.endswith("w") or int(item) <= 28 for item in day.split(","))
+    return day == "*" and any(not item.endswith("#5") for item in weekday.split(","))
 
 
 def _next(engines: list[_Engine], naive: datetime) -> datetime | None:
