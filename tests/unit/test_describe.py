@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pgsched.core.describe import describe
 from pgsched.core.schedule import parse
@@ -157,6 +160,14 @@ def test_what_is_no_schedule_is_not_described() -> None:
     for expression, zone in [("61 * * * *", "UTC"), ("0 0 30 2 *", "UTC"), ("@daily", "Mars/Phobos")]:
         with pytest.raises(ScheduleError):
             describe(expression, zone)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text("0123456789*/,-LW#@aeimnoruv ", max_size=30))
+def test_any_text_is_described_in_one_line_or_refused(text: str) -> None:
+    with suppress(ScheduleError):
+        sentence = describe(text, "Asia/Tokyo")
+        assert sentence.isprintable() and sentence[0] in "AE123456789"
 
 
 def told(meaning: Meaning) -> str | None:

@@ -4,7 +4,7 @@ The oracle shares no code with the product: it knows a schedule as a plain predi
 as the wall clock that `astimezone` shows at each real minute (each real second for six fields).
 
 Two parts: tables of expressions around chosen changes, and random expressions. In the ordinary suite the latter are a
-few around one change of each zone. All of them (every change of 2010-2030, about 20 minutes on one core), with figures:
+few around one change of each zone. All of them (every change of 2010-2030, about 7 minutes on one core), with figures:
 
     PGSCHED_ORACLE=full python -m pytest -n 0 -s tests/unit/test_schedule_oracle.py -k random
 
