@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from pgsched.core.preview import Fire
 
 Count = Annotated[int, typer.Option(help="So many slots.", min=1, max=10_000)]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="T", help="Slots after this (UTC where no offset is given). Default: now."),
+]
 EXAMPLE = """\b
 Example:
   pgsched schedule preview '30 2 * * *' --timezone Europe/Berlin"""
@@ -37,10 +41,7 @@ def register(app: typer.Typer) -> None:
 def preview(
     expression: Annotated[str, typer.Argument(metavar="EXPR", help="Cron expression, '@every 90s', '@daily', ...")],
     timezone: Annotated[str, typer.Option(help="IANA time zone.")] = "UTC",
-    start: Annotated[
-        str | None,
-        typer.Option("--from", metavar="T", help="Slots after this (UTC where no offset is given). Default: now."),
-    ] = None,
+    start: From = None,
     count: Count = 10,
     json: Json = False,
 ) -> None:
