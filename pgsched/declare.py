@@ -132,6 +132,7 @@ POLICIES: dict[str, Check] = {
     "delete_after_run": boolean,
     "overlap": one_of("allow", "skip", "buffer_one", "buffer_all", "replace", "terminate"),
     "max_buffer": integer(1, 100_000),
+    "retry_within": duration(0),
     "misfire_after": duration(0),
     "catch_up": one_of("latest", "skip", "earliest", "all"),
     "max_catch_up": integer(1, 10_000),

@@ -8,7 +8,7 @@ WITH picked AS MATERIALIZED (
     SELECT id FROM pgsched.runs
     WHERE phase = 2 AND state = 'queued' AND queue = %(queue)s
       AND (kind = ANY (%(kinds)s::text[]) OR kind = 'python' AND task = ANY (%(tasks)s::text[]))
-      AND (expires_at IS NULL OR expires_at > clock_timestamp())
+      AND (expires_at IS NULL OR expires_at > clock_timestamp() OR started_at IS NOT NULL)
     ORDER BY priority, available_at, id
     LIMIT %(n)s FOR UPDATE SKIP LOCKED
 )

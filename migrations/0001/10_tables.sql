@@ -16,21 +16,21 @@ CREATE TABLE pgsched.jobs (
     schedule         text,
     timezone         text NOT NULL DEFAULT 'UTC',
     run_at           timestamptz,
-    starts_at        timestamptz,
-    ends_at          timestamptz,
-    max_runs         integer,
-    jitter           interval NOT NULL DEFAULT '0',
-    delete_after_run boolean NOT NULL DEFAULT false,
+    starts_at        timestamptz,                     -- the first slot there can be
+    ends_at          timestamptz,                     -- the last slot there can be (inclusive)
+    max_runs         integer,                         -- slots that became runs; skipped and missed ones do not count
+    jitter           interval NOT NULL DEFAULT '0',   -- moves starts by less than this, never slots
+    delete_after_run boolean NOT NULL DEFAULT false,  -- one-offs only: the job goes once its run succeeded
     -- slots that are due while an earlier run is not finished
     overlap          text NOT NULL DEFAULT 'skip',
     max_buffer       integer NOT NULL DEFAULT 100,
-    retry_within     interval,
+    retry_within     interval,                        -- a slot that overlap skips may start until slot + this
     -- slots that are decided late
     misfire_after    interval NOT NULL DEFAULT '60 seconds',
     catch_up         text NOT NULL DEFAULT 'latest',
     max_catch_up     integer NOT NULL DEFAULT 100,
-    catch_up_window  interval NOT NULL DEFAULT '1 day',
-    start_deadline   interval,
+    catch_up_window  interval NOT NULL DEFAULT '1 day',  -- late slots older than this are missed, whatever catch_up
+    start_deadline   interval,                        -- not started by slot + this: missed
     -- attempts
     max_attempts     integer NOT NULL DEFAULT 3,
     timeout          interval,
@@ -81,13 +81,15 @@ CREATE TABLE pgsched.jobs (
 -- The ticker's only question: which jobs are due? Paused and broken jobs are not in the index at all.
 CREATE INDEX jobs_due ON pgsched.jobs (next_run_at) WHERE NOT paused AND next_run_at IS NOT NULL;
 
+-- Excluded dates, both ends included, in the job's time zone. until_date may be left out for a single date.
 CREATE TABLE pgsched.job_calendars (
     job_id     bigint NOT NULL REFERENCES pgsched.jobs ON DELETE CASCADE,
     from_date  date NOT NULL,
     until_date date NOT NULL,
     reason     text,
     PRIMARY KEY (job_id, from_date),
-    CONSTRAINT job_calendars_order CHECK (until_date >= from_date)
+    CONSTRAINT job_calendars_order CHECK (until_date >= from_date),
+    CONSTRAINT job_calendars_dates CHECK (from_date >= '1970-01-01' AND until_date < '9000-01-01')
 );
 
 CREATE TABLE pgsched.runs (
@@ -125,6 +127,7 @@ CREATE TABLE pgsched.runs (
     backoff_max     interval,
     backoff_jitter  double precision,
     expires_at      timestamptz,
+    held_until      timestamptz,
     options         jsonb,
     unique_key      text,
     idempotency_key text,
@@ -166,6 +169,9 @@ CREATE UNIQUE INDEX runs_idempotency_key ON pgsched.runs (idempotency_key) WHERE
 CREATE INDEX runs_claim ON pgsched.runs (queue, priority, available_at, id) WHERE phase = 2;
 CREATE INDEX runs_scheduled ON pgsched.runs (available_at, id) WHERE phase = 1;
 CREATE INDEX runs_waiting ON pgsched.runs (available_at, id) WHERE phase = 0;
+-- Bounds that few runs have: what may no longer start is ended in the round in which it expires.
+CREATE INDEX runs_expiring ON pgsched.runs (expires_at) WHERE phase < 3 AND expires_at IS NOT NULL;
+CREATE INDEX runs_held ON pgsched.runs (held_until) WHERE phase = 0 AND held_until IS NOT NULL;
 CREATE INDEX runs_open_of_job ON pgsched.runs (job_id) WHERE phase < 3 AND job_id IS NOT NULL;
 CREATE INDEX runs_finished ON pgsched.runs (finished_at) WHERE phase >= 3;
 CREATE INDEX runs_attention ON pgsched.runs (finished_at) WHERE phase = 4;

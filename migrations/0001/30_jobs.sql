@@ -104,17 +104,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         pgsched.bad_instant('starts_at', j.starts_at),
         pgsched.bad_instant('ends_at', j.ends_at),
         CASE WHEN j.ends_at <= j.starts_at THEN 'ends_at: must be later than starts_at' END,
+        CASE WHEN j.schedule IS NULL AND (coalesce(j.run_at, now()) < j.starts_at
+                                          OR coalesce(j.run_at, now()) > j.ends_at) THEN
+            'run_at: must lie between starts_at and ends_at' END,
         CASE WHEN j.max_runs < 1 THEN format('max_runs: %s is less than 1', j.max_runs) END,
         pgsched.bad_period('jitter', j.jitter),
         pgsched.not_one_of('overlap', j.overlap,
             ARRAY['allow', 'skip', 'buffer_one', 'buffer_all', 'replace', 'terminate']),
         pgsched.out_of_range('max_buffer', j.max_buffer, 1, 100000),
         pgsched.bad_interval('retry_within', j.retry_within, '0'),
+        CASE WHEN j.retry_within IS NOT NULL AND j.overlap <> 'skip' THEN
+            format('retry_within: is for overlap "skip" alone, not "%s"', j.overlap) END,
         pgsched.bad_period('misfire_after', j.misfire_after),
         pgsched.not_one_of('catch_up', j.catch_up, ARRAY['latest', 'skip', 'earliest', 'all']),
         pgsched.out_of_range('max_catch_up', j.max_catch_up, 1, 10000),
         pgsched.bad_period('catch_up_window', j.catch_up_window),
         pgsched.bad_interval('start_deadline', j.start_deadline, '1 second'),
+        CASE WHEN j.start_deadline <= j.jitter THEN 'start_deadline: must be longer than jitter' END,
         pgsched.out_of_range('max_attempts', j.max_attempts, 1, 1000),
         pgsched.bad_interval('timeout', j.timeout, '1 millisecond'),
         pgsched.bad_period('kill_after', j.kill_after),
@@ -127,12 +133,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         pgsched.bad_codes('retry_codes', j.retry_codes),
         pgsched.bad_codes('dead_codes', j.dead_codes),
         CASE WHEN j.delete_after_run IS NULL THEN 'delete_after_run: must not be null' END,
+        CASE WHEN j.delete_after_run AND j.schedule IS NOT NULL THEN
+            'delete_after_run: is for jobs that run once; this one has a schedule' END,
         CASE WHEN j.paused IS NULL THEN 'paused: must not be null' END,
         -- columns that later releases give a meaning to: refused rather than silently ignored
         CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL THEN
             'concurrency_limit: is not supported by this release' END,
         CASE WHEN j.after_jobs IS NOT NULL THEN 'after_jobs: is not supported by this release' END,
-        CASE WHEN j.retry_within IS NOT NULL THEN 'retry_within: is not supported by this release' END,
         CASE WHEN j.kind = 'http' THEN 'kind: "http" is not supported by this release' END
     )
 $$;
@@ -244,7 +251,11 @@ BEGIN
         NEW.decided_until := greatest(OLD.decided_until, moment, NEW.starts_at - interval '1 microsecond');
         NEW.next_run_at := moment;
     ELSIF (NEW.ends_at, NEW.max_runs) IS DISTINCT FROM (OLD.ends_at, OLD.max_runs) THEN
-        NEW.next_run_at := coalesce(OLD.next_run_at, moment);
+        IF OLD.next_run_at IS NULL AND OLD.error IS NULL THEN
+            -- it had ended: what would have come between its end and this edit never was a slot
+            NEW.decided_until := greatest(OLD.decided_until, moment);
+        END IF;
+        NEW.next_run_at := moment;  -- the leader plans it again
     END IF;
     RETURN NEW;
 END $$;

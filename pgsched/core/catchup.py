@@ -1,28 +1,32 @@
 """The rule: every slot up to now is decided once, and a long outage costs a few rows, not one for every slot.
 
-Time falls into stretches, oldest first: slots past their start deadline, misfires, and slots on time. Each slot lies
-in exactly one stretch, and a stretch that does not run becomes one row that carries its range and count.
+Time falls into stretches, oldest first: slots past their start deadline, misfires from outside the catch-up window,
+other misfires, and slots on time; excluded dates lie across them all. Each slot lies in exactly one stretch, and a
+stretch that does not run becomes one row that carries its range and count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 
+from pgsched.core.calendar import OPEN, Calendar
 from pgsched.core.schedule import Schedule
 
 POLICIES = ("latest", "skip", "earliest", "all")
-# One call never returns more than about this many runs. What is left stays undecided, and the next slot that is
-# returned then lies in the past, so the caller comes straight back.
+# One call never returns more slots on time than this. What is left stays undecided, and the next slot that is returned
+# then lies in the past, so the caller comes straight back.
 BATCH = 1000
 INSTANT = timedelta(microseconds=1)
+TOO_LATE, OUTSIDE = "start_deadline passed", "outside catch_up_window"
+Stretch = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """A job's policy for slots that are decided late."""
+    """A job's policy for slots that are decided late. `max_runs` is the most that `all` runs at once."""
 
     policy: str
     misfire_after: timedelta
@@ -44,20 +48,63 @@ class Decision:
 
 
 def decide(
-    schedule: Schedule, decided_until: datetime, now: datetime, policy: CatchUp
+    schedule: Schedule,
+    decided_until: datetime,
+    now: datetime,
+    policy: CatchUp,
+    ends_at: datetime | None = None,
+    calendar: Calendar = OPEN,
 ) -> tuple[list[Decision], datetime, datetime | None]:
-    """The decisions for all slots in (decided_until, now], the new high-water mark, and the next slot after it."""
+    """The decisions for all slots in (decided_until, now], the new high-water mark, and the next slot after it.
+
+    A slot at `ends_at` is the last one there can be.
+    """
     if policy.policy not in POLICIES:
         raise ValueError(f'catch-up policy "{policy.policy}" is not one of {", ".join(POLICIES)}')
+    end = now if ends_at is None else min(now, ends_at)
     decisions: list[Decision] = []
-    if schedule.fixed_delay is None and decided_until < now:
-        expired = _older_than(now, policy.start_deadline, decided_until)
-        late = max(_older_than(now, policy.misfire_after, decided_until), expired)
-        decisions += _missed(schedule, decided_until, expired, "start_deadline passed")
-        decisions += _misfires(schedule, expired, late, now, policy)
-        decisions += map(_on_time, islice(schedule.between(late, now), BATCH))
+    if schedule.fixed_delay is None and decided_until < end:
+        decisions = _decided(schedule, (decided_until, end), now, policy, calendar)
     mark = max([decided_until, *(_end(decision) for decision in decisions)])
-    return decisions, mark, schedule.after(mark)
+    following = schedule.after(mark)
+    return decisions, mark, None if following and ends_at and following > ends_at else following
+
+
+def decide_one(slot: datetime, now: datetime, policy: CatchUp, calendar: Calendar = OPEN) -> Decision:
+    """The decision for a single due slot (`run_at`)."""
+    late = now - slot
+    if excluded := calendar.excluded(slot):
+        return Decision(slot, "skipped", excluded, None, None, None)
+    if policy.start_deadline is not None and late > policy.start_deadline:
+        return Decision(slot, "missed", TOO_LATE, None, None, None)
+    if late <= policy.misfire_after:
+        return _on_time(slot)
+    if late > policy.window:
+        return Decision(slot, "missed", OUTSIDE, None, None, None)
+    if policy.policy == "skip":
+        return Decision(slot, "missed", "late, and the catch-up policy is skip", None, None, None)
+    return Decision(slot, "run", "late", None, None, None)
+
+
+def _decided(schedule: Schedule, span: Stretch, now: datetime, policy: CatchUp, calendar: Calendar) -> list[Decision]:
+    """All decisions of a stretch in order, up to the last slot on time that this call has room for."""
+    start, end = span
+    expired = min(_older_than(now, policy.start_deadline, start), end)
+    late = min(max(_older_than(now, policy.misfire_after, start), expired), end)
+    opens = min(max(_older_than(now, policy.window, start), expired), late)
+    parts = list(calendar.parts(start, end))
+    allowed = [(part.after, part.until) for part in parts if part.excluded is None]
+    found = [row for part in parts if part.excluded is not None
+             for row in _passed(schedule, part.after, part.until, "skipped", part.excluded)]  # fmt: skip
+    for first, last, reason in ((start, expired, TOO_LATE), (expired, opens, OUTSIDE)):
+        for part_start, part_end in _within(allowed, first, last):
+            found += _passed(schedule, part_start, part_end, "missed", reason)
+    found += _misfires(schedule, _within(allowed, opens, late), policy)
+    on_time = chain.from_iterable(schedule.between(*part) for part in _within(allowed, late, end))
+    running = [_on_time(slot) for slot in islice(on_time, BATCH)]
+    if len(running) == BATCH:  # what lies behind the last of them waits for the next call, excluded slots as well
+        found = [decision for decision in found if decision.scheduled_at < running[-1].scheduled_at]
+    return sorted(found + running, key=lambda decision: decision.scheduled_at)
 
 
 def _older_than(now: datetime, age: timedelta | None, floor: datetime) -> datetime:
@@ -67,39 +114,54 @@ def _older_than(now: datetime, age: timedelta | None, floor: datetime) -> dateti
     return max(now - age - INSTANT, floor)
 
 
-def _misfires(schedule: Schedule, start: datetime, end: datetime, now: datetime, policy: CatchUp) -> Iterator[Decision]:
+def _within(stretches: Sequence[Stretch], start: datetime, end: datetime) -> list[Stretch]:
+    """The stretches cut to (start, end]."""
+    cut = ((max(first, start), min(last, end)) for first, last in stretches)
+    return [(first, last) for first, last in cut if first < last]
+
+
+def _misfires(schedule: Schedule, stretches: list[Stretch], policy: CatchUp) -> list[Decision]:
     match policy.policy:
         case "latest":
-            yield from _latest(schedule, start, end)
+            return _latest(schedule, stretches)
         case "skip":
-            yield from _missed(schedule, start, end, "late, and the catch-up policy is skip")
+            return _missed(schedule, stretches, "late, and the catch-up policy is skip")
         case "earliest":
-            yield from _oldest(schedule, start, end, 1, "only the earliest late slot runs")
-        case "all":
-            opens = min(_older_than(now, policy.window, start), end)
-            limit = max(min(policy.max_runs, BATCH), 0)
-            yield from _missed(schedule, start, opens, "outside catch_up_window")
-            yield from _oldest(schedule, opens, end, limit, f"more than {limit} late slots")
+            return _oldest(schedule, stretches, 1, "only the earliest late slot runs")
+        case _:
+            limit = max(policy.max_runs, 0)
+            return _oldest(schedule, stretches, limit, f"more than {limit} late slots")
 
 
-def _latest(schedule: Schedule, start: datetime, end: datetime) -> Iterator[Decision]:
-    for row in _missed(schedule, start, end, None):
+def _latest(schedule: Schedule, stretches: list[Stretch]) -> list[Decision]:
+    """The newest slot runs for all of its stretch; excluded dates lie between it and the older stretches."""
+    rows = _missed(schedule, stretches, "only the latest late slot runs")
+    if rows:
+        row = rows[-1]
         reason = "late" if row.covers_count == 1 else f"late, runs once for {row.covers_count or 'very many'} slots"
-        yield Decision(row.scheduled_at, "run", reason, row.covers_from, row.covers_until, row.covers_count)
+        rows[-1] = Decision(row.scheduled_at, "run", reason, row.covers_from, row.covers_until, row.covers_count)
+    return rows
 
 
-def _oldest(schedule: Schedule, start: datetime, end: datetime, runs: int, reason: str) -> Iterator[Decision]:
-    for slot in islice(schedule.between(start, end), runs):
-        yield Decision(slot, "run", "late", None, None, None)
-        start = slot
-    yield from _missed(schedule, start, end, reason)
+def _oldest(schedule: Schedule, stretches: list[Stretch], runs: int, reason: str) -> list[Decision]:
+    found: list[Decision] = []
+    for start, end in stretches:
+        running = list(islice(schedule.between(start, end), runs))
+        runs -= len(running)
+        found += [Decision(slot, "run", "late", None, None, None) for slot in running]
+        found += _passed(schedule, running[-1] if running else start, end, "missed", reason)
+    return found
 
 
-def _missed(schedule: Schedule, start: datetime, end: datetime, reason: str | None) -> Iterator[Decision]:
+def _missed(schedule: Schedule, stretches: list[Stretch], reason: str) -> list[Decision]:
+    return [row for start, end in stretches for row in _passed(schedule, start, end, "missed", reason)]
+
+
+def _passed(schedule: Schedule, start: datetime, end: datetime, verdict: str, reason: str) -> Iterator[Decision]:
     """One row for all slots in (start, end], at the newest of them; none when there is no slot."""
     newest = schedule.last(start, end) if start < end else None
     if newest is not None:
-        yield Decision(newest, "missed", reason, schedule.after(start), newest, schedule.count(start, end))
+        yield Decision(newest, verdict, reason, schedule.after(start), newest, schedule.count(start, end))
 
 
 def _on_time(slot: datetime) -> Decision:

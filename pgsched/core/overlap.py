@@ -1,7 +1,8 @@
 """Overlap: what becomes of a due slot while earlier runs of its job are not finished.
 
-Pure. `skip` is the default, as in Kubernetes' Forbid; `buffer_*` hold slots back for admission to release one at a
-time; `replace` and `terminate` end the earlier runs, by asking or at once.
+Pure. Queued, running, retrying and held runs are all unfinished. `skip` is the default, as in Kubernetes' Forbid;
+`buffer_*` hold slots back for admission to release one at a time; `replace` and `terminate` end the earlier runs, by
+asking or at once. With `retry_within`, one slot that `skip` would skip waits: the oldest, and newer ones are skipped.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The state a slot's row is born in. `ends_others`: the earlier runs are to be ended first."""
+    """The state a slot's row is born in. `ends_others`: the earlier runs are to be ended first; `retries`: the slot
+    waits for them, but only for so long."""
 
     state: str
     reason: str | None = None
     ends_others: bool = False
+    retries: bool = False
 
 
-def decide(policy: str, standing: Standing, max_buffer: int) -> Verdict:
+def decide(policy: str, standing: Standing, max_buffer: int, *, retries: bool = False) -> Verdict:
     """The verdict for one due slot under `policy`, given what is unfinished before it."""
     if policy == "allow" or standing.open == 0:
         return Verdict("queued")
@@ -36,9 +39,12 @@ def decide(policy: str, standing: Standing, max_buffer: int) -> Verdict:
         return Verdict("waiting", ends_others=True)
     if policy == "terminate":
         return Verdict("queued", ends_others=True)
+    reason = f"overlap: {earlier} was not finished"
     if policy == "skip":
-        return Verdict("skipped", f"overlap: {earlier} was not finished")
+        # Only one: a crowd of slots that all start when the old run ends is what this policy is there to prevent.
+        waits = retries and standing.held == 0
+        return Verdict("waiting", reason, retries=True) if waits else Verdict("skipped", reason)
     room = 1 if policy == "buffer_one" else max_buffer
     if standing.held >= room:
-        return Verdict("skipped", f"overlap: {earlier} was not finished and {standing.held} already waited")
+        return Verdict("skipped", f"{reason} and {standing.held} already waited")
     return Verdict("waiting")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from importlib import import_module
 from importlib.resources import files
@@ -77,6 +77,15 @@ def change_at(tz: ZoneInfo, naive: datetime) -> Change | None:
         return None
     low, high = sorted((instant_of(naive, earlier), instant_of(naive, later)))
     return _bisect(tz, low, high)
+
+
+def midnight(tz: ZoneInfo, day: date) -> datetime:
+    """The first instant of a date; of one that begins in a gap, or is lost in it, the first instant after the gap."""
+    naive = datetime.combine(day, time())
+    change = change_at(tz, naive)
+    if change is not None and change.after > change.before:
+        return change.at
+    return instant_of(naive, offset(tz, naive, 0))
 
 
 def changes(tz: ZoneInfo, start: datetime, end: datetime) -> Iterator[Change]:

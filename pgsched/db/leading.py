@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
+from pgsched.core.plan import Advance, SlotRow
 from pgsched.db.connect import Connection
 from pgsched.db.query import fetch
 from pgsched.db.statements import sql
@@ -20,32 +21,6 @@ from pgsched.db.statements import sql
 
 class NotLeading(Exception):
     """The fence turned this process away: another term has begun, or another leader is inside a transaction."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlotRow:
-    """One row that a tick makes (the columns of `tick_insert`)."""
-
-    job_id: int
-    slot: datetime
-    state: str
-    available_at: datetime
-    expires_at: datetime | None = None
-    reason: str | None = None
-    covers_from: datetime | None = None
-    covers_until: datetime | None = None
-    covers_count: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Advance:
-    """How a tick leaves one job (the columns of `tick_advance`)."""
-
-    job_id: int
-    decided_until: datetime | None
-    next_run_at: datetime | None
-    run_count: int = 0
-    error: str | None = None
 
 
 def try_lead(conn: Connection[Any]) -> bool:
@@ -96,8 +71,17 @@ def columns(values: Sequence[Any], kind: type) -> dict[str, list[Any]]:
 
 
 def insert_slots(conn: Connection[Any], slots: Sequence[SlotRow]) -> int:
-    """Insert decided slots; returns how many were new."""
-    return conn.execute(sql("tick_insert"), columns(slots, SlotRow)).rowcount if slots else 0
+    """Insert decided slots; returns how many were new. The rest of an excluded stretch goes to the row it has."""
+    extended = extend_slots(conn, [slot for slot in slots if slot.extend is not None])
+    new = [slot for slot in slots if slot.extend is None or (slot.job_id, slot.slot) not in extended]
+    return conn.execute(sql("tick_insert"), columns(new, SlotRow)).rowcount if new else 0
+
+
+def extend_slots(conn: Connection[Any], slots: Sequence[SlotRow]) -> set[tuple[int, datetime]]:
+    """Let the rows of excluded stretches that go on grow; returns the (job, slot) that need no row of their own."""
+    if not slots:
+        return set()
+    return {(row[0], row[1]) for row in conn.execute(sql("tick_extend"), columns(slots, SlotRow)).fetchall()}
 
 
 def advance_jobs(conn: Connection[Any], advances: Sequence[Advance]) -> None:
@@ -106,27 +90,28 @@ def advance_jobs(conn: Connection[Any], advances: Sequence[Advance]) -> None:
         conn.execute(sql("tick_advance"), columns(advances, Advance))
 
 
-def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> None:
-    """End the unfinished runs of these jobs; the value says whether running ones are terminated or asked."""
-    if jobs:
-        conn.execute(sql("tick_replace"), {"job_ids": list(jobs), "terminates": list(jobs.values())})
+def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> set[int]:
+    """End the unfinished runs of these jobs; the value says whether running ones are terminated or asked.
+
+    Returns the jobs of which nothing was ended, because somebody holds one of their runs.
+    """
+    if not jobs:
+        return set()
+    params = {"job_ids": list(jobs), "terminates": list(jobs.values())}
+    return {row[0] for row in conn.execute(sql("tick_replace"), params).fetchall()}
 
 
 def admit(conn: Connection[Any], n: int) -> int:
-    """Make due and unblocked held runs claimable; returns how many."""
+    """End what may no longer start, then make due and unblocked held runs claimable; returns how many of both."""
+    ended = conn.execute(sql("expire"), {"n": n}).rowcount
     due = conn.execute(sql("admit_scheduled"), {"n": n}).fetchone()
     free = conn.execute(sql("admit_waiting"), {"n": n}).fetchone()
-    return int(due[0] if due else 0) + int(free[0] if free else 0)
+    return ended + int(due[0] if due else 0) + int(free[0] if free else 0)
 
 
 def reap(conn: Connection[Any], n: int, crash_limit: int) -> list[dict[str, Any]]:
     """Take back expired claims; see `sql/reap.sql` for the columns."""
     return fetch(conn, sql("reap"), {"n": n, "crash_limit": crash_limit})
-
-
-def expire(conn: Connection[Any], n: int) -> int:
-    """End unstarted runs whose start deadline passed; returns how many."""
-    return conn.execute(sql("expire"), {"n": n}).rowcount
 
 
 def prune(conn: Connection[Any], keep_s: float, n: int) -> int:
@@ -135,6 +120,12 @@ def prune(conn: Connection[Any], keep_s: float, n: int) -> int:
     conn.execute(sql("prune_workers"))
     conn.execute(sql("prune_jobs"), {"n": n})
     return int(row[0]) if row else 0
+
+
+def asked(conn: Connection[Any]) -> tuple[bool, bool]:
+    """Are there passed-over stretches to record, and backfills to work on?"""
+    row = conn.execute(sql("asked_work")).fetchone()
+    return (bool(row[0]), bool(row[1])) if row else (False, False)
 
 
 def next_wake(conn: Connection[Any]) -> float | None:

@@ -15,12 +15,14 @@ from pgsched import log
 from pgsched.config import LeaderSettings
 from pgsched.db import leading
 from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
+from pgsched.leader import backfill, passed_over
 from pgsched.leader.ticker import Ticked, tick
 
 logger = log.get("leader")
 SEEN_EVERY_S = 1.0
 LONGEST_PAUSE_S = 1.0
 HELD_UP_PAUSE_S = 0.2
+BACKFILL_PAUSE_S = 0.1  # how late the end of a backfill's run may be noticed
 BATCH = 5000
 PRUNE_BATCH = 2000
 
@@ -43,10 +45,11 @@ class Duties:
         try:
             self._seen(now)
             ticked = self._tick()
-            admitted = self._admit()
             reaped = self._reap(now)
+            admitted = self._admit()  # after reaping: a revoked claim may be what a run waited for
+            asked = self._asked()
             self._prune(now)
-            if ticked.more or max(admitted, reaped) >= BATCH:
+            if ticked.more or max(admitted, reaped) >= BATCH or asked <= 0:
                 return 0.0
             wait = leading.next_wake(self.conn)
         except DatabaseError as error:
@@ -58,7 +61,7 @@ class Duties:
         # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
         self._held_up = 0 if due > 0 or ticked.jobs or admitted else self._held_up + 1
         due = max(due, min(HELD_UP_PAUSE_S, 0.001 * 2 ** min(self._held_up, 10)) if self._held_up else 0.0)
-        return max(0.0, min(LONGEST_PAUSE_S, self._reap_at - time.monotonic(), due))
+        return max(0.0, min(asked, self._reap_at - time.monotonic(), due))
 
     @contextmanager
     def leading(self) -> Iterator[Connection[Any]]:
@@ -97,13 +100,23 @@ class Duties:
         self._reap_at = now + self.settings.reap_every_s
         with self.leading() as conn:
             reaped = leading.reap(conn, BATCH, self.settings.crash_limit)
-            leading.expire(conn, BATCH)
         for run in reaped:
             logger.warning("claim expired", run=run["id"], attempt=run["attempt"], crashes=run["crashes"],
                            now=run["state"])  # fmt: skip
         if len(reaped) >= BATCH:  # a fleet went down: the rest must not wait a period for every batch
             self._reap_at = now
         return len(reaped)
+
+    def _asked(self) -> float:
+        """What people asked for beside the schedule; seconds until it has to be looked at again."""
+        passed, open_backfills = leading.asked(self.conn)
+        if passed:
+            with self.leading() as conn:
+                passed_over.record(conn)
+        if open_backfills:
+            with self.leading() as conn:
+                return 0.0 if backfill.work(conn) else BACKFILL_PAUSE_S
+        return LONGEST_PAUSE_S
 
     def _prune(self, now: float) -> None:
         if now < self._prune_at:

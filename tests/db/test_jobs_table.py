@@ -44,7 +44,7 @@ BAD = [
     ("delete_after_run", None, "delete_after_run: must not be null"),
     ("overlap", "maybe", 'overlap: "maybe" is not one of allow, skip, buffer_one, buffer_all, replace, terminate'),
     ("max_buffer", 0, "max_buffer: 0 is out of range 1-100000"),
-    ("retry_within", "1h", "retry_within: is not supported by this release"),
+    ("retry_within", "-1s", "retry_within: -00:00:01 is less than 00:00:00"),
     ("misfire_after", "-1s", "misfire_after: "),
     ("catch_up", "maybe", 'catch_up: "maybe" is not one of latest, skip, earliest, all'),
     ("max_catch_up", 10_001, "max_catch_up: 10001 is out of range 1-10000"),
@@ -142,6 +142,15 @@ def test_two_values_that_do_not_fit_each_other_are_refused(db: psycopg.Connectio
         add(db, schedule="@daily", run_at="2030-01-01Z")
     with pytest.raises(psycopg.errors.CheckViolation, match="ends_at: must be later than starts_at"):
         add(db, schedule="@daily", starts_at="2030-01-02Z", ends_at="2030-01-01Z")
+    with pytest.raises(psycopg.errors.CheckViolation, match='retry_within: is for overlap "skip" alone, not "allow"'):
+        add(db, schedule="@daily", retry_within="1h", overlap="allow")
+    with pytest.raises(psycopg.errors.CheckViolation, match="start_deadline: must be longer than jitter"):
+        add(db, schedule="@daily", start_deadline="1h", jitter="1h")
+    with pytest.raises(psycopg.errors.CheckViolation, match="delete_after_run: is for jobs that run once"):
+        add(db, schedule="@daily", delete_after_run=True)
+    for run_at in ("2030-01-03Z", "2029-12-31Z", None):
+        with pytest.raises(psycopg.errors.CheckViolation, match="run_at: must lie between starts_at and ends_at"):
+            add(db, run_at=run_at, starts_at="2030-01-01Z", ends_at="2030-01-02Z")
 
 
 def test_ten_megabytes_of_arguments_are_refused(db: psycopg.Connection) -> None:
@@ -205,37 +214,14 @@ def test_an_edit_clears_the_error(db: psycopg.Connection) -> None:
     assert job(db, "next_run_at") is not None
 
 
-def test_a_slot_that_was_due_when_the_schedule_was_edited_is_recorded_as_missed(db: psycopg.Connection) -> None:
+def test_a_slot_that_was_due_when_the_schedule_was_edited_is_noted_as_missed(db: psycopg.Connection) -> None:
     add(db, schedule="@daily")
     backdate(db)
     planned(db, "1 hour")
-    slot = job(db, "next_run_at")
+    mark = job(db, "decided_until")
     db.execute("UPDATE pgsched.jobs SET schedule = '@hourly'")
-    rows = db.execute("SELECT state, scheduled_at, reason, finished_at IS NOT NULL FROM pgsched.runs").fetchall()
-    assert rows == [("missed", slot, "the schedule was edited before this slot was decided", True)]
-
-
-def test_pause_and_resume_record_the_slots_that_were_passed_over(db: psycopg.Connection) -> None:
-    add(db, schedule="@hourly")
-    backdate(db)
-    planned(db, "3 hours")
-    slot = job(db, "next_run_at")
-    db.execute("UPDATE pgsched.jobs SET paused = true, paused_reason = 'incident 7'")
-    paused_at, by = job(db, "paused_at", "paused_by")
-    assert paused_at is not None
-    assert by == db.execute("SELECT session_user").fetchone()[0]
-    assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (0,)
-    db.execute("UPDATE pgsched.jobs SET paused = false")
-    state, at, reason, first, last = (
-        db.execute("SELECT state, scheduled_at, reason, covers_from, covers_until FROM pgsched.runs").fetchone()
-        or [None] * 5
-    )
-    assert (state, at, first) == ("skipped", slot, slot)
-    assert last > slot
-    assert "paused since" in reason
-    assert "incident 7" in reason
-    assert job(db, "paused_at", "paused_by", "paused_reason") == (None, None, None)
-    assert job(db, "decided_until") == job(db, "next_run_at") > slot
+    rows = db.execute("SELECT state, schedule, after_at, reason FROM pgsched.passed_over").fetchall()
+    assert rows == [("missed", "@daily", mark, "the schedule was edited before this slot was decided")]
 
 
 def test_the_high_water_mark_cannot_be_lowered(db: psycopg.Connection) -> None:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
-from pgsched.db import leading
+from pgsched.core import plan
 from pgsched.db.leading import elect, fence
 from pgsched.errors import PgschedError
 from pgsched.leader import election, ticker
@@ -123,16 +123,16 @@ def test_reaping_more_than_a_batch_does_not_wait_for_the_next_period(
 
 def test_a_job_that_fails_half_way_leaves_nothing(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     add_jobs(db, 2, 5)
-    real, bad = ticker.due, db.execute("SELECT min(id) FROM pgsched.jobs").fetchone()
+    real, bad = plan.due, db.execute("SELECT min(id) FROM pgsched.jobs").fetchone()
     calls: list[int] = []
 
-    def third_time_bad(job: ticker.Job, *rest: Any) -> leading.SlotRow:
+    def third_time_bad(job: plan.Job, *rest: Any) -> plan.SlotRow:
         calls.append(job["id"])
         if bad and job["id"] == bad[0] and calls.count(job["id"]) == 3:
             raise OverflowError("too large")
         return real(job, *rest)
 
-    monkeypatch.setattr(ticker, "due", third_time_bad)
+    monkeypatch.setattr(plan, "due", third_time_bad)
     with db.transaction():
         assert tick(db, 100).errors == 1
     per_job = db.execute("SELECT job_id, count(*) FROM pgsched.runs GROUP BY job_id").fetchall()

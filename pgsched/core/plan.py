@@ -1,0 +1,213 @@
+"""The rule: what becomes of a job's due slots is a pure function of its row, its unfinished runs and the instant.
+
+The row is what `sql/tick_due.sql` returns. Every slot gets one row: a run, one held back, or one that says why not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pgsched.core import overlap
+from pgsched.core.calendar import Calendar, calendar
+from pgsched.core.catchup import TOO_LATE, CatchUp, Decision, decide, decide_one
+from pgsched.core.jitter import offset
+from pgsched.core.overlap import Standing, Verdict
+from pgsched.core.schedule import Schedule, parse
+
+DELAY_RECHECK = timedelta(seconds=1)
+NEVER_RUN = ("skipped", "missed")
+Job = dict[str, Any]
+Plan = tuple[list[Decision], datetime, datetime | None]
+# What was decided for a schedule, zone, anchor and policies already: jobs that share them share the answer.
+Plans = dict[tuple[Any, ...], Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRow:
+    """One row that a tick makes (the columns of `tick_insert`).
+
+    `extend`: the mark that the stretch goes on from, where it may be the rest of an excluded stretch whose row exists.
+    """
+
+    job_id: int
+    slot: datetime
+    state: str
+    available_at: datetime
+    expires_at: datetime | None = None
+    reason: str | None = None
+    covers_from: datetime | None = None
+    covers_until: datetime | None = None
+    covers_count: int | None = None
+    held_until: datetime | None = None
+    extend: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """How a tick leaves one job (the columns of `tick_advance`)."""
+
+    job_id: int
+    decided_until: datetime | None
+    next_run_at: datetime | None
+    run_count: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One job's part of a batch. `ends_others`: its unfinished runs are to be ended first."""
+
+    rows: list[SlotRow]
+    advance: Advance
+    ends_others: bool
+
+
+def decide_job(job: Job, plans: Plans) -> Decided:
+    """Turn one job's due slots into rows, and say where it stands afterwards."""
+    decisions, decided_until, next_at = plan(job, plans)
+    standing = Standing(job["open"], job["held"], job["newest"])
+    rows: list[SlotRow] = []
+    runs = replaces_from = 0
+    ends_others = False
+    for decision in decisions:
+        if used_up(job, runs):
+            break
+        if decision.verdict != "run":
+            rows.append(passed(job, decision))
+            continue
+        verdict = verdict_on(job, decision, standing)
+        if verdict.ends_others:
+            ends_others = True
+            rows[replaces_from:] = map(replaced, rows[replaces_from:])
+            runs, replaces_from, standing = 0, len(rows), Standing(0, 0)
+        rows.append(due(job, decision, verdict))
+        runs += verdict.state != "skipped"
+        standing = after(standing, verdict)
+    advance = Advance(job["id"], decided_until, None if used_up(job, runs) else next_at, runs)
+    return Decided(rows, advance, ends_others)
+
+
+def used_up(job: Job, runs: int) -> bool:
+    """Has the job had its `max_runs` with these? Its later slots do not exist then."""
+    return job["max_runs"] is not None and job["run_count"] + runs >= job["max_runs"]
+
+
+def verdict_on(job: Job, decision: Decision, standing: Standing) -> Verdict:
+    """The overlap policy's verdict; a slot waits for the run before it only while `retry_within` is not over."""
+    until = held_until(job, decision.scheduled_at)
+    retries = until is not None and until > job["now"]
+    return overlap.decide(job["overlap"], standing, job["max_buffer"], retries=retries)
+
+
+def held_until(job: Job, slot: datetime) -> datetime | None:
+    """Until when a slot that overlap would skip may wait; None without `retry_within`."""
+    return None if job["retry_within"] is None else slot + job["retry_within"]
+
+
+def after(standing: Standing, verdict: Verdict) -> Standing:
+    """How the job stands once a slot with this verdict has its row."""
+    born_open = verdict.state != "skipped"
+    return Standing(standing.open + born_open, standing.held + (verdict.state == "waiting"), standing.newest_id)
+
+
+def plan(job: Job, plans: Plans) -> Plan:
+    """The decisions for everything due, the new high-water mark and the next slot."""
+    if job["schedule"] is None:
+        return one_off(job)
+    schedule = parsed(job)
+    if schedule.fixed_delay is not None:
+        return fixed_delay(job, schedule.fixed_delay)
+    policy, dates = catch_up_policy(job), job_calendar(job)
+    begun = job["decided_until"] or job["anchor_at"]
+    key = (job["schedule"], job["timezone"], anchor(job), begun, job["ends_at"], policy, dates)
+    found = plans.get(key)
+    if found is None:
+        found = plans[key] = decide(schedule, begun, job["now"], policy, job["ends_at"], dates)
+    return found
+
+
+def parsed(job: Job) -> Schedule:
+    """The job's schedule; equal ones are parsed once."""
+    return parse(job["schedule"], job["timezone"], anchor(job))
+
+
+def anchor(job: Job) -> datetime | None:
+    """The instant that @every counts from; None for other schedules, so that equal ones are shared."""
+    start: datetime = job["anchor_at"]
+    return start if job["schedule"].lower().lstrip().startswith("@every") else None
+
+
+def catch_up_policy(job: Job) -> CatchUp:
+    """The job's misfire policy as a value."""
+    return CatchUp(
+        job["catch_up"], job["misfire_after"], job["catch_up_window"], job["max_catch_up"], job["start_deadline"]
+    )
+
+
+def job_calendar(job: Job) -> Calendar:
+    """The job's excluded dates, in its zone."""
+    return calendar(job["excluded"], job["timezone"])
+
+
+def one_off(job: Job) -> Plan:
+    """run_at: one slot, decided once."""
+    slot, now, mark = job["run_at"], job["now"], job["decided_until"]
+    if mark is not None and slot <= mark:
+        return [], mark, None
+    if slot > now:
+        return [], mark or datetime(1970, 1, 1, tzinfo=UTC), slot
+    decision = decide_one(slot, now, catch_up_policy(job), job_calendar(job))
+    return [decision], slot, None
+
+
+def fixed_delay(job: Job, delay: timedelta) -> Plan:
+    """@after: one slot a delay after the last run settled (or the job began); looked at again while one is open.
+
+    It has no slots of its own that excluded dates could skip: they put it off.
+    """
+    now, mark = job["now"], job["decided_until"] or job["anchor_at"]
+    if job["open"]:
+        return [], mark, now + DELAY_RECHECK
+    # never before the mark: retention forgets the last run, and a clock may have stepped back
+    slot = max(job["last_finished_at"] or mark, mark, job["anchor_at"]) + delay
+    slot = job_calendar(job).next_allowed(slot)
+    if job["ends_at"] is not None and slot > job["ends_at"]:
+        return [], mark, None
+    if slot > now:
+        return [], mark, slot
+    late = job["start_deadline"] is not None and now - slot > job["start_deadline"]
+    decision = Decision(slot, "missed" if late else "run", TOO_LATE if late else None, None, None, None)
+    return [decision], max(slot, mark), now + DELAY_RECHECK
+
+
+def due(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
+    """The row of a slot that is to run (or is skipped for overlap)."""
+    slot, now = decision.scheduled_at, job["now"]
+    starts = slot + offset(job["id"], slot, job["jitter"]) if job["jitter"] else slot
+    state = "scheduled" if verdict.state == "queued" and starts > now else verdict.state
+    expires = slot + job["start_deadline"] if job["start_deadline"] is not None and state != "skipped" else None
+    held = held_until(job, slot) if verdict.retries else None
+    reason = "; ".join(filter(None, (verdict.reason, decision.reason))) or None
+    return SlotRow(job["id"], slot, state, starts, expires, reason, decision.covers_from, decision.covers_until,
+                   decision.covers_count, held)  # fmt: skip
+
+
+def replaced(row: SlotRow) -> SlotRow:
+    """The row of a slot that a later slot of the same batch replaces before anybody could start it."""
+    if row.state in NEVER_RUN:
+        return row
+    return replace(row, state="skipped", expires_at=None, reason="overlap: replaced by the next slot")
+
+
+def passed(job: Job, decision: Decision) -> SlotRow:
+    """The row of a slot, or a whole stretch of them, that will not run.
+
+    An excluded stretch may go on from the batch before: then its row grows, and a blackout of months is one row.
+    """
+    slot = decision.scheduled_at
+    goes_on = decision.verdict == "skipped" and decision.covers_from is not None
+    return SlotRow(job["id"], slot, decision.verdict, slot, None, decision.reason, decision.covers_from,
+                   decision.covers_until, decision.covers_count, None,
+                   job["decided_until"] if goes_on else None)  # fmt: skip
