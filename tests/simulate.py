@@ -1,0 +1,277 @@
+"""A job's life on a simulated clock: years of slots in seconds, decided by the product's own pure functions.
+
+The rule: only `decide_job` is the product's. What the database does beside it is a plain model here (the unique slot, the
+mark that only rises, the triggers of edits and pauses, runs that take their time), and the slots that must be covered
+come from enumerations of the tests' own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from random import Random
+from typing import Any
+
+from pgsched.core.plan import Decided, SlotRow, decide_job
+from tests.unit.oracle import Meaning, Walk, load
+
+SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
+QUARTER = timedelta(minutes=15)
+START = datetime(2025, 1, 1, tzinfo=UTC)
+YEARS = 3 * 365 * DAY
+EVERY = (7, 600, 3600, 86_400)
+MINUTES = (("0", {0}), ("*/15", {0, 15, 30, 45}), ("15,45", {15, 45}), ("30", {30}))
+HOURS = (("*", {*range(24)}), ("2", {2}), ("9-17", {*range(9, 18)}), ("*/6", {0, 6, 12, 18}), ("3", {3}))
+DAYS: tuple[tuple[str, Callable[[date], bool]], ...] = (
+    ("* * *", lambda _: True),
+    ("* * MON-FRI", lambda d: d.isoweekday() < 6),
+    ("1,15 * *", lambda d: d.day in (1, 15)),
+)
+ZONES = ("UTC", "Europe/Berlin", "America/New_York")
+BASE: dict[str, Any] = {
+    "id": 1, "run_at": None, "starts_at": None, "ends_at": None, "max_runs": None, "run_count": 0,
+    "jitter": timedelta(0), "overlap": "skip", "max_buffer": 3, "retry_within": None,
+    "misfire_after": timedelta(minutes=1), "catch_up": "latest", "max_catch_up": 20, "catch_up_window": DAY,
+    "start_deadline": None, "excluded": None, "last_finished_at": None,
+}  # fmt: skip
+
+
+@cache
+def walked(zone: str) -> Walk:
+    return Walk(load(zone), START - DAY, (YEARS + 400 * DAY) // QUARTER, QUARTER)
+
+
+@cache
+def cron_slots(zone: str, minute: int, hour: int, day: int) -> tuple[str, list[datetime]]:
+    """An expression and all its slots, found by walking through the years in quarters of an hour."""
+    (minute_text, minutes), (hour_text, hours), (day_text, on_day) = MINUTES[minute], HOURS[hour], DAYS[day]
+    text = f"{minute_text} {hour_text} {day_text}"
+    wildcard = "*" in (minute_text[0], hour_text[0])
+    return text, walked(zone).slots(Meaning(text, {0}, minutes, hours, on_day, wildcard, six=False))
+
+
+@dataclass
+class Epoch:
+    """A stretch of time in which one schedule was in force: its slots in (after, until] must be covered."""
+
+    expression: str
+    timezone: str
+    listed: list[datetime] | None
+    interval: timedelta
+    anchor: datetime
+    after: datetime
+    until: datetime | None = None
+
+    def slots(self, start: datetime, end: datetime) -> list[datetime]:
+        """The slots in (start, end], without the product."""
+        if self.listed is not None:
+            return self.listed[bisect_right(self.listed, start) : bisect_right(self.listed, end)]
+        first = max(0, (start - self.anchor) // self.interval + 1)
+        count = (end - self.anchor) // self.interval - first + 1
+        return [self.anchor + (first + n) * self.interval for n in range(count)]
+
+
+@dataclass
+class Open:
+    """An unfinished run: `ends_at` once it runs."""
+
+    row: SlotRow
+    number: int
+    ends_at: datetime | None = None
+
+
+@dataclass
+class Covered:
+    """A row as the check sees it: the first and the last slot it stands for, and how many it says there are."""
+
+    first: datetime
+    last: datetime
+    count: int | None
+    state: str
+    reason: str | None
+
+
+@dataclass
+class World:
+    """One job, its rows and the clock."""
+
+    rng: Random
+    columns: dict[str, Any]
+    now: datetime = START
+    ticks: int = 0
+    paused: bool = False
+    next_run_at: datetime | None = START
+    rows: dict[datetime, Covered] = field(default_factory=dict)
+    open: list[Open] = field(default_factory=list)
+    epochs: list[Epoch] = field(default_factory=list)
+    born: int = 0
+
+    def __post_init__(self) -> None:
+        self.job = BASE | self.columns
+        self.begin(self.now)
+
+    # ---- what people do, and the triggers with them
+
+    def begin(self, moment: datetime) -> None:
+        """A new schedule is in force from now on."""
+        zone, interval = self.rng.choice(ZONES), timedelta(seconds=self.rng.choice(EVERY))
+        if self.rng.random() < 0.4:
+            expression, listed = f"@every {interval // SECOND}s", None
+        else:
+            expression, listed = cron_slots(zone, *(self.rng.randrange(len(x)) for x in (MINUTES, HOURS, DAYS)))
+        starts_at = moment + self.rng.randint(1, 90) * DAY if self.rng.random() < 0.1 else None
+        anchor = starts_at or moment
+        mark = max(moment, starts_at - timedelta(microseconds=1)) if starts_at else moment
+        self.job |= {"schedule": expression, "timezone": zone, "anchor_at": anchor, "starts_at": starts_at,
+                     "ends_at": None, "decided_until": max(self.job.get("decided_until", mark), mark)}  # fmt: skip
+        self.next_run_at = moment
+        self.epochs.append(Epoch(expression, zone, listed, interval, anchor, self.job["decided_until"]))
+
+    def edit_schedule(self) -> None:
+        self.pass_over("missed", "edited")
+        self.close(self.now)
+        self.begin(self.now)
+
+    def edit_limits(self) -> None:
+        """ends_at or max_runs; a job that had ended goes on from now."""
+        if self.next_run_at is None:
+            self.go_on()
+        if self.rng.random() < 0.5:
+            self.job["ends_at"] = self.rng.choice((None, self.now + self.rng.randint(0, 60 * 86_400) * SECOND))
+        else:
+            self.job["max_runs"] = self.rng.choice((None, self.job["run_count"] + self.rng.randint(1, 300)))
+        self.next_run_at = self.now
+
+    def edit_calendar(self) -> None:
+        rows = [self.now.date() + self.rng.randint(-3, 60) * DAY for _ in range(self.rng.randint(0, 4))]
+        self.job["excluded"] = [
+            [day.isoformat(), (day + self.rng.choice((0, 0, 1, 14)) * DAY).isoformat(), f"why {n}"]
+            for n, day in enumerate(sorted(rows))
+        ] or None
+
+    def pause_or_resume(self) -> None:
+        """Resuming is from now (passed-over slots are recorded) or from the pause (they are caught up)."""
+        self.paused = not self.paused
+        if not self.paused and self.rng.random() < 0.5:
+            self.pass_over("skipped", "paused")
+            if self.next_run_at is not None:
+                self.go_on()
+                self.next_run_at = self.now
+
+    def go_on(self) -> None:
+        """The same schedule, from now."""
+        last = self.epochs[-1]
+        self.close(self.now)
+        self.job["decided_until"] = max(self.job["decided_until"], self.now)
+        self.epochs.append(
+            Epoch(last.expression, last.timezone, last.listed, last.interval, last.anchor, self.job["decided_until"])
+        )
+
+    def pass_over(self, state: str, reason: str) -> None:
+        end = min(self.now, self.job["ends_at"] or self.now)
+        slots = self.epochs[-1].slots(self.job["decided_until"], end)
+        if slots and self.next_run_at is not None and self.next_run_at <= self.now:
+            self.rows[slots[-1]] = Covered(slots[0], slots[-1], len(slots), state, reason)
+
+    def close(self, until: datetime) -> None:
+        """No slot after this belongs to the schedule in force."""
+        epoch = self.epochs[-1]
+        ends = [until, *([epoch.until] if epoch.until else []), *([self.job["ends_at"]] if self.job["ends_at"] else [])]
+        epoch.until = min(ends)
+
+    # ---- what the leader and the workers do
+
+    def tick(self, *, twice: bool = False) -> None:
+        """One batch. `twice`: a second leader applies what it computed from the same state."""
+        self.ticks += 1
+        self.progress()
+        held = [run for run in self.open if run.row.state == "waiting"]
+        newest = max((run.number for run in self.open), default=None)
+        job = self.job | {"now": self.now, "open": len(self.open), "held": len(held), "newest": newest}
+        if self.job["overlap"] == "allow":
+            job |= {"open": 0, "held": 0, "newest": None}
+        decided = decide_job(job, {})
+        assert decided == decide_job(job, {}), "the same state is decided alike by every leader"
+        for _ in range(1 + twice):
+            self.apply(decided)
+        self.job["run_count"] += decided.advance.run_count
+        if decided.advance.next_run_at is None and self.used_up() and self.epochs[-1].until is None:
+            self.close(max([self.epochs[-1].after, *(row.covers_until or row.slot for row in decided.rows)]))
+
+    def used_up(self) -> bool:
+        return self.job["max_runs"] is not None and self.job["run_count"] >= self.job["max_runs"]
+
+    def apply(self, decided: Decided) -> None:
+        if decided.ends_others:
+            terminates = self.job["overlap"] == "terminate"
+            self.open = [run for run in self.open if run.ends_at is not None and not terminates]
+        for row in decided.rows:
+            self.insert(row)
+        mark, advance = self.job["decided_until"], decided.advance
+        assert advance.decided_until is not None and advance.error is None
+        self.job["decided_until"] = max(mark, advance.decided_until)
+        self.next_run_at = advance.next_run_at
+
+    def insert(self, row: SlotRow) -> None:
+        """As tick_extend and tick_insert do."""
+        before = next((slot for slot in reversed(self.rows) if slot < row.slot), None) if row.extend else None
+        found = self.rows[before] if before is not None else None
+        if found and (found.state, found.reason) == ("skipped", row.reason) and row.covers_until:
+            if found.last >= row.covers_until:
+                return
+            if found.last == row.extend:
+                found.last, found.count = row.covers_until, (found.count or 0) + (row.covers_count or 0)
+                return
+        if row.slot in self.rows:
+            return
+        first, last = row.covers_from or row.slot, row.covers_until or row.slot
+        self.rows[row.slot] = Covered(first, last, row.covers_count if row.covers_until else 1, row.state, row.reason)
+        if row.state not in ("skipped", "missed"):
+            self.born += 1
+            self.open.append(Open(row, self.born))
+
+    def progress(self) -> None:
+        """Runs end, waiting ones give up or start, and what is claimable begins."""
+        self.open = [run for run in self.open if run.ends_at is None or run.ends_at > self.now]
+        for run in list(self.open):
+            bounds = [bound for bound in (run.row.expires_at, run.row.held_until) if bound is not None]
+            waits = run.row.state == "waiting" and len(self.open) > 1
+            if run.ends_at is None and bounds and min(bounds) <= self.now:
+                self.open.remove(run)
+            elif run.ends_at is None and not waits:
+                run.ends_at = self.now + self.rng.choice((1, 60, 1800, 7200, 90_000)) * self.rng.random() * SECOND
+
+    # ---- the whole life
+
+    def live(self, most_ticks: int) -> None:
+        """Until the years are over, or the leader has ticked so often."""
+        people: Iterable[Callable[[], None]] = (
+            self.edit_schedule, self.edit_limits, self.edit_calendar, self.pause_or_resume,
+        )  # fmt: skip
+        while self.now < START + YEARS and self.ticks < most_ticks:
+            idle = self.paused or self.next_run_at is None
+            if idle or self.rng.random() < 0.02:  # nobody leads, or nothing is to be done: hours to weeks
+                self.now += self.rng.choice((60, 3600, 86_400, 20 * 86_400)) * self.rng.random() * SECOND
+            if idle or self.rng.random() < 0.03:
+                self.rng.choice(tuple(people))()
+            if not self.paused and self.next_run_at is not None:
+                self.now = max(self.now, self.next_run_at) + self.rng.random() * SECOND
+                self.tick(twice=self.job["max_runs"] is None and self.rng.random() < 0.1)
+
+    def check(self) -> int:
+        """Every nominal slot is covered by exactly one row, and no row stands for anything else; how many slots."""
+        self.close(self.job["decided_until"])
+        nominal = [s for epoch in self.epochs for s in epoch.slots(epoch.after, epoch.until or epoch.after)]
+        assert nominal == sorted(set(nominal)), "the enumeration itself must not repeat a slot"
+        ranges = sorted(self.rows.values(), key=lambda row: row.first)
+        expected = 0
+        for row in ranges:
+            start, end = bisect_right(nominal, row.first - timedelta(microseconds=1)), bisect_right(nominal, row.last)
+            assert start == expected, f"slot {nominal[min(start, expected)]} has no row, or two: {row}"
+            assert row.count in (None, end - start) and end > start, f"{row} stands for {end - start} slots"
+            expected = end
+        assert expected == len(nominal), f"slot {nominal[expected]} has no row"
+        return len(nominal)
