@@ -51,6 +51,7 @@ CREATE TABLE pgsched.jobs (
     paused_at        timestamptz,
     paused_by        text,
     paused_reason    text,
+    resume_from      text NOT NULL DEFAULT 'now',
     -- bookkeeping: written by triggers and the leader
     declared_by      text,
     owner            name NOT NULL DEFAULT current_user,
@@ -90,6 +91,20 @@ CREATE TABLE pgsched.job_calendars (
     PRIMARY KEY (job_id, from_date),
     CONSTRAINT job_calendars_order CHECK (until_date >= from_date),
     CONSTRAINT job_calendars_dates CHECK (from_date >= '1970-01-01' AND until_date < '9000-01-01')
+);
+
+-- Stretches of slots, in (after_at, until_at], that nobody will decide any more because the job was edited or resumed.
+-- The leader takes them out and writes one row of runs for each; the schedule is that of the time.
+CREATE TABLE pgsched.passed_over (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job_id    bigint NOT NULL REFERENCES pgsched.jobs ON DELETE CASCADE,
+    schedule  text NOT NULL,
+    timezone  text NOT NULL,
+    anchor_at timestamptz NOT NULL,
+    after_at  timestamptz NOT NULL,
+    until_at  timestamptz NOT NULL,
+    state     text NOT NULL CHECK (state IN ('skipped', 'missed')),
+    reason    text NOT NULL
 );
 
 CREATE TABLE pgsched.runs (
@@ -143,6 +158,7 @@ CREATE TABLE pgsched.runs (
     covers_from     timestamptz,
     covers_until    timestamptz,
     covers_count    bigint,
+    backfill_id     bigint,
     CONSTRAINT runs_pkey PRIMARY KEY (id),
     CONSTRAINT runs_state CHECK (state IN ('waiting', 'scheduled', 'queued', 'running',
                                            'succeeded', 'dead', 'cancelled', 'skipped', 'missed')),
@@ -174,6 +190,8 @@ CREATE INDEX runs_expiring ON pgsched.runs (expires_at) WHERE phase < 3 AND expi
 CREATE INDEX runs_held ON pgsched.runs (held_until) WHERE phase = 0 AND held_until IS NOT NULL;
 CREATE INDEX runs_open_of_job ON pgsched.runs (job_id) WHERE phase < 3 AND job_id IS NOT NULL;
 CREATE INDEX runs_finished ON pgsched.runs (finished_at) WHERE phase >= 3;
+-- Which runs a backfill asked for. Partial: no other run pays for it.
+CREATE INDEX runs_backfill ON pgsched.runs (backfill_id, phase) WHERE backfill_id IS NOT NULL;
 CREATE INDEX runs_attention ON pgsched.runs (finished_at) WHERE phase = 4;
 
 CREATE TABLE pgsched.attempts (

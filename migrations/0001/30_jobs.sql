@@ -136,6 +136,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         CASE WHEN j.delete_after_run AND j.schedule IS NOT NULL THEN
             'delete_after_run: is for jobs that run once; this one has a schedule' END,
         CASE WHEN j.paused IS NULL THEN 'paused: must not be null' END,
+        pgsched.not_one_of('resume_from', j.resume_from, ARRAY['now', 'pause']),
         -- columns that later releases give a meaning to: refused rather than silently ignored
         CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL THEN
             'concurrency_limit: is not supported by this release' END,
@@ -150,17 +151,6 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = problem,
         COLUMN = split_part(problem, ':', 1), TABLE = relation, SCHEMA = 'pgsched';
 END $$;
-
--- Slots that were due but undecided when a job was edited or resumed end in one row that says so: the new
--- schedule starts at the edit, and nothing is lost in silence.
-CREATE FUNCTION pgsched.record_passed_over(j pgsched.jobs, new_state text, why text) RETURNS void
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    INSERT INTO pgsched.runs (job_id, scheduled_at, state, queue, kind, task, args, origin, finished_at,
-                              reason, covers_from, covers_until)
-    SELECT j.id, j.next_run_at, new_state, j.queue, j.kind, j.task, j.args, 'schedule', clock_timestamp(),
-           why, j.next_run_at, clock_timestamp()
-    ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
-$$;
 
 CREATE FUNCTION pgsched.jobs_before_insert() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -189,6 +179,8 @@ BEGIN
     IF NEW.paused THEN
         NEW.paused_at := moment;
         NEW.paused_by := coalesce(NEW.paused_by, session_user);
+    ELSE
+        NEW.resume_from := 'now';
     END IF;
     RETURN NEW;
 END $$;
@@ -201,6 +193,7 @@ DECLARE
     retimed boolean := (NEW.schedule, NEW.timezone, NEW.run_at, NEW.starts_at)
                        IS DISTINCT FROM (OLD.schedule, OLD.timezone, OLD.run_at, OLD.starts_at);
     resumed boolean := OLD.paused AND NOT NEW.paused;
+    from_now boolean := NEW.resume_from = 'now';
 BEGIN
     IF NEW.owner IS DISTINCT FROM OLD.owner THEN
         problem := coalesce(problem, pgsched.bad_owner(NEW.owner));
@@ -217,18 +210,14 @@ BEGIN
     IF NEW.paused AND NOT OLD.paused THEN
         NEW.paused_at := moment;
         NEW.paused_by := coalesce(NEW.paused_by, session_user);
-    ELSIF resumed THEN
+    ELSIF NOT NEW.paused THEN
         NEW.paused_at := NULL;
         NEW.paused_by := NULL;
         NEW.paused_reason := NULL;
+        NEW.resume_from := 'now';
     END IF;
-    IF (retimed OR resumed) AND OLD.schedule IS NOT NULL AND OLD.error IS NULL
-       AND OLD.next_run_at < moment AND OLD.next_run_at > OLD.decided_until THEN
-        PERFORM pgsched.record_passed_over(OLD,
-            CASE WHEN resumed THEN 'skipped' ELSE 'missed' END,
-            CASE WHEN resumed THEN format('paused since %s by %s%s', OLD.paused_at, OLD.paused_by,
-                                          coalesce(': ' || OLD.paused_reason, ''))
-                 ELSE 'the schedule was edited before this slot was decided' END);
+    IF retimed OR resumed AND from_now THEN
+        PERFORM pgsched.pass_over(OLD, moment, retimed);
     END IF;
     IF retimed THEN
         NEW.error := NULL;
@@ -244,6 +233,8 @@ BEGIN
             END IF;
             NEW.next_run_at := NEW.run_at;
         END IF;
+    ELSIF resumed AND NOT retimed AND NOT from_now THEN
+        NEW.next_run_at := coalesce(OLD.next_run_at, moment);  -- the mark stays: catch_up decides what came since
     ELSIF retimed OR resumed THEN
         IF retimed THEN
             NEW.anchor_at := coalesce(NEW.starts_at, moment);
@@ -291,7 +282,8 @@ CREATE TRIGGER a_check_update BEFORE UPDATE OF id, name, kind, task, args, queue
         timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer,
         retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts,
         timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes,
-        dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, declared_by, description, owner
+        dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, resume_from, declared_by,
+        description, owner
     ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_update();
 CREATE TRIGGER b_high_water_mark BEFORE UPDATE OF decided_until ON pgsched.jobs
     FOR EACH ROW WHEN (NEW.decided_until < OLD.decided_until) EXECUTE FUNCTION pgsched.jobs_high_water_mark();

@@ -61,32 +61,6 @@ BEGIN
     RETURN 'queued';
 END $$;
 
--- Runs a job now, beside its schedule, whatever its overlap policy; returns the run's id.
-CREATE FUNCTION pgsched.trigger(job text, args jsonb DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    new_id bigint;
-BEGIN
-    LOOP
-        INSERT INTO pgsched.runs (job_id, scheduled_at, queue, priority, kind, task, args, origin, owner,
-            max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options, tags)
-        SELECT j.id, clock_timestamp(), j.queue, j.priority, j.kind, j.task, coalesce(trigger.args, j.args), 'manual',
-            j.owner, j.max_attempts, j.timeout, j.kill_after, j.backoff, j.backoff_base, j.backoff_max,
-            j.backoff_jitter, pgsched.job_options(j), j.tags
-        FROM pgsched.jobs j WHERE j.name = trigger.job
-        ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
-        RETURNING id INTO new_id;
-        -- two people in the same microsecond: the second one tries again
-        EXIT WHEN new_id IS NOT NULL;
-        IF NOT EXISTS (SELECT FROM pgsched.jobs j WHERE j.name = trigger.job) THEN
-            RAISE EXCEPTION USING ERRCODE = 'no_data_found',
-                MESSAGE = format('job: there is no job named "%s"', trigger.job);
-        END IF;
-    END LOOP;
-    RETURN new_id;
-END $$;
-
 -- Settings that only some kinds need travel in one nullable column, so that ordinary runs stay small.
 CREATE FUNCTION pgsched.job_options(j pgsched.jobs) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$

@@ -13,7 +13,7 @@ import sys
 
 import typer
 
-MODULES = ("demo", "worker", "status", "jobs", "schedules", "runs", "database")
+MODULES = ("demo", "worker", "status", "jobs", "schedules", "runs", "backfills", "explain", "database")
 INTERRUPTED, BUG = 130, 70
 EPILOG = """\b
 Exit codes:

@@ -186,6 +186,7 @@ def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:
 def pause(
     name: Name,
     reason: Annotated[str | None, typer.Option(help="Why; kept until it is resumed.")] = None,
+    by: Annotated[str | None, typer.Option(help="Who says so. Default: the database's user.")] = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
@@ -198,37 +199,71 @@ def pause(
     from pgsched.db import jobs
 
     with session(dsn) as conn:
-        job = jobs.pause(conn, name, reason)
+        job = jobs.pause(conn, name, reason, by)
     print_json(job) if json else print(f"job {cell(name)} is paused by {cell(job['paused_by'])}")
 
 
-def resume(name: Name, dsn: Dsn = None, json: Json = False) -> None:
-    """Start a paused job's schedule again, from now on; what came due meanwhile is recorded as skipped.
+def resume(
+    name: Name,
+    since: Annotated[
+        str, typer.Option("--from", metavar="now|pause", help="pause: what came due meanwhile is caught up.")
+    ] = "now",
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Start a paused job's schedule again. What came due meanwhile is recorded as skipped.
+
+    With --from pause the job's catch-up policy decides it instead.
 
     \b
     Example:
-      pgsched job resume nightly
+      pgsched job resume nightly --from pause
     """
     from pgsched.db import jobs
 
     with session(dsn) as conn:
-        job = jobs.resume(conn, name)
+        job = jobs.resume(conn, name, since)
     print_json(job) if json else print(f"job {cell(name)} is active")
 
 
-def run(name: Name, args: Args = None, dsn: Dsn = None, json: Json = False) -> None:
+def run(
+    name: Name,
+    args: Args = None,
+    overlap: Annotated[
+        str,
+        typer.Option(metavar="POLICY", help="The policy it obeys towards unfinished runs: see --overlap of job add."),
+    ] = "allow",
+    wait: Annotated[bool, typer.Option("--wait", help="Until it has ended; exit code 1 unless it succeeded.")] = False,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
     """Run a job now, beside its schedule; prints the run's id.
+
+    It runs whatever else does, unless --overlap names a policy. A run that is not to be is recorded as skipped.
 
     \b
     Example:
-      pgsched job run nightly --args '{"region": "us"}'
+      pgsched job run nightly --args '{"region": "us"}' --overlap skip --wait
     """
-    from pgsched.db import jobs
+    from pgsched.db import history, jobs
+    from pgsched.observe import waiting
 
     payload = arguments(args)
     with session(dsn) as conn:
-        run_id = jobs.trigger(conn, name, payload)
-    print_json({"id": run_id, "job": name}) if json else print(f"run {run_id} of job {cell(name)} is queued")
+        run_id = jobs.trigger(conn, name, payload, overlap)
+        found = waiting.until_ended(conn, run_id, complain) if wait else history.show(conn, run_id)
+    state, why = found["state"], found["reason"] or found["error"]
+    shown = {"id": run_id, "job": name, "state": state, "reason": found["reason"], "error": found["error"]}
+    print_json(shown) if json else print(
+        f"run {run_id} of job {cell(name)} is {state}" + (f": {cell(why)}" if why else "")
+    )
+    if wait and state != "succeeded":
+        raise typer.Exit(1)
+
+
+def complain(text: str) -> None:
+    """A note for whoever waits."""
+    typer.echo(f"note: {cell(text)}", err=True)
 
 
 def delete(name: Name, dsn: Dsn = None, json: Json = False) -> None:

@@ -19,7 +19,7 @@ from pgsched.db.statements import sql
 from pgsched.errors import InputError
 
 # An operator may pause what code declares; only a declaration that says so itself pauses or resumes a job.
-LEFT_TO_OPERATORS = ("paused", "paused_reason")
+LEFT_TO_OPERATORS = ("paused", "paused_reason", "paused_by", "resume_from")
 UPSERT = composing.SQL("""
 INSERT INTO pgsched.jobs AS j ({columns}, declared_by) VALUES ({values}, %(declared_by)s)
 ON CONFLICT (name) DO UPDATE SET ({columns}) = ROW({excluded})

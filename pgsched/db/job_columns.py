@@ -29,6 +29,7 @@ SETTABLE = {
     "backoff": "text", "backoff_base": "interval", "backoff_max": "interval", "backoff_jitter": "double precision",
     "success_codes": "integer[]", "retry_codes": "integer[]", "dead_codes": "integer[]", "concurrency_key": "text",
     "concurrency_limit": "integer", "after_jobs": "bigint[]", "paused": "boolean", "paused_reason": "text",
+    "paused_by": "text", "resume_from": "text",
 }  # fmt: skip
 
 

@@ -39,14 +39,16 @@ def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
     return show(conn, str(changes.get("name") or name))
 
 
-def pause(conn: Connection[Any], name: str, reason: str | None = None) -> Row:
-    """Stop deciding slots of a job; runs that exist go on."""
-    return known(name, one(conn, "job_pause", {"name": name, "reason": reason})) and show(conn, name)
+def pause(conn: Connection[Any], name: str, reason: str | None = None, by: str | None = None) -> Row:
+    """Stop deciding slots of a job; runs that exist go on. The author is the session's user where none is given."""
+    return known(name, one(conn, "job_pause", {"name": name, "reason": reason, "paused_by": by})) and show(conn, name)
 
 
-def resume(conn: Connection[Any], name: str) -> Row:
-    """Decide slots again from now on; the next one that was passed over is recorded as skipped."""
-    return known(name, one(conn, "job_resume", {"name": name})) and show(conn, name)
+def resume(conn: Connection[Any], name: str, since: str = "now") -> Row:
+    """Decide slots again: since `now` (those passed over are recorded as skipped), or since the `pause` (catch_up)."""
+    if since not in ("now", "pause"):
+        raise InputError(f'from: "{since}" is not one of now, pause', "from")
+    return known(name, one(conn, "job_resume", {"name": name, "resume_from": since})) and show(conn, name)
 
 
 def delete(conn: Connection[Any], name: str) -> Row:
@@ -76,9 +78,12 @@ def recent(conn: Connection[Any], job_id: int, n: int = 10) -> list[Row]:
     return rows(conn, "job_recent", {"job_id": job_id, "n": n})
 
 
-def trigger(conn: Connection[Any], name: str, args: Any = None) -> int:
-    """Run a job now, beside its schedule; returns the run's id."""
-    values = {"name": name, "args": None if args is None else json_text(args)}
+def trigger(conn: Connection[Any], name: str, args: Any = None, overlap: str = "allow") -> int:
+    """Run a job now, beside its schedule; returns the run's id.
+
+    `overlap`: the policy that the run obeys towards the job's unfinished ones; if it is not to be, it ends as skipped.
+    """
+    values = {"name": name, "args": None if args is None else json_text(args), "overlap": overlap}
     show(conn, name)
     return int(known(name, one(conn, "job_trigger", values))["id"])
 

@@ -6,8 +6,6 @@ and defaults are not repeated here, because alembic does not compare them and no
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -18,39 +16,15 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    MetaData,
     SmallInteger,
-    String,
     Table,
     Text,
     UniqueConstraint,
-    text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, TIMESTAMP, UUID
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, UUID
 
-Instant = TIMESTAMP(timezone=True)
-Texts = ARRAY(Text)
-Integers = ARRAY(Integer)
-Role = String  # what SQLAlchemy takes the type `name` for
-Kind = TypeEngine[Any] | type[TypeEngine[Any]]
-metadata = MetaData(schema="pgsched")
-
-
-def need(name: str, kind: Kind) -> Column[Any]:
-    """A column that is NOT NULL."""
-    return Column(name, kind, nullable=False)
-
-
-def key(name: str, kind: Kind = BigInteger) -> Column[Any]:
-    """A column of the primary key."""
-    return Column(name, kind, primary_key=True)
-
-
-def partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:
-    """An index over the rows that `where` names."""
-    return Index(name, *columns, unique=unique, postgresql_where=text(where))
-
+from pgsched.db.policy_tables import backfills, passed_over  # noqa: F401  metadata must hold them
+from pgsched.db.table_parts import Instant, Integers, Role, Texts, key, metadata, need, partial
 
 jobs = Table(
     "jobs",
@@ -97,6 +71,7 @@ jobs = Table(
     Column("paused_at", Instant),
     Column("paused_by", Text),
     Column("paused_reason", Text),
+    need("resume_from", Text),
     Column("declared_by", Text),
     need("owner", Role),
     need("created_at", Instant),
@@ -170,6 +145,7 @@ runs = Table(
     Column("covers_from", Instant),
     Column("covers_until", Instant),
     Column("covers_count", BigInteger),
+    Column("backfill_id", BigInteger),
     partial("runs_slot", "job_id", "scheduled_at", where="job_id IS NOT NULL", unique=True),
     partial("runs_unique_key", "unique_key", where="unique_key IS NOT NULL AND phase < 3", unique=True),
     partial("runs_idempotency_key", "idempotency_key", where="idempotency_key IS NOT NULL", unique=True),
@@ -180,6 +156,7 @@ runs = Table(
     partial("runs_held", "held_until", where="phase = 0 AND held_until IS NOT NULL"),
     partial("runs_open_of_job", "job_id", where="phase < 3 AND job_id IS NOT NULL"),
     partial("runs_finished", "finished_at", where="phase >= 3"),
+    partial("runs_backfill", "backfill_id", "phase", where="backfill_id IS NOT NULL"),
     partial("runs_attention", "finished_at", where="phase = 4"),
 )
 

@@ -1,0 +1,193 @@
+"""`pgsched backfill`: slots of the past, asked for again; the leader works on it, and this only asks and watches."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.output import ago, cell, print_fields, print_json, print_table
+
+if TYPE_CHECKING:
+    from pgsched.db.connect import Connection
+
+Id = Annotated[int, typer.Argument(metavar="ID", help="The backfill's id, as `backfill list` shows it.")]
+EXAMPLE = """\b
+Example:
+  pgsched backfill nightly --from 2026-05-01 --to 2026-06-01"""
+
+
+class JobFirst(TyperGroup):
+    """`pgsched backfill JOB ...` is short for `pgsched backfill start JOB ...`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["start", *args]
+        return super().parse_args(ctx, args)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the noun and its verbs to the command line."""
+    noun = typer.Typer(
+        cls=JobFirst, epilog=EXAMPLE, no_args_is_help=True, rich_markup_mode=None,
+        help="Backfills: JOB --from A --to B (short for start), list, show, cancel.",
+    )  # fmt: skip
+    for name, verb in (("start", start), ("list", list_backfills), ("show", show), ("cancel", cancel)):
+        noun.command(name)(verb)
+    app.add_typer(noun, name="backfill")
+
+
+def start(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")],
+    begin: Annotated[str, typer.Option("--from", metavar="A", help="First instant; in the job's zone without offset.")],
+    end: Annotated[str, typer.Option("--to", metavar="B", help="The instant before which it ends.")],
+    mode: Annotated[str, typer.Option(help="missing: did not succeed or run; failed; all: once more.")] = "missing",
+    max_active: Annotated[int, typer.Option(help="At most so many unfinished at a time.", min=1, max=1000)] = 1,
+    reverse: Annotated[bool, typer.Option("--reverse", help="The newest slot first.")] = False,
+    priority: Annotated[int, typer.Option(help="Of its runs: 0-9, lower first.", min=0, max=9)] = 9,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List every slot and its decision; do nothing.")] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Watch it with a progress bar.")] = True,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Run a job for its past slots in [A, B).
+
+    The leader does it, so it goes on when this command is interrupted. Exit code 1 if a run did not succeed.
+
+    \b
+    Example:
+      pgsched backfill nightly --from 2026-05-01 --to 2026-06-01 --mode failed --max-active 4
+    """
+    from pgsched.db import backfills
+
+    request = backfills.Request(begin, end, mode, max_active, reverse, priority)
+    with session(dsn) as conn:
+        if dry_run:
+            return preview(*backfills.preview(conn, job, request), json)
+        added = backfills.add(conn, job, request)
+        note(added["undecided_from"])
+        found = watch(conn, added) if wait else added
+    print_json(found) if json else print(line(found))
+    if wait and not whole(found):
+        raise typer.Exit(1)
+    return None
+
+
+def preview(found: Any, choices: list[Any], json: bool) -> None:
+    """Every slot and what would become of it."""
+    note(found.undecided_from)
+    if json:
+        told = {"job": found.job["name"], "from": found.start, "to": found.end, "slots": found.slots}
+        listed = [asdict(choice) for choice in choices]
+        return print_json(told | {"undecided_from": found.undecided_from, "choices": listed})
+    lines = [[cell(choice.slot), choice.action, choice.reason] for choice in choices]
+    print_table(["SLOT", "DECISION", "BECAUSE"], lines)
+    asked = sum(choice.action != "leave" for choice in choices)
+    print(f"{asked} of {len(choices)} slots of job {cell(found.job['name'])} would run")
+    return None
+
+
+def note(undecided_from: Any) -> None:
+    """Say where the range was cut off."""
+    if undecided_from is not None:
+        text = f"slots from {cell(undecided_from)} on are not decided yet: they are left to the schedule"
+        typer.echo(f"note: {text}", err=True)
+
+
+def watch(conn: Connection[Any], added: dict[str, Any]) -> dict[str, Any]:
+    """Show how it goes until it has ended; the last state. An interrupt ends the watching, not the backfill."""
+    from pgsched.observe.waiting import progress
+
+    number, shown = added["id"], added
+    label = f"backfill {number}"
+    try:
+        with typer.progressbar(length=added["slots"], label=label, file=sys.stderr) as bar:
+            for shown in progress(conn, number, lambda text: typer.echo(f"\nnote: {text}", err=True)):
+                bar.update(max(0, shown["considered"] - shown["open"] - bar.pos))
+    except KeyboardInterrupt:
+        typer.echo(f"\nit goes on: pgsched backfill show {number}, pgsched backfill cancel {number}", err=True)
+        raise
+    return shown
+
+
+def whole(found: dict[str, Any]) -> bool:
+    """Did everything that it started succeed?"""
+    return found["state"] == "finished" and not any(found[state] for state in ("dead", "cancelled", "missed"))
+
+
+def line(found: dict[str, Any]) -> str:
+    """A backfill in a sentence."""
+    counts = ", ".join(f"{found[name]} {name}" for name in ("open", "succeeded", "dead", "cancelled", "missed")
+                       if found[name])  # fmt: skip
+    left = found["considered"] - found["started"]
+    state = found["state"] + (f" ({found['error']})" if found["error"] else "")
+    done = f"{found['considered']} of {found['slots']} slots, {found['started']} started, {left} left alone"
+    return f"backfill {found['id']} of job {cell(found['job'])} is {cell(state)}: {done}" + (
+        f"; {counts}" if counts else ""
+    )
+
+
+def list_backfills(
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=10_000)] = 50,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """List backfills, the newest first.
+
+    \b
+    Example:
+      pgsched backfill list
+    """
+    from pgsched.db import backfills
+
+    with session(dsn) as conn:
+        found = backfills.list_backfills(conn, limit)
+    if json:
+        return print_json(found)
+    lines = [
+        [b["id"], b["job"], b["state"], b["mode"], b["from_at"], b["to_at"], f"{b['considered']}/{b['slots']}",
+         b["open"], b["succeeded"], b["dead"], ago(b["created_at"], b["now"])]
+        for b in found
+    ]  # fmt: skip
+    headers = ["ID", "JOB", "STATE", "MODE", "FROM", "TO", "SLOTS", "OPEN", "OK", "DEAD", "ASKED"]
+    return print_table(headers, lines, "no backfills")
+
+
+def show(number: Id, dsn: Dsn = None, json: Json = False) -> None:
+    """Show one backfill and how its runs stand.
+
+    \b
+    Example:
+      pgsched backfill show 3
+    """
+    from pgsched.db import backfills
+
+    with session(dsn) as conn:
+        found = backfills.show(conn, number)
+    print_json(found) if json else print_fields(
+        {name: value for name, value in found.items() if value is not None and name not in ("now", "leading")}
+    )
+
+
+def cancel(
+    number: Id,
+    reason: Annotated[str | None, typer.Option(help="Why; kept with it and with its runs.")] = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Cancel a backfill as one thing. Its unstarted runs are cancelled, its running ones asked to stop.
+
+    \b
+    Example:
+      pgsched backfill cancel 3 --reason "wrong month"
+    """
+    from pgsched.db import backfills
+
+    with session(dsn) as conn:
+        what = backfills.cancel(conn, number, reason)
+    text = "is cancelled" if what == "cancelled" else "had ended already"
+    print_json({"id": number, "result": what}) if json else print(f"backfill {number} {text}")

@@ -1,0 +1,127 @@
+"""The rule: a backfill asks for decided slots again, and every slot of its range has one decision with its reason.
+
+A slot's evidence is its own row, or else the row of a stretch that it lies in. What is not finished is never asked for
+twice, and a date that the job leaves out stays left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from pgsched.core.calendar import OPEN, Calendar
+from pgsched.core.schedule import Schedule
+from pgsched.errors import InputError
+
+MODES = ("missing", "failed", "all")
+OPEN_STATES = ("waiting", "scheduled", "queued", "running")
+FAILED = ("dead", "missed", "skipped", "cancelled")
+MOST_SLOTS = 100_000
+INSTANT = timedelta(microseconds=1)
+PIECE = timedelta(days=100)  # what a schedule counts in one go
+Row = Mapping[str, Any]
+WINDOWS = 1000  # a backward walk reads a range in so many windows
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What becomes of a slot: `run` (a new row), `again` (a further attempt of run `run_id`) or `leave`."""
+
+    slot: datetime
+    action: str
+    reason: str
+    run_id: int | None = None
+
+
+def instant(field: str, text: str, tz: ZoneInfo) -> datetime:
+    """ISO text as an instant. Without an offset it is the wall clock of the zone."""
+    try:
+        found = datetime.fromisoformat(text)
+        found = (found if found.tzinfo is not None else found.replace(tzinfo=tz)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InputError(f'{field}: "{text}" is not an ISO date or time', field) from None
+    if not 1970 <= found.year < 9000:
+        raise InputError(f'{field}: "{text}" is not an instant between 1970 and 9000', field)
+    return found
+
+
+def count(schedule: Schedule, start: datetime, end: datetime) -> int:
+    """How many slots lie in [start, end); InputError beyond MOST_SLOTS."""
+    found = 0
+    while start < end:
+        stop = min(start + PIECE, end)
+        piece = schedule.count(start - INSTANT, stop - INSTANT)
+        found += sum(1 for _ in slots(schedule, start, stop)) if piece is None else piece
+        if found > MOST_SLOTS:
+            raise InputError(f"the range has more than {MOST_SLOTS:,} slots: ask for a shorter one")
+        start = stop
+    return found
+
+
+def slots(
+    schedule: Schedule, start: datetime, end: datetime, *, reverse: bool = False, cursor: datetime | None = None
+) -> Iterator[datetime]:
+    """The slots of [start, end) behind the cursor, oldest first or newest first."""
+    if not reverse:
+        yield from schedule.between((start - INSTANT) if cursor is None else cursor, end - INSTANT)
+        return
+    width = max((end - start) / WINDOWS, timedelta(seconds=1))
+    end = end if cursor is None else min(end, cursor)
+    while start < end:
+        begin = max(start, end - width)
+        yield from reversed(list(schedule.between(begin - INSTANT, end - INSTANT)))
+        end = begin
+
+
+def choices(
+    mode: str, asked: Sequence[datetime], rows: Iterable[Mapping[str, Any]], calendar: Calendar = OPEN
+) -> list[Choice]:
+    """The decision for each slot, in the order asked, from the rows of `backfill_rows`."""
+    found = list(rows)
+    own = {row["scheduled_at"]: row for row in found}
+    # the narrowest first: an excluded date may lie within a longer stretch
+    wide = sorted((row for row in found if row["covers_from"] is not None),
+                  key=lambda row: row["covers_until"] - row["covers_from"])  # fmt: skip
+
+    def stretch(slot: datetime) -> Row | None:
+        return next((row for row in wide if row["covers_from"] <= slot <= row["covers_until"]), None)
+
+    return [choose(mode, slot, own.get(slot), stretch(slot), calendar.excluded(slot)) for slot in asked]
+
+
+def choose(mode: str, slot: datetime, own: Row | None, stretch: Row | None, excluded: str | None = None) -> Choice:
+    """The decision for one slot."""
+    if own is not None and own["state"] in OPEN_STATES:
+        return Choice(slot, "leave", f"run {own['id']} is {own['state']}", own["id"])
+    if excluded is not None:
+        return Choice(slot, "leave", excluded)
+    if own is not None:
+        wanted = mode == "all" or own["state"] in FAILED
+        return Choice(slot, "again" if wanted else "leave", f"run {own['id']} {said(own['state'])}", own["id"])
+    if stretch is None:
+        return Choice(slot, "leave" if mode == "failed" else "run", "it has no run")
+    # a stretch's own row that a backfill revived was a failure before
+    failed = stretch["state"] in FAILED or stretch["origin"] == "backfill"
+    reason = f"it has no run of its own: it lies in the stretch of run {stretch['id']}, which {said(stretch['state'])}"
+    return Choice(slot, "leave" if mode == "failed" and not failed else "run", reason)
+
+
+def said(state: str) -> str:
+    """A state as the end of a sentence about a run."""
+    return state if state == "succeeded" else f"is {state}" if state in OPEN_STATES else f"ended {state}"
+
+
+def batch(schedule: Schedule, wanted: Mapping[str, Any], n: int) -> list[datetime]:
+    """The next slots of a backfill (a row of `backfills`)."""
+    start, end, reverse, cursor = (wanted[name] for name in ("from_at", "to_at", "reverse", "cursor_at"))
+    return list(islice(slots(schedule, start, end, reverse=reverse, cursor=cursor), n))
+
+
+def up_to(found: Sequence[Choice], room: int) -> Sequence[Choice]:
+    """The decisions up to the last one that there is room to start."""
+    starting = [n for n, choice in enumerate(found) if choice.action != "leave"]
+    return found[: starting[room - 1] + 1] if len(starting) >= room else found

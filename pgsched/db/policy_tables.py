@@ -1,0 +1,49 @@
+"""The tables of what people ask for beside the schedule, as db/tables.py describes the others."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Integer, SmallInteger, Table, Text
+
+from pgsched.db.table_parts import Instant, key, metadata, need, partial
+
+passed_over = Table(
+    "passed_over",
+    metadata,
+    key("id"),
+    Column("job_id", BigInteger, ForeignKey("pgsched.jobs.id", ondelete="CASCADE"), nullable=False),
+    need("schedule", Text),
+    need("timezone", Text),
+    need("anchor_at", Instant),
+    need("after_at", Instant),
+    need("until_at", Instant),
+    need("state", Text),
+    need("reason", Text),
+)
+
+backfills = Table(
+    "backfills",
+    metadata,
+    key("id"),
+    need("job_id", BigInteger),
+    need("job", Text),
+    need("schedule", Text),
+    need("timezone", Text),
+    need("anchor_at", Instant),
+    need("from_at", Instant),
+    need("to_at", Instant),
+    need("mode", Text),
+    need("max_active", Integer),
+    need("reverse", Boolean),
+    need("priority", SmallInteger),
+    need("slots", BigInteger),
+    Column("cursor_at", Instant),
+    need("considered", BigInteger),
+    need("started", BigInteger),
+    need("requested_by", Text),
+    need("created_at", Instant),
+    Column("cancelled_at", Instant),
+    Column("cancelled_by", Text),
+    Column("finished_at", Instant),
+    Column("error", Text),
+    partial("backfills_open", "id", where="finished_at IS NULL"),
+)

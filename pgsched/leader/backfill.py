@@ -1,0 +1,83 @@
+"""The rule: a backfill goes on slot by slot whoever leads, and never has more runs open than it was allowed.
+
+One batch is one fenced transaction: it holds the backfill's row, starts runs, and moves the cursor past them. How many
+are open is counted from the runs themselves. The job's high-water mark and overlap policy have no part in it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pgsched import log
+from pgsched.core.backfill import Choice, batch, up_to
+from pgsched.core.schedule import parse
+from pgsched.db.backfills import decided, left_out
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row, fetch
+from pgsched.db.statements import sql
+from pgsched.errors import PgschedError
+
+logger = log.get("leader")
+BACKFILLS = 20
+SLOTS = 500
+LONGEST_S = 1.0
+
+
+def work(conn: Connection[Any]) -> bool:
+    """Start what the open backfills may start, in the caller's transaction; True when more can be done at once."""
+    until = time.monotonic() + LONGEST_S
+    more = False
+    for wanted in fetch(conn, "backfill_open", {"n": BACKFILLS}):
+        if time.monotonic() > until:
+            return True
+        more |= step(conn, wanted)
+    return more
+
+
+def step(conn: Connection[Any], wanted: Row) -> bool:
+    """One batch of one backfill; True when it looked at many slots and has room still."""
+    if not wanted["job_exists"]:
+        return ended(conn, wanted, f"job {wanted['job']} was deleted")
+    try:
+        slots = batch(parse(wanted["schedule"], wanted["timezone"], wanted["anchor_at"]), wanted, SLOTS)
+    except PgschedError as error:
+        return ended(conn, wanted, str(error))
+    if not slots:
+        return False if wanted["active"] else ended(conn, wanted, None)
+    room = wanted["max_active"] - wanted["active"]
+    dates = left_out(conn, wanted["job_id"], wanted["timezone"])
+    chosen = up_to(decided(conn, wanted["job_id"], wanted["mode"], slots, dates), room)
+    started = start(conn, wanted, chosen)
+    advance(conn, wanted, cursor_at=chosen[-1].slot, considered=len(chosen), started=started)
+    return bool(started < room)
+
+
+def start(conn: Connection[Any], wanted: Row, chosen: Sequence[Choice]) -> int:
+    """Make the runs of these slots; returns how many there are."""
+    values = {name: wanted[name] for name in ("id", "job_id", "priority")}
+    new = [choice.slot for choice in chosen if choice.action == "run"]
+    again = [choice.run_id for choice in chosen if choice.action == "again"]
+    born = fetch(conn, "backfill_insert", values | {"slots": new}) if new else []
+    revived = fetch(conn, "backfill_rerun", values | {"ids": again}) if again else []
+    return len(born) + len(revived)
+
+
+def ended(conn: Connection[Any], wanted: Row, error: str | None) -> bool:
+    """Close a backfill: nothing is left to start, or nothing can be."""
+    advance(conn, wanted, finished=True, error=error)
+    logger.info("backfill ended", id=wanted["id"], job=wanted["job"], error=error)
+    return False
+
+
+def advance(
+    conn: Connection[Any], wanted: Row, *, cursor_at: Any = None, considered: int = 0, started: int = 0,
+    finished: bool = False, error: str | None = None,
+) -> None:  # fmt: skip
+    """Write down how far a backfill is."""
+    conn.execute(
+        sql("backfill_advance"),
+        {"id": wanted["id"], "cursor_at": cursor_at, "considered": considered, "started": started,
+         "finished": finished, "error": error},
+    )  # fmt: skip

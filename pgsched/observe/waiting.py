@@ -1,0 +1,52 @@
+"""Waiting for a run or a backfill. The rule: whoever waits is told when nobody is there to do the work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pgsched.db import backfills, history
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row, one
+
+EVERY_S = 0.2
+PATIENCE_S = 3.0
+ENDED = ("succeeded", "dead", "cancelled", "skipped", "missed")
+
+
+def until_ended(conn: Connection[Any], run_id: int, note: Callable[[str], object], every_s: float = EVERY_S) -> Row:
+    """The run once it has ended. `note` is told, once, that no worker would take it."""
+    begun, told = time.monotonic(), False
+    while (run := history.show(conn, run_id))["state"] not in ENDED:
+        if run["state"] == "queued" and not told and time.monotonic() - begun > PATIENCE_S:
+            told = True
+            if not offered(conn, run):
+                note(f"no live worker offers {what(run)} on queue {run['queue']}; start a `pgsched worker`")
+        time.sleep(every_s)
+    return run
+
+
+def progress(
+    conn: Connection[Any], backfill_id: int, note: Callable[[str], object], every_s: float = EVERY_S
+) -> Iterator[Row]:
+    """A backfill as it goes on, the last time when it has ended. `note` is told, once, that nobody leads."""
+    begun, told = time.monotonic(), False
+    while (found := backfills.show(conn, backfill_id))["finished_at"] is None:
+        yield found
+        if not found["leading"] and not told and time.monotonic() - begun > PATIENCE_S:
+            told = True
+            note("no live leader works on it; start a `pgsched worker`")
+        time.sleep(every_s)
+    yield found
+
+
+def offered(conn: Connection[Any], run: Row) -> bool:
+    """Does any live worker take such a run?"""
+    row = one(conn, "offered", {name: run[name] for name in ("queue", "kind", "task")})
+    return bool(row and row["workers"])
+
+
+def what(run: Row) -> str:
+    """What a worker has to offer to run it."""
+    return f"task {run['task']}" if run["kind"] == "python" else f"kind {run['kind']}"

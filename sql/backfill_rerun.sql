@@ -1,0 +1,27 @@
+-- backfill_rerun: ended runs of slots run again, as the job is now: the same rows, with further attempts. A success that
+-- is repeated leaves its attempt as evidence, as every other attempt has.
+-- params: id bigint (of the backfill), job_id bigint, priority smallint, ids bigint[]
+-- returns: id of each run that is queued again
+-- locks: those runs; one that somebody revived meanwhile is left alone
+WITH old AS MATERIALIZED (
+    SELECT r.id, r.state, r.token, r.attempt, r.started_at, r.finished_at, r.worker_id FROM pgsched.runs r
+    WHERE r.id = ANY (%(ids)s::bigint[]) AND r.job_id = %(job_id)s AND r.phase >= 3 FOR UPDATE
+), evidence AS (
+    INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, finished_at, worker_id, worker)
+    SELECT o.id, o.token, o.attempt, 'succeeded', o.started_at, o.finished_at, o.worker_id, w.name
+    FROM old o LEFT JOIN pgsched.workers w ON w.id = o.worker_id
+    WHERE o.state = 'succeeded' AND o.token IS NOT NULL
+    ON CONFLICT (run_id, token) DO NOTHING
+), again AS (
+    UPDATE pgsched.runs r SET state = 'queued', finished_at = NULL, token = NULL, lease_until = NULL,
+        available_at = clock_timestamp(), crashes = 0, cancel_requested_at = NULL, cancel_reason = NULL, reason = NULL,
+        expires_at = NULL, result = NULL, backfill_id = %(id)s, origin = 'backfill', priority = %(priority)s,
+        max_attempts = least(1000, r.attempt + j.max_attempts), queue = j.queue, kind = j.kind, task = j.task,
+        args = j.args, owner = j.owner, timeout = j.timeout, kill_after = nullif(j.kill_after, '10 seconds'),
+        backoff = nullif(j.backoff, 'exponential'), backoff_base = nullif(j.backoff_base, '5 seconds'),
+        backoff_max = nullif(j.backoff_max, '1 hour'), backoff_jitter = nullif(j.backoff_jitter, 0.2),
+        options = pgsched.job_options(j), tags = j.tags
+    FROM old JOIN pgsched.jobs j ON j.id = %(job_id)s WHERE r.id = old.id
+    RETURNING r.id, r.queue
+)
+SELECT id, pg_notify('pgsched_runs', queue) AS woken FROM again

@@ -1,0 +1,404 @@
+"""Backfill: past slots asked for again, worked on by the leader, one row a slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.core import backfill as core
+from pgsched.core.schedule import parse
+from pgsched.db import backfills, history, jobs
+from pgsched.db.backfills import Request
+from pgsched.errors import InputError, NotFound
+from pgsched.leader import backfill
+from tests.race.setting import done, row_of, take
+from tests.race.test_duties import lead
+from tests.race.test_settle import settle
+
+Open = Callable[..., psycopg.Connection]
+DAY = timedelta(days=1)
+MAY = datetime(2026, 5, 1, tzinfo=UTC)
+WEEK = [MAY + n * DAY for n in range(7)]
+
+
+@pytest.fixture(autouse=True)
+def job(db: psycopg.Connection) -> dict[str, Any]:
+    return jobs.add(db, {"name": "a", "task": "t", "schedule": "0 0 * * *", "max_attempts": 2})
+
+
+def ask(db: psycopg.Connection, days: int = 7, **more: Any) -> int:
+    return int(backfills.add(db, "a", Request("2026-05-01", f"2026-05-{days + 1:02}", **more))["id"])
+
+
+def work(db: psycopg.Connection) -> bool:
+    """A leader's round; whether it would go on at once."""
+    with db.transaction():
+        return backfill.work(db)
+
+
+def put(db: psycopg.Connection, slot: datetime, state: str, **more: Any) -> int:
+    """A run of the past."""
+    columns = {"scheduled_at": slot, "state": state, "task": "old", "origin": "schedule"} | more
+    if state not in core.OPEN_STATES:
+        columns["finished_at"] = slot
+    row = db.execute(
+        f"INSERT INTO pgsched.runs (job_id, {', '.join(columns)})"
+        f" SELECT id{', %s' * len(columns)} FROM pgsched.jobs RETURNING id",
+        list(columns.values()),
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def open_slots(db: psycopg.Connection) -> list[datetime]:
+    rows = db.execute("SELECT scheduled_at FROM pgsched.runs WHERE phase < 3 ORDER BY id").fetchall()
+    return [row[0] for row in rows]
+
+
+def finish(db: psycopg.Connection, state: str = "succeeded") -> None:
+    db.execute("UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE phase < 3", [state])
+
+
+def through(db: psycopg.Connection, number: int) -> Iterator[list[datetime]]:
+    """What is open after each round until the backfill has ended; every round's runs succeed."""
+    while True:
+        while work(db):
+            pass
+        if backfills.show(db, number)["finished_at"] is not None:
+            return
+        yield open_slots(db)
+        finish(db)
+
+
+def test_every_slot_of_the_half_open_range_runs_once_and_in_order(db: psycopg.Connection) -> None:
+    number = ask(db)
+    assert list(through(db, number)) == [[slot] for slot in WEEK]
+    found = backfills.show(db, number)
+    assert (found["state"], found["slots"], found["considered"], found["started"]) == ("finished", 7, 7, 7)
+    assert (found["succeeded"], found["open"]) == (7, 0)
+    run = row_of(db, 1)
+    assert (run["origin"], run["priority"], run["max_attempts"], run["task"]) == ("backfill", 9, 2, "t")
+    assert run["backfill_id"] == number
+
+
+def test_max_active_bounds_what_is_open_and_reverse_begins_at_the_end(db: psycopg.Connection) -> None:
+    number = ask(db, max_active=3, reverse=True, priority=7)
+    latest = WEEK[::-1]
+    assert list(through(db, number)) == [latest[:3], latest[3:6], latest[6:]]
+    assert row_of(db, 1)["priority"] == 7
+
+
+def test_no_more_is_started_while_something_is_open(db: psycopg.Connection) -> None:
+    ask(db, max_active=2)
+    for _ in range(3):
+        work(db)
+    assert open_slots(db) == WEEK[:2]
+    db.execute("UPDATE pgsched.runs SET state = 'dead', finished_at = now() WHERE id = 1")
+    work(db)
+    assert open_slots(db) == WEEK[1:3]
+
+
+def test_a_new_leader_goes_on_where_the_old_one_stopped(db: psycopg.Connection, connect: Open) -> None:
+    number = ask(db)
+    work(db)
+    finish(db)
+    assert list(through(connect(), number)) == [[slot] for slot in WEEK[1:]]
+
+
+def test_a_leader_whose_transaction_fails_has_done_nothing(db: psycopg.Connection, connect: Open) -> None:
+    number = ask(db)
+    leader = connect(autocommit=False)
+    backfill.work(leader)
+    leader.rollback()
+    assert backfills.show(db, number)["considered"] == 0
+    assert list(through(db, number)) == [[slot] for slot in WEEK]
+
+
+def everything(db: psycopg.Connection) -> dict[str, int]:
+    """A week with one slot of every kind; slots 5 and 6 lie in a missed stretch. Returns run ids."""
+    states = ["succeeded", "dead", "cancelled", "running"]
+    ids = {}
+    for slot, state in zip(WEEK, states, strict=False):
+        claim = {"token": "00000000-0000-0000-0000-000000000000", "lease_until": MAY} if state == "running" else {}
+        ids[state] = put(db, slot, state, attempt=1, **claim)
+    ids["stretch"] = put(db, WEEK[6], "missed", covers_from=WEEK[5], covers_until=WEEK[6], covers_count=2)
+    return ids
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("missing", ["leave", "again", "again", "leave", "run", "run", "again"]),
+        ("failed", ["leave", "again", "again", "leave", "leave", "run", "again"]),
+        ("all", ["again", "again", "again", "leave", "run", "run", "again"]),
+    ],
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_each_mode_decides_each_kind_of_slot(
+    db: psycopg.Connection, mode: str, expected: list[str], reverse: bool
+) -> None:
+    everything(db)
+    found, choices = backfills.preview(db, "a", Request("2026-05-01", "2026-05-08", mode, reverse=reverse))
+    order = slice(None, None, -1) if reverse else slice(None)
+    assert found.slots == 7
+    assert [(choice.slot, choice.action) for choice in choices] == list(zip(WEEK, expected, strict=True))[order]
+    number = ask(db, mode=mode, reverse=reverse)
+    running = WEEK[3]
+    started = [slot for batch in through(db, number) for slot in batch if slot != running]
+    assert started == [slot for slot, action in list(zip(WEEK, expected, strict=True))[order] if action != "leave"]
+    assert db.execute("SELECT count(*), count(DISTINCT scheduled_at) FROM pgsched.runs").fetchone() == (
+        (6, 6) if mode == "failed" else (7, 7)
+    )
+
+
+def test_the_preview_says_why(db: psycopg.Connection) -> None:
+    ids = everything(db)
+    _, choices = backfills.preview(db, "a", Request("2026-05-01", "2026-05-08"))
+    assert [choice.reason for choice in choices] == [
+        f"run {ids['succeeded']} succeeded",
+        f"run {ids['dead']} ended dead",
+        f"run {ids['cancelled']} ended cancelled",
+        f"run {ids['running']} is running",
+        "it has no run",
+        f"it has no run of its own: it lies in the stretch of run {ids['stretch']}, which ended missed",
+        f"run {ids['stretch']} ended missed",
+    ]
+    assert db.execute("SELECT count(*) FROM pgsched.backfills").fetchone() == (0,)
+
+
+def test_a_slot_that_a_run_stood_for_is_missing_but_not_failed(db: psycopg.Connection) -> None:
+    put(db, WEEK[6], "succeeded", covers_from=WEEK[0], covers_until=WEEK[6], covers_count=7)
+    actions = {
+        mode: [c.action for c in backfills.preview(db, "a", Request("2026-05-01", "2026-05-08", mode))[1]]
+        for mode in core.MODES
+    }
+    assert actions == {"missing": ["run"] * 6 + ["leave"], "failed": ["leave"] * 7, "all": ["run"] * 6 + ["again"]}
+
+
+def test_a_stretch_that_ends_far_behind_the_range_is_found(db: psycopg.Connection) -> None:
+    put(
+        db,
+        datetime(2026, 8, 1, tzinfo=UTC),
+        "missed",
+        covers_from=WEEK[0],
+        covers_until=datetime(2026, 8, 1, tzinfo=UTC),
+    )
+    put(db, datetime(2026, 6, 1, tzinfo=UTC), "skipped", covers_from=datetime(2026, 6, 1, tzinfo=UTC),
+        covers_until=datetime(2026, 6, 1, tzinfo=UTC))  # fmt: skip
+    _, choices = backfills.preview(db, "a", Request("2026-05-01", "2026-05-08", "failed"))
+    assert [choice.action for choice in choices] == ["run"] * 7
+
+
+def test_a_rerun_is_a_further_attempt_of_the_same_run_as_the_job_is_now(db: psycopg.Connection) -> None:
+    run = put(db, WEEK[0], "dead", attempt=3, max_attempts=3, error="it failed", crashes=2, reason="all used",
+              expires_at=MAY, cancel_requested_at=MAY)  # fmt: skip
+    ask(db, 1)
+    work(db)
+    row = row_of(db, run)
+    assert (row["state"], row["attempt"], row["max_attempts"], row["task"], row["error"]) == (
+        "queued", 3, 5, "t", "it failed",
+    )  # fmt: skip
+    assert [row[c] for c in ("finished_at", "expires_at", "cancel_requested_at", "crashes", "token")] == [
+        None, None, None, 0, None,
+    ]  # fmt: skip
+    (claim,) = take(db)
+    assert (claim.id, claim.attempt) == (run, 4)
+
+
+def test_a_repeated_success_leaves_its_first_attempt_as_evidence(db: psycopg.Connection, dsn: str) -> None:
+    ask(db, 1)
+    work(db)
+    (claim,) = take(db)
+    settle(dsn, done(claim))
+    work(db)
+    ask(db, 1, mode="all")
+    work(db)
+    assert db.execute("SELECT token, attempt, outcome FROM pgsched.attempts").fetchall() == [
+        (claim.token, 1, "succeeded")
+    ]
+    assert (row_of(db, claim.id)["state"], row_of(db, claim.id)["attempt"]) == ("queued", 1)
+
+
+def test_the_high_water_mark_and_the_plan_are_left_alone(db: psycopg.Connection) -> None:
+    before = jobs.show(db, "a")
+    for _ in through(db, ask(db)):
+        pass
+    after = jobs.show(db, "a")
+    unchanged = ("decided_until", "next_run_at", "run_count", "updated_at")
+    assert [after[c] for c in unchanged] == [before[c] for c in unchanged]
+
+
+def test_slots_that_are_not_decided_yet_are_left_to_the_schedule(db: psycopg.Connection) -> None:
+    jobs.update(db, "a", {"schedule": "* * * * *"})
+    mark = jobs.show(db, "a")["decided_until"]
+    start = mark.replace(second=0, microsecond=0) - timedelta(minutes=5)
+    found = backfills.add(db, "a", Request(start.isoformat(), "2100-01-01"))
+    assert found["to_at"] <= mark + timedelta(microseconds=1)
+    assert found["undecided_from"] == found["to_at"]
+    assert 5 <= found["slots"] <= 6
+    with pytest.raises(InputError, match=r"has no decided slot in that range: .* slots after that are the schedule's"):
+        backfills.add(db, "a", Request("2099-01-01", "2100-01-01"))
+
+
+def test_the_excluded_dates_stay_excluded(db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.job_calendars SELECT id, '2026-05-02', '2026-05-03', 'holidays' FROM pgsched.jobs")
+    _, choices = backfills.preview(db, "a", Request("2026-05-01", "2026-05-05", "all"))
+    assert [choice.action for choice in choices] == ["run", "leave", "leave", "run"]
+    assert choices[1].reason == "excluded dates 2026-05-02 to 2026-05-03: holidays"
+    assert [slot for batch in through(db, ask(db, 4)) for slot in batch] == [WEEK[0], WEEK[3]]
+
+
+def test_naive_bounds_are_read_in_the_zone_of_the_job(db: psycopg.Connection) -> None:
+    jobs.update(db, "a", {"timezone": "Asia/Tokyo"})
+    found, choices = backfills.preview(db, "a", Request("2026-05-01", "2026-05-02T00:00"))
+    assert found.start == datetime(2026, 4, 30, 15, tzinfo=UTC)
+    assert [choice.slot for choice in choices] == [found.start]
+    found, _ = backfills.preview(db, "a", Request("2026-05-01T00:00Z", "2026-05-03T00:00+09:00"))
+    assert (found.start, found.end) == (MAY, datetime(2026, 5, 2, 15, tzinfo=UTC))
+
+
+def test_cancelled_as_one_thing(db: psycopg.Connection) -> None:
+    number = ask(db, max_active=3)
+    work(db)
+    (claim,) = take(db)
+    assert backfills.cancel(db, number, "wrong month") == "cancelled"
+    states = db.execute("SELECT state FROM pgsched.runs ORDER BY id").fetchall()
+    assert states == [("running",), ("cancelled",), ("cancelled",)]
+    assert row_of(db, claim.id)["cancel_reason"].endswith(f"backfill {number} was cancelled: wrong month")
+    work(db)
+    found = backfills.show(db, number)
+    assert (found["state"], found["started"], found["cancelled"]) == ("cancelled", 3, 2)
+    assert found["cancelled_by"].endswith(": wrong month")
+    assert backfills.cancel(db, number) == "cancelled", "again is harmless"
+    done_one = ask(db, 1, mode="failed")
+    list(through(db, done_one))
+    assert backfills.cancel(db, done_one) == "finished"
+
+
+def test_a_cancelled_one_is_taken_up_again_by_another_for_what_is_missing(db: psycopg.Connection) -> None:
+    number = ask(db)
+    rounds = through(db, number)
+    next(rounds), next(rounds), next(rounds)
+    backfills.cancel(db, number)
+    assert [slot for batch in through(db, ask(db)) for slot in batch] == WEEK[2:]
+
+
+def test_nothing_is_born_after_a_cancel_that_the_leader_races(db: psycopg.Connection, connect: Open) -> None:
+    number = ask(db, max_active=7)
+    person, leader = connect(autocommit=False), connect(options="-c lock_timeout=500ms")
+    person.execute("SELECT pgsched.cancel_backfill(%s)", [number])
+    assert work(leader) is False, "it does not wait for the person"
+    person.commit()
+    work(leader)
+    assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (0,)
+
+
+def test_a_deleted_job_ends_its_backfill(db: psycopg.Connection) -> None:
+    number = ask(db)
+    work(db)
+    jobs.delete(db, "a")
+    work(db)
+    found = backfills.show(db, number)
+    assert (found["state"], found["error"], found["cancelled"]) == ("failed", "job a was deleted", 1)
+
+
+def test_an_edit_does_not_change_what_was_asked_for(db: psycopg.Connection) -> None:
+    number = ask(db)
+    work(db)
+    finish(db)
+    jobs.update(db, "a", {"schedule": "0 12 * * *", "task": "new"})
+    assert [slot for batch in through(db, number) for slot in batch] == WEEK[1:]
+    assert row_of(db, 2)["task"] == "new", "what runs is what the job is now"
+
+
+def test_two_backfills_of_the_same_slots_do_not_double_them(db: psycopg.Connection) -> None:
+    first, second = ask(db), ask(db)
+    work(db)
+    assert open_slots(db) == WEEK[:2], "the second leaves alone what is open, and goes on"
+    for number in (first, second):
+        list(through(db, number))
+    assert db.execute("SELECT count(*), max(attempt) FROM pgsched.runs").fetchone() == (7, 0)
+
+
+def test_the_leader_does_it_in_its_round(db: psycopg.Connection, connect: Open) -> None:
+    duties = lead(connect())
+    assert duties.perform() > 0.1
+    number = ask(db, max_active=2)
+    assert 0 < duties.perform() <= 0.1, "while one is open it looks again soon"
+    assert open_slots(db) == WEEK[:2]
+    while backfills.show(db, number)["finished_at"] is None:
+        finish(db)
+        duties.perform()
+    assert backfills.show(db, number)["succeeded"] == 7
+
+
+def test_the_leader_hears_of_it(db: psycopg.Connection, connect: Open) -> None:
+    listener = connect()
+    listener.execute("LISTEN pgsched_leader")
+    ask(db)
+    assert [n.payload for n in listener.notifies(timeout=5, stop_after=1)] == ["backfills"]
+
+
+@pytest.mark.parametrize(
+    ("change", "request_", "message"),
+    [
+        ({}, Request("2026-05-02", "2026-05-02"), "to: 2026-05-02 is not later than 2026-05-02"),
+        ({}, Request("monday", "2026-05-02"), 'from: "monday" is not an ISO date or time'),
+        ({}, Request("1969-01-01", "2026-05-02"), 'from: "1969-01-01" is not an instant between 1970 and 9000'),
+        ({}, Request("2026-05-01", "2026-05-02", "some"), 'mode: "some" is not one of missing, failed, all'),
+        ({}, Request("2026-05-01T01:00", "2026-05-01T02:00"), "job a has no decided slot in that range"),
+        ({"schedule": "@every 1h"}, Request("2026-05-01", "2026-05-02"), "job a has no decided slot in that range"),
+        ({"schedule": "@after 1h"}, Request("2026-05-01", "2026-05-02"), "job a has no schedule whose past slots"),
+        ({"schedule": None}, Request("2026-05-01", "2026-05-02"), "job a has no schedule whose past slots are known"),
+        ({"schedule": "* * * * *"}, Request("2020-01-01", "2026-01-01"), "the range has more than 100,000 slots"),
+        ({"schedule": "* * * * * *"}, Request("2026-01-01", "2026-02-01"), "the range has more than 100,000 slots"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    db: psycopg.Connection, change: dict[str, Any], request_: Request, message: str
+) -> None:
+    if change:
+        jobs.update(db, "a", change)
+    for ask_for in (backfills.add, backfills.preview):
+        with pytest.raises(InputError, match=message):
+            ask_for(db, "a", request_)  # type: ignore[operator]
+    with pytest.raises(NotFound):
+        backfills.add(db, "b", request_)
+
+
+@pytest.mark.parametrize("call", [backfills.show, backfills.cancel])
+@pytest.mark.parametrize("number", [0, 4711, 2**63])
+def test_a_backfill_that_does_not_exist_is_not_found(
+    db: psycopg.Connection, call: Callable[..., object], number: int
+) -> None:
+    with pytest.raises(NotFound, match=f"there is no backfill {number}"):
+        call(db, number)
+
+
+def test_every_anchors_at_the_start_of_the_job_and_has_slots_since(db: psycopg.Connection) -> None:
+    jobs.update(db, "a", {"schedule": "@every 1h", "starts_at": "2026-05-01T00:30Z"})
+    _, choices = backfills.preview(db, "a", Request("2026-04-01", "2026-05-01T03:00"))
+    assert [choice.slot for choice in choices] == [MAY + timedelta(minutes=30 + 60 * n) for n in range(3)]
+
+
+@pytest.mark.parametrize("expression", ["*/7 3-5 * * *", "0 0 29 2 *", "@every 17m", "30 2 * * SUN"])
+def test_backward_is_forward_reversed_from_any_cursor(expression: str) -> None:
+    schedule = parse(expression, "Europe/Berlin", MAY - 400 * DAY)
+    start, end = MAY - 40 * DAY, MAY + 1000 * DAY if "29" in expression else MAY
+    forward = list(core.slots(schedule, start, end))
+    assert list(core.slots(schedule, start, end, reverse=True)) == forward[::-1]
+    assert core.count(schedule, start, end) == len(forward) > 0
+    for cut in {0, len(forward) // 2, len(forward) - 1}:
+        cursor = forward[cut]
+        assert list(core.slots(schedule, start, end, cursor=cursor)) == forward[cut + 1 :]
+        assert list(core.slots(schedule, start, end, cursor=cursor, reverse=True)) == forward[:cut][::-1]
+
+
+def test_its_runs_say_which_backfill_asked(db: psycopg.Connection) -> None:
+    number = ask(db, 1)
+    work(db)
+    assert history.show(db, 1)["backfill_id"] == number

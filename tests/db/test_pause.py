@@ -1,0 +1,192 @@
+"""Pause and resume: who, why, and what becomes of the slots in between."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import jobs
+from pgsched.errors import InputError, NotFound
+from pgsched.leader import passed_over
+from pgsched.leader.ticker import tick
+
+HOUR = timedelta(hours=1)
+
+
+def add(db: psycopg.Connection, name: str = "a", **columns: Any) -> dict[str, Any]:
+    return jobs.add(db, {"name": name, "task": "t", "schedule": "@hourly"} | columns)
+
+
+def shift(db: psycopg.Connection, by: str) -> None:
+    """Make everything that the jobs know of happen that much earlier."""
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute(
+            "UPDATE pgsched.jobs SET anchor_at = anchor_at - s, decided_until = decided_until - s,"
+            " created_at = created_at - s, paused_at = paused_at - s, next_run_at = next_run_at - s"
+            " FROM (SELECT %s::interval AS s) x",
+            [by],
+        )
+
+
+def lead(db: psycopg.Connection) -> None:
+    """A leader's round."""
+    with db.transaction():
+        tick(db, 100)
+        passed_over.record(db)
+
+
+def runs(db: psycopg.Connection) -> list[tuple[Any, ...]]:
+    return db.execute(
+        "SELECT state, scheduled_at, covers_from, covers_until, covers_count, reason FROM pgsched.runs"
+        " ORDER BY scheduled_at"
+    ).fetchall()
+
+
+def user(db: psycopg.Connection) -> str:
+    row = db.execute("SELECT session_user").fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def hours(db: psycopg.Connection, n: int) -> list[datetime]:
+    """The last n full hours by the database's clock."""
+    row = db.execute("SELECT date_trunc('hour', clock_timestamp())").fetchone()
+    assert row is not None
+    return [row[0].astimezone(UTC) - i * HOUR for i in reversed(range(n))]
+
+
+def test_the_author_is_the_session_s_user_or_whom_the_caller_names(db: psycopg.Connection) -> None:
+    add(db)
+    assert jobs.pause(db, "a", "incident 7")["paused_by"] == user(db)
+    jobs.resume(db, "a")
+    job = jobs.pause(db, "a", "incident 8", by="alice")
+    assert (job["paused_by"], job["paused_reason"]) == ("alice", "incident 8")
+    again = jobs.pause(db, "a", "still incident 8")
+    assert (again["paused_by"], again["paused_reason"]) == ("alice", "still incident 8")
+    assert again["paused_at"] == job["paused_at"], "pausing again keeps since when"
+    resumed = jobs.resume(db, "a")
+    assert [resumed[c] for c in ("paused", "paused_at", "paused_by", "paused_reason")] == [False, None, None, None]
+
+
+def test_resumed_from_now_one_row_stands_for_the_stretch(db: psycopg.Connection) -> None:
+    add(db)
+    lead(db)
+    jobs.pause(db, "a", "incident 7")
+    shift(db, "3 hours")
+    jobs.resume(db, "a")
+    lead(db)
+    first, _, newest = hours(db, 3)
+    ((state, slot, covers_from, covers_until, count, reason),) = runs(db)
+    assert (state, slot, covers_from, covers_until, count) == ("skipped", newest, first, newest, 3)
+    assert reason.startswith("paused since 20")
+    assert reason.endswith(f" UTC by {user(db)}: incident 7")
+    assert jobs.show(db, "a")["next_run_at"] == newest + HOUR
+    lead(db)
+    assert len(runs(db)) == 1, "recorded once"
+
+
+def test_resumed_from_the_pause_the_catch_up_policy_decides(db: psycopg.Connection) -> None:
+    add(db, catch_up="all")
+    lead(db)
+    mark = jobs.show(db, "a")["decided_until"]
+    jobs.pause(db, "a")
+    shift(db, "3 hours")
+    jobs.resume(db, "a", "pause")
+    assert jobs.show(db, "a")["decided_until"] == mark - 3 * HOUR, "the mark stays where it was"
+    lead(db)
+    assert runs(db)[0][:2] == ("queued", hours(db, 3)[0])
+    assert {run[1] for run in runs(db)} == set(hours(db, 3))
+
+
+def test_plain_sql_resumes_from_the_pause_once(db: psycopg.Connection) -> None:
+    add(db, catch_up="latest", misfire_after="0")
+    lead(db)
+    for expected in ("queued", "skipped"):
+        db.execute("UPDATE pgsched.jobs SET paused = true")
+        shift(db, "3 hours")
+        db.execute("DELETE FROM pgsched.runs")
+        if expected == "queued":
+            db.execute("UPDATE pgsched.jobs SET paused = false, resume_from = 'pause'")
+        else:
+            db.execute("UPDATE pgsched.jobs SET paused = false")
+        assert db.execute("SELECT resume_from FROM pgsched.jobs").fetchone() == ("now",)
+        lead(db)
+        assert [(run[0], run[4]) for run in runs(db)] == [(expected, 3)]
+
+
+@pytest.mark.parametrize("born_paused", [True, False])
+def test_a_job_paused_before_any_leader_planned_it_loses_no_slot(db: psycopg.Connection, born_paused: bool) -> None:
+    add(db, paused=born_paused)
+    if not born_paused:
+        jobs.pause(db, "a")
+    shift(db, "3 hours")
+    jobs.resume(db, "a")
+    lead(db)
+    first, _, newest = hours(db, 3)
+    assert [run[:5] for run in runs(db)] == [("skipped", newest, first, newest, 3)]
+
+
+def test_a_pause_between_two_slots_leaves_no_row(db: psycopg.Connection) -> None:
+    add(db, schedule="0 0 1 1 *")
+    jobs.pause(db, "a")
+    jobs.resume(db, "a")
+    lead(db)
+    assert runs(db) == []
+    assert db.execute("SELECT count(*) FROM pgsched.passed_over").fetchone() == (0,)
+
+
+def test_an_edit_during_the_pause_records_the_old_schedule_s_slots(db: psycopg.Connection) -> None:
+    add(db)
+    lead(db)
+    jobs.pause(db, "a", "incident 7")
+    shift(db, "2 hours")
+    jobs.update(db, "a", {"schedule": "0 0 1 1 *"})
+    jobs.resume(db, "a", "pause")
+    lead(db)
+    ((state, slot, _, _, count, reason),) = runs(db)
+    assert (state, slot, count) == ("skipped", hours(db, 1)[0], 2)
+    assert reason.endswith("incident 7; then the schedule was edited")
+
+
+def test_slots_behind_the_end_are_no_part_of_the_stretch(db: psycopg.Connection) -> None:
+    add(db)
+    lead(db)
+    jobs.pause(db, "a")
+    shift(db, "3 hours")
+    jobs.update(db, "a", {"ends_at": hours(db, 2)[0]})
+    jobs.resume(db, "a")
+    lead(db)
+    assert [run[:5] for run in runs(db)] == [("skipped", hours(db, 2)[0], *hours(db, 3)[:2], 2)]
+
+
+def test_pausing_leaves_the_runs_alone(db: psycopg.Connection) -> None:
+    add(db)
+    run = jobs.trigger(db, "a")
+    jobs.pause(db, "a")
+    shift(db, "3 hours")
+    lead(db)
+    assert db.execute("SELECT id, state FROM pgsched.runs").fetchall() == [(run, "queued")]
+
+
+def test_a_recorded_stretch_can_be_retried_with_the_job_s_own_policies_and_rights(db: psycopg.Connection) -> None:
+    add(db, kind="sql", task="SELECT 1", max_attempts=7)
+    lead(db)
+    jobs.pause(db, "a")
+    shift(db, "3 hours")
+    jobs.resume(db, "a")
+    lead(db)
+    assert db.execute("SELECT owner = current_user, max_attempts FROM pgsched.runs").fetchone() == (True, 7)
+
+
+def test_what_cannot_be_is_refused(db: psycopg.Connection) -> None:
+    add(db)
+    with pytest.raises(InputError, match='from: "noon" is not one of now, pause'):
+        jobs.resume(db, "a", "noon")
+    with pytest.raises(psycopg.errors.CheckViolation, match='resume_from: "noon" is not one of now, pause'):
+        db.execute("UPDATE pgsched.jobs SET resume_from = 'noon'")
+    with pytest.raises(NotFound):
+        jobs.resume(db, "b", "pause")

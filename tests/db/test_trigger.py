@@ -1,0 +1,154 @@
+"""Trigger now: beside the schedule, under the overlap policy that the caller names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import jobs, leading
+from pgsched.errors import InputError, NotFound
+from tests.race.setting import Aside, at_once, row_of, take, wait_until_blocked
+
+Open = Callable[..., psycopg.Connection]
+OTHERS = ("skip", "buffer_one", "buffer_all", "replace", "terminate")
+
+
+@pytest.fixture(autouse=True)
+def job(db: psycopg.Connection) -> None:
+    jobs.add(db, {"name": "a", "task": "t", "schedule": "0 0 1 1 *", "max_buffer": 2, "args": {"own": 1}})
+
+
+def states(db: psycopg.Connection) -> list[str]:
+    return [row[0] for row in db.execute("SELECT state FROM pgsched.runs ORDER BY id").fetchall()]
+
+
+def trigger(db: psycopg.Connection, overlap: str = "allow", args: Any = None) -> dict[str, Any]:
+    return row_of(db, jobs.trigger(db, "a", args, overlap))
+
+
+@pytest.mark.parametrize("overlap", ["allow", *OTHERS])
+def test_with_nothing_unfinished_it_is_queued_under_any_policy(db: psycopg.Connection, overlap: str) -> None:
+    run = trigger(db, overlap)
+    assert (run["state"], run["origin"], run["args"], run["reason"]) == ("queued", "manual", {"own": 1}, None)
+
+
+def test_allow_is_the_default_and_looks_at_nothing(db: psycopg.Connection) -> None:
+    trigger(db)
+    assert trigger(db)["state"] == "queued"
+    assert states(db) == ["queued", "queued"]
+
+
+def test_skip_is_recorded_with_its_reason(db: psycopg.Connection) -> None:
+    first = trigger(db)
+    run = trigger(db, "skip")
+    assert (run["state"], run["reason"]) == ("skipped", f"overlap: run {first['id']} was not finished")
+    assert run["finished_at"] is not None
+
+
+def test_buffers_hold_back_until_they_are_full(db: psycopg.Connection) -> None:
+    first = trigger(db)
+    assert [trigger(db, "buffer_one")["state"] for _ in range(2)] == ["waiting", "skipped"]
+    assert [trigger(db, "buffer_all")["state"] for _ in range(2)] == ["waiting", "skipped"]
+    assert row_of(db, first["id"] + 4)["reason"].endswith("was not finished and 2 already waited")
+    leading.admit(db, 10)
+    assert states(db) == ["queued", "waiting", "skipped", "waiting", "skipped"]
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE id = %s", [first["id"]])
+    leading.admit(db, 10)
+    assert states(db) == ["succeeded", "queued", "skipped", "waiting", "skipped"]
+
+
+def test_replace_ends_what_is_queued_and_asks_what_runs(db: psycopg.Connection) -> None:
+    running, queued = trigger(db)["id"], None
+    take(db)
+    queued = trigger(db)["id"]
+    run = trigger(db, "replace")
+    assert (run["state"], row_of(db, queued)["state"], row_of(db, running)["state"]) == (
+        "waiting",
+        "cancelled",
+        "running",
+    )
+    assert "overlap: replaced by a triggered run" in row_of(db, running)["cancel_reason"]
+    assert row_of(db, running)["cancel_requested_at"] is not None
+
+
+def test_terminate_takes_the_claim_away_and_starts_at_once(db: psycopg.Connection) -> None:
+    running = trigger(db)["id"]
+    (claim,) = take(db)
+    run = trigger(db, "terminate")
+    assert (run["state"], row_of(db, running)["state"], row_of(db, running)["token"]) == ("queued", "cancelled", None)
+    assert db.execute("SELECT token, outcome FROM pgsched.attempts").fetchall() == [(claim.token, "cancelled")]
+    with pytest.raises(psycopg.Error, match=f"claim of run {running} is lost"):
+        db.execute("SELECT pgsched.assert_claim(%s, %s)", [running, claim.token])
+
+
+def test_terminate_asks_where_a_handler_asserts_its_claim(db: psycopg.Connection, connect: Open) -> None:
+    running = trigger(db)["id"]
+    (claim,) = take(db)
+    handler = connect(autocommit=False)
+    handler.execute("SELECT pgsched.assert_claim(%s, %s)", [running, claim.token])
+    assert trigger(connect(options="-c lock_timeout=500ms"), "terminate")["state"] == "queued"
+    assert (row_of(db, running)["state"], row_of(db, running)["token"]) == ("running", str(claim.token))
+
+
+def test_a_backfill_s_runs_do_not_count_and_are_not_ended(db: psycopg.Connection) -> None:
+    past = trigger(db)["id"]
+    db.execute("UPDATE pgsched.runs SET origin = 'backfill'")
+    assert [trigger(db, overlap)["state"] for overlap in ("skip", "terminate")] == ["queued", "queued"]
+    assert row_of(db, past)["state"] == "queued"
+    assert row_of(db, past + 1)["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("overlap", ["skip", "buffer_one", "terminate"])
+def test_of_many_at_once_one_is_first(db: psycopg.Connection, connect: Open, overlap: str) -> None:
+    conns = [connect() for _ in range(6)]
+    at_once([lambda conn=conn: jobs.trigger(conn, "a", None, overlap) for conn in conns])  # type: ignore[misc]
+    counted = {state: states(db).count(state) for state in set(states(db))}
+    expected = {
+        "skip": {"queued": 1, "skipped": 5},
+        "buffer_one": {"queued": 1, "waiting": 1, "skipped": 4},
+        "terminate": {"queued": 1, "cancelled": 5},
+    }
+    assert counted == expected[overlap]
+
+
+def test_the_second_of_two_waits_for_the_first(db: psycopg.Connection, connect: Open) -> None:
+    first, second = connect(autocommit=False), connect()
+    first.execute("SELECT pgsched.trigger('a', NULL, 'skip')")
+    later = Aside(lambda: jobs.trigger(second, "a", None, "skip"))
+    wait_until_blocked(db, second)
+    first.commit()
+    assert row_of(db, later.result())["state"] == "skipped"
+
+
+def test_under_repeatable_read_the_second_fails_rather_than_count_too_few(connect: Open) -> None:
+    first, second = connect(), connect(autocommit=False)
+    second.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    second.execute("SELECT count(*) FROM pgsched.runs")
+    jobs.trigger(first, "a", None, "skip")
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        second.execute("SELECT pgsched.trigger('a', NULL, 'skip')")
+
+
+def test_the_tick_s_job_is_waited_for(db: psycopg.Connection, connect: Open) -> None:
+    leader, person = connect(autocommit=False), connect()
+    leader.execute("SELECT FROM pgsched.jobs FOR NO KEY UPDATE")
+    leader.execute(
+        "INSERT INTO pgsched.runs (job_id, scheduled_at, task) SELECT id, '2020-01-01', 't' FROM pgsched.jobs"
+    )
+    later = Aside(lambda: jobs.trigger(person, "a", None, "skip"))
+    wait_until_blocked(db, person)
+    leader.commit()
+    assert row_of(db, later.result())["state"] == "skipped"
+
+
+def test_what_cannot_be_is_refused(db: psycopg.Connection) -> None:
+    with pytest.raises(InputError, match='overlap: "maybe" is not one of allow, skip'):
+        jobs.trigger(db, "a", None, "maybe")
+    with pytest.raises(InputError, match="args: must be a JSON object or array, not a string"):
+        jobs.trigger(db, "a", "text")
+    with pytest.raises(NotFound):
+        jobs.trigger(db, "b", None, "skip")
+    assert states(db) == []
