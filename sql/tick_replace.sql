@@ -3,7 +3,7 @@
 -- holds by assert_claim is asked for as well: waiting for its transaction would hold up every other job. So would
 -- waiting for a run that somebody else has locked: nothing of such a job is ended, and its slots are decided later.
 -- params: parallel arrays job_ids bigint[], terminates boolean[]
--- returns: job_id of the jobs that have to wait
+-- returns: job_id of the jobs that have to wait; one row of null if there is none
 -- locks: FOR NO KEY UPDATE on those runs, FOR UPDATE on those whose claim is taken away; never waits
 WITH open AS MATERIALIZED (
     SELECT r.id, r.job_id, s.terminate
@@ -38,4 +38,5 @@ WITH open AS MATERIALIZED (
 ), woken AS (
     SELECT pg_notify('pgsched_cancel', id::text) FROM old WHERE state = 'running'
 )
-SELECT job_id, (SELECT count(*) FROM woken) AS notified FROM busy
+-- woken comes first: a CTE that only selects is not run at all where nothing asks for its rows
+SELECT busy.job_id, told.notified FROM (SELECT count(*) AS notified FROM woken) told LEFT JOIN busy ON true

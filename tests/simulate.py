@@ -1,8 +1,8 @@
 """A job's life on a simulated clock: years of slots in seconds, decided by the product's own pure functions.
 
-The rule: only `decide_job` is the product's. What the database does beside it is a plain model here (the unique slot, the
-mark that only rises, the triggers of edits and pauses, runs that take their time), and the slots that must be covered
-come from enumerations of the tests' own.
+The rule: only `decide_job` is the product's. What the database does beside it is a plain model here (the unique slot,
+the mark that only rises, the triggers of edits and pauses, runs that take their time), and the slots that must be
+covered come from enumerations of the tests' own.
 """
 
 from __future__ import annotations

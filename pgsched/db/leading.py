@@ -98,7 +98,7 @@ def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> set[int]:
     if not jobs:
         return set()
     params = {"job_ids": list(jobs), "terminates": list(jobs.values())}
-    return {row[0] for row in conn.execute(sql("tick_replace"), params).fetchall()}
+    return {row[0] for row in conn.execute(sql("tick_replace"), params).fetchall() if row[0] is not None}
 
 
 def admit(conn: Connection[Any], n: int) -> int:

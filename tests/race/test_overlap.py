@@ -1,0 +1,307 @@
+"""Overlap: each policy against queued, running and retrying runs, and the two that end runs with a worker at work."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.config import LeaderSettings
+from pgsched.db import leading
+from pgsched.leader.election import Leader
+from pgsched.leader.ticker import tick
+from pgsched.model import Claim, Outcome
+from pgsched.worker import worker as working
+from tests.race.setting import Aside, Open, add_jobs, cut, let_expire, put_back, row_of, take
+from tests.race.test_worker import SETTINGS, Handler, becomes, play, registration
+from tests.waiting import wait_until
+
+REPLACED = "overlap: replaced by the next slot"
+
+
+def job_with_a_run(db: psycopg.Connection, state: str, **columns: Any) -> int:
+    """A job whose slot of long ago is still unfinished, in this state; the run's id. Its next slot is not due yet."""
+    add_jobs(db, 1, 0, **columns)
+    row = db.execute(
+        "INSERT INTO pgsched.runs (job_id, scheduled_at, state, task, token, lease_until, attempt, started_at,"
+        " available_at) SELECT id, '2020-01-01Z', %(state)s, 't', CASE WHEN %(state)s = 'running' THEN"
+        " gen_random_uuid() END, now() + interval '1 hour', 1, now(),"
+        " CASE WHEN %(state)s = 'scheduled' THEN now() + interval '1 hour' ELSE now() END"
+        " FROM pgsched.jobs RETURNING id",
+        {"state": state},
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def ticked(db: psycopg.Connection, slots: int = 1) -> list[tuple[str, str | None]]:
+    """Make so many slots due and tick; state and reason of their rows."""
+    put_back(db, slots)
+    with db.transaction():
+        tick(db, 100)
+    return newer(db)
+
+
+def newer(db: psycopg.Connection) -> list[tuple[str, str | None]]:
+    return db.execute(
+        "SELECT state, reason FROM pgsched.runs WHERE scheduled_at > '2021-01-01Z' ORDER BY scheduled_at"
+    ).fetchall()
+
+
+def admitted(db: psycopg.Connection) -> int:
+    with db.transaction():
+        return leading.admit(db, 100)
+
+
+def finish(db: psycopg.Connection, state: str = "succeeded") -> None:
+    """End what is queued or runs."""
+    db.execute(
+        "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE state IN ('queued', 'running')",
+        [state],
+    )
+
+
+# ---- decided when the slot is due
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "scheduled"])
+@pytest.mark.parametrize(
+    ("overlap", "new"),
+    [("allow", "queued"), ("skip", "skipped"), ("buffer_one", "waiting"), ("buffer_all", "waiting"),
+     ("replace", "waiting"), ("terminate", "queued")],
+)  # fmt: skip
+def test_a_slot_meets_an_unfinished_run(db: psycopg.Connection, overlap: str, new: str, state: str) -> None:
+    old = job_with_a_run(db, state, overlap=overlap)
+    ((found, reason),) = ticked(db)
+    assert (found, reason) == (new, f"overlap: run {old} was not finished" if overlap == "skip" else None)
+    row = row_of(db, old)
+    if overlap not in ("replace", "terminate"):
+        assert (row["state"], row["cancel_requested_at"]) == (state, None)
+    elif overlap == "replace" and state == "running":
+        assert (row["state"], row["cancel_reason"]) == ("running", REPLACED) and row["cancel_requested_at"] is not None
+        assert row["token"] is not None, "it is asked, and may still settle"
+    else:
+        assert (row["state"], row["reason"], row["token"]) == ("cancelled", REPLACED, None)
+
+
+@pytest.mark.parametrize("overlap", ["allow", "skip", "buffer_one", "buffer_all", "replace", "terminate"])
+def test_a_slot_that_meets_nothing_is_queued(db: psycopg.Connection, overlap: str) -> None:
+    job_with_a_run(db, "queued", overlap=overlap)
+    finish(db)
+    assert ticked(db) == [("queued", None)]
+
+
+@pytest.mark.parametrize(("overlap", "room"), [("buffer_one", 1), ("buffer_all", 3)])
+def test_what_the_buffer_has_no_room_for_is_recorded(db: psycopg.Connection, overlap: str, room: int) -> None:
+    old = job_with_a_run(db, "running", overlap=overlap, max_buffer=3)
+    found = ticked(db, 5)
+    full = f"overlap: run {old} was not finished and {room} already waited"
+    assert found == [("waiting", None)] * room + [("skipped", full)] * (5 - room)
+
+
+def test_buffered_slots_start_one_by_one_oldest_first(db: psycopg.Connection) -> None:
+    job_with_a_run(db, "running", overlap="buffer_all")
+    ticked(db, 3)
+    assert admitted(db) == 0, "the old run is not finished"
+    for done in range(3):
+        finish(db)
+        assert admitted(db) == 1
+        assert [state for state, _ in newer(db)] == ["succeeded"] * done + ["queued"] + ["waiting"] * (2 - done)
+        assert admitted(db) == 0
+
+
+def test_a_locked_run_holds_up_its_own_job_alone(db: psycopg.Connection, connect: Open) -> None:
+    old = job_with_a_run(db, "running", overlap="terminate")
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [old])
+    put_back(db, 1)
+    db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('other', 't')")
+    impatient = connect(options="-c lock_timeout=500ms")
+    with impatient.transaction():
+        assert tick(impatient, 100).jobs == 1
+    assert row_of(db, old)["state"] == "running"
+    person.rollback()
+    with impatient.transaction():
+        assert tick(impatient, 100).jobs == 1
+    assert row_of(db, old)["state"] == "cancelled"
+    states = [state for state, _ in newer(db)]
+    assert states == ["queued", "queued"], "one of each job, and none was lost"
+
+
+def test_without_passing_by_a_locked_run_would_hold_up_every_job(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = job_with_a_run(db, "running", overlap="terminate")
+    cut(monkeypatch, leading, "tick_replace", "FOR NO KEY UPDATE OF r SKIP LOCKED", "FOR NO KEY UPDATE OF r")
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [old])
+    put_back(db, 1)
+    impatient = connect(options="-c lock_timeout=200ms")
+    with pytest.raises(psycopg.errors.LockNotAvailable), impatient.transaction():
+        tick(impatient, 100)
+
+
+# ---- retry_within
+
+
+def test_a_slot_that_would_be_skipped_waits_and_starts_when_the_old_run_ends(db: psycopg.Connection) -> None:
+    old = job_with_a_run(db, "running", overlap="skip", retry_within="1 hour")
+    earlier = f"overlap: run {old} was not finished"
+    assert ticked(db, 3) == [("waiting", earlier), ("skipped", earlier), ("skipped", earlier)]
+    assert admitted(db) == 0
+    finish(db)
+    assert admitted(db) == 1
+    db.execute("UPDATE pgsched.runs SET held_until = clock_timestamp() WHERE state = 'queued'")
+    assert admitted(db) == 0 and newer(db)[0][0] == "queued", "once admitted, it is not bound by retry_within any more"
+    assert len(take(db)) == 1
+
+
+def test_a_slot_whose_time_to_retry_is_over_already_is_skipped_at_once(db: psycopg.Connection) -> None:
+    old = job_with_a_run(db, "running", overlap="skip", retry_within="0.1 seconds")
+    assert ticked(db) == [("skipped", f"overlap: run {old} was not finished")]
+
+
+@pytest.mark.parametrize(
+    ("retry_within", "start_deadline", "state", "reason"),
+    [
+        ("2 seconds", None, "skipped", "overlap: run {} was not finished, nor by 20.* .retry_within."),
+        ("2 seconds", "1 hour", "skipped", "overlap: run {} was not finished, nor by 20.* .retry_within."),
+        ("1 hour", "2 seconds", "missed", "start_deadline passed: not started by 20.*"),
+    ],
+)
+def test_the_earlier_bound_ends_a_waiting_slot_and_names_itself(
+    db: psycopg.Connection, retry_within: str, start_deadline: str | None, state: str, reason: str
+) -> None:
+    old = job_with_a_run(db, "running", overlap="skip", retry_within=retry_within, start_deadline=start_deadline)
+    assert ticked(db)[0][0] == "waiting"
+    db.execute(
+        "UPDATE pgsched.runs SET held_until = held_until - interval '3 seconds',"
+        " expires_at = expires_at - interval '3 seconds' WHERE state = 'waiting'"
+    )
+    assert admitted(db) == 1
+    ((found, why),) = newer(db)
+    assert found == state
+    assert re.fullmatch(reason.format(old), why or "")
+
+
+# ---- with a leader and a worker at work
+
+
+@contextmanager
+def leader(dsn: str, **settings: Any) -> Iterator[Leader]:
+    candidate = Leader(dsn, LeaderSettings(**settings), "test")
+    thread = Aside(candidate.run)
+    wait_until(lambda: candidate.term, what="a leader")
+    try:
+        yield candidate
+    finally:
+        candidate.stop()
+        thread.result()
+
+
+class Stubborn(Handler):
+    """Ends only when it is let go, however often it is cancelled; `most` is how many were at work at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let_go = threading.Event()
+        self.now = self.most = 0
+
+    async def execute(self, claim: Claim) -> Outcome:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            return await super().execute(claim)
+        except asyncio.CancelledError:
+            await asyncio.to_thread(self.let_go.wait, 20)
+            raise
+        finally:
+            self.now -= 1
+
+
+def states(db: psycopg.Connection) -> list[str]:
+    return [row[0] for row in db.execute("SELECT state FROM pgsched.runs ORDER BY scheduled_at").fetchall()]
+
+
+def listens(db: psycopg.Connection) -> bool:
+    """Does the worker hear of cancelled runs yet?"""
+    query = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND query = 'LISTEN pgsched_cancel'"
+    return db.execute(f"SELECT EXISTS ({query} AND state = 'idle')").fetchone() == (True,)
+
+
+def start(dsn: str, handler: Handler, lease_s: float = 3.0) -> tuple[working.Worker, asyncio.Task[None]]:
+    settings = replace(SETTINGS, lease_s=lease_s)
+    worker = working.Worker(dsn, settings, {"python": handler}, registration(lease_s))
+    return worker, asyncio.create_task(worker.run())
+
+
+def test_replace_starts_the_new_slot_when_the_old_run_has_ended(dsn: str, db: psycopg.Connection) -> None:
+    job_with_a_run(db, "queued", overlap="replace")
+
+    async def scene() -> None:
+        handler = Stubborn()
+        worker, work = start(dsn, handler)
+        await becomes(lambda: handler.begun, "the old run to begin")
+        put_back(db, 1)
+        await becomes(lambda: handler.cancelled, "the old run to be asked")
+        assert states(db) == ["running", "waiting"]
+        handler.let_go.set()
+        await becomes(lambda: len(handler.begun) == 2, "the new slot to begin")
+        assert handler.most == 1, "never both at once"
+        worker.stop()
+        await work
+
+    with leader(dsn):
+        play(scene)
+    assert states(db)[0] == "cancelled"
+    assert db.execute("SELECT outcome FROM pgsched.attempts ORDER BY attempt DESC LIMIT 1").fetchone() == ("cancelled",)
+
+
+def test_replace_starts_the_new_slot_when_the_lease_of_the_old_run_is_revoked(dsn: str, db: psycopg.Connection) -> None:
+    job_with_a_run(db, "running", overlap="replace")
+    with leader(dsn, reap_every_s=0.1):
+        put_back(db, 1)
+        wait_until(lambda: states(db) == ["running", "waiting"], what="the new slot to wait")
+        let_expire(db)
+        wait_until(lambda: states(db) == ["cancelled", "queued"], what="the new slot to start")
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_terminate_fences_the_old_run_and_kills_its_handler(
+    heard: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = job_with_a_run(db, "queued", overlap="terminate")
+    if not heard:
+
+        async def deaf(*_: object) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(working, "listen", deaf)
+
+    async def scene() -> None:
+        handler = Handler()
+        # a heartbeat every second where that is what tells, and none in time where NOTIFY does
+        worker, work = start(dsn, handler, lease_s=600.0 if heard else 3.0)
+        await becomes(lambda: handler.begun and (not heard or listens(db)), "the old run to begin")
+        put_back(db, 1)
+        await becomes(lambda: states(db)[0] == "cancelled", "the claim to be taken away")
+        await asyncio.to_thread(wait_until, lambda: handler.cancelled, 1.5, "the handler to be stopped")
+        await becomes(lambda: len(handler.begun) == 2, "the new slot to begin")
+        worker.stop()
+        await work
+        assert worker.verdicts.get("cancelled") is None, "the former owner settles nothing"
+        assert worker.verdicts.get("lost", 0) == heard
+
+    with leader(dsn):
+        play(scene)
+    row = row_of(db, old)
+    assert (row["state"], row["token"], row["reason"]) == ("cancelled", None, REPLACED)
+    evidence = db.execute("SELECT outcome, worker, error FROM pgsched.attempts WHERE run_id = %s", [old]).fetchall()
+    assert evidence == [("cancelled", "w", "overlap: terminated by the next slot")]
