@@ -1,0 +1,89 @@
+"""`pgsched job calendar`: the dates on which a job does not run."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Any
+
+import typer
+
+from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.output import cell, print_json, print_table
+from pgsched.errors import InputError
+
+ACTIONS = ("add", "remove", "list")
+
+
+def register(app: typer.Typer) -> None:
+    """Add one more verb to `job`."""
+    for group in app.registered_groups:
+        if group.name == "job" and group.typer_instance is not None:
+            group.typer_instance.command("calendar")(calendar)
+
+
+def calendar(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The job's name.")],
+    action: Annotated[str, typer.Argument(metavar="add|remove|list", help="What to do.")] = "list",
+    dates: Annotated[
+        str | None, typer.Argument(metavar="DATE[..DATE]", help="A date, or the first and the last of several.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; each slot that is skipped for it says so.")] = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Exclude dates, allow them again, or list them; dates are those of the job's time zone.
+
+    Slots on excluded dates are skipped with the reason. Dates removed from the middle of a stretch leave its two ends.
+
+    \b
+    Example:
+      pgsched job calendar nightly add 2026-12-24..2026-12-26 --reason Christmas
+    """
+    from pgsched.db import calendars
+
+    span = asked(action, dates, reason)
+    with session(dsn) as conn:
+        if action == "add":
+            found = [calendars.add(conn, name, *span, reason)]
+        elif action == "remove":
+            found = calendars.remove(conn, name, *span)
+        else:
+            found = calendars.entries(conn, name)
+    if json:
+        return print_json([plain(entry) for entry in found])
+    if action != "list":
+        verb = "does not run" if action == "add" else "runs again"
+        print(f"job {cell(name)} {verb} on {cell(dates)}")
+        return None
+    return print_table(
+        ["FROM", "UNTIL", "REASON"], [list(plain(entry).values()) for entry in found], "no excluded dates"
+    )
+
+
+def asked(action: str, dates: str | None, reason: str | None) -> tuple[date, ...]:
+    """The dates that an action is about; InputError where they do not fit it."""
+    if action not in ACTIONS:
+        raise InputError(f'action: "{action}" is not one of {", ".join(ACTIONS)}', "action")
+    if reason is not None and action != "add":
+        raise InputError("reason: is for `add` alone", "reason")
+    if (dates is None) != (action == "list"):
+        wanted = "takes none" if action == "list" else "needs a date, or the first and the last: 2026-12-24..2026-12-26"
+        raise InputError(f"dates: {action} {wanted}", "dates")
+    return () if dates is None else span_of(dates)
+
+
+def span_of(text: str) -> tuple[date, date]:
+    """`2026-12-25` or `2026-12-24..2026-12-26`."""
+    first, dots, last = text.partition("..")
+    try:
+        found = date.fromisoformat(first), date.fromisoformat(last if dots else first)
+    except ValueError:
+        raise InputError(f'dates: "{text}" is not DATE or DATE..DATE, such as 2026-12-25', "dates") from None
+    if found[1] < found[0]:
+        raise InputError(f"dates: {last} is earlier than {first}", "dates")
+    return found
+
+
+def plain(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry with its dates as texts."""
+    return {name: str(value) if isinstance(value, date) else value for name, value in entry.items()}
