@@ -1,0 +1,40 @@
+"""`pgsched explain`: why did it not run?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.output import clean, print_json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("explain")(explain)
+
+
+def explain(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name (or id, when it was deleted).")],
+    at: Annotated[
+        str | None,
+        typer.Argument(metavar="[AT]", help="An instant, in the job's zone without offset. Default: the latest due."),
+    ] = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Say what happened to a slot of a job, and why.
+
+    It tells of the slot nearest AT.
+
+    \b
+    Example:
+      pgsched explain nightly 2026-05-01T02:00
+    """
+    from pgsched.observe.explain import explain_slot
+
+    with session(dsn) as conn:
+        found = explain_slot(conn, job, at)
+    print_json(asdict(found)) if json else print(clean(found.text))

@@ -1,0 +1,172 @@
+"""What a run's row says about its slot. The rule: every state has its words for people and its answer for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pgsched.core.describe import duration
+
+Row = Mapping[str, Any]
+Seconds = timedelta | float
+# How the reason of a row that never ran begins, and the answer that it stands for.
+REASONS = (
+    ("paused since", "paused"),
+    ("overlap:", "overlap"),
+    ("excluded date", "excluded"),
+    ("the schedule was edited", "edited"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One word for programs, one or more sentences for people, and the facts in them."""
+
+    answer: str
+    text: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What else bears on a run: the job's other open runs, and how many live workers there are and would take it."""
+
+    others: Sequence[Row] = ()
+    alive: int = 0
+    offering: int = 0
+
+
+def at(instant: datetime) -> str:
+    """`2026-05-01 02:00:00 UTC`"""
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def span(length: timedelta) -> str:
+    """`0.4 seconds`, `3 minutes`"""
+    seconds = length.total_seconds()
+    return f"{round(max(seconds, 0), 3):g} seconds" if seconds < 1 else duration(length)
+
+
+def told(run: Row, around: Around) -> Answer:
+    """The answer that a run's row gives (the columns of run_show, and its `attempts`)."""
+    return TELL[run["state"]](run, around)
+
+
+def first_start(run: Row) -> datetime | None:
+    """When its first attempt began."""
+    starts = [attempt["started_at"] for attempt in run["attempts"]] + [run["started_at"]]
+    return min((start for start in starts if start is not None), default=None)
+
+
+def tries(run: Row) -> str:
+    """How often it was tried, and what went wrong."""
+    count = f"{run['attempt']} attempt{'' if run['attempt'] == 1 else 's'}"
+    error = last_error(run)
+    return f"{count}, the last error: {error}" if error else count
+
+
+def last_error(run: Row) -> str | None:
+    """The first line of it."""
+    error = run["error"] or next((a["error"] for a in reversed(run["attempts"]) if a["error"]), None)
+    return str(error).splitlines()[0] if error else None
+
+
+def late(run: Row) -> tuple[str, timedelta | None]:
+    """How late it started, in words and as a length."""
+    start = first_start(run)
+    if start is None:
+        return "it never started", None
+    by = start - run["scheduled_at"]
+    return f"it started at {at(start)}, {span(by)} after the slot", by
+
+
+def ran(run: Row, _: Around) -> Answer:
+    words, by = late(run)
+    how = f"after {tries(run)}" if run["attempt"] > 1 else "at the first attempt"
+    text = f"it ran: {words}, and succeeded at {at(run['finished_at'])} {how}"
+    return Answer("ran", text + stood_for(run), {"late_s": None if by is None else by.total_seconds()})
+
+
+def stood_for(run: Row) -> str:
+    """The other slots that it ran for."""
+    if run["covers_from"] is None or run["covers_from"] == run["covers_until"]:
+        return ""
+    return f"; it ran once for {stretch(run)}"
+
+
+def stretch(run: Row) -> str:
+    """The stretch of a row."""
+    count = f"{run['covers_count']} slots" if run["covers_count"] is not None else "the slots"
+    return f"{count} from {at(run['covers_from'])} to {at(run['covers_until'])}"
+
+
+def failed(run: Row, _: Around) -> Answer:
+    words, by = late(run)
+    text = f"it failed: {words}, and is dead since {at(run['finished_at'])} after {tries(run)}"
+    why = f" ({run['reason']})" if run["reason"] else ""
+    return Answer("failed", text + why, {"late_s": None if by is None else by.total_seconds()})
+
+
+def cancelled(run: Row, _: Around) -> Answer:
+    return Answer(
+        "cancelled", f"it was cancelled at {at(run['finished_at'])}: {run['reason'] or 'no reason was given'}"
+    )
+
+
+def never_ran(run: Row, _: Around) -> Answer:
+    """Skipped and missed: the reason is the row's own."""
+    reason = run["reason"] or "no reason was recorded"
+    otherwise = "skipped" if run["state"] == "skipped" else "too_late"
+    answer = next((answer for start, answer in REASONS if reason.startswith(start)), otherwise)
+    return Answer(answer, f"it did not run, and was recorded as {run['state']} at {at(run['finished_at'])}: {reason}")
+
+
+def queued(run: Row, around: Around) -> Answer:
+    since = f"it is queued since {at(run['available_at'])} on queue {run['queue']}"
+    if run["attempt"]:
+        since += f", to be tried again after {tries(run)}"
+    needs = f"task {run['task']}" if run["kind"] == "python" else f"kind {run['kind']}"
+    if not around.alive:
+        return Answer("unroutable", f"{since}, and there is no live worker")
+    if not around.offering:
+        return Answer("unroutable", f"{since}, and none of the {around.alive} live workers offers {needs} there")
+    return Answer(
+        "queued", f"{since}, and waits for one of the {around.offering} workers that offer {needs} to be free"
+    )
+
+
+def running(run: Row, _: Around) -> Answer:
+    words, by = late(run)
+    where = f"on worker {run['worker']}" if run["worker"] else "on a worker that is no longer known"
+    attempt = f"attempt {run['attempt']} of {run['max_attempts']}"
+    text = f"it is running {where} since {at(run['started_at'])} ({attempt}); {words}"
+    if run["cancel_requested_at"] is not None:
+        text += f"; its worker was asked to stop it at {at(run['cancel_requested_at'])}: {run['cancel_reason']}"
+    return Answer("running", text, {"late_s": None if by is None else by.total_seconds()})
+
+
+def waiting(run: Row, around: Around) -> Answer:
+    before = [other for other in around.others if other["id"] != run["id"]]
+    names = ", ".join(f"run {other['id']} ({other['state']}, slot {at(other['scheduled_at'])})" for other in before[:3])
+    whom = names + (f" and {len(before) - 3} more" if len(before) > 3 else "") if before else "the leader to release it"
+    until = f", until {at(run['held_until'])} at the latest" if run.get("held_until") else ""
+    return Answer("waiting", f"its overlap policy holds it back: it waits for {whom}{until}",
+                  {"waits_for": [other["id"] for other in before]})  # fmt: skip
+
+
+def scheduled(run: Row, _: Around) -> Answer:
+    if run["attempt"]:
+        failure = (
+            f"attempt {run['attempt']} of {run['max_attempts']} failed: {last_error(run) or 'no error was recorded'}"
+        )
+        return Answer("retrying", f"it is to be tried again at {at(run['available_at'])}; {failure}")
+    by = span(run["available_at"] - run["scheduled_at"])
+    return Answer("scheduled", f"it starts at {at(run['available_at'])}: the job's jitter moves it by {by}")
+
+
+TELL: dict[str, Callable[[Row, Around], Answer]] = {
+    "succeeded": ran, "dead": failed, "cancelled": cancelled, "skipped": never_ran, "missed": never_ran,
+    "queued": queued, "running": running, "waiting": waiting, "scheduled": scheduled,
+}  # fmt: skip

@@ -1,0 +1,156 @@
+"""`explain`: the facts about one slot, read at one moment, for core.explain to judge.
+
+The rule: an instant stands for the row that is there, else for the nearest slot of the schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pgsched.core import backfill, zones
+from pgsched.core.explain import Explanation, Facts, explain
+from pgsched.core.schedule import Schedule, parse
+from pgsched.core.told import Around
+from pgsched.db import backfills, history, jobs
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row, one, rows
+from pgsched.errors import InputError, NotFound, ScheduleError
+
+# How far back the latest slot is looked for: most schedules have one within the first of these.
+REACH = tuple(timedelta(days=days) for days in (0.05, 2, 40, 400, 4000, 20_000))
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+Slots = tuple[datetime, tuple[datetime | None, datetime | None] | None]
+
+
+def explain_slot(conn: Connection[Any], name: str, asked: str | None = None) -> Explanation:
+    """What happened to the slot of a job nearest an instant (ISO text in the job's zone; None: the latest due)."""
+    with conn.transaction():
+        # as for status: statistics of a queue table are stale by nature, and each question here has its index
+        conn.execute("SET LOCAL enable_seqscan = off")
+        job = found_job(conn, name)
+        instant = None if asked is None else backfill.instant("at", asked, zones.zone(job["timezone"]))
+        slot, nearest = the_slot(conn, job, instant)
+        return explain(facts(conn, job, slot, instant, nearest))
+
+
+def found_job(conn: Connection[Any], name: str) -> Row:
+    """The job of that name; or, by its id, one that was deleted but has history."""
+    try:
+        return jobs.show(conn, name)
+    except NotFound:
+        job_id = int(name) if name.isdecimal() and len(name) < 19 else 0
+        newest = jobs.recent(conn, job_id, 1)
+        if not newest:
+            raise
+    job: Row = dict.fromkeys(("schedule", "run_at", "starts_at", "ends_at", "max_runs", "error", "decided_until"))
+    return job | {"id": job_id, "name": f"{job_id} (deleted)", "timezone": "UTC", "paused": False, "run_count": 0,
+                  "now": newest[0]["now"], "created_at": EARLIEST, "anchor_at": EARLIEST}  # fmt: skip
+
+
+def the_slot(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots:
+    """The slot that is meant, and its neighbours where the instant is none."""
+    if instant is not None:
+        exact = one(conn, "explain_row", {"job_id": job["id"], "at": instant})
+        if exact is not None:
+            return exact["scheduled_at"], None
+    if job["schedule"] is None and job["run_at"] is not None:
+        return job["run_at"], None if instant in (None, job["run_at"]) else (job["run_at"], None)
+    schedule = evaluated(job)
+    if schedule is None:
+        return recorded(conn, job, instant)
+    return latest(schedule, job) if instant is None else near(schedule, instant, job)
+
+
+def evaluated(job: Row) -> Schedule | None:
+    """The job's schedule; None where it cannot tell its slots."""
+    if job["schedule"] is None:
+        return None
+    try:
+        schedule = parse(job["schedule"], job["timezone"], job["anchor_at"])
+    except ScheduleError:
+        return None
+    return None if schedule.fixed_delay is not None else schedule
+
+
+def recorded(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots:
+    """The nearest slot that has a row."""
+    found = [row["scheduled_at"] for row in rows(conn, "explain_near", {"job_id": job["id"], "at": instant})]
+    if job["error"] is not None and (instant is None or not found):
+        return instant or job["now"], None
+    return closest(found, instant, job)
+
+
+def latest(schedule: Schedule, job: Row) -> Slots:
+    """The latest slot that is due; the first one to come where there is none."""
+    end = job["now"] if job["ends_at"] is None else min(job["now"], job["ends_at"])
+    for reach in REACH:
+        if (slot := schedule.last(max(end - reach, EARLIEST), end)) is not None:
+            break
+    if slot is None or (slot <= job["created_at"] and schedule.after(job["now"]) is not None):
+        slot = schedule.after(job["now"]) or slot
+    if slot is None:
+        raise no_slots(job)
+    return slot, None
+
+
+def near(schedule: Schedule, instant: datetime, job: Row) -> Slots:
+    """The slot at or next to an instant."""
+    for reach in REACH:
+        if (before := schedule.last(max(instant - reach, EARLIEST), instant)) is not None:
+            break
+    if before == instant:
+        return instant, None
+    return closest([slot for slot in (before, schedule.after(instant)) if slot is not None], instant, job)
+
+
+def closest(found: list[datetime], instant: datetime | None, job: Row) -> Slots:
+    """The nearer one of at most two slots."""
+    if not found:
+        raise no_slots(job)
+    if instant is None or instant in found:
+        return instant or found[0], None
+    before, after = (
+        max((s for s in found if s < instant), default=None),
+        min((s for s in found if s > instant), default=None),
+    )
+    return min(found, key=lambda slot: abs(slot - instant)), (before, after)
+
+
+def no_slots(job: Row) -> InputError:
+    return InputError(f"job {job['name']} has no slots to explain yet: {job['schedule'] or 'none is recorded'}")
+
+
+def facts(conn: Connection[Any], job: Row, slot: datetime, asked: datetime | None, nearest: Any) -> Facts:
+    """All that bears on one slot."""
+    run = row_of(conn, job["id"], slot)
+    terms = rows(conn, "explain_terms", {"since": min(slot, job["now"] - timedelta(minutes=1))})
+    passed = one(conn, "explain_passed_over", {"job_id": job["id"], "slot": slot}) if run is None else None
+    excluded = backfills.left_out(conn, job["id"], job["timezone"]).excluded(slot)
+    around = Around() if run is None else around_of(conn, run)
+    newest = next((row["scheduled_at"] for row in jobs.recent(conn, job["id"], 1)), None)
+    return Facts(job["now"], job, slot, asked, nearest, run, around, terms, passed, excluded, newest)
+
+
+def row_of(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
+    """The slot's own run, else that of the narrowest stretch that it lies in."""
+    found = rows(conn, "backfill_rows", {"job_id": job_id, "slots": [slot]})
+    for run in found:
+        if run["scheduled_at"] == slot:
+            return history.show(conn, run["id"])
+    wide = [
+        run for run in found if run["covers_from"] is not None and run["covers_from"] <= slot <= run["covers_until"]
+    ]
+    narrow = min(wide, key=lambda run: run["covers_until"] - run["covers_from"], default=None)
+    return None if narrow is None else history.show(conn, narrow["id"])
+
+
+def around_of(conn: Connection[Any], run: Mapping[str, Any]) -> Around:
+    """What a run that has not ended waits for."""
+    if run["state"] == "waiting":
+        return Around(others=rows(conn, "explain_open", {"id": run["id"]}))
+    if run["state"] == "queued":
+        offered = one(conn, "offered", {name: run[name] for name in ("queue", "kind", "task")}) or {}
+        return Around(alive=offered.get("alive", 0), offering=offered.get("workers", 0))
+    return Around()

@@ -1,0 +1,499 @@
+"""`explain` has an answer for everything that can become of a slot: one test for each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.core.absence import absences
+from pgsched.core.explain import Explanation
+from pgsched.db import backfills, jobs, leading
+from pgsched.errors import InputError, NotFound
+from pgsched.leader import backfill, passed_over
+from pgsched.leader.ticker import tick
+from pgsched.observe.explain import explain_slot
+from tests.race.setting import done, take
+from tests.race.test_settle import settle
+
+HOUR = timedelta(hours=1)
+
+
+def now(db: psycopg.Connection) -> datetime:
+    row = db.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None
+    found: datetime = row[0]
+    return found
+
+
+def add(db: psycopg.Connection, begun: str = "3 hours", **columns: Any) -> None:
+    """An hourly job that began a while ago; whoever leads has led all the time."""
+    jobs.add(db, {"name": "a", "task": "t", "schedule": "@hourly"} | columns)
+    shift(db, begun)
+
+
+def shift(db: psycopg.Connection, by: str) -> None:
+    """Make all that is known of the job happen that much earlier."""
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute(
+            "UPDATE pgsched.jobs SET anchor_at = anchor_at - s, decided_until = decided_until - s, run_at = run_at - s,"
+            " created_at = created_at - s, paused_at = paused_at - s, next_run_at = next_run_at - s"
+            " FROM (SELECT %s::interval AS s) x",
+            [by],
+        )
+
+
+def led(db: psycopg.Connection, begin: str = "30 days", end: str = "0") -> None:
+    """A term that lasted from so long ago until so long ago."""
+    db.execute(
+        "INSERT INTO pgsched.leader (term, holder, hostname, pid, elected_at, seen_at)"
+        " SELECT coalesce(max(term), 0) + 1, 'w', 'h', 1, clock_timestamp() - %s::interval,"
+        " clock_timestamp() - %s::interval FROM pgsched.leader",
+        [begin, end],
+    )
+
+
+def lead(db: psycopg.Connection) -> None:
+    with db.transaction():
+        tick(db, 100)
+        passed_over.record(db)
+
+
+def hour(db: psycopg.Connection, back: int = 0) -> datetime:
+    """The full hour so many hours ago."""
+    return now(db).astimezone(UTC).replace(minute=0, second=0, microsecond=0) - back * HOUR
+
+
+def why(db: psycopg.Connection, at: datetime | str | None = None, name: str = "a") -> Explanation:
+    return explain_slot(db, name, at.isoformat() if isinstance(at, datetime) else at)
+
+
+def stamp(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def worker(db: psycopg.Connection, *tasks: str) -> None:
+    db.execute(
+        "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
+        " VALUES ('w1', 'h', 1, '0', 1, '{python}', %s, '30 seconds')",
+        [list(tasks)],
+    )
+
+
+def put(db: psycopg.Connection, slot: datetime, state: str, **more: Any) -> None:
+    """A run of the schedule as it may be found."""
+    columns = {"scheduled_at": slot, "created_at": slot, "state": state, "task": "t", "origin": "schedule"} | more
+    if state in ("succeeded", "dead", "cancelled", "skipped", "missed"):
+        columns = {"finished_at": slot + timedelta(seconds=3)} | columns
+    db.execute(
+        f"INSERT INTO pgsched.runs (job_id, {', '.join(columns)}) SELECT id{', %s' * len(columns)} FROM pgsched.jobs",
+        list(columns.values()),
+    )
+
+
+def test_ran(db: psycopg.Connection) -> None:
+    add(db)
+    slot = hour(db, 1)
+    put(db, slot, "succeeded", attempt=1, started_at=slot + timedelta(milliseconds=400))
+    found = why(db, slot)
+    assert (found.answer, found.run_id, found.details["late_s"]) == ("ran", 1, 0.4)
+    assert found.text == (
+        f"Slot {stamp(slot)} of job a: run 1: it ran: it started at {stamp(slot)}, 0.4 seconds after the slot,"
+        f" and succeeded at {stamp(slot + timedelta(seconds=3))} at the first attempt."
+    )
+
+
+def test_ran_at_the_second_attempt(db: psycopg.Connection) -> None:
+    add(db)
+    slot = hour(db, 1)
+    put(db, slot, "succeeded", attempt=2, started_at=slot + timedelta(minutes=9))
+    db.execute(
+        "INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, error)"
+        " VALUES (1, gen_random_uuid(), 1, 'failed', %s, E'no disk\nat line 7')",
+        [slot + timedelta(seconds=2)],
+    )
+    found = why(db, slot)
+    assert found.details["late_s"] == 2, "late is when the first attempt began"
+    assert found.text.endswith("after 2 attempts, the last error: no disk.")
+
+
+def test_ran_late_because_nobody_led(db: psycopg.Connection) -> None:
+    add(db)
+    slot = hour(db, 1)
+    led(db, "30 days", "2 hours")
+    put(db, slot, "succeeded", attempt=1, started_at=slot + timedelta(minutes=20),
+        created_at=slot + timedelta(minutes=20), finished_at=slot + timedelta(minutes=21))  # fmt: skip
+    found = why(db, slot)
+    gap = [slot, slot + timedelta(minutes=20)]
+    assert (found.answer, found.details["no_leader"]) == ("ran", [gap])
+    assert found.text.endswith(
+        f"It was decided 20 minutes late, because nobody led from {stamp(gap[0])} to {stamp(gap[1])}."
+    )
+
+
+def test_failed(db: psycopg.Connection) -> None:
+    add(db)
+    slot = hour(db, 1)
+    put(db, slot, "dead", attempt=3, started_at=slot, error="no disk", reason="all 3 attempts used")
+    found = why(db, slot)
+    assert found.answer == "failed"
+    assert "after 3 attempts, the last error: no disk (all 3 attempts used)." in found.text
+
+
+def test_cancelled(db: psycopg.Connection) -> None:
+    add(db)
+    put(db, hour(db, 1), "cancelled", reason="cancelled by alice: wrong month")
+    found = why(db, hour(db, 1))
+    assert found.answer == "cancelled"
+    assert found.text.endswith("cancelled by alice: wrong month.")
+
+
+def test_paused(db: psycopg.Connection) -> None:
+    add(db)
+    lead(db)
+    db.execute("DELETE FROM pgsched.runs")
+    jobs.pause(db, "a", "incident 7", by="alice")
+    shift(db, "3 hours")
+    while_paused = why(db, hour(db, 1))
+    assert (while_paused.answer, while_paused.run_id) == ("paused", None)
+    assert "it is not decided, because the job is paused since " in while_paused.text
+    assert " by alice: incident 7" in while_paused.text
+    jobs.resume(db, "a")
+    before = why(db, hour(db, 1))
+    assert before.answer == "paused"
+    assert before.text.endswith("by alice: incident 7. The leader has not recorded it yet.")
+    lead(db)
+    for back in (0, 1, 2):
+        after = why(db, hour(db, back))
+        assert (after.answer, after.run_id is not None) == ("paused", True)
+        assert "paused since" in after.text
+        assert "by alice: incident 7" in after.text
+    assert "it lies in a stretch of 3 slots from" in why(db, hour(db, 1)).text
+
+
+def test_overlap(db: psycopg.Connection) -> None:
+    add(db)
+    put(db, hour(db, 1), "skipped", reason="overlap: run 7 was not finished")
+    found = why(db, hour(db, 1))
+    assert found.answer == "overlap"
+    assert found.text.endswith("recorded as skipped at " + stamp(hour(db, 1) + timedelta(seconds=3))
+                               + ": overlap: run 7 was not finished.")  # fmt: skip
+
+
+def test_too_late(db: psycopg.Connection) -> None:
+    add(db, "30 hours", catch_up="skip")
+    lead(db)
+    found = why(db, hour(db, 3))
+    assert found.answer == "too_late"
+    assert "late, and the catch-up policy is skip. It was decided" in found.text
+    assert "because nobody led from" in found.text
+
+
+def test_coalesced_into_a_run_for_many_slots(db: psycopg.Connection) -> None:
+    add(db, "3 hours", misfire_after="0")
+    lead(db)
+    found = why(db, hour(db, 2))
+    assert (found.answer, found.slot, found.run_id) == ("coalesced", hour(db, 2), 1)
+    assert f"it lies in a stretch of 3 slots from {stamp(hour(db, 2))} to {stamp(hour(db))}" in found.text
+
+
+def test_excluded(db: psycopg.Connection) -> None:
+    add(db)
+    slot = hour(db, 1)
+    for day in {slot.date(), (slot + 30 * HOUR).date()}:
+        db.execute("INSERT INTO pgsched.job_calendars SELECT id, %s, %s, 'holidays' FROM pgsched.jobs", [day, day])
+    led(db)
+    lead(db)
+    found = why(db, slot)
+    assert found.answer == "excluded"
+    assert f"excluded date {slot.date()}: holidays" in found.text
+    to_come = why(db, slot + 30 * HOUR)
+    assert (to_come.answer, to_come.details["held_up_by"]) == ("future", ["excluded"])
+    assert "it will be skipped: excluded date" in to_come.text
+
+
+def test_before_creation(db: psycopg.Connection) -> None:
+    add(db)
+    found = why(db, hour(db, 50))
+    assert found.answer == "before_creation"
+    assert "the job was created later, at " in found.text
+
+
+def test_before_the_edit(db: psycopg.Connection) -> None:
+    add(db, "50 hours")
+    jobs.update(db, "a", {"schedule": "30 * * * *"})
+    lead(db)
+    db.execute("DELETE FROM pgsched.runs")
+    found = why(db, hour(db, 5) + HOUR / 2)
+    assert found.answer == "before_edit"
+    assert "the schedule was edited later, at " in found.text
+
+
+def test_an_undecided_slot_of_the_schedule_before_the_edit(db: psycopg.Connection) -> None:
+    add(db)
+    jobs.update(db, "a", {"description": "x", "schedule": "0 */1 * * *"})
+    found = why(db, hour(db, 1))
+    assert found.answer == "edited"
+    lead(db)
+    assert (why(db, hour(db, 1)).answer, why(db, hour(db, 1)).run_id) == ("edited", 1)
+
+
+def test_before_the_start(db: psycopg.Connection) -> None:
+    add(db, "50 hours", starts_at=now(db) + 9 * HOUR)
+    found = why(db, hour(db, 5))
+    assert found.answer == "before_start"
+
+
+def test_after_the_end(db: psycopg.Connection) -> None:
+    add(db, ends_at=hour(db, 1))
+    assert why(db, hour(db)).answer == "after_end"
+    assert why(db, hour(db, -5)).answer == "after_end"
+    assert why(db).slot == hour(db, 1), "the latest due is the last one there was"
+
+
+def test_max_runs(db: psycopg.Connection) -> None:
+    add(db, max_runs=1, catch_up="earliest", misfire_after="0")
+    lead(db)
+    assert why(db, hour(db, -2)).answer == "max_runs"
+    assert "its max_runs is 1" in why(db, hour(db, -2)).text
+
+
+def test_no_slot_of_the_schedule(db: psycopg.Connection) -> None:
+    add(db)
+    slot = hour(db, 1)
+    put(db, slot, "succeeded", attempt=1, started_at=slot)
+    found = why(db, slot + timedelta(minutes=10))
+    assert (found.answer, found.slot, found.is_slot, found.nearest) == ("ran", slot, False, (slot, slot + HOUR))
+    assert found.text.startswith(
+        f"{stamp(slot + timedelta(minutes=10))} is not a slot of @hourly (UTC);"
+        f" the nearest are {stamp(slot)} and {stamp(slot + HOUR)}. Slot {stamp(slot)} of job a: "
+    )
+    assert why(db, slot + timedelta(minutes=50)).slot == slot + HOUR
+
+
+def test_in_the_future_and_what_will_hold_it_back(db: psycopg.Connection) -> None:
+    add(db, "0")
+    led(db)
+    found = why(db, hour(db, -5))
+    assert (found.answer, found.details) == ("future", {"held_up_by": []})
+    db.execute("UPDATE pgsched.leader SET resigned_at = clock_timestamp() - interval '1 minute', seen_at ="
+               " clock_timestamp() - interval '1 minute'")  # fmt: skip
+    jobs.pause(db, "a", by="alice")
+    found = why(db, hour(db, -5))
+    assert found.details == {"held_up_by": ["paused", "no_leader"]}
+    assert "by alice and nobody leads now (start a pgsched worker)." in found.text
+
+
+def test_not_decided_because_nobody_leads(db: psycopg.Connection) -> None:
+    add(db)
+    led(db, "30 days", "150 minutes")
+    slot = hour(db, 1)
+    found = why(db, slot)
+    assert found.answer == "no_leader"
+    assert [gap[0] for gap in found.details["no_leader"]] == [slot]
+    assert f"it is not decided yet, because nobody led from {stamp(slot)} to " in found.text
+    assert found.text.endswith(": nobody leads now (start a pgsched worker).")
+
+
+def test_about_to_be_decided(db: psycopg.Connection) -> None:
+    add(db)
+    led(db)
+    assert why(db, hour(db)).answer == "undecided"
+    assert why(db, hour(db)).text.endswith("the leader is about to decide it.")
+
+
+def test_unroutable_and_queued(db: psycopg.Connection) -> None:
+    add(db)
+    slot = hour(db, 1)
+    put(db, slot, "queued")
+    assert (why(db, slot).answer, why(db, slot).text.endswith("there is no live worker.")) == ("unroutable", True)
+    worker(db, "other")
+    found = why(db, slot)
+    assert found.answer == "unroutable"
+    assert "on queue default, and none of the 1 live workers offers task t there." in found.text
+    worker(db, "t")
+    assert why(db, slot).answer == "queued"
+
+
+def test_waiting_for_a_run(db: psycopg.Connection) -> None:
+    add(db)
+    put(db, hour(db, 2), "queued")
+    put(db, hour(db, 1), "waiting")
+    put(db, hour(db), "waiting")
+    found = why(db, hour(db, 1))
+    assert (found.answer, found.details["waits_for"]) == ("waiting", [1])
+    assert f"it waits for run 1 (queued, slot {stamp(hour(db, 2))})" in found.text
+    assert why(db, hour(db)).details["waits_for"] == [1, 2]
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE id = 1")
+    assert "it waits for the leader to release it" in why(db, hour(db, 1)).text
+
+
+def test_running(db: psycopg.Connection) -> None:
+    add(db)
+    worker(db, "t")
+    put(db, hour(db, 1), "queued")
+    take(db)
+    found = why(db, hour(db, 1))
+    assert found.answer == "running"
+    assert "it is running on worker w1 since " in found.text
+    assert "(attempt 1 of 3)" in found.text
+
+
+def test_running_and_asked_to_stop(db: psycopg.Connection) -> None:
+    add(db)
+    put(db, hour(db, 1), "queued")
+    take(db)
+    db.execute("SELECT pgsched.cancel(1, 'wrong month')")
+    assert why(db, hour(db, 1)).text.count("its worker was asked to stop it at") == 1
+    assert "on a worker that is no longer known" in why(db, hour(db, 1)).text
+
+
+def test_to_be_tried_again(db: psycopg.Connection, dsn: str) -> None:
+    from pgsched.model import Result
+
+    add(db)
+    put(db, hour(db, 1), "queued")
+    (claim,) = take(db)
+    settle(dsn, done(claim, Result.FAILED))
+    found = why(db, hour(db, 1))
+    assert found.answer == "retrying"
+    assert "attempt 1 of 3 failed: it failed" in found.text
+
+
+def test_moved_by_jitter(db: psycopg.Connection) -> None:
+    add(db)
+    put(db, hour(db), "scheduled", available_at=hour(db) + timedelta(minutes=90))
+    assert why(db, hour(db)).answer == "scheduled"
+    assert "the job's jitter moves it by 90 minutes" in why(db, hour(db)).text
+
+
+@pytest.mark.parametrize("at", [None, "now"])
+def test_a_job_in_error(db: psycopg.Connection, at: str | None) -> None:
+    add(db, schedule="0 0 31 2 *", begun="0")
+    lead(db)
+    found = why(db, None if at is None else now(db))
+    assert found.answer == "job_in_error"
+    assert "never fires" in found.text
+
+
+def test_decided_and_forgotten(db: psycopg.Connection) -> None:
+    add(db)
+    lead(db)
+    db.execute("DELETE FROM pgsched.runs")
+    assert why(db, hour(db, 1)).answer == "forgotten"
+
+
+def test_the_latest_due_slot_is_the_default(db: psycopg.Connection) -> None:
+    add(db)
+    lead(db)
+    found = why(db)
+    assert (found.slot, found.asked, found.is_slot, found.nearest) == (hour(db), None, True, None)
+
+
+def test_a_new_job_is_told_its_first_slot(db: psycopg.Connection) -> None:
+    add(db, "0", schedule="0 0 1 1 *")
+    found = why(db)
+    assert (found.answer, found.slot > now(db)) == ("future", True)
+
+
+def test_a_manual_run_is_found_by_its_second(db: psycopg.Connection) -> None:
+    add(db)
+    jobs.trigger(db, "a")
+    (slot,) = db.execute("SELECT scheduled_at FROM pgsched.runs").fetchone() or (now(db),)
+    found = why(db, slot.replace(microsecond=0))
+    assert (found.slot, found.answer) == (slot, "unroutable")
+    assert found.text.endswith("It was asked for by hand.")
+
+
+def test_a_backfill_s_run_says_so(db: psycopg.Connection) -> None:
+    add(db)
+    slot = hour(db, 40)
+    backfills.add(db, "a", backfills.Request(slot.isoformat(), (slot + HOUR).isoformat()))
+    with db.transaction():
+        backfill.work(db)
+    assert why(db, slot).text.endswith("Backfill 1 asked for it.")
+
+
+def test_a_one_off(db: psycopg.Connection) -> None:
+    add(db, "0", schedule=None, run_at="2100-01-01T00:00Z")
+    assert why(db).answer == "future"
+    assert why(db, "2050-01-01").nearest == (datetime(2100, 1, 1, tzinfo=UTC), None)
+    shift(db, "75 years")
+    shift(db, "1 hour")
+    assert why(db).answer == "no_leader"
+
+
+def test_a_fixed_delay_has_the_slots_that_were(db: psycopg.Connection) -> None:
+    add(db, schedule="@after 1h")
+    with pytest.raises(InputError, match="job a has no slots to explain yet: @after 1h"):
+        why(db)
+    lead(db)
+    slot = db.execute("SELECT scheduled_at FROM pgsched.runs").fetchone()
+    assert slot is not None
+    assert (why(db).slot, why(db, hour(db, 50)).nearest) == (slot[0], (None, slot[0]))
+
+
+def test_a_deleted_job_by_its_id(db: psycopg.Connection) -> None:
+    add(db)
+    slot = hour(db, 1)
+    put(db, slot, "succeeded", attempt=1, started_at=slot)
+    put(db, slot - HOUR, "queued")
+    jobs.delete(db, "a")
+    assert (why(db, name="1").answer, why(db, name="1").job) == ("ran", "1 (deleted)")
+    assert why(db, slot - HOUR, name="1").text.endswith("job a was deleted.")
+    assert why(db, slot - HOUR / 4, name="1").slot == slot
+
+
+@pytest.mark.parametrize("name", ["b", "2", "9" * 30])
+def test_a_job_that_never_was(db: psycopg.Connection, name: str) -> None:
+    with pytest.raises(NotFound, match="there is no job named"):
+        why(db, name=name)
+
+
+def test_an_instant_without_offset_is_the_job_s_wall_clock(db: psycopg.Connection) -> None:
+    add(db, schedule="0 2 * * *", timezone="Asia/Tokyo")
+    assert why(db, "2026-05-01T02:00").slot == datetime(2026, 4, 30, 17, tzinfo=UTC)
+    with pytest.raises(InputError, match='at: "noon" is not an ISO date or time'):
+        why(db, "noon")
+
+
+def test_it_holds_up_nobody(db: psycopg.Connection) -> None:
+    add(db)
+    with db.transaction():
+        why(db)
+        db.execute("SELECT FROM pgsched.jobs")
+        locks = db.execute("SELECT count(*) FROM pg_locks WHERE mode LIKE '%Update%' OR mode LIKE '%Exclusive%'"
+                           " AND locktype = 'relation'").fetchone()  # fmt: skip
+    assert locks == (0,)
+    leading.admit(db, 1)
+
+
+START = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+def term(begin: float, seen: float, resigned: float | None = None) -> dict[str, Any]:
+    moments = [None if m is None else START + timedelta(minutes=m) for m in (begin, seen, resigned)]
+    return dict(zip(("elected_at", "seen_at", "resigned_at"), moments, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        ([], [(0, 60)]),
+        ([term(-10, 70)], []),
+        ([term(-10, -5)], [(0, 60)]),
+        ([term(-10, 20)], [(20, 60)]),
+        ([term(-10, 21, 20), term(40, 70)], [(20, 40)]),
+        ([term(40, 70), term(-10, 20)], [(20, 40)]),
+        ([term(5, 20), term(20.05, 50)], [(0, 5), (50, 60)]),
+        ([term(5, 59.95)], [(0, 5)]),
+        ([term(70, 80)], [(0, 60)]),
+        ([term(-10, 50), term(20, 30)], [(50, 60)]),
+    ],
+)
+def test_absences_are_what_no_term_covers(terms: list[dict[str, Any]], expected: list[tuple[float, float]]) -> None:
+    found = absences(terms, START, START + HOUR)
+    assert found == [(START + timedelta(minutes=a), START + timedelta(minutes=b)) for a, b in expected]
