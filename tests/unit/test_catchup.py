@@ -86,10 +86,48 @@ def test_all_stops_at_max_runs() -> None:
     assert decisions[2].reason == "more than 2 late slots"
 
 
-def test_all_runs_nothing_from_outside_its_window() -> None:
-    decisions, _, _ = decide(HOURLY, at(0), NOON, replace(ALL, window=3 * HOUR))
-    assert verdicts(decisions) == [("missed", 8, 8), *(("run", hour, None) for hour in (9, 10, 11, 12))]
+INSIDE = {
+    "latest": [("run", 11, 3)],
+    "skip": [("missed", 11, 3)],
+    "earliest": [("run", 9, None), ("missed", 11, 2)],
+    "all": [("run", hour, None) for hour in (9, 10, 11)],
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_policy_looks_beyond_the_window(policy: str) -> None:
+    decisions, _, _ = decide(HOURLY, at(0), NOON, replace(LATEST, policy=policy, window=3 * HOUR))
+    assert verdicts(decisions) == [("missed", 8, 8), *INSIDE[policy], ("run", 12, None)]
     assert decisions[0].reason == "outside catch_up_window"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_window_that_holds_no_late_slot_leaves_one_row(policy: str) -> None:
+    decisions, _, _ = decide(HOURLY, at(0), NOON + HOUR / 2, replace(LATEST, policy=policy, window=MINUTE))
+    assert verdicts(decisions) == [("missed", 12, 12)]
+
+
+def test_the_deadline_is_named_before_the_window() -> None:
+    policy = replace(LATEST, window=3 * HOUR, start_deadline=6 * HOUR)
+    rows = decide(HOURLY, at(0), NOON, policy)[0]
+    assert [(row.reason, row.covers_count) for row in rows[:2]] == [
+        ("start_deadline passed", 5), ("outside catch_up_window", 3)
+    ]  # fmt: skip
+
+
+def test_all_runs_as_many_as_it_may_even_beyond_a_batch() -> None:
+    policy = replace(ALL, max_runs=4000, window=2 * DAY)
+    rows = decide(parse("@every 10s", anchor=NOON - DAY), NOON - DAY, NOON, policy)[0]
+    assert sum(row.verdict == "run" and row.reason == "late" for row in rows) == 4000
+    assert sum(row.covers_count or 1 for row in rows) == 8640
+
+
+def test_the_end_is_the_last_slot_there_can_be_and_lateness_is_told_by_the_clock() -> None:
+    decisions, mark, following = decide(HOURLY, at(6), NOON, LATEST, ends_at=at(9))
+    assert (verdicts(decisions), mark, following) == ([("run", 9, 3)], at(9), None)
+    assert decide(HOURLY, at(6), NOON, LATEST, ends_at=at(9) - MINUTE)[1:] == (at(8), None)
+    assert decide(HOURLY, at(6), at(8), LATEST, ends_at=at(9))[2] == at(9)
+    assert decide(HOURLY, at(9), NOON, LATEST, ends_at=at(9)) == ([], at(9), None)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -1,0 +1,155 @@
+"""Excluded dates in the database: plain INSERTs, rows that grow, and changes that count at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.db.passing import add, job, lead, now, pass_time, runs, set_past_triggers
+from tests.race.setting import add_jobs, forget_decided, put_back
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def exclude(db: psycopg.Connection, first: int = -2, last: int = 2, reason: str | None = None) -> None:
+    """Exclude dates, counted from today."""
+    db.execute(
+        "INSERT INTO pgsched.job_calendars (job_id, from_date, until_date, reason)"
+        " SELECT id, current_date + %s, current_date + %s, %s FROM pgsched.jobs",
+        [first, last, reason],
+    )
+
+
+def test_a_single_date_is_one_plain_insert(db: psycopg.Connection) -> None:
+    add(db, schedule="@daily")
+    db.execute(
+        "INSERT INTO pgsched.job_calendars (job_id, from_date, reason)"
+        " SELECT id, '2026-12-25', 'Christmas' FROM pgsched.jobs"
+    )
+    row = db.execute("SELECT from_date::text, until_date::text, reason FROM pgsched.job_calendars").fetchone()
+    assert row == ("2026-12-25", "2026-12-25", "Christmas")
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "reason", "message"),
+    [
+        (None, None, None, "from_date: must not be null"),
+        ("infinity", None, None, "from_date: infinity is not a date between 1970 and 9000"),
+        ("2026-01-01", "infinity", None, "until_date: infinity is not a date between 1970 and 9000"),
+        ("2026-01-02", "2026-01-01", None, "until_date: 2026-01-01 is earlier than from_date, 2026-01-02"),
+        ("2026-01-01", None, "", "reason: must not be empty"),
+        ("2026-01-01", None, "a\nb", "reason: must not contain control characters"),
+    ],
+)
+def test_a_bad_row_is_refused_with_its_field(
+    db: psycopg.Connection, first: str | None, last: str | None, reason: str | None, message: str
+) -> None:
+    a = add(db, schedule="@daily")
+    with pytest.raises(psycopg.errors.CheckViolation) as refusal:
+        db.execute("INSERT INTO pgsched.job_calendars VALUES (%s, %s, %s, %s)", [a["id"], first, last, reason])
+    assert refusal.value.diag.message_primary == message
+    assert refusal.value.diag.column_name == message.split(":", maxsplit=1)[0]
+
+
+def test_a_blackout_of_a_frequent_job_is_one_row_that_grows(db: psycopg.Connection) -> None:
+    add(db, schedule="@every 1s", overlap="allow")
+    exclude(db, reason="freeze")
+    for round_ in range(1, 8):
+        pass_time(db, 3)
+        lead(db)
+        (row,) = runs(db)
+        assert row["covers_count"] >= 3 * round_
+        assert row["covers_until"] == job(db)["decided_until"]
+    assert row["state"] == "skipped" and row["finished_at"] is not None
+    assert row["covers_from"] == job(db)["anchor_at"] + timedelta(seconds=1)
+    assert row["reason"].startswith("excluded dates ") and row["reason"].endswith(": freeze")
+
+
+def test_a_change_counts_for_what_is_decided_after_it(db: psycopg.Connection) -> None:
+    add(db, schedule="@every 1h", overlap="allow", misfire_after="1 day")
+    exclude(db)
+    pass_time(db, 3600)
+    lead(db)
+    db.execute("DELETE FROM pgsched.job_calendars")
+    pass_time(db, 3600)
+    lead(db)
+    exclude(db)
+    pass_time(db, 3600)
+    lead(db)
+    assert [run["state"] for run in runs(db)] == ["skipped", "queued", "skipped"]
+
+
+def test_a_reason_that_changes_begins_a_new_row(db: psycopg.Connection) -> None:
+    add(db, schedule="@every 1h")
+    exclude(db, reason="a")
+    pass_time(db, 3600)
+    lead(db)
+    db.execute("UPDATE pgsched.job_calendars SET reason = 'b'")
+    pass_time(db, 3600)
+    lead(db)
+    assert [run["reason"][-1] for run in runs(db)] == ["a", "b"]
+
+
+def test_a_one_off_on_an_excluded_date_is_skipped(db: psycopg.Connection) -> None:
+    add(db, run_at=now(db) + HOUR)
+    exclude(db)
+    pass_time(db, 3600)
+    lead(db)
+    assert [run["state"] for run in runs(db)] == ["skipped"]
+    assert job(db)["next_run_at"] is None
+
+
+def test_excluded_dates_put_a_fixed_delay_off_and_their_removal_brings_it_back(db: psycopg.Connection) -> None:
+    a = add(db, schedule="@after 1h")
+    exclude(db)
+    lead(db)
+    first = (now(db) + 3 * DAY).replace(hour=0, minute=0, second=0, microsecond=0)
+    assert job(db)["next_run_at"] == first
+    pass_time(db, 3600)
+    assert lead(db) == 0, "no slot, and no row either"
+    db.execute("DELETE FROM pgsched.job_calendars")
+    assert lead(db) == 1, "an hour after it began"
+    assert runs(db)[0]["scheduled_at"] == a["anchor_at"]
+
+
+def test_a_calendar_that_changes_is_heard_of(
+    db: psycopg.Connection, connect: Callable[..., psycopg.Connection]
+) -> None:
+    add(db, schedule="@daily")
+    listener = connect()
+    listener.execute("LISTEN pgsched_leader")
+    changes: list[Any] = [
+        lambda: exclude(db),
+        lambda: db.execute("UPDATE pgsched.job_calendars SET reason = 'x'"),
+        lambda: db.execute("DELETE FROM pgsched.job_calendars"),
+    ]
+    for change in changes:
+        change()
+        assert [n.payload for n in listener.notifies(timeout=5, stop_after=1)] == ["jobs"]
+
+
+def test_the_dates_of_a_job_go_with_it(db: psycopg.Connection) -> None:
+    add(db, schedule="@daily")
+    exclude(db)
+    db.execute("DELETE FROM pgsched.jobs")
+    assert db.execute("SELECT count(*) FROM pgsched.job_calendars").fetchone() == (0,)
+
+
+def test_an_excluded_stretch_that_is_decided_again_has_one_row(db: psycopg.Connection) -> None:
+    add_jobs(db, 1, 20)
+    put_back(db, 10)
+    db.execute("INSERT INTO pgsched.job_calendars SELECT id, current_date - 1, current_date + 1 FROM pgsched.jobs")
+    lead(db)
+    pass_time(db, 5)
+    db.execute("UPDATE pgsched.jobs SET ends_at = NULL")
+    lead(db)
+    before = [(run["covers_from"], run["covers_until"], run["covers_count"]) for run in runs(db)]
+    assert len(before) == 1
+    forget_decided(db)
+    set_past_triggers(db, ends_at=before[0][1])
+    lead(db)
+    assert [(run["covers_from"], run["covers_until"], run["covers_count"]) for run in runs(db)] == before
