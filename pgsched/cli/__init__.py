@@ -13,7 +13,7 @@ import sys
 
 import typer
 
-MODULES = ("demo", "worker", "status", "jobs", "schedules", "calendars", "runs", "backfills", "explain", "database")
+MODULES = ("demo", "worker", "status", "jobs", "schedules", "calendars", "runs", "backfills", "explaining", "database")
 INTERRUPTED, BUG = 130, 70
 EPILOG = """\b
 Exit codes:
