@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pgsched.app import App as App
-    from pgsched.errors import ClaimLost as ClaimLost
     from pgsched.errors import DatabaseReadOnly as DatabaseReadOnly
     from pgsched.errors import DatabaseUnreachable as DatabaseUnreachable
     from pgsched.errors import InputError as InputError
@@ -35,7 +34,6 @@ _HOMES = {
     "TaskError": "pgsched.errors",
     "DatabaseUnreachable": "pgsched.errors",
     "DatabaseReadOnly": "pgsched.errors",
-    "ClaimLost": "pgsched.errors",
 }
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604
 

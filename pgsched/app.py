@@ -43,7 +43,7 @@ class App:
     """The tasks and jobs of a program. Without `dsn` it finds the database as every pgsched program does.
 
     `name` owns the jobs that the code declares: an app adds, changes and removes only jobs of its own name. Without
-    one it is the module that `pgsched worker --app` loads it from.
+    one it goes by the module that `pgsched worker --app` loads it from, and removes nothing.
     """
 
     def __init__(self, name: str | None = None, *, dsn: str | None = None) -> None:

@@ -17,9 +17,7 @@ ENVIRONMENT = {
     "PGSCHED_HOME": "where the embedded server keeps its data",
     "PGSCHED_LOG": "log level: debug, info, warning, error",
     "PGSCHED_LOG_FORMAT": "console or json",
-    "PGSCHED_SQL_DSN_NAME": "reserved prefix: PGSCHED_SQL_DSN_<NAME> gives SQL jobs a further database",
 }
-DEFAULT_PRIORITY = 5
 MAX_PAYLOAD_BYTES = 1_048_576
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from datetime import datetime
@@ -37,6 +38,9 @@ VALUES ('demo-retry', 'demo.third_time_lucky', 3, '1 second')""",
 TABLE = """CREATE TABLE IF NOT EXISTS demo_readings
     (at timestamptz NOT NULL DEFAULT now(), value double precision NOT NULL)"""
 AGAIN = "UPDATE jobs SET run_at = clock_timestamp() WHERE name = 'demo-retry'"
+RESUME = "UPDATE jobs SET paused = false WHERE name LIKE 'demo-%' AND paused"
+PAUSE = """UPDATE jobs SET paused = true, paused_reason = 'the demo ended'
+WHERE name LIKE 'demo-%' AND schedule IS NOT NULL"""
 
 
 @app.task(name="demo.sample")
@@ -55,30 +59,47 @@ def third_time_lucky(run: Run) -> str:
 
 def statements(existing: set[str], file: Path) -> list[str]:
     """The SQL that brings the demo to its start: a table and the jobs that are not there yet."""
-    wanted = [TABLE] if not existing else []
-    wanted += [text.replace("{file}", str(file)) for name, text in INSERTS.items() if name not in existing]
+    path = json.dumps(str(file))[1:-1].replace("'", "''")
+    wanted = [TABLE] if not existing else [RESUME]
+    wanted += [text.replace("{file}", path) for name, text in INSERTS.items() if name not in existing]
     return [*wanted, AGAIN] if RETRY in existing else wanted
 
 
 def existing(conn: Connection[Any]) -> set[str]:
     """The demo's jobs that an earlier run of the demo made."""
-    return {row["name"] for row in jobs.list_jobs(conn) if row["name"] in NAMES}
+    return {row["name"] for row in demo_jobs(conn)}
 
 
 def expected_slots(job: dict[str, Any], start: datetime, end: datetime) -> set[datetime]:
     """The slots of a demo job in (start, end], from its schedule alone: what the database is checked against."""
     if job["schedule"] is None:
         return {job["run_at"]} if start <= job["run_at"] <= end else set()
-    begin = max(start, job["anchor_at"])
+    begin = max(start, job["updated_at"])
     return set(parse(job["schedule"], job["timezone"], job["anchor_at"]).between(begin, end))
+
+
+def due_slots(conn: Connection[Any], start: datetime, end: datetime) -> dict[str, int]:
+    """By job: how many slots were due in (start, end]."""
+    return {row["name"]: len(expected_slots(row, start, end)) for row in demo_jobs(conn)}
+
+
+def demo_jobs(conn: Connection[Any]) -> list[dict[str, Any]]:
+    """The rows of the demo's jobs."""
+    return [row for row in jobs.list_jobs(conn) if row["name"] in NAMES]
 
 
 def unfinished(conn: Connection[Any], start: datetime, end: datetime) -> dict[str, list[datetime]]:
     """By job: the slots due in (start, end] whose run has not succeeded."""
     found: dict[str, list[datetime]] = {}
-    for job in (row for row in jobs.list_jobs(conn) if row["name"] in NAMES):
+    for job in demo_jobs(conn):
         ran = {row[0] for row in conn.execute(sql("succeeded_slots"), {"job_id": job["id"], "start": start}).fetchall()}
         missing = sorted(expected_slots(job, start, end) - ran)
         if missing:
             found[job["name"]] = missing
     return found
+
+
+def open_runs(conn: Connection[Any]) -> int:
+    """How many runs of the demo's jobs have not ended."""
+    row = conn.execute(sql("open_runs"), {"names": list(NAMES)}).fetchone()
+    return int(row[0]) if row else 0

@@ -77,10 +77,6 @@ class EmbeddedUnavailable(PgschedError):
     exit_code = 9
 
 
-class ClaimLost(PgschedError):
-    """This attempt is no longer the owner of its run: whatever it was about to write must not be written."""
-
-
 class TaskError(PgschedError):
     """A task is unknown, registered twice, or was given arguments that do not fit."""
 

@@ -78,8 +78,8 @@ class Claim:
 class Outcome:
     """What an executor says of an attempt. `retry` False means: never again (the run becomes dead).
 
-    `retry_in` overrides the back-off policy for this attempt. `result` is any JSON value; the executors make sure of
-    that. `log_tail` is the last few KB of what the work printed.
+    `retry_in` overrides the back-off policy for this attempt. `value`, the run's result, is any JSON value; the
+    executors make sure of that. `log_tail` is the last few KB of what the work printed.
     """
 
     result: Result

@@ -1,6 +1,6 @@
 -- admit_scheduled: scheduled runs whose time has come become claimable, and their queues are woken.
 -- params: n int
--- returns: (admitted bigint, next_at timestamptz: the time of the earliest run still held)
+-- returns: admitted bigint
 -- locks: row locks on those runs, skipping locked ones
 WITH due AS MATERIALIZED (
     SELECT id FROM pgsched.runs WHERE phase = 1 AND available_at <= clock_timestamp()
@@ -10,6 +10,4 @@ WITH due AS MATERIALIZED (
 ), woken AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM admitted) q
 )
-SELECT (SELECT count(*) FROM admitted) AS admitted, (SELECT count(*) FROM woken) AS notified,
-    (SELECT available_at FROM pgsched.runs WHERE phase = 1 AND id NOT IN (SELECT id FROM due)
-     ORDER BY available_at LIMIT 1) AS next_at
+SELECT (SELECT count(*) FROM admitted) AS admitted, (SELECT count(*) FROM woken) AS notified

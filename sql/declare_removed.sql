@@ -1,5 +1,12 @@
--- declare_removed: delete the jobs that this app declared once and declares no longer.
--- params: declared_by text, names text[] (what it declares now)
+-- declare_removed: the jobs that an app declared before and declares no more; deleted if `remove`.
+-- params: declared_by text, names text[], remove boolean
 -- returns: name
--- locks: those jobs
-DELETE FROM pgsched.jobs WHERE declared_by = %(declared_by)s AND name <> ALL (%(names)s::text[]) RETURNING name
+-- locks: the deleted rows
+WITH gone AS (
+    DELETE FROM pgsched.jobs
+    WHERE %(remove)s AND declared_by = %(declared_by)s AND name <> ALL (%(names)s::text[]) RETURNING name
+)
+SELECT name FROM gone
+UNION ALL
+SELECT name FROM pgsched.jobs
+WHERE NOT %(remove)s AND declared_by = %(declared_by)s AND name <> ALL (%(names)s::text[])

@@ -9,7 +9,7 @@ WITH me AS (
     UPDATE pgsched.workers SET seen_at = clock_timestamp(), running = %(running)s, abandoned = %(abandoned)s,
         stopping_at = CASE WHEN %(stopping)s THEN coalesce(stopping_at, clock_timestamp()) ELSE stopping_at END,
         stopped_at = CASE WHEN stopping_at IS NOT NULL THEN stopped_at END
-    WHERE id = %(worker_id)s
+    WHERE id = (SELECT id FROM pgsched.workers WHERE id = %(worker_id)s FOR NO KEY UPDATE SKIP LOCKED)
 ), given AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) AS g(id, token)
 ), mine AS MATERIALIZED (

@@ -8,8 +8,8 @@ WITH listed AS (
                      WHEN j.next_run_at IS NULL THEN 'done' ELSE 'active' END AS state
     FROM pgsched.jobs j
 )
-SELECT j.id, j.name, j.kind, j.task, j.queue, j.schedule, j.timezone, j.run_at, j.anchor_at, j.state, j.next_run_at, j.run_count,
-    j.error, j.declared_by, r.id AS last_run_id, r.state AS last_run_state, r.scheduled_at AS last_run_at,
+SELECT j.id, j.name, j.kind, j.task, j.queue, j.schedule, j.timezone, j.run_at, j.anchor_at, j.updated_at, j.state,
+    j.next_run_at, j.run_count, j.error, j.declared_by, r.id AS last_run_id, r.state AS last_run_state, r.scheduled_at AS last_run_at,
     clock_timestamp() AS now
 FROM listed j LEFT JOIN LATERAL (
     SELECT id, state, scheduled_at FROM pgsched.runs WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1

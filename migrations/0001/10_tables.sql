@@ -168,6 +168,8 @@ CREATE TABLE pgsched.runs (
     CONSTRAINT runs_running_has_claim CHECK
         (state <> 'running' OR (token IS NOT NULL AND lease_until IS NOT NULL)),
     CONSTRAINT runs_finished_when_ended CHECK ((finished_at IS NOT NULL) = (phase >= 3)),
+    CONSTRAINT runs_instants CHECK (available_at BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z'
+        AND (expires_at IS NULL OR expires_at BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z')),
     CONSTRAINT runs_priority CHECK (priority BETWEEN 0 AND 9),
     CONSTRAINT runs_max_attempts CHECK (max_attempts BETWEEN 1 AND 1000),
     CONSTRAINT runs_task_length CHECK (length(task) BETWEEN 1 AND 65536),

@@ -189,12 +189,16 @@ CREATE FUNCTION pgsched.jobs_before_update() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
-    problem text := pgsched.job_error(NEW);
+    problem text;
     retimed boolean := (NEW.schedule, NEW.timezone, NEW.run_at, NEW.starts_at)
                        IS DISTINCT FROM (OLD.schedule, OLD.timezone, OLD.run_at, OLD.starts_at);
     resumed boolean := OLD.paused AND NOT NEW.paused;
     from_now boolean := NEW.resume_from = 'now';
 BEGIN
+    IF NEW.schedule IS NOT NULL AND OLD.schedule IS NULL AND NEW.run_at IS NOT DISTINCT FROM OLD.run_at THEN
+        NEW.run_at := NULL;  -- a job that was to run once gets a schedule; the insert may have filled run_at in
+    END IF;
+    problem := pgsched.job_error(NEW);
     IF NEW.owner IS DISTINCT FROM OLD.owner THEN
         problem := coalesce(problem, pgsched.bad_owner(NEW.owner));
     ELSIF (NEW.kind, NEW.task, NEW.args) IS DISTINCT FROM (OLD.kind, OLD.task, OLD.args)

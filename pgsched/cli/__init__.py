@@ -15,12 +15,13 @@ import typer
 
 MODULES = ("demo", "worker", "status", "jobs", "schedules", "calendars", "runs", "backfills", "explaining", "database")
 INTERRUPTED, BUG = 130, 70
-EPILOG = """\b
+EXIT_CODES = """\b
 Exit codes:
   0 fine   1 unhealthy, or refused   2 bad input   3 database unreachable
   4 database read-only   5 schema too old: pgsched migrate   6 schema too new
   7 a grant is missing   8 no such job or run   9 embedded server unavailable
-  70 a bug in pgsched   130 interrupted
+  70 a bug in pgsched   130 interrupted"""
+EPILOG = f"""{EXIT_CODES}
 
 \b
 Database: --dsn, else PGSCHED_DSN, else DATABASE_URL, else the embedded
@@ -48,7 +49,17 @@ def make_app() -> typer.Typer:
     for name in MODULES:
         if importlib.util.find_spec(f"{__name__}.{name}") is not None:
             importlib.import_module(f"{__name__}.{name}").register(app)
+    name_exit_codes(app)
     return app
+
+
+def name_exit_codes(app: typer.Typer) -> None:
+    """Every command's help ends with the exit codes, as the program's does."""
+    for command in app.registered_commands:
+        command.epilog = command.epilog or EXIT_CODES
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            name_exit_codes(group.typer_instance)
 
 
 def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
@@ -79,11 +90,11 @@ def run(args: list[str]) -> int:
     except BrokenPipeError:
         return broken_pipe()
     except Exception as error:
-        return explain(error)
+        return report(error)
     return 0
 
 
-def explain(error: Exception) -> int:
+def report(error: Exception) -> int:
     """One line for an error; the traceback only for who asks."""
     from pgsched.errors import PgschedError
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgsched.cli.common import Dsn, database
+from pgsched.cli.common import Dsn, Json, database
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +34,7 @@ def register(app: typer.Typer) -> None:
 def demo(
     dsn: Dsn = None,
     seconds: Annotated[float | None, typer.Option(help="End by itself after so many seconds.", min=1)] = None,
+    as_json: Json = False,
 ) -> None:
     """Run four real jobs on the embedded PostgreSQL and watch them.
 
@@ -44,10 +45,12 @@ def demo(
     """
     from rich.console import Console
 
+    from pgsched import demo as content
+    from pgsched.cli.output import print_json
     from pgsched.db import migrate
     from pgsched.db.connect import connect
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=as_json)
     with database(dsn) as address:
         migrate.upgrade(address)
         with connect(address, purpose="demo") as conn, interrupts() as interrupted:
@@ -55,8 +58,12 @@ def demo(
             start = prepare(conn, console, folder)
             with worker_process(dsn, folder, console) as process:
                 end = watch(conn, console, start, seconds, process, interrupted)
-            ok = summarise(conn, console, start, end, folder)
-    raise typer.Exit(0 if ok else 1)
+                due, missing = content.due_slots(conn, start, end), content.unfinished(conn, start, end)
+                wind_down(conn, console, process)
+            summarise(console, due, missing, folder)
+        if as_json:
+            print_json({"due": due, "missing": missing, "file": str(folder / "stamps.txt")})
+    raise typer.Exit(0 if due and not missing else 1)
 
 
 def workplace() -> Path:
@@ -160,17 +167,19 @@ def watch(
     return end
 
 
-def summarise(conn: Connection[Any], console: Console, start: datetime, end: datetime, folder: Path) -> bool:
-    """Hold every slot that the schedules name against the ledger; True when all of them succeeded."""
+def wind_down(conn: Connection[Any], console: Console, process: subprocess.Popen[bytes]) -> None:
+    """Pause the jobs, so that no other worker finds them firing, and let the worker finish what is open."""
     from pgsched import demo as content
-    from pgsched.db import jobs
 
-    missing = content.unfinished(conn, start, end)
-    due = {
-        job["name"]: len(content.expected_slots(job, start, end))
-        for job in jobs.list_jobs(conn)
-        if job["name"] in content.NAMES
-    }
+    console.print("\n" + content.PAUSE + ";", style="cyan", markup=False, soft_wrap=True)
+    conn.execute(content.PAUSE.encode())
+    patience = time.monotonic() + SETTLE_S
+    while content.open_runs(conn) and time.monotonic() < patience and process.poll() is None:
+        time.sleep(0.1)
+
+
+def summarise(console: Console, due: dict[str, int], missing: dict[str, list[datetime]], folder: Path) -> None:
+    """Say for every job how many of the slots that its schedule names the ledger shows as done."""
     console.print()
     for name, count in due.items():
         failed = missing.get(name, [])
@@ -184,4 +193,3 @@ def summarise(conn: Connection[Any], console: Console, start: datetime, end: dat
         style="dim",
         soft_wrap=True,
     )
-    return not missing and sum(due.values()) > 0

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from pgsched.cli.output import duration
 from pgsched.observe.live import Live
 
 COLOURS = {"succeeded": "green", "running": "cyan", "queued": "yellow", "scheduled": "yellow", "waiting": "yellow"}
@@ -33,14 +34,6 @@ def header(moment: Live, seconds_left: float | None) -> Text:
     if seconds_left is not None:
         text.append(f"  ends in {max(0, seconds_left):.0f} s", style="dim")
     return text
-
-
-def duration(seconds: float | None) -> str:
-    """Milliseconds below a second, else seconds; a dash for none."""
-    if seconds is None:
-        return "-"
-    seconds = float(seconds)
-    return f"{seconds * 1000:.0f} ms" if abs(seconds) < 1 else f"{seconds:.1f} s"
 
 
 def state(name: str | None) -> Text:

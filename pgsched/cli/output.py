@@ -37,13 +37,15 @@ def clean(text: str, keep: str = "") -> str:
 
 
 def duration(seconds: float | timedelta | None) -> str:
-    """`90` as `1m 30s`; at most two units, and a decimal below ten seconds."""
+    """`90` as `1m 30s`; at most two units, a decimal below ten seconds, milliseconds below one."""
     if seconds is None:
         return "-"
     left = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
     sign, left = ("-", -left) if left < 0 else ("", left)
+    if left < 0.9995:
+        return f"{sign}{left * 1000:.0f}ms" if left >= 0.0005 else "0s"
     if left < 10:
-        return f"{sign}{left:.3g}s" if left >= 0.0005 else "0s"
+        return f"{sign}{left:.3g}s"
     parts, left = [], int(left)
     for size, unit in UNITS:
         if left >= size:

@@ -11,6 +11,7 @@ from pgsched.cli.common import Dsn, database
 from pgsched.errors import InputError
 from pgsched.model import Kind
 
+JsonLog = Annotated[bool, typer.Option("--json", help="Log lines as JSON.")]
 LEASE = "Seconds until a claim is believed without a heartbeat."
 REAP = "Seconds between two looks for expired claims."
 
@@ -34,8 +35,11 @@ def worker(
     grace: Annotated[float, typer.Option(help="Seconds that running handlers get after SIGTERM.")] = 25.0,
     reap_every: Annotated[float, typer.Option(help=REAP)] = 5.0,
     leader: Annotated[bool, typer.Option("--leader/--no-leader", help="Stand as leader candidate.")] = True,
+    json: JsonLog = False,
 ) -> None:
-    """Claim and run jobs until stopped; the one process to start on every machine.
+    """Claim and run jobs until stopped.
+
+    The one process to start on every machine.
 
     The first SIGTERM or Ctrl-C drains (no new claims, running handlers get the grace time, the rest is handed back);
     a second one hurries.
@@ -45,7 +49,7 @@ def worker(
     from pgsched.config import LeaderSettings, Settings, WorkerSettings
     from pgsched.worker.process import run_worker
 
-    configure_log()
+    configure_log(json)
     settings = WorkerSettings(
         concurrency=concurrency,
         queues=tuple(queue or ()),
@@ -67,30 +71,35 @@ def worker(
 def leader(
     dsn: Dsn = None,
     reap_every: Annotated[float, typer.Option(help=REAP)] = 5.0,
+    json: JsonLog = False,
 ) -> None:
-    """Run only the leader's duties (tick, admission, reaper, pruner), as a candidate beside the others.
+    """Only decide slots and reap; run nothing.
+
+    The leader's duties: tick, admission, reaper, pruner. A candidate beside the others.
 
     Example: pgsched leader
     """
     from pgsched.config import LeaderSettings, Settings
     from pgsched.worker.process import run_leader
 
-    configure_log()
+    configure_log(json)
     with database(dsn) as address:
         run_leader(Settings(address, leader=LeaderSettings(reap_every_s=reap_every)))
 
 
-def configure_log() -> None:
-    """Log to stderr as PGSCHED_LOG and PGSCHED_LOG_FORMAT say."""
+def configure_log(json: bool) -> None:
+    """Log to stderr as --json, PGSCHED_LOG and PGSCHED_LOG_FORMAT say."""
     from pgsched import log
 
-    log.configure(os.environ.get("PGSCHED_LOG", "info"), os.environ.get("PGSCHED_LOG_FORMAT", "console"))
+    fmt = "json" if json else os.environ.get("PGSCHED_LOG_FORMAT", "console")
+    log.configure(os.environ.get("PGSCHED_LOG", "info"), fmt)
 
 
 def kinds(text: str) -> frozenset[Kind]:
     """The kinds named in a comma-separated list. Raises InputError."""
     names = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = [name for name in names if name not in list(Kind)]
+    known = [kind for kind in Kind if kind is not Kind.HTTP]  # not in this release
+    unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise InputError(f"allow: {', '.join(unknown) or 'nothing'} is not one of {', '.join(Kind)}", "allow")
+        raise InputError(f"allow: {', '.join(unknown) or 'nothing'} is not one of {', '.join(known)}", "allow")
     return frozenset(Kind(name) for name in names)

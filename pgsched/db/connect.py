@@ -145,7 +145,9 @@ def explain(error: psycopg.Error) -> PgschedError:
     code = error.sqlstate
     if code is None and isinstance(error, psycopg.DataError):
         return InputError(reason)  # refused by psycopg before sending: NUL in a text, a number too large
-    if code == "25006" or "read-only" in reason or "session is not read-write" in str(error):
+    # libpq refuses a standby by target_session_attrs without a sqlstate; one line a host
+    standby = code is None and ("session is read-only" in str(error) or "session is not read-write" in str(error))
+    if code == "25006" or standby:
         return DatabaseReadOnly(f"the database takes no writes ({reason}): point the DSN at the primary server")
     if code == "42501":
         return NotPermitted(f"the database role lacks a grant: {reason}; ask the owner of schema pgsched for it")

@@ -44,8 +44,13 @@ class Declaration(Protocol):
     def policies(self) -> Mapping[str, Any]: ...
 
 
-def declare(conn: Connection[Any], declarations: Iterable[Declaration], declared_by: str) -> dict[str, str]:
-    """Make the table agree with the code: name -> created, updated, unchanged, foreign or removed. All or nothing."""
+def declare(
+    conn: Connection[Any], declarations: Iterable[Declaration], declared_by: str, *, remove: bool = True
+) -> dict[str, str]:
+    """Make the table agree with the code: name -> created, updated, unchanged, foreign or removed. All or nothing.
+
+    Without `remove`, jobs that are declared no more are left as they are (and called left).
+    """
     wanted = sorted(declarations, key=lambda declaration: declaration.name)
     names = [declaration.name for declaration in wanted]
     if twice := {name for name in names if names.count(name) > 1}:
@@ -53,8 +58,8 @@ def declare(conn: Connection[Any], declarations: Iterable[Declaration], declared
     with conn.transaction():
         conn.execute(sql("declare_lock"))
         done = {declaration.name: reconcile(conn, declaration, declared_by) for declaration in wanted}
-        for row in rows(conn, "declare_removed", {"declared_by": declared_by, "names": names}):
-            done[row["name"]] = "removed"
+        for row in rows(conn, "declare_removed", {"declared_by": declared_by, "names": names, "remove": remove}):
+            done[row["name"]] = "removed" if remove else "left"
     return done
 
 

@@ -26,6 +26,8 @@ class SqlExecutor:
     async def execute(self, claim: Claim) -> Outcome:
         if claim.args and not isinstance(claim.args, dict):
             return refused(f"args: expected an object of named parameters, got {type(claim.args).__name__}")
+        if claim.owner is None:  # the database sets one: a row without was made around it
+            return refused("owner: an SQL run has no owner whose rights it could run with")
         notices = Output()
         text = SqlText(claim.task, claim.args or {}, claim.owner)
         job = SqlJob(self._dsn, f"sql run {claim.id}", lambda notice: notices.add(f"{notice}\n".encode()))

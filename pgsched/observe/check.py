@@ -76,8 +76,7 @@ def settings(env: Mapping[str, str]) -> Iterator[Finding]:
         if value is not None and value not in allowed:
             yield fail(name, InputError(f'"{value}" is not one of {", ".join(allowed)}'))
     for name in sorted(env):
-        prefixed = name.startswith(("PGSCHED_SQL_DSN_", "PGSCHED_TEST_"))
-        if name.startswith("PGSCHED_") and name not in ENVIRONMENT and not prefixed:
+        if name.startswith("PGSCHED_") and name not in ENVIRONMENT and not name.startswith("PGSCHED_TEST_"):
             yield warn(name, f"is not a variable that pgsched reads; those are {', '.join(ENVIRONMENT)}")
 
 

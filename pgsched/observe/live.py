@@ -27,8 +27,8 @@ def live(conn: Connection[Any], since: datetime, n_jobs: int = 20, n_runs: int =
         now=database_now(conn),
         jobs=rows(conn, "live_jobs", {"since": since, "n": n_jobs}),
         runs=rows(conn, "live_runs", {"n": n_runs}),
-        leader=one(conn, "live_leader"),
-        workers=rows(conn, "live_workers"),
+        leader=one(conn, "status_leader"),
+        workers=rows(conn, "status_workers"),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, one, rows
 
+TERMS_A_MINUTE = 6
 LEADER_SEEN_S = 5.0
 OLDEST_QUEUED_S = 300.0
 OVERDUE_S = 10.0
@@ -32,6 +33,7 @@ class Leader:
     elected_at: datetime
     seen_s: float
     resigned: bool
+    terms_lately: int
     alive: bool = False
 
 
@@ -238,7 +240,10 @@ def leader_problems(leader: Leader | None, jobs: JobCounts, queues: list[Queue])
     """Is anybody deciding slots?"""
     if leader is not None and leader.alive:
         late = jobs.overdue_s is not None and jobs.overdue_s > OVERDUE_S
-        return [f"the leader is {jobs.overdue_s:.0f} s behind with due slots"] if late else []
+        problems = [f"the leader is {jobs.overdue_s:.0f} s behind with due slots"] if late else []
+        if leader.terms_lately > TERMS_A_MINUTE:
+            problems.append(f"{leader.terms_lately} terms began within a minute: leaders fail, see the workers' logs")
+        return problems
     held = sum(queue.scheduled + queue.waiting for queue in queues)
     if not jobs.planned and not held:
         return []

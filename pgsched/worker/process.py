@@ -10,13 +10,13 @@ import os
 import signal
 import socket
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pgsched
 from pgsched import log
 from pgsched.config import Settings
 from pgsched.db import jobs, migrate, workers
-from pgsched.db.connect import connect
+from pgsched.db.connect import Connection, connect
 from pgsched.errors import PgschedError
 from pgsched.execute.registry import executors
 from pgsched.leader.election import Leader
@@ -40,10 +40,19 @@ def prepare(settings: Settings, app: App | None) -> None:
     """Check the schema and reconcile the jobs that the app declares. Raises PgschedError."""
     with connect(settings.dsn, purpose="worker") as conn:
         migrate.check(conn)
-        if app is not None:  # also without jobs: those that it declared before are to go
-            done = jobs.declare(conn, app.jobs, app.name)
-            if done:
-                logger.info("jobs declared", **done)
+        if app is not None:
+            declare(conn, app)
+
+
+def declare(conn: Connection[Any], app: App) -> None:
+    """Write the app's jobs. Only an app with a name of its own removes those that it declared before: two programs
+    that are both called main must not delete each other's jobs."""
+    done = jobs.declare(conn, app.jobs, app.name, remove=app.named)
+    if done:
+        logger.info("jobs declared", app=app.name, jobs=done)
+    if "left" in done.values():
+        logger.warning("jobs are declared no more: delete them, or name the App to have them removed",
+                       jobs=[name for name, what in done.items() if what == "left"])  # fmt: skip
 
 
 def run_worker(settings: Settings, app: App | None = None, on_start: Callable[[Worker], None] | None = None) -> None:

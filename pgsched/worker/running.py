@@ -12,9 +12,9 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any
 
+from pgsched.execute.base import kill_after_s
 from pgsched.model import Claim, Outcome, Result
 
-KILL_AFTER_S = 10.0
 ABANDON_MARGIN_S = 5.0
 
 
@@ -65,9 +65,8 @@ class Running:
             self.ended = why
         if first:
             self._task.cancel()
-            patience = self.claim.kill_after.total_seconds() if self.claim.kill_after is not None else KILL_AFTER_S
             loop = asyncio.get_running_loop()
-            self._timers.append(loop.call_later(patience + ABANDON_MARGIN_S, self._abandon))
+            self._timers.append(loop.call_later(kill_after_s(self.claim) + ABANDON_MARGIN_S, self._abandon))
 
     def outcome(self, log_tail: str | None = None) -> Outcome | None:
         """The outcome of an attempt that was ended from outside; None when it may not be settled."""

@@ -19,7 +19,7 @@ from pgsched.db import workers
 from pgsched.db.claims import Wanted
 from pgsched.db.connect import DatabaseError, connect, explain
 from pgsched.errors import PgschedError
-from pgsched.execute.base import Executor
+from pgsched.execute.base import Executor, kill_after_s
 from pgsched.model import Claim, Kind, Outcome, Result, Settlement
 from pgsched.worker.claim import Claimer, Pace
 from pgsched.worker.lease import Heartbeat, Key, Leases
@@ -251,8 +251,7 @@ class Worker:
         await self._until_idle(self.settings.grace_s, hurry=True)
         for running in list(self._running.values()):
             running.end(Ended.SHUTDOWN)
-        longest = max((r.claim.kill_after.total_seconds() for r in self._running.values() if r.claim.kill_after),
-                      default=0.0)  # fmt: skip
+        longest = max((kill_after_s(running.claim) for running in self._running.values()), default=0.0)
         await self._until_idle(max(longest, 10.0) + FLUSH_S + 1, hurry=False)
         try:
             async with asyncio.timeout(FLUSH_S):

@@ -250,6 +250,8 @@ def test_ctrl_c_ends_with_130(dsn: str, db: psycopg.Connection, connect: Callabl
     process = subprocess.Popen(
         [sys.executable, "-m", "pgsched", "job", "list", "--dsn", dsn],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # a shell that starts the tests in the background has them ignore it, and so would the child
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )  # fmt: skip
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     wait_until(lambda: db.execute(waiting).fetchone() == (1,), what="the command to wait for the lock")
@@ -267,3 +269,14 @@ def test_a_closed_pipe_is_quiet(dsn: str, db: psycopg.Connection) -> None:
     )
     assert done.stdout.startswith("ID")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("field", ["timezone", "overlap", "kind"])
+def test_a_value_that_sounds_like_a_standby_is_bad_input(field: str, dsn: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pgsched", "job", "add", "ro", "--task", "x", "--dsn", dsn, "--set",
+         f"{field}=session is read-only"],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"error: {field}: ")

@@ -158,9 +158,9 @@ def test_enqueue_with_a_key_gives_the_unfinished_run_that_has_it(db: psycopg.Con
     [
         ("'a', '\"x\"'", "args: must be a JSON object or array, not a string"),
         ("'a', jsonb_build_object('x', repeat('y', 10000000))", r"args: 1\d{7} bytes, at most 1048576 are allowed"),
-        ("'a', kind => 'magic'", "runs_kind"),
-        ("'a', priority => 10", "runs_priority"),
-        ("''", "runs_task_length"),
+        ("'a', kind => 'magic'", 'kind: "magic" is not one of'),
+        ("'a', priority => 10", "priority: 10 is out of range 0-9"),
+        ("''", "task: must not be empty"),
     ],
 )
 def test_enqueue_refuses_what_does_not_fit(db: psycopg.Connection, call: str, message: str) -> None:

@@ -311,3 +311,11 @@ def test_the_leader_hears_of_a_new_and_of_a_changed_job(
     ):
         db.execute(statement)
         assert [n.payload for n in listener.notifies(timeout=5, stop_after=1)] == ["jobs"]
+
+
+def test_a_job_that_was_to_run_once_can_be_given_a_schedule(db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('once', 't')")
+    db.execute("UPDATE pgsched.jobs SET schedule = '@every 5s' WHERE name = 'once'")
+    assert db.execute("SELECT schedule, run_at FROM pgsched.jobs").fetchone() == ("@every 5s", None)
+    with pytest.raises(psycopg.errors.CheckViolation, match="either a schedule or run_at"):
+        db.execute("UPDATE pgsched.jobs SET run_at = '2999-01-01'")

@@ -14,7 +14,7 @@ from pgsched.db.leading import NotLeading, elect, fence, try_lead
 from pgsched.leader.duties import Duties
 from pgsched.leader.election import Leader
 from pgsched.leader.ticker import tick
-from tests.race.setting import Open, add_jobs, cut, slots
+from tests.race.setting import Open, add_jobs, add_runs, cut, let_expire, slots, take
 from tests.waiting import wait_until
 
 SESSION_LOCK = "pg_try_advisory_lock(hashtextextended('pgsched.leader', 0))"
@@ -155,3 +155,28 @@ def test_a_resigning_leader_is_followed_at_once(db: psycopg.Connection, lead: Ca
     wait_until(lambda: any(c.term == 2 for c in candidates), what="the second term")
     ended = db.execute("SELECT resigned_at IS NOT NULL FROM pgsched.leader WHERE term = 1").fetchone()
     assert ended == (True,)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_new_leader_reaps_nothing_for_a_full_lease(
+    guarded: bool, db: psycopg.Connection, lead: Callable[[int], list[Leader]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an outage longer than a lease every claim looks expired, although its worker is well."""
+    if not guarded:
+        monkeypatch.setattr(leading, "elect", lambda conn, holder: (elect(conn, holder)[0], 0.0))
+    lease_s = 3
+    db.execute(
+        "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
+        " VALUES ('w', 'h', 1, '0', 1, '{python}', '{t}', make_interval(secs => %s))",
+        [lease_s],
+    )
+    add_runs(db, 1)
+    take(db)
+    let_expire(db)
+    (leader,) = lead(1)
+    wait_until(lambda: leader.term, what="a leader")
+    elected = db.execute("SELECT elected_at FROM pgsched.leader").fetchone()
+    wait_until(lambda: db.execute("SELECT 1 FROM pgsched.attempts").fetchone(), what="the claim to be reaped")
+    after = db.execute("SELECT extract(epoch FROM finished_at - %s) FROM pgsched.attempts", elected).fetchone()
+    assert after is not None
+    assert (after[0] >= lease_s) is guarded

@@ -312,7 +312,7 @@ def test_a_row_that_somebody_locked_costs_no_other_claim_its_lease(
     worker = connect(options="-c lock_timeout=100ms")
     held = [(c.id, c.token) for c in (locked, *others)]
     if not guarded:
-        cut(monkeypatch, claims, "heartbeat", " SKIP LOCKED")
+        cut(monkeypatch, claims, "heartbeat", " OF r SKIP LOCKED", " OF r")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             claims.heartbeat(worker, 1, 30.0, held)
         return
@@ -370,3 +370,46 @@ def test_the_heartbeat_signs_off(dsn: str, db: psycopg.Connection) -> None:
     thread.join(10)
     row = db.execute("SELECT stopping_at IS NOT NULL, stopped_at IS NOT NULL FROM pgsched.workers").fetchone()
     assert row == (True, True)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_claim_whose_answer_was_lost_is_asked_for_again(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the question the run would sit claimed, owned by nobody, until its lease ends."""
+    real: Claiming = claiming.claim
+    lost: list[Claim] = []
+
+    async def lose_the_first(conn: AsyncConnection[Any], *args: Any) -> list[Claim]:
+        found = await real(conn, *args)
+        if found and not lost:
+            lost.extend(found)
+            raise psycopg.OperationalError("the connection is lost")
+        return found
+
+    async def forget(claimer: claiming.Claimer, *_: object) -> None:
+        claimer._unanswered = None
+
+    monkeypatch.setattr(claiming, "claim", lose_the_first)
+    if not guarded:
+        monkeypatch.setattr(claiming.Claimer, "_ask_again", forget)
+    add_runs(db, 1)
+    handler = Handler()
+    handler.go.set()
+
+    async def scene() -> None:
+        worker = make(dsn, handler)
+        work = asyncio.create_task(worker.run())
+        if guarded:
+            await becomes(lambda: handler.begun, "the lost claim to begin")
+        else:
+            await becomes(lambda: lost, "the claim to be lost")
+            add_runs(db, 1)  # the claimer goes on, with other work
+            await becomes(lambda: handler.begun, "another claim to begin")
+        worker.stop()
+        await work
+
+    play(scene)
+    (claim,) = lost
+    assert ([begun.id for begun in handler.begun] == [claim.id]) is guarded
+    assert (row_of(db, claim.id)["state"] == "succeeded") is guarded
