@@ -97,7 +97,7 @@ def preview(conn: Connection[Any], name: str, request: Request) -> tuple[Range, 
     found = ranged(jobs.show(conn, name), request)
     walk = backfill.slots(found.schedule, found.start, found.end, reverse=request.reverse)
     choices: list[Choice] = []
-    with explained():
+    with explained(), conn.transaction():
         dates = left_out(conn, found.job["id"], found.job["timezone"])
         while piece := list(islice(walk, AT_ONCE)):
             choices += decided(conn, found.job["id"], request.mode, piece, dates)
@@ -106,7 +106,14 @@ def preview(conn: Connection[Any], name: str, request: Request) -> tuple[Range, 
 
 def decided(conn: Connection[Any], job_id: int, mode: str, slots: Sequence[datetime], dates: Calendar) -> list[Choice]:
     """The decision for each of some slots of a job, from the rows that there are."""
-    return backfill.choices(mode, slots, fetch(conn, "backfill_rows", {"job_id": job_id, "slots": list(slots)}), dates)
+    return backfill.choices(mode, slots, evidence(conn, job_id, slots), dates)
+
+
+def evidence(conn: Connection[Any], job_id: int, slots: Sequence[datetime]) -> list[Row]:
+    """The rows that bear on some slots of a job, in the caller's transaction; see `sql/backfill_rows.sql`."""
+    # a queue table's statistics are stale by nature: told of few rows, the planner would fetch and sort them all
+    conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off")
+    return fetch(conn, "backfill_rows", {"job_id": job_id, "slots": list(slots)})
 
 
 def left_out(conn: Connection[Any], job_id: int, timezone: str) -> Calendar:

@@ -15,7 +15,7 @@ from pgsched.core.schedule import Schedule, parse
 from pgsched.core.told import Around
 from pgsched.db import backfills, history, jobs
 from pgsched.db.connect import Connection
-from pgsched.db.query import Row, one, rows
+from pgsched.db.query import Row, explained, one, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
 
 # How far back the latest slot is looked for: most schedules have one within the first of these.
@@ -26,9 +26,9 @@ Slots = tuple[datetime, tuple[datetime | None, datetime | None] | None]
 
 def explain_slot(conn: Connection[Any], name: str, asked: str | None = None) -> Explanation:
     """What happened to the slot of a job nearest an instant (ISO text in the job's zone; None: the latest due)."""
-    with conn.transaction():
-        # as for status: statistics of a queue table are stale by nature, and each question here has its index
-        conn.execute("SET LOCAL enable_seqscan = off")
+    with explained(), conn.transaction():
+        # statistics of a queue table are stale by nature, and each question here has an index in its order
+        conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
         job = found_job(conn, name)
         instant = None if asked is None else backfill.instant("at", asked, zones.zone(job["timezone"]))
         slot, nearest = the_slot(conn, job, instant)
@@ -135,7 +135,7 @@ def facts(conn: Connection[Any], job: Row, slot: datetime, asked: datetime | Non
 
 def row_of(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
     """The slot's own run, else that of the narrowest stretch that it lies in."""
-    found = rows(conn, "backfill_rows", {"job_id": job_id, "slots": [slot]})
+    found = backfills.evidence(conn, job_id, [slot])
     for run in found:
         if run["scheduled_at"] == slot:
             return history.show(conn, run["id"])
