@@ -90,6 +90,13 @@ def test_a_job_runs_max_runs_times_and_skipped_slots_do_not_count(db: psycopg.Co
     assert job(db)["next_run_at"] is not None
 
 
+def test_slots_that_replace_each_other_count_once(db: psycopg.Connection) -> None:
+    add_jobs(db, 1, 4, overlap="replace", max_runs=2)
+    lead(db)
+    assert states(db) == ["skipped", "skipped", "skipped", "waiting"]
+    assert job(db)["run_count"] == 1
+
+
 @pytest.mark.parametrize("column", ["max_runs", "ends_at"])
 def test_a_job_that_had_ended_goes_on_from_the_edit(db: psycopg.Connection, column: str) -> None:
     a = add(db, schedule="@every 1h", overlap="allow", catch_up="all", catch_up_window="10 days")

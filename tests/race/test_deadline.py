@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import psycopg
 
-from tests.race.setting import row_of, take
+from pgsched.db import leading
+from tests.race.setting import add_jobs, row_of, take
 from tests.race.test_overlap import admitted, job_with_a_run, leader, states, ticked
 from tests.waiting import wait_until
 
@@ -39,3 +40,24 @@ def test_a_run_that_began_in_time_is_tried_again_after_its_deadline(db: psycopg.
     assert admitted(db) == 1
     assert row_of(db, old)["state"] == "queued"
     assert [claim.id for claim in take(db)] == [old]
+
+
+def test_the_leader_knows_when_the_next_run_expires(db: psycopg.Connection) -> None:
+    job_with_a_run(db, "queued", overlap="skip", start_deadline="1 hour")
+    db.execute("UPDATE pgsched.jobs SET next_run_at = NULL")
+    assert leading.next_wake(db) is None
+    db.execute("UPDATE pgsched.runs SET expires_at = clock_timestamp() + interval '5 seconds', started_at = NULL")
+    assert 4 < (leading.next_wake(db) or 0) <= 5
+    db.execute("UPDATE pgsched.runs SET state = 'waiting', held_until = clock_timestamp() + interval '2 seconds'")
+    assert 1 < (leading.next_wake(db) or 0) <= 2
+
+
+def test_what_expired_is_not_admitted_even_if_there_is_too_much_of_it(db: psycopg.Connection) -> None:
+    add_jobs(db, 3, 0)
+    db.execute(
+        "INSERT INTO pgsched.runs (job_id, scheduled_at, state, task, expires_at)"
+        " SELECT id, '2020-01-01Z', 'waiting', 't', clock_timestamp() FROM pgsched.jobs"
+    )
+    with db.transaction():
+        assert leading.admit(db, 1) == 1
+    assert sorted(states(db)) == ["missed", "waiting", "waiting"]
