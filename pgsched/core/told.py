@@ -90,8 +90,8 @@ def ran(run: Row, _: Around) -> Answer:
 
 
 def stood_for(run: Row) -> str:
-    """The other slots that it ran for."""
-    if run["covers_from"] is None or run["covers_from"] == run["covers_until"]:
+    """The other slots that it ran for. A row that a backfill revived ran for its own slot only."""
+    if run["origin"] != "schedule" or run["covers_from"] in (None, run["covers_until"]):
         return ""
     return f"; it ran once for {stretch(run)}"
 

@@ -200,6 +200,15 @@ def test_coalesced_into_a_run_for_many_slots(db: psycopg.Connection) -> None:
     assert f"it lies in a stretch of 3 slots from {stamp(hour(db, 2))} to {stamp(hour(db))}" in found.text
 
 
+def test_a_stretch_s_row_that_a_backfill_revived_ran_for_its_own_slot(db: psycopg.Connection) -> None:
+    add(db)
+    covered = {"covers_from": hour(db, 2), "covers_until": hour(db, 1), "covers_count": 2, "attempt": 1}
+    put(db, hour(db, 1), "succeeded", started_at=hour(db, 1), **covered)
+    assert "; it ran once for 2 slots from " in why(db, hour(db, 1)).text
+    db.execute("UPDATE pgsched.runs SET origin = 'backfill', backfill_id = 7")
+    assert "it ran once for" not in why(db, hour(db, 1)).text
+
+
 def test_excluded(db: psycopg.Connection) -> None:
     add(db)
     slot = hour(db, 1)
