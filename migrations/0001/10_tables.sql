@@ -18,7 +18,7 @@ CREATE TABLE pgsched.jobs (
     run_at           timestamptz,
     starts_at        timestamptz,                     -- the first slot there can be
     ends_at          timestamptz,                     -- the last slot there can be (inclusive)
-    max_runs         integer,                         -- slots that became runs; skipped and missed ones do not count
+    max_runs         integer,                         -- slots that became runs (not skipped, not missed ones)
     jitter           interval NOT NULL DEFAULT '0',   -- moves starts by less than this, never slots
     delete_after_run boolean NOT NULL DEFAULT false,  -- one-offs only: the job goes once its run succeeded
     -- slots that are due while an earlier run is not finished

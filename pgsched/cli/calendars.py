@@ -43,12 +43,12 @@ def calendar(
 
     span = asked(action, dates, reason)
     with session(dsn) as conn:
-        if action == "add":
-            found = [calendars.add(conn, name, *span, reason)]
-        elif action == "remove":
-            found = calendars.remove(conn, name, *span)
-        else:
+        if span is None:
             found = calendars.entries(conn, name)
+        elif action == "add":
+            found = [calendars.add(conn, name, *span, reason)]
+        else:
+            found = calendars.remove(conn, name, *span)
     if json:
         return print_json([plain(entry) for entry in found])
     if action != "list":
@@ -60,8 +60,8 @@ def calendar(
     )
 
 
-def asked(action: str, dates: str | None, reason: str | None) -> tuple[date, ...]:
-    """The dates that an action is about; InputError where they do not fit it."""
+def asked(action: str, dates: str | None, reason: str | None) -> tuple[date, date] | None:
+    """The dates that an action is about, None for `list`; InputError where they do not fit it."""
     if action not in ACTIONS:
         raise InputError(f'action: "{action}" is not one of {", ".join(ACTIONS)}', "action")
     if reason is not None and action != "add":
@@ -69,7 +69,7 @@ def asked(action: str, dates: str | None, reason: str | None) -> tuple[date, ...
     if (dates is None) != (action == "list"):
         wanted = "takes none" if action == "list" else "needs a date, or the first and the last: 2026-12-24..2026-12-26"
         raise InputError(f"dates: {action} {wanted}", "dates")
-    return () if dates is None else span_of(dates)
+    return None if dates is None else span_of(dates)
 
 
 def span_of(text: str) -> tuple[date, date]:
