@@ -12,15 +12,27 @@ import psycopg
 import pytest
 
 from pgsched.execute.sql import SqlExecutor
-from pgsched.model import Outcome, Result
+from pgsched.model import Claim, Outcome, Result
 from tests.executing import cancel_when, claim, execute
 from tests.waiting import wait_until
 
 RUNNING = "FROM pg_stat_activity WHERE application_name LIKE 'pgsched sql run%' AND datname = current_database()"
 
 
+def mine(dsn: str, text: str, args: Any = None, **more: Any) -> Claim:
+    """A claim owned by the role that the tests log in as, unless it says otherwise."""
+    with psycopg.connect(dsn) as conn:
+        return claim("sql", text, args, **{"owner": conn.info.user} | more)
+
+
 def sql(dsn: str, text: str, args: Any = None, **more: Any) -> Outcome:
-    return execute(SqlExecutor(dsn), claim("sql", text, args, **more))
+    return execute(SqlExecutor(dsn), mine(dsn, text, args, **more))
+
+
+def test_nobodys_statements_are_not_run(dsn: str) -> None:
+    outcome = sql(dsn, "SELECT 1", owner=None)
+    assert outcome.result is Result.FAILED and not outcome.retry
+    assert (outcome.error or "").startswith("owner: ")
 
 
 @pytest.fixture
@@ -98,7 +110,7 @@ import asyncio, sys, uuid
 from pgsched.execute.sql import SqlExecutor
 from pgsched.model import Claim
 text = "SELECT repeat('x', 10000) FROM generate_series(1, 30000)"
-claim = Claim(1, uuid.uuid4(), 1, 1, "default", 5, "sql", text, {})
+claim = Claim(1, uuid.uuid4(), 1, 1, "default", 5, "sql", text, {}, owner=sys.argv[2])
 print(asyncio.run(SqlExecutor(sys.argv[1]).execute(claim)).value["rowcount"])
 # not getrusage: its peak counts the process that this one was forked from
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
@@ -106,8 +118,10 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from Linux's /proc")
-def test_a_flood_of_rows_is_counted_and_not_kept(dsn: str) -> None:
-    shown = subprocess.run([sys.executable, "-c", FLOOD, dsn], capture_output=True, text=True, check=True).stdout
+def test_a_flood_of_rows_is_counted_and_not_kept(dsn: str, db: psycopg.Connection[Any]) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-c", FLOOD, dsn, db.info.user], capture_output=True, text=True, check=True
+    ).stdout
     count, peak_kb = map(int, shown.split())
     assert count == 30_000 and peak_kb < 200_000  # the rows are 300 MB
 
@@ -119,12 +133,13 @@ def test_notices_become_the_log_bounded(dsn: str) -> None:
 
 
 def test_an_unreachable_server_is_a_failure() -> None:
-    outcome = sql("host=127.0.0.1 port=1 connect_timeout=1", "SELECT 1")
+    nowhere = "host=127.0.0.1 port=1 connect_timeout=1"
+    outcome = execute(SqlExecutor(nowhere), claim("sql", "SELECT 1", owner="somebody"))
     assert outcome.retry and (outcome.error or "").startswith("DatabaseUnreachable: ")
 
 
 def test_cancelling_stops_the_statement_on_the_server(dsn: str, table: psycopg.Connection[Any]) -> None:
-    given = claim("sql", "INSERT INTO t VALUES (1); SELECT pg_sleep(3600)")
+    given = mine(dsn, "INSERT INTO t VALUES (1); SELECT pg_sleep(3600)")
     asleep = "SELECT 1 " + RUNNING + " AND wait_event = 'PgSleep'"
     stopped = cancel_when(SqlExecutor(dsn), given, lambda: table.execute(asleep).fetchone())
     assert isinstance(stopped, asyncio.CancelledError)
@@ -148,7 +163,7 @@ END $$
 def test_a_statement_that_traps_its_cancellation_is_terminated(
     dsn: str, db: psycopg.Connection[Any], kill_after_s: float, times: int
 ) -> None:
-    given = claim("sql", STUBBORN, kill_after_s=kill_after_s)
+    given = mine(dsn, STUBBORN, kill_after_s=kill_after_s)
     asleep = "SELECT 1 " + RUNNING + " AND wait_event = 'PgSleep'"
     stopped = cancel_when(SqlExecutor(dsn), given, lambda: db.execute(asleep).fetchone(), times)
     assert isinstance(stopped, asyncio.CancelledError)
