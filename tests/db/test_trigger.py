@@ -101,6 +101,13 @@ def test_a_backfill_s_runs_do_not_count_and_are_not_ended(db: psycopg.Connection
     assert row_of(db, past + 1)["state"] == "cancelled"
 
 
+def test_a_backfill_s_run_holds_back_nothing_that_waits(db: psycopg.Connection) -> None:
+    first, held = trigger(db)["id"], trigger(db, "buffer_one")["id"]
+    db.execute("UPDATE pgsched.runs SET origin = 'backfill' WHERE id = %s", [first])
+    leading.admit(db, 10)
+    assert row_of(db, held)["state"] == "queued"
+
+
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "terminate"])
 def test_of_many_at_once_one_is_first(db: psycopg.Connection, connect: Open, overlap: str) -> None:
     conns = [connect() for _ in range(6)]
