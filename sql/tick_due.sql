@@ -14,7 +14,7 @@ SELECT j.id, clock.now, j.schedule, j.timezone, j.anchor_at, j.run_at, j.starts_
 FROM pgsched.jobs j CROSS JOIN clock
 LEFT JOIN LATERAL (
     SELECT count(*) AS open, count(*) FILTER (WHERE r.state = 'waiting') AS held, max(r.id) AS newest
-    FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3
+    FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3 AND r.origin <> 'backfill'
 ) o ON j.overlap <> 'allow' OR j.schedule LIKE '@after%%'
 WHERE NOT j.paused AND j.next_run_at <= clock.now
 ORDER BY j.next_run_at

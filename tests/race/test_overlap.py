@@ -98,6 +98,14 @@ def test_a_slot_that_meets_nothing_is_queued(db: psycopg.Connection, overlap: st
     assert ticked(db) == [("queued", None)]
 
 
+@pytest.mark.parametrize("overlap", ["skip", "buffer_one", "buffer_all", "replace", "terminate"])
+def test_a_backfill_is_no_earlier_run(db: psycopg.Connection, overlap: str) -> None:
+    run = job_with_a_run(db, "running", overlap=overlap)
+    db.execute("UPDATE pgsched.runs SET origin = 'backfill'")
+    assert ticked(db) == [("queued", None)]
+    assert row_of(db, run)["state"] == "running"
+
+
 @pytest.mark.parametrize(("overlap", "room"), [("buffer_one", 1), ("buffer_all", 3)])
 def test_what_the_buffer_has_no_room_for_is_recorded(db: psycopg.Connection, overlap: str, room: int) -> None:
     old = job_with_a_run(db, "running", overlap=overlap, max_buffer=3)
