@@ -44,10 +44,11 @@ def test_a_crash_of_the_server_under_load_loses_nothing(private_cluster: Private
     with fleet_on(dsn, tmp_path) as fleet:
         members = fleet.start(3, "--lease", "3", "--reap-every", "0.5", "--concurrency", "4")
         load(dsn)
-        for _ in range(2):
+        for term in (1, 2):
             with psycopg.connect(dsn, autocommit=True) as db:
                 base = one(db, FINISHED)
                 wait_until(lambda: one(db, FINISHED) >= base + 200, 30, "the load")  # noqa: B023
+                wait_until(lambda: one(db, "SELECT max(term) FROM pgsched.leader") == term, 30, "a leader")  # noqa: B023
             private_cluster.stop("immediate")
             wait_until(lambda: all(m.said("connection lost") or m.said("again") for m in members))
             private_cluster.start()
