@@ -1,9 +1,10 @@
 -- tick_extend: an excluded stretch that goes on from the batch before gets no new row: the row it has grows. Decided
--- again (it is covered already) it stays as it is, as a slot that has its row does in tick_insert.
+-- again (it is covered already) it stays as it is, as a slot that has its row does in tick_insert. A row that somebody
+-- has locked does not grow: the rest of the stretch gets a row of its own.
 -- params: parallel arrays job_ids bigint[], slots timestamptz[], reasons text[], covers_untils timestamptz[],
 --         covers_counts bigint[], extends timestamptz[] (the mark that the stretch goes on from)
 -- returns: (job_id, slot) of the stretches that need no row of their own
--- locks: the rows that grow
+-- locks: the rows that grow; never waits
 WITH given AS MATERIALIZED (
     SELECT s.*, r.id, r.covers_until AS so_far
     FROM unnest(%(job_ids)s::bigint[], %(slots)s::timestamptz[], %(reasons)s::text[],
@@ -15,9 +16,12 @@ WITH given AS MATERIALIZED (
         ORDER BY r.scheduled_at DESC LIMIT 1
     ) r
     WHERE r.state = 'skipped' AND r.reason = s.reason AND r.covers_until >= s.extend
+), free AS MATERIALIZED (
+    SELECT r.id FROM given g JOIN pgsched.runs r ON r.id = g.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), grown AS (
     UPDATE pgsched.runs r SET covers_until = g.covers_until, covers_count = r.covers_count + g.covers_count
-    FROM given g WHERE r.id = g.id AND r.covers_until = g.extend
-    RETURNING r.job_id
+    FROM given g JOIN free USING (id) WHERE r.id = g.id AND r.covers_until = g.extend
+    RETURNING r.id
 )
-SELECT job_id, slot FROM given WHERE so_far = extend OR so_far >= covers_until
+SELECT g.job_id, g.slot FROM given g LEFT JOIN grown ON grown.id = g.id
+WHERE grown.id IS NOT NULL OR g.so_far >= g.covers_until

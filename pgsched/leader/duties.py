@@ -7,9 +7,9 @@ so that an outage longer than a lease does not requeue what healthy workers stil
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from pgsched import log
 from pgsched.config import LeaderSettings
@@ -19,6 +19,7 @@ from pgsched.leader import backfill, passed_over
 from pgsched.leader.ticker import Ticked, tick
 
 logger = log.get("leader")
+T = TypeVar("T")
 SEEN_EVERY_S = 1.0
 LONGEST_PAUSE_S = 1.0
 HELD_UP_PAUSE_S = 0.2
@@ -42,26 +43,34 @@ class Duties:
     def perform(self) -> float:
         """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
         now = time.monotonic()
-        try:
-            self._seen(now)
-            ticked = self._tick()
-            reaped = self._reap(now)
-            admitted = self._admit()  # after reaping: a revoked claim may be what a run waited for
-            asked = self._asked()
-            self._prune(now)
-            if ticked.more or max(admitted, reaped) >= BATCH or asked <= 0:
-                return 0.0
-            wait = leading.next_wake(self.conn)
-        except DatabaseError as error:
-            if classify(error) is not Reaction.RETRY:
-                raise
-            logger.warning("conflict, trying again", error=str(error).strip())
-            return 0.05
+        self._try(lambda: self._seen(now), None)
+        ticked = self._try(self._tick, Ticked(0, 0, 0, more=False))
+        reaped = self._try(lambda: self._reap(now), 0)
+        admitted = self._try(self._admit, 0)  # after reaping: a revoked claim may be what a run waited for
+        asked = self._try(self._asked, HELD_UP_PAUSE_S)
+        self._try(lambda: self._prune(now), None)
+        if ticked.more or max(admitted, reaped) >= BATCH or asked <= 0:
+            return 0.0
+        wait = leading.next_wake(self.conn)
         due = LONGEST_PAUSE_S if wait is None else wait
         # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
         self._held_up = 0 if due > 0 or ticked.jobs or admitted else self._held_up + 1
         due = max(due, min(HELD_UP_PAUSE_S, 0.001 * 2 ** min(self._held_up, 10)) if self._held_up else 0.0)
         return max(0.0, min(asked, self._reap_at - time.monotonic(), due))
+
+    def _try(self, duty: Callable[[], T], otherwise: T) -> T:
+        """One duty: what it cannot do now (a locked row, a value that nobody foresaw) must not stop the others."""
+        try:
+            return duty()
+        except DatabaseError as error:
+            reaction = classify(error)
+            if reaction is Reaction.RETRY:
+                logger.warning("conflict, trying again", error=str(error).strip())
+            elif reaction is Reaction.BUG:
+                logger.error("a duty failed", error=str(error).strip())
+            else:
+                raise
+            return otherwise
 
     @contextmanager
     def leading(self) -> Iterator[Connection[Any]]:

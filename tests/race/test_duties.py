@@ -13,13 +13,14 @@ import pytest
 
 from pgsched.config import LeaderSettings
 from pgsched.core import plan
+from pgsched.db import leading
 from pgsched.db.leading import elect, fence
 from pgsched.errors import PgschedError
 from pgsched.leader import election, ticker
 from pgsched.leader.duties import Duties
 from pgsched.leader.election import Leader
 from pgsched.leader.ticker import tick
-from tests.race.setting import Open, add_jobs, add_runs, let_expire, row_of, slots, take
+from tests.race.setting import Open, add_jobs, add_runs, let_expire, put_back, row_of, slots, take
 
 
 def lead(conn: psycopg.Connection, **settings: Any) -> Duties:
@@ -194,3 +195,40 @@ def test_a_leader_gives_its_descriptors_back() -> None:
         Leader("", LeaderSettings(), "test").stop()
     after = set(os.listdir("/proc/self/fd") if before else [])  # noqa: PTH208
     assert len(after) <= len(before) + 2
+
+
+@pytest.mark.parametrize("impossible", [b"SELECT 'infinity'::timestamptz", b"SELECT 1/0"])
+def test_a_duty_that_fails_stops_no_other(
+    impossible: bytes, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tick that cannot be done, whatever the reason, must not keep expired claims from being taken back."""
+    monkeypatch.setattr(leading, "due_jobs", lambda conn, n: conn.execute(impossible).fetchall())
+    add_runs(db, 1)
+    (claim,) = take(db)
+    let_expire(db)
+    lead(connect()).perform()
+    assert row_of(db, claim.id)["state"] == "queued"
+
+
+def test_an_excluded_stretch_whose_row_is_locked_holds_up_nobody(
+    db: psycopg.Connection, impatient: psycopg.Connection, connect: Open
+) -> None:
+    add_jobs(db, 2, 5)
+    db.execute("INSERT INTO pgsched.job_calendars (job_id, from_date)"
+               " SELECT min(id), (now() - interval '1 day')::date + n FROM pgsched.jobs, generate_series(0, 2) n"
+               " GROUP BY n")  # fmt: skip
+    with impatient.transaction():
+        tick(impatient, 100)
+    put_back(db, 2)
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE state = 'skipped' FOR UPDATE")
+    with impatient.transaction():
+        done = tick(impatient, 100)
+    assert done.jobs == 2
+
+
+@pytest.mark.parametrize("column", ["anchor_at", "decided_until", "next_run_at"])
+def test_no_job_gets_a_time_that_the_leader_cannot_read(db: psycopg.Connection, column: str) -> None:
+    add_jobs(db, 1, 1)
+    with pytest.raises(psycopg.errors.CheckViolation):
+        db.execute(f"UPDATE pgsched.jobs SET {column} = 'infinity'")
