@@ -20,7 +20,7 @@ from pgsched.leader import election, ticker
 from pgsched.leader.duties import Duties
 from pgsched.leader.election import Leader
 from pgsched.leader.ticker import tick
-from tests.race.setting import Open, add_jobs, add_runs, let_expire, put_back, row_of, slots, take
+from tests.race.setting import Open, add_jobs, add_runs, let_expire, row_of, slots, take
 
 
 def lead(conn: psycopg.Connection, **settings: Any) -> Duties:
@@ -219,12 +219,27 @@ def test_an_excluded_stretch_whose_row_is_locked_holds_up_nobody(
                " GROUP BY n")  # fmt: skip
     with impatient.transaction():
         tick(impatient, 100)
-    put_back(db, 2)
+    three_seconds_later(db)
     person = connect(autocommit=False)
-    person.execute("SELECT FROM pgsched.runs WHERE state = 'skipped' FOR UPDATE")
+    (stretch,) = person.execute("SELECT id, covers_count FROM pgsched.runs WHERE state = 'skipped' FOR UPDATE")
     with impatient.transaction():
-        done = tick(impatient, 100)
-    assert done.jobs == 2
+        assert tick(impatient, 100).jobs == 2
+    person.rollback()
+    assert row_of(db, stretch[0])["covers_count"] == stretch[1]
+    rest = db.execute("SELECT sum(covers_count) FROM pgsched.runs WHERE state = 'skipped'").fetchone()
+    assert rest is not None and rest[0] >= stretch[1] + 3
+
+
+def three_seconds_later(db: psycopg.Connection) -> None:
+    """Move the jobs and their skipped stretches three seconds into the past; the jobs go on."""
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        ago = "- interval '3 seconds'"
+        db.execute(f"UPDATE pgsched.jobs SET anchor_at = anchor_at {ago}, decided_until = decided_until {ago},"
+                   " next_run_at = clock_timestamp(), ends_at = NULL")  # fmt: skip
+        db.execute("DELETE FROM pgsched.runs WHERE state <> 'skipped'")
+        db.execute(f"UPDATE pgsched.runs SET scheduled_at = scheduled_at {ago}, covers_from = covers_from {ago},"
+                   f" covers_until = covers_until {ago}")  # fmt: skip
 
 
 @pytest.mark.parametrize("column", ["anchor_at", "decided_until", "next_run_at"])
