@@ -71,9 +71,9 @@ CREATE TABLE pgsched.jobs (
     CONSTRAINT jobs_queue_length CHECK (length(queue) BETWEEN 1 AND 100),
     CONSTRAINT jobs_priority CHECK (priority BETWEEN 0 AND 9),
     -- what the leader reads for a whole batch at once: one impossible value would stop every job
-    CONSTRAINT jobs_bookkeeping CHECK (anchor_at BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z'
+    CONSTRAINT jobs_bookkeeping CHECK (anchor_at BETWEEN '1900-01-01 00:00Z' AND '9000-01-01 00:00Z'
         AND (decided_until = '-infinity' OR decided_until BETWEEN '1900-01-01 00:00Z' AND '9000-01-01 00:00Z')
-        AND (next_run_at IS NULL OR next_run_at BETWEEN '1970-01-01 00:00Z' AND '9100-01-01 00:00Z')
+        AND (next_run_at IS NULL OR next_run_at BETWEEN '1900-01-01 00:00Z' AND '9100-01-01 00:00Z')
         AND run_count BETWEEN 0 AND 1000000000000000),
     CONSTRAINT jobs_one_kind_of_time CHECK (schedule IS NULL OR run_at IS NULL),
     CONSTRAINT jobs_overlap CHECK
