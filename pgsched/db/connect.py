@@ -6,6 +6,7 @@ psycopg is spoken only inside `db`; the rest of pgsched names its types from her
 
 from __future__ import annotations
 
+import random
 import socket
 from enum import Enum
 from typing import Any
@@ -24,11 +25,13 @@ __all__ = [
     "DatabaseError",
     "Reaction",
     "aconnect",
+    "back_off_s",
     "classify",
     "connect",
     "explain",
 ]
 
+LONGEST_BACK_OFF_S = 5.0
 DEFAULTS: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives": 1,
@@ -137,6 +140,12 @@ REACTIONS = {
     "28": Reaction.CONFIGURATION,
     "3D000": Reaction.CONFIGURATION,
 }
+
+
+def back_off_s(failures: int, first_s: float) -> float:
+    """Seconds to wait after so many failures in a row: `first_s` doubled each time up to LONGEST_BACK_OFF_S, with
+    jitter that only shortens it, so that a fleet does not come back in step."""
+    return min(LONGEST_BACK_OFF_S, first_s * 2.0 ** min(failures, 10)) * (0.5 + random.random() / 2)
 
 
 def explain(error: psycopg.Error) -> PgschedError:

@@ -7,7 +7,6 @@ by itself when its process freezes, so that the others need not wait for TCP to 
 from __future__ import annotations
 
 import os
-import random
 import select
 import threading
 import time
@@ -19,13 +18,12 @@ from typing import Any
 from pgsched import log
 from pgsched.config import LeaderSettings
 from pgsched.db import leading
-from pgsched.db.connect import Connection, DatabaseError, Reaction, classify, connect, explain
+from pgsched.db.connect import Connection, DatabaseError, Reaction, back_off_s, classify, connect, explain
 from pgsched.db.leading import NotLeading
 from pgsched.errors import PgschedError
 from pgsched.leader.duties import Duties
 
 logger = log.get("leader")
-MAX_BACK_OFF_S = 5.0
 
 
 class Leader:
@@ -66,7 +64,7 @@ class Leader:
                     self._give_up(error)
                     return
                 failures += 1
-                delay = min(MAX_BACK_OFF_S, 0.1 * 2 ** min(failures, 10)) * (0.5 + random.random() / 2)
+                delay = back_off_s(failures, 0.1)
                 logger.warning("connection lost", error=log.redact(str(error)), retry_in_s=round(delay, 2))
                 self.pause(None, delay)
             except Exception as error:  # never silent: a process that can no longer lead must not look healthy

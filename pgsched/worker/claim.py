@@ -15,14 +15,22 @@ from uuid import UUID, uuid4
 
 from pgsched import log
 from pgsched.db.claims import Wanted, claim, claim_again, claimable_queues
-from pgsched.db.connect import AsyncConnection, DatabaseError, Reaction, aconnect, classify, explain, first_line
+from pgsched.db.connect import (
+    AsyncConnection,
+    DatabaseError,
+    Reaction,
+    aconnect,
+    back_off_s,
+    classify,
+    explain,
+    first_line,
+)
 from pgsched.errors import PgschedError
 from pgsched.model import Claim
 
 logger = log.get("claim")
 LARGEST_BATCH = 500
 PREFETCH_S = 0.1
-LONGEST_BACK_OFF_S = 5.0
 LAST_QUESTION_S = 5.0
 
 
@@ -165,7 +173,7 @@ class Claimer:
         reaction = classify(error)
         if reaction in (Reaction.CONFIGURATION, Reaction.BUG):
             raise explain(error) if isinstance(error, DatabaseError) else error from error
-        delay = min(LONGEST_BACK_OFF_S, 0.05 * 2 ** min(failures, 10)) * (0.5 + random.random() / 2)
+        delay = back_off_s(failures, 0.05)
         logger.warning("claiming again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))
         if reaction is not Reaction.RETRY:
             await self._disconnect()

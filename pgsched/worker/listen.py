@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 
 from pgsched import log
-from pgsched.db.connect import DatabaseError, Reaction, aconnect, classify, explain, first_line
+from pgsched.db.connect import DatabaseError, Reaction, aconnect, back_off_s, classify, explain, first_line
 from pgsched.errors import PgschedError
 
 logger = log.get("listen")
@@ -32,6 +31,6 @@ async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Ca
             if classify(error) is Reaction.CONFIGURATION:
                 raise explain(error) if isinstance(error, DatabaseError) else error from error
             failures += 1
-            delay = min(5.0, 0.1 * 2 ** min(failures, 10)) * (0.5 + random.random() / 2)
+            delay = back_off_s(failures, 0.1)
             logger.warning("listening again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))
             await asyncio.sleep(delay)

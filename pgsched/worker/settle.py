@@ -7,7 +7,6 @@ back as lost belongs to somebody else now: it is logged and never retried.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -17,13 +16,21 @@ from uuid import UUID
 from pgsched import log
 from pgsched.core.retry import delay
 from pgsched.db.claims import settle
-from pgsched.db.connect import AsyncConnection, DatabaseError, Reaction, aconnect, classify, explain, first_line
+from pgsched.db.connect import (
+    AsyncConnection,
+    DatabaseError,
+    Reaction,
+    aconnect,
+    back_off_s,
+    classify,
+    explain,
+    first_line,
+)
 from pgsched.errors import PgschedError
 from pgsched.model import Claim, Outcome, Result, Settlement
 
 logger = log.get("settle")
 LARGEST_BATCH = 500
-LONGEST_BACK_OFF_S = 5.0
 LOCK_TIMEOUT_MS = "1000"
 ASIDE_S = 1.0
 
@@ -146,7 +153,7 @@ class Settler:
         await self._write([replace(settlement, outcome=failed, retry_in_s=None)])
 
     async def _back_off(self, failures: int, error: BaseException) -> None:
-        delay = min(LONGEST_BACK_OFF_S, 0.05 * 2 ** min(failures, 10)) * (0.5 + random.random() / 2)
+        delay = back_off_s(failures, 0.05)
         logger.warning("settling again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))
         if self._conn is not None:
             await self._conn.close()
