@@ -10,6 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgsched.db.migrate import SCHEMA_VERSION
+
 Pgsched = Callable[..., object]
 
 
@@ -171,9 +173,9 @@ def test_migrating_says_what_it_did_and_prints_its_statements(pgsched: Pgsched, 
     text = pgsched("migrate", "--sql", "--dsn", empty_dsn).out
     assert "CREATE TABLE pgsched.jobs" in text
     assert pgsched("status", "--dsn", empty_dsn).code == 5, "--sql changes nothing"
-    assert pgsched("migrate", "--dsn", empty_dsn).out == "the schema is version 0001 (was None)\n"
-    assert pgsched("migrate", "--dsn", empty_dsn).out == "the schema is version 0001 already\n"
-    assert pgsched("migrate", "--set-search-path", "--json", "--dsn", empty_dsn).json["before"] == "0001"
+    assert pgsched("migrate", "--dsn", empty_dsn).out == f"the schema is version {SCHEMA_VERSION} (was None)\n"
+    assert pgsched("migrate", "--dsn", empty_dsn).out == f"the schema is version {SCHEMA_VERSION} already\n"
+    assert pgsched("migrate", "--set-search-path", "--json", "--dsn", empty_dsn).json["before"] == SCHEMA_VERSION
     with psycopg.connect(empty_dsn) as db:
         db.execute("INSERT INTO jobs (name, task) VALUES ('plain', 't')")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +100,38 @@ def test_the_statements_as_text_make_the_same_tables(empty_dsn: str) -> None:
         db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('a', 'b', '* * * * *')")
 
 
-def test_downgrading_to_base_leaves_nothing_but_alembics_own_table(empty_dsn: str) -> None:
-    migrate.upgrade(empty_dsn)
-    with psycopg.connect(empty_dsn) as db:
+def moved(dsn: str, move: Callable[[Any, str], None], revision: str) -> None:
+    """Let alembic move the database up or down to this revision."""
+    with psycopg.connect(dsn) as db:
         engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: db, poolclass=sqlalchemy.StaticPool)
         with engine.connect() as bind, bind.begin():
+            bind.execute(sqlalchemy.text("CREATE SCHEMA IF NOT EXISTS pgsched"))
             config = migrate.configuration()
             config.attributes["connection"] = bind
-            command.downgrade(config, "base")
+            move(config, revision)
+
+
+def test_a_database_of_the_first_version_keeps_its_rows(empty_dsn: str) -> None:
+    moved(empty_dsn, command.upgrade, "0001")
+    with psycopg.connect(empty_dsn, autocommit=True) as db:
+        db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('a', 'b', '* * * * *')")
+        db.execute("INSERT INTO pgsched.runs (task) VALUES ('c')")
+        assert migrate.upgrade(empty_dsn) == ("0001", migrate.SCHEMA_VERSION)
+        assert db.execute("SELECT name FROM pgsched.jobs").fetchall() == [("a",)]
+        assert db.execute("SELECT task, state FROM pgsched.runs").fetchall() == [("c", "queued")]
+
+
+def test_no_version_but_the_empty_one_is_gone_back_to(empty_dsn: str) -> None:
+    migrate.upgrade(empty_dsn)
+    with pytest.raises(NotImplementedError, match="restore a backup"):
+        moved(empty_dsn, command.downgrade, "0001")
+    assert migrate.upgrade(empty_dsn)[0] == migrate.SCHEMA_VERSION
+
+
+def test_downgrading_to_base_leaves_nothing_but_alembics_own_table(empty_dsn: str) -> None:
+    migrate.upgrade(empty_dsn)
+    moved(empty_dsn, command.downgrade, "base")
+    with psycopg.connect(empty_dsn) as db:
         left = "SELECT relname FROM pg_class WHERE relnamespace = 'pgsched'::regnamespace AND relkind IN ('r', 'v')"
         assert db.execute(left).fetchall() == [("alembic_version",)]
         assert db.execute("SELECT FROM pg_proc WHERE pronamespace = 'pgsched'::regnamespace").fetchall() == []
