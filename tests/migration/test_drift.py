@@ -172,5 +172,6 @@ def test_the_search_path_is_set_once_and_keeps_what_was_there(empty_dsn: str) ->
 
 
 def test_every_revision_is_shipped_with_its_statements() -> None:
-    assert [re.match(r"\d+", path.name)[0] for path in migrate.revisions()] == [migrate.SCHEMA_VERSION]
-    assert len(list((ROOT / "migrations" / migrate.SCHEMA_VERSION).glob("*.sql"))) >= 5
+    shipped = [path.name.split("_")[0] for path in migrate.revisions()]
+    assert shipped[-1] == migrate.SCHEMA_VERSION
+    assert [name for name in shipped if not list((ROOT / "migrations" / name).glob("*.sql"))] == []
