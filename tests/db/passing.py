@@ -37,10 +37,11 @@ def set_past_triggers(db: psycopg.Connection, **columns: Any) -> None:
 
 
 def lead(db: psycopg.Connection, batch: int = 100) -> int:
-    """What a leader's round decides; how many rows that made."""
+    """What a leader's round decides, in the round's order; how many rows the tick made."""
     with db.transaction():
+        made = tick(db, batch).slots
         passed_over.record(db)
-        return tick(db, batch).slots
+    return made
 
 
 def add(db: psycopg.Connection, **columns: Any) -> dict[str, Any]:

@@ -12,38 +12,19 @@ from pgsched.core.absence import absences
 from pgsched.core.explain import Explanation
 from pgsched.db import backfills, jobs, leading
 from pgsched.errors import InputError, NotFound
-from pgsched.leader import backfill, passed_over
-from pgsched.leader.ticker import tick
+from pgsched.leader import backfill
 from pgsched.observe.explain import explain_slot
+from tests.db.passing import lead, now, pass_time
 from tests.race.setting import done, take
 from tests.race.test_settle import settle
 
 HOUR = timedelta(hours=1)
 
 
-def now(db: psycopg.Connection) -> datetime:
-    row = db.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None
-    found: datetime = row[0]
-    return found
-
-
-def add(db: psycopg.Connection, begun: str = "3 hours", **columns: Any) -> None:
-    """An hourly job that began a while ago; whoever leads has led all the time."""
+def add(db: psycopg.Connection, hours: float = 3, **columns: Any) -> None:
+    """An hourly job that began so many hours ago, with its instants moved back as well."""
     jobs.add(db, {"name": "a", "task": "t", "schedule": "@hourly"} | columns)
-    shift(db, begun)
-
-
-def shift(db: psycopg.Connection, by: str) -> None:
-    """Make all that is known of the job happen that much earlier."""
-    with db.transaction():
-        db.execute("SET LOCAL session_replication_role = replica")
-        db.execute(
-            "UPDATE pgsched.jobs SET anchor_at = anchor_at - s, decided_until = decided_until - s, run_at = run_at - s,"
-            " created_at = created_at - s, paused_at = paused_at - s, next_run_at = next_run_at - s"
-            " FROM (SELECT %s::interval AS s) x",
-            [by],
-        )
+    pass_time(db, hours * 3600)
 
 
 def led(db: psycopg.Connection, begin: str = "30 days", end: str = "0") -> None:
@@ -54,12 +35,6 @@ def led(db: psycopg.Connection, begin: str = "30 days", end: str = "0") -> None:
         " clock_timestamp() - %s::interval FROM pgsched.leader",
         [begin, end],
     )
-
-
-def lead(db: psycopg.Connection) -> None:
-    with db.transaction():
-        tick(db, 100)
-        passed_over.record(db)
 
 
 def hour(db: psycopg.Connection, back: int = 0) -> datetime:
@@ -156,7 +131,7 @@ def test_paused(db: psycopg.Connection) -> None:
     lead(db)
     db.execute("DELETE FROM pgsched.runs")
     jobs.pause(db, "a", "incident 7", by="alice")
-    shift(db, "3 hours")
+    pass_time(db, 3 * 3600)
     while_paused = why(db, hour(db, 1))
     assert (while_paused.answer, while_paused.run_id) == ("paused", None)
     assert "it is not decided, because the job is paused since " in while_paused.text
@@ -184,7 +159,7 @@ def test_overlap(db: psycopg.Connection) -> None:
 
 
 def test_too_late(db: psycopg.Connection) -> None:
-    add(db, "30 hours", catch_up="skip")
+    add(db, 30, catch_up="skip")
     lead(db)
     found = why(db, hour(db, 3))
     assert found.answer == "too_late"
@@ -193,7 +168,7 @@ def test_too_late(db: psycopg.Connection) -> None:
 
 
 def test_coalesced_into_a_run_for_many_slots(db: psycopg.Connection) -> None:
-    add(db, "3 hours", misfire_after="0")
+    add(db, 3, misfire_after="0")
     lead(db)
     found = why(db, hour(db, 2))
     assert (found.answer, found.slot, found.run_id) == ("coalesced", hour(db, 2), 1)
@@ -232,7 +207,7 @@ def test_before_creation(db: psycopg.Connection) -> None:
 
 
 def test_before_the_edit(db: psycopg.Connection) -> None:
-    add(db, "50 hours")
+    add(db, 50)
     jobs.update(db, "a", {"schedule": "30 * * * *"})
     lead(db)
     db.execute("DELETE FROM pgsched.runs")
@@ -251,13 +226,13 @@ def test_an_undecided_slot_of_the_schedule_before_the_edit(db: psycopg.Connectio
 
 
 def test_before_the_start(db: psycopg.Connection) -> None:
-    add(db, "50 hours", starts_at=now(db) + 9 * HOUR)
+    add(db, 50, starts_at=now(db) + 59 * HOUR)
     found = why(db, hour(db, 5))
     assert found.answer == "before_start"
 
 
 def test_after_the_end(db: psycopg.Connection) -> None:
-    add(db, ends_at=hour(db, 1))
+    add(db, ends_at=hour(db, -2))
     assert why(db, hour(db)).answer == "after_end"
     assert why(db, hour(db, -5)).answer == "after_end"
     assert why(db).slot == hour(db, 1), "the latest due is the last one there was"
@@ -284,7 +259,7 @@ def test_no_slot_of_the_schedule(db: psycopg.Connection) -> None:
 
 
 def test_in_the_future_and_what_will_hold_it_back(db: psycopg.Connection) -> None:
-    add(db, "0")
+    add(db, 0)
     led(db)
     found = why(db, hour(db, -5))
     assert (found.answer, found.details) == ("future", {"held_up_by": []})
@@ -381,7 +356,7 @@ def test_moved_by_jitter(db: psycopg.Connection) -> None:
 
 @pytest.mark.parametrize("at", [None, "now"])
 def test_a_job_in_error(db: psycopg.Connection, at: str | None) -> None:
-    add(db, schedule="0 0 31 2 *", begun="0")
+    add(db, schedule="0 0 31 2 *", hours=0)
     lead(db)
     found = why(db, None if at is None else now(db))
     assert found.answer == "job_in_error"
@@ -403,7 +378,7 @@ def test_the_latest_due_slot_is_the_default(db: psycopg.Connection) -> None:
 
 
 def test_a_new_job_is_told_its_first_slot(db: psycopg.Connection) -> None:
-    add(db, "0", schedule="0 0 1 1 *")
+    add(db, 0, schedule="0 0 1 1 *")
     found = why(db)
     assert (found.answer, found.slot > now(db)) == ("future", True)
 
@@ -427,11 +402,10 @@ def test_a_backfill_s_run_says_so(db: psycopg.Connection) -> None:
 
 
 def test_a_one_off(db: psycopg.Connection) -> None:
-    add(db, "0", schedule=None, run_at="2100-01-01T00:00Z")
+    add(db, 0, schedule=None, run_at="2100-01-01T00:00Z")
     assert why(db).answer == "future"
     assert why(db, "2050-01-01").nearest == (datetime(2100, 1, 1, tzinfo=UTC), None)
-    shift(db, "75 years")
-    shift(db, "1 hour")
+    pass_time(db, 75 * 365.25 * 86_400)
     assert why(db).answer == "no_leader"
 
 

@@ -10,33 +10,13 @@ import pytest
 
 from pgsched.db import jobs
 from pgsched.errors import InputError, NotFound
-from pgsched.leader import passed_over
-from pgsched.leader.ticker import tick
+from tests.db.passing import lead, pass_time
 
 HOUR = timedelta(hours=1)
 
 
 def add(db: psycopg.Connection, name: str = "a", **columns: Any) -> dict[str, Any]:
     return jobs.add(db, {"name": name, "task": "t", "schedule": "@hourly"} | columns)
-
-
-def shift(db: psycopg.Connection, by: str) -> None:
-    """Make everything that the jobs know of happen that much earlier."""
-    with db.transaction():
-        db.execute("SET LOCAL session_replication_role = replica")
-        db.execute(
-            "UPDATE pgsched.jobs SET anchor_at = anchor_at - s, decided_until = decided_until - s,"
-            " created_at = created_at - s, paused_at = paused_at - s, next_run_at = next_run_at - s"
-            " FROM (SELECT %s::interval AS s) x",
-            [by],
-        )
-
-
-def lead(db: psycopg.Connection) -> None:
-    """A leader's round."""
-    with db.transaction():
-        tick(db, 100)
-        passed_over.record(db)
 
 
 def runs(db: psycopg.Connection) -> list[tuple[Any, ...]]:
@@ -76,7 +56,7 @@ def test_resumed_from_now_one_row_stands_for_the_stretch(db: psycopg.Connection)
     add(db)
     lead(db)
     jobs.pause(db, "a", "incident 7")
-    shift(db, "3 hours")
+    pass_time(db, 3 * 3600)
     jobs.resume(db, "a")
     lead(db)
     first, _, newest = hours(db, 3)
@@ -94,7 +74,7 @@ def test_resumed_from_the_pause_the_catch_up_policy_decides(db: psycopg.Connecti
     lead(db)
     mark = jobs.show(db, "a")["decided_until"]
     jobs.pause(db, "a")
-    shift(db, "3 hours")
+    pass_time(db, 3 * 3600)
     jobs.resume(db, "a", "pause")
     assert jobs.show(db, "a")["decided_until"] == mark - 3 * HOUR, "the mark stays where it was"
     lead(db)
@@ -107,7 +87,7 @@ def test_plain_sql_resumes_from_the_pause_once(db: psycopg.Connection) -> None:
     lead(db)
     for expected in ("queued", "skipped"):
         db.execute("UPDATE pgsched.jobs SET paused = true")
-        shift(db, "3 hours")
+        pass_time(db, 3 * 3600)
         db.execute("DELETE FROM pgsched.runs")
         if expected == "queued":
             db.execute("UPDATE pgsched.jobs SET paused = false, resume_from = 'pause'")
@@ -123,7 +103,7 @@ def test_a_job_paused_before_any_leader_planned_it_loses_no_slot(db: psycopg.Con
     add(db, paused=born_paused)
     if not born_paused:
         jobs.pause(db, "a")
-    shift(db, "3 hours")
+    pass_time(db, 3 * 3600)
     jobs.resume(db, "a")
     lead(db)
     first, _, newest = hours(db, 3)
@@ -143,7 +123,7 @@ def test_an_edit_during_the_pause_records_the_old_schedule_s_slots(db: psycopg.C
     add(db)
     lead(db)
     jobs.pause(db, "a", "incident 7")
-    shift(db, "2 hours")
+    pass_time(db, 2 * 3600)
     jobs.update(db, "a", {"schedule": "0 0 1 1 *"})
     jobs.resume(db, "a", "pause")
     lead(db)
@@ -156,7 +136,7 @@ def test_slots_behind_the_end_are_no_part_of_the_stretch(db: psycopg.Connection)
     add(db)
     lead(db)
     jobs.pause(db, "a")
-    shift(db, "3 hours")
+    pass_time(db, 3 * 3600)
     jobs.update(db, "a", {"ends_at": hours(db, 2)[0]})
     jobs.resume(db, "a")
     lead(db)
@@ -167,7 +147,7 @@ def test_pausing_leaves_the_runs_alone(db: psycopg.Connection) -> None:
     add(db)
     run = jobs.trigger(db, "a")
     jobs.pause(db, "a")
-    shift(db, "3 hours")
+    pass_time(db, 3 * 3600)
     lead(db)
     assert db.execute("SELECT id, state FROM pgsched.runs").fetchall() == [(run, "queued")]
 
@@ -176,7 +156,7 @@ def test_a_recorded_stretch_can_be_retried_with_the_job_s_own_policies_and_right
     add(db, kind="sql", task="SELECT 1", max_attempts=7)
     lead(db)
     jobs.pause(db, "a")
-    shift(db, "3 hours")
+    pass_time(db, 3 * 3600)
     jobs.resume(db, "a")
     lead(db)
     assert db.execute("SELECT owner = current_user, max_attempts FROM pgsched.runs").fetchone() == (True, 7)
