@@ -2,11 +2,14 @@
 -- is repeated leaves its attempt as evidence, as every other attempt has.
 -- params: id bigint (of the backfill), job_id bigint, priority smallint, ids bigint[]
 -- returns: id of each run that is queued again
--- locks: those runs, failing at once when somebody else has one: the leader has other duties than to wait for it, and
---        the batch is tried again. One that somebody revived meanwhile is left alone.
+-- locks: those runs, and FOR KEY SHARE on the job against its deletion; failing at once when somebody else has one: the
+--        leader has other duties than to wait for it, and the batch is tried again. One that somebody revived meanwhile
+--        is left alone.
 WITH old AS MATERIALIZED (
-    SELECT r.id, r.state, r.token, r.attempt, r.started_at, r.finished_at, r.worker_id FROM pgsched.runs r
-    WHERE r.id = ANY (%(ids)s::bigint[]) AND r.job_id = %(job_id)s AND r.phase >= 3 FOR UPDATE NOWAIT
+    SELECT r.id, r.state, r.token, r.attempt, r.started_at, r.finished_at, r.worker_id
+    FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id
+    WHERE r.id = ANY (%(ids)s::bigint[]) AND r.job_id = %(job_id)s AND r.phase >= 3
+    FOR UPDATE OF r NOWAIT FOR KEY SHARE OF j NOWAIT
 ), evidence AS (
     INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, finished_at, worker_id, worker)
     SELECT o.id, o.token, o.attempt, 'succeeded', o.started_at, o.finished_at, o.worker_id, w.name

@@ -6,15 +6,17 @@ are open is counted from the runs themselves. The job's high-water mark and over
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pgsched import log
 from pgsched.core.backfill import Choice, batch, up_to
 from pgsched.core.schedule import parse
 from pgsched.db.backfills import decided, left_out
-from pgsched.db.connect import Connection
+from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
 from pgsched.db.query import Row, fetch
 from pgsched.db.statements import sql
 from pgsched.errors import PgschedError
@@ -23,16 +25,51 @@ logger = log.get("leader")
 BACKFILLS = 20
 SLOTS = 500
 LONGEST_S = 1.0
+SHORTEST_PAUSE_S = 0.1  # how late the end of a short run may be noticed
+LONGEST_PAUSE_S = 1.0
 
 
-def work(conn: Connection[Any]) -> bool:
+@dataclass
+class Turn:
+    """Where a leader is among the open backfills. `after`: the id that it looked at last; `moved_at`: the monotonic
+    instant at which one of them last went on."""
+
+    after: int = 0
+    moved_at: float = -math.inf
+
+    def pause_s(self) -> float:
+        """Until the next look: about as long as nothing has moved, so a long run costs no polling."""
+        return min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, time.monotonic() - self.moved_at))
+
+
+def work(conn: Connection[Any], turn: Turn | None = None) -> bool:
     """Start what the open backfills may start, in the caller's transaction; True when more can be done at once."""
+    turn = turn or Turn()
     until = time.monotonic() + LONGEST_S
     more = False
-    for wanted in fetch(conn, "backfill_open", {"n": BACKFILLS}):
+    for wanted in fetch(conn, "backfill_open", {"n": BACKFILLS, "after": turn.after}):
         if time.monotonic() > until:
             return True
-        more |= step(conn, wanted)
+        turn.after = wanted["id"]
+        more |= alone(conn, wanted, turn)
+    return more
+
+
+def alone(conn: Connection[Any], wanted: Row, turn: Turn) -> bool:
+    """One batch of one backfill; what it cannot do now (a run or the job is locked) must not stop the others."""
+    try:
+        with conn.transaction():
+            more = step(conn, wanted)
+    except DatabaseError as error:
+        reaction = classify(error)
+        if reaction is Reaction.RETRY:
+            logger.debug("backfill waits", id=wanted["id"], error=str(error).strip())
+        elif reaction is Reaction.BUG:
+            logger.error("backfill failed", id=wanted["id"], error=str(error).strip())
+        else:
+            raise
+        return False
+    turn.moved_at = time.monotonic()
     return more
 
 

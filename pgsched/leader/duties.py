@@ -23,7 +23,6 @@ T = TypeVar("T")
 SEEN_EVERY_S = 1.0
 LONGEST_PAUSE_S = 1.0
 HELD_UP_PAUSE_S = 0.2
-BACKFILL_PAUSE_S = 0.1  # how late the end of a backfill's run may be noticed
 BATCH = 5000
 PRUNE_BATCH = 2000
 
@@ -38,6 +37,7 @@ class Duties:
         self._reap_at = reap_from
         self._seen_at = 0.0
         self._held_up = 0
+        self._backfills = backfill.Turn()
         self._prune_at = time.monotonic() + settings.prune_every_s
 
     def perform(self) -> float:
@@ -124,7 +124,7 @@ class Duties:
                 passed_over.record(conn)
         if open_backfills:
             with self.leading() as conn:
-                return 0.0 if backfill.work(conn) else BACKFILL_PAUSE_S
+                return 0.0 if backfill.work(conn, self._backfills) else self._backfills.pause_s()
         return LONGEST_PAUSE_S
 
     def _prune(self, now: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -326,7 +327,7 @@ def test_two_backfills_of_the_same_slots_do_not_double_them(db: psycopg.Connecti
 
 def test_the_leader_does_it_in_its_round(db: psycopg.Connection, connect: Open) -> None:
     duties = lead(connect())
-    assert duties.perform() > 0.1
+    assert duties.perform() > 0.1, "without any it has no reason to"
     number = ask(db, max_active=2)
     assert 0 < duties.perform() <= 0.1, "while one is open it looks again soon"
     assert open_slots(db) == WEEK[:2]
@@ -334,6 +335,22 @@ def test_the_leader_does_it_in_its_round(db: psycopg.Connection, connect: Open) 
         finish(db)
         duties.perform()
     assert backfills.show(db, number)["succeeded"] == 7
+
+
+def test_a_long_run_of_a_backfill_costs_no_polling(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    duties = lead(connect())
+    monkeypatch.setattr(backfill, "time", Mock(monotonic=lambda: now[0]))
+    ask(db)
+    assert 0 < duties.perform() <= 0.1
+    pauses = []
+    for now[0] in (100.1, 100.3, 100.7, 105.0):
+        pauses.append(round(duties.perform(), 1))
+    assert pauses == [0.1, 0.3, 0.7, 1.0]
+    finish(db)
+    assert 0 < duties.perform() <= 0.1, "it went on"
 
 
 def test_the_leader_hears_of_it(db: psycopg.Connection, connect: Open) -> None:
