@@ -117,6 +117,7 @@ def reap(conn: Connection[Any], n: int, crash_limit: int) -> list[dict[str, Any]
 def prune(conn: Connection[Any], keep_s: float, n: int) -> int:
     """Delete a batch of old history; returns how many runs went."""
     row = conn.execute(sql("prune"), {"keep_s": keep_s, "n": n}).fetchone()
+    conn.execute(sql("prune_backfills"), {"keep_s": keep_s, "n": n})
     conn.execute(sql("prune_workers"))
     conn.execute(sql("prune_jobs"), {"n": n})
     return int(row[0]) if row else 0

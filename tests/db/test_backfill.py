@@ -12,7 +12,7 @@ import pytest
 
 from pgsched.core import backfill as core
 from pgsched.core.schedule import parse
-from pgsched.db import backfills, history, jobs
+from pgsched.db import backfills, history, jobs, leading
 from pgsched.db.backfills import Request
 from pgsched.errors import InputError, NotFound
 from pgsched.leader import backfill
@@ -413,6 +413,22 @@ def test_backward_is_forward_reversed_from_any_cursor(expression: str) -> None:
         cursor = forward[cut]
         assert list(core.slots(schedule, start, end, cursor=cursor)) == forward[cut + 1 :]
         assert list(core.slots(schedule, start, end, cursor=cursor, reverse=True)) == forward[:cut][::-1]
+
+
+def test_an_old_backfill_is_pruned_with_history_once_its_last_run_has_ended(db: psycopg.Connection) -> None:
+    cancelled, recent, open_still = ask(db, 1), ask(db, 1), ask(db, 2)
+    work(db)
+    backfills.cancel(db, cancelled)
+    list(through(db, recent))
+    db.execute("UPDATE pgsched.backfills SET finished_at = finished_at - interval '8 days' WHERE id = %s", [cancelled])
+    db.execute("UPDATE pgsched.runs SET state = 'running', finished_at = NULL, token = gen_random_uuid(),"
+               " lease_until = clock_timestamp() WHERE backfill_id = %s", [cancelled])  # fmt: skip
+    leading.prune(db, 7 * 86_400, 100)
+    assert [b["id"] for b in backfills.list_backfills(db)] == [open_still, recent, cancelled], "its run still runs"
+    finish(db)
+    leading.prune(db, 7 * 86_400, 100)
+    assert [b["id"] for b in backfills.list_backfills(db)] == [open_still, recent]
+    assert history.show(db, 1)["backfill_id"] == cancelled, "its runs, kept for now, still have its number"
 
 
 def test_its_runs_say_which_backfill_asked(db: psycopg.Connection) -> None:
