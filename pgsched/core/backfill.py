@@ -1,7 +1,8 @@
 """The rule: a backfill asks for decided slots again, and every slot of its range has one decision with its reason.
 
-A slot's evidence is its own row, or else the row of a stretch that it lies in. What is not finished is never asked for
-twice, and a date that the job leaves out stays left out.
+A slot is `missing` when no run of its own ever started, `failed` when one started and did not succeed: never both, and
+`all` takes these and the successes. A slot's evidence is its own row; the row of a stretch that it lies in only says
+why it has none. What is not finished is never asked for twice, and a date that the job leaves out stays left out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from pgsched.errors import InputError
 
 MODES = ("missing", "failed", "all")
 OPEN_STATES = ("waiting", "scheduled", "queued", "running")
-FAILED = ("dead", "missed", "skipped", "cancelled")
 MOST_SLOTS = 100_000
 INSTANT = timedelta(microseconds=1)
 PIECE = timedelta(days=100)  # what a schedule counts in one go
@@ -100,18 +100,26 @@ def choose(mode: str, slot: datetime, own: Row | None, stretch: Row | None, excl
     if excluded is not None:
         return Choice(slot, "leave", excluded)
     if own is not None:
-        wanted = mode == "all" or own["state"] in FAILED
-        return Choice(slot, "again" if wanted else "leave", f"run {own['id']} {said(own['state'])}", own["id"])
-    if stretch is None:
-        return Choice(slot, "leave" if mode == "failed" else "run", "it has no run")
-    # a stretch's own row that a backfill revived was a failure before
-    failed = stretch["state"] in FAILED or stretch["origin"] == "backfill"
-    reason = f"it has no run of its own: it lies in the stretch of run {stretch['id']}, which {said(stretch['state'])}"
-    return Choice(slot, "leave" if mode == "failed" and not failed else "run", reason)
+        wanted = mode in ("all", kind(own))
+        return Choice(slot, "again" if wanted else "leave", f"run {own['id']} {said(own)}", own["id"])
+    reason = "it has no run"
+    if stretch is not None:
+        reason += f" of its own: it lies in the stretch of run {stretch['id']}, which {said(stretch)}"
+    return Choice(slot, "leave" if mode == "failed" else "run", reason)
 
 
-def said(state: str) -> str:
-    """A state as the end of a sentence about a run."""
+def kind(own: Row) -> str:
+    """The mode that an ended run belongs to, beside `all`; `succeeded` belongs to no other."""
+    if own["state"] == "succeeded":
+        return "succeeded"
+    return "failed" if own["state"] == "dead" or own["started_at"] is not None else "missing"
+
+
+def said(run: Row) -> str:
+    """A run's state as the end of a sentence about it."""
+    state = run["state"]
+    if state == "cancelled":
+        return f"was cancelled {'before it' if run['started_at'] is None else 'after it had'} started"
     return state if state == "succeeded" else f"is {state}" if state in OPEN_STATES else f"ended {state}"
 
 

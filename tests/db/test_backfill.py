@@ -119,55 +119,65 @@ def test_a_leader_whose_transaction_fails_has_done_nothing(db: psycopg.Connectio
     assert list(through(db, number)) == [[slot] for slot in WEEK]
 
 
-def everything(db: psycopg.Connection) -> dict[str, int]:
-    """A week with one slot of every kind; slots 5 and 6 lie in a missed stretch. Returns run ids."""
-    states = ["succeeded", "dead", "cancelled", "running"]
-    ids = {}
-    for slot, state in zip(WEEK, states, strict=False):
-        claim = {"token": "00000000-0000-0000-0000-000000000000", "lease_until": MAY} if state == "running" else {}
-        ids[state] = put(db, slot, state, attempt=1, **claim)
-    ids["stretch"] = put(db, WEEK[6], "missed", covers_from=WEEK[5], covers_until=WEEK[6], covers_count=2)
-    return ids
+DAYS = [MAY + n * DAY for n in range(10)]
+CLAIM = {"token": "00000000-0000-0000-0000-000000000000", "lease_until": MAY}
+MISSING, FAILED, LEFT = ("missing", "all"), ("failed", "all"), ()
+# each day of May: the state of its row, what else is in it, which modes run it, and the end of the reason
+KINDS: list[tuple[str | None, dict[str, Any], tuple[str, ...], str]] = [
+    ("succeeded", {"started_at": MAY}, ("all",), "succeeded"),
+    ("dead", {"started_at": MAY}, FAILED, "ended dead"),
+    ("cancelled", {"started_at": MAY}, FAILED, "was cancelled after it had started"),
+    ("cancelled", {}, MISSING, "was cancelled before it started"),
+    ("skipped", {"reason": "overlap: run 1 was not finished"}, MISSING, "ended skipped"),
+    ("missed", {"reason": "start_deadline passed"}, MISSING, "ended missed"),
+    ("running", CLAIM, LEFT, "is running"),
+    (None, {}, MISSING, "it has no run"),
+    (None, {}, MISSING, "it has no run of its own: it lies in the stretch of run 8, which ended missed"),
+    ("missed", {"covers_from": DAYS[8], "covers_until": DAYS[9], "covers_count": 2}, MISSING, "ended missed"),
+]
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected"),
-    [
-        ("missing", ["leave", "again", "again", "leave", "run", "run", "again"]),
-        ("failed", ["leave", "again", "again", "leave", "leave", "run", "again"]),
-        ("all", ["again", "again", "again", "leave", "run", "run", "again"]),
-    ],
-)
+def everything(db: psycopg.Connection) -> None:
+    """Ten days with one slot of every kind; the last two lie in a missed stretch."""
+    for slot, (state, columns, *_) in zip(DAYS, KINDS, strict=True):
+        if state is not None:
+            put(db, slot, state, **columns)
+
+
+@pytest.mark.parametrize("mode", core.MODES)
 @pytest.mark.parametrize("reverse", [False, True])
-def test_each_mode_decides_each_kind_of_slot(
-    db: psycopg.Connection, mode: str, expected: list[str], reverse: bool
-) -> None:
+def test_each_mode_decides_each_kind_of_slot(db: psycopg.Connection, mode: str, reverse: bool) -> None:
     everything(db)
-    found, choices = backfills.preview(db, "a", Request("2026-05-01", "2026-05-08", mode, reverse=reverse))
-    order = slice(None, None, -1) if reverse else slice(None)
-    assert found.slots == 7
-    assert [(choice.slot, choice.action) for choice in choices] == list(zip(WEEK, expected, strict=True))[order]
-    number = ask(db, mode=mode, reverse=reverse)
-    running = WEEK[3]
+    found, choices = backfills.preview(db, "a", Request("2026-05-01", "2026-05-11", mode, reverse=reverse))
+    expected = [
+        (slot, "leave" if mode not in modes else "run" if state is None else "again")
+        for slot, (state, _, modes, _) in zip(DAYS, KINDS, strict=True)
+    ][:: -1 if reverse else 1]
+    assert found.slots == 10
+    assert [(choice.slot, choice.action) for choice in choices] == expected
+    number, running = ask(db, 10, mode=mode, reverse=reverse), DAYS[6]
     started = [slot for batch in through(db, number) for slot in batch if slot != running]
-    assert started == [slot for slot, action in list(zip(WEEK, expected, strict=True))[order] if action != "leave"]
-    assert db.execute("SELECT count(*), count(DISTINCT scheduled_at) FROM pgsched.runs").fetchone() == (
-        (6, 6) if mode == "failed" else (7, 7)
-    )
+    assert started == [slot for slot, action in expected if action != "leave"], "what was foreseen is what happens"
+    rows = db.execute("SELECT count(*), count(DISTINCT scheduled_at) FROM pgsched.runs").fetchone()
+    assert rows == ((8, 8) if mode == "failed" else (10, 10))
+
+
+def test_no_slot_is_both_missing_and_failed_and_all_takes_each(db: psycopg.Connection) -> None:
+    everything(db)
+    taken = {
+        mode: {choice.slot for choice in backfills.preview(db, "a", Request("2026-05-01", "2026-05-11", mode))[1]
+               if choice.action != "leave"}
+        for mode in core.MODES
+    }  # fmt: skip
+    assert taken["missing"] & taken["failed"] == set()
+    assert taken["all"] - taken["missing"] - taken["failed"] == {DAYS[0]}, "and what succeeded once more"
 
 
 def test_the_preview_says_why(db: psycopg.Connection) -> None:
-    ids = everything(db)
-    _, choices = backfills.preview(db, "a", Request("2026-05-01", "2026-05-08"))
-    assert [choice.reason for choice in choices] == [
-        f"run {ids['succeeded']} succeeded",
-        f"run {ids['dead']} ended dead",
-        f"run {ids['cancelled']} ended cancelled",
-        f"run {ids['running']} is running",
-        "it has no run",
-        f"it has no run of its own: it lies in the stretch of run {ids['stretch']}, which ended missed",
-        f"run {ids['stretch']} ended missed",
-    ]
+    everything(db)
+    _, choices = backfills.preview(db, "a", Request("2026-05-01", "2026-05-11"))
+    for choice, (state, _, _, reason) in zip(choices, KINDS, strict=True):
+        assert choice.reason == (reason if state is None else f"run {choice.run_id} {reason}")
     assert db.execute("SELECT count(*) FROM pgsched.backfills").fetchone() == (0,)
 
 
@@ -190,14 +200,16 @@ def test_a_stretch_that_ends_far_behind_the_range_is_found(db: psycopg.Connectio
     )
     put(db, datetime(2026, 6, 1, tzinfo=UTC), "skipped", covers_from=datetime(2026, 6, 1, tzinfo=UTC),
         covers_until=datetime(2026, 6, 1, tzinfo=UTC))  # fmt: skip
-    _, choices = backfills.preview(db, "a", Request("2026-05-01", "2026-05-08", "failed"))
-    assert [choice.action for choice in choices] == ["run"] * 7
+    _, choices = backfills.preview(db, "a", Request("2026-05-01", "2026-05-08"))
+    assert {choice.reason.rpartition(": ")[2] for choice in choices} == {
+        "it lies in the stretch of run 1, which ended missed"
+    }
 
 
 def test_a_rerun_is_a_further_attempt_of_the_same_run_as_the_job_is_now(db: psycopg.Connection) -> None:
     run = put(db, WEEK[0], "dead", attempt=3, max_attempts=3, error="it failed", crashes=2, reason="all used",
               expires_at=MAY, cancel_requested_at=MAY)  # fmt: skip
-    ask(db, 1)
+    ask(db, 1, mode="failed")
     work(db)
     row = row_of(db, run)
     assert (row["state"], row["attempt"], row["max_attempts"], row["task"], row["error"]) == (
