@@ -45,7 +45,7 @@ def start(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")],
     begin: Annotated[str, typer.Option("--from", metavar="A", help="First instant; in the job's zone without offset.")],
     end: Annotated[str, typer.Option("--to", metavar="B", help="The instant before which it ends.")],
-    mode: Annotated[str, typer.Option(help="missing: did not succeed or run; failed; all: once more.")] = "missing",
+    mode: Annotated[str, typer.Option(help="missing: no run started; failed: one did, in vain; all: any.")] = "missing",
     max_active: Annotated[int, typer.Option(help="At most so many unfinished at a time.", min=1, max=1000)] = 1,
     reverse: Annotated[bool, typer.Option("--reverse", help="The newest slot first.")] = False,
     priority: Annotated[int, typer.Option(help="Of its runs: 0-9, lower first.", min=0, max=9)] = 9,
@@ -125,10 +125,15 @@ def line(found: dict[str, Any]) -> str:
                        if found[name])  # fmt: skip
     left = found["considered"] - found["started"]
     state = found["state"] + (f" ({found['error']})" if found["error"] else "")
-    done = f"{found['considered']} of {found['slots']} slots, {found['started']} started, {left} left alone"
+    done = f"{found['considered']} of {slots(found)} slots, {found['started']} started, {left} left alone"
     return f"backfill {found['id']} of job {cell(found['job'])} is {cell(state)}: {done}" + (
         f"; {counts}" if counts else ""
     )
+
+
+def slots(found: dict[str, Any]) -> Any:
+    """How many it has; a client that cannot count them leaves that to the leader."""
+    return "?" if found["slots"] is None else found["slots"]
 
 
 def list_backfills(
@@ -149,7 +154,7 @@ def list_backfills(
     if json:
         return print_json(found)
     lines = [
-        [b["id"], b["job"], b["state"], b["mode"], b["from_at"], b["to_at"], f"{b['considered']}/{b['slots']}",
+        [b["id"], b["job"], b["state"], b["mode"], b["from_at"], b["to_at"], f"{b['considered']}/{slots(b)}",
          b["open"], b["succeeded"], b["dead"], ago(b["created_at"], b["now"])]
         for b in found
     ]  # fmt: skip

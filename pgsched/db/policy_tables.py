@@ -35,7 +35,7 @@ backfills = Table(
     need("max_active", Integer),
     need("reverse", Boolean),
     need("priority", SmallInteger),
-    need("slots", BigInteger),
+    Column("slots", BigInteger),
     Column("cursor_at", Instant),
     need("considered", BigInteger),
     need("started", BigInteger),

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgsched import log
-from pgsched.core.backfill import Choice, batch, up_to
-from pgsched.core.schedule import parse
+from pgsched.core.backfill import Choice, batch, count, up_to
+from pgsched.core.schedule import Schedule, parse
 from pgsched.db.backfills import decided, left_out
 from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
 from pgsched.db.query import Row, fetch
@@ -78,7 +78,10 @@ def step(conn: Connection[Any], wanted: Row) -> bool:
     if not wanted["job_exists"]:
         return ended(conn, wanted, f"job {wanted['job']} was deleted")
     try:
-        slots = batch(parse(wanted["schedule"], wanted["timezone"], wanted["anchor_at"]), wanted, SLOTS)
+        schedule = parse(wanted["schedule"], wanted["timezone"], wanted["anchor_at"])
+        if wanted["slots"] is None and not counted(conn, wanted, schedule):
+            return ended(conn, wanted, "there is no slot in that range")
+        slots = batch(schedule, wanted, SLOTS)
     except PgschedError as error:
         return ended(conn, wanted, str(error))
     if not slots:
@@ -89,6 +92,14 @@ def step(conn: Connection[Any], wanted: Row) -> bool:
     started = start(conn, wanted, chosen)
     advance(conn, wanted, cursor_at=chosen[-1].slot, considered=len(chosen), started=started)
     return bool(started < room)
+
+
+def counted(conn: Connection[Any], wanted: Row, schedule: Schedule) -> int:
+    """Count the slots of a backfill that pgsched.backfill() asked for; InputError where there are too many."""
+    found = count(schedule, wanted["from_at"], wanted["to_at"])
+    if found:
+        conn.execute(sql("backfill_count"), {"id": wanted["id"], "slots": found})
+    return found
 
 
 def start(conn: Connection[Any], wanted: Row, chosen: Sequence[Choice]) -> int:
