@@ -1,0 +1,1 @@
+"""What pgsched can do, measured beside its peers on one server: `python -m bench --help`."""

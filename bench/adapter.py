@@ -1,0 +1,155 @@
+"""The rule: every contestant is driven in the same way: its adapter in processes of its own, lines of JSON between.
+
+A worker tells each 500 runs as they start, and, when asked, everything that it saw; then it is killed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import queue
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench import install
+from bench.contestants import Contestant
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE_S = 900.0
+
+
+class Failed(Exception):
+    """A contestant did not do what was asked of it; the text has its last words."""
+
+
+@dataclass
+class Seen:
+    """What a worker's handlers saw: how often each number was run, and when each started (if stamps were asked)."""
+
+    count: int = 0
+    first_ns: int = 0
+    seen: bytes = b""
+    stamps: list[int] = field(default_factory=list)
+
+
+class Process:
+    """One process of an adapter. `points` are (runs started so far, monotonic ns) of a worker."""
+
+    def __init__(self, contestant: Contestant, verb: str, dsn: str, **settings: object) -> None:
+        argv, extra = install.command(contestant)
+        self.contestant, self.verb = contestant, verb
+        self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+        given = {f"BENCH_{name.upper()}": str(value) for name, value in settings.items() if value is not None}
+        self.popen = subprocess.Popen(
+            [*argv, verb],
+            cwd=ROOT,
+            env={**os.environ, **extra, "BENCH_DSN": dsn, **given},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        self.points: list[tuple[int, int]] = []
+        self.lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.popen.stdout is not None
+        for line in self.popen.stdout:
+            if not line.startswith("{"):
+                continue  # a library that prints
+            said = json.loads(line)
+            if set(said) == {"n", "ns"}:
+                self.points.append((said["n"], said["ns"]))
+            else:
+                self.lines.put(said)
+        self.lines.put(None)
+
+    def ask(self, text: str = "") -> None:
+        """Send a line."""
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(text + "\n")
+        self.popen.stdin.flush()
+
+    def answer(self, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
+        """The next line that is not about progress. Raises Failed when there comes none."""
+        try:
+            said = self.lines.get(timeout=timeout_s)
+        except queue.Empty:
+            text = f"no answer within {timeout_s:.0f} s; {self.last_words()}"
+            raise Failed(f"{self.contestant.name} {self.verb}: {text}") from None
+        if said is None:
+            self.popen.wait(10)
+            raise Failed(f"{self.contestant.name} {self.verb}: exit {self.popen.returncode}; {self.last_words()}")
+        return said
+
+    def check(self) -> None:
+        """Raise Failed if the process has ended."""
+        if self.popen.poll() is not None:
+            raise Failed(f"{self.contestant.name} {self.verb}: exit {self.popen.returncode}; {self.last_words()}")
+
+    def last_words(self) -> str:
+        """The end of what it wrote to stderr."""
+        self._errors.seek(0)
+        return " | ".join(self._errors.read().strip().splitlines()[-6:])[-1500:] or "it said nothing"
+
+    def dump(self) -> Seen:
+        """Everything that a worker saw."""
+        self.ask()
+        said = self.answer(60)
+        return Seen(said["count"], said["first_ns"], base64.b64decode(said["seen"]), said["stamps"])
+
+    @property
+    def started(self) -> int:
+        """How many runs it has started, to the step below."""
+        return self.points[-1][0] if self.points else 0
+
+    def end(self) -> None:
+        """Kill it if it still runs."""
+        self.popen.kill()
+        self.popen.wait()
+        for stream in (self.popen.stdin, self._errors):
+            if stream is not None:
+                with suppress(OSError):  # a pipe to a process that is gone, with something left to flush
+                    stream.close()
+
+
+def call(contestant: Contestant, verb: str, dsn: str, **settings: object) -> dict[str, Any]:
+    """Run a verb that answers with one line; returns that."""
+    process = Process(contestant, verb, dsn, **settings)
+    try:
+        return process.answer()
+    finally:
+        process.end()
+
+
+@contextmanager
+def workers(contestant: Contestant, dsn: str, count: int, **settings: object) -> Iterator[list[Process]]:
+    """Worker processes for the time of the block; those of pgsched end the runs they hold by being killed, like all."""
+    with ExitStack() as ends:
+        started = []
+        for _ in range(count):
+            process = Process(contestant, "work", dsn, workers=count, **settings)
+            ends.callback(process.end)
+            started.append(process)
+        yield started
+
+
+def wait_for(condition: Any, processes: list[Process], timeout_s: float, what: str, every_s: float = 0.02) -> None:
+    """Until the condition holds. Raises Failed after the time, or when a process has ended."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        for process in processes:
+            process.check()
+        if time.monotonic() > deadline:
+            words = "; ".join(process.last_words() for process in processes)
+            raise Failed(f"{processes[0].contestant.name}: {what} did not come within {timeout_s:.0f} s; {words}")
+        time.sleep(every_s)

@@ -1,0 +1,74 @@
+"""Who takes part: pgsched, the raw ceiling, and the peers at pinned versions.
+
+The rule: whether work is finished is asked of each one's own tables, by one cheap statement (`unfinished`) and, at the
+end, by an exact one (`finished`: how many runs the database keeps as done; None for those that delete them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One queue. `requirements` are pip's or npm's; none for what runs in this interpreter. `share` of the jobs that
+    the others get: a slow one is measured on fewer, which the tables say."""
+
+    name: str
+    label: str
+    unfinished: str
+    finished: str | None
+    requirements: tuple[str, ...] = ()
+    npm: bool = False
+    least_python: tuple[int, int] = (3, 11)
+    seconds_schedules: bool = False
+    peer: bool = True
+    share: float = 1.0
+
+    @property
+    def module(self) -> str:
+        return "bench.peers." + self.name.replace("-", "_")
+
+
+PGSCHED = Contestant(
+    "pgsched",
+    "pgsched",
+    "SELECT EXISTS (SELECT FROM pgsched.runs WHERE phase < 3)",
+    "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded' AND attempt = 1",
+    seconds_schedules=True,
+    peer=False,
+)
+RAW = Contestant(
+    "raw",
+    "raw SQL ceiling",
+    "SELECT EXISTS (SELECT FROM raw WHERE finished_at IS NULL)",
+    "SELECT count(*) FROM raw WHERE state = 2",
+    peer=False,
+)
+PEERS = (
+    Contestant(
+        "pgqueuer",
+        "pgqueuer 1.6",
+        "SELECT EXISTS (SELECT FROM pgqueuer)",
+        "SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'",
+        ("pgqueuer[asyncpg]==1.6.0", "uvloop==0.23.0"),
+        seconds_schedules=True,
+    ),
+    Contestant(
+        "graphile-worker",
+        "graphile-worker 0.18",
+        "SELECT EXISTS (SELECT FROM graphile_worker._private_jobs)",
+        None,
+        ("graphile-worker@0.18.0",),
+        npm=True,
+    ),
+)
+ALL = (RAW, PGSCHED, *PEERS)
+
+
+def named(names: list[str]) -> list[Contestant]:
+    """The contestants of these names. Raises ValueError for an unknown one."""
+    known = {one.name: one for one in ALL}
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"{', '.join(unknown)}: no such contestant; known are {', '.join(known)}")
+    return [known[name] for name in names]

@@ -1,0 +1,105 @@
+"""The rule: a peer lives in an environment of its own, made once per version, and one that cannot be had is named.
+
+An environment is made under another name and renamed when it is complete, so that a broken one is never used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.contestants import Contestant
+from bench.report import progress
+
+
+class Unavailable(Exception):
+    """This peer cannot be measured here; the text says why."""
+
+
+def cache() -> Path:
+    """Where the environments are kept: PGSCHED_BENCH_CACHE, or ~/.cache/pgsched-bench."""
+    given = os.environ.get("PGSCHED_BENCH_CACHE")
+    return Path(given).expanduser() if given else Path.home() / ".cache" / "pgsched-bench"
+
+
+def command(contestant: Contestant) -> tuple[list[str], dict[str, str]]:
+    """How its adapter is started, and with what in the environment. Raises Unavailable."""
+    root = str(Path(__file__).resolve().parent.parent)
+    if not contestant.requirements:
+        return [sys.executable, "-m", contestant.module], {"PYTHONPATH": root}
+    home = environment(contestant)
+    if contestant.npm:
+        script = Path(__file__).parent / "peers" / f"{contestant.name.replace('-', '_')}.mjs"
+        return [found("node"), str(script)], {"BENCH_PREFIX": str(home), "NODE_ENV": "production"}
+    return [str(home / "bin" / "python"), "-m", contestant.module], {"PYTHONPATH": root}
+
+
+def environment(contestant: Contestant) -> Path:
+    """The directory of the peer's environment, made if it is missing. Raises Unavailable."""
+    key = re.sub(r"[^A-Za-z0-9.]+", "-", "_".join(contestant.requirements))
+    if not contestant.npm:
+        key += "-py" + "".join(map(str, python_version(interpreter(contestant))))
+    home = cache() / key
+    if home.exists():
+        return home
+    progress(f"{contestant.name}: installing {' '.join(contestant.requirements)} into {home}")
+    cache().mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix="new-", dir=cache()))
+    try:
+        for step in steps(contestant, fresh):
+            run(contestant, step)
+        fresh.rename(home)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return home
+
+
+def steps(contestant: Contestant, home: Path) -> list[list[str]]:
+    """The commands that make the environment."""
+    if contestant.npm:
+        return [[found("npm"), "install", "--silent", "--no-fund", "--prefix", str(home), *contestant.requirements]]
+    # `python -m pip`: the scripts of a virtual environment that is renamed would point to its old place
+    pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    return [[interpreter(contestant), "-m", "venv", str(home)], [*pip, *contestant.requirements]]
+
+
+def run(contestant: Contestant, step: list[str]) -> None:
+    """One command; its last line is the reason if it fails."""
+    done = subprocess.run(step, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+        raise Unavailable(f"{' '.join(contestant.requirements)} cannot be installed: {lines[-1][:200]}")
+
+
+def interpreter(contestant: Contestant) -> str:
+    """This interpreter, or a newer one on PATH where the peer asks for one. Raises Unavailable."""
+    least = contestant.least_python
+    if sys.version_info[:2] >= least:
+        return sys.executable
+    for minor in range(least[1], least[1] + 6):
+        if path := shutil.which(f"python{least[0]}.{minor}"):
+            return path
+    raise Unavailable(f"needs Python {least[0]}.{least[1]}, and there is only {sys.version.split()[0]} here")
+
+
+def python_version(path: str) -> tuple[int, int]:
+    """(major, minor) of an interpreter."""
+    text = subprocess.run(
+        [path, "-c", "import sys; print(*sys.version_info[:2])"], check=True, capture_output=True, text=True
+    ).stdout
+    major, minor = text.split()
+    return int(major), int(minor)
+
+
+def found(program: str) -> str:
+    """The path of a program. Raises Unavailable."""
+    path = shutil.which(program)
+    if path is None:
+        raise Unavailable(f"{program} is not installed here")
+    return path

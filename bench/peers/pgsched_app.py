@@ -1,0 +1,20 @@
+"""The application that `pgsched worker --app bench.peers.pgsched_app:app` runs: a task that does what the peers' do."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bench.peers.record import from_environment, number
+from pgsched import App
+
+app = App("bench")
+record = from_environment()
+SLEEP_S = number("SLEEP_MS", 0) / 1000
+
+
+@app.task(name="noop")
+async def noop(i: int = -1) -> None:
+    """Nothing."""
+    record.record(i)
+    if SLEEP_S:
+        await asyncio.sleep(SLEEP_S)

@@ -1,0 +1,116 @@
+"""The ceiling: a bare asyncio loop, batched claim and settle statements overlapping on two connections, a minimal
+table.
+
+It does what any queue must: a row claimed under FOR UPDATE SKIP LOCKED with a token, its JSON decoded, a coroutine run
+for it, its outcome written under the same token. It has no leases, retries, policies, queues, wake-ups or evidence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+
+from bench.peers.record import dsn
+from bench.peers.verbs import Adapter, main
+
+TABLE = """
+CREATE TABLE raw (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, priority smallint NOT NULL DEFAULT 5,
+    state smallint NOT NULL DEFAULT 0, token uuid, finished_at timestamptz, payload jsonb NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX raw_open ON raw (priority, id) WHERE finished_at IS NULL
+"""
+CLAIM = """
+WITH picked AS MATERIALIZED (
+    SELECT id FROM raw WHERE finished_at IS NULL AND state = 0 AND (priority, id) > (5, %s)
+    ORDER BY priority, id LIMIT %s FOR UPDATE SKIP LOCKED
+)
+UPDATE raw SET state = 1, token = %s FROM picked WHERE raw.id = picked.id RETURNING raw.id, raw.payload::text
+"""
+SETTLE = """
+UPDATE raw SET state = 2, finished_at = clock_timestamp() FROM unnest(%s::bigint[], %s::uuid[]) AS g(id, token)
+WHERE raw.id = g.id AND raw.token = g.token AND raw.state = 1
+"""
+BATCH = 500
+AHEAD = 4
+IDLE_S = 0.005
+
+
+class Raw(Adapter):
+    """No library at all."""
+
+    async def setup(self) -> None:
+        async with await psycopg.AsyncConnection.connect(dsn()) as conn:
+            await conn.execute(TABLE)
+
+    async def open(self) -> None:
+        self.conn = await psycopg.AsyncConnection.connect(dsn(), autocommit=True)
+
+    async def close(self) -> None:
+        await self.conn.close()
+
+    async def enqueue(self, i: int) -> None:
+        await self.conn.execute("INSERT INTO raw (payload) VALUES (%s::text::jsonb)", [json.dumps({"i": i})])
+
+    async def enqueue_many(self, numbers: Sequence[int]) -> None:
+        async with self.conn.cursor() as cursor, cursor.copy("COPY raw (payload) FROM STDIN") as copy:
+            await copy.write("".join(f'{{"i": {i}}}\n' for i in numbers))
+
+    async def work(self, record: Callable[[int], None], sleep_s: float) -> None:
+        self.record, self.sleep_s = record, sleep_s
+        ready: asyncio.Queue[tuple[UUID, list[Any]]] = asyncio.Queue(1)
+        done: asyncio.Queue[tuple[UUID, list[int]]] = asyncio.Queue(AHEAD)
+        async with asyncio.TaskGroup() as parts:
+            parts.create_task(self._claim(ready))
+            parts.create_task(self._settle(done))
+            while True:
+                token, rows = await ready.get()
+                await done.put((token, [await self._run(row) for row in rows]))
+
+    async def _run(self, row: Any) -> int:
+        await self._noop(**json.loads(row[1]))
+        return int(row[0])
+
+    async def _noop(self, i: int) -> None:
+        self.record(i)
+        if self.sleep_s:
+            await asyncio.sleep(self.sleep_s)
+
+    async def _claim(self, ready: asyncio.Queue[tuple[UUID, list[Any]]]) -> None:
+        async with await psycopg.AsyncConnection.connect(dsn(), autocommit=True, prepare_threshold=1) as conn:
+            await plan_by_index(conn)
+            after = 0
+            while True:
+                token = uuid4()
+                rows = await (await conn.execute(CLAIM, [after, BATCH, token])).fetchall()
+                if rows:
+                    await ready.put((token, rows))
+                # The claim cursor: the dead front of the index is not walked again, until a claim comes back short.
+                after = max(row[0] for row in rows) if len(rows) == BATCH else 0
+                if len(rows) < BATCH:
+                    await asyncio.sleep(IDLE_S)
+
+    async def _settle(self, done: asyncio.Queue[tuple[UUID, list[int]]]) -> None:
+        async with await psycopg.AsyncConnection.connect(dsn(), autocommit=True, prepare_threshold=1) as conn:
+            await plan_by_index(conn)
+            while True:
+                batches = [await done.get()]
+                while not done.empty():
+                    batches.append(done.get_nowait())
+                pairs = [(run, token) for token, ids in batches for run in ids]
+                await conn.execute(SETTLE, [[run for run, _ in pairs], [token for _, token in pairs]])
+
+
+async def plan_by_index(conn: psycopg.AsyncConnection[Any]) -> None:
+    """Whatever the statistics say of a table that changes by the second: row by row, through the index."""
+    for way in ("seqscan", "hashjoin", "mergejoin"):
+        await conn.execute(f"SET enable_{way} = off")
+
+
+if __name__ == "__main__":
+    main(Raw())

@@ -1,0 +1,114 @@
+"""The rule: every contestant's handler does the same work, and tells of it in the same way.
+
+A handler calls `record(i)` with the number that its job carries. The worker prints a line of JSON for each STEP runs
+and, when it reads a line on stdin, everything it saw; so no contestant has to shut down well to be counted.
+Only the standard library: this file runs in every contestant's own interpreter.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import threading
+import time
+from array import array
+from typing import Any
+
+STEP = 500
+SECOND = 1_000_000_000
+
+
+class Record:
+    """How often each number was run, and (if asked) when."""
+
+    def __init__(self, n: int, stamped: bool) -> None:
+        self.count = 0
+        self.first_ns = 0
+        self.next_line = STEP
+        self.seen = bytearray(max(1, n))
+        self.stamps = array("q", [0]) * n if stamped else None
+        self.extra = 0
+
+    def record(self, i: int) -> None:
+        """Note that job number i has started. Numbers beyond the expected ones are only counted."""
+        if self.count == 0 or self.stamps is not None:
+            self._stamp(i)
+        self.count += 1
+        if i < len(self.seen):
+            self.seen[i] = min(self.seen[i] + 1, 255)
+        else:
+            self.extra += 1
+        if self.count == self.next_line:
+            self.next_line += STEP
+            say(n=self.count, ns=time.monotonic_ns())
+
+    def _stamp(self, i: int) -> None:
+        now = time.monotonic_ns()
+        if self.count == 0:
+            self.first_ns = now
+            say(n=0, ns=now)
+        if self.stamps is not None and i < len(self.stamps) and not self.stamps[i]:
+            self.stamps[i] = now
+
+    def dump(self) -> None:
+        """Print everything."""
+        stamps = [] if self.stamps is None else self.stamps.tolist()
+        seen = base64.b64encode(bytes(self.seen)).decode()
+        say(end=True, count=self.count, first_ns=self.first_ns, seen=seen, stamps=stamps, extra=self.extra)
+
+
+def say(**values: Any) -> None:
+    """One line of JSON for the driver."""
+    sys.stdout.write(json.dumps(values) + "\n")
+    sys.stdout.flush()
+
+
+def from_environment() -> Record:
+    """The record that a worker process fills; it is dumped at each line that arrives on stdin."""
+    made = Record(int(os.environ.get("BENCH_N", "0")), os.environ.get("BENCH_STAMPS") == "1")
+
+    def answer() -> None:
+        for _ in sys.stdin:
+            made.dump()
+
+    threading.Thread(target=answer, name="bench-dump", daemon=True).start()
+    return made
+
+
+def dsn() -> str:
+    """The database of this measurement."""
+    return os.environ["BENCH_DSN"]
+
+
+def number(name: str, default: int) -> int:
+    """A setting that the driver passes in the environment."""
+    return int(os.environ.get(f"BENCH_{name}", default))
+
+
+class Pulse:
+    """Instants at a steady rate; a late one is not made up for by a burst, it is told at once as late."""
+
+    def __init__(self, rate: float, n: int) -> None:
+        self.period_ns = int(SECOND / rate)
+        self.n = n
+        self.before: list[int] = []
+        self.after: list[int] = []
+        self.start_ns = time.monotonic_ns() + 200_000_000
+
+    def wait_s(self, i: int) -> float:
+        """Seconds until enqueue number i is to be sent."""
+        return max(0.0, (self.start_ns + i * self.period_ns - time.monotonic_ns()) / SECOND)
+
+    def sending(self) -> None:
+        """Enqueue number i is about to be sent."""
+        self.before.append(time.monotonic_ns())
+
+    def committed(self) -> None:
+        """Enqueue number i is committed: its call has returned."""
+        self.after.append(time.monotonic_ns())
+
+    def say(self) -> None:
+        """Print when each was sent and committed."""
+        say(before=self.before, after=self.after)
