@@ -22,12 +22,14 @@ from pgsched.execute.context import Run
 
 RESERVED = "connection"
 EMPTY = Parameter.empty
+BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """A handler's signature. `given` is the part that the caller fills in; `run_name` is the parameter that gets the
-    Run."""
+    Run. `plain`: the names, where every parameter may be passed by name (no `*args`, no `**kwargs`); `required` ones
+    have no default."""
 
     task: str
     full: Signature
@@ -35,6 +37,8 @@ class Parameters:
     hints: dict[str, Any]
     run_name: str | None
     as_array: bool
+    plain: frozenset[str] | None
+    required: frozenset[str]
 
 
 def read(task: str, function: Callable[..., Any]) -> Parameters:
@@ -53,6 +57,8 @@ def read(task: str, function: Callable[..., Any]) -> Parameters:
         hints=hints,
         run_name=run_names[0] if run_names else None,
         as_array=any(p.kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL) for p in rest),
+        plain=frozenset(p.name for p in rest) if all(p.kind in BY_NAME for p in full.parameters.values()) else None,
+        required=frozenset(p.name for p in rest if p.default is EMPTY),
     )
 
 
@@ -140,13 +146,19 @@ def _carried(parameters: Parameters, bound: inspect.BoundArguments) -> Any:
 
 def prepare(parameters: Parameters, function: Callable[..., Any], args: Any, run: Run) -> Callable[[], Any]:
     """The call of a handler with arguments that came as JSON."""
+    extra = {parameters.run_name: run} if parameters.run_name else {}
+    if (
+        isinstance(args, dict)
+        and parameters.plain is not None
+        and parameters.required <= args.keys() <= parameters.plain
+    ):
+        return partial(function, **args, **extra)  # what `bind` comes to, at a tenth of its cost
     if isinstance(args, list):
         bound = bind(parameters, args, {})
     elif isinstance(args, dict):
         bound = bind(parameters, (), args)
     else:
         raise TaskError(f"task {parameters.task}: args: expected an object or an array, got {type(args).__name__}")
-    extra = {parameters.run_name: run} if parameters.run_name else {}
     whole = inspect.BoundArguments(parameters.full, {**bound.arguments, **extra})
     whole.apply_defaults()
     return partial(function, *whole.args, **whole.kwargs)

@@ -1,23 +1,34 @@
 -- claim: take up to `n` queued runs of one queue for this worker, in (priority, available_at, id) order.
 -- params: queue text, n int, token uuid, worker_id bigint, lease_s float8, kinds text[] (every task of these
---         kinds), tasks text[] (python tasks this worker knows)
--- returns: one row per claim, unordered; none when there is nothing to do
+--         kinds), tasks text[] (python tasks this worker knows), parallel arrays priorities smallint[],
+--         after_ats timestamptz[], after_ids bigint[]: the claim cursor, each priority's last claimed key
+-- returns: one row per claim, in that order; none when there is nothing to do
+-- The cursor spares the scan the dead entries of what was claimed before, which nothing can remove while some
+-- session pins xmin; a run that became claimable behind it is not seen (worker/claim.py looks again without).
 -- A start deadline has done its duty once an attempt starts: retries and handed-back runs have none.
--- locks: row locks on the claimed runs, skipping those that others hold. The connection has enable_seqscan off:
---        stale statistics of a queue table would otherwise turn this into a scan of all history.
+-- locks: row locks on the claimed runs, skipping those that others hold
 WITH picked AS MATERIALIZED (
-    SELECT id FROM pgsched.runs
-    WHERE phase = 2 AND state = 'queued' AND queue = %(queue)s
-      AND (kind = ANY (%(kinds)s::text[]) OR kind = 'python' AND task = ANY (%(tasks)s::text[]))
-      AND (expires_at IS NULL OR expires_at > clock_timestamp() OR started_at IS NOT NULL)
-    ORDER BY priority, available_at, id
-    LIMIT %(n)s FOR UPDATE SKIP LOCKED
+    SELECT found.id
+    FROM unnest(%(priorities)s::text::smallint[], %(after_ats)s::text::timestamptz[], %(after_ids)s::text::bigint[])
+        AS c(priority, after_at, after_id)
+    CROSS JOIN LATERAL (
+        SELECT id FROM pgsched.runs
+        WHERE phase = 2 AND state = 'queued' AND queue = %(queue)s AND priority = c.priority
+          AND (available_at, id) > (c.after_at, c.after_id)
+          AND (kind = ANY (%(kinds)s::text[]) OR kind = 'python' AND task = ANY (%(tasks)s::text[]))
+          AND (expires_at IS NULL OR expires_at > clock_timestamp() OR started_at IS NOT NULL)
+        ORDER BY available_at, id
+        LIMIT %(n)s FOR UPDATE SKIP LOCKED
+    ) found
+    LIMIT %(n)s
+), claimed AS (
+    UPDATE pgsched.runs r
+    SET state = 'running', token = %(token)s, worker_id = %(worker_id)s, attempt = r.attempt + 1,
+        started_at = clock_timestamp(), lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s),
+        expires_at = NULL
+    FROM picked WHERE r.id = picked.id
+    RETURNING r.*
 )
-UPDATE pgsched.runs r
-SET state = 'running', token = %(token)s, worker_id = %(worker_id)s, attempt = r.attempt + 1,
-    started_at = clock_timestamp(), lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s),
-    expires_at = NULL
-FROM picked WHERE r.id = picked.id
-RETURNING r.id, r.token, r.attempt, r.max_attempts, r.queue, r.priority, r.kind, r.task, r.args, r.job_id,
-    r.scheduled_at, r.available_at, r.owner, r.timeout, r.kill_after, r.backoff, r.backoff_base, r.backoff_max,
-    r.backoff_jitter, r.options
+SELECT id, attempt, max_attempts, queue, priority, kind, task, args, job_id, scheduled_at, available_at, owner, timeout,
+    kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options
+FROM claimed ORDER BY priority, available_at, id

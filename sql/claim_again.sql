@@ -2,8 +2,8 @@
 -- params: queue text, token uuid
 -- returns: as claim
 -- locks: none
-SELECT r.id, r.token, r.attempt, r.max_attempts, r.queue, r.priority, r.kind, r.task, r.args, r.job_id,
-    r.scheduled_at, r.available_at, r.owner, r.timeout, r.kill_after, r.backoff, r.backoff_base, r.backoff_max,
-    r.backoff_jitter, r.options
-FROM pgsched.runs r
+SELECT id, attempt, max_attempts, queue, priority, kind, task, args, job_id, scheduled_at, available_at, owner, timeout,
+    kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options
+FROM pgsched.runs
 WHERE phase = 2 AND state = 'running' AND queue = %(queue)s AND token = %(token)s
+ORDER BY priority, available_at, id

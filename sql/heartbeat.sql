@@ -4,23 +4,32 @@
 -- returns: (id, token, cancel, renewed) of the claims still ours; a claim that is absent was lost. cancel: somebody
 --          asked. Not renewed: somebody holds the row, the next heartbeat will tell.
 -- locks: row locks on those runs, skipping those that others hold: one row that a person has locked must not cost
---        all the others their lease. A worker that has stopped stays stopped.
+--        all the others their lease. A worker that has stopped stays stopped. Each claim is looked up by its key,
+--        whatever the statistics say.
 WITH me AS (
     UPDATE pgsched.workers SET seen_at = clock_timestamp(), running = %(running)s, abandoned = %(abandoned)s,
         stopping_at = CASE WHEN %(stopping)s THEN coalesce(stopping_at, clock_timestamp()) ELSE stopping_at END,
         stopped_at = CASE WHEN stopping_at IS NOT NULL THEN stopped_at END
     WHERE id = (SELECT id FROM pgsched.workers WHERE id = %(worker_id)s FOR NO KEY UPDATE SKIP LOCKED)
 ), given AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) AS g(id, token)
+    SELECT * FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) AS g(id, token)
 ), mine AS MATERIALIZED (
-    SELECT r.id FROM given g JOIN pgsched.runs r ON r.id = g.id
-    WHERE r.token = g.token AND r.state = 'running'
-    FOR NO KEY UPDATE OF r SKIP LOCKED
+    SELECT found.id FROM given g CROSS JOIN LATERAL (
+        SELECT r.id FROM pgsched.runs r
+        WHERE r.id = g.id AND r.token = g.token AND r.state = 'running'
+        FOR NO KEY UPDATE OF r SKIP LOCKED
+    ) found
 ), renewed AS (
     UPDATE pgsched.runs r SET lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
     FROM mine WHERE r.id = mine.id
-    RETURNING r.id
+    RETURNING r.id, r.token, r.cancel_requested_at
 )
-SELECT r.id, r.token, r.cancel_requested_at IS NOT NULL AS cancel, renewed.id IS NOT NULL AS renewed
-FROM given g JOIN pgsched.runs r ON (r.id, r.token) = (g.id, g.token) AND r.state = 'running'
-LEFT JOIN renewed ON renewed.id = r.id
+SELECT id, token, cancel_requested_at IS NOT NULL AS cancel, true AS renewed FROM renewed
+UNION ALL
+SELECT held.id, held.token, held.cancel_requested_at IS NOT NULL, false
+FROM given g CROSS JOIN LATERAL (
+    SELECT r.id, r.token, r.cancel_requested_at FROM pgsched.runs r
+    WHERE (r.id, r.token) = (g.id, g.token) AND r.state = 'running'
+    OFFSET 0
+) held
+WHERE g.id NOT IN (SELECT id FROM renewed)

@@ -1,15 +1,12 @@
 -- settle: record the outcomes of a batch of attempts, each fenced by (id, token, running).
 -- params: parallel arrays ids bigint[], tokens uuid[], outcomes text[], retry_ins float8[] (seconds; null: never
---         again), results text[] (JSON), errors text[], tracebacks text[], log_tails text[]; worker text
--- returns: (id, token, verdict): the new state; 'repeated' when this very settlement had arrived before; 'lost' when
---          another attempt owns the run or it was taken away (the late write of a zombie)
--- locks: row locks on those runs, in id order. Repeating it is harmless.
-WITH given AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[], %(retry_ins)s::float8[],
-                         %(results)s::text[], %(errors)s::text[], %(tracebacks)s::text[], %(log_tails)s::text[])
-        AS g(id, token, outcome, retry_in, result, error, traceback, log_tail)
-    ORDER BY id
-), settled AS (
+--         again), results text[] (JSON), errors text[], tracebacks text[], log_tails text[] (any of the last six may
+--         be null as a whole: then every attempt succeeded, or none has one); worker text
+-- returns: (id, token, state) of those that were ours, with the state that the run is in now; the others were settled
+--          before or are lost (settle_missing says which)
+-- The fence is one expression that the planner cannot estimate, so that stale statistics cannot make it read all runs.
+-- locks: row locks on those runs, in the order given: by id. Repeating it is harmless.
+WITH settled AS (
     UPDATE pgsched.runs r SET
         state = pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL, r.attempt < r.max_attempts,
                                       r.cancel_requested_at IS NOT NULL),
@@ -28,16 +25,18 @@ WITH given AS MATERIALIZED (
             WHEN g.outcome IN ('cancelled', 'interrupted') THEN g.error
             WHEN g.retry_in IS NULL THEN 'failed for good'
             WHEN r.attempt >= r.max_attempts THEN format('all %%s attempts used', r.max_attempts) END
-    FROM given g
-    WHERE r.id = g.id AND r.token = g.token AND r.state = 'running'
-    RETURNING r.id, r.token, r.state, r.queue, r.job_id, r.attempt, r.started_at, r.worker_id
+    FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[], %(outcomes)s::text[], %(retry_ins)s::float8[],
+                %(results)s::text[], %(errors)s::text[], %(tracebacks)s::text[], %(log_tails)s::text[])
+        AS g(id, token, outcome, retry_in, result, error, traceback, log_tail)
+    WHERE r.id = g.id AND CASE WHEN r.token = g.token AND r.state = 'running' THEN true END
+    RETURNING r.id, r.token, r.state, r.queue, r.job_id, r.attempt, r.started_at, r.worker_id, g.outcome, g.error,
+        g.traceback, g.log_tail
 ), evidence AS (
     INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker_id, worker, error, traceback,
                                   log_tail)
-    SELECT s.id, s.token, s.attempt + CASE WHEN g.outcome = 'interrupted' THEN 1 ELSE 0 END, g.outcome, s.started_at,
-           s.worker_id, %(worker)s, g.error, g.traceback, g.log_tail
-    FROM settled s JOIN given g USING (id, token)
-    WHERE g.outcome <> 'succeeded'
+    SELECT id, token, attempt + CASE WHEN outcome = 'interrupted' THEN 1 ELSE 0 END, outcome, started_at, worker_id,
+           %(worker)s, error, traceback, log_tail
+    FROM settled WHERE outcome <> 'succeeded'
     ON CONFLICT (run_id, token) DO NOTHING
 ), woken AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM settled WHERE state = 'queued') q
@@ -46,6 +45,4 @@ WITH given AS MATERIALIZED (
         SELECT FROM settled s WHERE s.state = 'scheduled' OR s.job_id IS NOT NULL AND EXISTS (
             SELECT FROM pgsched.runs w WHERE w.job_id = s.job_id AND w.phase < 3 AND w.state = 'waiting'))
 )
-SELECT g.id, g.token, coalesce(s.state, CASE WHEN r.token = g.token AND r.state <> 'running' THEN 'repeated'
-                                             ELSE 'lost' END) AS verdict, (SELECT count(*) FROM woken) AS notified
-FROM given g LEFT JOIN settled s USING (id, token) LEFT JOIN pgsched.runs r ON s.id IS NULL AND r.id = g.id
+SELECT id, token, state, (SELECT count(*) FROM woken) AS notified FROM settled

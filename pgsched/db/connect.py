@@ -20,6 +20,7 @@ from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, No
 from pgsched.log import redact
 
 __all__ = [
+    "BY_KEY",
     "AsyncConnection",
     "Connection",
     "DatabaseError",
@@ -32,6 +33,16 @@ __all__ = [
 ]
 
 LONGEST_BACK_OFF_S = 5.0
+# For sessions that only look rows up by key, a batch at a time. The statistics of a queue table are always stale, and
+# a plan made from them reads all of history: forbid it, and do not plan again and again.
+BY_KEY = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
 DEFAULTS: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives": 1,

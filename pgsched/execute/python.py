@@ -53,6 +53,8 @@ class PythonExecutor:
         except TaskError as error:
             # Retried: while a new release is rolled out, another worker may know the new parameter.
             return refused(str(error), retry=True)
+        if handler.is_async and not handler.takes_run:  # nothing but its cancellation can tell it to stop
+            return await _run_here(call)
         if handler.is_async:
             work: asyncio.Future[Outcome] = asyncio.create_task(_run_async(call, run))
             return await self._watch(work, run, kill_after_s(claim))
@@ -83,6 +85,23 @@ class PythonExecutor:
             self.abandoned -= 1
 
         work.add_done_callback(ended)
+
+
+async def _run_here(call: Call) -> Outcome:
+    try:
+        return succeeded(await cast(Awaitable[Any], call()))
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        return failed(error)
+    except BaseException as error:
+        return failed(error)
+
+
+def is_cancelled() -> bool:
+    """Has this very task been cancelled, rather than a handler raised CancelledError by itself?"""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _run_async(call: Call, run: Run) -> Outcome:

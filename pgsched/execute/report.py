@@ -62,8 +62,13 @@ def refused(message: str, *, retry: bool = False, log_tail: str | None = None) -
     return Outcome(Result.FAILED, error=line, retry=retry, log_tail=log_tail)
 
 
+NOTHING_TO_TELL = Outcome(Result.SUCCEEDED)
+
+
 def succeeded(value: Any) -> Outcome:
     """The outcome of an attempt that returned; failed for good if the value cannot be kept as its result."""
+    if value is None:
+        return NOTHING_TO_TELL
     try:
         payload.encode(value)
     except ValueError as error:

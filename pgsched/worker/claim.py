@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
 from pgsched import log
-from pgsched.db.claims import Wanted, claim, claim_again, claimable_queues
+from pgsched.db.claims import FROM_THE_START, Wanted, claim, claim_again, claimable_queues
 from pgsched.db.connect import (
+    BY_KEY,
     AsyncConnection,
     DatabaseError,
     Reaction,
@@ -27,6 +29,7 @@ from pgsched.db.connect import (
 )
 from pgsched.errors import PgschedError
 from pgsched.model import Claim
+from pgsched.worker.cursor import Cursor
 
 logger = log.get("claim")
 LARGEST_BATCH = 500
@@ -76,6 +79,8 @@ class Claimer:
         self._unanswered: tuple[str, UUID, float] | None = None
         self._discover_at = 0.0
         self._stopped = False
+        self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)
+        self._again_s = poll_s
 
     def wake(self, queue: str | None = None) -> None:
         """Look again now: a queue got work (None: any may have), or there is room again."""
@@ -122,35 +127,58 @@ class Claimer:
     async def _sleep(self) -> None:
         """Until woken, or the poll is due (with jitter, so that a fleet does not poll in step)."""
         try:
-            async with asyncio.timeout(self.poll_s * (0.9 + 0.2 * random.random())):
+            async with asyncio.timeout(self._again_s * (0.9 + 0.2 * random.random())):
                 await self._wake.wait()
         except TimeoutError:
-            self._discover_at = 0.0
+            if self._again_s >= self.poll_s:
+                self._discover_at = 0.0
         self._wake.clear()
 
     async def _round(self) -> bool:
         """Try every queue that may have work once; True when a full batch says that there is more."""
+        self._again_s = self.poll_s
         if self.room() <= 0:
             return False
-        self._conn = self._conn or await aconnect(self.dsn, purpose="claim", settings={"enable_seqscan": "off"})
+        self._conn = self._conn or await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
         if self._unanswered is not None:
             await self._ask_again(self._conn, *self._unanswered)
         more = False
         for queue in await self._candidates(self._conn):
             n = min(self.room(), LARGEST_BATCH)
-            if n <= 0:
-                self._hints[queue] = None
-                continue
-            token, sent_at = uuid4(), time.monotonic()
-            self._unanswered = (queue, token, sent_at)
-            claims = await claim(self._conn, self.wanted, queue, n, token)
-            self._unanswered = None
-            if claims:
-                self.on_claims(claims, sent_at)
-            if len(claims) == n:
+            if n <= 0 or await self._claim(self._conn, queue, n):
                 self._hints[queue] = None
                 more = True
         return more and self.room() > 0
+
+    async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
+        """Claim up to `n` runs of one queue; True when there may be more. Too few behind the cursor: look at all."""
+        cursor = self._cursors[queue]
+        after = cursor.after(time.monotonic())
+        if await self._scan(conn, queue, n, after) == n:
+            return True
+        if after is FROM_THE_START:
+            return False
+        wait_s = cursor.full_in(time.monotonic())
+        if wait_s > 0:
+            self._hints[queue] = None
+            self._again_s = min(self._again_s, wait_s)
+            return False
+        n = min(self.room(), LARGEST_BATCH)
+        return n <= 0 or await self._scan(conn, queue, n, FROM_THE_START) == n
+
+    async def _scan(self, conn: AsyncConnection[Any], queue: str, n: int, after: Mapping[str, str]) -> int:
+        """One claim statement; how many runs it took."""
+        token, sent_at = uuid4(), time.monotonic()
+        self._unanswered = (queue, token, sent_at)
+        claims = await claim(conn, self.wanted, queue, n, token, after)
+        self._unanswered = None
+        if after is FROM_THE_START:
+            self._cursors[queue].scanned(claims, n, sent_at, time.monotonic())
+        else:
+            self._cursors[queue].move(claims)
+        if claims:
+            self.on_claims(claims, sent_at)
+        return len(claims)
 
     async def _candidates(self, conn: AsyncConnection[Any]) -> list[str]:
         """Hinted queues first; all of them at least once a poll period, because a hint may have been lost."""

@@ -16,7 +16,7 @@ from uuid import UUID
 from pgsched import log
 from pgsched.db import workers
 from pgsched.db.claims import Beat, heartbeat
-from pgsched.db.connect import Connection, DatabaseError, Reaction, classify, connect, explain
+from pgsched.db.connect import BY_KEY, Connection, DatabaseError, Reaction, classify, connect, explain
 from pgsched.errors import PgschedError
 from pgsched.model import Claim
 
@@ -40,10 +40,11 @@ class Leases:
             for claim in claims:
                 self._deadlines[(claim.id, claim.token)] = sent_at + self._usable_s
 
-    def drop(self, key: Key) -> None:
-        """Hold it no longer: settled, or lost."""
+    def drop(self, *keys: Key) -> None:
+        """Hold them no longer: settled, or lost."""
         with self._lock:
-            self._deadlines.pop(key, None)
+            for key in keys:
+                self._deadlines.pop(key, None)
 
     def held(self) -> list[Key]:
         """What is held now."""
@@ -116,7 +117,7 @@ class Heartbeat(threading.Thread):
         while not self._stopped:
             wait = period
             try:
-                conn = conn or connect(self.dsn, purpose="heartbeat", timeout_s=max(1.0, period))
+                conn = conn or connect(self.dsn, purpose="heartbeat", timeout_s=max(1.0, period), settings=BY_KEY)
                 self._beat(conn)
             except (DatabaseError, PgschedError) as error:
                 reaction = classify(error)

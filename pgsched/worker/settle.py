@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 from pgsched import log
 from pgsched.core.retry import delay
-from pgsched.db.claims import settle
+from pgsched.db.claims import Key, settle
 from pgsched.db.connect import (
+    BY_KEY,
     AsyncConnection,
     DatabaseError,
     Reaction,
@@ -30,6 +29,7 @@ from pgsched.errors import PgschedError
 from pgsched.model import Claim, Outcome, Result, Settlement
 
 logger = log.get("settle")
+Settled = tuple[Settlement, str]
 LARGEST_BATCH = 500
 LOCK_TIMEOUT_MS = "1000"
 ASIDE_S = 1.0
@@ -50,9 +50,9 @@ def retry_in_s(claim: Claim, outcome: Outcome, random: Callable[[], float]) -> f
 
 
 class Settler:
-    """Collects settlements and writes them; `on_settled(settlement, verdict)` is told of each."""
+    """Collects settlements and writes them; `on_settled` is told of each batch, with its verdicts."""
 
-    def __init__(self, dsn: str, worker: str, wait_s: float, on_settled: Callable[[Settlement, str], None]) -> None:
+    def __init__(self, dsn: str, worker: str, wait_s: float, on_settled: Callable[[list[Settled]], None]) -> None:
         self.dsn = dsn
         self.worker = worker
         self.wait_s = wait_s
@@ -68,8 +68,9 @@ class Settler:
     def put(self, settlement: Settlement) -> None:
         """Hand over one outcome; returns at once."""
         self._waiting.append(settlement)
-        self._idle.clear()
-        self._arrived.set()
+        if len(self._waiting) == 1:
+            self._idle.clear()
+            self._arrived.set()
 
     async def flushed(self) -> None:
         """Wait until everything handed over so far is written."""
@@ -103,7 +104,7 @@ class Settler:
         while True:
             try:
                 self._conn = self._conn or await aconnect(
-                    self.dsn, purpose="settle", settings={"lock_timeout": LOCK_TIMEOUT_MS}
+                    self.dsn, purpose="settle", settings=BY_KEY | {"lock_timeout": LOCK_TIMEOUT_MS}
                 )
                 self._report(batch, await settle(self._conn, batch, self.worker))
                 return
@@ -147,10 +148,10 @@ class Settler:
         reason = f"outcome could not be stored: {first_line(error)}"
         if settlement.outcome.error == reason:
             logger.error("settlement refused", run=settlement.claim.id, error=reason)
-            self.on_settled(settlement, "lost")
+            self.on_settled([(settlement, "lost")])
             return
         failed = Outcome(Result.FAILED, error=reason, retry=False)
-        await self._write([replace(settlement, outcome=failed, retry_in_s=None)])
+        await self._write([settlement._replace(outcome=failed, retry_in_s=None)])
 
     async def _back_off(self, failures: int, error: BaseException) -> None:
         delay = back_off_s(failures, 0.05)
@@ -160,12 +161,10 @@ class Settler:
             self._conn = None
         await asyncio.sleep(delay)
 
-    def _report(self, batch: list[Settlement], rows: list[tuple[int, UUID, str]]) -> None:
-        verdicts = {(run_id, token): verdict for run_id, token, verdict in rows}
-        for settlement in batch:
-            claim = settlement.claim
-            verdict = verdicts[(claim.id, claim.token)]
+    def _report(self, batch: list[Settlement], verdicts: dict[Key, str]) -> None:
+        told = [(settlement, verdicts[(settlement.claim.id, settlement.claim.token)]) for settlement in batch]
+        for settlement, verdict in told:
             if verdict == "lost":
-                logger.warning("claim lost, outcome dropped", run=claim.id, attempt=claim.attempt,
-                               outcome=str(settlement.outcome.result))  # fmt: skip
-            self.on_settled(settlement, verdict)
+                logger.warning("claim lost, outcome dropped", run=settlement.claim.id,
+                               attempt=settlement.claim.attempt, outcome=str(settlement.outcome.result))  # fmt: skip
+        self.on_settled(told)

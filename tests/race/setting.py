@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from pgsched.db.claims import in_order
+from pgsched.db.claims import FROM_THE_START, claims_of
 from pgsched.db.statements import sql
 from pgsched.model import Claim, Outcome, Result, Settlement
 from tests.waiting import wait_until
@@ -85,8 +85,9 @@ def take(
     conn: psycopg.Connection, n: int = 1, token: UUID | None = None, lease_s: float = 30.0, text: bytes | None = None
 ) -> list[Claim]:
     """Claim on a plain connection, in its own transaction or the caller's."""
-    values = {"queue": "default", "n": n, "token": token or uuid4(), "worker_id": 1, "lease_s": lease_s, **KINDS}
-    return in_order(conn.execute(text or sql("claim"), values).fetchall())
+    token = token or uuid4()
+    values = {"queue": "default", "n": n, "token": token, "worker_id": 1, "lease_s": lease_s, **KINDS, **FROM_THE_START}
+    return claims_of(token, conn.execute(text or sql("claim"), values).fetchall())
 
 
 def let_expire(db: psycopg.Connection) -> None:

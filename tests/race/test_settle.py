@@ -24,7 +24,9 @@ from tests.race.setting import (
     wait_until_blocked,
 )
 
-FENCE = "r.token = g.token AND r.state = 'running'\n"
+FENCE = "CASE WHEN r.token = g.token AND r.state = 'running' THEN true END"
+WITHOUT_TOKEN = "CASE WHEN r.state = 'running' THEN true END"
+WITHOUT_STATE = "CASE WHEN r.token = g.token THEN true END"
 
 
 def settle(dsn: str, *batch: Settlement) -> list[str]:
@@ -32,8 +34,8 @@ def settle(dsn: str, *batch: Settlement) -> list[str]:
 
     async def once() -> list[str]:
         async with await aconnect(dsn) as conn:
-            rows = {row[:2]: row[2] for row in await claims.settle(conn, batch, "w")}
-            return [rows[(s.claim.id, s.claim.token)] for s in batch]
+            verdicts = await claims.settle(conn, batch, "w")
+            return [verdicts[(s.claim.id, s.claim.token)] for s in batch]
 
     return asyncio.run(once())
 
@@ -66,10 +68,19 @@ def test_a_zombie_cannot_settle(result: Result, dsn: str, db: psycopg.Connection
 
 def test_without_the_token_a_zombie_settles(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = zombie(db)
-    cut(monkeypatch, claims, "settle", FENCE, "r.state = 'running'\n")
+    cut(monkeypatch, claims, "settle_succeeded", FENCE, WITHOUT_TOKEN)
     settle(dsn, done(old))
     assert row_of(db, old.id)["state"] == "succeeded"
     assert settle(dsn, done(new)) == ["repeated"], "and the owner is told that its outcome was there before"
+
+
+def test_without_the_token_a_zombie_fails_the_attempt_of_the_next_owner(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, _ = zombie(db)
+    cut(monkeypatch, claims, "settle", FENCE, WITHOUT_TOKEN)
+    settle(dsn, done(old, Result.FAILED))
+    assert row_of(db, old.id)["state"] == "scheduled"
 
 
 @pytest.mark.parametrize(("result", "state"), [(Result.SUCCEEDED, "succeeded"), (Result.FAILED, "scheduled")])
@@ -90,7 +101,7 @@ def test_without_the_state_in_the_fence_a_settlement_sent_twice_counts_twice(
     (claim,) = take(db)
     settle(dsn, done(claim, Result.INTERRUPTED))
     assert row_of(db, claim.id)["attempt"] == 0
-    cut(monkeypatch, claims, "settle", FENCE, "r.token = g.token\n")
+    cut(monkeypatch, claims, "settle", FENCE, WITHOUT_STATE)
     settle(dsn, done(claim, Result.INTERRUPTED))
     assert row_of(db, claim.id)["attempt"] == -1
 
@@ -139,7 +150,7 @@ def test_a_zombie_cannot_renew_the_lease_of_the_next_owner(
     before = row_of(db, old.id)["lease_until"]
     beat = claims.heartbeat(db, 1, 30.0, [(old.id, old.token)])
     assert (row_of(db, old.id)["lease_until"] == before) is guarded
-    assert beat.kept == frozenset()
+    assert (old.id, old.token) not in beat.kept
 
 
 def test_a_lease_that_is_being_renewed_is_not_reaped(db: psycopg.Connection, connect: Open) -> None:

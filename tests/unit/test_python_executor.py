@@ -185,11 +185,11 @@ def test_cancelling_an_async_handler_lets_it_clean_up() -> None:
     assert seen == ["on", "clean"] and executor.abandoned == 0
 
 
-def test_an_async_handler_that_refuses_to_stop_is_left_behind_and_counted() -> None:
+def test_an_async_handler_with_a_run_that_refuses_to_stop_is_left_behind_and_counted() -> None:
     app, seen = App(), []
 
     @app.task
-    async def stubborn() -> None:
+    async def stubborn(run: Run) -> None:
         while True:
             try:
                 seen.append("on")

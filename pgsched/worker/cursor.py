@@ -1,0 +1,61 @@
+"""The claim cursor: a queue is scanned from the last claimed key on, and from its start only as often as that is cheap.
+
+What was claimed leaves dead entries at the start of the index. They are removed soon, unless some session pins xmin (a
+long report, a forgotten transaction); then each scan from the start would read all of them again. The cursor is a hint
+and never a rule: a run may become claimable behind it (a transaction that commits late, a run handed back), so a full
+scan follows whenever the cursor finds too little, as long as full scans take no more than a twentieth of the time,
+and once a second in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from pgsched.db.claims import FROM_THE_START, array
+from pgsched.model import Claim
+
+SHARE = 20
+LONGEST_S = 1.0
+PRIORITIES = range(10)
+
+
+class Cursor:
+    """The cursor of one queue. All times are monotonic seconds of this process."""
+
+    def __init__(self) -> None:
+        self._after: dict[int, tuple[datetime | None, int]] = {}
+        self._full_at = 0.0
+        self._overdue_at = 0.0
+
+    def full_in(self, now: float) -> float:
+        """Seconds until a scan from the start may follow one that found too little."""
+        return max(0.0, self._full_at - now)
+
+    def after(self, now: float, *, full: bool = False) -> Mapping[str, str]:
+        """Where each priority's scan begins, as `claim` takes it: FROM_THE_START when asked to, or when it is time."""
+        if full or not self._after or now >= self._overdue_at:
+            return FROM_THE_START
+        keys = [self._after.get(priority, (None, 0)) for priority in PRIORITIES]
+        return {
+            "priorities": FROM_THE_START["priorities"],
+            "after_ats": array("-infinity" if at is None else f'"{at.isoformat()}"' for at, _ in keys),
+            "after_ids": array(run_id for _, run_id in keys),
+        }
+
+    def move(self, claims: Sequence[Claim]) -> None:
+        """Go on behind these claims, which are in the order of their keys."""
+        for claim in claims:
+            self._after[claim.priority] = (claim.available_at, claim.id)
+
+    def scanned(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
+        """A scan from the start, sent at `sent_at`, was answered now: what it took says when the next one may be."""
+        self._full_at = now + min(LONGEST_S, SHARE * (now - sent_at))
+        self._overdue_at = now + LONGEST_S
+        if len(claims) < asked:  # nothing claimable is left behind the cursor: it stays where it is, if it is ahead
+            claims = [claim for claim in claims if self._is_ahead(claim)]
+        self.move(claims)
+
+    def _is_ahead(self, claim: Claim) -> bool:
+        at, run_id = self._after.get(claim.priority, (None, 0))
+        return at is None or claim.available_at is None or (at, run_id) < (claim.available_at, claim.id)

@@ -1,0 +1,209 @@
+"""At most `concurrency` attempts at once. A slot is one asyncio task that makes attempts one after the other.
+
+A task for each attempt would cost more than a short handler itself. What one attempt leaves behind must not reach the
+next: a slot whose context variables were changed, or whose task was cancelled by its handler, ends, and a new one
+takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from pgsched import log
+from pgsched.db.claims import Key
+from pgsched.execute.base import Executor, kill_after_s
+from pgsched.model import Claim, Outcome
+from pgsched.worker.claim import Pace
+from pgsched.worker.lease import Leases
+from pgsched.worker.running import OUTCOMES, Ended, Running
+
+logger = log.get("worker")
+TURN_S = 0.002  # handlers that never wait let the loop's other tasks have their turn after so long
+
+
+class Slots:
+    """The claims that this worker holds: those being attempted, and those ahead in the buffer.
+
+    `settle(claim, outcome)` takes every outcome; `on_room()` is told when more may be claimed.
+    """
+
+    def __init__(
+        self,
+        executors: Mapping[str, Executor],
+        concurrency: int,
+        leases: Leases,
+        settle: Callable[[Claim, Outcome], None],
+        on_room: Callable[[], None],
+        on_bug: Callable[[BaseException], None],
+    ) -> None:
+        self.executors = executors
+        self.concurrency = concurrency
+        self.leases = leases
+        self.pace = Pace(concurrency)
+        self.abandoned = 0
+        self._settle = settle
+        self._on_room = on_room
+        self._on_bug = on_bug
+        self._buffer: deque[Claim] = deque()
+        self._running: dict[Key, Running] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._busy = 0
+        self._stopped = False
+        self._turn_ends_at = 0.0
+        self._changed = asyncio.Event()
+        self._context = contextvars.copy_context()
+
+    def __len__(self) -> int:
+        """How many attempts are being made."""
+        return len(self._running)
+
+    def room(self) -> int:
+        """How many more claims are wanted now."""
+        if self._stopped:
+            return 0
+        free = self.concurrency - self._busy
+        ahead = self.pace.prefetch()
+        want = free + ahead - len(self._buffer)
+        # refill the prefetch when half of it is used, not one by one
+        return want if free > len(self._buffer) or want > ahead // 2 else 0
+
+    def take(self, claims: list[Claim], sent_at: float) -> None:
+        """Hold these claims, and start as many as there are free slots. `sent_at`: when the claim was sent."""
+        self.leases.add(claims, sent_at)
+        self._buffer.extend(claims)
+        self._fill()
+
+    def beaten(self, denied: list[Key], cancel: frozenset[Key]) -> None:
+        """A heartbeat's answer: these claims are lost, and of those the attempt is to be cancelled."""
+        for key in denied:
+            self.end(key, Ended.LOST)
+        for key in cancel:
+            self.end(key, Ended.CANCEL)
+
+    def cancel(self, run_id: int) -> None:
+        """Somebody asked to cancel this run."""
+        ahead = [(claim.id, claim.token) for claim in self._buffer]
+        for key in [key for key in [*self._running, *ahead] if key[0] == run_id]:
+            self.end(key, Ended.CANCEL)
+
+    def end(self, key: Key, why: Ended) -> None:
+        """End an attempt, or let go of a claim that was not started."""
+        running = self._running.get(key)
+        if running is not None:
+            running.end(why)
+            return
+        for claim in [claim for claim in self._buffer if (claim.id, claim.token) == key]:
+            self._buffer.remove(claim)
+            self._hand_back(claim, why)
+
+    def stop(self) -> None:
+        """Start nothing more. `idle` asks again whether to give up."""
+        self._stopped = True
+        self._changed.set()
+
+    def hand_back(self) -> None:
+        """Let go of every claim that was not started."""
+        while self._buffer:
+            self._hand_back(self._buffer.popleft(), Ended.SHUTDOWN)
+
+    def end_all(self, why: Ended) -> float:
+        """End every attempt; returns the longest time in seconds that one of them may take to stop."""
+        for running in list(self._running.values()):
+            running.end(why)
+        return max((kill_after_s(running.claim) for running in self._running.values()), default=0.0)
+
+    async def idle(self, give_up: Callable[[], bool]) -> None:
+        """Wait until no attempt is being made, or `give_up()` is true (asked again at each end and each `stop`)."""
+        while self._running and not give_up():
+            self._changed.clear()
+            await self._changed.wait()
+
+    # ---- one slot
+
+    def _fill(self) -> None:
+        """Start slots while there are claims for them."""
+        for _ in range(min(len(self._buffer), self.concurrency - self._busy)):
+            if self._stopped:
+                return
+            self._busy += 1
+            task = asyncio.get_running_loop().create_task(self._serve(), context=self._context.copy())
+            self._tasks.add(task)
+            task.add_done_callback(self._slot_ended)
+
+    async def _serve(self) -> None:
+        """Make attempts until none is left, or this slot is not as clean as it was."""
+        task = asyncio.current_task()
+        assert task is not None
+        clean = contextvars.copy_context()
+        while (running := self._next(task)) is not None:
+            outcome = await running.drive(self.executors[running.claim.kind])
+            if running.abandoned:
+                self.abandoned -= 1  # it came back after all; its slot has been given away
+                return
+            self._ended(running, outcome)
+            if task.cancelling():
+                if running.ended is None:  # not by us
+                    break
+                while task.uncancel():
+                    pass
+            if contextvars.copy_context() != clean:
+                break
+            now = time.monotonic()
+            if now >= self._turn_ends_at:
+                await asyncio.sleep(0)
+                self._turn_ends_at = time.monotonic() + TURN_S
+        self._busy -= 1
+        self._fill()
+        if self.room() > 0:
+            self._on_room()
+
+    def _next(self, task: asyncio.Task[None]) -> Running | None:
+        """The next claim to attempt; those whose deadline has passed are handed back."""
+        while self._buffer and not self._stopped:
+            claim = self._buffer.popleft()
+            key = (claim.id, claim.token)
+            if key in self._running:
+                continue
+            if self.leases.past(key, time.monotonic()):
+                self._hand_back(claim, Ended.DEADLINE)
+                continue
+            running = self._running[key] = Running(claim, task, self._abandon)
+            return running
+        return None
+
+    def _ended(self, running: Running, outcome: Outcome | None) -> None:
+        claim = running.claim
+        del self._running[(claim.id, claim.token)]
+        self._changed.set()
+        self.pace.took(time.monotonic() - running.started)
+        if outcome is None:
+            self.leases.drop((claim.id, claim.token))
+            logger.warning("claim lost, handler stopped", run=claim.id, attempt=claim.attempt)
+        else:
+            self._settle(claim, outcome)
+        if self.room() > 0:
+            self._on_room()
+
+    def _abandon(self, running: Running) -> None:
+        """A handler does not stop: settle it without waiting any longer, and give its slot to others."""
+        self.abandoned += 1
+        self._busy -= 1
+        self._ended(running, running.outcome())
+        self._fill()
+
+    def _hand_back(self, claim: Claim, why: Ended) -> None:
+        """Let go of a claim that was never started."""
+        if why is Ended.LOST:
+            self.leases.drop((claim.id, claim.token))
+        else:
+            self._settle(claim, Outcome(OUTCOMES[why], error=why.value))
+
+    def _slot_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_bug(error)

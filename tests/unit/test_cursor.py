@@ -1,0 +1,60 @@
+"""The claim cursor is a hint: where it begins, and when a scan from the start has to follow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+from pgsched.db.claims import FROM_THE_START
+from pgsched.model import Claim
+from pgsched.worker.cursor import LONGEST_S, SHARE, Cursor
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def claimed(run_id: int, seconds: int = 0, priority: int = 5) -> Claim:
+    at = NOON + timedelta(seconds=seconds)
+    return Claim(run_id, uuid4(), 1, 1, "default", priority, "python", "t", {}, available_at=at)
+
+
+def test_it_begins_at_the_start() -> None:
+    assert Cursor().after(0.0) is FROM_THE_START
+
+
+def test_it_goes_on_behind_the_last_claim_of_each_priority() -> None:
+    cursor = Cursor()
+    cursor.scanned([claimed(1, 0, 2), claimed(7, 1), claimed(8, 2)], 3, sent_at=0.0, now=0.001)
+    after = cursor.after(0.5)
+    assert after["after_ids"] == "{0,0,1,0,0,8,0,0,0,0}"
+    assert after["after_ats"].count("-infinity") == 8
+    assert '"2026-05-01T12:00:02+00:00"' in after["after_ats"]
+
+
+def test_a_scan_from_the_start_is_due_every_second() -> None:
+    cursor = Cursor()
+    cursor.scanned([claimed(1)], 1, sent_at=0.0, now=0.1)
+    assert cursor.after(0.1 + LONGEST_S - 0.01) is not FROM_THE_START
+    assert cursor.after(0.1 + LONGEST_S) is FROM_THE_START
+
+
+def test_scans_from_the_start_take_no_more_than_their_share_of_the_time() -> None:
+    cursor = Cursor()
+    cursor.scanned([], 5, sent_at=10.0, now=10.002)
+    assert cursor.full_in(10.002) == SHARE * (10.002 - 10.0)
+    assert cursor.full_in(10.1) == 0.0
+    cursor.scanned([], 5, sent_at=20.0, now=23.0)
+    assert cursor.full_in(23.0) == LONGEST_S, "but one a second there is, whatever it costs"
+
+
+def test_a_full_scan_that_found_everything_does_not_move_it_back() -> None:
+    cursor = Cursor()
+    cursor.move([claimed(9, 9)])
+    cursor.scanned([claimed(3, 3)], 5, sent_at=0.0, now=0.001)
+    assert cursor.after(0.1)["after_ids"] == "{0,0,0,0,0,9,0,0,0,0}"
+
+
+def test_a_full_scan_that_had_to_stop_moves_it_back_to_where_it_stopped() -> None:
+    cursor = Cursor()
+    cursor.move([claimed(9, 9)])
+    cursor.scanned([claimed(3, 3)], 1, sent_at=0.0, now=0.001)
+    assert cursor.after(0.1)["after_ids"] == "{0,0,0,0,0,3,0,0,0,0}", "more may lie between"

@@ -1,0 +1,252 @@
+"""Slots: attempts one after the other in one task, each as if it were alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pgsched import App
+from pgsched.execute.python import PythonExecutor
+from pgsched.model import Claim, Outcome, Result
+from pgsched.worker import running
+from pgsched.worker.lease import Leases
+from pgsched.worker.running import Ended
+from pgsched.worker.slots import Slots
+from tests.executing import holds
+
+VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="clean")
+Scene = Callable[["Stage"], Awaitable[None]]
+
+
+class Stage:
+    """Slots with handlers of the test; `told` is what was settled, by the task's name."""
+
+    def __init__(self, handlers: dict[str, Any], concurrency: int = 1) -> None:
+        app = App()
+        for name, handler in handlers.items():
+            app.task(name=name)(handler)
+        self.told: list[tuple[str, Outcome]] = []
+        self.bugs: list[BaseException] = []
+        self.slots = Slots(
+            {"python": PythonExecutor(app.tasks, concurrency)},
+            concurrency,
+            Leases(30),
+            lambda claim, outcome: self.told.append((claim.task, outcome)),
+            lambda: None,
+            self.bugs.append,
+        )
+        self.ids = iter(range(1, 10_000))
+
+    def give(self, *names: str, **more: Any) -> list[Claim]:
+        """Claims of these tasks arrive."""
+        claims = [
+            Claim(next(self.ids), uuid4(), 1, 1, "default", 5, "python", name, {}, kill_after=timedelta(0), **more)
+            for name in names
+        ]
+        self.slots.take(claims, asyncio.get_running_loop().time())
+        return claims
+
+    def results(self) -> list[tuple[str, str]]:
+        return [(name, str(outcome.result)) for name, outcome in self.told]
+
+    async def all_told(self, count: int) -> None:
+        await holds(lambda: len(self.told) >= count)
+
+
+def play(stage: Stage, scene: Scene) -> None:
+    asyncio.run(asyncio.wait_for(scene(stage), 20))
+    assert stage.bugs == []
+
+
+async def quick() -> None:
+    pass
+
+
+def test_claims_are_attempted_in_order_and_never_more_at_once_than_there_are_slots() -> None:
+    now, most = [], []
+
+    def handler(name: str) -> Any:
+        async def work() -> None:
+            now.append(name)
+            most.append(len(now))
+            await asyncio.sleep(0)
+            now.remove(name)
+
+        return work
+
+    stage = Stage({name: handler(name) for name in "abcdefgh"}, concurrency=3)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"abcdefgh")
+        await stage.all_told(8)
+        assert len(stage.slots) == 0
+
+    play(stage, scene)
+    assert sorted(stage.results()) == [(name, "succeeded") for name in "abcdefgh"]
+    assert max(most) == 3
+
+
+def test_what_a_handler_leaves_in_its_context_does_not_reach_the_next() -> None:
+    seen: list[str] = []
+
+    async def spoils() -> None:
+        seen.append(VARIABLE.get())
+        VARIABLE.set("spoiled")
+
+    stage = Stage({"spoils": spoils})
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*["spoils"] * 5)
+        await stage.all_told(5)
+
+    play(stage, scene)
+    assert seen == ["clean"] * 5
+
+
+def test_a_handler_that_cancels_its_own_task_fails_alone() -> None:
+    async def suicide() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(10)
+
+    stage = Stage({"suicide": suicide, "quick": quick})
+
+    async def scene(stage: Stage) -> None:
+        stage.give("suicide", "quick", "suicide", "quick")
+        await stage.all_told(4)
+
+    play(stage, scene)
+    assert stage.results() == [("suicide", "failed"), ("quick", "succeeded")] * 2
+    assert "cancelled itself" in (stage.told[0][1].error or "")
+
+
+def test_a_slot_is_as_new_after_its_attempt_was_cancelled() -> None:
+    async def long() -> None:
+        await asyncio.sleep(3600)
+
+    async def has_a_timeout() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(3600)
+
+    stage = Stage({"long": long, "has_a_timeout": has_a_timeout})
+
+    async def scene(stage: Stage) -> None:
+        claim, *_ = stage.give("long", "has_a_timeout")
+        await holds(lambda: len(stage.slots))
+        stage.slots.cancel(claim.id)
+        await stage.all_told(2)
+
+    play(stage, scene)
+    assert stage.results() == [("long", "cancelled"), ("has_a_timeout", "succeeded")]
+
+
+def test_a_handler_that_swallows_its_cancellation_keeps_its_result_and_its_slot_is_as_new() -> None:
+    async def swallows() -> str:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            return "done all the same"
+        raise AssertionError
+
+    async def asks() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        return task.cancelling()
+
+    stage = Stage({"swallows": swallows, "asks": asks})
+
+    async def scene(stage: Stage) -> None:
+        claim, *_ = stage.give("swallows", "asks")
+        await holds(lambda: len(stage.slots))
+        stage.slots.cancel(claim.id)
+        await stage.all_told(2)
+
+    play(stage, scene)
+    assert [outcome.value for _, outcome in stage.told] == ["done all the same", 0]
+
+
+def test_a_timeout_is_told_as_one() -> None:
+    async def long() -> None:
+        await asyncio.sleep(3600)
+
+    stage = Stage({"long": long})
+
+    async def scene(stage: Stage) -> None:
+        stage.give("long", timeout=timedelta(milliseconds=20))
+        await stage.all_told(1)
+
+    play(stage, scene)
+    assert [(o.result, o.error) for _, o in stage.told] == [(Result.TIMED_OUT, "timed out after 0.02 s")]
+
+
+def test_a_handler_that_refuses_to_stop_is_left_behind_and_its_slot_given_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "ABANDON_MARGIN_S", 0.02)
+    free = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
+
+    stage = Stage({"stubborn": stubborn, "quick": quick})
+
+    async def scene(stage: Stage) -> None:
+        claim, *_ = stage.give("stubborn", "quick")
+        await holds(lambda: len(stage.slots))
+        stage.slots.cancel(claim.id)
+        await stage.all_told(2)
+        assert stage.slots.abandoned == 1
+        free.set()
+        await holds(lambda: stage.slots.abandoned == 0)
+        stage.give("quick", "quick")
+        await stage.all_told(4)
+
+    play(stage, scene)
+    assert stage.results() == [("stubborn", "cancelled"), *[("quick", "succeeded")] * 3], "and nothing is told twice"
+
+
+def test_handlers_that_never_wait_let_the_loop_go_on() -> None:
+    stage = Stage({"quick": quick})
+    seen: list[int] = []
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*["quick"] * 3000)
+        while len(stage.told) < 3000:
+            seen.append(len(stage.told))
+            await asyncio.sleep(0)
+
+    play(stage, scene)
+    assert len(set(seen)) >= 3, "other tasks had several turns in between"
+
+
+def test_after_a_stop_nothing_starts_and_what_is_ahead_is_handed_back() -> None:
+    go = asyncio.Event()
+
+    async def waits() -> None:
+        await go.wait()
+
+    stage = Stage({"waits": waits, "quick": quick})
+
+    async def scene(stage: Stage) -> None:
+        stage.give("waits", "quick")
+        await holds(lambda: len(stage.slots))
+        stage.slots.stop()
+        stage.give("quick")
+        assert stage.slots.room() == 0
+        stage.slots.hand_back()
+        go.set()
+        await stage.slots.idle(lambda: False)
+
+    play(stage, scene)
+    assert stage.results() == [("quick", "interrupted")] * 2 + [("waits", "succeeded")]
+    assert Ended.SHUTDOWN.value in (stage.told[0][1].error or "")
