@@ -144,7 +144,7 @@ def _carried(parameters: Parameters, bound: inspect.BoundArguments) -> Any:
     return carried
 
 
-def prepare(parameters: Parameters, function: Callable[..., Any], args: Any, run: Run) -> Callable[[], Any]:
+def prepare(parameters: Parameters, function: Callable[..., Any], args: Any, run: Run | None) -> Callable[[], Any]:
     """The call of a handler with arguments that came as JSON."""
     extra = {parameters.run_name: run} if parameters.run_name else {}
     if (

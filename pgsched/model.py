@@ -13,6 +13,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 from uuid import UUID
 
+Key = tuple[int, int]
+
 
 class Kind(StrEnum):
     """How `task` is read: a registered name, a program, a command line, a statement, a URL."""
@@ -72,6 +74,11 @@ class Claim(NamedTuple):
     backoff_max: timedelta | None = None
     backoff_jitter: float | None = None
     options: dict[str, Any] | None = None
+
+    @property
+    def key(self) -> Key:
+        """What tells this claim from every other: the run's id and the token as a number, which is quick to hash."""
+        return self.id, self.token.int
 
 
 @dataclass(frozen=True, slots=True)

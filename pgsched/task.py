@@ -103,7 +103,7 @@ class Task(Generic[P, R]):
             raise InputError(f"{unknown[0]}: no such option; known are {', '.join(OPTIONS)}, connection", unknown[0])
         return Request(self, replace(self.defaults, **options), connection)
 
-    def prepare(self, args: Any, run: Run) -> Callable[[], Any]:
+    def prepare(self, args: Any, run: Run | None) -> Callable[[], Any]:
         """The call that an executor makes. TaskError if the arguments do not fit."""
         return arguments.prepare(self.parameters, self.function, args, run)
 

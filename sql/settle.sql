@@ -1,9 +1,9 @@
 -- settle: record the outcomes of a batch of attempts, each fenced by (id, token, running).
 -- params: parallel arrays ids bigint[], tokens uuid[], outcomes text[], retry_ins float8[] (seconds; null: never
---         again), results text[] (JSON), errors text[], tracebacks text[], log_tails text[] (any of the last six may
---         be null as a whole: then every attempt succeeded, or none has one); worker text
--- returns: (id, token, state) of those that were ours, with the state that the run is in now; the others were settled
---          before or are lost (settle_missing says which)
+--         again), results text[] (JSON), errors text[], tracebacks text[], log_tails text[] (results
+--         may be null as a whole: none has one); worker text
+-- returns: (n, state) of those that were ours: their place in the arrays, from 1, and the state that the run is in now;
+--          the others were settled before or are lost (settle_missing says which)
 -- The fence is one expression that the planner cannot estimate, so that stale statistics cannot make it read all runs.
 -- locks: row locks on those runs, in the order given: by id. Repeating it is harmless.
 WITH settled AS (
@@ -27,9 +27,9 @@ WITH settled AS (
             WHEN r.attempt >= r.max_attempts THEN format('all %%s attempts used', r.max_attempts) END
     FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[], %(outcomes)s::text[], %(retry_ins)s::float8[],
                 %(results)s::text[], %(errors)s::text[], %(tracebacks)s::text[], %(log_tails)s::text[])
-        AS g(id, token, outcome, retry_in, result, error, traceback, log_tail)
+        WITH ORDINALITY AS g(id, token, outcome, retry_in, result, error, traceback, log_tail, n)
     WHERE r.id = g.id AND CASE WHEN r.token = g.token AND r.state = 'running' THEN true END
-    RETURNING r.id, r.token, r.state, r.queue, r.job_id, r.attempt, r.started_at, r.worker_id, g.outcome, g.error,
+    RETURNING g.n, r.id, r.token, r.state, r.queue, r.job_id, r.attempt, r.started_at, r.worker_id, g.outcome, g.error,
         g.traceback, g.log_tail
 ), evidence AS (
     INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker_id, worker, error, traceback,
@@ -45,4 +45,4 @@ WITH settled AS (
         SELECT FROM settled s WHERE s.state = 'scheduled' OR s.job_id IS NOT NULL AND EXISTS (
             SELECT FROM pgsched.runs w WHERE w.job_id = s.job_id AND w.phase < 3 AND w.state = 'waiting'))
 )
-SELECT id, token, state, (SELECT count(*) FROM woken) AS notified FROM settled
+SELECT n, state, (SELECT count(*) FROM woken) AS notified FROM settled

@@ -7,17 +7,19 @@ than by an adapter for each element.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from psycopg.types.json import set_json_loads
+
 from pgsched.core import payload
 from pgsched.db.connect import AsyncConnection, Connection
 from pgsched.db.statements import sql
-from pgsched.model import Claim, Result, Settlement
+from pgsched.model import Claim, Key, Result, Settlement
 
-Key = tuple[int, UUID]
 FROM_THE_START: Mapping[str, str] = {
     "priorities": "{0,1,2,3,4,5,6,7,8,9}",
     "after_ats": "{" + ",".join(["-infinity"] * 10) + "}",
@@ -38,6 +40,11 @@ class Wanted:
 def array(values: Iterable[Any]) -> str:
     """The text form of an array of numbers, instants or uuids."""
     return "{" + ",".join(map(str, values)) + "}"
+
+
+def loads(text: bytes | str) -> Any:
+    """JSON of a hot column: most runs have no arguments."""
+    return {} if text == b"{}" else json.loads(text)
 
 
 def claims_of(token: UUID, rows: Iterable[Sequence[Any]]) -> list[Claim]:
@@ -67,6 +74,11 @@ async def claim(
     return claims_of(token, await (await conn.execute(sql("claim"), values)).fetchall())
 
 
+def read_fast(conn: AsyncConnection[Any]) -> None:
+    """Prepare a connection for claims: what nearly every row has is not parsed."""
+    set_json_loads(loads, conn)
+
+
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:
     """The claims that a `claim` with this token made although its answer was lost."""
     cursor = await conn.execute(sql("claim_again"), {"queue": queue, "token": token})
@@ -79,28 +91,36 @@ async def claimable_queues(conn: AsyncConnection[Any]) -> list[str]:
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def settle(conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str) -> dict[Key, str]:
-    """Record a batch of outcomes; returns for each (id, token) the run's new state, 'repeated' or 'lost'."""
-    by_id = sorted(batch, key=lambda settlement: settlement.claim.id)
-    succeeded = [s for s in by_id if s.outcome.result is Result.SUCCEEDED]
-    others = [s for s in by_id if s.outcome.result is not Result.SUCCEEDED]
-    verdicts: dict[Key, str] = {}
+async def settle(conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str) -> list[str]:
+    """Record a batch of outcomes; returns for each of them the run's new state, 'repeated' or 'lost'."""
+    verdicts: dict[int, str] = {}
+    order = sorted(range(len(batch)), key=lambda n: batch[n].claim.id)
+    succeeded = [n for n in order if batch[n].outcome.result is Result.SUCCEEDED]
     if succeeded:
-        cursor = await conn.execute(sql("settle_succeeded"), {**keys(succeeded), "results": results(succeeded)})
-        verdicts.update({(row[0], row[1]): "succeeded" for row in await cursor.fetchall()})
+        part = [batch[n] for n in succeeded]
+        cursor = await conn.execute(sql("settle_succeeded"), {**keys(part), "results": results(part)})
+        verdicts.update((succeeded[row[0] - 1], "succeeded") for row in await cursor.fetchall())
+    others = [n for n in order if batch[n].outcome.result is not Result.SUCCEEDED]
     if others:
-        cursor = await conn.execute(sql("settle"), {**keys(others), **evidence(others), "worker": worker})
-        verdicts.update({(row[0], row[1]): row[2] for row in await cursor.fetchall()})
-    missing = [s for s in by_id if (s.claim.id, s.claim.token) not in verdicts]
-    if missing:
-        cursor = await conn.execute(sql("settle_missing"), keys(missing))
-        verdicts.update({(row[0], row[1]): row[2] for row in await cursor.fetchall()})
-    return verdicts
+        part = [batch[n] for n in others]
+        cursor = await conn.execute(sql("settle"), {**keys(part), **evidence(part), "worker": worker})
+        verdicts.update((others[row[0] - 1], row[1]) for row in await cursor.fetchall())
+    if len(verdicts) < len(batch):
+        missing = [n for n in order if n not in verdicts]
+        cursor = await conn.execute(sql("settle_missing"), keys([batch[n] for n in missing]))
+        verdicts.update((missing[row[0] - 1], row[1]) for row in await cursor.fetchall())
+    return [verdicts[n] for n in range(len(batch))]
 
 
 def keys(batch: Sequence[Settlement]) -> dict[str, str]:
     """What every settlement is fenced by."""
-    return {"ids": array(s.claim.id for s in batch), "tokens": array(s.claim.token for s in batch)}
+    return fences([s.claim.key for s in batch])
+
+
+def fences(keys: Iterable[Key]) -> dict[str, str]:
+    """Keys of claims as the parallel arrays `ids` and `tokens`."""
+    keys = list(keys)
+    return {"ids": array(run_id for run_id, _ in keys), "tokens": array(f"{token:032x}" for _, token in keys)}
 
 
 def results(batch: Sequence[Settlement]) -> list[str | None] | None:
@@ -148,12 +168,11 @@ def heartbeat(
         "running": len(held),
         "abandoned": abandoned,
         "stopping": stopping,
-        "ids": array(run_id for run_id, _ in held),
-        "tokens": array(token for _, token in held),
+        **fences(held),
     }
     rows = conn.execute(sql("heartbeat"), values).fetchall()
     return Beat(
-        kept=frozenset((r[0], r[1]) for r in rows if r[3]),
-        unsure=frozenset((r[0], r[1]) for r in rows if not r[3]),
-        cancel=frozenset((r[0], r[1]) for r in rows if r[2]),
+        kept=frozenset((r[0], r[1].int) for r in rows if r[3]),
+        unsure=frozenset((r[0], r[1].int) for r in rows if not r[3]),
+        cancel=frozenset((r[0], r[1].int) for r in rows if r[2]),
     )

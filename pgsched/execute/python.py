@@ -30,8 +30,8 @@ class Handler(Protocol):
     @property
     def takes_run(self) -> bool: ...
 
-    def prepare(self, args: Any, run: Run) -> Call:
-        """The call with these JSON arguments. Raises TaskError if they do not fit."""
+    def prepare(self, args: Any, run: Run | None) -> Call:
+        """The call with these JSON arguments; `run` where `takes_run`. Raises TaskError if they do not fit."""
         ...
 
 
@@ -47,29 +47,30 @@ class PythonExecutor:
         handler = self._tasks.get(claim.task)
         if handler is None:
             return refused(f"task: this worker knows no task named {claim.task[:100]!r}", retry=True)
-        run = Run(claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token)
+        run = Run(claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token) if handler.takes_run else None
         try:
             call = handler.prepare(claim.args, run)
         except TaskError as error:
             # Retried: while a new release is rolled out, another worker may know the new parameter.
             return refused(str(error), retry=True)
-        if handler.is_async and not handler.takes_run:  # nothing but its cancellation can tell it to stop
+        if not handler.is_async:
+            # Only a handler that was given the Run can see `cancelled`: there is no use in waiting for another.
+            grace_s = kill_after_s(claim) if run is not None else 0.0
+            return await self._watch(self._threads.submit(lambda: _run_sync(call)), run, grace_s)
+        if run is None:  # nothing but its cancellation can tell it to stop
             return await _run_here(call)
-        if handler.is_async:
-            work: asyncio.Future[Outcome] = asyncio.create_task(_run_async(call, run))
-            return await self._watch(work, run, kill_after_s(claim))
-        # Only a handler that was given the Run can see `cancelled`: there is no use in waiting for another.
-        grace_s = kill_after_s(claim) if handler.takes_run else 0.0
-        return await self._watch(self._threads.submit(lambda: _run_sync(call)), run, grace_s)
+        work: asyncio.Future[Outcome] = asyncio.create_task(_run_async(call, run))
+        return await self._watch(work, run, kill_after_s(claim))
 
     async def close(self) -> None:
         self._threads.close()
 
-    async def _watch(self, work: asyncio.Future[Outcome], run: Run, grace_s: float) -> Outcome:
+    async def _watch(self, work: asyncio.Future[Outcome], run: Run | None, grace_s: float) -> Outcome:
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            run.cancelled.set()
+            if run is not None:
+                run.cancelled.set()
             if isinstance(work, asyncio.Task):
                 work.cancel()
             with contextlib.suppress(asyncio.CancelledError):

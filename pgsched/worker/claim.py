@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from pgsched import log
-from pgsched.db.claims import FROM_THE_START, Wanted, claim, claim_again, claimable_queues
+from pgsched.db.claims import FROM_THE_START, Wanted, claim, claim_again, claimable_queues, read_fast
 from pgsched.db.connect import (
     BY_KEY,
     AsyncConnection,
@@ -38,21 +38,19 @@ LAST_QUESTION_S = 5.0
 
 
 class Pace:
-    """A moving average of how long a run takes, and what that allows to be claimed ahead."""
+    """A moving average of how long a run takes. `prefetch`: how many runs beyond the free slots may be claimed now."""
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency
+        self.prefetch = 0
         self._average_s: float | None = None
 
     def took(self, seconds: float) -> None:
         """Note one finished run."""
-        self._average_s = seconds if self._average_s is None else self._average_s * 0.9 + seconds * 0.1
-
-    def prefetch(self) -> int:
-        """How many runs beyond the free slots may be claimed now."""
-        if self._average_s is None or self._average_s >= PREFETCH_S:
-            return 0
-        return int(min(LARGEST_BATCH, self.concurrency * PREFETCH_S / max(self._average_s, 1e-5)))
+        average_s = seconds if self._average_s is None else self._average_s * 0.9 + seconds * 0.1
+        self._average_s = average_s
+        ahead = self.concurrency * PREFETCH_S / max(average_s, 1e-5)
+        self.prefetch = 0 if average_s >= PREFETCH_S else int(min(LARGEST_BATCH, ahead))
 
 
 class Claimer:
@@ -139,7 +137,9 @@ class Claimer:
         self._again_s = self.poll_s
         if self.room() <= 0:
             return False
-        self._conn = self._conn or await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
+        if self._conn is None:
+            self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
+            read_fast(self._conn)
         if self._unanswered is not None:
             await self._ask_again(self._conn, *self._unanswered)
         more = False

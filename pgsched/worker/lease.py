@@ -11,17 +11,15 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 from pgsched import log
 from pgsched.db import workers
 from pgsched.db.claims import Beat, heartbeat
 from pgsched.db.connect import BY_KEY, Connection, DatabaseError, Reaction, classify, connect, explain
 from pgsched.errors import PgschedError
-from pgsched.model import Claim
+from pgsched.model import Claim, Key
 
 logger = log.get("lease")
-Key = tuple[int, UUID]
 MARGIN = 0.1
 
 
@@ -38,7 +36,7 @@ class Leases:
         """Hold these claims; `sent_at` is the monotonic instant before the claim statement was sent."""
         with self._lock:
             for claim in claims:
-                self._deadlines[(claim.id, claim.token)] = sent_at + self._usable_s
+                self._deadlines[claim.key] = sent_at + self._usable_s
 
     def drop(self, *keys: Key) -> None:
         """Hold them no longer: settled, or lost."""

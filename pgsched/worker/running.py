@@ -39,10 +39,11 @@ OUTCOMES = {
 class Running:
     """One executor call, awaited by the slot's `task`; `on_abandon(running)` is told when it is left behind."""
 
-    __slots__ = ("_on_abandon", "_task", "_timers", "abandoned", "claim", "ended", "started")
+    __slots__ = ("_on_abandon", "_task", "_timers", "abandoned", "claim", "ended", "key", "started")
 
     def __init__(self, claim: Claim, task: asyncio.Task[Any], on_abandon: Callable[[Running], None]) -> None:
         self.claim = claim
+        self.key = claim.key
         self.ended: Ended | None = None
         self.abandoned = False
         self.started = time.monotonic()

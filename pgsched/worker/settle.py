@@ -13,7 +13,7 @@ from typing import Any
 
 from pgsched import log
 from pgsched.core.retry import delay
-from pgsched.db.claims import Key, settle
+from pgsched.db.claims import settle
 from pgsched.db.connect import (
     BY_KEY,
     AsyncConnection,
@@ -161,8 +161,8 @@ class Settler:
             self._conn = None
         await asyncio.sleep(delay)
 
-    def _report(self, batch: list[Settlement], verdicts: dict[Key, str]) -> None:
-        told = [(settlement, verdicts[(settlement.claim.id, settlement.claim.token)]) for settlement in batch]
+    def _report(self, batch: list[Settlement], verdicts: list[str]) -> None:
+        told = list(zip(batch, verdicts, strict=True))
         for settlement, verdict in told:
             if verdict == "lost":
                 logger.warning("claim lost, outcome dropped", run=settlement.claim.id,

@@ -14,9 +14,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from pgsched import log
-from pgsched.db.claims import Key
 from pgsched.execute.base import Executor, kill_after_s
-from pgsched.model import Claim, Outcome
+from pgsched.model import Claim, Key, Outcome
 from pgsched.worker.claim import Pace
 from pgsched.worker.lease import Leases
 from pgsched.worker.running import OUTCOMES, Ended, Running
@@ -66,7 +65,7 @@ class Slots:
         if self._stopped:
             return 0
         free = self.concurrency - self._busy
-        ahead = self.pace.prefetch()
+        ahead = self.pace.prefetch
         want = free + ahead - len(self._buffer)
         # refill the prefetch when half of it is used, not one by one
         return want if free > len(self._buffer) or want > ahead // 2 else 0
@@ -86,7 +85,7 @@ class Slots:
 
     def cancel(self, run_id: int) -> None:
         """Somebody asked to cancel this run."""
-        ahead = [(claim.id, claim.token) for claim in self._buffer]
+        ahead = [claim.key for claim in self._buffer]
         for key in [key for key in [*self._running, *ahead] if key[0] == run_id]:
             self.end(key, Ended.CANCEL)
 
@@ -96,7 +95,7 @@ class Slots:
         if running is not None:
             running.end(why)
             return
-        for claim in [claim for claim in self._buffer if (claim.id, claim.token) == key]:
+        for claim in [claim for claim in self._buffer if claim.key == key]:
             self._buffer.remove(claim)
             self._hand_back(claim, why)
 
@@ -165,7 +164,7 @@ class Slots:
         """The next claim to attempt; those whose deadline has passed are handed back."""
         while self._buffer and not self._stopped:
             claim = self._buffer.popleft()
-            key = (claim.id, claim.token)
+            key = claim.key
             if key in self._running:
                 continue
             if self.leases.past(key, time.monotonic()):
@@ -177,11 +176,11 @@ class Slots:
 
     def _ended(self, running: Running, outcome: Outcome | None) -> None:
         claim = running.claim
-        del self._running[(claim.id, claim.token)]
+        del self._running[running.key]
         self._changed.set()
         self.pace.took(time.monotonic() - running.started)
         if outcome is None:
-            self.leases.drop((claim.id, claim.token))
+            self.leases.drop(claim.key)
             logger.warning("claim lost, handler stopped", run=claim.id, attempt=claim.attempt)
         else:
             self._settle(claim, outcome)
@@ -198,7 +197,7 @@ class Slots:
     def _hand_back(self, claim: Claim, why: Ended) -> None:
         """Let go of a claim that was never started."""
         if why is Ended.LOST:
-            self.leases.drop((claim.id, claim.token))
+            self.leases.drop(claim.key)
         else:
             self._settle(claim, Outcome(OUTCOMES[why], error=why.value))
 

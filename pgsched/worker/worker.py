@@ -159,7 +159,7 @@ class Worker:
         self._claimer.wake()
 
     def _settled(self, told: list[Settled]) -> None:
-        self.leases.drop(*((settlement.claim.id, settlement.claim.token) for settlement, _ in told))
+        self.leases.drop(*(settlement.claim.key for settlement, _ in told))
         for _, verdict in told:
             self.verdicts[verdict] = self.verdicts.get(verdict, 0) + 1
 

@@ -34,8 +34,7 @@ def settle(dsn: str, *batch: Settlement) -> list[str]:
 
     async def once() -> list[str]:
         async with await aconnect(dsn) as conn:
-            verdicts = await claims.settle(conn, batch, "w")
-            return [verdicts[(s.claim.id, s.claim.token)] for s in batch]
+            return await claims.settle(conn, batch, "w")
 
     return asyncio.run(once())
 
@@ -134,8 +133,8 @@ def test_a_heartbeat_keeps_what_is_ours_and_is_denied_what_was_reaped(db: psycop
     gone, kept = take(db, 2)
     db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() WHERE id = %s", [gone.id])
     reap(db)
-    beat = claims.heartbeat(db, 1, 30.0, [(gone.id, gone.token), (kept.id, kept.token)])
-    assert beat.kept == {(kept.id, kept.token)}
+    beat = claims.heartbeat(db, 1, 30.0, [gone.key, kept.key])
+    assert beat.kept == {kept.key}
     assert row_of(db, gone.id)["lease_until"] is None
 
 
@@ -148,9 +147,9 @@ def test_a_zombie_cannot_renew_the_lease_of_the_next_owner(
     if not guarded:
         cut(monkeypatch, claims, "heartbeat", "r.token = g.token AND ")
     before = row_of(db, old.id)["lease_until"]
-    beat = claims.heartbeat(db, 1, 30.0, [(old.id, old.token)])
+    beat = claims.heartbeat(db, 1, 30.0, [old.key])
     assert (row_of(db, old.id)["lease_until"] == before) is guarded
-    assert (old.id, old.token) not in beat.kept
+    assert old.key not in beat.kept
 
 
 def test_a_lease_that_is_being_renewed_is_not_reaped(db: psycopg.Connection, connect: Open) -> None:
@@ -158,7 +157,7 @@ def test_a_lease_that_is_being_renewed_is_not_reaped(db: psycopg.Connection, con
     (claim,) = take(db)
     let_expire(db)
     worker = connect(autocommit=False)
-    assert claims.heartbeat(worker, 1, 30.0, [(claim.id, claim.token)]).kept
+    assert claims.heartbeat(worker, 1, 30.0, [claim.key]).kept
     assert reap(db) == []
     worker.commit()
     assert reap(db) == []
@@ -172,7 +171,7 @@ def test_without_the_row_lock_a_lease_is_reaped_although_it_was_renewed(
     (claim,) = take(db)
     let_expire(db)
     worker, leader = connect(autocommit=False), connect()
-    claims.heartbeat(worker, 1, 30.0, [(claim.id, claim.token)])
+    claims.heartbeat(worker, 1, 30.0, [claim.key])
     cut(monkeypatch, leading, "reap", " FOR UPDATE SKIP LOCKED")
     other = Aside(lambda: reap(leader))
     wait_until_blocked(db, leader)

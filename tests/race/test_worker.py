@@ -310,15 +310,15 @@ def test_a_row_that_somebody_locked_costs_no_other_claim_its_lease(
     person = connect(autocommit=False)
     person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [locked.id])
     worker = connect(options="-c lock_timeout=100ms")
-    held = [(c.id, c.token) for c in (locked, *others)]
+    held = [c.key for c in (locked, *others)]
     if not guarded:
         cut(monkeypatch, claims, "heartbeat", " OF r SKIP LOCKED", " OF r")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             claims.heartbeat(worker, 1, 30.0, held)
         return
     beat = claims.heartbeat(worker, 1, 30.0, held)
-    assert beat.kept == {(c.id, c.token) for c in others}
-    assert beat.unsure == {(locked.id, locked.token)}, "neither renewed nor lost"
+    assert beat.kept == {c.key for c in others}
+    assert beat.unsure == {locked.key}, "neither renewed nor lost"
     renewed = "SELECT id FROM pgsched.runs WHERE lease_until > clock_timestamp() ORDER BY id"
     assert [row[0] for row in db.execute(renewed).fetchall()] == [c.id for c in others]
     person.rollback()
@@ -354,12 +354,12 @@ def test_a_claim_past_its_deadline_is_past_and_an_unknown_one_too() -> None:
     leases, token = Leases(10), uuid4()
     claim = Claim(1, token, 1, 3, "default", 5, "python", "t", {})
     leases.add([claim], sent_at=100.0)
-    assert not leases.past((1, token), 108.9)
-    assert leases.past((1, token), 109.1)
-    leases.renewed(frozenset({(1, token)}), sent_at=103.0)
-    assert not leases.past((1, token), 109.1)
-    leases.drop((1, token))
-    assert leases.past((1, token), 0.0)
+    assert not leases.past(claim.key, 108.9)
+    assert leases.past(claim.key, 109.1)
+    leases.renewed(frozenset({claim.key}), sent_at=103.0)
+    assert not leases.past(claim.key, 109.1)
+    leases.drop(claim.key)
+    assert leases.past(claim.key, 0.0)
 
 
 def test_the_heartbeat_signs_off(dsn: str, db: psycopg.Connection) -> None:
