@@ -62,6 +62,38 @@ PEERS = (
         ("graphile-worker@0.18.0",),
         npm=True,
     ),
+    Contestant(
+        "oban",
+        "oban (Python) 0.7",
+        "SELECT EXISTS (SELECT FROM oban_jobs WHERE state IN ('available', 'scheduled', 'executing', 'retryable'))",
+        "SELECT count(*) FROM oban_jobs WHERE state = 'completed'",
+        ("oban==0.7.0",),
+        least_python=(3, 12),
+    ),
+    Contestant(
+        "awa-pg",
+        "awa-pg 0.6.9",
+        "SELECT EXISTS (SELECT FROM awa.jobs WHERE state NOT IN ('completed', 'failed', 'cancelled'))",
+        "SELECT count(*) FROM awa.jobs WHERE state = 'completed'",
+        ("awa-pg==0.6.9",),
+        seconds_schedules=True,
+    ),
+    Contestant(
+        "chancy",
+        "chancy 0.26",
+        "SELECT EXISTS (SELECT FROM chancy_jobs WHERE state IN ('pending', 'running', 'retrying'))",
+        "SELECT count(*) FROM chancy_jobs WHERE state = 'succeeded'",
+        ("chancy==0.26.0",),
+    ),
+    Contestant(
+        "procrastinate",
+        "procrastinate 3.10",
+        "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status IN ('todo', 'doing'))",
+        "SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'",
+        ("procrastinate==3.10.0",),
+        seconds_schedules=True,
+        share=0.1,
+    ),
 )
 ALL = (RAW, PGSCHED, *PEERS)
 

@@ -43,7 +43,7 @@ def environment(contestant: Contestant) -> Path:
     """The directory of the peer's environment, made if it is missing. Raises Unavailable."""
     key = re.sub(r"[^A-Za-z0-9.]+", "-", "_".join(contestant.requirements))
     if not contestant.npm:
-        key += "-py" + "".join(map(str, python_version(interpreter(contestant))))
+        key += f"-py{python_version(interpreter(contestant))}"
     home = cache() / key
     if home.exists():
         return home
@@ -78,23 +78,25 @@ def run(contestant: Contestant, step: list[str]) -> None:
 
 
 def interpreter(contestant: Contestant) -> str:
-    """This interpreter, or a newer one on PATH where the peer asks for one. Raises Unavailable."""
+    """This interpreter, or a newer one where the peer asks for one: of PATH or of pyenv. Raises Unavailable."""
     least = contestant.least_python
     if sys.version_info[:2] >= least:
         return sys.executable
     for minor in range(least[1], least[1] + 6):
-        if path := shutil.which(f"python{least[0]}.{minor}"):
-            return path
+        name = f"python{least[0]}.{minor}"
+        kept = Path.home().glob(f".pyenv/versions/{least[0]}.{minor}.*/bin/{name}")
+        for path in (shutil.which(name), *map(str, kept)):
+            if path is not None and python_version(path) is not None:
+                return path
     raise Unavailable(f"needs Python {least[0]}.{least[1]}, and there is only {sys.version.split()[0]} here")
 
 
-def python_version(path: str) -> tuple[int, int]:
-    """(major, minor) of an interpreter."""
-    text = subprocess.run(
-        [path, "-c", "import sys; print(*sys.version_info[:2])"], check=True, capture_output=True, text=True
-    ).stdout
-    major, minor = text.split()
-    return int(major), int(minor)
+def python_version(path: str) -> str | None:
+    """An interpreter's version, without the dots; None where there is only the shim of one."""
+    done = subprocess.run(
+        [path, "-c", "import sys; print(*sys.version_info[:2], sep='')"], check=False, capture_output=True, text=True
+    )
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def found(program: str) -> str:
