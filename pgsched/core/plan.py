@@ -1,12 +1,14 @@
 """The rule: what becomes of a job's due slots is a pure function of its row, its unfinished runs and the instant.
 
-The row is what `sql/tick_due.sql` returns. Every slot gets one row: a run, one held back, or one that says why not.
+The row is what `sql/tick_terms.sql` returns, with the instant (`now`), its mark (`decided_until`) and its unfinished
+runs (`open`, `held`, `newest`). Every slot gets one row: a run, one held back, or one that says why not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from pgsched.core import overlap
@@ -19,19 +21,17 @@ from pgsched.core.schedule import Schedule, parse
 DELAY_RECHECK = timedelta(seconds=1)
 NEVER_RUN = ("skipped", "missed")
 Job = dict[str, Any]
-Plan = tuple[list[Decision], datetime, datetime | None]
-# What was decided for a schedule, zone, anchor and policies already: jobs that share them share the answer.
-Plans = dict[tuple[Any, ...], Plan]
+# The decisions, the new high-water mark (None: as it is), and the next slot.
+Plan = tuple[list[Decision], datetime | None, datetime | None]
 
 
 @dataclass(frozen=True, slots=True)
 class SlotRow:
-    """One row that a tick makes (the columns of `tick_insert`).
+    """One row that a tick makes (the columns of `tick_insert`), of one job or of many.
 
     `extend`: the mark that the stretch goes on from, where it may be the rest of an excluded stretch whose row exists.
     """
 
-    job_id: int
     slot: datetime
     state: str
     available_at: datetime
@@ -46,9 +46,8 @@ class SlotRow:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """How a tick leaves one job (the columns of `tick_advance`)."""
+    """How a tick leaves a job (the columns of `tick_advance`). `run_count`: its new rows that are runs."""
 
-    job_id: int
     decided_until: datetime | None
     next_run_at: datetime | None
     run_count: int = 0
@@ -64,9 +63,12 @@ class Decided:
     ends_others: bool
 
 
-def decide_job(job: Job, plans: Plans) -> Decided:
-    """Turn one job's due slots into rows, and say where it stands afterwards."""
-    decisions, decided_until, next_at = plan(job, plans)
+def decide_job(job: Job, planned: Plan | None = None, known: Container[datetime] = ()) -> Decided:
+    """Turn one job's due slots into rows, and say where it stands afterwards.
+
+    `planned`: what `plan` says, where it was asked already. `known`: slots that have their row, whose mark was lost.
+    """
+    decisions, decided_until, next_at = planned or plan(job)
     standing = Standing(job["open"], job["held"], job["newest"])
     rows: list[SlotRow] = []
     runs = replaces_from = 0
@@ -74,6 +76,8 @@ def decide_job(job: Job, plans: Plans) -> Decided:
     for decision in decisions:
         if used_up(job, runs):
             break
+        if decision.scheduled_at in known:
+            continue
         if decision.verdict != "run":
             rows.append(passed(job, decision))
             continue
@@ -85,7 +89,7 @@ def decide_job(job: Job, plans: Plans) -> Decided:
         rows.append(due(job, decision, verdict))
         runs += verdict.state != "skipped"
         standing = after(standing, verdict)
-    advance = Advance(job["id"], decided_until, None if used_up(job, runs) else next_at, runs)
+    advance = Advance(decided_until, None if used_up(job, runs) else next_at, runs)
     return Decided(rows, advance, ends_others)
 
 
@@ -112,20 +116,15 @@ def after(standing: Standing, verdict: Verdict) -> Standing:
     return Standing(standing.open + born_open, standing.held + (verdict.state == "waiting"), standing.newest_id)
 
 
-def plan(job: Job, plans: Plans) -> Plan:
+def plan(job: Job) -> Plan:
     """The decisions for everything due, the new high-water mark and the next slot."""
     if job["schedule"] is None:
         return one_off(job)
     schedule = parsed(job)
     if schedule.fixed_delay is not None:
         return fixed_delay(job, schedule.fixed_delay)
-    policy, dates = catch_up_policy(job), job_calendar(job)
     begun = job["decided_until"] or job["anchor_at"]
-    key = (job["schedule"], job["timezone"], anchor(job), begun, job["ends_at"], policy, dates)
-    found = plans.get(key)
-    if found is None:
-        found = plans[key] = decide(schedule, begun, job["now"], policy, job["ends_at"], dates)
-    return found
+    return decide(schedule, begun, job["now"], catch_up_policy(job), job["ends_at"], job_calendar(job))
 
 
 def parsed(job: Job) -> Schedule:
@@ -157,7 +156,7 @@ def one_off(job: Job) -> Plan:
     if mark is not None and slot <= mark:
         return [], mark, None
     if slot > now:
-        return [], mark or datetime(1970, 1, 1, tzinfo=UTC), slot
+        return [], mark, slot
     decision = decide_one(slot, now, catch_up_policy(job), job_calendar(job))
     return [decision], slot, None
 
@@ -190,7 +189,7 @@ def due(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
     expires = slot + job["start_deadline"] if job["start_deadline"] is not None and state != "skipped" else None
     held = held_until(job, slot) if verdict.retries else None
     reason = "; ".join(filter(None, (verdict.reason, decision.reason))) or None
-    return SlotRow(job["id"], slot, state, starts, expires, reason, decision.covers_from, decision.covers_until,
+    return SlotRow(slot, state, starts, expires, reason, decision.covers_from, decision.covers_until,
                    decision.covers_count, held)  # fmt: skip
 
 
@@ -208,6 +207,6 @@ def passed(job: Job, decision: Decision) -> SlotRow:
     """
     slot = decision.scheduled_at
     goes_on = decision.verdict == "skipped" and decision.covers_from is not None
-    return SlotRow(job["id"], slot, decision.verdict, slot, None, decision.reason, decision.covers_from,
+    return SlotRow(slot, decision.verdict, slot, None, decision.reason, decision.covers_from,
                    decision.covers_until, decision.covers_count, None,
                    job["decided_until"] if goes_on else None)  # fmt: skip

@@ -14,9 +14,13 @@ from datetime import datetime
 from typing import Any
 
 from pgsched.core.plan import Advance, SlotRow
-from pgsched.db.connect import Connection
+from pgsched.db.arrays import literal, literals
+from pgsched.db.connect import Connection, DatabaseError
 from pgsched.db.query import fetch
 from pgsched.db.statements import sql
+
+# data exceptions, violated constraints, limits of the server, and what a trigger raises
+ROW_AT_FAULT = ("22", "23", "44", "54", "P0")
 
 
 class NotLeading(Exception):
@@ -60,34 +64,65 @@ def unlock(conn: Connection[Any]) -> None:
     conn.execute(sql("leader_resign"))
 
 
-def due_jobs(conn: Connection[Any], n: int) -> list[dict[str, Any]]:
+def due_jobs(conn: Connection[Any], n: int) -> list[tuple[int, datetime, datetime | None, bool, str]]:
     """Lock up to `n` due jobs; see `sql/tick_due.sql` for the columns."""
-    return fetch(conn, sql("tick_due"), {"n": n})
+    return conn.execute(sql("tick_due"), {"n": n}).fetchall()
 
 
-def columns(values: Sequence[Any], kind: type) -> dict[str, list[Any]]:
-    """Turn dataclass rows into the parallel arrays that the set-based statements take (`slot` -> `slots`)."""
-    return {f"{field.name}s": [getattr(value, field.name) for value in values] for field in fields(kind)}
+def terms(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """What the schedules and policies of these jobs say; see `sql/tick_terms.sql` for the columns."""
+    return {row["id"]: row for row in fetch(conn, sql("tick_terms"), {"job_ids": literal(jobs)})}
 
 
-def insert_slots(conn: Connection[Any], slots: Sequence[SlotRow]) -> int:
-    """Insert decided slots; returns how many were new. The rest of an excluded stretch goes to the row it has."""
-    extended = extend_slots(conn, [slot for slot in slots if slot.extend is not None])
-    new = [slot for slot in slots if slot.extend is None or (slot.job_id, slot.slot) not in extended]
-    return conn.execute(sql("tick_insert"), columns(new, SlotRow)).rowcount if new else 0
+def unfinished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """How many runs of these jobs are open and held, and the newest of them; jobs without any are left out."""
+    return {row["job_id"]: row for row in fetch(conn, sql("tick_open"), {"job_ids": literal(jobs)})} if jobs else {}
 
 
-def extend_slots(conn: Connection[Any], slots: Sequence[SlotRow]) -> set[tuple[int, datetime]]:
+def finished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """When the last run of each of these jobs ended."""
+    return {row["job_id"]: row for row in fetch(conn, sql("tick_finished"), {"job_ids": literal(jobs)})} if jobs else {}
+
+
+def known_slots(conn: Connection[Any], slots: Sequence[tuple[int, datetime]]) -> set[tuple[int, datetime]]:
+    """Which of these (job, slot) have their row already."""
+    values = {"job_ids": literal(slot[0] for slot in slots), "slots": literal(slot[1] for slot in slots)}
+    return set(conn.execute(sql("tick_known"), values).fetchall()) if slots else set()
+
+
+def insert_slots(conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]]) -> list[tuple[int, str]]:
+    """Make the rows of decided slots, each for one or many jobs; returns (job, state) of the new ones.
+
+    The rest of an excluded stretch goes to the row it has.
+    """
+    extended = extend_slots(conn, [(jobs[0], row) for jobs, row in slots if row.extend is not None])
+    new = [(jobs, row) for jobs, row in slots if row.extend is None or (jobs[0], row.slot) not in extended]
+    return conn.execute(sql("tick_insert"), columns(new, SlotRow), prepare=False).fetchall() if new else []
+
+
+def extend_slots(conn: Connection[Any], slots: Sequence[tuple[int, SlotRow]]) -> set[tuple[int, datetime]]:
     """Let the rows of excluded stretches that go on grow; returns the (job, slot) that need no row of their own."""
     if not slots:
         return set()
-    return {(row[0], row[1]) for row in conn.execute(sql("tick_extend"), columns(slots, SlotRow)).fetchall()}
+    values = {**columns([((), row) for _, row in slots], SlotRow), "job_ids": literal(job for job, _ in slots)}
+    return set(conn.execute(sql("tick_extend"), values).fetchall())
 
 
-def advance_jobs(conn: Connection[Any], advances: Sequence[Advance]) -> None:
-    """Move high-water marks and next slots."""
+def advance_jobs(conn: Connection[Any], advances: Sequence[tuple[Sequence[int], Advance]]) -> None:
+    """Move high-water marks and next slots, each for one or many jobs."""
     if advances:
-        conn.execute(sql("tick_advance"), columns(advances, Advance))
+        conn.execute(sql("tick_advance"), columns(advances, Advance), prepare=False)
+
+
+def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type) -> dict[str, str]:
+    """Turn dataclass rows into the parallel arrays that the set-based statements take (`slot` -> `slots`)."""
+    arrays = {f"{field.name}s": literal(getattr(row, field.name) for _, row in values) for field in fields(kind)}
+    return {"job_ids": literals(jobs for jobs, _ in values), **arrays}
+
+
+def refused(error: DatabaseError) -> bool:
+    """Is it the fault of a row that a statement wrote, so that the statement does without that row?"""
+    return (error.sqlstate or "")[:2] in ROW_AT_FAULT
 
 
 def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> set[int]:

@@ -23,7 +23,9 @@ BATCH = 200
 def record(conn: Connection[Any]) -> int:
     """Turn a batch of stretches into rows, in the caller's transaction; returns how many stretches there were."""
     stretches = fetch(conn, "passed_over_take", {"n": BATCH})
-    leading.insert_slots(conn, [row for stretch in stretches if (row := row_of(stretch)) is not None])
+    leading.insert_slots(
+        conn, [((stretch["job_id"],), row) for stretch in stretches if (row := row_of(stretch)) is not None]
+    )
     return len(stretches)
 
 
@@ -39,5 +41,5 @@ def row_of(stretch: dict[str, Any]) -> SlotRow | None:
     if newest is None:
         return None
     first, count = schedule.after(start), schedule.count(start, newest + timedelta(microseconds=1))
-    return SlotRow(stretch["job_id"], newest, stretch["state"], newest, reason=stretch["reason"], covers_from=first,
+    return SlotRow(newest, stretch["state"], newest, reason=stretch["reason"], covers_from=first,
                    covers_until=newest, covers_count=count)  # fmt: skip

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import psycopg
 import pytest
 
-from pgsched.db import leading
+from pgsched.db import jobs, leading
+from pgsched.db.statements import sql
+from pgsched.leader import ticker
 from pgsched.leader.ticker import tick
-from tests.race.setting import Aside, Open, add_jobs, at_once, cut, forget_decided, slots, wait_until_blocked
+from tests.race.setting import Aside, Open, add_jobs, at_once, cut, forget_decided, put_back, slots, wait_until_blocked
 
 LOCK = "FOR NO KEY UPDATE OF j SKIP LOCKED"
 CONFLICT = "ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING\n"
@@ -40,9 +45,16 @@ def test_many_leaders_without_a_fence_make_no_slot_twice(tickers: int, db: psyco
     assert db.execute("SELECT count(*) FROM pgsched.jobs WHERE error IS NOT NULL").fetchone() == (0,)
 
 
+def in_transaction(connect: Open) -> psycopg.Connection:
+    """A connection that is inside a transaction already, as the leader's is when it ticks."""
+    conn = connect(autocommit=False)
+    conn.execute("SELECT 1")
+    return conn
+
+
 def two_at_once(db: psycopg.Connection, connect: Open) -> None:
     """Two ticks that both believe that all slots are undecided: the second meets the first's uncommitted rows."""
-    first, second = connect(autocommit=False), connect(autocommit=False)
+    first, second = in_transaction(connect), in_transaction(connect)
     tick(first, 100)
     other = Aside(lambda: tick(second, 100))
     wait_until_blocked(db, second)
@@ -53,21 +65,20 @@ def two_at_once(db: psycopg.Connection, connect: Open) -> None:
 
 def test_the_row_lock_keeps_a_second_tick_away_from_a_job(db: psycopg.Connection, connect: Open) -> None:
     add_jobs(db, 5, 20)
-    first, second = connect(autocommit=False), connect(autocommit=False)
+    first, second = in_transaction(connect), in_transaction(connect)
     assert tick(first, 100).slots == 100
     assert tick(second, 100).jobs == 0
     first.commit()
     assert run_counts(db) == [20]
 
 
-def test_without_the_row_lock_a_job_is_decided_twice(
+def test_without_the_row_lock_a_second_tick_meets_the_first_one_s_rows(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_jobs(db, 5, 20)
     cut(monkeypatch, leading, "tick_due", LOCK)
     two_at_once(db, connect)
-    assert run_counts(db) == [40], "the slots were counted twice"
-    assert slots(db) == (100, 100), "and only the index kept them from running twice"
+    assert slots(db) == (100, 100), "only the index kept them from running twice"
 
 
 def test_without_the_row_lock_and_the_index_a_slot_gets_two_rows(
@@ -77,14 +88,9 @@ def test_without_the_row_lock_and_the_index_a_slot_gets_two_rows(
     cut(monkeypatch, leading, "tick_due", LOCK)
     cut(monkeypatch, leading, "tick_insert", CONFLICT)
     db.execute("DROP INDEX pgsched.runs_slot")
-    first, second = connect(autocommit=False), connect(autocommit=False)
-    tick(first, 100)
-    other = Aside(lambda: tick(second, 100))
-    wait_until_blocked(db, second)  # by the jobs' rows now: its own rows are in already
-    first.commit()
-    other.result()
-    second.commit()
+    two_at_once(db, connect)  # the second waits for the jobs' rows: its own rows are in already
     assert slots(db) == (200, 100)
+    assert run_counts(db) == [40]
 
 
 def test_only_the_index_stops_a_slot_when_the_mark_fell_back(db: psycopg.Connection) -> None:
@@ -94,6 +100,7 @@ def test_only_the_index_stops_a_slot_when_the_mark_fell_back(db: psycopg.Connect
     forget_decided(db)
     assert tick_all(db, 100) == 0
     assert slots(db) == before == (100, 100)
+    assert run_counts(db) == [20], "what has its row already is not counted again"
 
 
 def test_without_the_index_a_slot_runs_twice_when_the_mark_fell_back(
@@ -130,3 +137,185 @@ def test_a_job_that_cannot_be_evaluated_stops_nobody_else(db: psycopg.Connection
     bad = db.execute("SELECT name, next_run_at, error FROM pgsched.jobs WHERE error IS NOT NULL").fetchall()
     assert [row[:2] for row in bad] == [("j2", None)]
     assert "schedule" in bad[0][2]
+
+
+# ---- a row that lost its mark
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("overlap", ["replace", "terminate"])
+def test_a_slot_that_has_its_row_already_ends_no_run(
+    overlap: str, asked: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_jobs(db, 1, 3, overlap=overlap)
+    tick_all(db, 100)
+    (unfinished,) = db.execute("SELECT id FROM pgsched.runs WHERE phase < 3").fetchall()
+    db.execute("UPDATE pgsched.runs SET state = 'queued' WHERE id = %s", unfinished)
+    forget_decided(db)
+    if not asked:
+        monkeypatch.setattr(ticker, "without_known", lambda conn, parts: parts)
+    tick_all(db, 100)
+    state = db.execute("SELECT state FROM pgsched.runs WHERE id = %s", unfinished).fetchone()
+    assert state == (("queued",) if asked else ("cancelled",))
+    assert run_counts(db) == [1]
+
+
+def test_slots_beyond_those_that_have_their_row_are_decided_by_what_is_unfinished(db: psycopg.Connection) -> None:
+    add_jobs(db, 1, 3, overlap="skip")
+    tick_all(db, 100)
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = clock_timestamp() WHERE state = 'queued'")
+    db.execute("DELETE FROM pgsched.runs WHERE scheduled_at = (SELECT max(scheduled_at) FROM pgsched.runs)")
+    forget_decided(db)
+    tick_all(db, 100)
+    states = db.execute("SELECT state FROM pgsched.runs ORDER BY scheduled_at").fetchall()
+    assert [state for (state,) in states] == ["succeeded", "skipped", "queued"]
+
+
+# ---- what is triggered between the tick's snapshot and its lock
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_a_run_triggered_while_the_tick_waits_is_seen(
+    later: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`later`: unfinished runs are counted once the lock is there. In the statement that locks they are too few."""
+    add_jobs(db, 1, 1, overlap="skip")
+    cut(monkeypatch, leading, "tick_due", "(SELECT clock_timestamp() AS now)",
+        "(SELECT clock_timestamp() AS now FROM pg_advisory_lock(7))")  # fmt: skip
+    if not later:
+        due, count, early = leading.due_jobs, leading.unfinished, dict[int, dict[str, Any]]()
+
+        def count_and_lock(conn: psycopg.Connection, n: int) -> Any:
+            early.update(count(conn, [row[0] for row in conn.execute("SELECT id FROM pgsched.jobs").fetchall()]))
+            return due(conn, n)
+
+        monkeypatch.setattr(leading, "due_jobs", count_and_lock)
+        monkeypatch.setattr(leading, "unfinished", lambda conn, ids: early)
+    db.execute("SELECT pg_advisory_lock(7)")
+    leader = in_transaction(connect)
+    ticking = Aside(lambda: tick(leader, 100))
+    wait_until_blocked(db, leader)
+    jobs.trigger(connect(), "j1", None, "skip")
+    db.execute("SELECT pg_advisory_unlock(7)")
+    ticking.result()
+    leader.commit()
+    queued = db.execute("SELECT count(*) FROM pgsched.runs WHERE state = 'queued'").fetchone()
+    assert queued == ((1,) if later else (2,))
+
+
+# ---- rows that the database refuses
+
+REFUSALS = {
+    "constraint": "ALTER TABLE pgsched.runs ADD CONSTRAINT no CHECK (job_id <> {0}) NOT VALID",
+    "mark": "ALTER TABLE pgsched.jobs ADD CONSTRAINT no CHECK (id <> {0} OR run_count < 5) NOT VALID",
+    "trigger": "CREATE TRIGGER no BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (NEW.job_id = {0})"
+    " EXECUTE FUNCTION refuse()",
+}
+
+
+def refuse(db: psycopg.Connection, how: str) -> int:
+    """Make the database refuse what the tick writes of the job `j2`; its id."""
+    db.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$")
+    row = db.execute("SELECT id FROM pgsched.jobs WHERE name = 'j2'").fetchone()
+    assert row is not None
+    db.execute(how.format(row[0]))
+    return int(row[0])
+
+
+@pytest.mark.parametrize("how", REFUSALS)
+def test_a_job_whose_rows_are_refused_stops_nobody_else(db: psycopg.Connection, how: str) -> None:
+    add_jobs(db, 7, 20)
+    refuse(db, REFUSALS[how])
+    with db.transaction():
+        done = tick(db, 100)
+    assert (done.jobs, done.slots, done.errors) == (7, 120, 1)
+    assert slots(db) == (120, 120)
+    bad = db.execute("SELECT name, next_run_at, run_count, error FROM pgsched.jobs WHERE error IS NOT NULL").fetchall()
+    assert [row[:3] for row in bad] == [("j2", None, 0)]
+    assert bad[0][3].startswith("the database refuses its row: ")
+    good = db.execute("SELECT DISTINCT run_count FROM pgsched.jobs WHERE error IS NULL").fetchall()
+    assert good == [(20,)]
+
+
+def test_without_taking_a_refused_batch_apart_nobody_gets_a_row(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_jobs(db, 7, 20)
+    refuse(db, REFUSALS["constraint"])
+    monkeypatch.setattr(leading, "refused", lambda error: False)
+    with pytest.raises(psycopg.errors.CheckViolation), db.transaction():
+        tick(db, 100)
+    assert slots(db) == (0, 0)
+
+
+def test_a_job_that_cannot_even_be_marked_stops_nobody_else(db: psycopg.Connection) -> None:
+    add_jobs(db, 3, 20)
+    bad = refuse(db, "CREATE TRIGGER no BEFORE UPDATE ON pgsched.jobs FOR EACH ROW WHEN (NEW.id = {0})"
+                 " EXECUTE FUNCTION refuse()")  # fmt: skip
+    with db.transaction():
+        assert (tick(db, 100).jobs, slots(db)) == (2, (40, 40))
+    with db.transaction():
+        assert tick(db, 100).jobs == 0, "so that the leader pauses rather than spin"
+    assert db.execute("SELECT count(*) FROM pgsched.runs WHERE job_id = %s", [bad]).fetchone() == (0,)
+
+
+# ---- what is decided for many is decided for each
+
+OTHERWISE: dict[str, Any] = {
+    "schedule": "*/7 * * * *", "timezone": "Asia/Kolkata", "ends_at": "2100-01-01Z", "max_runs": 99,
+    "jitter": "3 seconds", "overlap": "allow", "max_buffer": 7, "misfire_after": "2 hours", "catch_up": "all",
+    "max_catch_up": 3, "catch_up_window": "3 days", "start_deadline": "1 hour", "retry_within": "1 hour",
+}  # fmt: skip
+# what decides without being in the shape: read together with it, or by itself
+BESIDE = {"id", "excluded", "anchor_at", "starts_at", "run_count", "run_at"}
+
+
+@pytest.mark.parametrize("column", OTHERWISE)
+def test_jobs_that_differ_in_a_policy_have_another_shape(db: psycopg.Connection, column: str) -> None:
+    for n, columns in enumerate([{}, {}, {column: OTHERWISE[column]}]):
+        jobs.add(db, {"name": f"j{n}", "schedule": "* * * * *", "task": "t"} | columns)
+    with db.transaction():
+        shapes = [row[4] for row in sorted(leading.due_jobs(db, 9))]
+        terms = leading.terms(db, [row[0] for row in leading.due_jobs(db, 9)])
+    assert shapes[0] == shapes[1] != shapes[2]
+    assert set(next(iter(terms.values()))) == set(OTHERWISE) | BESIDE, "a new column of tick_terms belongs in the shape"
+
+
+def test_jobs_of_one_shape_have_calendars_of_their_own(db: psycopg.Connection) -> None:
+    add_jobs(db, 3, 5)
+    db.execute("INSERT INTO pgsched.job_calendars (job_id, from_date)"
+               " SELECT id, (now() - interval '1 day')::date + n FROM pgsched.jobs, generate_series(0, 2) n"
+               " WHERE name = 'j2'")  # fmt: skip
+    db.execute("UPDATE pgsched.jobs SET schedule = '* * * * * *'")
+    put_back(db, 5)
+    tick_all(db, 100)
+    found = db.execute("SELECT DISTINCT name, r.state FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = job_id")
+    assert sorted(found) == [("j1", "queued"), ("j2", "skipped"), ("j3", "queued")]
+
+
+# ---- @after
+
+
+def test_the_end_of_the_last_run_is_found_without_the_history(db: psycopg.Connection) -> None:
+    (job,) = db.execute("INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('j', '@after 1h', 't') RETURNING id")
+    db.execute(
+        "INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, finished_at)"
+        " SELECT %s, at, 't', 'succeeded', at - n %% 2 * interval '2 hours'"
+        " FROM generate_series(1, 1001) n, LATERAL (SELECT '2020-01-01Z'::timestamptz + n * interval '1 hour') s(at)",
+        job,
+    )
+    found = leading.finished(db, list(job))[job[0]]["last_finished_at"]
+    assert found == db.execute("SELECT max(finished_at) FROM pgsched.runs").fetchone()[0]  # type: ignore[index]
+    db.execute("SET enable_seqscan = off")
+    text = b"EXPLAIN (ANALYZE, FORMAT JSON) " + sql("tick_finished")
+    (plan,) = db.execute(text, {"job_ids": list(job)}).fetchone()  # type: ignore[misc]
+    assert most_rows(plan if isinstance(plan, list) else json.loads(plan)) <= 100
+
+
+def most_rows(plan: Any) -> float:
+    """The most rows that any node of an EXPLAIN ANALYZE gave."""
+    if isinstance(plan, list):
+        return max(map(most_rows, plan), default=0)
+    if not isinstance(plan, dict):
+        return 0
+    return max([plan.get("Actual Rows", 0), *map(most_rows, plan.values())])

@@ -1,0 +1,54 @@
+"""The rule: jobs that differ in their id, mark and unfinished runs alone are decided once, not once each.
+
+Two marks between the same two slots leave the same slots to decide: the plan for the one holds for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from datetime import UTC, datetime
+from typing import Any
+
+from pgsched.core.plan import Decided, Job, Plan, decide_job, parsed, plan
+
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+NOTHING: dict[str, Any] = {"open": 0, "held": 0, "newest": None}
+
+
+class Shape:
+    """The schedule and policies that jobs share, and what was decided for the newest of their marks.
+
+    `terms`: a row of `sql/tick_terms.sql` with the instant (`now`). `looks`: whether unfinished runs matter; `delayed`:
+    whether the end of the last one does. Raises what reading the schedule raises.
+    """
+
+    def __init__(self, terms: Job) -> None:
+        self.terms = terms
+        self.delayed = terms["schedule"] is not None and parsed(terms).fixed_delay is not None
+        self.looks = self.delayed or terms["overlap"] != "allow"
+        self._since, self._before = LAST, FIRST
+        self._plan: Plan | None = None
+        self._alone: Decided | None = None
+
+    def decide(
+        self, job_id: int, mark: datetime | None, found: dict[str, Any] | None = None, known: Container[datetime] = ()
+    ) -> Decided:
+        """Decide one job. `found`: its row of `tick_open`, of `tick_finished`; `known`: slots that have their row."""
+        alike = not (found or known) and self._since <= (mark or FIRST) < self._before
+        if alike and self._alone is not None:
+            return self._alone
+        job = self.terms | NOTHING | {"id": job_id, "decided_until": mark, "last_finished_at": None} | (found or {})
+        if self.delayed:
+            return decide_job(job, None, known)
+        if not self._since <= (mark or FIRST) < self._before:
+            self._remember(job)
+        decided = decide_job(job, self._plan, known)
+        if not (found or known or job["jitter"]):  # the jitter is a hash of the job's id
+            self._alone = decided
+        return decided
+
+    def _remember(self, job: Job) -> None:
+        self._plan, self._alone = plan(job), None
+        decisions, _, next_at = self._plan
+        first = (decisions[0].covers_from or decisions[0].scheduled_at) if decisions else next_at
+        self._since, self._before = job["decided_until"] or FIRST, first or LAST

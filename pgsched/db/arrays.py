@@ -1,0 +1,31 @@
+"""The rule: what a set-based statement takes is written as array literals, because dumping lists value by value costs
+more than the statement itself.
+
+The server parses them by the types that the statement names, so a value that is none of its type is refused there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+
+def literal(values: Iterable[object]) -> str:
+    """The array literal of texts, whole numbers, instants and None; a column of nothing but None is an empty one."""
+    items = [_item(value) for value in values]
+    return "{" + ",".join(items) + "}" if items.count("NULL") < len(items) else "{}"
+
+
+def literals(rows: Iterable[Sequence[int]]) -> str:
+    """An array of texts that are array literals of whole numbers each."""
+    return "{" + ",".join(['"{' + ",".join(map(str, row)) + '}"' for row in rows]) + "}"
+
+
+def _item(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return str(value)

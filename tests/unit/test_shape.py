@@ -1,0 +1,67 @@
+"""What is decided once for many jobs is what would be decided for each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from pgsched.core import shape
+from pgsched.core.plan import decide_job
+from pgsched.core.shape import NOTHING, Shape
+from tests.simulate import BASE
+
+NOW = datetime(2026, 11, 1, 6, 30, 0, 250_000, tzinfo=UTC)
+ANCHOR = NOW - timedelta(hours=5, microseconds=250_007)
+SCHEDULES = ["* * * * *", "*/20 * * * *", "0 2 * * *", "30 1 * * *", "*/7 * * * * *", "0 0 29 2 *", "@every 95s"]
+
+
+def terms(**columns: Any) -> dict[str, Any]:
+    return BASE | {"now": NOW, "anchor_at": ANCHOR, "timezone": "America/New_York"} | columns
+
+
+@pytest.mark.parametrize("catch_up", ["latest", "skip", "earliest", "all"])
+@pytest.mark.parametrize("expression", SCHEDULES)
+def test_jobs_of_one_shape_are_decided_as_each_would_be(expression: str, catch_up: str) -> None:
+    rng = Random(expression + catch_up)
+    for _ in range(30):
+        ends_at = rng.choice([None, NOW - timedelta(minutes=rng.randint(-90, 90))])
+        max_runs = rng.choice([None, None, 2])
+        row = terms(schedule=expression, catch_up=catch_up, ends_at=ends_at, max_runs=max_runs,
+                    jitter=rng.choice([timedelta(0), timedelta(seconds=9)]))  # fmt: skip
+        shared = Shape(row)
+        for job_id in range(60):
+            mark = NOW - rng.choice([300, 7200]) * rng.random() * timedelta(seconds=1)
+            found = rng.choice([None, None, {"open": 2, "held": 1, "newest": 7}])
+            alone = decide_job(row | NOTHING | {"id": job_id, "decided_until": mark} | (found or {}))
+            decided = shared.decide(job_id, mark, found)
+            assert (decided.rows, decided.ends_others) == (alone.rows, alone.ends_others)
+            assert (decided.advance.next_run_at, decided.advance.run_count) == (
+                alone.advance.next_run_at, alone.advance.run_count
+            )  # fmt: skip
+            # the mark only rises: what another job of the shape has decided is no later than this one's
+            assert max(mark, decided.advance.decided_until or mark) == max(mark, alone.advance.decided_until or mark)
+
+
+@pytest.mark.parametrize("mark", [None, NOW, NOW - timedelta(days=1)])
+@pytest.mark.parametrize("ahead", [-1, 0, 1])
+def test_jobs_that_run_once_are_decided_as_each_would_be(mark: datetime | None, ahead: int) -> None:
+    row = terms(schedule=None, run_at=NOW + ahead * timedelta(minutes=1))
+    shared = Shape(row)
+    for this in (None, mark, NOW - timedelta(days=1), NOW):
+        alone = decide_job(row | NOTHING | {"id": 1, "decided_until": this})
+        decided = shared.decide(1, this)
+        assert (decided.rows, decided.advance.next_run_at) == (alone.rows, alone.advance.next_run_at)
+
+
+def test_many_jobs_cost_one_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    real = shape.plan
+    monkeypatch.setattr(shape, "plan", lambda job: asked.append(job["id"]) or real(job))  # type: ignore[func-returns-value]
+    shared = Shape(terms(schedule="0 * * * *"))
+    first = NOW.replace(minute=10, second=0, microsecond=0)
+    decided = [shared.decide(n, first + n * timedelta(milliseconds=17)) for n in range(1000)]
+    assert len(asked) == 1
+    assert len({id(one) for one in decided}) == 1
