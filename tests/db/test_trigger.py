@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pgsched.db import jobs, leading
-from pgsched.errors import InputError, NotFound
+from pgsched.errors import InputError, NotFound, PgschedError
 from tests.race.setting import Aside, at_once, row_of, take, wait_until_blocked
 
 Open = Callable[..., psycopg.Connection]
@@ -149,6 +149,64 @@ def test_the_tick_s_job_is_waited_for(db: psycopg.Connection, connect: Open) -> 
     wait_until_blocked(db, person)
     leader.commit()
     assert row_of(db, later.result())["state"] == "skipped"
+
+
+# ---- against a delete of the job
+
+KEY_SHARE = "FROM pgsched.jobs WHERE name = trigger.job FOR KEY SHARE;"
+
+
+def without_lock(db: psycopg.Connection) -> None:
+    """Let `pgsched.trigger` read the job without locking it."""
+    (text,) = db.execute("SELECT pg_get_functiondef('pgsched.trigger'::regproc)").fetchone() or ("",)
+    assert text.count(KEY_SHARE) == 1
+    db.execute(text.replace(" FOR KEY SHARE", ""))
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_delete_waits_for_the_trigger_and_cancels_its_run(
+    locked: bool, db: psycopg.Connection, connect: Open
+) -> None:
+    if not locked:
+        without_lock(db)
+    person, other = connect(autocommit=False), connect()
+    person.execute("SELECT pgsched.trigger('a')")
+    deleting = Aside(lambda: other.execute("DELETE FROM pgsched.jobs"))
+    if locked:
+        wait_until_blocked(db, other)
+    else:
+        deleting.result()
+    person.commit()
+    deleting.result()
+    assert states(db) == (["cancelled"] if locked else ["queued"])
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_trigger_waits_for_the_delete_and_finds_no_job(locked: bool, db: psycopg.Connection, connect: Open) -> None:
+    if not locked:
+        without_lock(db)
+    person, other = connect(autocommit=False), connect()
+    person.execute("DELETE FROM pgsched.jobs")
+    asking = Aside(lambda: jobs.trigger(other, "a", None, "allow"))
+    if locked:
+        wait_until_blocked(db, other)
+    else:
+        asking.result()
+    person.commit()
+    if locked:
+        with pytest.raises(PgschedError, match='there is no job named "a"'):
+            asking.result()
+    assert states(db) == ([] if locked else ["queued"])
+
+
+def test_the_default_waits_for_no_tick_and_no_tick_passes_by_its_job(db: psycopg.Connection, connect: Open) -> None:
+    leader, person = connect(autocommit=False), connect(autocommit=False)
+    lock = "SELECT FROM pgsched.jobs FOR NO KEY UPDATE SKIP LOCKED"
+    leader.execute(lock)
+    jobs.trigger(connect(options="-c lock_timeout=500ms"), "a", None, "allow")
+    leader.rollback()
+    person.execute("SELECT pgsched.trigger('a')")
+    assert leader.execute(lock).rowcount == 1
 
 
 def test_what_cannot_be_is_refused(db: psycopg.Connection) -> None:
