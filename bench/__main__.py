@@ -10,6 +10,8 @@ from pathlib import Path
 from bench import machine, plots
 from bench.contestants import ALL, PEERS, PGSCHED, RAW, Contestant, named
 from bench.drain import drain
+from bench.enqueue import enqueue
+from bench.latency import latency
 from bench.report import Result, header, write
 from bench.server import Server, server
 
@@ -28,6 +30,7 @@ def parser() -> argparse.ArgumentParser:
         "--workers", type=int, choices=(1, 2), help="worker processes of drain (default: first 1, then 2)"
     )
     made.add_argument("--rounds", type=int, default=3, help="rounds of drain and enqueue")
+    made.add_argument("--seconds", type=int, help="how long latency, pinned and every-second load the server")
     made.add_argument("--quick", action="store_true", help="a small run that shows that everything works")
     made.add_argument("--out", type=Path, default=ROOT / "out", help="where results.json and the plots go")
     return made
@@ -47,7 +50,21 @@ def run_drain(on: Server, given: argparse.Namespace) -> list[Result]:
     return [drain(on, contestants(given), n, count, rounds) for count in counts]
 
 
-MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = {"drain": run_drain}
+def run_enqueue(on: Server, given: argparse.Namespace) -> list[Result]:
+    n = given.n or (5000 if given.quick else 100_000)
+    singles, rounds = (100, 1) if given.quick else (2000, given.rounds)
+    return [enqueue(on, contestants(given), singles, n, rounds)]
+
+
+def run_latency(on: Server, given: argparse.Namespace) -> list[Result]:
+    return [latency(on, contestants(given), given.seconds or (2 if given.quick else 20))]
+
+
+MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = {
+    "drain": run_drain,
+    "enqueue": run_enqueue,
+    "latency": run_latency,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

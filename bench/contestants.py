@@ -1,7 +1,8 @@
 """Who takes part: pgsched, the raw ceiling, and the peers at pinned versions.
 
 The rule: whether work is finished is asked of each one's own tables, by one cheap statement (`unfinished`) and, at the
-end, by an exact one (`finished`: how many runs the database keeps as done; None for those that delete them).
+end, by an exact one (`finished`: how many runs the database keeps as done; None for those that delete them). `queued`
+counts what waits to be run, after an enqueue.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ class Contestant:
     label: str
     unfinished: str
     finished: str | None
+    queued: str
     requirements: tuple[str, ...] = ()
     npm: bool = False
     least_python: tuple[int, int] = (3, 11)
@@ -35,6 +37,7 @@ PGSCHED = Contestant(
     "pgsched",
     "SELECT EXISTS (SELECT FROM pgsched.runs WHERE phase < 3)",
     "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded' AND attempt = 1",
+    "SELECT count(*) FROM pgsched.runs WHERE state = 'queued'",
     seconds_schedules=True,
     peer=False,
 )
@@ -43,6 +46,7 @@ RAW = Contestant(
     "raw SQL ceiling",
     "SELECT EXISTS (SELECT FROM raw WHERE finished_at IS NULL)",
     "SELECT count(*) FROM raw WHERE state = 2",
+    "SELECT count(*) FROM raw WHERE state = 0",
     peer=False,
 )
 PEERS = (
@@ -51,6 +55,7 @@ PEERS = (
         "pgqueuer 1.6",
         "SELECT EXISTS (SELECT FROM pgqueuer)",
         "SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'",
+        "SELECT count(*) FROM pgqueuer WHERE status = 'queued'",
         ("pgqueuer[asyncpg]==1.6.0", "uvloop==0.23.0"),
         seconds_schedules=True,
     ),
@@ -59,6 +64,7 @@ PEERS = (
         "graphile-worker 0.18",
         "SELECT EXISTS (SELECT FROM graphile_worker._private_jobs)",
         None,
+        "SELECT count(*) FROM graphile_worker._private_jobs",
         ("graphile-worker@0.18.0",),
         npm=True,
     ),
@@ -67,6 +73,7 @@ PEERS = (
         "oban (Python) 0.7",
         "SELECT EXISTS (SELECT FROM oban_jobs WHERE state IN ('available', 'scheduled', 'executing', 'retryable'))",
         "SELECT count(*) FROM oban_jobs WHERE state = 'completed'",
+        "SELECT count(*) FROM oban_jobs WHERE state = 'available'",
         ("oban==0.7.0",),
         least_python=(3, 12),
     ),
@@ -75,6 +82,7 @@ PEERS = (
         "awa-pg 0.6.9",
         "SELECT EXISTS (SELECT FROM awa.jobs WHERE state NOT IN ('completed', 'failed', 'cancelled'))",
         "SELECT count(*) FROM awa.jobs WHERE state = 'completed'",
+        "SELECT count(*) FROM awa.jobs WHERE state = 'available'",
         ("awa-pg==0.6.9",),
         seconds_schedules=True,
     ),
@@ -83,6 +91,7 @@ PEERS = (
         "chancy 0.26",
         "SELECT EXISTS (SELECT FROM chancy_jobs WHERE state IN ('pending', 'running', 'retrying'))",
         "SELECT count(*) FROM chancy_jobs WHERE state = 'succeeded'",
+        "SELECT count(*) FROM chancy_jobs WHERE state = 'pending'",
         ("chancy==0.26.0",),
     ),
     Contestant(
@@ -90,6 +99,7 @@ PEERS = (
         "procrastinate 3.10",
         "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status IN ('todo', 'doing'))",
         "SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'",
+        "SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'",
         ("procrastinate==3.10.0",),
         seconds_schedules=True,
         share=0.1,

@@ -17,9 +17,9 @@ import psycopg
 
 from bench.adapter import Failed, Process, Seen, call, wait_for, workers
 from bench.contestants import RAW, Contestant
-from bench.install import Unavailable
 from bench.peers.record import STEP
-from bench.report import Result, median, number, progress
+from bench.report import Result, median, number
+from bench.rounds import interleaved
 from bench.server import Server, scalar
 
 TIMEOUT_S = 600.0
@@ -39,22 +39,20 @@ class Drained:
 
 def drain(server: Server, contestants: Iterable[Contestant], n: int, count: int, rounds: int) -> Result:
     """Interleaved rounds over the contestants; medians, and the ratio to the ceiling of the same round."""
-    found: dict[str, list[Drained]] = {}
-    absent: dict[str, str] = {}
     contestants = list(contestants)
-    for turn in range(rounds):
-        for one in contestants:
-            if one.name in absent:
-                continue
-            try:
-                got = measure(server, one, max(1000, int(n * one.share)), count)
-            except (Failed, Unavailable) as error:
-                absent[one.name] = str(error)
-                progress(f"drain {one.name}: NOT MEASURED: {error}")
-                continue
-            found.setdefault(one.name, []).append(got)
-            progress(f"drain, {count} worker(s), round {turn + 1}: {one.name} {got.rate:,.0f}/s")
+    what = f"drain, {count} worker(s)"
+    found, absent = interleaved(what, contestants, rounds, lambda one: measure(server, one, jobs(one, n), count), rate)
     return table(contestants, found, absent, count)
+
+
+def jobs(contestant: Contestant, n: int) -> int:
+    """How many of n jobs this one gets."""
+    return max(min(n, 1000), int(n * contestant.share))
+
+
+def rate(got: Drained) -> str:
+    """For the progress."""
+    return f"{got.rate:,.0f}/s"
 
 
 def measure(server: Server, contestant: Contestant, n: int, count: int) -> Drained:
@@ -81,16 +79,23 @@ def all_started(started: Sequence[Process], n: int) -> bool:
 
 def exactly_once(look: psycopg.Connection, contestant: Contestant, seen: Sequence[Seen], n: int) -> int | None:
     """The number that the database keeps as finished. Raises Failed unless each of n was run once."""
-    wrong = [i for i in range(n) if sum(one.seen[i] for one in seen) != 1]
-    if wrong:
-        once = sum(one.seen[wrong[0]] for one in seen)
-        raise Failed(f"{contestant.name}: {len(wrong)} of {n} jobs not run once (number {wrong[0]}: {once} times)")
+    check_once(contestant, seen, n)
     if contestant.finished is None:
         return None
     finished = int(str(scalar(look, contestant.finished)))
     if finished != n:
         raise Failed(f"{contestant.name}: {n} jobs were run, the database has {finished} as finished")
     return finished
+
+
+def check_once(contestant: Contestant, seen: Sequence[Seen], n: int) -> None:
+    """Raise Failed unless each number below n was run once, by whichever process."""
+    if len(seen) == 1 and seen[0].seen[:n] == b"\x01" * n:
+        return
+    wrong = [i for i, times in enumerate(zip(*(one.seen[:n] for one in seen), strict=True)) if sum(times) != 1]
+    if wrong:
+        times = sum(one.seen[wrong[0]] for one in seen)
+        raise Failed(f"{contestant.name}: {len(wrong)} of {n} jobs not run once (number {wrong[0]}: {times} times)")
 
 
 def figures(points: Sequence[Points], seen: Sequence[Seen], end_ns: int, n: int, finished: int | None) -> Drained:
@@ -139,10 +144,9 @@ def table(
     )
     ceiling = found.get(RAW.name, [])
     for one in contestants:
-        if one.name in absent:
-            result.rows.append([one.label, "not measured: " + absent[one.name][:160], *["-"] * 5])
-            continue
-        result.rows.append(row(one, found[one.name], ceiling))
+        result.rows.append(
+            result.absent(one.label, absent[one.name]) if one.name in absent else row(one, found[one.name], ceiling)
+        )
     result.data = {"workers": count, "absent": absent, "contestants": data(found, ceiling)}
     result.notes.append("every number run exactly once, counted in the handlers and asked of the database")
     return result

@@ -33,6 +33,11 @@ class Result:
     notes: list[str] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
 
+    def absent(self, label: str, why: str) -> list[str]:
+        """The row of a contestant that could not be measured."""
+        text = " ".join(why.split()).replace("|", "/")
+        return [label, f"not measured: {text[:200]}", *["-"] * (len(self.columns) - 2)]
+
     def markdown(self) -> str:
         """The table."""
         lines = [f"## {self.title}", "", "| " + " | ".join(self.columns) + " |", "|" + " --- |" * len(self.columns)]

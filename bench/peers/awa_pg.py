@@ -33,7 +33,9 @@ class Awa(Adapter):
     """Awa."""
 
     async def setup(self) -> None:
-        await AsyncClient(address()).migrate()
+        client = AsyncClient(address())
+        await client.migrate()
+        await client.install_queue_storage()  # the engine of 0.6; a fresh database starts workers on it all the same
 
     async def open(self) -> None:
         self.client = AsyncClient(address())

@@ -37,7 +37,9 @@ class ChancyAdapter(Adapter):
             await app.migrate()
             limit = number("CONCURRENCY", 1000)
             await app.declare(
-                Queue("default", concurrency=limit, executor=Chancy.Executor.Async, eager_polling=True, polling_interval=1)
+                Queue(
+                    "default", concurrency=limit, executor=Chancy.Executor.Async, eager_polling=True, polling_interval=1
+                )
             )
 
     async def open(self) -> None:

@@ -46,10 +46,11 @@ const verbs = {
   },
   async single() {
     const n = number("N", 1000);
+    const first = number("FIRST", 0);
     const utils = await worker.makeWorkerUtils({ pgPool: pool, logger });
-    for (let i = 0; i < 20; i++) await utils.addJob("noop", { i: n + i });
+    for (let i = 0; i < 20; i++) await utils.addJob("noop", { i: first + n + i });
     const began = now();
-    for (let i = 0; i < n; i++) await utils.addJob("noop", { i });
+    for (let i = first; i < first + n; i++) await utils.addJob("noop", { i });
     say({ n, seconds: (now() - began) / 1e9 });
     process.exit(0);
   },

@@ -16,6 +16,8 @@ from typing import Any
 
 from bench.peers.record import Pulse, from_environment, number, say
 
+WARM_UP = 20
+
 
 class Adapter(ABC):
     """One contestant. `i` in `enqueue` is the number that the handler passes to `record`."""
@@ -60,14 +62,14 @@ async def bulk(adapter: Adapter) -> None:
 
 
 async def single(adapter: Adapter) -> None:
-    """BENCH_N jobs, one after the other."""
-    n = number("N", 1000)
+    """BENCH_N jobs, one after the other, after WARM_UP that pay for the connection and its prepared statements."""
+    n, first = number("N", 1000), number("FIRST", 0)
     await adapter.open()
-    for i in range(20):  # the first ones pay for the connection and its prepared statements
-        await adapter.enqueue(n + i)
+    for i in range(WARM_UP):
+        await adapter.enqueue(first + n + i)
     began = time.monotonic_ns()
     for i in range(n):
-        await adapter.enqueue(i)
+        await adapter.enqueue(first + i)
     say(n=n, seconds=(time.monotonic_ns() - began) / 1e9)
     await adapter.close()
 
@@ -76,7 +78,7 @@ async def trickle(adapter: Adapter) -> None:
     """BENCH_N jobs at BENCH_RATE a second, each with the instants of its call and its commit."""
     n = number("N", 2000)
     await adapter.open()
-    for i in range(20):
+    for i in range(WARM_UP):
         await adapter.enqueue(n + i)
         await asyncio.sleep(0.02)
     pulse = Pulse(number("RATE", 100), n)

@@ -1,0 +1,98 @@
+"""`latency`: how soon an idle worker starts a job, at a steady 100 a second; from the enqueue's commit to the handler.
+
+The rule: both ends are stamped on CLOCK_MONOTONIC, which the processes of one machine share: the enqueuer when its call
+has returned, the handler in its first statement. The commit is a little earlier than the return of the call, so a
+quick worker may be at work before it; such a figure is negative and stays so. "From the call" counts from before the
+enqueue was sent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from bench.adapter import Failed, Process, Seen, call, wait_for, workers
+from bench.contestants import RAW, Contestant
+from bench.drain import check_once
+from bench.report import Result, number, quantile
+from bench.rounds import interleaved
+from bench.server import Server
+
+RATE = 100
+FAR = 1_000_000  # numbers of warm-up jobs, beyond those that are measured
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """Milliseconds, one for each job."""
+
+    commit: list[float]
+    call: list[float]
+
+
+def latency(server: Server, contestants: Iterable[Contestant], seconds: int) -> Result:
+    """Each contestant once."""
+    contestants = [one for one in contestants if one is not RAW]  # it has no wake-up
+    n = RATE * seconds
+    title = f"Pick-up latency, idle worker, {RATE} jobs/s for {seconds} s, commit to handler start"
+    found, absent = interleaved(
+        "latency",
+        contestants,
+        1,
+        lambda one: measure(server, one, n),
+        lambda got: f"p50 {quantile(got.commit, 0.5):.2f} ms",
+    )
+    result = Result("latency", title, ["", "p50", "p99", "max", "p50 from the call", "p99 from the call"])
+    for one in contestants:
+        if one.name in absent:
+            result.rows.append(result.absent(one.label, absent[one.name]))
+        else:
+            result.rows.append([one.label, *row(found[one.name][0])])
+    result.data = {"contestants": {name: figures(got[0]) for name, got in found.items()}, "absent": absent}
+    return result
+
+
+def row(got: Latencies) -> list[str]:
+    """The figures of one contestant."""
+    shares = [quantile(got.commit, 0.5), quantile(got.commit, 0.99), max(got.commit)]
+    return [number(value, 2, " ms") for value in (*shares, quantile(got.call, 0.5), quantile(got.call, 0.99))]
+
+
+def figures(got: Latencies) -> dict[str, Any]:
+    """For programs, and for the plot."""
+    return {
+        "p50_ms": quantile(got.commit, 0.5),
+        "p99_ms": quantile(got.commit, 0.99),
+        "max_ms": max(got.commit),
+        "ms": [round(value, 3) for value in got.commit],
+    }
+
+
+def measure(server: Server, contestant: Contestant, n: int) -> Latencies:
+    """One contestant, in a fresh database."""
+    with server.database(contestant.name) as dsn:
+        call(contestant, "setup", dsn)
+        with workers(contestant, dsn, 1, n=n, stamps=1, latency=1) as started:
+            call(contestant, "single", dsn, n=1, first=FAR)
+            wait_for(lambda: started[0].points, started, 60, "the first job")
+            time.sleep(1.0)  # the worker's start is over: from here on it is idle
+            sent = call(contestant, "trickle", dsn, n=n, rate=RATE)
+            seen = all_seen(contestant, started[0], n)
+        check_once(contestant, [seen], n)
+    since = [(at - done) / 1e6 for at, done in zip(seen.stamps, sent["after"], strict=True)]
+    call_since = [(at - began) / 1e6 for at, began in zip(seen.stamps, sent["before"], strict=True)]
+    return Latencies(since, call_since)
+
+
+def all_seen(contestant: Contestant, worker: Process, n: int, timeout_s: float = 30) -> Seen:
+    """What the worker saw, once it has seen everything. Raises Failed after the time."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        seen = worker.dump()
+        if seen.seen.count(0) == 0:
+            return seen
+        if time.monotonic() > deadline:
+            raise Failed(f"{contestant.name}: {seen.seen.count(0)} of {n} jobs were not started; {worker.last_words()}")
+        time.sleep(0.2)
