@@ -19,6 +19,8 @@ from pgsched.db.connect import Connection, DatabaseError
 from pgsched.db.query import fetch
 from pgsched.db.statements import sql
 
+# a row of `sql/tick_due.sql`: id, now, mark, dated, shape
+Due = tuple[int, datetime, datetime | None, bool, str]
 # data exceptions, violated constraints, limits of the server, and what a trigger raises
 ROW_AT_FAULT = ("22", "23", "44", "54", "P0")
 
@@ -64,7 +66,7 @@ def unlock(conn: Connection[Any]) -> None:
     conn.execute(sql("leader_resign"))
 
 
-def due_jobs(conn: Connection[Any], n: int) -> list[tuple[int, datetime, datetime | None, bool, str]]:
+def due_jobs(conn: Connection[Any], n: int) -> list[Due]:
     """Lock up to `n` due jobs; see `sql/tick_due.sql` for the columns."""
     return conn.execute(sql("tick_due"), {"n": n}).fetchall()
 

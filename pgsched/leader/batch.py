@@ -7,9 +7,8 @@ rows are at fault: those are marked, and all others have theirs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from pgsched import log
@@ -18,20 +17,12 @@ from pgsched.db import leading
 from pgsched.db.connect import Connection, DatabaseError, first_line
 
 logger = log.get("leader")
+# a job's part of a batch
+Part = tuple[int, Decided]
 
 
 class SlotTaken(Exception):
     """A slot that was decided has its row already: the job's mark is not where it was, and it is decided anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One job's part of a batch. `again` decides it anew, without slots that are known to have their row."""
-
-    job_id: int
-    decided: Decided
-    terminates: bool = False
-    again: Callable[[set[datetime]], Decided] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +37,12 @@ class Written:
         return Written(self.jobs + other.jobs, self.slots + other.slots, self.refused + other.refused)
 
 
-def write(conn: Connection[Any], parts: Sequence[Part]) -> Written:
-    """Write all of a batch. Raises SlotTaken, and what the database raises."""
-    parts = end_others(conn, parts)
+def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
+    """Write all of a batch. Raises SlotTaken, and what the database raises.
+
+    `terminates`: the jobs whose unfinished runs lose their claim where others' are asked to end.
+    """
+    parts = end_others(conn, parts, terminates)
     shared = by_outcome(parts)
     slots = [(jobs, row) for decided, jobs in shared for row in decided.rows]
     made = leading.insert_slots(conn, slots)
@@ -58,63 +52,57 @@ def write(conn: Connection[Any], parts: Sequence[Part]) -> Written:
     return Written(len(parts), len(made))
 
 
-def write_apart(conn: Connection[Any], parts: Sequence[Part]) -> Written:
+def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
     """Write what the database takes of a batch, and mark the jobs whose rows it refuses."""
+    if not parts:
+        return Written()
     try:
         with conn.transaction():
-            return write_counted(conn, parts)
+            return write_counted(conn, parts, terminates)
     except DatabaseError as error:
         if not leading.refused(error):
             raise
         if len(parts) == 1:
-            return mark(conn, parts[0], f"the database refuses its row: {first_line(error)}")
+            return mark(conn, parts[0][0], f"the database refuses its row: {first_line(error)}")
     half = len(parts) // 2
-    return write_apart(conn, parts[:half]) + write_apart(conn, parts[half:])
+    return write_apart(conn, parts[:half], terminates) + write_apart(conn, parts[half:], terminates)
 
 
-def write_counted(conn: Connection[Any], parts: Sequence[Part]) -> Written:
+def write_counted(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
     """As `write`, for jobs whose slots may have their row after all: only new rows count."""
-    parts = end_others(conn, parts)
-    made = leading.insert_slots(conn, [((part.job_id,), row) for part in parts for row in part.decided.rows])
+    parts = end_others(conn, parts, terminates)
+    made = leading.insert_slots(conn, [((job,), row) for job, decided in parts for row in decided.rows])
     runs = Counter(job for job, state in made if state not in NEVER_RUN)
-    advances = [(part.job_id, part.decided.advance) for part in parts]
-    leading.advance_jobs(conn, [((job,), replace(advance, run_count=runs[job])) for job, advance in advances])
+    leading.advance_jobs(conn, [((job,), replace(decided.advance, run_count=runs[job])) for job, decided in parts])
     return Written(len(parts), len(made))
 
 
-def mark(conn: Connection[Any], part: Part, error: str) -> Written:
+def mark(conn: Connection[Any], job: int, error: str) -> Written:
     """Mark a job with its error, if its row can be written at all."""
     try:
         with conn.transaction():
-            leading.advance_jobs(conn, [((part.job_id,), Advance(None, None, error=error))])
+            leading.advance_jobs(conn, [((job,), Advance(None, None, error=error))])
             return Written(1, 0, 1)
     except DatabaseError as refusal:
         if not leading.refused(refusal):
             raise
-        logger.error("a job cannot be decided", job=part.job_id, error=error, refusal=first_line(refusal))
+        logger.error("a job cannot be decided", job=job, error=error, refusal=first_line(refusal))
         return Written()
 
 
-def end_others(conn: Connection[Any], parts: Sequence[Part]) -> Sequence[Part]:
+def end_others(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Sequence[Part]:
     """End the runs that new slots replace. Returns the parts without the jobs that wait: somebody is at such a run."""
-    ends = {part.job_id: part.terminates for part in parts if part.decided.ends_others}
-    busy = leading.end_open_runs(conn, ends)
-    return [part for part in parts if part.job_id not in busy] if busy else parts
+    busy = leading.end_open_runs(conn, {job: job in terminates for job, decided in parts if decided.ends_others})
+    return [part for part in parts if part[0] not in busy] if busy else parts
 
 
 def by_outcome(parts: Sequence[Part]) -> list[tuple[Decided, list[int]]]:
     """The jobs of each outcome: those of one shape share it, and their rows are written as one."""
     found: dict[int, tuple[Decided, list[int]]] = {}
-    for part in parts:
-        found.setdefault(id(part.decided), (part.decided, []))[1].append(part.job_id)
+    for job, decided in parts:
+        shared = found.get(id(decided))
+        if shared is None:
+            found[id(decided)] = (decided, [job])
+        else:
+            shared[1].append(job)
     return list(found.values())
-
-
-def without_known(conn: Connection[Any], parts: Sequence[Part]) -> list[Part]:
-    """Decide the jobs anew that have slots with a row already, without those slots."""
-    asked = [(part.job_id, row.slot) for part in parts for row in part.decided.rows]
-    known: dict[int, set[datetime]] = {}
-    for job, slot in leading.known_slots(conn, asked):
-        known.setdefault(job, set()).add(slot)
-    return [replace(part, decided=part.again(known[part.job_id])) if part.again and part.job_id in known else part
-            for part in parts]  # fmt: skip

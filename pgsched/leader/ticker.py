@@ -7,10 +7,9 @@ UNIQUE (job_id, scheduled_at). A job that cannot be evaluated is marked with its
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from pgsched.core.plan import Advance, Decided
@@ -18,11 +17,12 @@ from pgsched.core.shape import Shape
 from pgsched.db import leading
 from pgsched.db.connect import Connection, DatabaseError
 from pgsched.errors import PgschedError
-from pgsched.leader.batch import Part, SlotTaken, Written, without_known, write, write_apart
+from pgsched.leader.batch import Part, SlotTaken, Written, write, write_apart
 
 # A batch ends early rather than outlive the session's idle timeout between its statements, or fill the memory.
 MOST_SLOTS = 20_000
 LONGEST_S = 2.0
+# jobs of one shape are decided alike; one with excluded dates is alone
 Key = tuple[str, int | None]
 
 
@@ -36,96 +36,100 @@ class Ticked:
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
-    """A job that is due (a row of `sql/tick_due.sql`). Jobs of one `key` are decided alike."""
-
-    job_id: int
-    now: datetime
-    mark: datetime | None
-    key: Key
-
-
 def tick(conn: Connection[Any], batch: int) -> Ticked:
     """Decide one batch of due jobs in the caller's transaction."""
     try:
         # the locks belong to the savepoint too: to lock a row outside and update it inside would cost a multixact
         with conn.transaction():
-            return decided_and_written(conn, batch, write)
+            work = Work(conn, batch)
+            parts = work.decide()
+            return work.told(parts, write(conn, parts, work.terminates))
     except SlotTaken:
         pass
     except DatabaseError as error:
         if not leading.refused(error):
             raise
-    return decided_and_written(conn, batch, lambda conn, parts: write_apart(conn, without_known(conn, parts)))
+    work = Work(conn, batch)
+    parts = work.without_known(conn, work.decide())
+    return work.told(parts, write_apart(conn, parts, work.terminates))
 
 
-def decided_and_written(
-    conn: Connection[Any], batch: int, write_parts: Callable[[Connection[Any], Sequence[Part]], Written]
-) -> Ticked:
-    """One batch, written in one of the two ways."""
-    jobs = due_jobs(conn, batch)
-    parts = decide(conn, jobs)
-    written = write_parts(conn, parts)
-    errors = sum(part.decided.advance.error is not None for part in parts) + written.refused
-    return Ticked(written.jobs, written.slots, errors, more=len(parts) < len(jobs) or len(jobs) >= batch)
+class Work:
+    """Due jobs, locked, with what deciding them needs. `terminates`: those that terminate what their slots replace."""
 
+    def __init__(self, conn: Connection[Any], batch: int) -> None:
+        due = leading.due_jobs(conn, batch)
+        # the oldest marks first: a plan holds for a later mark before the same slot
+        self.jobs = sorted(due, key=lambda job: job[2] or job[1])
+        self.full = len(due) >= batch
+        self.shapes, self.errors = read_shapes(conn, self.jobs)
+        self.found = standings(conn, self.jobs, self.shapes)
+        self.terminates: set[int] = set()
 
-def due_jobs(conn: Connection[Any], batch: int) -> list[Due]:
-    """Lock due jobs, those with the oldest mark first."""
-    jobs = [Due(job_id, now, mark, (shape, job_id if dated else None))
-            for job_id, now, mark, dated, shape in leading.due_jobs(conn, batch)]  # fmt: skip
-    return sorted(jobs, key=lambda job: job.mark or job.now)
+    def decide(self) -> list[Part]:
+        """Decide these jobs, or the first of them; those that cannot be evaluated get their error."""
+        parts: list[Part] = []
+        slots, until = 0, time.monotonic() + LONGEST_S
+        for job in self.jobs:
+            if slots >= MOST_SLOTS or time.monotonic() > until:
+                break
+            decided = self.decide_one(job)
+            slots += len(decided.rows)
+            parts.append((job[0], decided))
+        return parts
 
-
-def decide(conn: Connection[Any], jobs: Sequence[Due]) -> list[Part]:
-    """Decide these jobs, or the first of them; those that cannot be evaluated get their error."""
-    shapes, errors = read_shapes(conn, jobs)
-    found = standings(conn, jobs, shapes)
-    parts: list[Part] = []
-    slots, until = 0, time.monotonic() + LONGEST_S
-    for job in jobs:
-        if slots >= MOST_SLOTS or time.monotonic() > until:
-            break
-        shape = shapes.get(job.key)
-        if shape is None:
-            parts.append(Part(job.job_id, failed(errors[job.key])))
-            continue
-        again = partial(shape.decide, job.job_id, job.mark, found.get(job.job_id))
+    def decide_one(self, job: leading.Due, known: Container[datetime] = ()) -> Decided:
+        """Decide one job, without slots that are known to have their row."""
+        job_id, _, mark, dated, text = job
+        shape = self.shapes.get((text, job_id if dated else None))
         try:
-            decided = again()
+            if shape is None:
+                raise self.errors[text, job_id if dated else None]
+            decided = shape.decide(job_id, mark, self.found.get(job_id), known)
         except Exception as error:  # one job must not stop the others, whatever is wrong with it
-            decided = failed(error)
-        slots += len(decided.rows)
-        parts.append(Part(job.job_id, decided, shape.terms["overlap"] == "terminate", again))
-    return parts
+            told = str(error) if isinstance(error, PgschedError) else f"schedule: {type(error).__name__}: {error}"
+            return Decided([], Advance(None, None, error=told), ends_others=False)
+        if decided.ends_others and shape.terms["overlap"] == "terminate":
+            self.terminates.add(job_id)
+        return decided
+
+    def without_known(self, conn: Connection[Any], parts: Sequence[Part]) -> list[Part]:
+        """Decide anew the jobs that have slots with a row already, without those slots."""
+        known: dict[int, set[datetime]] = {}
+        for job_id, slot in leading.known_slots(conn, [(job, row.slot) for job, decided in parts
+                                                       for row in decided.rows]):  # fmt: skip
+            known.setdefault(job_id, set()).add(slot)
+        again = {job[0]: self.decide_one(job, known[job[0]]) for job in self.jobs if job[0] in known}
+        return [(job_id, again.get(job_id, decided)) for job_id, decided in parts]
+
+    def told(self, parts: Sequence[Part], written: Written) -> Ticked:
+        """The batch as its caller hears of it."""
+        errors = sum(decided.advance.error is not None for _, decided in parts) + written.refused
+        return Ticked(written.jobs, written.slots, errors, more=self.full or len(parts) < len(self.jobs))
 
 
-def failed(error: Exception) -> Decided:
-    """What becomes of a job that cannot be evaluated."""
-    told = str(error) if isinstance(error, PgschedError) else f"schedule: {type(error).__name__}: {error}"
-    return Decided([], Advance(None, None, error=told), ends_others=False)
-
-
-def read_shapes(conn: Connection[Any], jobs: Iterable[Due]) -> tuple[dict[Key, Shape], dict[Key, Exception]]:
+def read_shapes(conn: Connection[Any], jobs: Iterable[leading.Due]) -> tuple[dict[Key, Shape], dict[Key, Exception]]:
     """The shapes of these jobs; for those that cannot be read, why."""
-    first = {job.key: job for job in jobs}
-    terms = leading.terms(conn, [job.job_id for job in first.values()]) if first else {}
+    first = {(text, job_id if dated else None): (job_id, now) for job_id, now, _, dated, text in jobs}
+    terms = leading.terms(conn, [job_id for job_id, _ in first.values()]) if first else {}
     shapes: dict[Key, Shape] = {}
     errors: dict[Key, Exception] = {}
-    for key, job in first.items():
+    for key, (job_id, now) in first.items():
         # a calendar that was made since the job was locked counts from the next tick on: others may have the shape
-        excluded = terms[job.job_id]["excluded"] if key[1] is not None else None
+        excluded = terms[job_id]["excluded"] if key[1] is not None else None
         try:
-            shapes[key] = Shape(terms[job.job_id] | {"now": job.now, "excluded": excluded})
+            shapes[key] = Shape(terms[job_id] | {"now": now, "excluded": excluded})
         except Exception as error:
             errors[key] = error
     return shapes, errors
 
 
-def standings(conn: Connection[Any], jobs: Iterable[Due], shapes: dict[Key, Shape]) -> dict[int, dict[str, Any]]:
+def standings(
+    conn: Connection[Any], jobs: Iterable[leading.Due], shapes: dict[Key, Shape]
+) -> dict[int, dict[str, Any]]:
     """What is unfinished of the jobs that it matters to, and when the last run ended of those that wait for it."""
-    known = [(job.job_id, shapes[job.key]) for job in jobs if job.key in shapes]
-    found = leading.unfinished(conn, [job_id for job_id, shape in known if shape.looks])
-    last = leading.finished(conn, [job_id for job_id, shape in known if shape.delayed])
+    looking = [(job_id, shape) for job_id, _, _, dated, text in jobs
+               if (shape := shapes.get((text, job_id if dated else None))) is not None and shape.looks]  # fmt: skip
+    found = leading.unfinished(conn, [job_id for job_id, _ in looking])
+    last = leading.finished(conn, [job_id for job_id, shape in looking if shape.delayed])
     return found | {job_id: row | found.get(job_id, {}) for job_id, row in last.items()}

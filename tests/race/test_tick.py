@@ -153,7 +153,7 @@ def test_a_slot_that_has_its_row_already_ends_no_run(
     db.execute("UPDATE pgsched.runs SET state = 'queued' WHERE id = %s", unfinished)
     forget_decided(db)
     if not asked:
-        monkeypatch.setattr(ticker, "without_known", lambda conn, parts: parts)
+        monkeypatch.setattr(ticker.Work, "without_known", lambda self, conn, parts: parts)
     tick_all(db, 100)
     state = db.execute("SELECT state FROM pgsched.runs WHERE id = %s", unfinished).fetchone()
     assert state == (("queued",) if asked else ("cancelled",))
