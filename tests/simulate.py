@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from random import Random
@@ -136,14 +136,23 @@ class World:
         self.begin(self.now)
 
     def edit_limits(self) -> None:
-        """ends_at or max_runs; a job that had ended goes on from now."""
-        if self.next_run_at is None:
-            self.go_on()
+        """ends_at or max_runs; a job that had ended goes on from now, and tells of the slots since its end."""
+        ended, mark = self.next_run_at is None, self.job["decided_until"]
+        if ended:
+            mark = mark if self.used_up() or not self.job["ends_at"] else max(mark, self.job["ends_at"])
+            self.close(mark)
         if self.rng.random() < 0.5:
-            self.job["ends_at"] = self.rng.choice((None, self.now + self.rng.randint(0, 60 * 86_400) * SECOND))
+            back = self.rng.choice((0, 0, 20 * 86_400))
+            self.job["ends_at"] = self.rng.choice((None, self.now + self.rng.randint(-back, 60 * 86_400) * SECOND))
         else:
             self.job["max_runs"] = self.rng.choice((None, self.job["run_count"] + self.rng.randint(1, 300)))
-        self.next_run_at = self.now
+        if not ended:
+            self.next_run_at = self.now
+        elif not self.used_up() and (self.job["ends_at"] is None or self.job["ends_at"] > mark):
+            self.epochs.append(replace(self.epochs[-1], after=mark, until=None))
+            self.next_run_at = self.now
+            self.pass_over("skipped", "ended", since=mark)
+            self.job["decided_until"] = max(self.job["decided_until"], self.until_now())
 
     def edit_calendar(self) -> None:
         rows = [self.now.date() + self.rng.randint(-3, 60) * DAY for _ in range(self.rng.randint(0, 4))]
@@ -163,24 +172,24 @@ class World:
 
     def go_on(self) -> None:
         """The same schedule, from now."""
-        last = self.epochs[-1]
         self.close(self.now)
-        self.job["decided_until"] = max(self.job["decided_until"], self.now)
-        self.epochs.append(
-            Epoch(last.expression, last.timezone, last.listed, last.interval, last.anchor, self.job["decided_until"])
-        )
+        self.job["decided_until"] = max(self.job["decided_until"], self.until_now())
+        self.epochs.append(replace(self.epochs[-1], after=self.job["decided_until"], until=None))
 
-    def pass_over(self, state: str, reason: str) -> None:
-        end = min(self.now, self.job["ends_at"] or self.now)
-        slots = self.epochs[-1].slots(self.job["decided_until"], end)
+    def until_now(self) -> datetime:
+        """Now, or the end of the job."""
+        return min(self.now, self.job["ends_at"] or self.now)
+
+    def pass_over(self, state: str, reason: str, since: datetime | None = None) -> None:
+        slots = self.epochs[-1].slots(since or self.job["decided_until"], self.until_now())
         if slots and self.next_run_at is not None and self.next_run_at <= self.now:
             self.rows[slots[-1]] = Covered(slots[0], slots[-1], len(slots), state, reason)
 
     def close(self, until: datetime) -> None:
-        """No slot after this belongs to the schedule in force."""
+        """No slot after this belongs to the schedule in force; what is decided did, wherever its end is now."""
         epoch = self.epochs[-1]
-        ends = [until, *([epoch.until] if epoch.until else []), *([self.job["ends_at"]] if self.job["ends_at"] else [])]
-        epoch.until = min(ends)
+        end = max(self.job["ends_at"] or until, self.job["decided_until"])
+        epoch.until = min(filter(None, (until, epoch.until, end)))
 
     # ---- what the leader and the workers do
 
@@ -199,7 +208,7 @@ class World:
             self.apply(decided)
         self.job["run_count"] += decided.advance.run_count
         if decided.advance.next_run_at is None and self.used_up() and self.epochs[-1].until is None:
-            self.close(max([self.epochs[-1].after, *(row.covers_until or row.slot for row in decided.rows)]))
+            self.close(self.job["decided_until"])
 
     def used_up(self) -> bool:
         return self.job["max_runs"] is not None and self.job["run_count"] >= self.job["max_runs"]

@@ -71,11 +71,13 @@ def decide_job(job: Job, planned: Plan | None = None, known: Container[datetime]
     decisions, decided_until, next_at = planned or plan(job)
     standing = Standing(job["open"], job["held"], job["newest"])
     rows: list[SlotRow] = []
+    reached = job["decided_until"]
     runs = replaces_from = 0
     ends_others = False
     for decision in decisions:
         if used_up(job, runs):
             break
+        reached = decision.covers_until or decision.scheduled_at
         if decision.scheduled_at in known:
             continue
         if decision.verdict != "run":
@@ -89,8 +91,9 @@ def decide_job(job: Job, planned: Plan | None = None, known: Container[datetime]
         rows.append(due(job, decision, verdict))
         runs += verdict.state != "skipped"
         standing = after(standing, verdict)
-    advance = Advance(decided_until, None if used_up(job, runs) else next_at, runs)
-    return Decided(rows, advance, ends_others)
+    if used_up(job, runs):  # what lies behind its last run is no slot, and not decided
+        decided_until, next_at = reached, None
+    return Decided(rows, Advance(decided_until, next_at, runs), ends_others)
 
 
 def used_up(job: Job, runs: int) -> bool:

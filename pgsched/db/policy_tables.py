@@ -11,7 +11,7 @@ passed_over = Table(
     metadata,
     key("id"),
     Column("job_id", BigInteger, ForeignKey("pgsched.jobs.id", ondelete="CASCADE"), nullable=False),
-    need("schedule", Text),
+    Column("schedule", Text),
     need("timezone", Text),
     need("anchor_at", Instant),
     need("after_at", Instant),

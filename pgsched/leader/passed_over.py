@@ -32,6 +32,8 @@ def record(conn: Connection[Any]) -> int:
 def row_of(stretch: dict[str, Any]) -> SlotRow | None:
     """The row of a stretch, at the newest of its slots; None where no slot lies in it."""
     start, end = stretch["after_at"], stretch["until_at"]
+    if stretch["schedule"] is None:  # a job that runs once
+        return SlotRow(end, stretch["state"], end, reason=stretch["reason"])
     try:
         schedule = parse(stretch["schedule"], stretch["timezone"], stretch["anchor_at"])
         newest = schedule.last(start, end)

@@ -119,6 +119,34 @@ def test_a_pause_between_two_slots_leaves_no_row(db: psycopg.Connection) -> None
     assert db.execute("SELECT count(*) FROM pgsched.passed_over").fetchone() == (0,)
 
 
+def test_slots_due_before_the_pause_are_not_blamed_on_it(db: psycopg.Connection) -> None:
+    add(db)
+    pass_time(db, 3 * 3600)
+    jobs.pause(db, "a", "incident 7", by="alice")
+    pass_time(db, 2 * 3600)
+    jobs.resume(db, "a")
+    lead(db)
+    before, during = runs(db)
+    assert (before[0], before[1:5]) == ("missed", (hours(db, 3)[0], hours(db, 5)[0], hours(db, 3)[0], 3))
+    assert before[5].startswith("not decided before the job was paused at 20")
+    assert before[5].endswith(" UTC by alice: incident 7")
+    assert (during[0], during[1:5]) == ("skipped", (hours(db, 1)[0], hours(db, 2)[0], hours(db, 1)[0], 2))
+    assert during[5].startswith("paused since 20")
+
+
+def test_an_edit_during_the_pause_tells_both_stretches(db: psycopg.Connection) -> None:
+    add(db)
+    pass_time(db, 3 * 3600)
+    jobs.pause(db, "a", by="alice")
+    pass_time(db, 2 * 3600)
+    jobs.update(db, "a", {"schedule": "0 0 1 1 *"})
+    lead(db)
+    jobs.resume(db, "a")
+    lead(db)
+    assert [(run[0], run[4]) for run in runs(db)] == [("missed", 3), ("skipped", 2)]
+    assert all(run[5].endswith("by alice; then the schedule was edited") for run in runs(db))
+
+
 def test_an_edit_during_the_pause_records_the_old_schedule_s_slots(db: psycopg.Connection) -> None:
     add(db)
     lead(db)

@@ -54,7 +54,8 @@ def test_the_lives_hold_everything_that_can_happen() -> None:
         reasons |= {(row.reason or "").split(" ")[0] for row in world.rows.values()}
         coalesced += sum((row.count or 0) > 1 for row in world.rows.values())
     assert states == {"queued", "scheduled", "waiting", "skipped", "missed"}
-    assert reasons >= {"", "late", "late,", "overlap:", "excluded", "start_deadline", "outside", "edited", "paused"}
+    assert reasons >= {"", "late", "late,", "overlap:", "catch_up:", "excluded", "start_deadline", "outside"}
+    assert reasons >= {"edited", "paused", "ended"}
     assert years > 2 and coalesced > 100
 
 

@@ -1,0 +1,50 @@
+-- Nothing is lost in silence, second part: one-offs as well, slots from before a pause, and those behind an end that was
+-- put off.
+
+-- A stretch without a schedule is the one slot of a job that runs once: run_at, which is its until_at.
+ALTER TABLE pgsched.passed_over ALTER COLUMN schedule DROP NOT NULL;
+
+-- Slots that were due but undecided when a job was edited or resumed end as missed where they came before the pause
+-- (nobody decided them in time), and as skipped where they fell into it.
+CREATE OR REPLACE FUNCTION pgsched.pass_over(j pgsched.jobs, moment timestamptz, edited boolean) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason)
+    SELECT j.id, j.schedule, j.timezone, j.anchor_at, s.after_at, s.until_at, s.state, s.reason ||
+        CASE WHEN edited AND (j.paused OR j.error IS NOT NULL) THEN format('; then %s was edited', what) ELSE '' END
+    FROM (SELECT
+        greatest(j.decided_until, CASE WHEN j.schedule IS NULL THEN j.run_at - interval '1 microsecond' END) AS begun,
+        least(moment, j.ends_at, CASE WHEN j.schedule IS NULL AND j.run_at <= moment THEN j.run_at END) AS ended,
+        CASE WHEN j.paused THEN coalesce(j.paused_at, '-infinity') - interval '1 microsecond'
+             ELSE 'infinity' END AS paused_from,
+        format('%s by %s%s', pgsched.utc(j.paused_at), j.paused_by, coalesce(': ' || j.paused_reason, '')) AS pause,
+        CASE WHEN j.schedule IS NULL THEN 'run_at' ELSE 'the schedule' END AS what
+    ) x CROSS JOIN LATERAL (VALUES
+        (begun, least(ended, paused_from), 'missed',
+         CASE WHEN j.error IS NOT NULL THEN format('the job was in error since %s: %s', pgsched.utc(j.error_at), j.error)
+              WHEN j.paused THEN 'not decided before the job was paused at ' || pause
+              ELSE what || ' was edited before this slot was decided' END),
+        (greatest(begun, paused_from), ended, 'skipped', 'paused since ' || pause)
+    ) s(after_at, until_at, state, reason)
+    WHERE (j.next_run_at <= moment OR j.error IS NOT NULL) AND s.after_at < s.until_at
+$$;
+
+-- Slots between a job's end and the edit that puts the end off: they were none until that edit, and are passed over by
+-- it. Returns whether the job goes on; one that is still at its end has no such slots.
+CREATE FUNCTION pgsched.pass_over_end(j pgsched.jobs, edited pgsched.jobs, moment timestamptz) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    used_up boolean := coalesce(j.run_count >= j.max_runs, false);
+    ended timestamptz := CASE WHEN used_up THEN j.decided_until ELSE greatest(j.decided_until, j.ends_at) END;
+    until timestamptz := least(moment, edited.ends_at);
+BEGIN
+    IF j.run_count >= edited.max_runs OR edited.ends_at <= ended THEN
+        RETURN false;
+    END IF;
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason)
+    SELECT j.id, j.schedule, j.timezone, j.anchor_at, ended, until, 'skipped',
+        format('the job had ended: its %s; it was extended at %s',
+               CASE WHEN used_up THEN format('max_runs was %s', j.max_runs)
+                    ELSE 'ends_at was ' || pgsched.utc(j.ends_at) END, pgsched.utc(moment))
+    WHERE ended < until;
+    RETURN true;
+END $$;
