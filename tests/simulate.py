@@ -82,6 +82,11 @@ class Open:
     number: int
     ends_at: datetime | None = None
 
+    @property
+    def waits(self) -> bool:
+        """Is it held back by a policy?"""
+        return self.row.state == "waiting" and self.ends_at is None
+
 
 @dataclass
 class Covered:
@@ -197,11 +202,13 @@ class World:
         """One batch. `twice`: a second leader applies what it computed from the same state."""
         self.ticks += 1
         self.progress()
-        held = [run for run in self.open if run.row.state == "waiting"]
+        held = [run for run in self.open if run.waits]
+        in_turn = sum((run.row.reason or "").startswith("catch_up:") for run in held)
         newest = max((run.number for run in self.open), default=None)
-        job = self.job | {"now": self.now, "open": len(self.open), "held": len(held), "newest": newest}
+        job = self.job | {"now": self.now, "open": len(self.open), "held": len(held) - in_turn,
+                          "in_turn": in_turn, "newest": newest}  # fmt: skip
         if self.job["overlap"] == "allow":
-            job |= {"open": 0, "held": 0, "newest": None}
+            job |= {"open": 0, "held": 0, "in_turn": 0, "newest": None}
         decided = decide_job(job)
         assert decided == decide_job(job), "the same state is decided alike by every leader"
         for _ in range(1 + twice):
@@ -247,10 +254,10 @@ class World:
         self.open = [run for run in self.open if run.ends_at is None or run.ends_at > self.now]
         for run in list(self.open):
             bounds = [bound for bound in (run.row.expires_at, run.row.held_until) if bound is not None]
-            waits = run.row.state == "waiting" and len(self.open) > 1
+            held = run.waits and not all(other.waits and run.row.slot <= other.row.slot for other in self.open)
             if run.ends_at is None and bounds and min(bounds) <= self.now:
                 self.open.remove(run)
-            elif run.ends_at is None and not waits:
+            elif run.ends_at is None and not held:
                 run.ends_at = self.now + self.rng.choice((1, 60, 1800, 7200, 90_000)) * self.rng.random() * SECOND
 
     # ---- the whole life

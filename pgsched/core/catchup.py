@@ -8,7 +8,7 @@ stretch that does not run becomes one row that carries its range and count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain, islice
 
@@ -26,7 +26,7 @@ Stretch = tuple[datetime, datetime]
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """A job's policy for slots that are decided late. `max_runs` is the most that `all` runs at once."""
+    """A job's policy for slots that are decided late. `max_runs` is the most that `all` runs of one outage."""
 
     policy: str
     misfire_after: timedelta
@@ -37,7 +37,8 @@ class CatchUp:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a slot. The `covers_` values say which slots the row stands for, itself included."""
+    """What becomes of a slot. The `covers_` values say which slots the row stands for, itself included. `in_turn`: one
+    of the late slots that all run, one after the other."""
 
     scheduled_at: datetime
     verdict: str
@@ -45,6 +46,7 @@ class Decision:
     covers_from: datetime | None
     covers_until: datetime | None
     covers_count: int | None
+    in_turn: bool = False
 
 
 def decide(
@@ -83,7 +85,7 @@ def decide_one(slot: datetime, now: datetime, policy: CatchUp, calendar: Calenda
         return Decision(slot, "missed", OUTSIDE, None, None, None)
     if policy.policy == "skip":
         return Decision(slot, "missed", "late, and the catch-up policy is skip", None, None, None)
-    return Decision(slot, "run", "late", None, None, None)
+    return Decision(slot, "run", "late", None, None, None, in_turn=policy.policy == "all")
 
 
 def _decided(schedule: Schedule, span: Stretch, now: datetime, policy: CatchUp, calendar: Calendar) -> list[Decision]:
@@ -130,7 +132,8 @@ def _misfires(schedule: Schedule, stretches: list[Stretch], policy: CatchUp) -> 
             return _oldest(schedule, stretches, 1, "only the earliest late slot runs")
         case _:
             limit = max(policy.max_runs, 0)
-            return _oldest(schedule, stretches, limit, f"more than {limit} late slots")
+            found = _oldest(schedule, stretches, limit, f"more than {limit} late slots")
+            return [replace(row, in_turn=True) if row.verdict == "run" else row for row in found]
 
 
 def _latest(schedule: Schedule, stretches: list[Stretch]) -> list[Decision]:

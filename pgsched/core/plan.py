@@ -69,7 +69,7 @@ def decide_job(job: Job, planned: Plan | None = None, known: Container[datetime]
     `planned`: what `plan` says, where it was asked already. `known`: slots that have their row, whose mark was lost.
     """
     decisions, decided_until, next_at = planned or plan(job)
-    standing = Standing(job["open"], job["held"], job["newest"])
+    standing = Standing(job["open"], job["held"], job["newest"], job["in_turn"])
     rows: list[SlotRow] = []
     reached = job["decided_until"]
     runs = replaces_from = 0
@@ -105,7 +105,8 @@ def verdict_on(job: Job, decision: Decision, standing: Standing) -> Verdict:
     """The overlap policy's verdict; a slot waits for the run before it only while `retry_within` is not over."""
     until = held_until(job, decision.scheduled_at)
     retries = until is not None and until > job["now"]
-    return overlap.decide(job["overlap"], standing, job["max_buffer"], retries=retries)
+    most = job["max_catch_up"] if decision.in_turn else None
+    return overlap.decide(job["overlap"], standing, job["max_buffer"], retries=retries, most_in_turn=most)
 
 
 def held_until(job: Job, slot: datetime) -> datetime | None:
@@ -116,7 +117,8 @@ def held_until(job: Job, slot: datetime) -> datetime | None:
 def after(standing: Standing, verdict: Verdict) -> Standing:
     """How the job stands once a slot with this verdict has its row."""
     born_open = verdict.state != "skipped"
-    return Standing(standing.open + born_open, standing.held + (verdict.state == "waiting"), standing.newest_id)
+    waits, in_turn = verdict.state == "waiting", standing.in_turn + verdict.in_turn
+    return Standing(standing.open + born_open, standing.held + waits - verdict.in_turn, standing.newest_id, in_turn)
 
 
 def plan(job: Job) -> Plan:
@@ -191,16 +193,25 @@ def due(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
     state = "scheduled" if verdict.state == "queued" and starts > now else verdict.state
     expires = slot + job["start_deadline"] if job["start_deadline"] is not None and state != "skipped" else None
     held = held_until(job, slot) if verdict.retries else None
-    reason = "; ".join(filter(None, (verdict.reason, decision.reason))) or None
+    reason = why_not(verdict.reason, decision.reason) if verdict.state != "queued" else decision.reason
     return SlotRow(slot, state, starts, expires, reason, decision.covers_from, decision.covers_until,
                    decision.covers_count, held)  # fmt: skip
+
+
+def why_not(held_up: str | None, late: str | None) -> str | None:
+    """Why a slot did not start at once, and that it is late: with the number of slots that it would have run for."""
+    if held_up is None or late is None:
+        return held_up or late
+    policy, _, reason = held_up.partition(": ")
+    return f"{policy}: {late.replace('runs once for', 'stands for')}, and {reason}"
 
 
 def replaced(row: SlotRow) -> SlotRow:
     """The row of a slot that a later slot of the same batch replaces before anybody could start it."""
     if row.state in NEVER_RUN:
         return row
-    return replace(row, state="skipped", expires_at=None, reason="overlap: replaced by the next slot")
+    late = row.reason if row.covers_until is not None else None
+    return replace(row, state="skipped", expires_at=None, reason=why_not("overlap: replaced by the next slot", late))
 
 
 def passed(job: Job, decision: Decision) -> SlotRow:

@@ -12,7 +12,7 @@ from typing import Any
 from pgsched.core.plan import Decided, Job, Plan, decide_job, parsed, plan
 
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-NOTHING: dict[str, Any] = {"open": 0, "held": 0, "newest": None}
+NOTHING: dict[str, Any] = {"open": 0, "held": 0, "in_turn": 0, "newest": None}
 
 
 class Shape:

@@ -1,0 +1,314 @@
+"""Downtime and pauses with a real leader: what runs afterwards, in what order, and what the rows of the others say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.core.jitter import offset
+from pgsched.db import backfills, history, jobs
+from pgsched.db.backfills import Request
+from pgsched.leader.duties import Duties
+from pgsched.observe.explain import explain_slot
+from tests.db.passing import add, job, now, pass_time, runs, states
+from tests.race import test_duties
+from tests.race.test_overlap import leader
+from tests.waiting import wait_until
+
+Open = Callable[..., psycopg.Connection]
+HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
+HELD_BY = ["skip", "buffer_one", "buffer_all", "replace", "terminate"]
+
+
+@pytest.fixture
+def duties(connect: Open) -> Duties:
+    """A leader's duties; `perform` is one round of all of them."""
+    return test_duties.lead(connect())
+
+
+def finish(db: psycopg.Connection, state: str = "succeeded") -> None:
+    """End what is queued."""
+    db.execute("UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp(), started_at = clock_timestamp()"
+               " WHERE state = 'queued'", [state])  # fmt: skip
+
+
+def down(db: psycopg.Connection, duties: Duties, hours: float, **columns: Any) -> dict[str, Any]:
+    """A job of every hour, and a leader that comes back after so long."""
+    row = add(db, schedule="@every 1h", **columns)
+    duties.perform()
+    pass_time(db, hours * 3600)
+    duties.perform()
+    return row
+
+
+def in_order(db: psycopg.Connection, duties: Duties) -> list[list[str]]:
+    """Let the runs succeed one after the other; the states of all rows before each end."""
+    found = []
+    while "queued" in states(db):
+        found.append(states(db))
+        finish(db)
+        duties.perform()
+    return found
+
+
+# ---- catch_up = all
+
+
+@pytest.mark.parametrize("overlap", HELD_BY)
+def test_all_late_slots_run_one_after_the_other_oldest_first(
+    db: psycopg.Connection, duties: Duties, overlap: str
+) -> None:
+    down(db, duties, 4.25, catch_up="all", overlap=overlap)
+    done, held, free = "succeeded", "waiting", "queued"
+    assert in_order(db, duties) == [[done] * n + [free] + [held] * (3 - n) for n in range(4)]
+    assert states(db) == [done] * 4, "no late slot ended another, and none was skipped"
+
+
+def test_allow_runs_all_late_slots_at_once(db: psycopg.Connection, duties: Duties) -> None:
+    down(db, duties, 4.25, catch_up="all", overlap="allow")
+    assert states(db) == ["queued"] * 4
+
+
+@pytest.mark.parametrize("overlap", HELD_BY)
+def test_late_slots_wait_for_what_runs_already(db: psycopg.Connection, duties: Duties, overlap: str) -> None:
+    add(db, schedule="@every 1h", catch_up="all", overlap=overlap)
+    run = jobs.trigger(db, "a")
+    pass_time(db, 2.25 * 3600)
+    duties.perform()
+    assert states(db) == ["waiting", "waiting", "queued"] or states(db) == ["queued", "waiting", "waiting"]
+    assert history.show(db, run)["state"] == "queued", "and do not end it"
+    finish(db)
+    duties.perform()
+    assert sorted(states(db)) == ["queued", "succeeded", "waiting"]
+
+
+@pytest.mark.parametrize(
+    ("overlap", "late", "on_time", "reason"),
+    [
+        ("skip", ["queued", "waiting", "waiting"], "skipped", "overlap: run 3 was not finished"),
+        ("buffer_one", ["queued", "waiting", "waiting"], "waiting", None),
+        ("buffer_all", ["queued", "waiting", "waiting"], "waiting", None),
+        ("replace", ["cancelled"] * 3, "waiting", None),
+        ("terminate", ["cancelled"] * 3, "queued", None),
+    ],
+)
+def test_a_slot_on_time_meets_held_ones_as_its_policy_says(
+    db: psycopg.Connection, duties: Duties, overlap: str, late: list[str], on_time: str, reason: str | None
+) -> None:
+    down(db, duties, 3.25, catch_up="all", overlap=overlap, max_buffer=1)
+    pass_time(db, 0.75 * 3600 + 1)
+    duties.perform()
+    assert states(db)[:3] == late
+    assert (runs(db)[3]["state"], runs(db)[3]["reason"]) in [(on_time, reason), ("queued", reason)]
+    while "queued" in states(db):
+        finish(db)
+        duties.perform()
+    assert states(db)[3] == ("skipped" if overlap == "skip" else "succeeded")
+
+
+def test_held_late_slots_take_no_place_of_the_buffer_and_the_buffer_none_of_theirs(
+    db: psycopg.Connection, duties: Duties
+) -> None:
+    down(db, duties, 5.25, catch_up="all", overlap="buffer_all", max_buffer=2)
+    assert states(db) == ["queued"] + ["waiting"] * 4
+    for n in range(3):
+        pass_time(db, 3601 if n else 0.75 * 3600 + 1)
+        duties.perform()
+    assert states(db)[5:] == ["waiting", "waiting", "skipped"]
+    assert runs(db)[7]["reason"].endswith("was not finished and 2 already waited")
+    assert len(in_order(db, duties)) == 7, "all that wait have their turn"
+
+
+def test_the_deadline_ends_a_late_slot_that_waits(db: psycopg.Connection, duties: Duties) -> None:
+    down(db, duties, 3.25, catch_up="all", start_deadline="3.5 hours")
+    assert states(db) == ["queued", "waiting", "waiting"]
+    finish(db)
+    duties.perform()
+    pass_time(db, 3.4 * 3600)
+    duties.perform()
+    assert states(db)[:3] == ["succeeded", "missed", "missed"]
+    assert runs(db)[2]["reason"].startswith("start_deadline passed: not started by ")
+
+
+def test_one_outage_after_another_leaves_no_more_than_max_catch_up_waiting(
+    db: psycopg.Connection, duties: Duties
+) -> None:
+    down(db, duties, 3.25, catch_up="all", max_catch_up=3)
+    pass_time(db, 3 * 3600)
+    duties.perform()
+    assert states(db) == ["queued", "waiting", "waiting", "waiting", "skipped", "skipped"]
+    assert runs(db)[5]["reason"].endswith("was not finished and 3 late slots already waited")
+
+
+def test_a_slot_on_time_that_may_wait_waits_behind_the_late_ones(db: psycopg.Connection, duties: Duties) -> None:
+    down(db, duties, 3.25, catch_up="all", retry_within="30 minutes")
+    assert [row["held_until"] for row in runs(db)] == [None] * 3, "late slots are not bound by retry_within"
+    pass_time(db, 0.75 * 3600 + 1)
+    duties.perform()
+    assert states(db) == ["queued", "waiting", "waiting", "waiting"]
+    assert len(in_order(db, duties)) == 4
+
+
+def test_what_holds_a_late_slot_back_is_explained(db: psycopg.Connection, duties: Duties) -> None:
+    down(db, duties, 2.25, catch_up="all")
+    text = explain_slot(db, "a", runs(db)[1]["scheduled_at"].isoformat()).text
+    assert "late slots are caught up one after the other: it waits for run " in text
+
+
+def test_a_backfill_and_late_slots_leave_each_other_alone(db: psycopg.Connection, duties: Duties) -> None:
+    row = down(db, duties, 3.25, catch_up="all", starts_at="2026-01-01Z")
+    assert row["anchor_at"].year == 2026
+    assert states(db) == ["queued", "waiting", "waiting"]
+    number = backfills.add(db, "a", Request("2026-01-01T00:00Z", (now(db) + HOUR).isoformat(), max_active=1000))["id"]
+    duties.perform()
+    assert states(db)[-3:] == ["queued", "waiting", "waiting"], "what is held is not asked for twice"
+    finish(db)
+    duties.perform()
+    assert states(db)[-3:] == ["succeeded", "queued", "waiting"], "and its own turn comes beside the backfill"
+    backfills.cancel(db, number)
+
+
+# ---- latest, skipped
+
+
+def test_a_latest_slot_that_overlap_skips_says_both(db: psycopg.Connection, duties: Duties) -> None:
+    add(db, schedule="@every 1h")
+    run = jobs.trigger(db, "a")
+    pass_time(db, 5.25 * 3600)
+    duties.perform()
+    (skipped,) = (row for row in runs(db) if row["state"] == "skipped")
+    assert skipped["covers_count"] == 5
+    assert skipped["reason"] == f"overlap: late, stands for 5 slots, and run {run} was not finished"
+
+
+def test_a_latest_slot_that_waits_in_vain_says_both(db: psycopg.Connection, duties: Duties) -> None:
+    add(db, schedule="@every 1h", retry_within="30 minutes")
+    run = jobs.trigger(db, "a")
+    pass_time(db, 5.25 * 3600)
+    duties.perform()
+    pass_time(db, 0.5 * 3600)
+    duties.perform()
+    (skipped,) = (row for row in runs(db) if row["state"] == "skipped")
+    said = f"overlap: late, stands for 5 slots, and run {run} was not finished, nor by "
+    assert skipped["reason"].startswith(said)
+
+
+@pytest.mark.parametrize("overlap", ["replace", "terminate"])
+def test_a_latest_slot_that_is_replaced_at_once_says_what_it_stood_for(
+    db: psycopg.Connection, duties: Duties, overlap: str
+) -> None:
+    add(db, schedule="@every 1h", overlap=overlap)
+    jobs.trigger(db, "a")
+    pass_time(db, 5 * 3600 + 1)
+    duties.perform()
+    (skipped,) = (row for row in runs(db) if row["state"] == "skipped")
+    assert skipped["reason"] == "overlap: late, stands for 4 slots, and replaced by the next slot"
+
+
+# ---- pause, downtime, resume
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "expected"),
+    [
+        ("latest", [("queued", 4)]),
+        ("skip", [("missed", 4)]),
+        ("earliest", [("queued", None), ("missed", 3)]),
+        ("all", [("queued", None), ("waiting", None), ("waiting", None), ("waiting", None)]),
+    ],
+)
+def test_resumed_from_the_pause_each_policy_decides_what_passed(
+    db: psycopg.Connection, connect: Open, catch_up: str, expected: list[tuple[str, int | None]]
+) -> None:
+    add(db, schedule="@every 1h", catch_up=catch_up)
+    test_duties.lead(connect()).perform()
+    jobs.pause(db, "a", "incident 7")
+    pass_time(db, 1.5 * 3600)
+    first = test_duties.lead(connect())
+    first.perform()
+    assert states(db) == [], "a paused job decides nothing"
+    pass_time(db, 2.75 * 3600)  # nobody leads
+    jobs.resume(db, "a", "pause")
+    duties = test_duties.lead(connect())
+    duties.perform()
+    assert [(row["state"], row["covers_count"]) for row in runs(db)] == expected
+    assert job(db)["next_run_at"] > now(db)
+    in_order(db, duties)
+    assert set(states(db)) <= {"succeeded", "missed"}
+
+
+# ---- with a leader that lives
+
+
+def live(db: psycopg.Connection, **columns: Any) -> dict[str, Any]:
+    return add(db, schedule="@every 1s", **columns)
+
+
+def test_pause_downtime_and_resume_lose_and_double_no_slot(dsn: str, db: psycopg.Connection) -> None:
+    row = live(db, overlap="allow", catch_up="all", misfire_after="0")
+    with leader(dsn):
+        wait_until(lambda: len(runs(db)) >= 2, what="two slots")
+        jobs.pause(db, "a")
+    before = len(runs(db))
+    pass_time(db, 5)
+    with leader(dsn):
+        jobs.resume(db, "a", "pause")
+        wait_until(lambda: len(runs(db)) >= before + 6, what="the slots of the pause and one more")
+    anchor = job(db)["anchor_at"]
+    assert [run["scheduled_at"] for run in runs(db)] == [anchor + k * SECOND for k in range(1, len(runs(db)) + 1)]
+    assert row["id"] == job(db)["id"]
+
+
+def test_retry_within_starts_the_slot_when_the_old_run_ends_in_time(dsn: str, db: psycopg.Connection) -> None:
+    live(db, overlap="skip", retry_within="60 seconds")
+    with leader(dsn):
+        wait_until(lambda: states(db)[:3] == ["queued", "waiting", "skipped"], what="one to wait and one to be skipped")
+        finish(db)
+        # the settlement that would wake the leader is not there: it looks by itself within a second
+        wait_until(lambda: states(db)[:2] == ["succeeded", "queued"], 3, what="the waiting slot to start")
+
+
+def test_retry_within_gives_up_in_time(dsn: str, db: psycopg.Connection) -> None:
+    live(db, overlap="skip", retry_within="2 seconds")
+    with leader(dsn):
+        wait_until(lambda: states(db)[:2] == ["queued", "skipped"], what="the second slot to give up")
+    second = runs(db)[1]
+    assert "(retry_within)" in second["reason"]
+    assert second["finished_at"] - second["held_until"] < SECOND
+    assert second["held_until"] == second["scheduled_at"] + 2 * SECOND
+
+
+def test_a_full_buffer_of_a_living_job_drains_in_order(dsn: str, db: psycopg.Connection) -> None:
+    live(db, overlap="buffer_all", max_buffer=2)
+    with leader(dsn):
+        wait_until(lambda: "skipped" in states(db), what="the buffer to be full")
+        assert states(db)[:4] == ["queued", "waiting", "waiting", "skipped"]
+        db.execute("UPDATE pgsched.jobs SET ends_at = clock_timestamp()")
+        most = 0
+
+        def drained() -> bool:
+            nonlocal most
+            most = max(most, states(db).count("queued"))
+            finish(db)
+            return not {"queued", "waiting"} & set(states(db))
+
+        wait_until(drained, what="all to run")
+    assert most == 1
+    ended = [run["finished_at"] for run in runs(db) if run["state"] == "succeeded"]
+    assert ended == sorted(ended) and len(ended) == 3
+
+
+def test_jitter_of_a_living_job_is_the_same_for_every_leader_and_starts_nothing_early(
+    dsn: str, db: psycopg.Connection
+) -> None:
+    a = live(db, overlap="allow", jitter="1 second")
+    for n in (2, 4):
+        with leader(dsn):
+            wait_until(lambda n=n: states(db).count("queued") >= n, what="runs to be claimable")  # type: ignore[misc]
+    for run in runs(db):
+        assert run["available_at"] == run["scheduled_at"] + offset(a["id"], run["scheduled_at"], SECOND)
+        assert run["state"] == "scheduled" or run["available_at"] <= now(db)
