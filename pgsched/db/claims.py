@@ -85,9 +85,9 @@ async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> li
     return claims_of(token, await cursor.fetchall())
 
 
-async def claimable_queues(conn: AsyncConnection[Any]) -> list[str]:
-    """The queues that have open runs."""
-    cursor = await conn.execute(sql("claimable_queues"))
+async def claimable_queues(conn: AsyncConnection[Any], asleep_s: float | None = None) -> list[str]:
+    """The queues that have open runs. For `asleep_s` seconds, who makes a run is to notify (None: as it was)."""
+    cursor = await conn.execute(sql("claimable_queues"), {"asleep_s": asleep_s})
     return [row[0] for row in await cursor.fetchall()]
 
 

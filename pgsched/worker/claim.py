@@ -30,6 +30,7 @@ from pgsched.db.connect import (
 from pgsched.errors import PgschedError
 from pgsched.model import Claim
 from pgsched.worker.cursor import Cursor
+from pgsched.worker.rest import Rest
 
 logger = log.get("claim")
 LARGEST_BATCH = 500
@@ -78,11 +79,19 @@ class Claimer:
         self._discover_at = 0.0
         self._stopped = False
         self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)
+        self._recent: list[str] = []
         self._again_s = poll_s
+        self._rest = Rest(poll_s)
 
-    def wake(self, queue: str | None = None) -> None:
-        """Look again now: a queue got work (None: any may have), or there is room again."""
-        if queue is not None and (not self.queues or queue in self.queues):
+    def wake(self) -> None:
+        """Look again now: there is room again."""
+        self._wake.set()
+
+    def hint(self, queue: str | None) -> None:
+        """Look again now: a queue got work (None: any may have)."""
+        if queue is None:
+            self._discover_at = 0.0
+        elif not self.queues or queue in self.queues:
             self._hints[queue] = None
         self._wake.set()
 
@@ -123,13 +132,14 @@ class Claimer:
             await conn.close()
 
     async def _sleep(self) -> None:
-        """Until woken, or the poll is due (with jitter, so that a fleet does not poll in step)."""
+        """Until woken, or it is time to look again (with jitter, so that a fleet does not poll in step)."""
+        full = self.room() <= 0
+        wait_s = self.poll_s if full else min(self._again_s, self._rest.wait_s(time.monotonic()))
         try:
-            async with asyncio.timeout(self._again_s * (0.9 + 0.2 * random.random())):
+            async with asyncio.timeout(wait_s * (0.9 + 0.2 * random.random())):
                 await self._wake.wait()
         except TimeoutError:
-            if self._again_s >= self.poll_s:
-                self._discover_at = 0.0
+            pass
         self._wake.clear()
 
     async def _round(self) -> bool:
@@ -143,11 +153,13 @@ class Claimer:
         if self._unanswered is not None:
             await self._ask_again(self._conn, *self._unanswered)
         more = False
-        for queue in await self._candidates(self._conn):
+        candidates, self._recent = await self._candidates(self._conn), []
+        for queue in candidates:
             n = min(self.room(), LARGEST_BATCH)
             if n <= 0 or await self._claim(self._conn, queue, n):
                 self._hints[queue] = None
                 more = True
+        self._rest.found(bool(self._recent))
         return more and self.room() > 0
 
     async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
@@ -177,16 +189,22 @@ class Claimer:
         else:
             self._cursors[queue].move(claims)
         if claims:
+            self._recent.append(queue)
             self.on_claims(claims, sent_at)
         return len(claims)
 
     async def _candidates(self, conn: AsyncConnection[Any]) -> list[str]:
         """Hinted queues first; all of them at least once a poll period, because a hint may have been lost."""
+        now = time.monotonic()
         hinted, self._hints = list(self._hints), {}
-        if hinted and time.monotonic() < self._discover_at:
-            return hinted
-        self._discover_at = time.monotonic() + self.poll_s
-        known = list(self.queues) if self.queues else await claimable_queues(conn)
+        must_ask = self._rest.must_ask(now)
+        if not must_ask and now < self._discover_at:
+            return hinted or self._recent
+        found = await claimable_queues(conn, self._rest.asleep_s if must_ask else None)
+        if must_ask:
+            self._rest.asked(time.monotonic())
+        self._discover_at = now + 0.9 * self.poll_s  # the shortest wait
+        known = [queue for queue in self.queues if queue in found] if self.queues else found
         return hinted + [queue for queue in known if queue not in hinted]
 
     async def _ask_again(self, conn: AsyncConnection[Any], queue: str, token: UUID, sent_at: float) -> None:

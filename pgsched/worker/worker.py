@@ -107,7 +107,7 @@ class Worker:
         settler = self._part(self._settler.run())
         claimer = self._part(self._claimer.run())
         others = [
-            self._part(listen(self.dsn, self._claimer.wake, self.slots.cancel)),
+            self._part(listen(self.dsn, self._claimer.hint, self.slots.cancel)),
             self._part(self._watch_deadlines()),
         ]
         await self._stop_event.wait()

@@ -130,8 +130,19 @@ def test_trigger_of_an_unknown_job_says_so(db: psycopg.Connection) -> None:
         db.execute("SELECT pgsched.trigger('nobody')")
 
 
-def test_enqueue_makes_a_run_that_workers_hear_of(db: psycopg.Connection, connect: Connect) -> None:
+def test_nobody_is_notified_of_a_run_while_all_workers_are_awake(db: psycopg.Connection, connect: Connect) -> None:
     listener = connect()
+    listener.execute("LISTEN pgsched_runs")
+    for asleep in ("1", "(date_part('epoch', clock_timestamp()) * 1000)::bigint - 1"):
+        db.execute(f"SELECT setval('pgsched.asleep_until', {asleep})".encode())
+        db.execute("SELECT pgsched.enqueue('send', queue => 'unheard')")
+    db.execute("NOTIFY pgsched_runs, 'end'")
+    assert [n.payload for n in listener.notifies(timeout=5, stop_after=1)] == ["end"]
+
+
+def test_enqueue_makes_a_run_that_sleeping_workers_hear_of(db: psycopg.Connection, connect: Connect) -> None:
+    listener = connect()
+    db.execute("SELECT setval('pgsched.asleep_until', (date_part('epoch', clock_timestamp()) * 1000)::bigint + 60000)")
     listener.execute("LISTEN pgsched_runs")
     run = value(db, "SELECT pgsched.enqueue('send', '{\"to\": 1}', queue => 'mail', priority => 1)")
     assert [n.payload for n in listener.notifies(timeout=5, stop_after=1)] == ["mail"]

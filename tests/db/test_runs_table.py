@@ -112,13 +112,14 @@ def test_an_sql_run_belongs_to_who_makes_it(low: psycopg.Connection, db: psycopg
         " SELECT 'sql', 'DROP TABLE t', owner, id, clock_timestamp(), 'schedule' FROM pgsched.jobs",
         "UPDATE pgsched.runs SET task = 'DROP TABLE t'",
         "UPDATE pgsched.runs SET kind = 'sql', owner = {boss}",
+        "UPDATE pgsched.runs SET args = '{\"n\": 2}' WHERE kind = 'sql'",
     ],
 )
 def test_nobody_makes_an_sql_run_with_somebody_elses_rights(
     statement: str, low: psycopg.Connection, db: psycopg.Connection
 ) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, kind, task, run_at) VALUES ('j', 'sql', 'SELECT 1', '2999-01-01')")
-    db.execute("INSERT INTO pgsched.runs (kind, task) VALUES ('sql', 'SELECT 2')")
+    db.execute("INSERT INTO pgsched.runs (kind, task) VALUES ('sql', 'SELECT 2'), ('python', 't')")
     with pytest.raises(psycopg.errors.CheckViolation, match=r"owner: role .* may not act for role"):
         low.execute(statement.replace("{boss}", f"'{db.info.user}'").encode())
 

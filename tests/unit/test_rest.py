@@ -1,0 +1,53 @@
+"""How a claimer waits: who is busy is not to be notified, and who sleeps has said so before."""
+
+from __future__ import annotations
+
+from pgsched.worker.rest import LOOK_AGAIN_S, NAP_S, Rest
+
+
+def test_after_work_it_naps_and_does_not_ask_to_be_woken() -> None:
+    rest = Rest(1.0)
+    rest.found(True)
+    assert not rest.must_ask(10.0)
+    assert rest.wait_s(10.0) == NAP_S
+
+
+def test_a_nap_that_brought_nothing_makes_it_ask_before_it_waits() -> None:
+    rest = Rest(1.0)
+    rest.found(False)
+    assert rest.must_ask(10.0)
+    assert rest.wait_s(10.0) == 0.0
+
+
+def test_it_looks_again_soon_after_asking_because_a_transaction_may_not_have_seen_it() -> None:
+    rest = Rest(1.0)
+    rest.found(False)
+    rest.asked(10.0)
+    assert [rest.wait_s(10.0), rest.wait_s(10.0)] == list(LOOK_AGAIN_S)
+    assert rest.wait_s(10.2) == 1.0
+
+
+def test_it_never_waits_longer_than_somebody_would_wake_it() -> None:
+    rest = Rest(1.0)
+    rest.found(False)
+    rest.asked(10.0)
+    for _ in LOOK_AGAIN_S:
+        rest.wait_s(10.0)
+    end = 10.0 + rest.asleep_s
+    assert rest.wait_s(end - 0.4) == end - (end - 0.4)
+    rest.found(True)
+    assert rest.wait_s(end - 0.001) == NAP_S, "it had work: it looks by itself first"
+
+
+def test_an_idle_worker_asks_again_before_the_time_is_over_and_looks_again_only_after_a_break() -> None:
+    rest = Rest(1.0)
+    rest.found(False)
+    rest.asked(10.0)
+    for _ in LOOK_AGAIN_S:
+        rest.wait_s(10.0)
+    assert not rest.must_ask(11.0)
+    assert rest.must_ask(12.0)
+    rest.asked(12.0)
+    assert rest.wait_s(12.0) == 1.0
+    rest.asked(20.0)
+    assert rest.wait_s(20.0) == LOOK_AGAIN_S[0]
