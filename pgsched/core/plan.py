@@ -13,7 +13,7 @@ from typing import Any
 
 from pgsched.core import overlap
 from pgsched.core.calendar import Calendar, calendar
-from pgsched.core.catchup import TOO_LATE, CatchUp, Decision, decide, decide_one
+from pgsched.core.catchup import BATCH, TOO_LATE, CatchUp, Decision, decide, decide_one
 from pgsched.core.jitter import offset
 from pgsched.core.overlap import Standing, Verdict
 from pgsched.core.schedule import Schedule, parse
@@ -129,18 +129,30 @@ def plan(job: Job) -> Plan:
     if schedule.fixed_delay is not None:
         return fixed_delay(job, schedule.fixed_delay)
     begun = job["decided_until"] or job["anchor_at"]
-    return decide(schedule, begun, job["now"], catch_up_policy(job), job["ends_at"], job_calendar(job))
+    planned = punctual(job, schedule, begun)
+    if planned is None:
+        return decide(schedule, begun, job["now"], catch_up_policy(job), job["ends_at"], job_calendar(job))
+    return planned
+
+
+def punctual(job: Job, schedule: Schedule, begun: datetime) -> Plan | None:
+    """The plan where nothing is late and no date excluded, which is nearly always; None where `decide` has to look."""
+    now, ends_at = job["now"], job["ends_at"]
+    end = now if ends_at is None else min(now, ends_at)
+    slot = schedule.after(begun)
+    late = now - slot if slot is not None and slot <= end else None
+    if job["excluded"] or (late is not None and late > min(job["misfire_after"], job["start_deadline"] or late)):
+        return None
+    decisions: list[Decision] = []
+    while slot is not None and slot <= end and len(decisions) < BATCH:
+        decisions.append(Decision(slot, "run", None, None, None, None))
+        begun, slot = slot, schedule.after(slot)
+    return decisions, begun, None if slot is not None and ends_at is not None and slot > ends_at else slot
 
 
 def parsed(job: Job) -> Schedule:
-    """The job's schedule; equal ones are parsed once."""
-    return parse(job["schedule"], job["timezone"], anchor(job))
-
-
-def anchor(job: Job) -> datetime | None:
-    """The instant that @every counts from; None for other schedules, so that equal ones are shared."""
-    start: datetime = job["anchor_at"]
-    return start if job["schedule"].lower().lstrip().startswith("@every") else None
+    """The job's schedule; equal texts are read once."""
+    return parse(job["schedule"], job["timezone"], job["anchor_at"])
 
 
 def catch_up_policy(job: Job) -> CatchUp:

@@ -172,13 +172,14 @@ class _Cron(Schedule):
 
 def parse(expression: str, timezone: str = "UTC", anchor: datetime | None = None) -> Schedule:
     """The schedule of an expression, or ScheduleError. Only `@every` has an anchor: its slots are counted from it."""
-    if expression.lstrip().lower().startswith("@every"):
-        return _parse(expression, timezone, utc(anchor or EPOCH))
-    return _parse(expression, timezone, EPOCH)
+    schedule = _parse(expression, timezone)
+    if anchor is None or not isinstance(schedule, Every):
+        return schedule
+    return Every(expression, timezone, utc(anchor), schedule.interval)
 
 
 @lru_cache(maxsize=4096)
-def _parse(expression: str, timezone: str, anchor: datetime) -> Schedule:
+def _parse(expression: str, timezone: str) -> Schedule:
     read = grammar.read(expression)
     tz = zones.zone(timezone)
     if isinstance(read, grammar.Cron):
@@ -187,7 +188,7 @@ def _parse(expression: str, timezone: str, anchor: datetime) -> Schedule:
             raise ScheduleError("schedule", f"never fires: {timezone} skips every such time")
         return schedule
     if read.repeats:
-        return Every(expression, timezone, anchor, read.length)
+        return Every(expression, timezone, EPOCH, read.length)
     return After(expression, timezone, read.length)
 
 

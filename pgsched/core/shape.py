@@ -10,35 +10,46 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pgsched.core.plan import Decided, Job, Plan, decide_job, parsed, plan
+from pgsched.core.slots import After, Every
 
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-NOTHING: dict[str, Any] = {"open": 0, "held": 0, "in_turn": 0, "newest": None}
+NOTHING: dict[str, Any] = {"open": 0, "held": 0, "in_turn": 0, "newest": None,
+                           "last_finished_at": None}  # fmt: skip
 
 
 class Shape:
     """The schedule and policies that jobs share, and what was decided for the newest of their marks.
 
     `terms`: a row of `sql/tick_terms.sql` with the instant (`now`). `looks`: whether unfinished runs matter; `delayed`:
-    whether the end of the last one does. Raises what reading the schedule raises.
+    whether the end of the last one does; `anchored`: whether the slots count from each job's own beginning. Raises what
+    reading the schedule raises.
     """
 
     def __init__(self, terms: Job) -> None:
         self.terms = terms
-        self.delayed = terms["schedule"] is not None and parsed(terms).fixed_delay is not None
+        schedule = None if terms["schedule"] is None else parsed(terms)
+        self.delayed, self.anchored = isinstance(schedule, After), isinstance(schedule, Every)
         self.looks = self.delayed or terms["overlap"] != "allow"
         self._since, self._before = LAST, FIRST
         self._plan: Plan | None = None
         self._alone: Decided | None = None
 
     def decide(
-        self, job_id: int, mark: datetime | None, found: dict[str, Any] | None = None, known: Container[datetime] = ()
+        self,
+        job_id: int,
+        mark: datetime | None,
+        anchor: datetime | None = None,
+        found: dict[str, Any] | None = None,
+        known: Container[datetime] = (),
     ) -> Decided:
         """Decide one job. `found`: its row of `tick_open`, of `tick_finished`; `known`: slots that have their row."""
         alike = not (found or known) and self._since <= (mark or FIRST) < self._before
         if alike and self._alone is not None:
             return self._alone
-        job = self.terms | NOTHING | {"id": job_id, "decided_until": mark, "last_finished_at": None} | (found or {})
-        if self.delayed:
+        job = {**self.terms, **NOTHING, "id": job_id, "decided_until": mark, **(found or {})}
+        if anchor is not None:
+            job["anchor_at"] = anchor
+        if self.delayed or self.anchored:
             return decide_job(job, None, known)
         if not self._since <= (mark or FIRST) < self._before:
             self._remember(job)

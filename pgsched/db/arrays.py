@@ -12,8 +12,8 @@ from datetime import datetime
 
 def literal(values: Iterable[object]) -> str:
     """The array literal of texts, whole numbers, instants and None; a column of nothing but None is an empty one."""
-    items = [_item(value) for value in values]
-    return "{" + ",".join(items) + "}" if items.count("NULL") < len(items) else "{}"
+    given = list(values)
+    return "{" + ",".join(map(_item, given)) + "}" if given.count(None) < len(given) else "{}"
 
 
 def literals(rows: Iterable[Sequence[int]]) -> str:
@@ -22,10 +22,10 @@ def literals(rows: Iterable[Sequence[int]]) -> str:
 
 
 def _item(value: object) -> str:
-    if value is None:
-        return "NULL"
     if isinstance(value, datetime):
         return value.isoformat()
+    if value is None:
+        return "NULL"
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return str(value)

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from pgsched.core.plan import Advance, SlotRow
@@ -19,8 +20,8 @@ from pgsched.db.connect import Connection, DatabaseError
 from pgsched.db.query import fetch
 from pgsched.db.statements import sql
 
-# a row of `sql/tick_due.sql`: id, now, mark, dated, shape
-Due = tuple[int, datetime, datetime | None, bool, str]
+# a row of `sql/tick_due.sql`: id, now, mark, anchor, dated, shape
+Due = tuple[int, datetime, datetime | None, datetime | None, bool, str]
 # data exceptions, violated constraints, limits of the server, and what a trigger raises
 ROW_AT_FAULT = ("22", "23", "44", "54", "P0")
 
@@ -118,7 +119,8 @@ def advance_jobs(conn: Connection[Any], advances: Sequence[tuple[Sequence[int], 
 
 def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type) -> dict[str, str]:
     """Turn dataclass rows into the parallel arrays that the set-based statements take (`slot` -> `slots`)."""
-    arrays = {f"{field.name}s": literal(getattr(row, field.name) for _, row in values) for field in fields(kind)}
+    rows = [row for _, row in values]
+    arrays = {f"{field.name}s": literal(map(attrgetter(field.name), rows)) for field in fields(kind)}
     return {"job_ids": literals(jobs for jobs, _ in values), **arrays}
 
 

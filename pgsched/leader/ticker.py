@@ -80,12 +80,12 @@ class Work:
 
     def decide_one(self, job: leading.Due, known: Container[datetime] = ()) -> Decided:
         """Decide one job, without slots that are known to have their row."""
-        job_id, _, mark, dated, text = job
+        job_id, _, mark, anchor, dated, text = job
         shape = self.shapes.get((text, job_id if dated else None))
         try:
             if shape is None:
                 raise self.errors[text, job_id if dated else None]
-            decided = shape.decide(job_id, mark, self.found.get(job_id), known)
+            decided = shape.decide(job_id, mark, anchor, self.found.get(job_id), known)
         except Exception as error:  # one job must not stop the others, whatever is wrong with it
             told = str(error) if isinstance(error, PgschedError) else f"schedule: {type(error).__name__}: {error}"
             return Decided([], Advance(None, None, error=told), ends_others=False)
@@ -110,7 +110,7 @@ class Work:
 
 def read_shapes(conn: Connection[Any], jobs: Iterable[leading.Due]) -> tuple[dict[Key, Shape], dict[Key, Exception]]:
     """The shapes of these jobs; for those that cannot be read, why."""
-    first = {(text, job_id if dated else None): (job_id, now) for job_id, now, _, dated, text in jobs}
+    first = {(text, job_id if dated else None): (job_id, now) for job_id, now, _, _, dated, text in jobs}
     terms = leading.terms(conn, [job_id for job_id, _ in first.values()]) if first else {}
     shapes: dict[Key, Shape] = {}
     errors: dict[Key, Exception] = {}
@@ -128,7 +128,7 @@ def standings(
     conn: Connection[Any], jobs: Iterable[leading.Due], shapes: dict[Key, Shape]
 ) -> dict[int, dict[str, Any]]:
     """What is unfinished of the jobs that it matters to, and when the last run ended of those that wait for it."""
-    looking = [(job_id, shape) for job_id, _, _, dated, text in jobs
+    looking = [(job_id, shape) for job_id, _, _, _, dated, text in jobs
                if (shape := shapes.get((text, job_id if dated else None))) is not None and shape.looks]  # fmt: skip
     found = leading.unfinished(conn, [job_id for job_id, _ in looking])
     last = leading.finished(conn, [job_id for job_id, shape in looking if shape.delayed])

@@ -275,7 +275,7 @@ def test_jobs_that_differ_in_a_policy_have_another_shape(db: psycopg.Connection,
     for n, columns in enumerate([{}, {}, {column: OTHERWISE[column]}]):
         jobs.add(db, {"name": f"j{n}", "schedule": "* * * * *", "task": "t"} | columns)
     with db.transaction():
-        shapes = [row[4] for row in sorted(leading.due_jobs(db, 9))]
+        shapes = [row[-1] for row in sorted(leading.due_jobs(db, 9))]
         terms = leading.terms(db, [row[0] for row in leading.due_jobs(db, 9)])
     assert shapes[0] == shapes[1] != shapes[2]
     assert set(next(iter(terms.values()))) == set(OTHERWISE) | BESIDE, "a new column of tick_terms belongs in the shape"

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pgsched.core import shape
-from pgsched.core.plan import decide_job
+from pgsched.core.catchup import decide
+from pgsched.core.plan import catch_up_policy, decide_job, parsed, punctual
 from pgsched.core.shape import NOTHING, Shape
 from tests.simulate import BASE
 
@@ -26,7 +27,7 @@ def terms(**columns: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("expression", SCHEDULES)
 def test_jobs_of_one_shape_are_decided_as_each_would_be(expression: str, catch_up: str) -> None:
     rng = Random(expression + catch_up)
-    for _ in range(30):
+    for _ in range(8):
         ends_at = rng.choice([None, NOW - timedelta(minutes=rng.randint(-90, 90))])
         max_runs = rng.choice([None, None, 2])
         row = terms(schedule=expression, catch_up=catch_up, ends_at=ends_at, max_runs=max_runs,
@@ -36,7 +37,7 @@ def test_jobs_of_one_shape_are_decided_as_each_would_be(expression: str, catch_u
             mark = NOW - rng.choice([300, 7200]) * rng.random() * timedelta(seconds=1)
             found = rng.choice([None, None, {"open": 2, "held": 1, "newest": 7}])
             alone = decide_job(row | NOTHING | {"id": job_id, "decided_until": mark} | (found or {}))
-            decided = shared.decide(job_id, mark, found)
+            decided = shared.decide(job_id, mark, ANCHOR, found)
             assert (decided.rows, decided.ends_others) == (alone.rows, alone.ends_others)
             assert (decided.advance.next_run_at, decided.advance.run_count) == (
                 alone.advance.next_run_at, alone.advance.run_count
@@ -54,6 +55,22 @@ def test_jobs_that_run_once_are_decided_as_each_would_be(mark: datetime | None, 
         alone = decide_job(row | NOTHING | {"id": 1, "decided_until": this})
         decided = shared.decide(1, this)
         assert (decided.rows, decided.advance.next_run_at) == (alone.rows, alone.advance.next_run_at)
+
+
+@pytest.mark.parametrize("expression", SCHEDULES)
+def test_slots_on_time_are_planned_as_any_others(expression: str) -> None:
+    rng = Random(expression)
+    for _ in range(200):
+        misfire_after, start_deadline = rng.choice([0, 60, 900]), rng.choice([None, None, 30, 600])
+        row = terms(schedule=expression, ends_at=rng.choice([None, NOW - timedelta(minutes=rng.randint(-90, 90))]),
+                    misfire_after=timedelta(seconds=misfire_after),
+                    start_deadline=None if start_deadline is None else timedelta(seconds=start_deadline),
+                    decided_until=NOW - rng.choice([60, 1200]) * rng.random() * timedelta(seconds=1))  # fmt: skip
+        schedule = parsed(row)
+        quick = punctual(row, schedule, row["decided_until"])
+        thorough = decide(schedule, row["decided_until"], NOW, catch_up_policy(row), row["ends_at"])
+        late = any(decision.reason for decision in thorough[0])
+        assert quick == (None if late else thorough)
 
 
 def test_many_jobs_cost_one_decision(monkeypatch: pytest.MonkeyPatch) -> None:
