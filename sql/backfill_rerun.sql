@@ -24,7 +24,11 @@ WITH old AS MATERIALIZED (
         args = j.args, owner = j.owner, timeout = j.timeout, kill_after = nullif(j.kill_after, '10 seconds'),
         backoff = nullif(j.backoff, 'exponential'), backoff_base = nullif(j.backoff_base, '5 seconds'),
         backoff_max = nullif(j.backoff_max, '1 hour'), backoff_jitter = nullif(j.backoff_jitter, 0.2),
-        options = pgsched.job_options(j), tags = j.tags
+        options = pgsched.job_options(j), tags = j.tags,
+        -- what its row says of the other slots of a stretch stays true of them
+        covers_state = CASE WHEN r.covers_from < r.covers_until THEN coalesce(r.covers_state, r.state) END,
+        covers_reason = CASE WHEN r.covers_state IS NOT NULL THEN r.covers_reason
+            WHEN r.covers_from < r.covers_until THEN r.reason END
     FROM old JOIN pgsched.jobs j ON j.id = %(job_id)s WHERE r.id = old.id
     RETURNING r.id, r.queue
 )

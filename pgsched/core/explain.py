@@ -11,10 +11,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pgsched.core.absence import absences
-from pgsched.core.told import Answer, Around, at, span, stretch, told
+from pgsched.core.told import Answer, Around, answer_of, at, before_revival, span, stretch, told
 
 Row = Mapping[str, Any]
 LATE = timedelta(seconds=5)
+# Answers of rows that were bound to be made later than their slots.
+NOT_LATE = ("paused", "excluded", "after_end", "max_runs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,6 @@ class Facts:
     terms: Sequence[Row] = ()
     passed_over: Row | None = None  # a stretch that is about to get its row
     excluded: str | None = None
-    newest: datetime | None = None  # the newest slot with a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,32 +63,50 @@ def preface(facts: Facts) -> str:
     """That the instant of the question is no slot."""
     if facts.nearest is None or facts.asked is None:
         return ""
-    names = " and ".join(at(slot) for slot in facts.nearest if slot is not None)
-    schedule = f"{facts.job['schedule']} ({facts.job['timezone']})"
-    return f"{at(facts.asked)} is not a slot of {schedule}; the nearest are {names}. "
+    job, slots = facts.job, [slot for slot in facts.nearest if slot is not None]
+    whose = f"{job['schedule']} ({job['timezone']})" if job["schedule"] else f"job {job['name']}"
+    nearest = f"the nearest {'is' if len(slots) == 1 else 'are'} {' and '.join(at(slot) for slot in slots)}"
+    asked = at(facts.asked) if not facts.asked.microsecond else f"{facts.asked:%Y-%m-%d %H:%M:%S.%f} UTC"
+    return f"{asked} is not a slot of {whose}; {nearest}. "
 
 
 def by_row(facts: Facts) -> Answer:
-    """What the row says, and why it was decided late."""
+    """What the row says, and how it came about."""
     run = facts.run
     assert run is not None
-    found = told(run, facts.around)
-    text, answer = f"run {run['id']}: {found.text}", found.answer
-    if run["scheduled_at"] != facts.slot:
-        text = (
-            f"it lies in a stretch of {stretch(run)}, whose one row is that of slot {at(run['scheduled_at'])}: {text}"
-        )
-        answer = answer if run["state"] in ("skipped", "missed") else "coalesced"
-    gaps = absences(facts.terms, facts.slot, run["created_at"])
-    if run["origin"] == "schedule" and run["created_at"] - facts.slot > LATE and answer not in ("paused", "excluded"):
-        text += f". It was decided {span(run['created_at'] - facts.slot)} late" + because(gaps)
-    elif run["origin"] != "schedule":
-        text += (
-            ". It was asked for by hand"
-            if run["origin"] == "manual"
-            else f". Backfill {run['backfill_id']} asked for it"
-        )
-    return Answer(answer, text, found.details | details(run, gaps))
+    if run["scheduled_at"] == facts.slot:
+        found = told(run, facts.around)
+        return Answer(found.answer, f"run {run['id']}: {found.text}{came_about(facts, run, found.answer)}",
+                      found.details | details(run, gaps_before(facts, run)))  # fmt: skip
+    revived = run["covers_state"] is not None
+    said = (
+        {**run, "state": run["covers_state"], "reason": run["covers_reason"], "origin": "schedule"} if revived else run
+    )
+    found = before_revival(run) if revived else told(run, facts.around)
+    answer = found.answer if said["state"] in ("skipped", "missed") else "coalesced"
+    text = (
+        f"it lies in a stretch of {stretch(run)}, whose one row is that of slot {at(run['scheduled_at'])}, "
+        f"run {run['id']}: {found.text}{came_about(facts, said, answer)}"
+    )
+    if revived:
+        text += f". Later run {run['id']} was revived, for slot {at(run['scheduled_at'])} alone"
+    return Answer(answer, text, found.details | details(said, gaps_before(facts, run)))
+
+
+def gaps_before(facts: Facts, run: Row) -> list[tuple[datetime, datetime]]:
+    """When nobody led, from the slot until its row was made."""
+    return absences(facts.terms, facts.slot, run["created_at"])
+
+
+def came_about(facts: Facts, run: Row, answer: str) -> str:
+    """Who asked for the run, or why it was decided late."""
+    if run["origin"] == "manual":
+        return ". It was asked for by hand"
+    if run["origin"] != "schedule":
+        return f". Backfill {run['backfill_id']} asked for it"
+    by = run["created_at"] - facts.slot
+    late = "" if by <= LATE or answer in NOT_LATE else f". It was decided {span(by)} late"
+    return late + because(gaps_before(facts, run)) if late else ""
 
 
 def details(run: Row, gaps: Sequence[tuple[datetime, datetime]]) -> dict[str, Any]:
@@ -164,8 +183,8 @@ def ended(facts: Facts) -> Answer | None:
 
 def used_up(facts: Facts) -> Answer | None:
     """The job has had all its runs."""
-    most = facts.job["max_runs"]
-    if most is None or facts.job["run_count"] < most or (facts.newest is not None and facts.slot < facts.newest):
+    most, mark = facts.job["max_runs"], facts.job["decided_until"]
+    if most is None or facts.job["run_count"] < most or (mark is not None and facts.slot <= mark):
         return None
     return Answer("max_runs", f"the job has had all its runs: its max_runs is {most}")
 
@@ -175,8 +194,9 @@ def noted(facts: Facts) -> Answer | None:
     if facts.passed_over is None:
         return None
     reason = facts.passed_over["reason"]
-    answer = "paused" if facts.passed_over["state"] == "skipped" else "edited"
-    return Answer(answer, f"it did not run: {reason}. The leader has not recorded it yet")
+    return Answer(
+        answer_of(facts.passed_over["state"], reason), f"it did not run: {reason}. The leader has not recorded it yet"
+    )
 
 
 def undecided(facts: Facts) -> Answer | None:
@@ -185,15 +205,26 @@ def undecided(facts: Facts) -> Answer | None:
     if mark is not None and facts.slot <= mark:
         return None
     words, texts = held_up(facts)
-    gaps = absences(facts.terms, facts.slot, facts.now)
+    early = words[:1] == ["paused"] and facts.slot < facts.job["paused_at"]
+    gaps = absences(facts.terms, facts.slot, facts.job["paused_at"] if early else facts.now)
     more = {"held_up_by": words, "no_leader": [list(gap) for gap in gaps]}
+    if early:
+        return Answer("no_leader" if gaps else "undecided", before_the_pause(facts, texts[0], gaps), more)
     if texts and words[0] != "no_leader":
         return Answer(words[0], f"it is not decided, because {' and '.join(texts)}", more)
     if gaps:
-        return Answer("no_leader", "it is not decided yet" + because(gaps)
-                      + (": nobody leads now (start a pgsched worker)" if texts else ""), more)  # fmt: skip
-    return Answer(
-        "undecided", f"it is due since {span(facts.now - facts.slot)}, and the leader is about to decide it", more
+        leaderless = ": nobody leads now (start a pgsched worker)" if texts else ""
+        return Answer("no_leader", "it is not decided yet" + because(gaps) + leaderless, more)
+    since = span(facts.now - facts.slot)
+    return Answer("undecided", f"it is due since {since}, and the leader is about to decide it", more)
+
+
+def before_the_pause(facts: Facts, pause: str, gaps: Sequence[tuple[datetime, datetime]]) -> str:
+    """It was due before the job was paused: the pause alone is not to blame."""
+    by = span(facts.job["paused_at"] - facts.slot)
+    return (
+        f"it was due {by} before the pause, and was not decided until then{because(gaps)}. Now {pause}; on resuming "
+        "it is recorded as missed, or left to the catch-up policy with --from pause"
     )
 
 

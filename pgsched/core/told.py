@@ -17,6 +17,10 @@ REASONS = (
     ("overlap:", "overlap"),
     ("excluded date", "excluded"),
     ("the schedule was edited", "edited"),
+    ("run_at was edited", "edited"),
+    ("the job was in error", "job_in_error"),
+    ("the job had ended: its ends_at", "after_end"),
+    ("the job had ended: its max_runs", "max_runs"),
 )
 
 
@@ -90,8 +94,8 @@ def ran(run: Row, _: Around) -> Answer:
 
 
 def stood_for(run: Row) -> str:
-    """The other slots that it ran for. A row that a backfill revived ran for its own slot only."""
-    if run["origin"] != "schedule" or run["covers_from"] in (None, run["covers_until"]):
+    """The other slots that it ran for. A row that was revived for its own slot ran for none of them."""
+    if run["origin"] != "schedule" or run["covers_state"] or run["covers_from"] in (None, run["covers_until"]):
         return ""
     return f"; it ran once for {stretch(run)}"
 
@@ -115,12 +119,27 @@ def cancelled(run: Row, _: Around) -> Answer:
     )
 
 
+def answer_of(state: str, reason: str) -> str:
+    """The word for a reason not to run."""
+    otherwise = "skipped" if state == "skipped" else "too_late"
+    return next((answer for start, answer in REASONS if reason.startswith(start)), otherwise)
+
+
 def never_ran(run: Row, _: Around) -> Answer:
     """Skipped and missed: the reason is the row's own."""
     reason = run["reason"] or "no reason was recorded"
-    otherwise = "skipped" if run["state"] == "skipped" else "too_late"
-    answer = next((answer for start, answer in REASONS if reason.startswith(start)), otherwise)
+    answer = answer_of(run["state"], reason)
     return Answer(answer, f"it did not run, and was recorded as {run['state']} at {at(run['finished_at'])}: {reason}")
+
+
+def before_revival(run: Row) -> Answer:
+    """What the row of a stretch said of all its slots before it was revived for one."""
+    state, reason = run["covers_state"], run["covers_reason"]
+    if state in ("skipped", "missed"):
+        return never_ran({**run, "state": state, "reason": reason, "finished_at": run["created_at"]}, Around())
+    ended = {"succeeded": "succeeded", "cancelled": "was cancelled"}.get(state, "failed")
+    why = f" ({reason})" if reason and state != "succeeded" else ""
+    return Answer("coalesced", f"that run was for all of them, and {ended}{why}")
 
 
 def queued(run: Row, around: Around) -> Answer:

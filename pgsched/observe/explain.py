@@ -20,6 +20,7 @@ from pgsched.errors import InputError, NotFound, ScheduleError
 
 # How far back the latest slot is looked for: most schedules have one within the first of these.
 REACH = tuple(timedelta(days=days) for days in (0.05, 2, 40, 400, 4000, 20_000))
+INSTANT = timedelta(microseconds=1)
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 Slots = tuple[datetime, tuple[datetime | None, datetime | None] | None]
 
@@ -56,11 +57,19 @@ def the_slot(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots
         if exact is not None:
             return exact["scheduled_at"], None
     if job["schedule"] is None and job["run_at"] is not None:
-        return job["run_at"], None if instant in (None, job["run_at"]) else (job["run_at"], None)
+        return once(conn, job, instant)
     schedule = evaluated(job)
     if schedule is None:
         return recorded(conn, job, instant)
     return latest(schedule, job) if instant is None else near(schedule, instant, job)
+
+
+def once(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots:
+    """The slot of a job that runs once, or one that it had before an edit."""
+    if instant is None:
+        return job["run_at"], None
+    known = rows(conn, "explain_near", {"job_id": job["id"], "at": instant})
+    return closest([job["run_at"], *(row["scheduled_at"] for row in known)], instant, job)
 
 
 def evaluated(job: Row) -> Schedule | None:
@@ -97,20 +106,28 @@ def latest(schedule: Schedule, job: Row) -> Slots:
 
 def near(schedule: Schedule, instant: datetime, job: Row) -> Slots:
     """The slot at or next to an instant."""
+    following = schedule.after(instant - INSTANT)
+    if following is not None and same(following, instant):
+        return following, None
     for reach in REACH:
         if (before := schedule.last(max(instant - reach, EARLIEST), instant)) is not None:
             break
-    if before == instant:
-        return instant, None
-    return closest([slot for slot in (before, schedule.after(instant)) if slot is not None], instant, job)
+    return closest([slot for slot in (before, following) if slot is not None], instant, job)
+
+
+def same(slot: datetime, instant: datetime) -> bool:
+    """Is this the slot that an instant stands for? A whole second stands for a slot within it (`@every` has such)."""
+    return slot == instant or (not instant.microsecond and slot.replace(microsecond=0) == instant)
 
 
 def closest(found: list[datetime], instant: datetime | None, job: Row) -> Slots:
-    """The nearer one of at most two slots."""
+    """The slot that is meant by an instant, or the nearer one of its neighbours."""
     if not found:
         raise no_slots(job)
-    if instant is None or instant in found:
-        return instant or found[0], None
+    if instant is None:
+        return found[0], None
+    if exact := [slot for slot in found if same(slot, instant)]:
+        return exact[0], None
     before, after = (
         max((s for s in found if s < instant), default=None),
         min((s for s in found if s > instant), default=None),
@@ -129,8 +146,7 @@ def facts(conn: Connection[Any], job: Row, slot: datetime, asked: datetime | Non
     passed = one(conn, "explain_passed_over", {"job_id": job["id"], "slot": slot}) if run is None else None
     excluded = backfills.left_out(conn, job["id"], job["timezone"]).excluded(slot)
     around = Around() if run is None else around_of(conn, run)
-    newest = next((row["scheduled_at"] for row in jobs.recent(conn, job["id"], 1)), None)
-    return Facts(job["now"], job, slot, asked, nearest, run, around, terms, passed, excluded, newest)
+    return Facts(job["now"], job, slot, asked, nearest, run, around, terms, passed, excluded)
 
 
 def row_of(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
