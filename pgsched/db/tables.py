@@ -155,7 +155,6 @@ runs = Table(
     partial("runs_scheduled", "available_at", "id", where="phase = 1"),
     partial("runs_waiting", "available_at", "id", where="phase = 0"),
     partial("runs_waiting_of_job", "job_id", "scheduled_at", "id", where="phase = 0"),
-    partial("runs_waiting_of_job", "job_id", "scheduled_at", "id", where="phase = 0"),
     partial("runs_expiring", "expires_at", where="phase < 3 AND expires_at IS NOT NULL"),
     partial("runs_held", "held_until", where="phase = 0 AND held_until IS NOT NULL"),
     partial("runs_open_of_job", "job_id", where="phase < 3 AND job_id IS NOT NULL"),
