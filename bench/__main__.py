@@ -11,9 +11,14 @@ from bench import machine, plots
 from bench.contestants import ALL, PEERS, PGSCHED, RAW, Contestant, named
 from bench.drain import drain
 from bench.enqueue import enqueue
+from bench.every_second import every_second
+from bench.history import history
+from bench.idle import idle
 from bench.latency import latency
+from bench.pinned import pinned
 from bench.report import Result, header, write
 from bench.server import Server, server
+from bench.slow import slow
 
 ROOT = Path(__file__).resolve().parent
 
@@ -31,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--rounds", type=int, default=3, help="rounds of drain and enqueue")
     made.add_argument("--seconds", type=int, help="how long latency, pinned and every-second load the server")
+    made.add_argument("--rows", type=int, help="kept runs of history (default 10,000,000)")
     made.add_argument("--quick", action="store_true", help="a small run that shows that everything works")
     made.add_argument("--out", type=Path, default=ROOT / "out", help="where results.json and the plots go")
     return made
@@ -60,10 +66,39 @@ def run_latency(on: Server, given: argparse.Namespace) -> list[Result]:
     return [latency(on, contestants(given), given.seconds or (2 if given.quick else 20))]
 
 
+def run_pinned(on: Server, given: argparse.Namespace) -> list[Result]:
+    return [pinned(on, contestants(given), given.seconds or (6 if given.quick else 60))]
+
+
+def run_slow(on: Server, given: argparse.Namespace) -> list[Result]:
+    return [slow(on, contestants(given), 2 if given.quick else 10)]
+
+
+def run_every_second(on: Server, given: argparse.Namespace) -> list[Result]:
+    if given.quick:
+        return [every_second(on, [(50, 3)])]
+    return [every_second(on, [(500, given.seconds or 60), (5000, (given.seconds or 60) // 2)])]
+
+
+def run_idle(on: Server, given: argparse.Namespace) -> list[Result]:
+    return [idle(on, [1, 3], 5) if given.quick else idle(on, [1, 100], 30)]
+
+
+def run_history(on: Server, given: argparse.Namespace) -> list[Result]:
+    rows = given.rows or (20_000 if given.quick else 10_000_000)
+    n, seconds = (2000, 3) if given.quick else (20_000, 10)
+    return [history(on, [rows // 10, rows], n, seconds)]
+
+
 MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = {
     "drain": run_drain,
     "enqueue": run_enqueue,
     "latency": run_latency,
+    "pinned": run_pinned,
+    "slow": run_slow,
+    "every-second": run_every_second,
+    "idle": run_idle,
+    "history": run_history,
 }
 
 
@@ -86,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 results.append(result)
                 print(result.markdown(), flush=True)
                 write(given.out, about, results)
-    plots.draw(given.out, results)
+    plots.draw(given.out)
     return 0
 
 

@@ -32,12 +32,14 @@ class Failed(Exception):
 
 @dataclass
 class Seen:
-    """What a worker's handlers saw: how often each number was run, and when each started (if stamps were asked)."""
+    """What a worker's handlers saw: how often each number was run, when each started (if stamps were asked), and of
+    slots: (its second, how many seconds later its handler started)."""
 
     count: int = 0
     first_ns: int = 0
     seen: bytes = b""
     stamps: list[int] = field(default_factory=list)
+    late: list[tuple[int, float]] = field(default_factory=list)
 
 
 class Process:
@@ -105,7 +107,7 @@ class Process:
         """Everything that a worker saw."""
         self.ask()
         said = self.answer(60)
-        return Seen(said["count"], said["first_ns"], base64.b64decode(said["seen"]), said["stamps"])
+        return Seen(said["count"], said["first_ns"], base64.b64decode(said["seen"]), said["stamps"], said["late"])
 
     @property
     def started(self) -> int:

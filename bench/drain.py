@@ -60,16 +60,23 @@ def measure(server: Server, contestant: Contestant, n: int, count: int) -> Drain
     with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn)
         call(contestant, "bulk", dsn, n=n)
-        # Everyone starts with good statistics and nothing left to write.
-        look.execute("VACUUM (ANALYZE)")
-        look.execute("CHECKPOINT")
-        with workers(contestant, dsn, count, n=n) as started:
-            wait_for(lambda: all_started(started, n), started, TIMEOUT_S, f"the start of {n} runs")
-            wait_for(lambda: not scalar(look, contestant.unfinished), started, 60, "the end", every_s=0.004)
-            end_ns = time.monotonic_ns()
-            seen = [process.dump() for process in started]
-        finished = exactly_once(look, contestant, seen, n)
-        return figures([process.points for process in started], seen, end_ns, n, finished)
+        return drained(look, contestant, dsn, n, count)
+
+
+def drained(
+    look: psycopg.Connection, contestant: Contestant, dsn: str, n: int, count: int, **settings: object
+) -> Drained:
+    """Start the workers on n queued jobs, and stop the clock when the database says done."""
+    # Everyone starts with good statistics and nothing left to write.
+    look.execute("VACUUM (ANALYZE)")
+    look.execute("CHECKPOINT")
+    with workers(contestant, dsn, count, n=n, **settings) as started:
+        wait_for(lambda: all_started(started, n), started, TIMEOUT_S, f"the start of {n} runs")
+        wait_for(lambda: not scalar(look, contestant.unfinished), started, 60, "the end", every_s=0.004)
+        end_ns = time.monotonic_ns()
+        seen = [process.dump() for process in started]
+    finished = exactly_once(look, contestant, seen, n)
+    return figures([process.points for process in started], seen, end_ns, n, finished)
 
 
 def all_started(started: Sequence[Process], n: int) -> bool:

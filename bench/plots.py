@@ -1,12 +1,116 @@
-"""Plots as PNG and SVG, where matplotlib is installed (`pip install 'pgsched[bench]'`)."""
+"""Plots as PNG and SVG, where matplotlib is installed (`pip install 'pgsched[bench]'`); without it, none.
+
+The rule: a plot shows what is in results.json, nothing else: `python -m bench.plots DIR` draws them again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from bench.report import Result
+from bench.report import progress
+
+Data = dict[str, Any]
 
 
-def draw(out: Path, results: Sequence[Result]) -> None:
-    """Nothing yet."""
+def draw(out: Path) -> list[Path]:
+    """Draw what the directory's results.json has; returns the files."""
+    try:
+        import matplotlib
+    except ImportError:
+        progress("no plots: matplotlib is not installed (pip install 'pgsched[bench]')")
+        return []
+    matplotlib.use("Agg")
+    results = json.loads((out / "results.json").read_text())["results"]
+    files: list[Path] = []
+    for name, plot in PLOTS.items():
+        if name in results:
+            files += saved(out, name, plot(results[name]))
+    return files
+
+
+def saved(out: Path, name: str, figure: Any) -> list[Path]:
+    """The figure in both formats."""
+    files = [out / f"{name}.{kind}" for kind in ("png", "svg")]
+    for file in files:
+        figure.savefig(file, dpi=120, bbox_inches="tight")
+    return files
+
+
+def canvas(columns: int = 1) -> tuple[Any, Any]:
+    """A figure and its axes."""
+    from matplotlib import pyplot
+
+    return pyplot.subplots(1, columns, figsize=(6.4 * columns, 4.2), squeeze=False)
+
+
+def pinned(data: Data) -> Any:
+    """Throughput over time, with a pinned xmin and without."""
+    figure, [axes] = canvas(2)
+    for axis, part, title in zip(axes, ("pinned", "free"), ("xmin pinned", "xmin free"), strict=True):
+        for name, one in data[part].items():
+            axis.plot(range(1, len(one["per_second"]) + 1), one["per_second"], label=name)
+        axis.set(title=f"Full load, {title}", xlabel="s", ylabel="runs/s", ylim=(0, None))
+        axis.legend(fontsize="small")
+    return figure
+
+
+def latency(data: Data) -> Any:
+    """Which share was picked up within which time."""
+    figure, [[axis]] = canvas()
+    for name, one in data["contestants"].items():
+        ms = sorted(one["ms"])
+        axis.plot([max(value, 0.05) for value in ms], [(i + 1) / len(ms) for i in range(len(ms))], label=name)
+    axis.set(title="Pick-up latency", xlabel="ms", ylabel="share of jobs", xscale="log", ylim=(0, 1))
+    axis.legend(fontsize="small")
+    return figure
+
+
+def every_second(data: Data) -> Any:
+    """How late the slots of each load started."""
+    figure, [[axis]] = canvas()
+    for one in data["loads"]:
+        ms = sorted(one["ms"])
+        axis.plot(ms, [(i + 1) / len(ms) for i in range(len(ms))], label=f"{one['jobs']:,} jobs every second")
+    axis.set(title="Slot to handler start", xlabel="ms", ylabel="share of slots", xscale="log", ylim=(0, 1))
+    axis.legend(fontsize="small")
+    return figure
+
+
+def history(data: Data) -> Any:
+    """What grows with the history, and what does not."""
+    figure, [axes] = canvas(2)
+    rows = [one["rows"] for one in data["steps"]]
+    axes[0].plot(rows, [one["claim_us"] for one in data["steps"]], marker="o")
+    axes[0].set(title="Claim, per run", xlabel="rows of history", ylabel="us", xscale="symlog", ylim=(0, None))
+    for key, label in (("status_ms", "pgsched status"), ("slot_p50_ms", "slot p50"), ("slot_p99_ms", "slot p99")):
+        axes[1].plot(rows, [one[key] for one in data["steps"]], marker="o", label=label)
+    axes[1].set(title="Status and ticker", xlabel="rows of history", ylabel="ms", xscale="symlog", ylim=(0, None))
+    axes[1].legend(fontsize="small")
+    return figure
+
+
+def drain(data: Data) -> Any:
+    """Bars of runs per second."""
+    figure, [[axis]] = canvas()
+    rates = {name: one["rate"] for name, one in data["contestants"].items()}
+    axis.barh(list(rates)[::-1], list(rates.values())[::-1])
+    axis.set(title=data["title"], xlabel="runs/s (median)")
+    return figure
+
+
+PLOTS: dict[str, Callable[[Data], Any]] = {
+    "drain": drain,
+    "drain-2": drain,
+    "pinned": pinned,
+    "latency": latency,
+    "every-second": every_second,
+    "history": history,
+}
+
+if __name__ == "__main__":
+    for file in draw(Path(sys.argv[1])):
+        print(file)

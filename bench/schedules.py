@@ -34,7 +34,7 @@ ROUNDS = 2000
 
 def forget() -> None:
     """Make the next parse a first one; zones stay loaded, as in any running process."""
-    for cache in (schedules._parse, schedules._fires, schedules._day_engine):
+    for cache in (schedules._parse, schedules._fires, schedules._days):
         cache.cache_clear()
 
 

@@ -24,7 +24,7 @@ from pgsched.db.cluster import Cluster
 from pgsched.db.embedded import bin_dir, readable_binaries, server_account
 
 SETTINGS = {
-    "max_connections": "400",
+    "max_connections": "1000",
     "shared_preload_libraries": "pg_stat_statements",
     "timezone": "UTC",
     "log_timezone": "UTC",

@@ -9,7 +9,7 @@ const require = createRequire(process.env.BENCH_PREFIX + "/package.json");
 const worker = await import(pathToFileURL(require.resolve("graphile-worker")).href);
 const { Pool } = (await import(pathToFileURL(require.resolve("pg")).href)).default;
 
-const STEP = 500;
+const [STEP, LEAST_STEP, PERIOD_NS] = [500, 10, 5e7];
 const env = process.env;
 const number = (name, fallback) => Number(env["BENCH_" + name] ?? fallback);
 const say = (values) => process.stdout.write(JSON.stringify(values) + "\n");
@@ -109,10 +109,10 @@ function recorder() {
   const pause = number("SLEEP_MS", 0);
   const seen = new Uint8Array(Math.max(1, n));
   const stamps = env.BENCH_STAMPS === "1" ? new Array(n).fill(0) : null;
-  let [count, first, next, extra] = [0, 0, STEP, 0];
+  let [count, first, next, extra, step, told] = [0, 0, LEAST_STEP, 0, LEAST_STEP, 0];
   readline.createInterface({ input: process.stdin }).on("line", () => {
     const text = Buffer.from(seen).toString("base64");
-    say({ end: true, count, first_ns: first, seen: text, stamps: stamps ?? [], extra });
+    say({ end: true, count, first_ns: first, seen: text, stamps: stamps ?? [], extra, late: [] });
   });
   return async ({ i }) => {
     if (count === 0 || stamps) {
@@ -127,8 +127,10 @@ function recorder() {
     if (i < seen.length) seen[i] = Math.min(seen[i] + 1, 255);
     else extra += 1;
     if (count === next) {
-      next += STEP;
-      say({ n: count, ns: now() });
+      const at = now();
+      say({ n: count, ns: at });
+      step = Math.min(STEP, Math.max(LEAST_STEP, Math.floor((step * PERIOD_NS) / Math.max(1, at - (told || first)))));
+      [next, told] = [count + step, at];
     }
     if (pause) await sleep(pause);
   };

@@ -1,7 +1,8 @@
 """The rule: every contestant's handler does the same work, and tells of it in the same way.
 
-A handler calls `record(i)` with the number that its job carries. The worker prints a line of JSON for each STEP runs
-and, when it reads a line on stdin, everything it saw; so no contestant has to shut down well to be counted.
+A handler calls `record(i)` with the number that its job carries. The worker prints a line of JSON about every PERIOD_NS
+(and at least each STEP runs), and, when it reads a line on stdin, everything it saw; so no contestant has to shut down
+well to be counted.
 Only the standard library: this file runs in every contestant's own interpreter.
 """
 
@@ -17,6 +18,8 @@ from array import array
 from typing import Any
 
 STEP = 500
+LEAST_STEP = 10
+PERIOD_NS = 50_000_000
 SECOND = 1_000_000_000
 
 
@@ -26,10 +29,13 @@ class Record:
     def __init__(self, n: int, stamped: bool) -> None:
         self.count = 0
         self.first_ns = 0
-        self.next_line = STEP
+        self.step = LEAST_STEP
+        self.next_line = LEAST_STEP
+        self.line_ns = 0
         self.seen = bytearray(max(1, n))
         self.stamps = array("q", [0]) * n if stamped else None
         self.extra = 0
+        self.late: list[tuple[int, float]] = []
 
     def record(self, i: int) -> None:
         """Note that job number i has started. Numbers beyond the expected ones are only counted."""
@@ -41,8 +47,14 @@ class Record:
         else:
             self.extra += 1
         if self.count == self.next_line:
-            self.next_line += STEP
-            say(n=self.count, ns=time.monotonic_ns())
+            self._tell()
+
+    def _tell(self) -> None:
+        """A line about the progress; the next one when about PERIOD_NS have passed at this rate."""
+        now = time.monotonic_ns()
+        say(n=self.count, ns=now)
+        self.step = min(STEP, max(LEAST_STEP, self.step * PERIOD_NS // max(1, now - (self.line_ns or self.first_ns))))
+        self.next_line, self.line_ns = self.count + self.step, now
 
     def _stamp(self, i: int) -> None:
         now = time.monotonic_ns()
@@ -56,7 +68,15 @@ class Record:
         """Print everything."""
         stamps = [] if self.stamps is None else self.stamps.tolist()
         seen = base64.b64encode(bytes(self.seen)).decode()
-        say(end=True, count=self.count, first_ns=self.first_ns, seen=seen, stamps=stamps, extra=self.extra)
+        say(
+            end=True,
+            count=self.count,
+            first_ns=self.first_ns,
+            seen=seen,
+            stamps=stamps,
+            extra=self.extra,
+            late=self.late,
+        )
 
 
 def say(**values: Any) -> None:
