@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import update_wrapper
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Call = Mapping[str, Any] | Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,19 @@ class Task(Generic[P, R]):
         """The asyncio form of `enqueue`."""
         return await Request(self, self.defaults, connection)._enqueue_async(args, kwargs)
 
+    def enqueue_many(self, calls: Iterable[Call], /, *, connection: Connection[Any] | None = None) -> int:
+        """Make a run for each call: a mapping of arguments by name, or a sequence of them by place. Returns how many.
+
+        All or none are made, by one COPY; their ids are not told. Raises what `enqueue` does.
+        """
+        return Request(self, self.defaults, connection).enqueue_many(calls)
+
+    async def enqueue_many_async(
+        self, calls: Iterable[Call], /, *, connection: AsyncConnection[Any] | None = None
+    ) -> int:
+        """The asyncio form of `enqueue_many`."""
+        return await Request(self, self.defaults, connection).enqueue_many_async(calls)
+
     def options(
         self, *, connection: Connection[Any] | AsyncConnection[Any] | None = None, **options: Any
     ) -> Request[P]:
@@ -126,6 +140,31 @@ class Request(Generic[P]):
     async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> int:
         """The asyncio form of `enqueue`."""
         return await self._enqueue_async(args, kwargs)
+
+    def enqueue_many(self, calls: Iterable[Call], /) -> int:
+        """Make a run for each call, with these options; see `Task.enqueue_many`."""
+        return self._task.app.database.enqueue_many(self._connection, self._encoded(calls), self._values_of_many())
+
+    async def enqueue_many_async(self, calls: Iterable[Call], /) -> int:
+        """The asyncio form of `enqueue_many`."""
+        database = self._task.app.database
+        return await database.enqueue_many_async(self._connection, self._encoded(calls), self._values_of_many())
+
+    def _encoded(self, calls: Iterable[Call]) -> Iterator[str]:
+        parameters = self._task.parameters
+        for number, call in enumerate(calls):
+            if isinstance(call, str | bytes) or not isinstance(call, Mapping | Sequence):
+                kind = type(call).__name__
+                raise InputError(f"calls: number {number} is of type {kind}; expected a mapping or a sequence", "calls")
+            named = isinstance(call, Mapping)
+            yield arguments.encode(parameters, () if named else tuple(call), dict(call) if named else {})
+
+    def _values_of_many(self) -> dict[str, Any]:
+        if self._values["unique_key"] is not None:
+            raise InputError(
+                "unique_key: names one run; enqueue_many makes many. Enqueue them one by one", "unique_key"
+            )
+        return {**self._values, "task": self._task.name}
 
     def _enqueue(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         values = self._run_values(args, kwargs)

@@ -47,6 +47,14 @@ def carries_json(hint: Any) -> bool:
     return hint in SIMPLE or hint in ARRAYS or hint in OBJECTS or hint is object
 
 
+def fitting(hint: Any) -> frozenset[type]:
+    """Types whose every value fits the annotation; a value of another type may fit all the same."""
+    plain = _plain(hint)
+    if plain is float:
+        return frozenset({float, int})
+    return frozenset({plain}) if plain in (str, int, bool) else frozenset()
+
+
 def mismatch(value: Any, hint: Any, path: str) -> str | None:
     """None if the value fits the annotation, else `path: expected ..., got ...`."""
     hint, origin = _plain(hint), get_origin(_plain(hint))

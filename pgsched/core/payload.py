@@ -14,14 +14,15 @@ from pgsched.config import MAX_PAYLOAD_BYTES
 
 # jsonb stores the two characters "1," as 12 bytes; nothing grows more than that.
 WORST_GROWTH = 6
+_JSON = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def encode(value: Any) -> str:
     """The JSON text of a value. ValueError says why there is none, as the end of a sentence about the value."""
     try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-        size = len(text.encode())
+        text = _JSON.encode(value)
+        size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
         raise ValueError("holds half a surrogate pair, which is not text") from None
     except RecursionError:

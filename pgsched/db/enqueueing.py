@@ -11,7 +11,7 @@ import asyncio
 import os
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -53,6 +53,24 @@ class Enqueueing:
         try:
             async with mine.lock:
                 return await runs.enqueue_async(await self._connection_async(mine), **values)
+        except DatabaseError as error:
+            raise reported(error) from error
+
+    def enqueue_many(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
+        if conn is not None:
+            return runs.enqueue_many(conn, args, values)
+        try:
+            return runs.enqueue_many(self._connection(), args, values)
+        except DatabaseError as error:
+            raise reported(error) from error
+
+    async def enqueue_many_async(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
+        if conn is not None:
+            return await runs.enqueue_many_async(conn, args, values)
+        mine = self._loops.setdefault(asyncio.get_running_loop(), PerLoop())
+        try:
+            async with mine.lock:
+                return await runs.enqueue_many_async(await self._connection_async(mine), args, values)
         except DatabaseError as error:
             raise reported(error) from error
 

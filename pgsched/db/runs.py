@@ -1,13 +1,16 @@
-"""The rule: a run is enqueued by one statement, on the caller's connection and in the caller's transaction.
+"""The rule: runs are enqueued by one statement, on the caller's connection and in the caller's transaction.
 
 The two forms share the statement and differ in the line that sends it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+from psycopg import sql as composing
 from psycopg.rows import tuple_row
 
 from pgsched.db.statements import sql
@@ -15,6 +18,8 @@ from pgsched.errors import InputError, PgschedError
 
 # Every repetition has met one more run with this key that was made and finished in between.
 REPETITIONS = 20
+LINES = 500
+BACKSLASH, DOUBLED = "\\", "\\\\"
 
 
 def enqueue(conn: Connection[Any], **values: Any) -> int:
@@ -24,7 +29,7 @@ def enqueue(conn: Connection[Any], **values: Any) -> int:
     # A cursor of our own: the caller's connection may make cursors with another row factory.
     with Cursor(conn, row_factory=tuple_row) as cursor:
         for _ in range(REPETITIONS):
-            row = cursor.execute(sql("enqueue"), values).fetchone()
+            row = cursor.execute(statement(values), values).fetchone()
             if row is not None:
                 return int(row[0])
     raise contested(values)
@@ -36,10 +41,66 @@ async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> int:
         raise wrong_connection(conn, "psycopg.AsyncConnection")
     async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
         for _ in range(REPETITIONS):
-            row = await (await cursor.execute(sql("enqueue"), values)).fetchone()
+            row = await (await cursor.execute(statement(values), values)).fetchone()
             if row is not None:
                 return int(row[0])
     raise contested(values)
+
+
+def statement(values: Mapping[str, Any]) -> bytes:
+    """The statement for one run: without a key it need not look for another."""
+    return sql("enqueue" if values["unique_key"] is None else "enqueue_unique")
+
+
+def enqueue_many(conn: Connection[Any], args: Iterable[str], values: Mapping[str, Any]) -> int:
+    """Make a run for each JSON text of `args`, all alike but for it, by one COPY; returns how many. All or none."""
+    if not isinstance(conn, Connection):
+        raise wrong_connection(conn, "psycopg.Connection")
+    with Cursor(conn, row_factory=tuple_row) as cursor:
+        # before `transaction`, which would commit if it were the first in a connection without autocommit
+        columns = constants(cursor.execute(sql("enqueue_at"), values).fetchone(), values)
+        with conn.transaction(), cursor.copy(copy_statement(columns)) as copy:
+            for chunk in chunks(args, columns):
+                copy.write(chunk)
+        return cursor.rowcount
+
+
+async def enqueue_many_async(conn: AsyncConnection[Any], args: Iterable[str], values: Mapping[str, Any]) -> int:
+    """The asyncio form of `enqueue_many`."""
+    if not isinstance(conn, AsyncConnection):
+        raise wrong_connection(conn, "psycopg.AsyncConnection")
+    async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
+        columns = constants(await (await cursor.execute(sql("enqueue_at"), values)).fetchone(), values)
+        async with conn.transaction(), cursor.copy(copy_statement(columns)) as copy:
+            for chunk in chunks(args, columns):
+                await copy.write(chunk)
+        return cursor.rowcount
+
+
+def constants(row: Any, values: Mapping[str, Any]) -> dict[str, str]:
+    """The columns that all runs of a COPY share, as text; those that take their default are left out."""
+    shared = {"task": values["task"], "available_at": row[0], "timeout": row[1]}
+    shared |= {name: values[name] for name in ("queue", "priority", "max_attempts")}
+    return {name: str(value) for name, value in shared.items() if value is not None}
+
+
+def copy_statement(columns: Mapping[str, str]) -> composing.Composed:
+    """COPY into these columns and args."""
+    names = composing.SQL(", ").join(map(composing.Identifier, [*columns, "args"]))
+    return composing.SQL("COPY pgsched.runs ({}) FROM STDIN").format(names)
+
+
+def chunks(args: Iterable[str], columns: Mapping[str, str]) -> Iterator[bytes]:
+    """The lines of a COPY, some hundred at a time. JSON text has no tab and no newline in it."""
+    before = "".join(copied(value) + "\t" for value in columns.values())
+    lines = (f"{before}{text.replace(BACKSLASH, DOUBLED)}\n" for text in args)
+    while chunk := "".join(islice(lines, LINES)):
+        yield chunk.encode()
+
+
+def copied(text: str) -> str:
+    """A value as COPY's text format has it."""
+    return text.replace(BACKSLASH, DOUBLED).replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def wrong_connection(conn: object, expected: str) -> InputError:
