@@ -249,8 +249,3 @@ def _text(field: Field, numbers: frozenset[int] | set[int]) -> str:
     if len(numbers) == len(field.full()):
         return "*"
     return ",".join(map(str, sorted(numbers)))
-
-
-def clock_text(cron: Cron) -> str:
-    """The canonical second, minute and hour columns."""
-    return f"{_text(SECOND, cron.seconds)} {_text(MINUTE, cron.minutes)} {_text(HOUR, cron.hours)}"

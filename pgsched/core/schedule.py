@@ -1,6 +1,7 @@
 """The rule: the next slot is a pure function of expression, zone and instant, and always strictly after that instant.
 
-croniter computes on naive wall clocks from canonical text only; this module decides what a wall clock means in a zone.
+croniter finds days with L, W or #, on naive dates and from canonical text only; all else is plain numbers, and this
+module decides what a wall clock means in a zone.
 A *wildcard* schedule runs at every real instant whose wall clock matches. A *fixed* one runs once for every wall clock
 it names: in the first pass of a repeated hour, and at the first instant after a gap for all it names inside the gap.
 """
@@ -9,15 +10,17 @@ from __future__ import annotations
 
 import copy
 from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from croniter import CroniterBadDateError, croniter
 
 from pgsched.core import grammar, zones
+from pgsched.core.days import DAY, LAST, PlainDays, plain
 from pgsched.core.slots import SECOND, After, Every, Schedule, utc
 from pgsched.errors import ScheduleError
 
@@ -27,63 +30,80 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Whether a schedule fires at all is asked from here, so that the answer does not change from day to day. No pattern of
 # days is further apart than 40 years (29 February on a given weekday, across 2100), and the engine looks 50 ahead.
 REFERENCE = datetime(2024, 1, 1)
-EVERY_DAY = ("*", "*")
+YEARS = 50
 GAPS_IN_A_ROW = 50
 # Counting looks at each day once for each alternative, about 50 us: no call is to take longer than 50 ms.
 DAYS_COUNTED = 200
 
 
-class _Engine:
-    """One alternative of an expression's days, and the last answer: what is rare is searched for through many years."""
+class _OddDays:
+    """Days with L, W or # in them, and the last answer: what is rare is searched for through many years."""
 
     __slots__ = ("_croniter", "_known")
 
-    def __init__(self, clock: str, months: str, days: tuple[str, str], years: int = 50) -> None:
-        self._croniter = _croniter(clock, months, days, years)
+    def __init__(self, months: str, days: tuple[str, str], years: int) -> None:
+        self._croniter = _croniter(months, days, years)
         self._known = (datetime.max, datetime.min)
 
-    def after(self, naive: datetime) -> datetime | None:
+    def first(self, day: datetime) -> datetime | None:
+        """The first day that is not before this one."""
         since, found = self._known
-        if since <= naive < found:
+        if since <= day <= found:
             return found
         # A copy, because the engine keeps its position and schedules are shared between threads.
         with suppress(CroniterBadDateError, OverflowError, ValueError):
-            later: datetime = copy.copy(self._croniter).get_next(datetime, start_time=naive)
-            self._known = (naive, later)
+            later: datetime = copy.copy(self._croniter).get_next(datetime, start_time=day - SECOND)
+            self._known = (day, later)
             return later
         return None
 
 
 class _Walls:
-    """The naive wall clocks that a cron expression names: one engine for each alternative of its days."""
+    """The naive wall clocks that a cron expression names: times of the day, on the days of each alternative."""
 
-    __slots__ = ("_days", "_engines", "_numbers")
+    __slots__ = ("_days", "_first", "_numbers")
 
     def __init__(self, cron: grammar.Cron) -> None:
         # An alternative without any day (31 February) would make every search run to the engine's horizon.
-        alive = [days for days in cron.days if _fires(cron.months, days)]
-        if not alive:
+        self._days = [_days(cron.months, days, YEARS) for days in cron.days if _fires(cron.months, days)]
+        if not self._days:
             raise ScheduleError("schedule", "never fires: no month has such a day")
-        clock = grammar.clock_text(cron)
-        self._engines = [_Engine(clock, cron.months, days) for days in alive]
-        self._days = [(cron.months, days) for days in alive]
         self._numbers = [sorted(numbers) for numbers in (cron.hours, cron.minutes, cron.seconds)]
+        self._first = time(min(cron.hours), min(cron.minutes), min(cron.seconds))
 
     def after(self, naive: datetime) -> datetime | None:
-        return _next(self._engines, naive)
+        """The first one after a wall clock of whole seconds."""
+        midnight = datetime(naive.year, naive.month, naive.day)
+        day = _first(self._days, midnight)
+        if day == midnight:
+            later = self._later_that_day(naive)
+            if later is not None:
+                return datetime.combine(midnight, later)
+            day = _next(self._days, midnight)
+        return None if day is None else datetime.combine(day, self._first)
+
+    def _later_that_day(self, naive: datetime) -> time | None:
+        hours, minutes, seconds = self._numbers
+        if naive.hour in hours:
+            if naive.minute in minutes and naive.second < seconds[-1]:
+                return time(naive.hour, naive.minute, seconds[bisect_right(seconds, naive.second)])
+            if naive.minute < minutes[-1]:
+                return time(naive.hour, minutes[bisect_right(minutes, naive.minute)], seconds[0])
+        if naive.hour < hours[-1]:
+            return time(hours[bisect_right(hours, naive.hour)], minutes[0], seconds[0])
+        return None
 
     def count(self, start: datetime, end: datetime) -> int:
         """How many lie in (start, end]: whole days times the slots of a day, without walking through them."""
         if start >= end:
             return 0
-        engines = [_day_engine(*day) for day in self._days]
         hours, minutes, seconds = self._numbers
         midnight = start.replace(hour=0, minute=0, second=0)
-        found, day = 0, _next(engines, midnight - SECOND)
+        found, day = 0, _first(self._days, midnight)
         while day is not None and day <= end:
             found += self._until(end) if day.date() == end.date() else len(hours) * len(minutes) * len(seconds)
             found -= self._until(start) if day == midnight else 0
-            day = _next(engines, day)
+            day = _next(self._days, day)
         return found
 
     def _until(self, naive: datetime) -> int:
@@ -184,7 +204,7 @@ def _parse(expression: str, timezone: str) -> Schedule:
     tz = zones.zone(timezone)
     if isinstance(read, grammar.Cron):
         schedule = _Cron(expression, timezone, read.wildcard, _Walls(read), tz)
-        if read.wildcard and read.days != (EVERY_DAY,) and schedule.after(REFERENCE.replace(tzinfo=UTC)) is None:
+        if read.wildcard and read.days != (("*", "*"),) and schedule.after(REFERENCE.replace(tzinfo=UTC)) is None:
             raise ScheduleError("schedule", f"never fires: {timezone} skips every such time")
         return schedule
     if read.repeats:
@@ -192,13 +212,13 @@ def _parse(expression: str, timezone: str) -> Schedule:
     return After(expression, timezone, read.length)
 
 
-def _croniter(clock: str, months: str, days: tuple[str, str], years: int) -> croniter:
+def _croniter(months: str, days: tuple[str, str], years: int) -> croniter:
     day, weekday = days
     nearest = [int(item[:-1]) for item in day.split(",") if item.endswith("w")]
     # day_or=False: each alternative is one pair of day fields that must both hold. The engine's own day rule is not
     # asked, since it ANDs W and # forms in every case.
     engine = croniter(
-        f"{clock} {f'{nearest[0]}w' if nearest else day} {months} {weekday}",
+        f"0 0 0 {f'{nearest[0]}w' if nearest else day} {months} {weekday}",
         EPOCH.replace(tzinfo=None),
         ret_type=datetime,
         day_or=False,
@@ -212,14 +232,14 @@ def _croniter(clock: str, months: str, days: tuple[str, str], years: int) -> cro
 
 
 @lru_cache(maxsize=1024)
-def _day_engine(months: str, days: tuple[str, str]) -> _Engine:
-    return _Engine("0 0 0", months, days)
+def _days(months: str, days: tuple[str, str], years: int) -> PlainDays | _OddDays:
+    return (PlainDays if plain(days) else _OddDays)(months, days, years)
 
 
 @lru_cache(maxsize=1024)
 def _fires(months: str, days: tuple[str, str]) -> bool:
     # The 28 years from 2024 begin on every weekday, leap years included: what fails in them fails for ever.
-    return _in_every_month(*days) or _next([_Engine("0 0 0", months, days, years=28)], REFERENCE) is not None
+    return _in_every_month(*days) or _days(months, days, 28).first(REFERENCE) is not None
 
 
 def _in_every_month(day: str, weekday: str) -> bool:
@@ -229,5 +249,11 @@ def _in_every_month(day: str, weekday: str) -> bool:
     return day == "*" and any(not item.endswith("#5") for item in weekday.split(","))
 
 
-def _next(engines: list[_Engine], naive: datetime) -> datetime | None:
-    return min(filter(None, (engine.after(naive) for engine in engines)), default=None)
+def _first(alternatives: Sequence[PlainDays | _OddDays], day: datetime) -> datetime | None:
+    if len(alternatives) == 1:
+        return alternatives[0].first(day)
+    return min(filter(None, (days.first(day) for days in alternatives)), default=None)
+
+
+def _next(alternatives: Sequence[PlainDays | _OddDays], day: datetime) -> datetime | None:
+    return _first(alternatives, day + DAY) if day <= LAST else None
