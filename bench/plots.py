@@ -44,7 +44,8 @@ def canvas(columns: int = 1) -> tuple[Any, Any]:
     """A figure and its axes."""
     from matplotlib import pyplot
 
-    return pyplot.subplots(1, columns, figsize=(6.4 * columns, 4.2), squeeze=False)
+    figure, axes = pyplot.subplots(1, columns, figsize=(6.4 * columns, 4.2), squeeze=False)
+    return figure, axes
 
 
 def pinned(data: Data) -> Any:
