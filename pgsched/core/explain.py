@@ -82,15 +82,23 @@ def by_row(facts: Facts) -> Answer:
     said = (
         {**run, "state": run["covers_state"], "reason": run["covers_reason"], "origin": "schedule"} if revived else run
     )
-    found = before_revival(run) if revived else told(run, facts.around)
+    found = before_revival(run) if revived else told({**run, "covers_from": None}, facts.around)
     answer = found.answer if said["state"] in ("skipped", "missed") else "coalesced"
-    text = (
-        f"it lies in a stretch of {stretch(run)}, whose one row is that of slot {at(run['scheduled_at'])}, "
-        f"run {run['id']}: {found.text}{came_about(facts, said, answer)}"
-    )
+    one_row = f"one row, that of slot {at(run['scheduled_at'])}, run {run['id']}"
+    where = f"it lies in a stretch of {stretch(run)}, which has {one_row}"
+    if begins := begins_later(facts):
+        where = f"{begins}; of the one before, {stretch(run)} have {one_row}"
+    text = f"{where}: {found.text}{came_about(facts, said, answer)}"
     if revived:
         text += f". Later run {run['id']} was revived, for slot {at(run['scheduled_at'])} alone"
     return Answer(answer, text, found.details | details(said, gaps_before(facts, run)))
+
+
+def begins_later(facts: Facts) -> str:
+    """That the slot lies before the schedule as it is: stretches there need not be of slots like this one."""
+    if facts.job["schedule"] is None or facts.slot >= facts.job["anchor_at"]:
+        return ""
+    return f"the schedule of today begins at {at(facts.job['anchor_at'])}"
 
 
 def gaps_before(facts: Facts, run: Row) -> list[tuple[datetime, datetime]]:
@@ -106,7 +114,7 @@ def came_about(facts: Facts, run: Row, answer: str) -> str:
         return f". Backfill {run['backfill_id']} asked for it"
     by = run["created_at"] - facts.slot
     late = "" if by <= LATE or answer in NOT_LATE else f". It was decided {span(by)} late"
-    return late + because(gaps_before(facts, run)) if late else ""
+    return late + because(gaps_before(facts, run), facts.slot) if late else ""
 
 
 def details(run: Row, gaps: Sequence[tuple[datetime, datetime]]) -> dict[str, Any]:
@@ -116,9 +124,12 @@ def details(run: Row, gaps: Sequence[tuple[datetime, datetime]]) -> dict[str, An
     return {name: run[name] for name in (*names, *more)} | {"no_leader": [list(gap) for gap in gaps]}
 
 
-def because(gaps: Sequence[tuple[datetime, datetime]]) -> str:
-    """`, because nobody led from A to B`"""
-    return ", because nobody led " + " and ".join(f"from {at(a)} to {at(b)}" for a, b in gaps) if gaps else ""
+def because(gaps: Sequence[tuple[datetime, datetime]], slot: datetime) -> str:
+    """`, because nobody led from A to B`; where somebody led when the slot came, that is no reason, but a fact."""
+    if not gaps:
+        return ""
+    nobody = "nobody led " + " and ".join(f"from {at(a)} to {at(b)}" for a, b in gaps)
+    return f", because {nobody}" if gaps[0][0] - slot <= LATE else f"; meanwhile {nobody}"
 
 
 def without_row(facts: Facts) -> Answer:
@@ -137,10 +148,10 @@ def held_up(facts: Facts) -> tuple[list[str], list[str]]:
     """What keeps a slot that is not decided from being decided: words for programs, and for people."""
     job, found = facts.job, []
     if job["error"] is not None:
-        found.append(("job_in_error", f"the job is in error since {at(job['error_at'])}: {job['error']}"))
+        found.append(("job_in_error", f"the job has been in error since {at(job['error_at'])}: {job['error']}"))
     if job["paused"]:
         why = f": {job['paused_reason']}" if job["paused_reason"] else ""
-        found.append(("paused", f"the job is paused since {at(job['paused_at'])} by {job['paused_by']}{why}"))
+        found.append(("paused", f"the job has been paused since {at(job['paused_at'])} by {job['paused_by']}{why}"))
     gaps = absences(facts.terms, facts.now - 2 * LATE, facts.now)
     if gaps and gaps[-1][1] == facts.now:
         found.append(("no_leader", "nobody leads now (start a pgsched worker)"))
@@ -155,7 +166,7 @@ def to_come(facts: Facts) -> Answer | None:
     if facts.excluded is not None:
         words, texts = [*words, "excluded"], [*texts, f"it will be skipped: {facts.excluded}"]
     text = f"it is still to come, in {span(facts.slot - facts.now)}"
-    return Answer("future", "; but ".join([text, " and ".join(texts)] if texts else [text]), {"held_up_by": words})
+    return Answer("future", "; but ".join([text, "; and ".join(texts)] if texts else [text]), {"held_up_by": words})
 
 
 def before(facts: Facts) -> Answer | None:
@@ -168,7 +179,7 @@ def before(facts: Facts) -> Answer | None:
                                          "pgsched backfill can run earlier slots")  # fmt: skip
     if job["starts_at"] is not None and slot < job["starts_at"]:
         return Answer("before_start", f"the job starts later: its starts_at is {at(job['starts_at'])}")
-    if slot <= job["anchor_at"]:
+    if slot < job["anchor_at"] or slot == job["anchor_at"] != job["starts_at"]:
         return Answer("before_edit", f"the schedule was edited later, at {at(job['anchor_at'])}, and begins there")
     return None
 
@@ -178,7 +189,7 @@ def ended(facts: Facts) -> Answer | None:
     ends_at = facts.job["ends_at"]
     if ends_at is None or facts.slot <= ends_at:
         return None
-    return Answer("after_end", f"the job's last slot is before it: its ends_at is {at(ends_at)}")
+    return Answer("after_end", f"it lies behind the end of the job: its ends_at is {at(ends_at)}")
 
 
 def used_up(facts: Facts) -> Answer | None:
@@ -194,9 +205,10 @@ def noted(facts: Facts) -> Answer | None:
     if facts.passed_over is None:
         return None
     reason = facts.passed_over["reason"]
-    return Answer(
-        answer_of(facts.passed_over["state"], reason), f"it did not run: {reason}. The leader has not recorded it yet"
-    )
+    begins = begins_later(facts)
+    what = f"{begins}; slots of the one before" if begins else "it"
+    text = f"{what} did not run: {reason}. The leader has not recorded it yet"
+    return Answer(answer_of(facts.passed_over["state"], reason), text)
 
 
 def undecided(facts: Facts) -> Answer | None:
@@ -211,20 +223,20 @@ def undecided(facts: Facts) -> Answer | None:
     if early:
         return Answer("no_leader" if gaps else "undecided", before_the_pause(facts, texts[0], gaps), more)
     if texts and words[0] != "no_leader":
-        return Answer(words[0], f"it is not decided, because {' and '.join(texts)}", more)
+        return Answer(words[0], f"it is not decided, because {'; and because '.join(texts)}", more)
     if gaps:
         leaderless = ": nobody leads now (start a pgsched worker)" if texts else ""
-        return Answer("no_leader", "it is not decided yet" + because(gaps) + leaderless, more)
+        return Answer("no_leader", "it is not decided yet" + because(gaps, facts.slot) + leaderless, more)
     since = span(facts.now - facts.slot)
-    return Answer("undecided", f"it is due since {since}, and the leader is about to decide it", more)
+    return Answer("undecided", f"it has been due for {since}, and the leader is about to decide it", more)
 
 
 def before_the_pause(facts: Facts, pause: str, gaps: Sequence[tuple[datetime, datetime]]) -> str:
     """It was due before the job was paused: the pause alone is not to blame."""
     by = span(facts.job["paused_at"] - facts.slot)
     return (
-        f"it was due {by} before the pause, and was not decided until then{because(gaps)}. Now {pause}; on resuming "
-        "it is recorded as missed, or left to the catch-up policy with --from pause"
+        f"it was due {by} before the pause, and was not decided until then{because(gaps, facts.slot)}. Now {pause}; "
+        "on resuming it is recorded as missed, or left to the catch-up policy with --from pause"
     )
 
 

@@ -108,7 +108,7 @@ def stretch(run: Row) -> str:
 
 def failed(run: Row, _: Around) -> Answer:
     words, by = late(run)
-    text = f"it failed: {words}, and is dead since {at(run['finished_at'])} after {tries(run)}"
+    text = f"it failed: {words}, and was given up at {at(run['finished_at'])} after {tries(run)}"
     why = f" ({run['reason']})" if run["reason"] else ""
     return Answer("failed", text + why, {"late_s": None if by is None else by.total_seconds()})
 
@@ -143,24 +143,26 @@ def before_revival(run: Row) -> Answer:
 
 
 def queued(run: Row, around: Around) -> Answer:
-    since = f"it is queued since {at(run['available_at'])} on queue {run['queue']}"
+    since = f"it has been queued since {at(run['available_at'])} on queue {run['queue']}"
     if run["attempt"]:
         since += f", to be tried again after {tries(run)}"
     needs = f"task {run['task']}" if run["kind"] == "python" else f"kind {run['kind']}"
     if not around.alive:
         return Answer("unroutable", f"{since}, and there is no live worker")
     if not around.offering:
-        return Answer("unroutable", f"{since}, and none of the {around.alive} live workers offers {needs} there")
-    return Answer(
-        "queued", f"{since}, and waits for one of the {around.offering} workers that offer {needs} to be free"
-    )
+        none = (
+            "the one live worker does not offer" if around.alive == 1 else f"none of {around.alive} live workers offers"
+        )
+        return Answer("unroutable", f"{since}, and {none} {needs} there")
+    workers = "the one worker that offers" if around.offering == 1 else f"one of {around.offering} workers that offer"
+    return Answer("queued", f"{since}, and waits for {workers} {needs} to be free")
 
 
 def running(run: Row, _: Around) -> Answer:
     words, by = late(run)
     where = f"on worker {run['worker']}" if run["worker"] else "on a worker that is no longer known"
     attempt = f"attempt {run['attempt']} of {run['max_attempts']}"
-    text = f"it is running {where} since {at(run['started_at'])} ({attempt}); {words}"
+    text = f"it has been running {where} since {at(run['started_at'])} ({attempt}); {words}"
     if run["cancel_requested_at"] is not None:
         text += f"; its worker was asked to stop it at {at(run['cancel_requested_at'])}: {run['cancel_reason']}"
     return Answer("running", text, {"late_s": None if by is None else by.total_seconds()})
