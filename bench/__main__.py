@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
-from bench import machine, plots
+from bench import machine, plots, tick
 from bench.contestants import ALL, PEERS, PGSCHED, RAW, Contestant, named
 from bench.drain import drain
 from bench.enqueue import enqueue
@@ -16,7 +17,7 @@ from bench.history import history
 from bench.idle import idle
 from bench.latency import latency
 from bench.pinned import pinned
-from bench.report import Result, header, write
+from bench.report import Result, header, progress, write
 from bench.server import Server, server
 from bench.slow import slow
 
@@ -90,6 +91,15 @@ def run_history(on: Server, given: argparse.Namespace) -> list[Result]:
     return [history(on, [rows // 10, rows], n, seconds)]
 
 
+def run_tick(on: Server, given: argparse.Namespace) -> list[Result]:
+    result = Result("tick", "The leader's tick", ["", "figure", "unit", "note"])
+    for figure in tick.measure(on, quick=given.quick):
+        progress(f"tick: {figure}")
+        result.rows.append([figure.name, f"{figure.value:,.2f}", figure.unit, figure.note])
+        result.data.setdefault("figures", []).append(asdict(figure))
+    return [result]
+
+
 MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = {
     "drain": run_drain,
     "enqueue": run_enqueue,
@@ -99,6 +109,7 @@ MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = 
     "every-second": run_every_second,
     "idle": run_idle,
     "history": run_history,
+    "tick": run_tick,
 }
 
 

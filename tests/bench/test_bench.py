@@ -1,0 +1,92 @@
+"""The benchmark measures what it says: everything is run exactly once, a broken contestant is named, figures add up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from bench.__main__ import main
+from bench.adapter import Failed, Seen
+from bench.contestants import ALL, PGSCHED, RAW
+from bench.drain import check_once, exactly_once, figures, jobs, started_by, when
+from bench.install import Unavailable, command
+from bench.pinned import per_second
+from bench.rounds import interleaved
+
+SECOND = 1_000_000_000
+
+
+def test_a_quick_drain_compares_pgsched_with_the_raw_ceiling(
+    server_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["drain", "--quick", "--workers", "1", "--n", "1500", "--dsn", server_dsn, "--out", str(tmp_path)]) == 0
+    written = json.loads((tmp_path / "results.json").read_text())
+    assert set(written["about"]) == {"pgsched", "machine", "server"}
+    drain = written["results"]["drain"]
+    assert drain["absent"] == {}
+    for name in (RAW.name, PGSCHED.name):
+        [one] = drain["contestants"][name]["rounds"]
+        assert one["finished"] == one["runs"] == 1500
+        assert one["rate"] > 0 and one["steady"] > 0
+    assert drain["contestants"][RAW.name]["ratio"] == 1
+    assert drain["contestants"][PGSCHED.name]["ratio"] > 0
+    printed = capsys.readouterr().out
+    assert "| raw SQL ceiling |" in printed and "| pgsched |" in printed
+
+
+def test_an_unknown_measurement_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["drian"]) == 2
+    assert "drian" in capsys.readouterr().err
+
+
+def test_a_job_run_twice_or_never_fails_the_round() -> None:
+    check_once(PGSCHED, [Seen(seen=bytes([1, 0, 1])), Seen(seen=bytes([0, 1, 0]))], 3)
+    with pytest.raises(Failed, match="number 1: 2 times"):
+        check_once(PGSCHED, [Seen(seen=bytes([1, 1, 1])), Seen(seen=bytes([0, 1, 0]))], 3)
+    with pytest.raises(Failed, match="number 2: 0 times"):
+        check_once(PGSCHED, [Seen(seen=bytes([1, 1, 0]))], 3)
+
+
+def test_a_run_that_the_database_does_not_have_as_finished_fails_the_round(db: psycopg.Connection) -> None:
+    with pytest.raises(Failed, match="the database has 0"):
+        exactly_once(db, PGSCHED, [Seen(seen=bytes([1]))], 1)
+
+
+def test_a_contestant_that_cannot_be_had_is_named_with_the_reason() -> None:
+    missing = replace(ALL[-1], least_python=(9, 0))
+    with pytest.raises(Unavailable, match=r"needs Python 9\.0"):
+        command(missing)
+    found, absent = interleaved("test", [missing], 2, command, str)
+    assert found == {} and "needs Python 9.0" in absent[missing.name]
+
+
+def test_rates_start_when_the_last_worker_is_at_work() -> None:
+    # two processes, 100 runs a second each; the second begins one second later
+    first = [(0, 0), (100, SECOND), (200, 2 * SECOND), (300, 3 * SECOND)]
+    second = [(0, SECOND), (100, 2 * SECOND), (200, 3 * SECOND)]
+    seen = [Seen(count=300, first_ns=0), Seen(count=200, first_ns=SECOND)]
+    got = figures([first, second], seen, 3 * SECOND, 500, None)
+    assert got.seconds == pytest.approx(2)
+    assert got.rate == pytest.approx(200)
+    assert when([first, second], 200) == pytest.approx(1.5 * SECOND, rel=1e-3)
+
+
+def test_what_was_started_between_two_lines_is_told_by_proportion() -> None:
+    points = [(0, 0), (100, SECOND), (300, 2 * SECOND)]
+    assert [started_by(points, at * SECOND) for at in (-1, 0, 0.5, 1.5, 9)] == [0, 0, 50, 200, 300]
+    assert per_second(points, 0, 2) == [100, 200]
+
+
+def test_a_slow_contestant_gets_its_share_of_the_jobs_but_not_too_few() -> None:
+    slow = replace(PGSCHED, share=0.1)
+    assert [jobs(slow, n) for n in (100_000, 5000, 500)] == [10_000, 1000, 500]
+
+
+def test_contestants_have_pinned_versions_and_a_name_each() -> None:
+    assert len({one.name for one in ALL}) == len(ALL)
+    for one in ALL:
+        assert all("==" in text or "@" in text for text in one.requirements), one.name
