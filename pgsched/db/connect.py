@@ -20,6 +20,7 @@ from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, No
 from pgsched.log import redact
 
 __all__ = [
+    "BY_INDEX",
     "BY_KEY",
     "AsyncConnection",
     "Connection",
@@ -43,6 +44,8 @@ BY_KEY = {
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
 }
+# For the leader's session, whose statements also join batches with each other.
+BY_INDEX = {"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off", "jit": "off"}
 DEFAULTS: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives": 1,

@@ -18,7 +18,7 @@ from typing import Any
 from pgsched import log
 from pgsched.config import LeaderSettings
 from pgsched.db import leading
-from pgsched.db.connect import Connection, DatabaseError, Reaction, back_off_s, classify, connect, explain
+from pgsched.db.connect import BY_INDEX, Connection, DatabaseError, Reaction, back_off_s, classify, connect, explain
 from pgsched.db.leading import NotLeading
 from pgsched.errors import PgschedError
 from pgsched.leader.duties import Duties
@@ -83,7 +83,7 @@ class Leader:
         """A session that the server ends by itself when this process stops talking to it."""
         timeout_ms = str(int(self.settings.session_timeout_s * 1000))
         ends = {"idle_session_timeout": timeout_ms, "idle_in_transaction_session_timeout": timeout_ms}
-        conn = connect(self.dsn, purpose="leader", timeout_s=60, settings={**ends, "enable_seqscan": "off"})
+        conn = connect(self.dsn, purpose="leader", timeout_s=60, settings=ends | BY_INDEX)
         try:
             conn.execute("LISTEN pgsched_election")
             yield conn

@@ -17,7 +17,9 @@ from pgsched.db.connect import AsyncConnection
 from pgsched.errors import PgschedError
 from pgsched.model import Claim, Outcome, Result
 from pgsched.worker import claim as claiming
+from pgsched.worker import cursor as cursors
 from pgsched.worker import lease as leasing
+from pgsched.worker.cursor import Cursor
 from pgsched.worker.lease import Heartbeat, Leases
 from pgsched.worker.worker import Worker
 from tests.race.setting import Open, add_runs, cut, let_expire, row_of, take
@@ -413,3 +415,31 @@ def test_a_claim_whose_answer_was_lost_is_asked_for_again(
     (claim,) = lost
     assert ([begun.id for begun in handler.begun] == [claim.id]) is guarded
     assert (row_of(db, claim.id)["state"] == "succeeded") is guarded
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_run_that_commits_behind_the_claim_cursor_is_found(
+    guarded: bool, dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key is smaller than the last claimed one: only a scan from the start sees it."""
+    if not guarded:
+        monkeypatch.setattr(Cursor, "full_in", lambda *_: 60.0)
+        monkeypatch.setattr(cursors, "LONGEST_S", 60.0)
+    late = connect(autocommit=False)
+    late.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+    add_runs(db, 3)
+
+    async def scene() -> None:
+        handler = Handler()
+        handler.go.set()
+        worker = make(dsn, handler)
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: worker.verdicts.get("succeeded") == 3, "the runs before")
+        late.commit()
+        await asyncio.to_thread(add_runs, db, 1)  # claims go on, behind the cursor
+        await becomes(lambda: worker.verdicts.get("succeeded", 0) >= (5 if guarded else 4), "the claims to go on")
+        worker.stop()
+        await work
+
+    play(scene)
+    assert row_of(db, 1)["state"] == ("succeeded" if guarded else "queued")
