@@ -45,7 +45,7 @@ class WorkerSettings:
 class LeaderSettings:
     """How the leader's duties behave. Durations in seconds."""
 
-    election_every_s: float = 1.0
+    election_every_s: float = 1.25
     reap_every_s: float = 5.0
     prune_every_s: float = 60.0
     keep_history_s: float = 7 * 86_400.0

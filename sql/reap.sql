@@ -21,11 +21,12 @@ WITH stale AS MATERIALIZED (
         error = format('worker lost: the lease ended %%s without a heartbeat', s.lease_until),
         crashes = r.crashes + 1, token = NULL, lease_until = NULL
     FROM stale s WHERE r.id = s.id
-    RETURNING r.id, r.job_id, r.queue, r.state, r.attempt, r.crashes, r.error
+    RETURNING r.id, r.job_id, r.queue, r.state, r.attempt, r.crashes, r.error, s.token, s.started_at, s.worker_id
 ), evidence AS (
     INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker_id, worker, error)
-    SELECT s.id, s.token, s.attempt, 'crashed', s.started_at, s.worker_id, w.name, r.error
-    FROM reaped r JOIN stale s USING (id) LEFT JOIN pgsched.workers w ON w.id = s.worker_id
+    SELECT id, token, attempt, 'crashed', started_at, worker_id,
+        (SELECT w.name FROM pgsched.workers w WHERE w.id = worker_id), error
+    FROM reaped
     ON CONFLICT (run_id, token) DO NOTHING
 ), woken AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM reaped WHERE state = 'queued') q
