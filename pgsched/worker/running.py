@@ -24,6 +24,7 @@ class Ended(Enum):
     TIMEOUT = "timed out"
     CANCEL = "cancelled on request"
     SHUTDOWN = "handed back: the worker was stopped"
+    PARKED = "handed back: all slots of the worker were busy"
     DEADLINE = "handed back: the lease could not be renewed in time"
     LOST = "claim lost: another attempt owns the run or it has ended"
 
@@ -32,6 +33,7 @@ OUTCOMES = {
     Ended.TIMEOUT: Result.TIMED_OUT,
     Ended.CANCEL: Result.CANCELLED,
     Ended.SHUTDOWN: Result.INTERRUPTED,
+    Ended.PARKED: Result.INTERRUPTED,
     Ended.DEADLINE: Result.INTERRUPTED,
 }
 

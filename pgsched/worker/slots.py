@@ -21,6 +21,7 @@ from pgsched.worker.lease import Leases
 from pgsched.worker.running import OUTCOMES, Ended, Running
 
 logger = log.get("worker")
+PARKED_S = 0.2  # no claim waits longer for a slot of this worker: another one may be free
 TURN_S = 0.002  # handlers that never wait let the loop's other tasks have their turn after so long
 
 
@@ -53,6 +54,8 @@ class Slots:
         self._busy = 0
         self._stopped = False
         self._turn_ends_at = 0.0
+        self._taken_at = 0.0
+        self._moved_at = 0.0  # when a slot last became free
         self._changed = asyncio.Event()
         self._context = contextvars.copy_context()
 
@@ -65,7 +68,7 @@ class Slots:
         if self._stopped:
             return 0
         free = self.concurrency - self._busy
-        ahead = self.pace.prefetch
+        ahead = self.pace.prefetch if time.monotonic() < self._moved_at + PARKED_S else 0
         want = free + ahead - len(self._buffer)
         # refill the prefetch when half of it is used, not one by one
         return want if free > len(self._buffer) or want > ahead // 2 else 0
@@ -74,6 +77,7 @@ class Slots:
         """Hold these claims, and start as many as there are free slots. `sent_at`: when the claim was sent."""
         self.leases.add(claims, sent_at)
         self._buffer.extend(claims)
+        self._taken_at = time.monotonic()
         self._fill()
 
     def beaten(self, denied: list[Key], cancel: frozenset[Key]) -> None:
@@ -104,10 +108,15 @@ class Slots:
         self._stopped = True
         self._changed.set()
 
-    def hand_back(self) -> None:
+    def hand_back(self, why: Ended = Ended.SHUTDOWN) -> None:
         """Let go of every claim that was not started."""
         while self._buffer:
-            self._hand_back(self._buffer.popleft(), Ended.SHUTDOWN)
+            self._hand_back(self._buffer.popleft(), why)
+
+    def unpark(self) -> None:
+        """Hand back what was claimed ahead when all slots turn out to be busy: to be called now and then."""
+        if self._buffer and time.monotonic() > max(self._taken_at, self._moved_at) + PARKED_S:
+            self.hand_back(Ended.PARKED)
 
     def end_all(self, why: Ended) -> float:
         """End every attempt; returns the longest time in seconds that one of them may take to stop."""
@@ -178,7 +187,8 @@ class Slots:
         claim = running.claim
         del self._running[running.key]
         self._changed.set()
-        self.pace.took(time.monotonic() - running.started)
+        self._moved_at = time.monotonic()
+        self.pace.took(self._moved_at - running.started)
         if outcome is None:
             self.leases.drop(claim.key)
             logger.warning("claim lost, handler stopped", run=claim.id, attempt=claim.attempt)

@@ -168,11 +168,13 @@ class Worker:
         self.fail(error if isinstance(error, PgschedError) else PgschedError(f"worker failed: {error!r}"))
 
     async def _watch_deadlines(self) -> None:
-        """Stop handlers whose lease could not be renewed in time, before anyone else may own their runs."""
+        """Stop handlers whose lease could not be renewed in time, before anyone else may own their runs; and let go
+        of claims that wait for a slot."""
         while True:
             await asyncio.sleep(WATCH_S)
             for key in self.leases.expired(time.monotonic()):
                 self.slots.end(key, Ended.DEADLINE)
+            self.slots.unpark()
 
     # ---- stopping
 

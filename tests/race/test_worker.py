@@ -19,6 +19,7 @@ from pgsched.model import Claim, Outcome, Result
 from pgsched.worker import claim as claiming
 from pgsched.worker import cursor as cursors
 from pgsched.worker import lease as leasing
+from pgsched.worker import slots as slotting
 from pgsched.worker.cursor import Cursor
 from pgsched.worker.lease import Heartbeat, Leases
 from pgsched.worker.worker import Worker
@@ -443,3 +444,37 @@ def test_a_run_that_commits_behind_the_claim_cursor_is_found(
 
     play(scene)
     assert row_of(db, 1)["state"] == ("succeeded" if guarded else "queued")
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_was_claimed_ahead_is_not_parked_behind_a_slow_run_while_another_worker_is_free(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        monkeypatch.setattr(slotting, "PARKED_S", 60.0)
+    add_runs(db, 50)
+
+    async def scene() -> None:
+        slow, free = Handler(), Handler()
+        slow.go.set()
+        free.go.set()
+        settings = WorkerSettings(concurrency=1, lease_s=30, poll_s=0.1, grace_s=0, leader=False)
+        first, second = (Worker(dsn, settings, {"python": handler}, registration(30)) for handler in (slow, free))
+        work = [asyncio.create_task(first.run())]
+        await becomes(lambda: first.verdicts.get("succeeded") == 50, "quick work, so that it claims ahead")
+        slow.go.clear()
+        await asyncio.to_thread(add_runs, db, 20)
+        await becomes(lambda: len(slow.begun) == 51, "the slow run")
+        work.append(asyncio.create_task(second.run()))
+        if guarded:
+            await becomes(lambda: second.verdicts.get("succeeded") == 19, "the others to be run elsewhere")
+        else:
+            await becomes(lambda: db.execute("SELECT FROM pgsched.workers").rowcount == 2, "the second worker")
+            await asyncio.sleep(1)
+            assert second.verdicts == {}, "they are all claimed by the busy one"
+        slow.go.set()
+        first.stop()
+        second.stop()
+        await asyncio.gather(*work)
+
+    play(scene)

@@ -14,7 +14,7 @@ import pytest
 from pgsched import App
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Claim, Outcome, Result
-from pgsched.worker import running
+from pgsched.worker import running, slots
 from pgsched.worker.lease import Leases
 from pgsched.worker.running import Ended
 from pgsched.worker.slots import Slots
@@ -227,6 +227,35 @@ def test_handlers_that_never_wait_let_the_loop_go_on() -> None:
 
     play(stage, scene)
     assert len(set(seen)) >= 3, "other tasks had several turns in between"
+
+
+def test_claims_ahead_are_not_parked_behind_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "PARKED_S", 0.02)
+    go = asyncio.Event()
+
+    async def slow() -> None:
+        await go.wait()
+
+    stage = Stage({"slow": slow, "quick": quick})
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*["quick"] * 50)
+        await stage.all_told(50)
+        assert stage.slots.room() > 1, "quick work is claimed ahead"
+        stage.give("slow", "quick", "quick")
+        stage.slots.unpark()
+        assert len(stage.told) == 50, "not at once"
+        await asyncio.sleep(0.03)
+        stage.slots.unpark()
+        assert len(stage.told) == 52
+        assert stage.slots.room() == 0, "and nothing is claimed ahead until a slot is free"
+        go.set()
+        await stage.all_told(53)
+
+    play(stage, scene)
+    assert [(n, str(o.result), o.error) for n, o in stage.told[50:52]] == [
+        ("quick", "interrupted", Ended.PARKED.value)
+    ] * 2
 
 
 def test_after_a_stop_nothing_starts_and_what_is_ahead_is_handed_back() -> None:
