@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
@@ -162,13 +162,21 @@ def prune(conn: Connection[Any], keep_s: float, n: int) -> int:
     return int(row[0]) if row else 0
 
 
-def asked(conn: Connection[Any]) -> tuple[bool, bool]:
-    """Are there passed-over stretches to record, and backfills to work on?"""
-    row = conn.execute(sql("asked_work")).fetchone()
-    return (bool(row[0]), bool(row[1])) if row else (False, False)
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there is to do; see `sql/leader_look.sql`. `wait_s`: seconds until something is due, None if never."""
+
+    wait_s: float | None
+    jobs: bool
+    runs: bool
+    waiting: bool
+    expired: bool
+    passed_over: bool
+    backfills: bool
 
 
-def next_wake(conn: Connection[Any]) -> float | None:
-    """Seconds until the next known decision, None if nothing is planned."""
-    row = conn.execute(sql("next_wake")).fetchone()
-    return None if row is None or row[0] is None else float(row[0])
+def look(conn: Connection[Any], term: int, *, reap: bool = False) -> Look:
+    """Ask what is due, and say that the term is alive."""
+    row = conn.execute(sql("leader_look"), {"term": term, "reap": reap}).fetchone()
+    assert row is not None
+    return Look(*row)

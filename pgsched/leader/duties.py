@@ -16,12 +16,12 @@ from pgsched.config import LeaderSettings
 from pgsched.db import leading
 from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
 from pgsched.leader import backfill, passed_over
-from pgsched.leader.ticker import Ticked, tick
+from pgsched.leader.ticker import tick
 
 logger = log.get("leader")
 T = TypeVar("T")
-SEEN_EVERY_S = 1.0
-LONGEST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 2.0  # how late a lost notification may be noticed
+WAITING_PAUSE_S = 1.0
 HELD_UP_PAUSE_S = 0.2
 BATCH = 5000
 PRUNE_BATCH = 2000
@@ -35,7 +35,6 @@ class Duties:
         self.term = term
         self.settings = settings
         self._reap_at = reap_from
-        self._seen_at = 0.0
         self._held_up = 0
         self._backfills = backfill.Turn()
         self._prune_at = time.monotonic() + settings.prune_every_s
@@ -43,20 +42,32 @@ class Duties:
     def perform(self) -> float:
         """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
         now = time.monotonic()
-        self._try(lambda: self._seen(now), None)
-        ticked = self._try(self._tick, Ticked(0, 0, 0, more=False))
-        reaped = self._try(lambda: self._reap(now), 0)
-        admitted = self._try(self._admit, 0)  # after reaping: a revoked claim may be what a run waited for
-        asked = self._try(self._asked, HELD_UP_PAUSE_S)
+        due = leading.look(self.conn, self.term, reap=now >= self._reap_at)
+        done = self._try(self._tick, 0) if due.jobs else 0
+        done += self._try(self._reap, 0) if due.expired else 0
+        if due.runs or due.waiting or done:  # after reaping: a revoked claim may be what a run waited for
+            done += self._try(self._admit, 0)
+        done += self._try(self._record, 0) if due.passed_over else 0
+        done += self._try(self._backfill, 0) if due.backfills else 0
         self._try(lambda: self._prune(now), None)
-        if ticked.more or max(admitted, reaped) >= BATCH or asked <= 0:
-            return 0.0
-        wait = leading.next_wake(self.conn)
-        due = LONGEST_PAUSE_S if wait is None else wait
+        if now >= self._reap_at and not due.expired:
+            self._reap_at = now + self.settings.reap_every_s
         # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
-        self._held_up = 0 if due > 0 or ticked.jobs or admitted else self._held_up + 1
-        due = max(due, min(HELD_UP_PAUSE_S, 0.001 * 2 ** min(self._held_up, 10)) if self._held_up else 0.0)
-        return max(0.0, min(asked, self._reap_at - time.monotonic(), due))
+        self._held_up = self._held_up + 1 if not done and (due.jobs or due.runs or due.passed_over) else 0
+        return 0.0 if done else max(0.0, self._pause_s(due))
+
+    def _pause_s(self, due: leading.Look) -> float:
+        """Seconds until there may be something to do, after a round that did nothing."""
+        if self._held_up:
+            return min(HELD_UP_PAUSE_S, 0.001 * 2 ** min(self._held_up, 10))
+        pauses: list[float] = [LONGEST_PAUSE_S, self._reap_at - time.monotonic()]
+        if due.wait_s is not None:
+            pauses.append(due.wait_s)
+        if due.waiting:
+            pauses.append(WAITING_PAUSE_S)
+        if due.backfills:
+            pauses.append(self._backfills.pause_s())
+        return min(pauses)
 
     def _try(self, duty: Callable[[], T], otherwise: T) -> T:
         """One duty: what it cannot do now (a locked row, a value that nobody foresaw) must not stop the others."""
@@ -84,48 +95,36 @@ class Duties:
         with self.leading() as conn:
             leading.seen(conn, self.term, resign=True)
 
-    def _seen(self, now: float) -> None:
-        if now >= self._seen_at:
-            self._seen_at = now + SEEN_EVERY_S
-            with self.leading() as conn:
-                leading.seen(conn, self.term)
-
-    def _tick(self) -> Ticked:
+    def _tick(self) -> int:
         with self.leading() as conn:
             done = tick(conn, self.settings.tick_batch)
         if done.errors:
             logger.warning("jobs in error", count=done.errors)
         if done.slots:
             logger.debug("ticked", jobs=done.jobs, slots=done.slots)
-        return done
+        return done.jobs
 
     def _admit(self) -> int:
         with self.leading() as conn:
             return leading.admit(conn, BATCH)
 
-    def _reap(self, now: float) -> int:
-        if now < self._reap_at:
-            return 0
-        self._reap_at = now + self.settings.reap_every_s
+    def _reap(self) -> int:
         with self.leading() as conn:
             reaped = leading.reap(conn, BATCH, self.settings.crash_limit)
         for run in reaped:
             logger.warning("claim expired", run=run["id"], attempt=run["attempt"], crashes=run["crashes"],
                            now=run["state"])  # fmt: skip
-        if len(reaped) >= BATCH:  # a fleet went down: the rest must not wait a period for every batch
-            self._reap_at = now
+        if len(reaped) < BATCH:  # else a fleet went down: the rest must not wait a period for every batch
+            self._reap_at = time.monotonic() + self.settings.reap_every_s
         return len(reaped)
 
-    def _asked(self) -> float:
-        """What people asked for beside the schedule; seconds until it has to be looked at again."""
-        passed, open_backfills = leading.asked(self.conn)
-        if passed:
-            with self.leading() as conn:
-                passed_over.record(conn)
-        if open_backfills:
-            with self.leading() as conn:
-                return 0.0 if backfill.work(conn, self._backfills) else self._backfills.pause_s()
-        return LONGEST_PAUSE_S
+    def _record(self) -> int:
+        with self.leading() as conn:
+            return passed_over.record(conn)
+
+    def _backfill(self) -> int:
+        with self.leading() as conn:
+            return int(backfill.work(conn, self._backfills))
 
     def _prune(self, now: float) -> None:
         if now < self._prune_at:

@@ -1,0 +1,29 @@
+-- leader_look: what is there for the leader to do, and when will there be? One statement a round, so that a leader with
+-- nothing to do costs next to nothing. It also says that this term is alive.
+-- params: term bigint, reap boolean (whether to look for claims whose lease has ended)
+-- returns: (wait_s float8: seconds until something is due, null: nothing known; jobs, runs, waiting, expired,
+--          passed_over, backfills boolean: due jobs; runs to be made claimable or ended; held runs that nothing but
+--          another run's end can free; ended leases; stretches to record; open backfills)
+-- locks: the row of the term, once a second
+WITH seen AS (
+    UPDATE pgsched.leader SET seen_at = clock_timestamp()
+    WHERE term = %(term)s AND seen_at < clock_timestamp() - interval '1 second'
+      AND term = (SELECT max(term) FROM pgsched.leader)
+), next AS MATERIALIZED (
+    SELECT clock_timestamp() AS now,
+        (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT paused AND next_run_at IS NOT NULL) AS job_at,
+        least((SELECT min(available_at) FROM pgsched.runs WHERE phase = 1),
+              (SELECT min(expires_at) FROM pgsched.runs WHERE phase < 3 AND state <> 'running' AND started_at IS NULL),
+              (SELECT min(held_until) FROM pgsched.runs WHERE phase = 0)) AS run_at,
+        (SELECT min(available_at) FROM pgsched.runs WHERE phase = 0 AND available_at > clock_timestamp()) AS start_at
+)
+SELECT CASE WHEN coalesce(job_at, run_at, start_at) IS NOT NULL THEN
+        greatest(0, extract(epoch FROM least(job_at, run_at, start_at) - now))::float8 END AS wait_s,
+    coalesce(job_at <= now, false) AS jobs, coalesce(run_at <= now, false) AS runs,
+    EXISTS (SELECT FROM pgsched.runs WHERE phase = 0) AS waiting,
+    CASE WHEN %(reap)s THEN EXISTS (
+        SELECT FROM pgsched.runs WHERE phase = 2 AND state = 'running' AND lease_until < clock_timestamp())
+        ELSE false END AS expired,
+    EXISTS (SELECT FROM pgsched.passed_over) AS passed_over,
+    EXISTS (SELECT FROM pgsched.backfills WHERE finished_at IS NULL) AS backfills
+FROM next
