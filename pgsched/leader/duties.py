@@ -59,7 +59,7 @@ class Duties:
     def _pause_s(self, due: leading.Look) -> float:
         """Seconds until there may be something to do, after a round that did nothing."""
         if self._held_up:
-            return min(HELD_UP_PAUSE_S, 0.001 * 2 ** min(self._held_up, 10))
+            return min(HELD_UP_PAUSE_S, 0.001 * 2.0 ** min(self._held_up, 10))
         pauses: list[float] = [LONGEST_PAUSE_S, self._reap_at - time.monotonic()]
         if due.wait_s is not None:
             pauses.append(due.wait_s)

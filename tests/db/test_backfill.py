@@ -16,6 +16,7 @@ from pgsched.db import backfills, history, jobs, leading
 from pgsched.db.backfills import Request
 from pgsched.errors import InputError, NotFound
 from pgsched.leader import backfill
+from pgsched.leader.duties import Duties
 from tests.race.setting import done, row_of, take
 from tests.race.test_duties import lead
 from tests.race.test_settle import settle
@@ -337,11 +338,18 @@ def test_two_backfills_of_the_same_slots_do_not_double_them(db: psycopg.Connecti
     assert db.execute("SELECT count(*), max(attempt) FROM pgsched.runs").fetchone() == (7, 0)
 
 
+def pause(duties: Duties) -> float:
+    """Rounds until one finds nothing to do; the seconds until the next."""
+    while (seconds := duties.perform()) == 0.0:
+        pass
+    return seconds
+
+
 def test_the_leader_does_it_in_its_round(db: psycopg.Connection, connect: Open) -> None:
     duties = lead(connect())
-    assert duties.perform() > 0.1, "without any it has no reason to"
+    assert pause(duties) > 0.1, "without any it has no reason to"
     number = ask(db, max_active=2)
-    assert 0 < duties.perform() <= 0.1, "while one is open it looks again soon"
+    assert pause(duties) <= 0.1, "while one is open it looks again soon"
     assert open_slots(db) == WEEK[:2]
     while backfills.show(db, number)["finished_at"] is None:
         finish(db)
@@ -356,13 +364,13 @@ def test_a_long_run_of_a_backfill_costs_no_polling(
     duties = lead(connect())
     monkeypatch.setattr(backfill, "time", Mock(monotonic=lambda: now[0]))
     ask(db)
-    assert 0 < duties.perform() <= 0.1
+    assert pause(duties) <= 0.1
     pauses = []
     for now[0] in (100.1, 100.3, 100.7, 105.0):
-        pauses.append(round(duties.perform(), 1))
+        pauses.append(round(pause(duties), 1))
     assert pauses == [0.1, 0.3, 0.7, 1.0]
     finish(db)
-    assert 0 < duties.perform() <= 0.1, "it went on"
+    assert pause(duties) <= 0.1, "it went on"
 
 
 def test_the_leader_hears_of_it(db: psycopg.Connection, connect: Open) -> None:
