@@ -54,33 +54,14 @@ def _death_signal() -> Callable[[int], None]:
 DIE_WITH = _death_signal()
 
 
-class Child:
+class Group:
     """A running process and its group. Must be made on the loop's thread."""
 
-    def __init__(self, program: Program) -> None:
-        self.output = Output()
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._burst = 0
-        self._pipe, theirs = os.pipe()
-        os.set_blocking(self._pipe, False)
-        parent = os.getpid()
-        try:
-            # The input is a file and not a pipe: a child that does not read it blocks nobody.
-            with tempfile.TemporaryFile() as stdin:
-                stdin.write(program.stdin.encode())
-                stdin.seek(0)
-                self._process = subprocess.Popen(
-                    program.argv, stdin=stdin, stdout=theirs, stderr=theirs, cwd=program.cwd, env=program.env,
-                    start_new_session=True, preexec_fn=lambda: DIE_WITH(parent),  # noqa: PLW1509
-                )  # fmt: skip
-        except BaseException:
-            os.close(self._pipe)
-            raise
-        finally:
-            os.close(theirs)
-        self.group = self._process.pid
+        self._process = process
         self._gone = False
-        self._listen()
+        self.group = process.pid
 
     @property
     def returncode(self) -> int:
@@ -112,6 +93,48 @@ class Child:
         except PermissionError:  # all that is left runs as somebody else: nothing that we can do
             return False
         return not self._gone
+
+    def _reap_adopted(self) -> None:
+        """As process 1 of a container, the worker inherits the group's orphans."""
+        with contextlib.suppress(ChildProcessError):
+            while self._process.returncode is not None and os.waitpid(-self.group, os.WNOHANG)[0]:
+                pass
+
+    async def _readable(self, pidfd: int) -> None:
+        ready = asyncio.Event()
+        self._loop.add_reader(pidfd, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            self._loop.remove_reader(pidfd)
+            os.close(pidfd)
+
+
+class Child(Group):
+    """A running program and what it writes. Must be made on the loop's thread."""
+
+    def __init__(self, program: Program) -> None:
+        self.output = Output()
+        self._burst = 0
+        self._pipe, theirs = os.pipe()
+        os.set_blocking(self._pipe, False)
+        parent = os.getpid()
+        try:
+            # The input is a file and not a pipe: a child that does not read it blocks nobody.
+            with tempfile.TemporaryFile() as stdin:
+                stdin.write(program.stdin.encode())
+                stdin.seek(0)
+                process = subprocess.Popen(
+                    program.argv, stdin=stdin, stdout=theirs, stderr=theirs, cwd=program.cwd, env=program.env,
+                    start_new_session=True, preexec_fn=lambda: DIE_WITH(parent),  # noqa: PLW1509
+                )  # fmt: skip
+        except BaseException:
+            os.close(self._pipe)
+            raise
+        finally:
+            os.close(theirs)
+        super().__init__(process)
+        self._listen()
 
     def finish(self) -> None:
         """Take the output that is still in the pipe and let go of it. A process that left the group may hold it."""
@@ -147,18 +170,3 @@ class Child:
             return None
         self.output.add(data)
         return len(data)
-
-    def _reap_adopted(self) -> None:
-        """As process 1 of a container, the worker inherits the group's orphans."""
-        with contextlib.suppress(ChildProcessError):
-            while self._process.returncode is not None and os.waitpid(-self.group, os.WNOHANG)[0]:
-                pass
-
-    async def _readable(self, pidfd: int) -> None:
-        ready = asyncio.Event()
-        self._loop.add_reader(pidfd, ready.set)
-        try:
-            await ready.wait()
-        finally:
-            self._loop.remove_reader(pidfd)
-            os.close(pidfd)
