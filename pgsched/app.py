@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from pgsched import arguments
 from pgsched.config import find_dsn
@@ -50,6 +50,7 @@ class App:
         self.name = "app" if name is None else text(100)("name", name)
         self.named = name is not None
         self.dsn = dsn
+        self.path: str | None = None  # `package.module:attribute`, for an app that was loaded by it
         self.tasks: dict[str, Task[..., Any]] = {}
         self.jobs: list[JobDeclaration] = []
         self.database = Enqueueing(lambda: self.dsn or find_dsn(None))
@@ -68,13 +69,28 @@ class App:
         priority: int | None = None,
         max_attempts: int | None = None,
         timeout: float | timedelta | None = None,
+        run_in: Literal["loop", "thread", "process"] | None = None,
+        memory_mb: int | None = None,
     ) -> Register: ...
-    def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
-        """Register a function, sync or async. The options hold for every run of it that does not say otherwise."""
-        defaults = Options(**options)
+    def task(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        run_in: str | None = None,
+        memory_mb: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Register a function, sync or async. The options hold for every run of it that does not say otherwise.
+
+        `run_in`: "loop" (the default of async functions), "thread" (of all others), or "process": a child process of
+        the worker, which can be killed. There `memory_mb` bounds what an attempt may take.
+        """
+        defaults, place = Options(**options), (run_in, memory_mb)
         if function is not None:
-            return self._register(function, name, defaults)
-        return lambda function: self._register(function, name, defaults)
+            return self._register(function, name, defaults, *place)
+        return lambda function: self._register(function, name, defaults, *place)
 
     def job(
         self, *, schedule: str, timezone: str = "UTC", name: str | None = None, args: Any = None, **policies: Any
@@ -108,14 +124,21 @@ class App:
         """Close this event loop's connection for enqueueing; the next enqueue opens one again."""
         await self.database.close_async()
 
-    def _register(self, function: Any, name: str | None, defaults: Options) -> Task[..., Any]:
+    def _register(
+        self,
+        function: Any,
+        name: str | None,
+        defaults: Options,
+        run_in: str | None = None,
+        memory_mb: int | None = None,
+    ) -> Task[..., Any]:
         if isinstance(function, Task):
             raise TaskError(f"task {function.name}: it is registered already; @app.job stands above @app.task")
         if not callable(function) or inspect.isclass(function):
             raise TaskError(f"task {name or function!r}: expected a function, got {type(function).__name__}")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TaskError(f"task {name or function.__qualname__}: a generator gives no result; return a list instead")
-        task: Task[..., Any] = Task(self, function, name or task_name(function), defaults)
+        task: Task[..., Any] = Task(self, function, name or task_name(function), defaults, run_in, memory_mb)
         known = self.tasks.get(task.name)
         if known is not None:
             raise TaskError(f"task {task.name}: registered twice, from {where(known.function)} and {where(function)}")
@@ -178,6 +201,7 @@ def load(path: str) -> App:
         found = getattr(found, part)
     if not isinstance(found, App):
         raise InputError(f"app: {path} is of type {type(found).__name__}, not a pgsched.App", "app")
+    found.path = path
     if not found.named:
         found.name = module_name if attribute == "app" else f"{module_name}:{attribute}"
     return found

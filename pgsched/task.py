@@ -16,6 +16,7 @@ from pgsched import arguments
 from pgsched.declare import POLICIES, duration, instant, text
 from pgsched.errors import InputError
 from pgsched.execute.context import Run
+from pgsched.execute.place import Place, place
 
 if TYPE_CHECKING:
     from pgsched.app import App
@@ -57,13 +58,22 @@ OPTIONS: dict[str, Callable[[str, Any], Any]] = {
 class Task(Generic[P, R]):
     """A registered function. `options(...)` says how a run of it is queued."""
 
-    def __init__(self, app: App, function: Callable[..., R], name: str, defaults: Options) -> None:
+    def __init__(
+        self,
+        app: App,
+        function: Callable[..., R],
+        name: str,
+        defaults: Options,
+        run_in: str | None = None,
+        memory_mb: int | None = None,
+    ) -> None:
         defaults.checked()
         self.app = app
         self.name = text(200)("name", name)
         self.function = function
         self.defaults = defaults
         self.is_async = inspect.iscoroutinefunction(function)
+        self.place: Place = place(self.name, run_in, memory_mb, is_async=self.is_async)
         self.parameters = arguments.read(name, function)
         update_wrapper(self, function)
 

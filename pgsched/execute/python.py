@@ -1,7 +1,8 @@
 """The rule: names in rows never import code; only handlers that this process registered are run.
 
-Async handlers run on the worker's loop, sync ones in a thread. A handler that does not stop when it is told to cannot
-be killed: it is left behind and counted for as long as it goes on.
+Async handlers run on the worker's loop, sync ones in a thread, and either in a child process where `run_in` says so.
+Outside of one, a handler that does not stop when it is told to cannot be killed: it is left behind and counted for as
+long as it goes on.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from typing import Any, Protocol, cast
 from pgsched.errors import TaskError
 from pgsched.execute.base import kill_after_s
 from pgsched.execute.context import Run
+from pgsched.execute.home import Homed
+from pgsched.execute.place import Place
+from pgsched.execute.pool import Pool
 from pgsched.execute.report import failed, refused, succeeded
 from pgsched.execute.threads import Threads
 from pgsched.model import Claim, Outcome
@@ -30,6 +34,9 @@ class Handler(Protocol):
     @property
     def takes_run(self) -> bool: ...
 
+    @property
+    def place(self) -> Place: ...
+
     def prepare(self, args: Any, run: Run | None) -> Call:
         """The call with these JSON arguments; `run` where `takes_run`. Raises TaskError if they do not fit."""
         ...
@@ -38,8 +45,10 @@ class Handler(Protocol):
 class PythonExecutor:
     """Runs the handlers of one app."""
 
-    def __init__(self, tasks: Mapping[str, Handler], concurrency: int) -> None:
+    def __init__(self, tasks: Mapping[str, Handler], concurrency: int, app: Homed | None = None) -> None:
+        """`app` is where child processes find the same tasks; without it only the loop and threads can be used."""
         self._tasks = tasks
+        self._pool = Pool(concurrency, app)
         self._threads: Threads[Outcome] = Threads(concurrency)
         self.abandoned = 0
 
@@ -47,6 +56,8 @@ class PythonExecutor:
         handler = self._tasks.get(claim.task)
         if handler is None:
             return refused(f"task: this worker knows no task named {claim.task[:100]!r}", retry=True)
+        if handler.place.run_in == "process":
+            return await self._pool.execute(claim, handler.place.memory_mb)
         run = Run(claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token) if handler.takes_run else None
         try:
             call = handler.prepare(claim.args, run)
@@ -64,6 +75,7 @@ class PythonExecutor:
 
     async def close(self) -> None:
         self._threads.close()
+        await self._pool.close()
 
     async def _watch(self, work: asyncio.Future[Outcome], run: Run | None, grace_s: float) -> Outcome:
         try:

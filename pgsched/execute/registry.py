@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pgsched.execute.base import Executor
 from pgsched.execute.command import CommandExecutor
+from pgsched.execute.home import Homed
 from pgsched.execute.process import Processes
 from pgsched.execute.python import Handler, PythonExecutor
 from pgsched.execute.shell import ShellExecutor
@@ -14,7 +15,7 @@ from pgsched.execute.sql import SqlExecutor
 from pgsched.model import Kind
 
 
-class Tasks(Protocol):
+class Tasks(Homed, Protocol):
     """An app, as much of it as the executors need."""
 
     @property
@@ -25,7 +26,7 @@ def executors(app: Tasks | None, allow: frozenset[Kind], dsn: str, concurrency: 
     """An executor for every allowed kind that this release can run."""
     processes = Processes()
     made: dict[Kind, Executor] = {
-        Kind.PYTHON: PythonExecutor(app.tasks if app else {}, concurrency),
+        Kind.PYTHON: PythonExecutor(app.tasks if app else {}, concurrency, app),
         Kind.COMMAND: CommandExecutor(processes),
         Kind.SHELL: ShellExecutor(processes),
         Kind.SQL: SqlExecutor(dsn),

@@ -1,0 +1,191 @@
+"""One attempt at a time in a child process: its arguments, its place (main thread or loop), its limit and its stop.
+
+The rule: a stop is soft here. A handler with a Run finds `cancelled` set; an async one is cancelled; any other one gets
+CancelledError at the line it has come to. What does not end by that is killed by the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import resource
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from pgsched.errors import TaskError
+from pgsched.execute.context import Run
+from pgsched.execute.pool_wire import Message, outcome_message, run_of
+from pgsched.execute.python import Call, Handler
+from pgsched.execute.report import failed, refused, succeeded
+from pgsched.model import Outcome
+
+PAGE_BYTES = resource.getpagesize()
+STATM = Path("/proc/self/statm")
+
+
+class Stop:
+    """The worker's wish to end the attempt, from the stop line's thread to where the handler runs.
+
+    It is never taken back: a child that was told to stop runs nothing more.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked = False
+        self._act: Callable[[], object] | None = None
+
+    def ask(self) -> None:
+        """Told to stop."""
+        with self._lock:
+            self._asked = True
+            if self._act is not None:
+                self._act()
+
+    @property
+    def asked(self) -> bool:
+        """Has a stop been asked for?"""
+        return self._asked
+
+    def then(self, act: Callable[[], object] | None) -> None:
+        """What a stop does from now on; done at once when it came before the attempt."""
+        with self._lock:
+            self._act = act
+            if self._asked and act is not None:
+                act()
+
+
+class Limit:
+    """The address space of this process, while a handler with a limit runs: what the idle child had, and so much more.
+
+    An absolute limit would have to be above what imports map, which nobody can tell (numpy alone reserves gigabytes).
+    """
+
+    def __init__(self, base_bytes: int, memory_mb: int | None) -> None:
+        self._before = resource.getrlimit(resource.RLIMIT_AS)
+        self._bytes = None if memory_mb is None else base_bytes + (memory_mb << 20)
+
+    def __enter__(self) -> None:
+        if self._bytes is not None:
+            hard = self._before[1]
+            soft = self._bytes if hard == resource.RLIM_INFINITY else min(self._bytes, hard)
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+    def __exit__(self, *_: object) -> None:
+        if self._bytes is not None:
+            resource.setrlimit(resource.RLIMIT_AS, self._before)
+
+
+class Attempts:
+    """Runs attempts. One event loop serves all async handlers of this process, so that what they keep stays usable."""
+
+    def __init__(self, tasks: Mapping[str, Handler], stop: Stop) -> None:
+        self._tasks = tasks
+        self._stop = stop
+        self._runner = asyncio.Runner()
+        self._main = threading.get_ident()
+        self._inside = False
+        self._base_bytes = mapped_bytes()
+
+    def run(self, message: Message) -> Message:
+        """Run one attempt to its end. Raises nothing."""
+        memory_mb = message["memory_mb"]
+        try:
+            outcome = self._outcome(message, Limit(self._base_bytes, memory_mb))
+        except BaseException as error:  # raised while the outcome was made: a stop, or no memory for it
+            outcome = failed(error)
+        short = memory_mb is not None and (outcome.error or "").startswith("MemoryError")
+        if short:
+            outcome = replace(outcome, error=f"{outcome.error} (memory_mb={memory_mb})")
+        return outcome_message(outcome, retire=short)
+
+    def close(self) -> None:
+        self._runner.close()
+
+    def _outcome(self, message: Message, limit: Limit) -> Outcome:
+        handler = self._tasks.get(message["task"])
+        if handler is None:
+            name = message["task"]
+            return refused(f"task: the app, imported in a child process, has no task named {name!r}", retry=True)
+        run = run_of(message) if handler.takes_run else None
+        try:
+            call = handler.prepare(message["args"], run)
+        except TaskError as error:
+            # Retried: while a new release is rolled out, another worker may know the new parameter.
+            return refused(str(error), retry=True)
+        context = contextvars.copy_context()
+        if handler.is_async:
+            return self._runner.run(self._on_loop(call, run, limit), context=context)
+        return context.run(self._in_main_thread, call, run, limit)
+
+    def _in_main_thread(self, call: Call, run: Run | None, limit: Limit) -> Outcome:
+        # Set anew each time: the handler before may have changed both.
+        signal.signal(signal.SIGTERM, self._interrupt)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        self._inside = run is None
+        self._stop.then(run.cancelled.set if run is not None else self._signal)
+        try:
+            with limit:
+                value = call()
+        except BaseException as error:
+            self._inside = False
+            return failed(error)
+        finally:
+            self._inside = False
+            self._stop.then(None)
+        return succeeded(value)
+
+    def _signal(self) -> None:
+        # A real signal, because nothing else wakes time.sleep() and other waits of the main thread.
+        signal.pthread_kill(self._main, signal.SIGTERM)
+
+    def _interrupt(self, *_: object) -> None:
+        if self._inside and self._stop.asked:  # otherwise it came from somebody else, who may tell the worker
+            self._inside = False
+            raise asyncio.CancelledError("the attempt was stopped")
+
+    async def _on_loop(self, call: Call, run: Run | None, limit: Limit) -> Outcome:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def stop() -> None:
+            if run is not None:
+                run.cancelled.set()
+            loop.call_soon_threadsafe(task.cancel)
+
+        self._stop.then(stop)
+        try:
+            return await _awaited(call, limit)
+        finally:
+            self._stop.then(None)
+            await _end_others(task)
+
+
+async def _awaited(call: Call, limit: Limit) -> Outcome:
+    # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
+    try:
+        with limit:
+            value = await cast(Awaitable[Any], call())
+    except BaseException as error:
+        return failed(error)
+    return succeeded(value)
+
+
+async def _end_others(task: asyncio.Task[Any]) -> None:
+    """End what the handler left on the loop: it would go on in the middle of a later attempt."""
+    others = asyncio.all_tasks() - {task}
+    for other in others:
+        other.cancel()
+    if others:
+        await asyncio.wait(others)
+
+
+def mapped_bytes() -> int:
+    """The address space that this process has; 0 where nobody tells."""
+    try:
+        return int(STATM.read_text().split()[0]) * PAGE_BYTES
+    except OSError:
+        return 0

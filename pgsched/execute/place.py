@@ -1,0 +1,46 @@
+"""The rule: where a handler runs is settled when it is registered, and a place that cannot be is refused there."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from pgsched.errors import TaskError
+
+PLACES = ("loop", "thread", "process")
+MOST_MB = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a handler runs: on the worker's loop, in a thread, or in a child process with at most so many MB."""
+
+    run_in: str
+    memory_mb: int | None = None
+
+
+def place(task: str, run_in: str | None, memory_mb: int | None, *, is_async: bool) -> Place:
+    """The place of a task; by default the loop for an async function and a thread for any other. Raises TaskError."""
+    if run_in is None:
+        run_in = "loop" if is_async else "thread"
+    if run_in not in PLACES:
+        raise TaskError(f"task {task}: run_in: {run_in!r} is not one of {', '.join(PLACES)}")
+    if run_in == "loop" and not is_async:
+        raise TaskError(f'task {task}: run_in="loop" needs an async function: this one would block the worker')
+    if run_in == "thread" and is_async:
+        raise TaskError(
+            f'task {task}: run_in="thread" needs a plain function; an async one runs in "loop" or "process"'
+        )
+    if memory_mb is not None:
+        check_memory(task, run_in, memory_mb)
+    return Place(run_in, memory_mb)
+
+
+def check_memory(task: str, run_in: str, memory_mb: int) -> None:
+    """Refuse a memory limit that could not be kept."""
+    if run_in != "process":
+        raise TaskError(f'task {task}: memory_mb: only a process can be limited: add run_in="process"')
+    if not isinstance(memory_mb, int) or isinstance(memory_mb, bool) or not 1 <= memory_mb <= MOST_MB:
+        raise TaskError(f"task {task}: memory_mb: expected a whole number from 1 to {MOST_MB}, got {memory_mb!r}")
+    if not sys.platform.startswith("linux"):
+        raise TaskError(f"task {task}: memory_mb: only Linux keeps this limit")

@@ -1,0 +1,111 @@
+"""The program of a pooled child process: it runs one handler after the other in its main thread.
+
+The rule: whatever the handler does, its attempt ends with one frame on the channel or with the end of this process.
+Two descriptors lead to the worker: the channel, which only the main thread reads and writes, and the stop line. A
+byte on the stop line ends the attempt softly; its end of file means that the worker is gone, and so must be all of
+this group. Handlers print to the worker's own stdout and stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING, BinaryIO
+
+from pgsched.errors import PgschedError
+from pgsched.execute import attempting, home
+from pgsched.execute.child import DIE_WITH
+from pgsched.execute.pool_wire import HEAD_BYTES, Message, frame, length
+from pgsched.execute.report import one_line, traceback_text
+
+if TYPE_CHECKING:
+    from pgsched.app import App
+
+
+def main(descriptors: str) -> None:
+    """Serve until the worker closes the channel. The argument: channel, stop line, fault file, worker's pid."""
+    channel_fd, stop_fd, fault_fd, worker = (int(part) for part in descriptors.split(","))
+    DIE_WITH(worker)
+    for fd in (channel_fd, stop_fd, fault_fd):
+        os.set_inheritable(fd, False)
+    faulthandler.enable(fault_fd, all_threads=False)
+    # A stop of the whole service reaches every process of it: it is the worker that decides what becomes of attempts.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    stop = attempting.Stop()
+    threading.Thread(target=listen, args=(stop_fd, stop, os.getpid()), name="pgsched-stop", daemon=True).start()
+    channel = socket.socket(fileno=channel_fd)
+    with channel, channel.makefile("rb") as incoming:
+        serve(channel, incoming, stop)
+
+
+def serve(channel: socket.socket, incoming: BinaryIO, stop: attempting.Stop) -> None:
+    """Import the app, then run attempts."""
+    first = read(incoming)
+    if first is None:
+        return
+    try:
+        app = imported(first)
+    except BaseException as error:
+        channel.sendall(frame({"error": one_line(cause(error)), "traceback": traceback_text(cause(error))}))
+        return
+    channel.sendall(frame({"error": None}))
+    place, me = attempting.Attempts(app.tasks, stop), os.getpid()
+    while (message := read(incoming)) is not None:
+        answer = place.run(message)
+        if os.getpid() != me:  # a process that the handler forked came back here: the attempt is not its own
+            os._exit(0)
+        flush()
+        channel.sendall(frame(answer))
+    place.close()
+
+
+def imported(message: Message) -> App:
+    """The worker's app."""
+    from pgsched.app import load
+
+    home.importing = True
+    try:
+        app = load(message["app"])
+    finally:
+        home.importing = False
+    if app.dsn is None:
+        app.dsn = message["dsn"]
+    return app
+
+
+def cause(error: BaseException) -> BaseException:
+    """What the user's module raised, where our own error only says that it did."""
+    return error.__cause__ if isinstance(error, PgschedError) and error.__cause__ is not None else error
+
+
+def read(incoming: BinaryIO) -> Message | None:
+    """The next message; None when the worker has closed the channel."""
+    head = incoming.read(HEAD_BYTES)
+    if len(head) < HEAD_BYTES:
+        return None
+    size = length(head)
+    body = incoming.read(size)
+    message: Message | None = json.loads(body) if len(body) == size else None
+    return message
+
+
+def flush() -> None:
+    """What the handler printed is out before its outcome is."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # closed by the handler, or replaced by something of its own
+            stream.flush()
+
+
+def listen(stop_fd: int, stop: attempting.Stop, group: int) -> None:
+    """The stop line's thread."""
+    while True:
+        if not os.read(stop_fd, 1):
+            os.killpg(group, signal.SIGKILL)
+        stop.ask()

@@ -1,0 +1,82 @@
+"""The rule: what travels between a worker and its children is JSON in frames, so that neither can run the other's data.
+
+A frame is four bytes of length, then the text. The first frame to a child is a Home, every other one an attempt; the
+first from a child says whether it could import the app, every other one is an outcome.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pgsched.execute.context import Run
+from pgsched.execute.home import Home
+from pgsched.model import Claim, Outcome, Result
+
+HEAD_BYTES = 4
+LONGEST_BYTES = 1 << 26  # more than this is no frame but something that user code wrote into the channel
+Message = dict[str, Any]
+
+
+def frame(message: Message) -> bytes:
+    """A message as bytes."""
+    text = json.dumps(message, separators=(",", ":")).encode()
+    return len(text).to_bytes(HEAD_BYTES) + text
+
+
+def length(head: bytes | bytearray) -> int:
+    """How long the text after this head is. ValueError if this is no head."""
+    size = int.from_bytes(head[:HEAD_BYTES])
+    if size > LONGEST_BYTES:
+        raise ValueError(f"a frame of {size:,} bytes")
+    return size
+
+
+def home_message(home: Home) -> Message:
+    """What a child is told first."""
+    return {"app": home.path, "dsn": home.dsn}
+
+
+def attempt_message(claim: Claim, memory_mb: int | None) -> Message:
+    """An attempt, for a child."""
+    slot = claim.scheduled_at
+    return {
+        "task": claim.task,
+        "args": claim.args,
+        "memory_mb": memory_mb,
+        "run": [claim.id, claim.job_id, slot and slot.isoformat(), claim.attempt, claim.token.hex],
+    }
+
+
+def run_of(message: Message) -> Run:
+    """The Run of an attempt."""
+    run_id, job_id, slot, attempt, token = message["run"]
+    return Run(run_id, job_id, slot and datetime.fromisoformat(slot), attempt, UUID(token))
+
+
+def outcome_message(outcome: Outcome, *, retire: bool) -> Message:
+    """An outcome, for the worker. `retire`: this child should run nothing more."""
+    return {
+        "result": outcome.result.value,
+        "value": outcome.value,
+        "error": outcome.error,
+        "traceback": outcome.traceback,
+        "retry": outcome.retry,
+        "retry_in_s": outcome.retry_in and outcome.retry_in.total_seconds(),
+        "retire": retire,
+    }
+
+
+def outcome_of(message: Message) -> Outcome:
+    """The outcome that a child told. Raises KeyError, TypeError or ValueError if it is none."""
+    retry_in_s = message["retry_in_s"]
+    return Outcome(
+        Result(message["result"]),
+        value=message["value"],
+        error=message["error"],
+        traceback=message["traceback"],
+        retry=message["retry"],
+        retry_in=None if retry_in_s is None else timedelta(seconds=retry_in_s),
+    )
