@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -113,6 +115,20 @@ MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = 
 }
 
 
+@contextmanager
+def like_ctrl_c() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does; else it would leave the server behind."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt("SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print, write. Returns the exit code."""
     given = parser().parse_args(argv)
@@ -120,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"bench: {', '.join(unknown)}: no such measurement; known are {', '.join(MEASUREMENTS)}", file=sys.stderr)
         return 2
     results: list[Result] = []
-    with server(given.dsn) as on:
+    with like_ctrl_c(), server(given.dsn) as on:
         about = {
             "pgsched": {"commit": machine.commit(ROOT.parent)},
             "machine": machine.about(),

@@ -23,6 +23,7 @@ from bench.rounds import interleaved
 from bench.server import Server, scalar
 
 TIMEOUT_S = 600.0
+QUIET_NS = 10_000_000_000
 Points = Sequence[tuple[int, int]]
 
 
@@ -71,9 +72,17 @@ def drained(
     look.execute("VACUUM (ANALYZE)")
     look.execute("CHECKPOINT")
     with workers(contestant, dsn, count, n=n, **settings) as started:
-        wait_for(lambda: all_started(started, n), started, TIMEOUT_S, f"the start of {n} runs")
+        begin_ns = time.monotonic_ns()
+        wait_for(
+            lambda: all_started(started, n) or stuck(look, started, begin_ns),
+            started,
+            TIMEOUT_S,
+            f"the start of {n} runs",
+        )
+        look.execute("SET enable_seqscan = off")  # a look must cost nothing, however long the history
         wait_for(lambda: not scalar(look, contestant.unfinished), started, 60, "the end", every_s=0.004)
         end_ns = time.monotonic_ns()
+        look.execute("RESET enable_seqscan")
         seen = [process.dump() for process in started]
     finished = exactly_once(look, contestant, seen, n)
     return figures([process.points for process in started], seen, end_ns, n, finished)
@@ -82,6 +91,16 @@ def drained(
 def all_started(started: Sequence[Process], n: int) -> bool:
     """Have nearly all runs been started? From then on the database is asked."""
     return sum(process.started for process in started) > n - (STEP + 1) * len(started)
+
+
+def stuck(look: psycopg.Connection, started: Sequence[Process], begin_ns: int) -> bool:
+    """Never true. Raises Failed when nothing has been started for a while and nothing is left to start."""
+    newest = max((at for process in started for _, at in process.points), default=begin_ns)
+    contestant = started[0].contestant
+    if time.monotonic_ns() - newest > QUIET_NS and not scalar(look, contestant.unfinished):
+        ran = sum(process.dump().count for process in started)
+        raise Failed(f"{contestant.name}: everything has ended, after only {ran} runs; {started[0].last_words()}")
+    return False
 
 
 def exactly_once(look: psycopg.Connection, contestant: Contestant, seen: Sequence[Seen], n: int) -> int | None:

@@ -93,6 +93,8 @@ def measure(dsn: str, jobs: int, seconds: int) -> Slots:
         seen = started[0].dump()
         states = {str(state): int(count) for state, count in look.execute(STATES, [begin, end]).fetchall()}
         look.execute("DELETE FROM pgsched.jobs")
+        # a killed worker's last runs would be unfinished until their leases end
+        wait_for(lambda: not scalar(look, PGSCHED.unfinished), started, 120, "the last runs")
     return Slots(jobs, seconds, late_ms(seen, begin, end), states)
 
 

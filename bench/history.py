@@ -40,6 +40,11 @@ SELECT sum(total_exec_time) * 1000 / nullif(sum(rows), 0) FROM pg_stat_statement
 JOIN pg_database d ON d.oid = s.dbid AND d.datname = current_database()
 WHERE query LIKE '%SKIP LOCKED%' AND query LIKE '%UPDATE pgsched.runs%' AND rows > 0
 """
+TOP = """
+SELECT total_exec_time * 1000 / %s, left(query, 100) FROM pg_stat_statements s
+JOIN pg_database d ON d.oid = s.dbid AND d.datname = current_database()
+WHERE query !~ '^(VACUUM|CHECKPOINT|SELECT count|SELECT EXISTS)' ORDER BY 1 DESC  -- but for the driver's own
+"""
 
 
 @dataclass(frozen=True)
@@ -48,18 +53,20 @@ class Kept:
 
     rows: int
     claim_us: float
+    every_us: float
     drain: float
     status_ms: float
     start_ms: float
     slot_p50_ms: float
     slot_p99_ms: float
     missed: int
+    dearest: list[str]
 
 
 def history(server: Server, steps: Sequence[int], n: int, seconds: int) -> Result:
     """With each number of kept rows in turn, from none."""
-    columns = ["rows of history", "claim, per run", "drain runs/s", "`pgsched status`", "of that, starting",
-               f"{JOBS} jobs a second: slot p50", "p99", "missed"]  # fmt: skip
+    columns = ["rows of history", "claim, per run", "all statements, per run", "drain runs/s", "`pgsched status`",
+               "of that, starting", f"{JOBS} jobs a second: slot p50", "p99", "missed"]  # fmt: skip
     result = Result("history", "Scaling with the runs that are kept", columns)
     every: list[Kept] = []
     with server.database("history") as dsn, psycopg.connect(dsn, autocommit=True) as look:
@@ -93,17 +100,20 @@ def measure(look: psycopg.Connection, dsn: str, rows: int, n: int, seconds: int)
     look.execute("SELECT pg_stat_statements_reset()")
     got = drained_beside(look, dsn, n, rows)
     claim_us = float(str(scalar(look, CLAIMS) or "nan"))
+    cost = [(float(us), " ".join(str(text).split())) for us, text in look.execute(TOP, [n])]
     slots: Slots = fire(dsn, JOBS, seconds)
     status = [took("status", "--dsn", dsn) for _ in range(5)]
     return Kept(
         rows,
         claim_us,
+        sum(us for us, _ in cost),
         got.rate,
         median(status),
         median([took("--version") for _ in range(5)]),
         quantile(slots.late_ms, 0.5),
         quantile(slots.late_ms, 0.99),
         slots.missed,
+        [f"{us:.1f} us {text}" for us, text in cost[:4]],
     )
 
 

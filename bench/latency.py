@@ -86,7 +86,7 @@ def measure(server: Server, contestant: Contestant, n: int) -> Latencies:
     return Latencies(since, call_since)
 
 
-def all_seen(contestant: Contestant, worker: Process, n: int, timeout_s: float = 30) -> Seen:
+def all_seen(contestant: Contestant, worker: Process, n: int, timeout_s: float = 120) -> Seen:
     """What the worker saw, once it has seen everything. Raises Failed after the time."""
     deadline = time.monotonic() + timeout_s
     while True:

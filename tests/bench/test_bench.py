@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import psycopg
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from bench.__main__ import main
 from bench.adapter import Failed, Seen
 from bench.contestants import ALL, PGSCHED, RAW
-from bench.drain import check_once, exactly_once, figures, jobs, started_by, when
+from bench.drain import QUIET_NS, check_once, exactly_once, figures, jobs, started_by, stuck, when
 from bench.install import Unavailable, command
 from bench.pinned import per_second
 from bench.rounds import interleaved
@@ -54,6 +56,22 @@ def test_a_job_run_twice_or_never_fails_the_round() -> None:
 def test_a_run_that_the_database_does_not_have_as_finished_fails_the_round(db: psycopg.Connection) -> None:
     with pytest.raises(Failed, match="the database has 0"):
         exactly_once(db, PGSCHED, [Seen(seen=bytes([1]))], 1)
+
+
+def test_work_that_ends_without_being_run_fails_the_round_at_once(db: psycopg.Connection) -> None:
+    class Worker:
+        contestant = PGSCHED
+        points: ClassVar[list[tuple[int, int]]] = []
+        dump = staticmethod(Seen)
+        last_words = staticmethod(lambda: "no such task")
+
+    long_ago = time.monotonic_ns() - 2 * QUIET_NS
+    db.execute("INSERT INTO pgsched.runs (task) VALUES ('noop')")
+    assert not stuck(db, [Worker()], long_ago)  # type: ignore[list-item]
+    db.execute("UPDATE pgsched.runs SET state = 'dead', finished_at = now()")
+    assert not stuck(db, [Worker()], time.monotonic_ns())  # type: ignore[list-item]
+    with pytest.raises(Failed, match="after only 0 runs; no such task"):
+        stuck(db, [Worker()], long_ago)  # type: ignore[list-item]
 
 
 def test_a_contestant_that_cannot_be_had_is_named_with_the_reason() -> None:
