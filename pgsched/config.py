@@ -33,6 +33,7 @@ class WorkerSettings:
     grace_s: float = 25.0
     settle_wait_s: float = 0.003
     leader: bool = True
+    http_allow: tuple[str, ...] = ()  # where HTTP jobs may go although it is not public
 
     def __post_init__(self) -> None:
         require("concurrency", self.concurrency, 1, 10_000)

@@ -28,10 +28,11 @@ ALTER TABLE pgsched.runs
 CREATE OR REPLACE FUNCTION pgsched.run_error(r pgsched.runs) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(
-        pgsched.not_one_of('kind', r.kind, ARRAY['python', 'command', 'shell', 'sql']),
+        pgsched.not_one_of('kind', r.kind, ARRAY['python', 'command', 'shell', 'sql', 'http']),
         CASE WHEN btrim(r.task) = '' THEN 'task: must not be empty'
              WHEN length(r.task) > 65536 THEN
                  format('task: %s characters, at most 65536 are allowed', length(r.task)) END,
+        CASE WHEN r.kind = 'http' THEN pgsched.http_url_error(r.task) END,
         pgsched.args_error(r.kind, r.args),
         pgsched.bad_text('queue', r.queue, 100),
         pgsched.not_one_of('origin', r.origin, ARRAY['schedule', 'manual', 'backfill', 'enqueue']),
@@ -72,7 +73,8 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- The condition is cheap and catches every row that is wrong; run_error, which is not, says what is wrong with it. No
+-- The condition is cheap and catches every row that is wrong; run_error, which is not, says what is wrong with it (and
+-- passes kind http, whose URL and arguments it alone can judge). No
 -- search_path is set, which would cost as much as all the rest: who hides an operator of pg_catalog spoils a row of
 -- their own. What protects others (runs_owner, the CHECKs) does not depend on it.
 CREATE FUNCTION pgsched.runs_before_insert() RETURNS trigger

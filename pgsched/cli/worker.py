@@ -13,6 +13,7 @@ from pgsched.model import Kind
 
 JsonLog = Annotated[bool, typer.Option("--json", help="Log lines as JSON.")]
 LEASE = "Seconds until a claim is believed without a heartbeat."
+HTTP_ALLOW = "HTTP jobs may go to this host, host:port, address or CIDR although it is not public (repeatable)."
 REAP = "Seconds between two looks for expired claims."
 
 
@@ -28,8 +29,9 @@ def worker(
     concurrency: Annotated[int, typer.Option(help="Runs at the same time.")] = 8,
     queue: Annotated[list[str] | None, typer.Option(help="Only this queue (repeatable). Default: all.")] = None,
     allow: Annotated[
-        str, typer.Option(help="Kinds this worker may run, comma-separated: python,command,shell,sql.")
+        str, typer.Option(help="Kinds this worker may run, comma-separated: python,command,shell,sql,http.")
     ] = "python",
+    http_allow: Annotated[list[str] | None, typer.Option(help=HTTP_ALLOW)] = None,
     lease: Annotated[float, typer.Option(help=LEASE)] = 30.0,
     poll: Annotated[float, typer.Option(help="Seconds between two looks for work when nothing wakes it.")] = 1.0,
     grace: Annotated[float, typer.Option(help="Seconds that running handlers get after SIGTERM.")] = 25.0,
@@ -54,6 +56,7 @@ def worker(
         concurrency=concurrency,
         queues=tuple(queue or ()),
         allow=kinds(allow),
+        http_allow=tuple(http_allow or ()),
         lease_s=lease,
         poll_s=poll,
         grace_s=grace,
@@ -98,8 +101,7 @@ def configure_log(json: bool) -> None:
 def kinds(text: str) -> frozenset[Kind]:
     """The kinds named in a comma-separated list. Raises InputError."""
     names = [name.strip() for name in text.split(",") if name.strip()]
-    known = [kind for kind in Kind if kind is not Kind.HTTP]  # not in this release
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in list(Kind)]
     if unknown or not names:
-        raise InputError(f"allow: {', '.join(unknown) or 'nothing'} is not one of {', '.join(known)}", "allow")
+        raise InputError(f"allow: {', '.join(unknown) or 'nothing'} is not one of {', '.join(Kind)}", "allow")
     return frozenset(Kind(name) for name in names)

@@ -8,6 +8,7 @@ from typing import Protocol
 from pgsched.execute.base import Executor
 from pgsched.execute.command import CommandExecutor
 from pgsched.execute.home import Homed
+from pgsched.execute.http import HttpExecutor
 from pgsched.execute.process import Processes
 from pgsched.execute.python import Handler, PythonExecutor
 from pgsched.execute.shell import ShellExecutor
@@ -22,8 +23,10 @@ class Tasks(Homed, Protocol):
     def tasks(self) -> Mapping[str, Handler]: ...
 
 
-def executors(app: Tasks | None, allow: frozenset[Kind], dsn: str, concurrency: int) -> dict[str, Executor]:
-    """An executor for every allowed kind that this release can run."""
+def executors(
+    app: Tasks | None, allow: frozenset[Kind], dsn: str, concurrency: int, http_allow: tuple[str, ...] = ()
+) -> dict[str, Executor]:
+    """An executor for every allowed kind. Raises InputError for HTTP without httpx, or a wrong `http_allow`."""
     processes = Processes()
     made: dict[Kind, Executor] = {
         Kind.PYTHON: PythonExecutor(app.tasks if app else {}, concurrency, app),
@@ -31,4 +34,6 @@ def executors(app: Tasks | None, allow: frozenset[Kind], dsn: str, concurrency: 
         Kind.SHELL: ShellExecutor(processes),
         Kind.SQL: SqlExecutor(dsn),
     }
+    if Kind.HTTP in allow:  # alone in needing a package that may be missing
+        made[Kind.HTTP] = HttpExecutor(http_allow, concurrency)
     return {kind.value: executor for kind, executor in made.items() if kind in allow}

@@ -92,18 +92,19 @@ async def serve(settings: Settings, app: App | None, on_start: Callable[[Worker]
 
 def make_worker(settings: Settings, app: App | None) -> Worker:
     """A worker with an executor for each allowed kind, and what it says of itself."""
-    chosen = executors(app, settings.worker.allow, settings.dsn, settings.worker.concurrency)
+    mine = settings.worker
+    chosen = executors(app, mine.allow, settings.dsn, mine.concurrency, mine.http_allow)
     registration = workers.Registration(
         name=process_name(),
         version=pgsched.__version__,
         app=None if app is None else app.name,
-        concurrency=settings.worker.concurrency,
-        queues=list(settings.worker.queues) or None,
+        concurrency=mine.concurrency,
+        queues=list(mine.queues) or None,
         kinds=sorted(chosen),
         tasks=sorted(app.tasks) if app is not None and "python" in chosen else [],
-        lease_s=settings.worker.lease_s,
+        lease_s=mine.lease_s,
     )
-    return Worker(settings.dsn, settings.worker, chosen, registration)
+    return Worker(settings.dsn, mine, chosen, registration)
 
 
 def run_leader(settings: Settings) -> None:

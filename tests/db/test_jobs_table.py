@@ -18,7 +18,6 @@ BAD = [
     ("name", " a", "name: must not begin or end with a space"),
     ("kind", "magic", 'kind: "magic" is not one of python, command, shell, sql, http'),
     ("kind", None, "kind: must not be null"),
-    ("kind", "http", 'kind: "http" is not supported by this release'),
     ("task", "", "task: must not be empty"),
     ("task", " ", "task: must not be empty"),
     ("task", "x" * 65_537, "task: 65537 characters, at most 65536 are allowed"),

@@ -1,0 +1,76 @@
+"""The rule: an HTTP job is one request, bounded in time and in what is kept, and sent only where the worker may.
+
+`task` is the URL and `args` says the rest (http_request.py). Every attempt of a run carries the same Idempotency-Key.
+An answer within the time-outs becomes an outcome (http_answer.py); no answer is a failure that is retried. Cancelled
+means aborted: the connection is closed at once, and `kill_after` has no meaning here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from pgsched.errors import InputError
+from pgsched.execute import http_redirect
+from pgsched.execute.http_answer import outcome
+from pgsched.execute.http_guard import AllowList, Forbidden, Resolve, resolved
+from pgsched.execute.http_request import Ask, read
+from pgsched.execute.report import one_line, refused
+from pgsched.model import Claim, Outcome
+
+
+class HttpExecutor:
+    """Sends the requests of one worker, through one client."""
+
+    abandoned = 0
+
+    def __init__(self, allow: Iterable[str], concurrency: int, resolve: Resolve = resolved) -> None:
+        """Raises InputError for a wrong entry in `allow`, and when httpx is not installed."""
+        permitted = AllowList.read(allow)
+        try:
+            from pgsched.execute import http_client
+        except ImportError as error:
+            raise InputError(
+                "allow: http needs the package httpx: pip install 'pgsched[http]', or leave http out", "allow"
+            ) from error
+        self._http = http_client
+        self._client = http_client.Client(permitted, resolve, concurrency)
+
+    async def execute(self, claim: Claim) -> Outcome:
+        try:
+            ask = read(claim)
+        except InputError as error:
+            return refused(str(error))
+        limit_s = ask.connect_timeout_s + ask.read_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._exchange(ask)
+        except TimeoutError:
+            return refused(f"HTTP: no whole answer within {limit_s:g} s", retry=True)
+        except Forbidden as error:
+            return refused(f"HTTP: {error}")
+        except self._http.InvalidURL as error:
+            return refused(f"task: {error}")
+        except self._http.SlowAnswer:
+            return refused(f"HTTP: nothing heard for {ask.read_timeout_s:g} s", retry=True)
+        except Exception as error:
+            return refused(f"HTTP: {one_line(error)}", retry=True)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _exchange(self, ask: Ask) -> Outcome:
+        """Ask, and ask again where the answer redirects to."""
+        for _ in range(http_redirect.MOST + 1):
+            response = await self._client.send(ask)
+            try:
+                location = self._http.headers(response).get("location")
+                follow = ask.follow_redirects and response.status in http_redirect.STATUSES
+                expected = ask.expects(response.status)
+                if location is None or not follow or expected:
+                    answer = await self._http.received(response)
+                    return outcome(answer, expected=expected)
+            finally:
+                await response.aclose()
+            ask = http_redirect.redirected(ask, response.status, location)
+        return refused(f"HTTP: more than {http_redirect.MOST} redirects")

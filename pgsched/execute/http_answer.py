@@ -1,0 +1,110 @@
+"""The rule: whatever a server answers becomes an outcome of bounded size that the database can store.
+
+A status that the job does not expect is a failure. Retried is what may pass: not the 4xx that blame the request. The
+waiting time that a server asks for is taken from its own clock, never from this machine's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any
+
+from pgsched.core import payload
+from pgsched.execute.report import ERROR_CHARACTERS, storable
+from pgsched.model import Outcome, Result
+
+BODY_BYTES = 64 * 1024
+LOG_CHARACTERS = 8 * 1024
+HEADER_CHARACTERS = 500
+KEPT = ("content-type", "content-encoding", "content-length", "date", "etag", "last-modified", "location",
+        "retry-after", "x-request-id")  # fmt: skip
+PASSING = (408, 425, 429)
+ASKS_TO_WAIT = (429, 503)
+LONGEST_WAIT = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: at most BODY_BYTES of the body, and whether there was more."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    cut: bool
+
+
+def outcome(answer: Answer, *, expected: bool) -> Outcome:
+    """The outcome of a request that was answered."""
+    if expected:
+        return Outcome(Result.SUCCEEDED, value=value(answer))
+    text = _text(answer)
+    said = next((line.strip()[:200] for line in text.splitlines() if line.strip()), "") if _is_text(answer) else ""
+    error = f"HTTP {answer.status} {phrase(answer.status)}".rstrip()
+    error = f"{error}: {said}" if said else error
+    retry = not 400 <= answer.status <= 499 or answer.status in PASSING
+    return Outcome(
+        Result.FAILED,
+        error=storable(error)[:ERROR_CHARACTERS],
+        log_tail=text[:LOG_CHARACTERS] or None,
+        retry=retry,
+        retry_in=retry_after(answer),
+    )
+
+
+def value(answer: Answer) -> dict[str, Any]:
+    """The result that is kept with the run."""
+    headers = {name: storable(answer.headers[name][:HEADER_CHARACTERS]) for name in KEPT if name in answer.headers}
+    found: dict[str, Any] = {"status": answer.status, "headers": headers, "body": _body(answer)}
+    return found | {"body_cut": True} if answer.cut else found
+
+
+def phrase(status: int) -> str:
+    """The status in words; not the server's own words, which may be anything."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def _body(answer: Answer) -> Any:
+    """JSON if it says that it is and PostgreSQL can keep it, else text; None when there is none."""
+    if not answer.body:
+        return None
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if (kind == "application/json" or kind.endswith("+json")) and not answer.cut:
+        try:
+            found = json.loads(answer.body)
+            payload.encode(found)
+        except (ValueError, RecursionError):
+            return _text(answer)
+        return found
+    return _text(answer)
+
+
+def _text(answer: Answer) -> str:
+    return storable(answer.body.decode("utf-8", "replace"))
+
+
+def _is_text(answer: Answer) -> bool:
+    """Is the first line of the body something to say in an error, and no page of markup?"""
+    return "html" not in answer.headers.get("content-type", "").lower() and "content-encoding" not in answer.headers
+
+
+def retry_after(answer: Answer) -> timedelta | None:
+    """How long the server asks to wait, at most a day; None if it does not, or for no time at all."""
+    text = answer.headers.get("retry-after", "").strip()
+    if answer.status not in ASKS_TO_WAIT or not text:
+        return None
+    if text.isascii() and text.isdigit():
+        wait = timedelta(seconds=int(text[:9])) if len(text) < 9 else LONGEST_WAIT
+    else:
+        try:
+            wait = parsedate_to_datetime(text) - parsedate_to_datetime(answer.headers.get("date", ""))
+        except (ValueError, TypeError, OverflowError):  # no date, or only one of them with a zone
+            return None
+    return min(wait, LONGEST_WAIT) if wait > timedelta(0) else None

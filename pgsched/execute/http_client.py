@@ -1,0 +1,148 @@
+"""The rule: every connection of the HTTP executor is opened here, to an address that the guard let pass.
+
+The check sits below the URL: no way of writing a host, no redirect and no second look at the name server gets around
+it. The name stays in the Host header and in TLS, whose certificates are always verified. The only module that imports
+httpx, which is an extra: it is imported when a worker allows the kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Mapping
+
+import httpcore
+import httpx
+
+from pgsched.execute.http_answer import BODY_BYTES, Answer
+from pgsched.execute.http_guard import AllowList, Resolve, permitted
+from pgsched.execute.http_request import Ask
+from pgsched.execute.threads import Threads
+
+InvalidURL = httpx.InvalidURL
+SlowAnswer = (httpcore.ReadTimeout, httpcore.WriteTimeout, httpcore.PoolTimeout)
+IDLE_S = 5.0
+NO_LIMIT_S = 600.0
+AGENT = {"User-Agent": "pgsched", "Accept": "*/*", "Accept-Encoding": "identity"}
+
+
+class Backend(httpcore.AsyncNetworkBackend):
+    """Opens connections to permitted addresses only."""
+
+    def __init__(self, allow: AllowList, resolve: Resolve, size: int) -> None:
+        self._allow = allow
+        self._resolve = resolve
+        # Not the loop's own threads: one that hangs in a name server would hold up the worker's exit.
+        self._threads: Threads[list[str] | Exception] = Threads(size)
+        self._sockets = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own interface
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        limit_s = NO_LIMIT_S if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._connect(host, port, time.monotonic() + limit_s)
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout(f"no connection to {host} port {port} within {limit_s:g} s") from error
+
+    async def _connect(self, host: str, port: int, until: float) -> httpcore.AsyncNetworkStream:
+        addresses = permitted(host, port, await self._addresses(host, port), self._allow)
+        for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            # each address gets its share of the time, so that one that never answers leaves some to the next
+            share_s = max(0.001, (until - time.monotonic()) / left)
+            try:
+                return await self._sockets.connect_tcp(address, port, share_s)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                if left == 1:
+                    raise httpcore.ConnectError(f"cannot connect to {address} port {port}: {_reason(error)}") from error
+        raise AssertionError("permitted gives at least one address")
+
+    async def sleep(self, seconds: float) -> None:
+        await self._sockets.sleep(seconds)
+
+    def close(self) -> None:
+        self._threads.close()
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        def call() -> list[str] | Exception:
+            try:
+                return self._resolve(host, port)
+            except (OSError, ValueError) as error:  # ValueError: a label that is too long for IDNA
+                return error
+
+        found = await self._threads.submit(call)
+        if isinstance(found, Exception):
+            said = getattr(found, "strerror", None) or found
+            raise httpcore.ConnectError(f"cannot resolve {host}: {said}") from found
+        return found
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, httpcore.ConnectTimeout):
+        return "no answer in time"
+    deepest = error
+    while (below := deepest.__cause__ or deepest.__context__) is not None:
+        deepest = below
+    number = getattr(deepest, "errno", None)
+    return os.strerror(number).lower() if number else str(deepest)
+
+
+class Client:
+    """The connections of one worker, at most `size`, kept for the next request. No proxy, no cookies, no .netrc: what
+    httpx's own client would add to a request from the environment or from another run's answer is not there."""
+
+    def __init__(self, allow: AllowList, resolve: Resolve, size: int) -> None:
+        self._backend = Backend(allow, resolve, size)
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=httpx.create_ssl_context(),
+            max_connections=size,
+            max_keepalive_connections=size,
+            keepalive_expiry=IDLE_S,
+            network_backend=self._backend,
+        )
+
+    async def send(self, ask: Ask) -> httpcore.Response:
+        """The answer's head; its body is still to be read, and the answer to be closed.
+
+        Raises Forbidden, httpx.InvalidURL, and what httpcore raises.
+        """
+        request = httpx.Request(ask.method, ask.url, headers=AGENT | ask.headers, content=ask.content)
+        url = request.url
+        limits = {"connect": ask.connect_timeout_s} | dict.fromkeys(("read", "write", "pool"), ask.read_timeout_s)
+        return await self._pool.handle_async_request(
+            httpcore.Request(
+                request.method,
+                httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                headers=request.headers.raw,
+                content=ask.content,
+                extensions={"timeout": limits},
+            )
+        )
+
+    async def close(self) -> None:
+        self._backend.close()
+        await self._pool.aclose()
+
+
+async def received(response: httpcore.Response) -> Answer:
+    """The answer with as much of its body as is kept; the rest is not read."""
+    body, cut = bytearray(), False
+    async with contextlib.aclosing(response.aiter_stream()) as parts:  # type: ignore[type-var]
+        async for part in parts:
+            body += part
+            if cut := len(body) > BODY_BYTES:
+                break
+    return Answer(response.status, headers(response), bytes(body[:BODY_BYTES]), cut)
+
+
+def headers(response: httpcore.Response) -> Mapping[str, str]:
+    """The answer's headers; names in any case."""
+    return httpx.Headers(response.headers)

@@ -1,0 +1,53 @@
+"""The rule: a redirect is a new request, judged like the first; what the job sends to one origin goes to no other.
+
+Where it leads to is checked below, when it connects. 303, 302, and 301 after a POST turn into a GET, as everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from urllib.parse import urljoin, urlsplit
+
+from pgsched.execute.http_guard import Forbidden
+from pgsched.execute.http_request import Ask, url_problem
+
+STATUSES = (301, 302, 303, 307, 308)
+MOST = 5
+
+
+def redirected(ask: Ask, status: int, location: str) -> Ask:
+    """The request that follows. Raises Forbidden when it must not be sent."""
+    try:
+        url = urljoin(ask.url, location)
+        problem = url_problem(url)
+        before, after = origin(ask.url), origin(url)
+    except ValueError as error:
+        raise Forbidden(f"redirect to {location[:200]!r}: {error}") from error
+    if problem is not None:
+        raise Forbidden(f"redirect to {location[:200]!r}: {problem.removeprefix('task: ')}")
+    if before[0] == "https" and after[0] == "http":
+        raise Forbidden(f"redirect to {location[:200]!r}: from https to http")
+    lost = ask.own if before != after else frozenset()
+    method = turned(ask.method, status)
+    if method != ask.method:
+        lost |= {"content-type"}
+    return replace(
+        ask,
+        url=url,
+        method=method,
+        content=None if method != ask.method else ask.content,
+        headers={name: value for name, value in ask.headers.items() if name.lower() not in lost},
+    )
+
+
+def turned(method: str, status: int) -> str:
+    """The method of the following request."""
+    if (status in (302, 303) and method != "HEAD") or (status == 301 and method == "POST"):
+        return "GET"
+    return method
+
+
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port. Raises ValueError."""
+    parts = urlsplit(url)
+    return parts.scheme.lower(), parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme.lower())

@@ -1,0 +1,459 @@
+"""HTTP jobs: the request as it arrives, outcomes, limits in time and size, cancellation, redirects, TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgsched.errors import InputError
+from pgsched.execute.http import HttpExecutor
+from pgsched.execute.http_answer import BODY_BYTES, LOG_CHARACTERS
+from pgsched.execute.http_redirect import redirected
+from pgsched.execute.http_request import read
+from pgsched.model import Outcome, Result
+from tests.answering import Server, answer, never, serving
+from tests.executing import SLOT, cancel_when, claim, execute, holds
+from tests.http_wrong import RIGHT, WRONG_ARGS, WRONG_URLS
+from tests.waiting import wait_until
+
+HERE = ["127.0.0.0/8"]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as started:
+        started.answers["/"] = answer(body="fine")
+        yield started
+
+
+def http(url: str, args: Any = None, allow: list[str] = HERE, **more: Any) -> Outcome:
+    return execute(HttpExecutor(allow, 4), claim("http", url, args, **more))
+
+
+def answered(server: Server, text: bytes, args: Any = None) -> Outcome:
+    """The outcome of a request that is answered so."""
+    server.answers["/"] = text
+    return http(server.url(), args)
+
+
+# ---- what is sent
+
+
+def test_a_request_that_is_answered_with_2xx_succeeds(server: Server) -> None:
+    outcome = answered(server, answer("201 Created", '{"id": 5, "name": "\u00fc"}', content_type="application/json"))
+    assert (outcome.result, outcome.error) == (Result.SUCCEEDED, None)
+    assert outcome.value["status"] == 201 and outcome.value["body"] == {"id": 5, "name": "\u00fc"}
+    assert outcome.value["headers"] == {"content-type": "application/json", "content-length": "23"}
+
+
+def test_a_request_says_whose_it_is(server: Server) -> None:
+    http(server.url(), attempt=2)
+    (seen,) = server.seen
+    assert (seen.method, seen.path, seen.body) == ("POST", "/", b"")
+    assert seen.headers["idempotency-key"] == seen.headers["x-pgsched-run-id"] == "7"
+    assert seen.headers["x-pgsched-attempt"] == "2" and seen.headers["x-pgsched-scheduled-at"] == SLOT.isoformat()
+    assert seen.headers["host"] == f"127.0.0.1:{server.port}" and seen.headers["user-agent"] == "pgsched"
+
+
+def test_every_attempt_of_a_run_has_the_same_key_and_another_run_has_another(server: Server) -> None:
+    for attempt in (1, 2):
+        http(server.url(), attempt=attempt)
+    http(server.url(), id=8, scheduled_at=None)
+    assert [seen.headers["idempotency-key"] for seen in server.seen] == ["7", "7", "8"]
+    assert "x-pgsched-scheduled-at" not in server.seen[2].headers
+
+
+def test_arguments_shape_the_request(server: Server) -> None:
+    args = {"method": "put", "headers": {"X-A": "b; c", "Authorization": "Bearer t"}, "json": {"n": [1, "\u00fc"]},
+            "params": {"q": "a&b c", "n": [1, True]}}  # fmt: skip
+    assert http(server.url("/?z=1#part"), args).result is Result.SUCCEEDED
+    (seen,) = server.seen
+    assert (seen.method, seen.path) == ("PUT", "/?z=1&q=a%26b+c&n=1&n=true")
+    assert json.loads(seen.body) == {"n": [1, "\u00fc"]} and seen.headers["content-type"] == "application/json"
+    assert (seen.headers["x-a"], seen.headers["authorization"]) == ("b; c", "Bearer t")
+
+
+@pytest.mark.parametrize("text", ["; rm -rf /", "$(id)", "--help", "two\r\nlines: x", "", "\u00e9\u2603"])
+def test_hostile_texts_arrive_as_they_are(server: Server, text: str) -> None:
+    http(server.url(), {"body": text, "params": {"q": text}, "headers": {"Content-Type": "text/csv"}})
+    (seen,) = server.seen
+    assert seen.body.decode() == text and seen.headers["content-type"] == "text/csv"
+    assert "\n" not in seen.path and len(server.seen) == 1
+
+
+@pytest.mark.parametrize(("url", "error"), WRONG_URLS)
+def test_a_wrong_url_fails_for_good(url: str, error: str) -> None:
+    outcome = http(url)
+    assert (outcome.result, outcome.retry, outcome.error) == (Result.FAILED, False, error)
+
+
+@pytest.mark.parametrize(("args", "error"), WRONG_ARGS)
+def test_wrong_arguments_fail_for_good_and_name_the_value(args: Any, error: str) -> None:
+    outcome = http("http://127.0.0.1:1/", args)
+    assert (outcome.result, outcome.retry, outcome.error) == (Result.FAILED, False, error)
+
+
+@pytest.mark.parametrize(("url", "args"), RIGHT)
+def test_what_is_right_is_read(url: str, args: Any) -> None:
+    assert read(claim("http", url, args)).url.startswith(url.partition("#")[0])
+
+
+def test_a_host_that_no_name_server_could_know_is_a_failure() -> None:
+    outcome = http(f"http://{'x' * 70}.example/")
+    assert outcome.result is Result.FAILED and outcome.error
+
+
+# ---- what is answered
+
+
+@pytest.mark.parametrize(
+    ("status", "retry"),
+    [(400, False), (401, False), (404, False), (408, True), (410, False), (425, True), (429, True), (500, True),
+     (502, True), (503, True), (302, True)],
+)  # fmt: skip
+def test_a_status_that_is_not_expected_is_a_failure(server: Server, status: int, retry: bool) -> None:
+    outcome = answered(server, answer(f"{status} Own\x01Words", "the disk is full\nmore"))
+    assert (outcome.result, outcome.retry, outcome.retry_in) == (Result.FAILED, retry, None)
+    assert outcome.error is not None and outcome.error.startswith(f"HTTP {status} ")
+    assert outcome.error.endswith(": the disk is full") and "Own" not in outcome.error
+    assert outcome.log_tail == "the disk is full\nmore"
+
+
+def test_a_failure_names_the_status_in_words(server: Server) -> None:
+    assert answered(server, answer("503 x")).error == "HTTP 503 Service Unavailable"
+    page = answer("500 x", "<html><p>long page", content_type="text/html")
+    assert answered(server, page).error == "HTTP 500 Internal Server Error"
+    assert answered(server, answer("599 x")).error == "HTTP 599"
+
+
+@pytest.mark.parametrize(
+    ("expect", "status", "result"),
+    [(["2xx", 404], 404, Result.SUCCEEDED), ([200], 204, Result.FAILED), (["4xx"], 200, Result.FAILED),
+     ([302], 302, Result.SUCCEEDED)],
+)  # fmt: skip
+def test_the_job_says_what_it_expects(server: Server, expect: list[Any], status: int, result: Result) -> None:
+    assert answered(server, answer(f"{status} x"), {"expect": expect}).result is result
+
+
+@pytest.mark.parametrize(
+    ("status", "given", "seconds"),
+    [
+        (503, {"retry_after": "120"}, 120),
+        (429, {"retry_after": " 7 "}, 7),
+        (429, {"retry_after": "9" * 400}, 86_400),
+        (429, {"retry_after": "Wed, 01 May 2024 12:05:00 GMT", "date": "Wed, 01 May 2024 12:00:00 GMT"}, 300),
+        (503, {"retry_after": "Sat, 01 Jun 2024 12:05:00 GMT", "date": "Wed, 01 May 2024 12:00:00 GMT"}, 86_400),
+        (503, {"retry_after": "Wed, 01 May 2024 12:00:00 GMT", "date": "Wed, 01 May 2024 12:05:00 GMT"}, None),
+        (503, {"retry_after": "Wed, 01 May 2024 12:00:00 GMT"}, None),
+        (503, {"retry_after": "Wed, 01 May 2024 12:00:00", "date": "Wed, 01 May 2024 11:00:00 GMT"}, None),
+        (503, {"retry_after": "0"}, None),
+        (503, {"retry_after": "-5"}, None),
+        (503, {"retry_after": "\u00b2"}, None),
+        (503, {"retry_after": "soon"}, None),
+        (503, {"retry_after": "Fri, 99 Foo 99999 99:99:99 GMT", "date": "x"}, None),
+        (500, {"retry_after": "120"}, None),
+    ],
+)
+def test_a_server_may_ask_to_wait(server: Server, status: int, given: dict[str, str], seconds: int | None) -> None:
+    outcome = answered(server, answer(f"{status} x", **given))
+    assert outcome.retry
+    assert outcome.retry_in == (None if seconds is None else timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "kept"),
+    [
+        (b"", "application/json", None),
+        (b"a\xff\x00b", "text/plain", "a\ufffdb"),
+        (b"[1", "application/json", "[1"),
+        (b"NaN", "application/json", "NaN"),
+        (b'"\\u0000"', "application/json", '"\\u0000"'),
+        (b'"\\ud800"', "application/problem+json", '"\\ud800"'),
+        (b"[" * 30_000, "application/json", "[" * 30_000),
+        (b"9" * 5_000, "application/json", "9" * 5_000),
+        (b"\xff{}", "application/json; charset=x", "\ufffd{}"),
+        (b'{"a": 1}', "APPLICATION/VND.API+JSON ; x=y", {"a": 1}),
+        (b"7", "text/plain", "7"),
+    ],
+)
+def test_a_body_is_kept_as_json_or_as_text(server: Server, body: bytes, kind: str, kept: Any) -> None:
+    outcome = answered(server, answer(body=body, content_type=kind))
+    assert (outcome.result, outcome.value["body"]) == (Result.SUCCEEDED, kept)
+    assert "body_cut" not in outcome.value
+
+
+def test_odd_headers_are_kept_as_far_as_they_are_text(server: Server) -> None:
+    outcome = answered(server, answer(etag="\xff\xe9" * 400, set_cookie="a=b"))
+    assert set(outcome.value["headers"]) == {"content-length", "etag"} and len(outcome.value["headers"]["etag"]) == 500
+
+
+@pytest.mark.parametrize("status", ["200 OK", "500 x"])
+def test_a_body_without_end_is_cut_and_the_cut_is_said(server: Server, status: str) -> None:
+    def flood(link: socket.socket) -> None:
+        link.sendall(f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n\r\n[".encode())
+        while True:
+            link.sendall(b"1, " * 20_000)
+
+    server.answers["/"] = flood
+    outcome = http(server.url(), {"read_timeout_s": 20})
+    if status == "200 OK":
+        assert outcome.value["body_cut"] is True and len(outcome.value["body"]) == BODY_BYTES
+    else:
+        assert outcome.log_tail is not None and len(outcome.log_tail) == LOG_CHARACTERS
+    wait_until(lambda: server.left, what="the server to be left alone")
+
+
+def test_a_body_that_was_packed_against_our_wish_is_not_unpacked(server: Server) -> None:
+    outcome = answered(server, answer(body=b"\x1f\x8b\x08" + b"\0" * 50, content_encoding="gzip"))
+    assert server.seen[0].headers["accept-encoding"] == "identity"
+    assert outcome.value["headers"]["content-encoding"] == "gzip" and len(outcome.value["body"]) < 10
+
+
+@pytest.mark.parametrize(
+    "text", [b"HTTP/1.1 200 OK\r\n" + b"X-Flood: 1\r\n" * 100_000, b"SSH-2.0-OpenSSH\r\n\r\n", b"",
+             b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
+)  # fmt: skip
+def test_what_is_no_answer_is_a_failure_that_is_retried(server: Server, text: bytes) -> None:
+    def say(link: socket.socket) -> None:
+        link.sendall(text)
+
+    server.answers["/"] = say
+    outcome = http(server.url())
+    assert (outcome.result, outcome.retry) == (Result.FAILED, True)
+    assert outcome.error is not None and outcome.error.startswith("HTTP: ")
+
+
+def test_nobody_listening_is_a_failure_that_is_retried() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    outcome = http(f"http://127.0.0.1:{port}/")
+    assert (outcome.result, outcome.retry) == (Result.FAILED, True)
+    assert outcome.error == f"HTTP: ConnectError: cannot connect to 127.0.0.1 port {port}: connection refused"
+
+
+# ---- time
+
+
+def drip(start: bytes) -> Callable[[socket.socket], None]:
+    """Sends this, and then a byte at a time without end, always soon enough for a limit on silence."""
+
+    def say(link: socket.socket) -> None:
+        link.sendall(start)
+        while True:
+            link.sendall(b"x")
+            time.sleep(0.05)
+
+    return say
+
+
+@pytest.mark.parametrize(
+    "say", [never, drip(b"HTTP/1.1 200 OK\r\nX-Slow: "), drip(b"HTTP/1.1 200 OK\r\n\r\n")],
+    ids=["silence", "slow head", "slow body"],
+)  # fmt: skip
+def test_an_answer_that_does_not_come_in_time_is_a_failure_that_is_retried(server: Server, say: Any) -> None:
+    server.answers["/"] = say
+    outcome = http(server.url(), {"connect_timeout_s": 0.3, "read_timeout_s": 0.3})
+    assert (outcome.result, outcome.retry) == (Result.FAILED, True)
+    assert outcome.error in ("HTTP: nothing heard for 0.3 s", "HTTP: no whole answer within 0.6 s")
+    wait_until(lambda: server.left, what="the connection to be closed")
+
+
+def test_a_name_server_that_hangs_is_a_time_out(server: Server) -> None:
+    def hang(host: str, port: int) -> list[str]:
+        time.sleep(600)
+        return []
+
+    begun = time.monotonic()
+    outcome = execute(HttpExecutor([], 1, hang), claim("http", "http://slow.example/", {"connect_timeout_s": 0.2}))
+    assert outcome.retry and outcome.error is not None
+    assert outcome.error.endswith("no connection to slow.example port 80 within 0.2 s")
+    assert time.monotonic() - begun < 20, "the thread in the name server held up the end of the loop"
+
+
+@pytest.mark.parametrize("say", [never, drip(b"HTTP/1.1 200 OK\r\n\r\n")], ids=["before the head", "in the body"])
+def test_cancelling_aborts_the_request_at_once(server: Server, say: Any) -> None:
+    server.answers["/"] = say
+    executor = HttpExecutor(HERE, 1)
+    stopped = cancel_when(executor, claim("http", server.url(), kill_after_s=3600), lambda: server.seen)
+    assert isinstance(stopped, asyncio.CancelledError)
+    wait_until(lambda: server.left, what="the connection to be closed")
+
+
+def test_cancelled_requests_leave_no_connection_taken(server: Server) -> None:
+    server.answers["/never"] = never
+
+    async def main() -> Outcome:
+        executor = HttpExecutor(HERE, 2)
+        for round_ in range(1, 21):
+            tasks = [asyncio.create_task(executor.execute(claim("http", server.url("/never")))) for _ in range(2)]
+            await holds(lambda n=round_: len(server.seen) == 2 * n)  # type: ignore[misc]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        last = await executor.execute(claim("http", server.url(), {"read_timeout_s": 5}))
+        await executor.close()
+        return last
+
+    assert asyncio.run(main()).result is Result.SUCCEEDED
+
+
+def test_connections_are_kept_between_runs_and_cookies_are_not(server: Server) -> None:
+    server.answers["/"] = answer(set_cookie="session=secret; Path=/")
+
+    async def main() -> None:
+        executor = HttpExecutor(HERE, 2)
+        for number in range(3):
+            await executor.execute(claim("http", server.url(), id=number))
+        await executor.close()
+
+    asyncio.run(main())
+    assert len(server.seen) == 3 and server.connections == 1
+    assert all("cookie" not in seen.headers for seen in server.seen)
+
+
+def test_the_environment_sends_no_request_elsewhere(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url())
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        assert http(server.url()).result is Result.SUCCEEDED
+        assert proxy.connections == 0
+
+
+# ---- redirects
+
+
+def test_a_redirect_is_not_followed_unless_the_job_says_so(server: Server) -> None:
+    server.answers |= {"/old": answer("302 x", location="/")}
+    outcome = http(server.url("/old"))
+    assert outcome.error == "HTTP 302 Found" and len(server.seen) == 1
+    followed = http(server.url("/old"), {"follow_redirects": True})
+    assert followed.result is Result.SUCCEEDED and followed.value["body"] == "fine"
+
+
+def test_redirects_end(server: Server) -> None:
+    server.answers["/"] = answer("307 x", location="/")
+    outcome = http(server.url(), {"follow_redirects": True})
+    assert (outcome.error, outcome.retry) == ("HTTP: more than 5 redirects", False)
+    assert len(server.seen) == 6
+
+
+def test_a_redirect_to_a_private_address_is_refused(server: Server) -> None:
+    with serving(address="127.0.0.2") as private:
+        private.answers["/"] = answer(body="secret")
+        server.answers["/"] = answer("302 x", location=private.url(host="127.0.0.2"))
+        outcome = http(server.url(), {"follow_redirects": True}, allow=["127.0.0.1"])
+        assert (outcome.result, outcome.retry) == (Result.FAILED, False)
+        assert outcome.error == "HTTP: 127.0.0.2 is not a public address, and this worker has no --http-allow for it"
+        assert private.connections == 0
+        assert http(server.url(), {"follow_redirects": True}).value["body"] == "secret", "where it is allowed"
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["file:///etc/passwd", "ftp://a.org/", "http://u:p@127.0.0.1/", "http://[", "http://a b/", "http://%61/"],
+)
+def test_a_redirect_that_no_job_could_ask_for_is_refused(server: Server, location: str) -> None:
+    server.answers["/"] = answer("302 x", location=location)
+    outcome = http(server.url(), {"follow_redirects": True})
+    assert (outcome.result, outcome.retry) == (Result.FAILED, False)
+    assert outcome.error is not None and outcome.error.startswith("HTTP: redirect to ")
+
+
+def test_the_jobs_own_headers_do_not_leave_its_origin(server: Server) -> None:
+    with serving() as other:
+        other.answers["/"] = answer()
+        server.answers |= {"/out": answer("307 x", location=other.url()), "/in": answer("307 x", location="/")}
+        args = {"follow_redirects": True, "headers": {"Authorization": "Bearer t", "X-Key": "k"}, "json": [1]}
+        http(server.url("/out"), args)
+        http(server.url("/in"), args)
+        (left,) = other.seen
+        assert left.headers["host"] == f"127.0.0.1:{other.port}"
+    stayed = server.seen[-1]
+    assert "authorization" not in left.headers and "x-key" not in left.headers
+    assert (left.method, left.body, left.headers["idempotency-key"]) == ("POST", b"[1]", "7")
+    assert (stayed.headers["authorization"], stayed.headers["x-key"]) == ("Bearer t", "k")
+
+
+@pytest.mark.parametrize(
+    ("status", "method", "then"),
+    [(301, "POST", "GET"), (302, "PUT", "GET"), (303, "DELETE", "GET"), (303, "HEAD", "HEAD"), (301, "PUT", "PUT"),
+     (307, "POST", "POST"), (308, "POST", "POST")],
+)  # fmt: skip
+def test_a_redirect_may_turn_the_method_into_get(status: int, method: str, then: str) -> None:
+    first = read(claim("http", "http://a.org/x", {"method": method, "body": "text"}))
+    following = redirected(first, status, "y")
+    assert (following.url, following.method) == ("http://a.org/y", then)
+    assert (following.content is None, "Content-Type" in following.headers) == (then != method, then == method)
+
+
+def test_a_redirect_from_https_to_http_is_refused() -> None:
+    with pytest.raises(Exception, match="from https to http"):
+        redirected(read(claim("http", "https://a.org/")), 302, "http://a.org/")
+
+
+# ---- TLS
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for service.example, which signed itself, with its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
+    path = tmp_path / "both.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=service.example", "-addext", "subjectAltName=DNS:service.example", "-keyout", path,
+         "-out", tmp_path / "cert.pem"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    path.write_text(path.read_text() + (tmp_path / "cert.pem").read_text())
+    return path
+
+
+def test_certificates_are_verified_for_the_name_in_the_url(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def here(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    def ask(host: str) -> Outcome:
+        return execute(HttpExecutor(HERE, 1, here), claim("http", server.url(host=host)))
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with serving(context) as server:
+        server.answers["/"] = answer(body="private")
+        unknown = ask("service.example")
+        assert unknown.retry and "CERTIFICATE_VERIFY_FAILED" in (unknown.error or "")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert ask("service.example").value["body"] == "private"
+        assert server.seen[-1].headers["host"] == f"service.example:{server.port}"
+        assert "CERTIFICATE_VERIFY_FAILED" in (ask("other.example").error or "")
+
+
+# ---- httpx is an extra
+
+
+def test_without_httpx_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pgsched.execute.http_client", raising=False)
+    monkeypatch.delattr("pgsched.execute.http_client", raising=False)
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(InputError, match=r"allow: http needs the package httpx: pip install 'pgsched\[http\]'"):
+        HttpExecutor([], 1)
+
+
+def test_httpx_is_loaded_only_where_the_kind_is_allowed() -> None:
+    code = "import sys; import pgsched.execute.registry, pgsched.execute.http; assert 'httpx' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,132 @@
+"""Where HTTP jobs may go: public addresses, the operator's allow list, and one look at the name server."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from pgsched.errors import InputError
+from pgsched.execute.http import HttpExecutor
+from pgsched.execute.http_guard import AllowList, Forbidden, is_public, permitted
+from pgsched.model import Outcome, Result
+from tests.answering import answer, serving
+from tests.executing import claim, execute
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "127.255.0.1", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254",
+     "169.254.0.1", "0.0.0.0", "0.1.2.3", "100.64.0.1", "100.100.100.200", "192.0.0.192", "168.63.129.16", "224.0.0.1",
+     "239.255.255.250", "240.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1", "198.51.100.1", "203.0.113.1",
+     "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "fec0::1", "ff02::1", "ff0e::1", "2001:db8::1",
+     "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1",
+     "2002:7f00:1::", "2002:a00:1::1", "2001::1", "100::1"],
+)  # fmt: skip
+def test_an_address_that_is_not_public(address: str) -> None:
+    assert not is_public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["8.8.8.8", "172.32.0.1", "192.0.1.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::"],
+)  # fmt: skip
+def test_an_address_that_is_public(address: str) -> None:
+    assert is_public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    ("entry", "host", "port", "address", "allowed"),
+    [
+        ("10.0.0.0/8", "x", 80, "10.9.9.9", True),
+        ("10.0.0.0/8", "x", 80, "11.0.0.1", False),
+        ("10.0.0.0/8", "x", 80, "::ffff:10.0.0.1", True),
+        ("10.0.0.5", "x", 80, "10.0.0.5", True),
+        ("10.0.0.5", "x", 80, "10.0.0.6", False),
+        ("10.0.0.5:8080", "x", 8080, "10.0.0.5", True),
+        ("10.0.0.5:8080", "x", 80, "10.0.0.5", False),
+        ("fd00::/8", "x", 80, "fd00::1", True),
+        ("::1", "x", 80, "::1", True),
+        ("[::1]:80", "x", 80, "::1", True),
+        ("[::1]:80", "x", 81, "::1", False),
+        ("App.Internal", "app.internal", 443, "10.0.0.1", True),
+        ("app.internal", "APP.internal.", 443, "10.0.0.1", True),
+        ("app.internal:443", "app.internal", 443, "10.0.0.1", True),
+        ("app.internal:443", "app.internal", 80, "10.0.0.1", False),
+        ("app.internal", "evil.app.internal", 80, "10.0.0.1", False),
+        ("app.internal", "app.internal.evil", 80, "10.0.0.1", False),
+    ],
+)
+def test_an_entry_of_the_allow_list(entry: str, host: str, port: int, address: str, allowed: bool) -> None:
+    assert AllowList.read([entry]).allows(host, port, ip_address(address)) is allowed
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["", "*", "*.internal", "10.0.0.1/8", "10.0.0", "300.1.1.1", "a b", "http://a", "a:0", "a:70000", "a:", "a/8",
+     "user@a", "[::1", "[a]:80", "10.0.0.0/8:80"],
+)  # fmt: skip
+def test_an_entry_that_is_none_is_refused(entry: str) -> None:
+    with pytest.raises(InputError, match="http-allow: "):
+        AllowList.read([entry])
+
+
+def test_of_several_addresses_only_the_permitted_ones_are_tried() -> None:
+    found = ["10.0.0.1", "8.8.8.8", "::1", "2606:4700::1"]
+    assert permitted("a.example", 80, found, AllowList()) == ["8.8.8.8", "2606:4700::1"]
+    with pytest.raises(Forbidden, match=r"a\.example \(10\.0\.0\.1, ::1\) is not a public address"):
+        permitted("a.example", 80, ["10.0.0.1", "::1"], AllowList())
+
+
+def ask(url: str, allow: list[str], **more: object) -> Outcome:
+    return execute(HttpExecutor(allow, 1, **more), claim("http", url))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "[::1]", "127.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"]
+)
+def test_however_loopback_is_written_it_is_refused(host: str) -> None:
+    with serving() as server:
+        outcome = ask(f"http://{host}:{server.port}/", [])
+        assert (outcome.result, outcome.retry) == (Result.FAILED, False)
+        assert "is not a public address, and this worker has no --http-allow for it" in (outcome.error or "")
+        assert server.connections == 0
+
+
+def test_a_name_that_is_answered_differently_the_next_time_leads_to_the_address_that_was_checked() -> None:
+    """DNS rebinding: the first answer passes the check, every later one is the address to protect."""
+    asked: list[str] = []
+
+    def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.2"] if len(asked) == 1 else ["127.0.0.1"]
+
+    with serving(address="0.0.0.0") as server:
+        peers: list[str] = []
+
+        def say(link) -> None:  # type: ignore[no-untyped-def]
+            peers.append(link.getsockname()[0])
+            link.sendall(answer(body="x"))
+
+        server.answers["/"] = say
+        outcome = ask(server.url(host="rebind.example"), ["127.0.0.2"], resolve=resolve)
+        assert (outcome.result, peers, asked) == (Result.SUCCEEDED, ["127.0.0.2"], ["rebind.example"])
+        again = ask(server.url(host="rebind.example"), ["127.0.0.2"], resolve=resolve)
+        assert (again.result, again.retry, peers) == (Result.FAILED, False, ["127.0.0.2"])
+
+
+def test_an_address_that_refuses_leaves_the_next_one_to_try() -> None:
+    with serving(address="127.0.0.1") as server:
+        server.answers["/"] = answer(body="x")
+        outcome = ask(
+            server.url(host="a.example"), ["127.0.0.0/8"], resolve=lambda host, port: ["127.0.0.9", "127.0.0.1"]
+        )
+        assert outcome.result is Result.SUCCEEDED
+
+
+def test_a_name_that_nobody_knows_is_a_failure_that_is_retried() -> None:
+    def unknown(host: str, port: int) -> list[str]:
+        raise OSError(-2, "Name or service not known")
+
+    outcome = ask("http://a.example/", [], resolve=unknown)
+    assert outcome.retry and outcome.error == "HTTP: ConnectError: cannot resolve a.example: Name or service not known"
