@@ -2,7 +2,7 @@
 -- params: queue text, n int, token uuid, worker_id bigint, lease_s float8, kinds text[] (every task of these
 --         kinds), tasks text[] (python tasks this worker knows), parallel arrays priorities smallint[],
 --         after_ats timestamptz[], after_ids bigint[]: the claim cursor, each priority's last claimed key
--- returns: one row per claim, in that order; none when there is nothing to do
+-- returns: one row per claim, unordered; none when there is nothing to do
 -- The cursor spares the scan the dead entries of what was claimed before, which nothing can remove while some
 -- session pins xmin; a run that became claimable behind it is not seen (worker/claim.py looks again without).
 -- A start deadline has done its duty once an attempt starts: retries and handed-back runs have none.
@@ -21,14 +21,12 @@ WITH picked AS MATERIALIZED (
         LIMIT %(n)s FOR UPDATE SKIP LOCKED
     ) found
     LIMIT %(n)s
-), claimed AS (
-    UPDATE pgsched.runs r
-    SET state = 'running', token = %(token)s, worker_id = %(worker_id)s, attempt = r.attempt + 1,
-        started_at = clock_timestamp(), lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s),
-        expires_at = NULL
-    FROM picked WHERE r.id = picked.id
-    RETURNING r.*
 )
-SELECT id, attempt, max_attempts, queue, priority, kind, task, args, job_id, scheduled_at, available_at, owner, timeout,
-    kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options
-FROM claimed ORDER BY priority, available_at, id
+UPDATE pgsched.runs r
+SET state = 'running', token = %(token)s, worker_id = %(worker_id)s, attempt = r.attempt + 1,
+    started_at = clock_timestamp(), lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s),
+    expires_at = NULL
+FROM picked WHERE r.id = picked.id
+RETURNING r.id, r.attempt, r.max_attempts, r.queue, r.priority, r.kind, r.task, r.args, r.job_id, r.scheduled_at,
+    r.available_at, r.owner, r.timeout, r.kill_after, r.backoff, r.backoff_base, r.backoff_max, r.backoff_jitter,
+    r.options

@@ -6,4 +6,3 @@ SELECT id, attempt, max_attempts, queue, priority, kind, task, args, job_id, sch
     kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options
 FROM pgsched.runs
 WHERE phase = 2 AND state = 'running' AND queue = %(queue)s AND token = %(token)s
-ORDER BY priority, available_at, id

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from pgsched.db.connect import AsyncConnection, Connection
 from pgsched.db.statements import sql
 from pgsched.model import Claim, Key, Result, Settlement
 
+ORDER = attrgetter("priority", "available_at", "id")
 FROM_THE_START: Mapping[str, str] = {
     "priorities": "{0,1,2,3,4,5,6,7,8,9}",
     "after_ats": "{" + ",".join(["-infinity"] * 10) + "}",
@@ -48,8 +50,10 @@ def loads(text: bytes | str) -> Any:
 
 
 def claims_of(token: UUID, rows: Iterable[Sequence[Any]]) -> list[Claim]:
-    """The rows of `claim` and `claim_again` as claims."""
-    return [Claim._make((row[0], token, *row[1:])) for row in rows]
+    """The rows of `claim` and `claim_again` as claims, in (priority, available_at, id) order: RETURNING has none."""
+    claims = [Claim._make((row[0], token, *row[1:])) for row in rows]
+    claims.sort(key=ORDER)
+    return claims
 
 
 async def claim(

@@ -58,8 +58,7 @@ class Leases:
 
     def past(self, key: Key, now: float) -> bool:
         """Has this claim's deadline passed at monotonic `now`?"""
-        with self._lock:
-            return self._deadlines.get(key, now) <= now
+        return self._deadlines.get(key, now) <= now  # one look-up needs no lock
 
     def expired(self, now: float) -> list[Key]:
         """Claims whose deadline has passed at monotonic `now`: others may own them soon."""

@@ -125,7 +125,7 @@ class Slots:
         return max((kill_after_s(running.claim) for running in self._running.values()), default=0.0)
 
     async def idle(self, give_up: Callable[[], bool]) -> None:
-        """Wait until no attempt is being made, or `give_up()` is true (asked again at each end and each `stop`)."""
+        """Once stopped: wait until no attempt is being made, or `give_up()`, asked at each end and `stop`, is true."""
         while self._running and not give_up():
             self._changed.clear()
             await self._changed.wait()
@@ -186,7 +186,8 @@ class Slots:
     def _ended(self, running: Running, outcome: Outcome | None) -> None:
         claim = running.claim
         del self._running[running.key]
-        self._changed.set()
+        if self._stopped:
+            self._changed.set()
         self._moved_at = time.monotonic()
         self.pace.took(self._moved_at - running.started)
         if outcome is None:
