@@ -20,6 +20,7 @@ class Seen:
     path: str
     headers: Mapping[str, str]
     body: bytes
+    names: tuple[str, ...]
 
 
 @dataclass
@@ -67,11 +68,12 @@ class Server:
 def read(line: bytes, reader) -> Seen:  # type: ignore[no-untyped-def]
     """The request that begins with this line."""
     method, path, _ = line.decode("latin-1").split(" ", 2)
-    headers = {}
+    headers, names = {}, []
     while text := reader.readline().decode("latin-1").strip():
         name, _, value = text.partition(":")
         headers[name.lower()] = value.strip()
-    return Seen(method, path, headers, reader.read(int(headers.get("content-length", 0))))
+        names.append(name.lower())
+    return Seen(method, path, headers, reader.read(int(headers.get("content-length", 0))), tuple(names))
 
 
 def answer(status: str = "200 OK", body: bytes | str = b"", **headers: str) -> bytes:

@@ -75,7 +75,7 @@ class Backend(httpcore.AsyncNetworkBackend):
         def call() -> list[str] | Exception:
             try:
                 return self._resolve(host, port)
-            except (OSError, ValueError) as error:  # ValueError: a label that is too long for IDNA
+            except Exception as error:  # OSError, or a UnicodeError for a label that is too long
                 return error
 
         found = await self._threads.submit(call)
@@ -114,7 +114,8 @@ class Client:
 
         Raises Forbidden, httpx.InvalidURL, and what httpcore raises.
         """
-        request = httpx.Request(ask.method, ask.url, headers=AGENT | ask.headers, content=ask.content)
+        sent = {name: value for name, value in AGENT.items() if name.lower() not in ask.own} | ask.headers
+        request = httpx.Request(ask.method, ask.url, headers=sent, content=ask.content)
         url = request.url
         limits = {"connect": ask.connect_timeout_s} | dict.fromkeys(("read", "write", "pool"), ask.read_timeout_s)
         return await self._pool.handle_async_request(

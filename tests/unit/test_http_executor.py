@@ -115,6 +115,14 @@ def test_a_host_that_no_name_server_could_know_is_a_failure() -> None:
     assert outcome.result is Result.FAILED and outcome.error
 
 
+def test_the_jobs_own_headers_replace_the_usual_ones(server: Server) -> None:
+    args = {"headers": {"user-agent": "mine", "ACCEPT": "text/csv", "content-type": "text/csv"}, "body": "x"}
+    assert http(server.url(), args).result is Result.SUCCEEDED
+    (seen,) = server.seen
+    assert (seen.headers["user-agent"], seen.headers["accept"]) == ("mine", "text/csv")
+    assert seen.headers["content-type"] == "text/csv" and len(seen.names) == len(set(seen.names))
+
+
 # ---- what is answered
 
 
@@ -233,6 +241,23 @@ def test_what_is_no_answer_is_a_failure_that_is_retried(server: Server, text: by
     outcome = http(server.url())
     assert (outcome.result, outcome.retry) == (Result.FAILED, True)
     assert outcome.error is not None and outcome.error.startswith("HTTP: ")
+
+
+def test_an_answer_that_changes_the_protocol_leaves_no_connection_taken(server: Server) -> None:
+    switch = b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: tcp\r\n\r\nmore"
+    server.answers |= {"/switch": lambda link: link.sendall(switch), "/early": answer("413 x")}
+
+    async def main() -> list[Outcome]:
+        executor = HttpExecutor(HERE, 1)
+        given = [("/switch", {}), ("/early", {"body": "x" * 900_000}), ("/", {})]
+        found = [await executor.execute(claim("http", server.url(path), args | {"read_timeout_s": 5}))
+                 for path, args in given]  # fmt: skip
+        await executor.close()
+        return found
+
+    switched, early, last = asyncio.run(main())
+    assert switched.result is Result.FAILED and early.error == "HTTP 413 Request Entity Too Large"
+    assert last.result is Result.SUCCEEDED
 
 
 def test_nobody_listening_is_a_failure_that_is_retried() -> None:

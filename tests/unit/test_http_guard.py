@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 
 from pgsched.errors import InputError
+from pgsched.execute import http_client
 from pgsched.execute.http import HttpExecutor
 from pgsched.execute.http_guard import AllowList, Forbidden, is_public, permitted
 from pgsched.model import Outcome, Result
@@ -93,26 +96,61 @@ def test_however_loopback_is_written_it_is_refused(host: str) -> None:
         assert server.connections == 0
 
 
-def test_a_name_that_is_answered_differently_the_next_time_leads_to_the_address_that_was_checked() -> None:
-    """DNS rebinding: the first answer passes the check, every later one is the address to protect."""
-    asked: list[str] = []
+def test_without_the_check_loopback_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "permitted", lambda host, port, addresses, allow: list(addresses))
+    with serving() as server:
+        server.answers["/"] = answer()
+        assert ask(server.url(), []).result is Result.SUCCEEDED
 
-    def resolve(host: str, port: int) -> list[str]:
-        asked.append(host)
-        return ["127.0.0.2"] if len(asked) == 1 else ["127.0.0.1"]
 
+class Rebinding:
+    """A name server whose first answer passes the check, and whose later ones are the address to protect."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = 0
+        self._real = socket.getaddrinfo
+        monkeypatch.setattr(socket, "getaddrinfo", self._answer)
+
+    def _answer(self, host: Any, *args: Any, **options: Any) -> Any:
+        if host in ("rebind.example", b"rebind.example"):
+            self.asked += 1
+            host = "127.0.0.2" if self.asked == 1 else "127.0.0.1"
+        return self._real(host, *args, **options)
+
+
+def reached(monkeypatch: pytest.MonkeyPatch) -> tuple[str, Outcome, Outcome]:
+    """The address that a rebinding name led to, and the outcomes of that run and of the next."""
+    names = Rebinding(monkeypatch)
     with serving(address="0.0.0.0") as server:
-        peers: list[str] = []
+        addresses: list[str] = []
 
-        def say(link) -> None:  # type: ignore[no-untyped-def]
-            peers.append(link.getsockname()[0])
-            link.sendall(answer(body="x"))
+        def say(link: socket.socket) -> None:
+            addresses.append(link.getsockname()[0])
+            link.sendall(answer())
 
         server.answers["/"] = say
-        outcome = ask(server.url(host="rebind.example"), ["127.0.0.2"], resolve=resolve)
-        assert (outcome.result, peers, asked) == (Result.SUCCEEDED, ["127.0.0.2"], ["rebind.example"])
-        again = ask(server.url(host="rebind.example"), ["127.0.0.2"], resolve=resolve)
-        assert (again.result, again.retry, peers) == (Result.FAILED, False, ["127.0.0.2"])
+        first = ask(server.url(host="rebind.example"), ["127.0.0.2"])
+        asked = names.asked
+        second = ask(server.url(host="rebind.example"), ["127.0.0.2"])
+        assert names.asked > asked, "the next run does not ask again"
+        return addresses[0], first, second
+
+
+def test_a_name_that_is_answered_differently_the_next_time_leads_to_the_address_that_was_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address, first, second = reached(monkeypatch)
+    assert (address, first.result) == ("127.0.0.2", Result.SUCCEEDED)
+    assert (second.result, second.retry) == (Result.FAILED, False)
+
+
+def test_check_the_name_and_then_connect_to_it_is_fooled(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def by_name(self: Any, host: str, port: int, until: float) -> Any:
+        permitted(host, port, await self._addresses(host, port), self._allow)
+        return await self._sockets.connect_tcp(host, port)
+
+    monkeypatch.setattr(http_client.Backend, "_connect", by_name)
+    assert reached(monkeypatch)[0] == "127.0.0.1"
 
 
 def test_an_address_that_refuses_leaves_the_next_one_to_try() -> None:
