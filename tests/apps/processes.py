@@ -199,6 +199,7 @@ def reads() -> str:
 @process("closes_all")
 def closes_all() -> None:
     os.closerange(0, 100)
+    time.sleep(3600)
 
 
 @process("scribbles")
@@ -213,6 +214,11 @@ def scribbles() -> None:
 
 @process("hungry", memory_mb=64)
 def hungry(mb: int) -> int:
+    return len(bytearray(mb << 20)) >> 20
+
+
+@process("unlimited")
+def unlimited(mb: int) -> int:
     return len(bytearray(mb << 20)) >> 20
 
 

@@ -190,7 +190,11 @@ def test_a_flood_of_output_does_not_disturb_the_outcome(capfd: pytest.CaptureFix
     assert len(capfd.readouterr().out) > 20 << 20
 
 
-def test_what_a_handler_prints_is_out_before_its_outcome(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_a_handler_prints_is_out_before_its_outcome(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
     async def scene(executor: PythonExecutor) -> None:
         await executor.execute(job("prints", text="no newline"))
         assert capfd.readouterr().out == "no newline"
@@ -301,12 +305,13 @@ def test_a_stop_while_the_child_starts_leaves_nobody() -> None:
     play(scene)
 
 
-def test_a_sigterm_from_outside_does_not_disturb_a_handler(tmp_path: Path) -> None:
+@pytest.mark.parametrize("task", ["looks", "sleeps", "sleeps_on_loop"])
+def test_a_sigterm_from_outside_does_not_disturb_a_handler(task: str, tmp_path: Path) -> None:
     """A service manager that stops the worker signals every process of the service."""
 
     async def scene(executor: PythonExecutor) -> None:
         on = tmp_path / "on"
-        work = asyncio.ensure_future(executor.execute(job("looks", on=str(on))))
+        work = asyncio.ensure_future(executor.execute(job(task, on=str(on))))
         await holds(on.exists)
         for number in (signal.SIGTERM, signal.SIGINT):
             os.kill(int(on.read_text()), number)
@@ -378,8 +383,21 @@ def test_a_handler_that_breaks_the_channel_is_a_crash_and_not_a_hang(task: str) 
 
 def test_a_process_that_the_handler_forked_gives_no_second_outcome() -> None:
     async def scene(executor: PythonExecutor) -> None:
+        pid = (await executor.execute(job("pid"))).value
         assert (await executor.execute(job("forks"))).value == "one of two"
-        assert (await executor.execute(job("echo", value=1))).value == 1
+        assert (await executor.execute(job("pid"))).value == pid
+
+    play(scene)
+
+
+def test_what_a_dead_child_had_started_ends_with_it(tmp_path: Path) -> None:
+    async def scene(executor: PythonExecutor) -> None:
+        on = tmp_path / "on"
+        work = asyncio.ensure_future(executor.execute(job("with_children", on=str(on))))
+        await holds(on.exists)
+        os.kill(int(on.read_text()), signal.SIGKILL)
+        assert (await work).result is Result.CRASHED
+        assert group_of(int(on.read_text())) == []
 
     play(scene)
 
@@ -530,6 +548,8 @@ def test_a_handler_that_takes_too_much_memory_fails_and_its_child_is_replaced(ta
 def test_a_limit_holds_for_its_own_task_only() -> None:
     async def scene(executor: PythonExecutor) -> None:
         await executor.execute(job("hungry", mb=1))
-        assert (await executor.execute(job("echo", value="x" * 900_000))).result is Result.SUCCEEDED
+        pid = (await executor.execute(job("pid"))).value
+        assert (await executor.execute(job("unlimited", mb=200))).value == 200
+        assert (await executor.execute(job("pid"))).value == pid
 
     play(scene)
