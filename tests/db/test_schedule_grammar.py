@@ -19,6 +19,7 @@ def words(*texts: str) -> list[str]:
 
 ITEMS = words(
     "* 0 1 5 7 05 31 59 60 61 99999999999999999999 jan DEC Feb sun MON fri L l LW 15W 32w 0W 5# 5#3 5#03 5#6 FRI#2 8#1 "
+    "1#2#3 1#1-5#2 mon#x#1 FRI#2/1#1 1##2 1#2# "
     "5L friL fooL H H/5 H(1-5)/2 R ? */5 */0 */99 5/7 3/1 1-5 5-1 FRI-SUN FRI-MON 5-7 7-7 7-2 SUN-TUE 7-0 0-7 NOV-FEB "
     "1-5/2 1-5/ 1/2/3 - -5 5- 1--2 1-2-3 , ,1 1, 1,,2 *,5 *5 ** # L-3 1-L L/2 15W/2 1.5 +5 é ٣ @daily"
 )
@@ -38,6 +39,17 @@ heads = st.builds(
     " ".join, st.tuples(st.sampled_from(HEADS), st.sampled_from(["", *INTERVALS, "* * * * *", "90s 90s"]))
 )
 anything = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40)
+
+
+@st.composite
+def spliced(draw: st.DrawFn) -> str:
+    """An expression one of whose fields has forms joined to each other by their own signs, as in `1#2#3` or `5L#1`."""
+    parts = st.sampled_from(["1", "5", "7", "mon", "x", "L", "1-5", "*", ""])
+    signs = st.sampled_from("#####/-,LW")
+    joined = draw(parts) + "".join(draw(signs) + draw(parts) for _ in range(draw(st.integers(1, 3))))
+    fields = ["*"] * 5
+    fields[draw(st.sampled_from([0, 2, 4, 4, 4]))] = joined
+    return " ".join(fields)
 
 
 @st.composite
@@ -73,7 +85,7 @@ def said_by_database(db: psycopg.Connection, function: str, values: list[str]) -
 
 def test_both_grammars_say_the_same_of_any_expression(db: psycopg.Connection) -> None:
     @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(st.lists(st.one_of(crons, heads, mutated(), anything), min_size=1, max_size=20))
+    @given(st.lists(st.one_of(crons, heads, mutated(), spliced(), anything), min_size=1, max_size=20))
     def hold(expressions: list[str]) -> None:
         expected = [said_by_program(expression) for expression in expressions]
         found = said_by_database(db, "schedule_error", expressions)
