@@ -34,6 +34,7 @@ from pgsched.worker.rest import Rest
 
 logger = log.get("claim")
 LARGEST_BATCH = 500
+MOST_AHEAD = 2000  # enough to start while the next batches are on their way
 PREFETCH_S = 0.1
 LAST_QUESTION_S = 5.0
 
@@ -51,7 +52,7 @@ class Pace:
         average_s = seconds if self._average_s is None else self._average_s * 0.9 + seconds * 0.1
         self._average_s = average_s
         ahead = self.concurrency * PREFETCH_S / max(average_s, 1e-5)
-        self.prefetch = 0 if average_s >= PREFETCH_S else int(min(LARGEST_BATCH, ahead))
+        self.prefetch = 0 if average_s >= PREFETCH_S else int(min(MOST_AHEAD, ahead))
 
 
 class Claimer:
