@@ -62,15 +62,12 @@ class HttpExecutor:
     async def _exchange(self, ask: Ask) -> Outcome:
         """Ask, and ask again where the answer redirects to."""
         for _ in range(http_redirect.MOST + 1):
-            response = await self._client.send(ask)
-            try:
+            async with self._client.answer(ask) as response:
                 location = self._http.headers(response).get("location")
                 follow = ask.follow_redirects and response.status in http_redirect.STATUSES
                 expected = ask.expects(response.status)
                 if location is None or not follow or expected:
                     answer = await self._http.received(response)
                     return outcome(answer, expected=expected)
-            finally:
-                await response.aclose()
             ask = http_redirect.redirected(ask, response.status, location)
         return refused(f"HTTP: more than {http_redirect.MOST} redirects")

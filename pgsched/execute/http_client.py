@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 import httpcore
 import httpx
@@ -24,6 +24,7 @@ from pgsched.execute.threads import Threads
 InvalidURL = httpx.InvalidURL
 SlowAnswer = (httpcore.ReadTimeout, httpcore.WriteTimeout, httpcore.PoolTimeout)
 IDLE_S = 5.0
+POOL_SIZE = 8
 NO_LIMIT_S = 600.0
 AGENT = {"User-Agent": "pgsched", "Accept": "*/*", "Accept-Encoding": "identity"}
 
@@ -101,24 +102,42 @@ class Client:
 
     def __init__(self, allow: AllowList, resolve: Resolve, size: int) -> None:
         self._backend = Backend(allow, resolve, size)
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=httpx.create_ssl_context(),
-            max_connections=size,
-            max_keepalive_connections=size,
-            keepalive_expiry=IDLE_S,
-            network_backend=self._backend,
-        )
+        trusted = httpx.create_ssl_context()
+        # Several small pools: what a pool of httpcore does for one request grows with the square of its connections.
+        self._pools = [
+            httpcore.AsyncConnectionPool(
+                ssl_context=trusted,
+                max_connections=min(size, POOL_SIZE),
+                keepalive_expiry=IDLE_S,
+                network_backend=self._backend,
+            )
+            for _ in range(-(-size // POOL_SIZE))
+        ]
+        self._busy = [0] * len(self._pools)
 
-    async def send(self, ask: Ask) -> httpcore.Response:
-        """The answer's head; its body is still to be read, and the answer to be closed.
+    @contextlib.asynccontextmanager
+    async def answer(self, ask: Ask) -> AsyncIterator[httpcore.Response]:
+        """The answer's head, with its body still to be read; closed at the end.
 
         Raises Forbidden, httpx.InvalidURL, and what httpcore raises.
         """
+        chosen = self._busy.index(min(self._busy))
+        self._busy[chosen] += 1
+        try:
+            response = await self._send(self._pools[chosen], ask)
+            try:
+                yield response
+            finally:
+                await response.aclose()
+        finally:
+            self._busy[chosen] -= 1
+
+    async def _send(self, pool: httpcore.AsyncConnectionPool, ask: Ask) -> httpcore.Response:
         sent = {name: value for name, value in AGENT.items() if name.lower() not in ask.own} | ask.headers
         request = httpx.Request(ask.method, ask.url, headers=sent, content=ask.content)
         url = request.url
         limits = {"connect": ask.connect_timeout_s} | dict.fromkeys(("read", "write", "pool"), ask.read_timeout_s)
-        return await self._pool.handle_async_request(
+        return await pool.handle_async_request(
             httpcore.Request(
                 request.method,
                 httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
@@ -130,7 +149,8 @@ class Client:
 
     async def close(self) -> None:
         self._backend.close()
-        await self._pool.aclose()
+        for pool in self._pools:
+            await pool.aclose()
 
 
 async def received(response: httpcore.Response) -> Answer:

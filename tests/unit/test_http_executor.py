@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -332,6 +333,23 @@ def test_cancelled_requests_leave_no_connection_taken(server: Server) -> None:
         return last
 
     assert asyncio.run(main()).result is Result.SUCCEEDED
+
+
+def test_as_many_requests_as_the_worker_has_slots_are_under_way_at_once(server: Server) -> None:
+    together = threading.Barrier(20)
+
+    def say(link: socket.socket) -> None:
+        together.wait(10)
+        link.sendall(answer())
+
+    async def main() -> list[Outcome]:
+        server.answers["/"] = say
+        executor = HttpExecutor(HERE, 20)
+        found = await asyncio.gather(*(executor.execute(claim("http", server.url())) for _ in range(20)))
+        await executor.close()
+        return found
+
+    assert {outcome.result for outcome in asyncio.run(main())} == {Result.SUCCEEDED}
 
 
 def test_connections_are_kept_between_runs_and_cookies_are_not(server: Server) -> None:
