@@ -105,6 +105,8 @@ def flush() -> None:
 
 def listen(stop_fd: int, stop: attempting.Stop, group: int) -> None:
     """The stop line's thread."""
+    # Signals are the main thread's: one that this thread takes would not wake what waits there.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while True:
         if not os.read(stop_fd, 1):
             os.killpg(group, signal.SIGKILL)
