@@ -1,19 +1,14 @@
-"""HTTP jobs: the request as it arrives, outcomes, limits in time and size, cancellation, redirects, TLS."""
+"""HTTP jobs: the request as it arrives, and what becomes of the answer."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import socket
-import ssl
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,11 +16,10 @@ import pytest
 from pgsched.errors import InputError
 from pgsched.execute.http import HttpExecutor
 from pgsched.execute.http_answer import BODY_BYTES, LOG_CHARACTERS
-from pgsched.execute.http_redirect import redirected
 from pgsched.execute.http_request import read
 from pgsched.model import Outcome, Result
-from tests.answering import Server, answer, never, serving
-from tests.executing import SLOT, cancel_when, claim, execute, holds
+from tests.answering import Server, answer, serving
+from tests.executing import SLOT, claim, execute
 from tests.http_wrong import RIGHT, WRONG_ARGS, WRONG_URLS
 from tests.waiting import wait_until
 
@@ -267,223 +261,6 @@ def test_nobody_listening_is_a_failure_that_is_retried() -> None:
     outcome = http(f"http://127.0.0.1:{port}/")
     assert (outcome.result, outcome.retry) == (Result.FAILED, True)
     assert outcome.error == f"HTTP: ConnectError: cannot connect to 127.0.0.1 port {port}: connection refused"
-
-
-# ---- time
-
-
-def drip(start: bytes) -> Callable[[socket.socket], None]:
-    """Sends this, and then a byte at a time without end, always soon enough for a limit on silence."""
-
-    def say(link: socket.socket) -> None:
-        link.sendall(start)
-        while True:
-            link.sendall(b"x")
-            time.sleep(0.05)
-
-    return say
-
-
-@pytest.mark.parametrize(
-    "say", [never, drip(b"HTTP/1.1 200 OK\r\nX-Slow: "), drip(b"HTTP/1.1 200 OK\r\n\r\n")],
-    ids=["silence", "slow head", "slow body"],
-)  # fmt: skip
-def test_an_answer_that_does_not_come_in_time_is_a_failure_that_is_retried(server: Server, say: Any) -> None:
-    server.answers["/"] = say
-    outcome = http(server.url(), {"connect_timeout_s": 0.3, "read_timeout_s": 0.3})
-    assert (outcome.result, outcome.retry) == (Result.FAILED, True)
-    assert outcome.error in ("HTTP: nothing heard for 0.3 s", "HTTP: no whole answer within 0.6 s")
-    wait_until(lambda: server.left, what="the connection to be closed")
-
-
-def test_a_name_server_that_hangs_is_a_time_out(server: Server) -> None:
-    def hang(host: str, port: int) -> list[str]:
-        time.sleep(600)
-        return []
-
-    begun = time.monotonic()
-    outcome = execute(HttpExecutor([], 1, hang), claim("http", "http://slow.example/", {"connect_timeout_s": 0.2}))
-    assert outcome.retry and outcome.error is not None
-    assert outcome.error.endswith("no connection to slow.example port 80 within 0.2 s")
-    assert time.monotonic() - begun < 20, "the thread in the name server held up the end of the loop"
-
-
-@pytest.mark.parametrize("say", [never, drip(b"HTTP/1.1 200 OK\r\n\r\n")], ids=["before the head", "in the body"])
-def test_cancelling_aborts_the_request_at_once(server: Server, say: Any) -> None:
-    server.answers["/"] = say
-    executor = HttpExecutor(HERE, 1)
-    stopped = cancel_when(executor, claim("http", server.url(), kill_after_s=3600), lambda: server.seen)
-    assert isinstance(stopped, asyncio.CancelledError)
-    wait_until(lambda: server.left, what="the connection to be closed")
-
-
-def test_cancelled_requests_leave_no_connection_taken(server: Server) -> None:
-    server.answers["/never"] = never
-
-    async def main() -> Outcome:
-        executor = HttpExecutor(HERE, 2)
-        for round_ in range(1, 21):
-            tasks = [asyncio.create_task(executor.execute(claim("http", server.url("/never")))) for _ in range(2)]
-            await holds(lambda n=round_: len(server.seen) == 2 * n)  # type: ignore[misc]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        last = await executor.execute(claim("http", server.url(), {"read_timeout_s": 5}))
-        await executor.close()
-        return last
-
-    assert asyncio.run(main()).result is Result.SUCCEEDED
-
-
-def test_as_many_requests_as_the_worker_has_slots_are_under_way_at_once(server: Server) -> None:
-    together = threading.Barrier(20)
-
-    def say(link: socket.socket) -> None:
-        together.wait(10)
-        link.sendall(answer())
-
-    async def main() -> list[Outcome]:
-        server.answers["/"] = say
-        executor = HttpExecutor(HERE, 20)
-        found = await asyncio.gather(*(executor.execute(claim("http", server.url())) for _ in range(20)))
-        await executor.close()
-        return found
-
-    assert {outcome.result for outcome in asyncio.run(main())} == {Result.SUCCEEDED}
-
-
-def test_connections_are_kept_between_runs_and_cookies_are_not(server: Server) -> None:
-    server.answers["/"] = answer(set_cookie="session=secret; Path=/")
-
-    async def main() -> None:
-        executor = HttpExecutor(HERE, 2)
-        for number in range(3):
-            await executor.execute(claim("http", server.url(), id=number))
-        await executor.close()
-
-    asyncio.run(main())
-    assert len(server.seen) == 3 and server.connections == 1
-    assert all("cookie" not in seen.headers for seen in server.seen)
-
-
-def test_the_environment_sends_no_request_elsewhere(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving() as proxy:
-        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-            monkeypatch.setenv(name, proxy.url())
-        for name in ("NO_PROXY", "no_proxy"):
-            monkeypatch.delenv(name, raising=False)
-        assert http(server.url()).result is Result.SUCCEEDED
-        assert proxy.connections == 0
-
-
-# ---- redirects
-
-
-def test_a_redirect_is_not_followed_unless_the_job_says_so(server: Server) -> None:
-    server.answers |= {"/old": answer("302 x", location="/")}
-    outcome = http(server.url("/old"))
-    assert outcome.error == "HTTP 302 Found" and len(server.seen) == 1
-    followed = http(server.url("/old"), {"follow_redirects": True})
-    assert followed.result is Result.SUCCEEDED and followed.value["body"] == "fine"
-
-
-def test_redirects_end(server: Server) -> None:
-    server.answers["/"] = answer("307 x", location="/")
-    outcome = http(server.url(), {"follow_redirects": True})
-    assert (outcome.error, outcome.retry) == ("HTTP: more than 5 redirects", False)
-    assert len(server.seen) == 6
-
-
-def test_a_redirect_to_a_private_address_is_refused(server: Server) -> None:
-    with serving(address="127.0.0.2") as private:
-        private.answers["/"] = answer(body="secret")
-        server.answers["/"] = answer("302 x", location=private.url(host="127.0.0.2"))
-        outcome = http(server.url(), {"follow_redirects": True}, allow=["127.0.0.1"])
-        assert (outcome.result, outcome.retry) == (Result.FAILED, False)
-        assert outcome.error == "HTTP: 127.0.0.2 is not a public address, and this worker has no --http-allow for it"
-        assert private.connections == 0
-        assert http(server.url(), {"follow_redirects": True}).value["body"] == "secret", "where it is allowed"
-
-
-@pytest.mark.parametrize(
-    "location",
-    ["file:///etc/passwd", "ftp://a.org/", "http://u:p@127.0.0.1/", "http://[", "http://a b/", "http://%61/"],
-)
-def test_a_redirect_that_no_job_could_ask_for_is_refused(server: Server, location: str) -> None:
-    server.answers["/"] = answer("302 x", location=location)
-    outcome = http(server.url(), {"follow_redirects": True})
-    assert (outcome.result, outcome.retry) == (Result.FAILED, False)
-    assert outcome.error is not None and outcome.error.startswith("HTTP: redirect to ")
-
-
-def test_the_jobs_own_headers_do_not_leave_its_origin(server: Server) -> None:
-    with serving() as other:
-        other.answers["/"] = answer()
-        server.answers |= {"/out": answer("307 x", location=other.url()), "/in": answer("307 x", location="/")}
-        args = {"follow_redirects": True, "headers": {"Authorization": "Bearer t", "X-Key": "k"}, "json": [1]}
-        http(server.url("/out"), args)
-        http(server.url("/in"), args)
-        (left,) = other.seen
-        assert left.headers["host"] == f"127.0.0.1:{other.port}"
-    stayed = server.seen[-1]
-    assert "authorization" not in left.headers and "x-key" not in left.headers
-    assert (left.method, left.body, left.headers["idempotency-key"]) == ("POST", b"[1]", "7")
-    assert (stayed.headers["authorization"], stayed.headers["x-key"]) == ("Bearer t", "k")
-
-
-@pytest.mark.parametrize(
-    ("status", "method", "then"),
-    [(301, "POST", "GET"), (302, "PUT", "GET"), (303, "DELETE", "GET"), (303, "HEAD", "HEAD"), (301, "PUT", "PUT"),
-     (307, "POST", "POST"), (308, "POST", "POST")],
-)  # fmt: skip
-def test_a_redirect_may_turn_the_method_into_get(status: int, method: str, then: str) -> None:
-    first = read(claim("http", "http://a.org/x", {"method": method, "body": "text"}))
-    following = redirected(first, status, "y")
-    assert (following.url, following.method) == ("http://a.org/y", then)
-    assert (following.content is None, "Content-Type" in following.headers) == (then != method, then == method)
-
-
-def test_a_redirect_from_https_to_http_is_refused() -> None:
-    with pytest.raises(Exception, match="from https to http"):
-        redirected(read(claim("http", "https://a.org/")), 302, "http://a.org/")
-
-
-# ---- TLS
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """A certificate for service.example, which signed itself, with its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl to make a certificate")
-    path = tmp_path / "both.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", "/CN=service.example", "-addext", "subjectAltName=DNS:service.example", "-keyout", path,
-         "-out", tmp_path / "cert.pem"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    path.write_text(path.read_text() + (tmp_path / "cert.pem").read_text())
-    return path
-
-
-def test_certificates_are_verified_for_the_name_in_the_url(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def here(host: str, port: int) -> list[str]:
-        return ["127.0.0.1"]
-
-    def ask(host: str) -> Outcome:
-        return execute(HttpExecutor(HERE, 1, here), claim("http", server.url(host=host)))
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    with serving(context) as server:
-        server.answers["/"] = answer(body="private")
-        unknown = ask("service.example")
-        assert unknown.retry and "CERTIFICATE_VERIFY_FAILED" in (unknown.error or "")
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        assert ask("service.example").value["body"] == "private"
-        assert server.seen[-1].headers["host"] == f"service.example:{server.port}"
-        assert "CERTIFICATE_VERIFY_FAILED" in (ask("other.example").error or "")
 
 
 # ---- httpx is an extra

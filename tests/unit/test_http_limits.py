@@ -1,0 +1,180 @@
+"""HTTP jobs: limits in time, cancellation, what is kept between requests, and whom TLS trusts."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgsched.execute.http import HttpExecutor
+from pgsched.model import Outcome, Result
+from tests.answering import Server, answer, never, serving
+from tests.executing import cancel_when, claim, execute, holds
+from tests.waiting import wait_until
+
+HERE = ["127.0.0.0/8"]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as started:
+        started.answers["/"] = answer(body="fine")
+        yield started
+
+
+def http(url: str, args: Any = None, allow: list[str] = HERE, **more: Any) -> Outcome:
+    return execute(HttpExecutor(allow, 4), claim("http", url, args, **more))
+
+
+# ---- time
+
+
+def drip(start: bytes) -> Callable[[socket.socket], None]:
+    """Sends this, and then a byte at a time without end, always soon enough for a limit on silence."""
+
+    def say(link: socket.socket) -> None:
+        link.sendall(start)
+        while True:
+            link.sendall(b"x")
+            time.sleep(0.05)
+
+    return say
+
+
+@pytest.mark.parametrize(
+    "say", [never, drip(b"HTTP/1.1 200 OK\r\nX-Slow: "), drip(b"HTTP/1.1 200 OK\r\n\r\n")],
+    ids=["silence", "slow head", "slow body"],
+)  # fmt: skip
+def test_an_answer_that_does_not_come_in_time_is_a_failure_that_is_retried(server: Server, say: Any) -> None:
+    server.answers["/"] = say
+    outcome = http(server.url(), {"connect_timeout_s": 0.3, "read_timeout_s": 0.3})
+    assert (outcome.result, outcome.retry) == (Result.FAILED, True)
+    assert outcome.error in ("HTTP: nothing heard for 0.3 s", "HTTP: no whole answer within 0.6 s")
+    wait_until(lambda: server.left, what="the connection to be closed")
+
+
+def test_a_name_server_that_hangs_is_a_time_out(server: Server) -> None:
+    def hang(host: str, port: int) -> list[str]:
+        time.sleep(600)
+        return []
+
+    begun = time.monotonic()
+    outcome = execute(HttpExecutor([], 1, hang), claim("http", "http://slow.example/", {"connect_timeout_s": 0.2}))
+    assert outcome.retry and outcome.error is not None
+    assert outcome.error.endswith("no connection to slow.example port 80 within 0.2 s")
+    assert time.monotonic() - begun < 20, "the thread in the name server held up the end of the loop"
+
+
+@pytest.mark.parametrize("say", [never, drip(b"HTTP/1.1 200 OK\r\n\r\n")], ids=["before the head", "in the body"])
+def test_cancelling_aborts_the_request_at_once(server: Server, say: Any) -> None:
+    server.answers["/"] = say
+    executor = HttpExecutor(HERE, 1)
+    stopped = cancel_when(executor, claim("http", server.url(), kill_after_s=3600), lambda: server.seen)
+    assert isinstance(stopped, asyncio.CancelledError)
+    wait_until(lambda: server.left, what="the connection to be closed")
+
+
+def test_cancelled_requests_leave_no_connection_taken(server: Server) -> None:
+    server.answers["/never"] = never
+
+    async def main() -> Outcome:
+        executor = HttpExecutor(HERE, 2)
+        for round_ in range(1, 21):
+            tasks = [asyncio.create_task(executor.execute(claim("http", server.url("/never")))) for _ in range(2)]
+            await holds(lambda n=round_: len(server.seen) == 2 * n)  # type: ignore[misc]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        last = await executor.execute(claim("http", server.url(), {"read_timeout_s": 5}))
+        await executor.close()
+        return last
+
+    assert asyncio.run(main()).result is Result.SUCCEEDED
+
+
+def test_as_many_requests_as_the_worker_has_slots_are_under_way_at_once(server: Server) -> None:
+    together = threading.Barrier(20)
+
+    def say(link: socket.socket) -> None:
+        together.wait(10)
+        link.sendall(answer())
+
+    async def main() -> list[Outcome]:
+        server.answers["/"] = say
+        executor = HttpExecutor(HERE, 20)
+        found = await asyncio.gather(*(executor.execute(claim("http", server.url())) for _ in range(20)))
+        await executor.close()
+        return found
+
+    assert {outcome.result for outcome in asyncio.run(main())} == {Result.SUCCEEDED}
+
+
+def test_connections_are_kept_between_runs_and_cookies_are_not(server: Server) -> None:
+    server.answers["/"] = answer(set_cookie="session=secret; Path=/")
+
+    async def main() -> None:
+        executor = HttpExecutor(HERE, 2)
+        for number in range(3):
+            await executor.execute(claim("http", server.url(), id=number))
+        await executor.close()
+
+    asyncio.run(main())
+    assert len(server.seen) == 3 and server.connections == 1
+    assert all("cookie" not in seen.headers for seen in server.seen)
+
+
+def test_the_environment_sends_no_request_elsewhere(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url())
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        assert http(server.url()).result is Result.SUCCEEDED
+        assert proxy.connections == 0
+
+
+# ---- TLS
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for service.example, which signed itself, with its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
+    path = tmp_path / "both.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=service.example", "-addext", "subjectAltName=DNS:service.example", "-keyout", path,
+         "-out", tmp_path / "cert.pem"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    path.write_text(path.read_text() + (tmp_path / "cert.pem").read_text())
+    return path
+
+
+def test_certificates_are_verified_for_the_name_in_the_url(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def here(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    def ask(host: str) -> Outcome:
+        return execute(HttpExecutor(HERE, 1, here), claim("http", server.url(host=host)))
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with serving(context) as server:
+        server.answers["/"] = answer(body="private")
+        unknown = ask("service.example")
+        assert unknown.retry and "CERTIFICATE_VERIFY_FAILED" in (unknown.error or "")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert ask("service.example").value["body"] == "private"
+        assert server.seen[-1].headers["host"] == f"service.example:{server.port}"
+        assert "CERTIFICATE_VERIFY_FAILED" in (ask("other.example").error or "")
