@@ -110,8 +110,13 @@ def verdict_on(job: Job, decision: Decision, standing: Standing) -> Verdict:
 
 
 def held_until(job: Job, slot: datetime) -> datetime | None:
-    """Until when a slot that overlap would skip may wait; None without `retry_within`."""
-    return None if job["retry_within"] is None else slot + job["retry_within"]
+    """Until when a slot that overlap would skip may wait, counted from its start; None without `retry_within`."""
+    return start_of(job, slot) + job["retry_within"] if job["retry_within"] else None
+
+
+def start_of(job: Job, slot: datetime) -> datetime:
+    """When a slot's run may start: jitter moves it."""
+    return slot + offset(job["id"], slot, job["jitter"]) if job["jitter"] else slot
 
 
 def after(standing: Standing, verdict: Verdict) -> Standing:
@@ -201,7 +206,7 @@ def fixed_delay(job: Job, delay: timedelta) -> Plan:
 def due(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
     """The row of a slot that is to run (or is skipped for overlap)."""
     slot, now = decision.scheduled_at, job["now"]
-    starts = slot + offset(job["id"], slot, job["jitter"]) if job["jitter"] else slot
+    starts = start_of(job, slot)
     state = "scheduled" if verdict.state == "queued" and starts > now else verdict.state
     expires = slot + job["start_deadline"] if job["start_deadline"] is not None and state != "skipped" else None
     held = held_until(job, slot) if verdict.retries else None
