@@ -10,21 +10,23 @@ import pytest
 
 from pgsched.core.jitter import offset
 from pgsched.db import leading
-from tests.db.passing import add, lead, pass_time, runs
+from tests.db.passing import add, job, lead, pass_time, runs, set_past_triggers
 
 SECOND = timedelta(seconds=1)
 
 
 def the_second_slot(db: psycopg.Connection, **columns: Any) -> dict[str, Any]:
     """The second slot of a job of every minute, a second after it came due and while the first one runs."""
-    job = add(db, schedule="@every 60s", **columns)
+    given = add(db, schedule="@every 60s", **columns)
     pass_time(db, 60.5)
     lead(db)
     db.execute("UPDATE pgsched.runs SET state = 'queued'")
     pass_time(db, 60)
     lead(db)
     found = runs(db)[1]
-    assert found["available_at"] - found["scheduled_at"] == offset(job["id"], found["scheduled_at"], job["jitter"])
+    assert found["available_at"] - found["scheduled_at"] == offset(
+        given["id"], found["scheduled_at"], given["jitter"]
+    )
     return found
 
 
@@ -46,3 +48,41 @@ def test_a_slot_moved_behind_its_retry_within_starts_when_the_old_run_ended_in_t
 @pytest.mark.parametrize("jitter", ["0", "50 seconds"])
 def test_no_time_to_retry_is_none_with_jitter_as_well(db: psycopg.Connection, jitter: str) -> None:
     assert the_second_slot(db, jitter=jitter, retry_within="0")["state"] == "skipped"
+
+
+# ---- a slot that the next one replaces before it starts
+
+
+@pytest.mark.parametrize("overlap", ["replace", "terminate"])
+def test_a_job_whose_slots_would_end_each_other_before_they_start_is_refused(
+    db: psycopg.Connection, overlap: str
+) -> None:
+    said = (
+        f'jitter: 00:01:31 is longer than the interval of the schedule: under overlap "{overlap}" a slot would end'
+        " the one before it, which has not started"
+    )
+    with pytest.raises(psycopg.errors.CheckViolation) as refused:
+        add(db, schedule="@Every 1m30s", jitter="91 seconds", overlap=overlap)
+    assert refused.value.diag.message_primary == said
+    assert refused.value.diag.column_name == "jitter"
+    add(db, schedule="@every 1m30s", jitter="90 seconds", overlap=overlap)
+    for change in ("schedule = '@every 89s'", "jitter = '91 seconds'"):
+        with pytest.raises(psycopg.errors.CheckViolation, match="is longer than the interval of the schedule"):
+            db.execute(f"UPDATE pgsched.jobs SET {change}")
+    db.execute("UPDATE pgsched.jobs SET overlap = 'skip', jitter = '10 minutes'")
+    with pytest.raises(psycopg.errors.CheckViolation, match="is longer than the interval of the schedule"):
+        db.execute("UPDATE pgsched.jobs SET overlap = %s", [overlap])
+
+
+def test_a_job_that_an_older_release_took_can_still_be_paused(db: psycopg.Connection) -> None:
+    add(db, schedule="@every 60s", overlap="replace")
+    set_past_triggers(db, jitter="5 minutes")
+    db.execute("UPDATE pgsched.jobs SET paused = true")
+    assert job(db)["paused"]
+
+
+@pytest.mark.parametrize("schedule", ["@after 10s", "@daily", "0 0 * * *", None])
+def test_where_the_interval_is_not_in_the_text_the_database_cannot_tell(
+    db: psycopg.Connection, schedule: str | None
+) -> None:
+    assert add(db, schedule=schedule, jitter="2 days", overlap="replace")["jitter"] == timedelta(days=2)
