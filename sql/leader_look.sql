@@ -1,6 +1,7 @@
 -- leader_look: what is there for the leader to do, and when will there be? One statement a round, so that a leader with
 -- nothing to do costs next to nothing. It also says that this term is alive.
--- params: term bigint, reap boolean (whether to look for claims whose lease has ended)
+-- params: term bigint, reap boolean (whether to look for claims whose lease has ended), lead_s float8 (due jobs are those
+--         due within so many seconds)
 -- returns: (wait_s float8: seconds until something is due, null: nothing known; jobs, runs, waiting, expired,
 --          passed_over, backfills boolean: due jobs; runs to be made claimable or ended; held runs that nothing but
 --          another run's end can free; ended leases; stretches to record; open backfills)
@@ -11,7 +12,8 @@ WITH seen AS (
       AND term = (SELECT max(term) FROM pgsched.leader)
 ), next AS MATERIALIZED (
     SELECT clock_timestamp() AS now,
-        (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT paused AND next_run_at IS NOT NULL) AS job_at,
+        (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT paused AND next_run_at IS NOT NULL)
+            - make_interval(secs => %(lead_s)s) AS job_at,
         least((SELECT min(available_at) FROM pgsched.runs WHERE phase = 1),
               (SELECT min(expires_at) FROM pgsched.runs WHERE phase < 3 AND state <> 'running' AND started_at IS NULL),
               (SELECT min(held_until) FROM pgsched.runs WHERE phase = 0)) AS run_at,

@@ -8,7 +8,9 @@
 INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, state, finished_at, expires_at, held_until, reason, covers_from,
     covers_until, covers_count, queue, priority, kind, task, args, origin, owner, max_attempts, timeout, kill_after,
     backoff, backoff_base, backoff_max, backoff_jitter, options, tags)
-SELECT j.id, s.slot, s.available_at, s.state,
+SELECT j.id, s.slot,
+    -- a batch that is prepared ahead of its instant is claimable when it commits, not scheduled for later
+    CASE WHEN s.state = 'queued' THEN least(s.available_at, clock_timestamp()) ELSE s.available_at END, s.state,
     CASE WHEN s.state IN ('skipped', 'missed') THEN clock_timestamp() END, s.expires_at, s.held_until, s.reason,
     s.covers_from, s.covers_until, s.covers_count, j.queue, j.priority, j.kind, j.task, j.args, 'schedule', j.owner, j.max_attempts,
     j.timeout, nullif(j.kill_after, '10 seconds'), nullif(j.backoff, 'exponential'),

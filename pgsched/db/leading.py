@@ -67,9 +67,16 @@ def unlock(conn: Connection[Any]) -> None:
     conn.execute(sql("leader_resign"))
 
 
-def due_jobs(conn: Connection[Any], n: int) -> list[Due]:
-    """Lock up to `n` due jobs; see `sql/tick_due.sql` for the columns."""
-    return conn.execute(sql("tick_due"), {"n": n}).fetchall()
+def due_jobs(conn: Connection[Any], n: int, lead_s: float = 0.0) -> list[Due]:
+    """Lock up to `n` jobs that are due, within `lead_s` seconds if none is now; columns: see `sql/tick_due.sql`."""
+    return conn.execute(sql("tick_due"), {"n": n, "lead_s": lead_s}).fetchall()
+
+
+def seconds_until(conn: Connection[Any], at: datetime) -> float:
+    """Seconds until `at` on the database's clock; negative when it has passed."""
+    row = conn.execute(sql("tick_wait"), {"at": at}).fetchone()
+    assert row is not None
+    return float(row[0])
 
 
 def terms(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -175,8 +182,8 @@ class Look:
     backfills: bool
 
 
-def look(conn: Connection[Any], term: int, *, reap: bool = False) -> Look:
-    """Ask what is due, and say that the term is alive."""
-    row = conn.execute(sql("leader_look"), {"term": term, "reap": reap}).fetchone()
+def look(conn: Connection[Any], term: int, *, reap: bool = False, lead_s: float = 0.0) -> Look:
+    """Ask what is due (jobs: within `lead_s` seconds), and say that the term is alive."""
+    row = conn.execute(sql("leader_look"), {"term": term, "reap": reap, "lead_s": lead_s}).fetchone()
     assert row is not None
     return Look(*row)

@@ -16,6 +16,7 @@ from pgsched.config import LeaderSettings
 from pgsched.db import leading
 from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
 from pgsched.leader import backfill, passed_over
+from pgsched.leader.lead import Lead
 from pgsched.leader.ticker import tick
 
 logger = log.get("leader")
@@ -36,13 +37,14 @@ class Duties:
         self.settings = settings
         self._reap_at = reap_from
         self._held_up = 0
+        self._lead = Lead()
         self._backfills = backfill.Turn()
         self._prune_at = time.monotonic() + settings.prune_every_s
 
     def perform(self) -> float:
         """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
         now = time.monotonic()
-        due = leading.look(self.conn, self.term, reap=now >= self._reap_at)
+        due = leading.look(self.conn, self.term, reap=now >= self._reap_at, lead_s=self._lead.s(now))
         done = self._try(self._tick, 0) if due.jobs else 0
         done += self._try(self._reap, 0) if due.expired else 0
         if due.runs or due.waiting or done:  # after reaping: a revoked claim may be what a run waited for
@@ -60,7 +62,9 @@ class Duties:
         """Seconds until there may be something to do, after a round that did nothing."""
         if self._held_up:
             return min(HELD_UP_PAUSE_S, 0.001 * 2.0 ** min(self._held_up, 10))
-        pauses: list[float] = [LONGEST_PAUSE_S, self._reap_at - time.monotonic()]
+        # well below the idle time after which the server ends this session
+        longest = min(LONGEST_PAUSE_S, self.settings.session_timeout_s / 4)
+        pauses: list[float] = [longest, self._reap_at - time.monotonic()]
         if due.wait_s is not None:
             pauses.append(due.wait_s)
         if due.waiting:
@@ -96,13 +100,25 @@ class Duties:
             leading.seen(conn, self.term, resign=True)
 
     def _tick(self) -> int:
+        began = time.monotonic()
         with self.leading() as conn:
-            done = tick(conn, self.settings.tick_batch)
+            done = tick(conn, self.settings.tick_batch, self._lead.s(began))
+            if done.jobs:
+                self._lead.took(time.monotonic() - began)
+            if done.instant is not None:
+                self._await(leading.seconds_until(conn, done.instant), prepared=done.jobs > 0)
         if done.errors:
             logger.warning("jobs in error", count=done.errors)
         if done.slots:
             logger.debug("ticked", jobs=done.jobs, slots=done.slots)
         return done.jobs
+
+    def _await(self, seconds: float, *, prepared: bool) -> None:
+        """A batch prepared ahead commits when its instant has come; if nothing of it could be, no more is tried."""
+        if prepared:
+            time.sleep(max(0.0, seconds))
+        else:
+            self._lead.off_until(time.monotonic() + seconds)
 
     def _admit(self) -> int:
         with self.leading() as conn:

@@ -28,20 +28,26 @@ Key = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What a batch did: jobs decided, rows made, jobs in error; `more`: others may be due still."""
+    """What a batch did: jobs decided, rows made, jobs in error; `more`: others may be due still.
+
+    `instant`: that of a batch that was prepared ahead of it, which must not commit before. `left`: jobs due at that
+    instant that have to be decided when it has come.
+    """
 
     jobs: int
     slots: int
     errors: int
     more: bool
+    instant: datetime | None = None
+    left: int = 0
 
 
-def tick(conn: Connection[Any], batch: int) -> Ticked:
-    """Decide one batch of due jobs in the caller's transaction."""
+def tick(conn: Connection[Any], batch: int, lead_s: float = 0.0) -> Ticked:
+    """Decide one batch of due jobs in the caller's transaction. If none is due, prepare those due within `lead_s`."""
     try:
         # the locks belong to the savepoint too: to lock a row outside and update it inside would cost a multixact
         with conn.transaction():
-            work = Work(conn, batch)
+            work = Work(conn, batch, lead_s)
             parts = work.decide()
             return work.told(parts, write(conn, parts, work.terminates))
     except SlotTaken:
@@ -49,7 +55,7 @@ def tick(conn: Connection[Any], batch: int) -> Ticked:
     except DatabaseError as error:
         if not leading.refused(error):
             raise
-    work = Work(conn, batch)
+    work = Work(conn, batch, lead_s)
     parts = work.without_known(conn, work.decide())
     return work.told(parts, write_apart(conn, parts, work.terminates))
 
@@ -57,14 +63,29 @@ def tick(conn: Connection[Any], batch: int) -> Ticked:
 class Work:
     """Due jobs, locked, with what deciding them needs. `terminates`: those that terminate what their slots replace."""
 
-    def __init__(self, conn: Connection[Any], batch: int) -> None:
-        due = leading.due_jobs(conn, batch)
+    def __init__(self, conn: Connection[Any], batch: int, lead_s: float) -> None:
+        due = leading.due_jobs(conn, batch, lead_s)
         # the oldest marks first: a plan holds for a later mark before the same slot
         self.jobs = sorted(due, key=lambda job: job[2] or job[1])
         self.full = len(due) >= batch
         self.shapes, self.errors = read_shapes(conn, self.jobs)
         self.found = standings(conn, self.jobs, self.shapes)
         self.terminates: set[int] = set()
+        self.instant: datetime | None = None
+        self.left = 0
+        if lead_s > 0 and due and leading.seconds_until(conn, due[0][1]) > 0:
+            self.prepare(due[0][1])
+
+    def prepare(self, instant: datetime) -> None:
+        """Keep the jobs that can be decided ahead of their instant: nothing of them is unfinished, and while their row
+        is locked nothing can become so. Whether an unfinished run has ended by then, nobody can tell before."""
+        ready = [job for job in self.jobs if self.is_ready(job)]
+        self.instant, self.left, self.jobs = instant, len(self.jobs) - len(ready), ready
+
+    def is_ready(self, job: leading.Due) -> bool:
+        job_id, _, _, _, dated, text = job
+        shape = self.shapes.get((text, job_id if dated else None))
+        return shape is not None and not shape.delayed and job_id not in self.found
 
     def decide(self) -> list[Part]:
         """Decide these jobs, or the first of them; those that cannot be evaluated get their error."""
@@ -105,7 +126,8 @@ class Work:
     def told(self, parts: Sequence[Part], written: Written) -> Ticked:
         """The batch as its caller hears of it."""
         errors = sum(decided.advance.error is not None for _, decided in parts) + written.refused
-        return Ticked(written.jobs, written.slots, errors, more=self.full or len(parts) < len(self.jobs))
+        more = self.full or len(parts) < len(self.jobs)
+        return Ticked(written.jobs, written.slots, errors, more, self.instant, self.left)
 
 
 def read_shapes(conn: Connection[Any], jobs: Iterable[leading.Due]) -> tuple[dict[Key, Shape], dict[Key, Exception]]:

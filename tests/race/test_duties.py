@@ -202,7 +202,7 @@ def test_a_duty_that_fails_stops_no_other(
     impossible: bytes, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tick that cannot be done, whatever the reason, must not keep expired claims from being taken back."""
-    monkeypatch.setattr(leading, "due_jobs", lambda conn, n: conn.execute(impossible).fetchall())
+    monkeypatch.setattr(leading, "due_jobs", lambda conn, n, lead_s: conn.execute(impossible).fetchall())
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)

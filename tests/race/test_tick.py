@@ -190,14 +190,14 @@ def test_a_run_triggered_while_the_tick_waits_is_seen(
 ) -> None:
     """`later`: unfinished runs are counted once the lock is there. In the statement that locks they are too few."""
     add_jobs(db, 1, 1, overlap="skip")
-    cut(monkeypatch, leading, "tick_due", "(SELECT clock_timestamp() AS now)",
-        "(SELECT clock_timestamp() AS now FROM pg_advisory_lock(7))")  # fmt: skip
+    cut(monkeypatch, leading, "tick_due", "(SELECT clock_timestamp() AS now,",
+        "(SELECT clock_timestamp() AS now, (SELECT true FROM pg_advisory_lock(7)) AS got,")  # fmt: skip
     if not later:
         due, count, early = leading.due_jobs, leading.unfinished, dict[int, dict[str, Any]]()
 
-        def count_and_lock(conn: psycopg.Connection, n: int) -> Any:
+        def count_and_lock(conn: psycopg.Connection, n: int, lead_s: float) -> Any:
             early.update(count(conn, [row[0] for row in conn.execute("SELECT id FROM pgsched.jobs").fetchall()]))
-            return due(conn, n)
+            return due(conn, n, lead_s)
 
         monkeypatch.setattr(leading, "due_jobs", count_and_lock)
         monkeypatch.setattr(leading, "unfinished", lambda conn, ids: early)
@@ -318,7 +318,7 @@ def test_what_is_not_due_is_not_read(ends: bool, db: psycopg.Connection) -> None
         text = text_without("tick_due", "j.next_run_at <= (SELECT now FROM clock)",
                             "j.next_run_at + interval '0' <= (SELECT now FROM clock)")  # fmt: skip
     with db.transaction():
-        (plan,) = db.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + text, {"n": 100}).fetchone()  # type: ignore[misc]
+        (plan,) = db.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + text, {"n": 100, "lead_s": 0}).fetchone()  # type: ignore[misc]
     assert most_rows(plan, "Rows Removed by Filter") == (0 if ends else 500)
     assert most_rows(plan) == 3
 

@@ -1,0 +1,31 @@
+"""The lead: a batch is prepared as long before its instant as batches take, and commits at the instant itself.
+
+Otherwise every slot would start later by the time that it takes to write the rows of all of them.
+"""
+
+from __future__ import annotations
+
+FIRST_S = 0.01
+SHORTEST_S = 0.003
+LONGEST_S = 0.1  # jobs are locked for so long; who edits one waits
+MARGIN = 1.25
+
+
+class Lead:
+    """All times are monotonic seconds of this process."""
+
+    def __init__(self) -> None:
+        self._s = FIRST_S
+        self._off_until = 0.0
+
+    def s(self, now: float) -> float:
+        """Seconds of lead that the next batch gets."""
+        return 0.0 if now < self._off_until else self._s
+
+    def took(self, seconds: float) -> None:
+        """A batch took so long to prepare."""
+        self._s = min(LONGEST_S, max(SHORTEST_S, (self._s + MARGIN * seconds) / 2))
+
+    def off_until(self, at: float) -> None:
+        """What is due next cannot be prepared."""
+        self._off_until = at
