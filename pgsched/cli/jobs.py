@@ -115,9 +115,13 @@ def update(
 
 def told(job: dict[str, Any], what: str, json: bool) -> None:
     """Say what was done to a job."""
+    from pgsched.core.preview import ended_unstarted
+
     if job["declared_by"] is not None:
         owner = f"the code of {job['declared_by']} declares this job: its next start puts the declared values back"
-        typer.echo(f"note: {cell(owner)}", err=True)
+        complain(owner)
+    if (warning := ended_unstarted(job)) is not None:
+        complain(warning)
     if json:
         return print_json(job)
     when = f"schedule {job['schedule']} ({job['timezone']})" if job["schedule"] else f"once, at {cell(job['run_at'])}"
@@ -134,7 +138,7 @@ def list_jobs(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """List jobs by name, with the next slot and how the last run stands.
+    """List jobs by name, with the next slot that will run and how the last run stands.
 
     \b
     Example:
@@ -147,7 +151,7 @@ def list_jobs(
     if json:
         return print_json(found)
     lines = [
-        [j["name"], j["state"], j["schedule"] or "once", j["timezone"], ago(j["next_run_at"], j["now"]),
+        [j["name"], j["state"], j["schedule"] or "once", j["timezone"], ago(j["next_allowed_at"], j["now"]),
          j["last_run_state"], j["error"] or j["task"]]
         for j in found
     ]  # fmt: skip
@@ -172,7 +176,9 @@ def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:
         recent = jobs.recent(conn, job["id"])
     if json:
         return print_json(job | {"recent": recent})
-    now = job.pop("now")
+    now, put_off = job.pop("now"), job["next_allowed_at"] != job["next_run_at"]
+    hidden = ("excluded",) if put_off else ("excluded", "next_allowed_at")  # `job calendar list` tells the dates
+    job = {column: value for column, value in job.items() if column not in hidden}
     print_fields({column: value for column, value in job.items() if value is not None})
     print()
     lines = [

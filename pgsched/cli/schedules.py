@@ -77,7 +77,7 @@ def preview_job(
 ) -> None:
     """Say what a job's schedule means and show its next slots.
 
-    Considers the job's time zone, start, end, number of runs, jitter and pause.
+    Considers the job's time zone, start, end, number of runs, jitter, pause and excluded dates.
 
     \b
     Example:
@@ -113,17 +113,17 @@ def instant(option: str, text: str | None) -> datetime:
 
 
 def shorter(fire: dict[str, Any]) -> dict[str, Any]:
-    """Without a job there is no jitter."""
-    return {name: value for name, value in fire.items() if name != "starts_at"}
+    """Without a job there are no jitter and no excluded dates."""
+    return {name: value for name, value in fire.items() if name not in ("starts_at", "excluded")}
 
 
 def show(fires: Iterable[Fire], nothing: str) -> None:
     """The slots as a table; a column of starts only where jitter moves them."""
     found = list(fires)
-    jittered = any(fire.starts_at != fire.at for fire in found)
+    jittered = any(fire.starts_at not in (fire.at, None) for fire in found)
     lines = [
         [cell(fire.at), fire.local.strftime("%a %Y-%m-%d %H:%M:%S %z"), *([fire.starts_at] if jittered else []),
-         "; ".join(filter(None, [*fire.remarks, fire.dst]))]
+         "; ".join(filter(None, [fire.excluded and f"will be skipped: {fire.excluded}", *fire.remarks, fire.dst]))]
         for fire in found
     ]  # fmt: skip
     print()

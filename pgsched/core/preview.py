@@ -1,12 +1,12 @@
-"""The rule: a preview is made by the functions that decide slots, so what it shows is what will happen.
+"""The rule: a preview is made by the functions that decide slots, so its slots are those that will be decided.
 
-Around a change of the zone's offset each slot says what the change does to it. Excluded dates, overlap and catch-up are
-decided when a slot is due, and are not foreseen here.
+Each says what a change of the zone's offset does to it, and whether it falls on an excluded date. What depends on how
+runs go (overlap) or on how late the leader is (catch-up) cannot be foreseen, and is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from datetime import timezone as fixed_offset
@@ -14,6 +14,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 from pgsched.core import grammar, jitter, zones
+from pgsched.core.calendar import calendar
 from pgsched.core.describe import describe, duration
 from pgsched.core.schedule import Schedule, parse
 from pgsched.core.zones import Change
@@ -25,20 +26,24 @@ FOR_EVER = datetime.max.replace(tzinfo=UTC)
 # Local times and a week on either side must lie in the calendar.
 EARLIEST, LATEST = datetime(1, 1, 15, tzinfo=UTC), datetime(9999, 12, 15, tzinfo=UTC)
 LISTED = 3
+INSTANT = timedelta(microseconds=1)
+GAPS, LOOK = 500, timedelta(days=3660)  # how many slots are looked at for the shortest time between two, and how far
 
 
 @dataclass(frozen=True, slots=True)
 class Fire:
     """A slot: the instant, the local time it has, and what is to be said about it.
 
-    `dst` is set within a week of a change of the zone's offset. `starts_at` differs from `at` only by a job's jitter.
+    `dst` is set within a week of a change of the zone's offset. `starts_at` differs from `at` only by a job's jitter,
+    and is None where the slot will be skipped for the date that `excluded` names.
     """
 
     at: datetime
     local: datetime
     dst: str | None
     remarks: tuple[str, ...]
-    starts_at: datetime
+    starts_at: datetime | None
+    excluded: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +112,62 @@ def preview_job(job: Mapping[str, Any], count: int) -> JobPreview:
         schedule = parse(job["schedule"], job["timezone"], job["anchor_at"])
     except ScheduleError as error:
         return JobPreview(job["schedule"], job["timezone"], (f"in error: {error}; no slots until it is changed",), ())
-    left = count if job["max_runs"] is None else min(count, max(job["max_runs"] - job["run_count"], 0))
-    start = max(job["now"], job["decided_until"] or job["anchor_at"])
-    fires = [
-        replace(fire, starts_at=fire.at + jitter.offset(job["id"], fire.at, job["jitter"]))
-        for fire in preview(schedule, start, left)
-        if job["ends_at"] is None or fire.at <= job["ends_at"]
-    ]
-    notes = [*_standing(job), *_waiting(job, schedule), *_limits(job)]
-    return JobPreview(describe(schedule), job["timezone"], tuple(notes), tuple(fires))
+    notes = [*_standing(job), *_dates(job), *_waiting(job, schedule), *_limits(job)]
+    return JobPreview(describe(schedule), job["timezone"], tuple(notes), tuple(_fires(job, schedule, count)))
+
+
+def _fires(job: Mapping[str, Any], schedule: Schedule, count: int) -> Iterator[Fire]:
+    """The slots up to the job's end; those that will be skipped use up none of its `max_runs`."""
+    left = None if job["max_runs"] is None else max(job["max_runs"] - job["run_count"], 0)
+    for fire in preview(schedule, max(job["now"], job["decided_until"] or job["anchor_at"]), count):
+        if left == 0 or (job["ends_at"] is not None and fire.at > job["ends_at"]):
+            return
+        told = _of_job(job, fire)
+        left = left - 1 if left is not None and told.excluded is None else left
+        yield told
+
+
+def _of_job(job: Mapping[str, Any], fire: Fire) -> Fire:
+    """The slot with what the job's excluded dates and jitter make of it."""
+    if excluded := calendar(job["excluded"], job["timezone"]).excluded(fire.at):
+        return replace(fire, starts_at=None, excluded=excluded)
+    return replace(fire, starts_at=fire.at + jitter.offset(job["id"], fire.at, job["jitter"]))
+
+
+def next_allowed(job: Mapping[str, Any]) -> datetime | None:
+    """The first slot from `next_run_at` on that falls on no excluded date; None where the job has none."""
+    slot: datetime | None = job["next_run_at"]
+    dates = calendar(job["excluded"], job["timezone"])
+    if slot is None or dates.excluded(slot) is None:
+        return slot
+    if job["schedule"] is None:
+        return None
+    try:
+        schedule = parse(job["schedule"], job["timezone"], job["anchor_at"])
+    except ScheduleError:
+        return slot
+    if schedule.fixed_delay is not None:  # excluded dates put it off by themselves
+        return slot
+    while slot is not None and dates.excluded(slot) is not None:
+        slot = schedule.after(dates.next_allowed(slot) - INSTANT)
+    return None if slot is None or (job["ends_at"] is not None and slot > job["ends_at"]) else slot
+
+
+def ended_unstarted(job: Mapping[str, Any]) -> str | None:
+    """A warning where jitter may move a start behind the next slot, which then ends what has not started."""
+    if job["overlap"] not in ("replace", "terminate") or not job["jitter"] or job["schedule"] is None:
+        return None
+    try:
+        schedule = parse(job["schedule"], job["timezone"], job["anchor_at"])
+    except ScheduleError:
+        return None
+    slots = islice(schedule.between(job["now"], job["now"] + LOOK), GAPS)
+    if not any(later - slot < job["jitter"] for slot, later in pairwise(slots)):
+        return None
+    return (
+        f"jitter is longer than the time between some slots: under overlap {job['overlap']} a slot that has not started"
+        " is ended by the next one"
+    )
 
 
 def _one_off(job: Mapping[str, Any]) -> JobPreview:
@@ -123,9 +175,9 @@ def _one_off(job: Mapping[str, Any]) -> JobPreview:
     tz = zones.zone(job["timezone"])
     local = at.astimezone(tz)
     shown = local.replace(tzinfo=fixed_offset(local.utcoffset() or timedelta(0)), fold=0)
-    fire = Fire(at, shown, None, (), at + jitter.offset(job["id"], at, job["jitter"]))
+    fire = _of_job(job, Fire(at, shown, None, (), at))
     pending = job["next_run_at"] is not None
-    notes = [*_standing(job), *([] if pending else ["its one slot is decided"]), *_limits(job)]
+    notes = [*_standing(job), *_dates(job), *([] if pending else ["its one slot is decided"]), *_limits(job)]
     return JobPreview(f"Once, at {at:%Y-%m-%d %H:%M:%S} UTC", job["timezone"], tuple(notes), (fire,) * pending)
 
 
@@ -138,6 +190,16 @@ def _standing(job: Mapping[str, Any]) -> list[str]:
     if job["error"] is not None:
         notes.append(f"in error: {job['error']}; no slots until it is changed")
     return notes
+
+
+def _dates(job: Mapping[str, Any]) -> list[str]:
+    """That the next slot will not run."""
+    following = next_allowed(job)
+    if following == job["next_run_at"]:
+        return []
+    if following is None:
+        return ["no slot to come is on no excluded date"]
+    return [f"the next slot on no excluded date is {_utc(following)}"]
 
 
 def _waiting(job: Mapping[str, Any], schedule: Schedule) -> list[str]:
@@ -162,7 +224,7 @@ def _limits(job: Mapping[str, Any]) -> list[str]:
         notes.append(f"{max(job['max_runs'] - job['run_count'], 0)} of {job['max_runs']} runs left")
     if job["jitter"]:
         notes.append(f"each start is moved by up to {duration(job['jitter'])}")
-    return notes
+    return [*notes, *filter(None, [ended_unstarted(job)])]
 
 
 def _utc(instant: datetime) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from psycopg import sql as composing
 
+from pgsched.core.preview import next_allowed
 from pgsched.db.connect import Connection
 from pgsched.db.declaring import declare
 from pgsched.db.job_columns import checked, json_text, write
@@ -65,12 +66,18 @@ def list_jobs(
     limit: int | None = None,
 ) -> list[Row]:
     """Jobs by name (see sql/job_list.sql); `after` is the last name of the page before."""
-    return rows(conn, "job_list", {"queue": queue, "state": state, "after": after, "n": limit})
+    found = rows(conn, "job_list", {"queue": queue, "state": state, "after": after, "n": limit})
+    return [foreseen(row) for row in found]
 
 
 def show(conn: Connection[Any], name: str) -> Row:
-    """One job with all its columns."""
-    return known(name, one(conn, "job_show", {"name": name}))
+    """One job with all its columns, and `next_allowed_at` (see `foreseen`)."""
+    return foreseen(known(name, one(conn, "job_show", {"name": name})))
+
+
+def foreseen(job: Row) -> Row:
+    """The row with `next_allowed_at`: its next slot that falls on no excluded date."""
+    return job | {"next_allowed_at": next_allowed(job)}
 
 
 def recent(conn: Connection[Any], job_id: int, n: int = 10) -> list[Row]:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, TypeVar
 
+from pgsched.core.preview import next_allowed
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, one, rows
 
@@ -19,6 +20,7 @@ OLDEST_QUEUED_S = 300.0
 OVERDUE_S = 10.0
 SAMPLE = 50_000
 MOST_OPEN = 200_000
+PUT_OFF = 90  # among the next slots, so many on excluded dates are told from those that will run
 T = TypeVar("T")
 
 
@@ -124,7 +126,7 @@ class JobCounts:
 
 @dataclass(frozen=True, slots=True)
 class NextFire:
-    """A slot that comes next."""
+    """A slot that comes next, on no excluded date. `in_s`: seconds until then, negative when it is due."""
 
     name: str
     next_run_at: datetime
@@ -186,7 +188,7 @@ def status(conn: Connection[Any]) -> Status:
         jobs = build(JobCounts, one(conn, "status_jobs"))
         finished = newest_finished(conn)
         attention = build(Attention, one(conn, "status_attention"))
-        fires = [build(NextFire, row) for row in rows(conn, "status_next", {"n": 10})]
+        fires = next_fires(rows(conn, "status_next", {"n": 10 + PUT_OFF}))[:10]
         errors = [build(JobError, row) for row in rows(conn, "status_errors", {"n": 20})]
     queues = by_queue(open_runs)
     unroutable = [
@@ -223,6 +225,15 @@ def newest_finished(conn: Connection[Any]) -> Finished:
     row = one(conn, "status_finished", {"n": SAMPLE})
     assert row is not None
     return build(Finished, row | {"sampled_s": row["sampled_s"] if row["read"] >= SAMPLE else None})
+
+
+def next_fires(jobs: list[Row]) -> list[NextFire]:
+    """The jobs' next slots that will run, by time."""
+    allowed = [(slot, job) for job in jobs if (slot := next_allowed(job)) is not None]
+    return [
+        NextFire(job["name"], slot, (slot - job["now"]).total_seconds(), job["schedule"], job["timezone"])
+        for slot, job in sorted(allowed, key=lambda found: found[0])
+    ]
 
 
 def by_queue(open_runs: list[Row]) -> list[Queue]:

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from pgsched.cli import run
+from tests.db.passing import lead
 
 EXPRESSION = ["30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2026-10-24T12:00"]
 
@@ -81,3 +82,62 @@ def test_a_jobs_preview_knows_its_columns(pgsched: Callable[..., object], db: ps
 def test_an_unknown_job_ends_with_eight(pgsched: Callable[..., object]) -> None:
     said = pgsched("job", "preview", "nobody")
     assert said.code == 8 and said.err.count("\n") == 1
+
+
+def test_a_jobs_preview_says_which_slots_an_excluded_date_skips(
+    pgsched: Callable[..., object], db: psycopg.Connection
+) -> None:
+    db.execute(
+        "INSERT INTO pgsched.jobs (name, task, schedule, starts_at) VALUES ('n', 't', '0 12 * * *', '2098-12-25')"
+    )
+    db.execute("INSERT INTO pgsched.job_calendars SELECT id, '2098-12-25', '2098-12-26', 'Christmas' FROM pgsched.jobs")
+    lines = pgsched("job", "preview", "n", "--count", "3").out.splitlines()
+    assert [line.split("  ")[-1] for line in lines[-3:-1]] == [
+        "will be skipped: excluded dates 2098-12-25 to 2098-12-26: Christmas"
+    ] * 2
+    assert lines[-1].endswith("Sat 2098-12-27 12:00:00 +0000")
+    found = pgsched("job", "preview", "n", "--count", "3", "--json").json["fires"]
+    assert [fire["starts_at"] is None for fire in found] == [True, True, False]
+    assert [fire["excluded"] is None for fire in found] == [False, False, True]
+
+
+@pytest.fixture
+def before_christmas(db: psycopg.Connection) -> None:
+    """A job whose next two slots, and another whose only one, lie on excluded dates; and one that has none."""
+    db.execute(
+        "INSERT INTO pgsched.jobs (name, task, schedule, starts_at, run_at) VALUES"
+        " ('n', 't', '0 12 * * *', '2098-12-25', NULL), ('once', 't', NULL, NULL, '2098-12-25 13:00Z'),"
+        " ('plain', 't', '30 12 25 12 *', '2098-12-25', NULL)"
+    )
+    db.execute(
+        "INSERT INTO pgsched.job_calendars SELECT id, '2098-12-25', '2098-12-26', 'Christmas' FROM pgsched.jobs"
+        " WHERE name <> 'plain'"
+    )
+    lead(db)
+
+
+def test_lists_name_the_next_slot_that_will_run(pgsched: Callable[..., object], before_christmas: None) -> None:
+    listed = {row["name"]: row for row in pgsched("job", "list", "--json").json}
+    assert listed["n"]["next_run_at"].startswith("2098-12-25T12:00")
+    assert listed["n"]["next_allowed_at"].startswith("2098-12-27T12:00")
+    assert listed["once"]["next_allowed_at"] is None
+    assert listed["plain"]["next_allowed_at"] == listed["plain"]["next_run_at"]
+    shown = pgsched("job", "show", "n").out
+    assert "next_allowed_at" in shown and "2098-12-27 12:00:00 UTC" in shown
+    assert "next_allowed_at" not in pgsched("job", "show", "plain").out
+
+
+def test_status_names_the_next_slots_that_will_run(pgsched: Callable[..., object], before_christmas: None) -> None:
+    fires = pgsched("status", "--json").json["next_fires"]
+    assert [(fire["name"], fire["next_run_at"][:16]) for fire in fires] == [
+        ("plain", "2098-12-25T12:30"),
+        ("n", "2098-12-27T12:00"),
+    ]
+
+
+def test_a_jitter_that_makes_slots_end_each_other_is_told_when_the_job_is_made(pgsched: Callable[..., object]) -> None:
+    said = pgsched(
+        "job", "add", "j", "--task", "t", "--schedule", "* * * * *", "--jitter", "5min", "--overlap", "replace"
+    )
+    assert said.code == 0
+    assert said.err.startswith("note: jitter is longer than the time between some slots: under overlap replace")

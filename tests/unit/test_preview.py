@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pgsched.core.jitter import offset
-from pgsched.core.preview import Fire, preview, preview_job
+from pgsched.core.preview import Fire, ended_unstarted, next_allowed, preview, preview_job
 from pgsched.core.schedule import parse
 
 BERLIN = "Europe/Berlin"
@@ -105,6 +105,7 @@ def job(**columns: Any) -> dict[str, Any]:
         "decided_until": NOW - timedelta(hours=11, minutes=30), "next_run_at": utc("2026-10-25 00:30"), "run_at": None,
         "starts_at": None, "ends_at": None, "max_runs": None, "run_count": 0, "jitter": timedelta(0), "paused": False,
         "paused_by": None, "paused_at": None, "paused_reason": None, "error": None, "catch_up": "latest",
+        "overlap": "skip", "excluded": None,
     } | columns  # fmt: skip
 
 
@@ -129,6 +130,77 @@ def test_the_columns_that_begin_end_and_count_slots_are_considered() -> None:
     start = utc("2026-12-01 01:30")
     begins = preview_job(job(starts_at=start, decided_until=start - timedelta(microseconds=1)), 1)
     assert (begins.fires[0].at, begins.notes) == (start, ("starts at 2026-12-01 01:30:00 UTC",))
+
+
+CHRISTMAS = ["2026-10-25", "2026-10-26", "Christmas"]  # it comes early
+
+
+def test_slots_on_excluded_dates_are_shown_as_slots_that_will_be_skipped() -> None:
+    found = preview_job(job(excluded=[CHRISTMAS], jitter=timedelta(minutes=10)), 3)
+    said = "excluded dates 2026-10-25 to 2026-10-26: Christmas"
+    assert [fire.excluded for fire in found.fires] == [said, said, None]
+    assert [fire.at for fire in found.fires] == [
+        utc("2026-10-25 00:30"),
+        utc("2026-10-26 01:30"),
+        utc("2026-10-27 01:30"),
+    ]
+    assert [fire.starts_at is None for fire in found.fires] == [True, True, False]
+    assert found.notes[0] == "the next slot on no excluded date is 2026-10-27 01:30:00 UTC"
+
+
+def test_a_slot_that_is_skipped_uses_up_none_of_the_runs() -> None:
+    found = preview_job(job(excluded=[["2026-10-25", "2026-10-25", None]], max_runs=1), 10)
+    assert [fire.excluded for fire in found.fires] == ["excluded date 2026-10-25", None]
+
+
+def test_a_job_that_runs_once_on_an_excluded_date_will_not() -> None:
+    once = preview_job(
+        job(schedule=None, run_at=NOW, next_run_at=NOW, excluded=[["2026-10-24", "2026-10-24", "off"]]), 1
+    )
+    assert once.notes == ("no slot to come is on no excluded date",)
+    assert (once.fires[0].excluded, once.fires[0].starts_at) == ("excluded date 2026-10-24: off", None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({}, "2026-10-25 00:30"),
+        ({"excluded": [["2026-10-26", "2026-10-26", None]]}, "2026-10-25 00:30"),
+        ({"excluded": [CHRISTMAS]}, "2026-10-27 01:30"),
+        ({"excluded": [CHRISTMAS, ["2026-10-27", "2026-11-30", None]]}, "2026-12-01 01:30"),
+        ({"excluded": [CHRISTMAS], "ends_at": utc("2026-10-27 01:29")}, None),
+        ({"excluded": [CHRISTMAS], "schedule": None, "run_at": utc("2026-10-25 00:30")}, None),
+        ({"excluded": [CHRISTMAS], "schedule": "@after 10m"}, "2026-10-25 00:30"),  # it is put off by itself
+        ({"excluded": [CHRISTMAS], "schedule": "0 0 30 2 *"}, "2026-10-25 00:30"),
+        ({"excluded": [CHRISTMAS], "schedule": "0 0 26 10 *"}, "2027-10-25 22:00"),
+        ({"excluded": [CHRISTMAS], "next_run_at": None}, None),
+    ],
+)
+def test_the_next_slot_that_will_run_is_on_no_excluded_date(columns: dict[str, Any], expected: str | None) -> None:
+    assert next_allowed(job(**columns)) == (None if expected is None else utc(expected))
+
+
+@pytest.mark.parametrize(
+    ("columns", "warned"),
+    [
+        ({"schedule": "*/5 * * * *", "jitter": timedelta(minutes=6)}, True),
+        ({"schedule": "*/5 * * * *", "jitter": timedelta(minutes=5)}, False),
+        ({"schedule": "*/5 * * * *", "jitter": timedelta(minutes=6), "overlap": "skip"}, False),
+        ({"schedule": "0 1,2 1 * *", "jitter": timedelta(hours=2)}, True),
+        ({"schedule": "@every 60s", "jitter": timedelta(minutes=5), "overlap": "terminate"}, True),
+        ({"schedule": "@after 60s", "jitter": timedelta(minutes=5)}, False),
+        ({"schedule": "0 0 30 2 *", "jitter": timedelta(days=5)}, False),
+        ({"schedule": None, "run_at": NOW, "jitter": timedelta(days=5)}, False),
+    ],
+)
+def test_a_jitter_that_would_make_slots_end_each_other_is_told(columns: dict[str, Any], warned: bool) -> None:
+    row = job(**{"overlap": "replace", **columns})
+    said = (
+        f"jitter is longer than the time between some slots: under overlap {row['overlap']} a slot that has not started"
+        " is ended by the next one"
+    )
+    assert ended_unstarted(row) == (said if warned else None)
+    assert (said in preview_job(row, 1).notes) is warned
 
 
 def test_jitter_moves_the_start_and_never_the_slot() -> None:
