@@ -5,8 +5,8 @@
 --          other are in_turn, not held
 -- locks: none
 SELECT r.job_id, count(*) AS open,
-    count(*) FILTER (WHERE r.state = 'waiting' AND (r.reason LIKE 'catch_up:%%') IS NOT TRUE) AS held,
-    count(*) FILTER (WHERE r.state = 'waiting' AND r.reason LIKE 'catch_up:%%') AS in_turn, max(r.id) AS newest
+    count(*) FILTER (WHERE r.state = 'waiting' AND NOT pgsched.waits_in_turn(r.reason)) AS held,
+    count(*) FILTER (WHERE r.state = 'waiting' AND pgsched.waits_in_turn(r.reason)) AS in_turn, max(r.id) AS newest
 FROM pgsched.runs r
 WHERE r.job_id = ANY(%(job_ids)s::bigint[]) AND r.phase < 3 AND r.origin <> 'backfill'
 GROUP BY r.job_id

@@ -15,6 +15,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from pgsched.core.overlap import IN_TURN
 from pgsched.core.plan import Decided, SlotRow, decide_job
 from tests.unit.oracle import Meaning, Walk, load
 
@@ -203,7 +204,7 @@ class World:
         self.ticks += 1
         self.progress()
         held = [run for run in self.open if run.waits]
-        in_turn = sum((run.row.reason or "").startswith("catch_up:") for run in held)
+        in_turn = sum(run.row.reason == IN_TURN for run in held)
         newest = max((run.number for run in self.open), default=None)
         job = self.job | {"now": self.now, "open": len(self.open), "held": len(held) - in_turn,
                           "in_turn": in_turn, "newest": newest}  # fmt: skip

@@ -1,5 +1,36 @@
 -- A run that somebody triggers belongs to a job that is there: a delete in progress is waited for, and one that comes
--- later finds the run and cancels it.
+-- later finds the run and cancels it. Under a policy it fares as a slot would (pgsched/core/overlap.py).
+
+-- The state that a triggered run is born in under an overlap policy, as the ticker would decide for a slot; and why,
+-- where it does not run. Backfills do not count, and what waits for
+-- its turn is not held. To be called with the job's row locked.
+CREATE OR REPLACE FUNCTION pgsched.triggered_state(j pgsched.jobs, overlap text, OUT state text, OUT reason text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    open_runs bigint;
+    held bigint;
+    newest bigint;
+BEGIN
+    SELECT count(*), count(*) FILTER (WHERE r.state = 'waiting' AND NOT pgsched.waits_in_turn(r.reason)), max(r.id)
+        INTO open_runs, held, newest
+    FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3 AND r.origin <> 'backfill';
+    triggered_state.state := 'queued';
+    IF open_runs = 0 THEN
+        RETURN;
+    ELSIF triggered_state.overlap IN ('replace', 'terminate') THEN
+        PERFORM pgsched.end_open_runs(j.id, triggered_state.overlap = 'terminate', 'overlap: replaced by a triggered run');
+        triggered_state.state := CASE triggered_state.overlap WHEN 'replace' THEN 'waiting' ELSE 'queued' END;
+    ELSIF triggered_state.overlap = 'skip' THEN
+        triggered_state.state := 'skipped';
+        triggered_state.reason := format('overlap: run %s was not finished', newest);
+    ELSIF held >= (CASE triggered_state.overlap WHEN 'buffer_one' THEN 1 ELSE j.max_buffer END) THEN
+        triggered_state.state := 'skipped';
+        triggered_state.reason := format('overlap: run %s was not finished and %s already waited', newest, held);
+    ELSE
+        triggered_state.state := 'waiting';
+    END IF;
+END $$;
 
 -- Runs a job now, beside its schedule; returns the run's id. It starts whatever else runs, unless `overlap` names the
 -- policy that it shall obey: then a run that is not to be is recorded as skipped.

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-IN_TURN = "catch_up: one after the other"  # `sql/tick_open.sql` tells held slots apart by how it begins
+# The whole reason of a row that waits for its turn, and of no other: pgsched.waits_in_turn knows the same text.
+IN_TURN = "catch_up: late, and one after the other"
+REPLACED = "replaced by the next slot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The state a slot's row is born in. `ends_others`: the earlier runs are to be ended first; `retries`: the slot
-    waits for them, but only for so long; `in_turn`: it waits for its turn among late ones."""
+    """The state a slot's row is born in. `reason`: what held it up (see `told`). `ends_others`: the earlier runs are to
+    be ended first; `retries`: the slot waits for them, but only for so long; `in_turn`: it waits for its turn among
+    late ones, and `reason` is IN_TURN."""
 
     state: str
     reason: str | None = None
@@ -46,7 +49,7 @@ def decide(
     if policy == "allow" or standing.open == 0:
         return Verdict("queued")
     earlier = f"run {standing.newest_id}" if standing.newest_id else "the slot before it"
-    reason = f"overlap: {earlier} was not finished"
+    reason = f"{earlier} was not finished"
     if most_in_turn is not None:
         return in_turn(standing, most_in_turn, reason)
     if policy == "replace":
@@ -68,3 +71,14 @@ def in_turn(standing: Standing, most: int, reason: str) -> Verdict:
     if standing.in_turn >= most:
         return Verdict("skipped", f"{reason} and {standing.in_turn} late slots already waited")
     return Verdict("waiting", IN_TURN, in_turn=True)
+
+
+def told(held_up: str | None, late: str | None) -> str | None:
+    """The reason in a row: why its slot did not start at once, and that it is late, with the number it stands for."""
+    if held_up is None:
+        return late
+    return (
+        f"overlap: {held_up}"
+        if late is None
+        else f"overlap: {late.replace('runs once for', 'stands for')}, and {held_up}"
+    )

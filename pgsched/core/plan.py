@@ -210,17 +210,9 @@ def due(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
     state = "scheduled" if verdict.state == "queued" and starts > now else verdict.state
     expires = slot + job["start_deadline"] if job["start_deadline"] is not None and state != "skipped" else None
     held = held_until(job, slot) if verdict.retries else None
-    reason = why_not(verdict.reason, decision.reason) if verdict.state != "queued" else decision.reason
+    reason = verdict.reason if verdict.in_turn else overlap.told(verdict.reason, decision.reason)
     return SlotRow(slot, state, starts, expires, reason, decision.covers_from, decision.covers_until,
                    decision.covers_count, held)  # fmt: skip
-
-
-def why_not(held_up: str | None, late: str | None) -> str | None:
-    """Why a slot did not start at once, and that it is late: with the number of slots that it would have run for."""
-    if held_up is None or late is None:
-        return held_up or late
-    policy, _, reason = held_up.partition(": ")
-    return f"{policy}: {late.replace('runs once for', 'stands for')}, and {reason}"
 
 
 def replaced(row: SlotRow) -> SlotRow:
@@ -228,7 +220,7 @@ def replaced(row: SlotRow) -> SlotRow:
     if row.state in NEVER_RUN:
         return row
     late = row.reason if row.covers_until is not None else None
-    return replace(row, state="skipped", expires_at=None, reason=why_not("overlap: replaced by the next slot", late))
+    return replace(row, state="skipped", expires_at=None, reason=overlap.told(overlap.REPLACED, late))
 
 
 def passed(job: Job, decision: Decision) -> SlotRow:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pgsched.core.describe import duration
+from pgsched.core.overlap import IN_TURN
 
 Row = Mapping[str, Any]
 Seconds = timedelta | float
@@ -173,7 +174,7 @@ def waiting(run: Row, around: Around) -> Answer:
     names = ", ".join(f"run {other['id']} ({other['state']}, slot {at(other['scheduled_at'])})" for other in before[:3])
     whom = names + (f" and {len(before) - 3} more" if len(before) > 3 else "") if before else "the leader to release it"
     until = f", until {at(run['held_until'])} at the latest" if run.get("held_until") else ""
-    in_turn = (run["reason"] or "").startswith("catch_up:")
+    in_turn = run["reason"] == IN_TURN
     why = "late slots are caught up one after the other" if in_turn else "its overlap policy holds it back"
     return Answer("waiting", f"{why}: it waits for {whom}{until}", {"waits_for": [other["id"] for other in before]})
 

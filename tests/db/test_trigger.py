@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import psycopg
 import pytest
 
+from pgsched.core.overlap import IN_TURN, Standing, decide, told
 from pgsched.db import jobs, leading
 from pgsched.errors import InputError, NotFound, PgschedError
+from tests.db.passing import lead, pass_time, runs
 from tests.race.setting import Aside, at_once, row_of, take, wait_until_blocked
 
 Open = Callable[..., psycopg.Connection]
@@ -217,3 +220,39 @@ def test_what_cannot_be_is_refused(db: psycopg.Connection) -> None:
     with pytest.raises(NotFound):
         jobs.trigger(db, "b", None, "skip")
     assert states(db) == []
+
+
+# ---- late slots that wait for their turn
+
+
+@pytest.mark.parametrize("standing", product((0, 1), (0, 1, 2), (0, 3)))
+@pytest.mark.parametrize("overlap", OTHERS)
+def test_a_triggered_run_fares_as_a_slot_would(
+    db: psycopg.Connection, overlap: str, standing: tuple[int, int, int]
+) -> None:
+    started, held, in_turn = standing
+    text = "INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, reason)" \
+           " SELECT id, clock_timestamp() + %s * interval '1 s', 't', %s, %s FROM pgsched.jobs"  # fmt: skip
+    born = [("queued", None)] * started + [("waiting", None)] * held + [("waiting", IN_TURN)] * in_turn
+    for n, (state, reason) in enumerate(born):
+        db.execute(text, [n, state, reason])
+    newest = max((row[0] for row in db.execute("SELECT id FROM pgsched.runs").fetchall()), default=None)
+    run = trigger(db, overlap)
+    expected = decide(overlap, Standing(len(born), held, newest, in_turn), max_buffer=2)
+    assert (run["state"], run["reason"]) == (expected.state, told(expected.reason, None))
+    ended = db.execute("SELECT count(*) FROM pgsched.runs WHERE state = 'cancelled'").fetchone()
+    assert ended == (len(born) if expected.ends_others else 0,)
+
+
+def test_what_waits_for_its_turn_is_told_by_one_reason_in_both_languages(db: psycopg.Connection) -> None:
+    lead(db)
+    db.execute("UPDATE pgsched.jobs SET schedule = '@every 60s', catch_up = 'all'")
+    pass_time(db, 600)
+    trigger(db)
+    lead(db)
+    waiting = {run["reason"] for run in runs(db) if run["state"] == "waiting"}
+    assert waiting == {IN_TURN}
+    asked = db.execute(
+        "SELECT pgsched.waits_in_turn(r) FROM unnest(%s::text[]) r", [[IN_TURN, "late", "catch_up: ", None]]
+    )
+    assert asked.fetchall() == [(True,), (False,), (False,), (False,)]
