@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+import types
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any, Protocol, cast
 
 from pgsched.errors import TaskError
@@ -68,10 +69,7 @@ class PythonExecutor:
             # Only a handler that was given the Run can see `cancelled`: there is no use in waiting for another.
             grace_s = kill_after_s(claim) if run is not None else 0.0
             return await self._watch(self._threads.submit(lambda: _run_sync(call)), run, grace_s)
-        if run is None:  # nothing but its cancellation can tell it to stop
-            return await _run_here(call)
-        work: asyncio.Future[Outcome] = asyncio.create_task(_run_async(call, run))
-        return await self._watch(work, run, kill_after_s(claim))
+        return await _run_async(call, run)
 
     async def close(self) -> None:
         self._threads.close()
@@ -83,8 +81,6 @@ class PythonExecutor:
         except asyncio.CancelledError:
             if run is not None:
                 run.cancelled.set()
-            if isinstance(work, asyncio.Task):
-                work.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({work}, timeout=grace_s)
             if not work.done():
@@ -100,9 +96,11 @@ class PythonExecutor:
         work.add_done_callback(ended)
 
 
-async def _run_here(call: Call) -> Outcome:
+async def _run_async(call: Call, run: Run | None) -> Outcome:
+    # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
     try:
-        return succeeded(await cast(Awaitable[Any], call()))
+        work = cast(Coroutine[Any, Any, Any], call())
+        return succeeded(await (work if run is None else _telling(work, run)))
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
@@ -111,22 +109,28 @@ async def _run_here(call: Call) -> Outcome:
         return failed(error)
 
 
+@types.coroutine
+def _telling(work: Coroutine[Any, Any, Any], run: Run) -> Generator[Any, Any, Any]:
+    """`await work`, but that the Run says that it is cancelled before the handler is told."""
+    step: Callable[[Any], Any] = work.send
+    value: Any = None
+    while True:
+        try:
+            waiting = step(value)
+        except StopIteration as end:
+            return end.value
+        try:
+            step, value = work.send, (yield waiting)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                run.cancelled.set()
+            step, value = work.throw, error
+
+
 def is_cancelled() -> bool:
     """Has this very task been cancelled, rather than a handler raised CancelledError by itself?"""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-async def _run_async(call: Call, run: Run) -> Outcome:
-    # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
-    try:
-        return succeeded(await cast(Awaitable[Any], call()))
-    except asyncio.CancelledError as error:
-        if run.cancelled.is_set():
-            raise
-        return failed(error)
-    except BaseException as error:
-        return failed(error)
 
 
 def _run_sync(call: Call) -> Outcome:

@@ -185,32 +185,6 @@ def test_cancelling_an_async_handler_lets_it_clean_up() -> None:
     assert seen == ["on", "clean"] and executor.abandoned == 0
 
 
-def test_an_async_handler_with_a_run_that_refuses_to_stop_is_left_behind_and_counted() -> None:
-    app, seen = App(), []
-
-    @app.task
-    async def stubborn(run: Run) -> None:
-        while True:
-            try:
-                seen.append("on")
-                await asyncio.sleep(3600)
-            except asyncio.CancelledError:
-                continue
-
-    executor = PythonExecutor(app.tasks, 1)
-
-    async def main() -> None:
-        work = asyncio.ensure_future(executor.execute(claim("python", stubborn.name, kill_after_s=0.05)))
-        await holds(lambda: seen)
-        work.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-        assert executor.abandoned == 1
-
-    loop = asyncio.new_event_loop()  # asyncio.run() would wait for the handler for ever
-    loop.run_until_complete(main())
-
-
 def test_a_sync_handler_that_looks_at_its_run_stops_and_is_not_abandoned() -> None:
     app, seen = App(), []
 

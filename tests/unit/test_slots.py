@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from pgsched import App
+from pgsched import App, Run
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Claim, Outcome, Result
 from pgsched.worker import running, slots
@@ -213,6 +213,36 @@ def test_a_handler_that_refuses_to_stop_is_left_behind_and_its_slot_given_away(m
 
     play(stage, scene)
     assert stage.results() == [("stubborn", "cancelled"), *[("quick", "succeeded")] * 3], "and nothing is told twice"
+
+
+def test_a_run_says_that_it_is_cancelled_before_its_handler_is_told() -> None:
+    seen: list[tuple[str, bool]] = []
+
+    async def looks(run: Run) -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            seen.append(("cancelled", run.cancelled.is_set()))
+            raise
+
+    async def cancels_a_part(run: Run) -> None:
+        part = asyncio.ensure_future(asyncio.sleep(3600))
+        part.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await part
+        seen.append(("its own", run.cancelled.is_set()))
+
+    stage = Stage({"looks": looks, "cancels_a_part": cancels_a_part})
+
+    async def scene(stage: Stage) -> None:
+        claim, *_ = stage.give("looks", "cancels_a_part")
+        await holds(lambda: len(stage.slots))
+        stage.slots.cancel(claim.id)
+        await stage.all_told(2)
+
+    play(stage, scene)
+    assert seen == [("cancelled", True), ("its own", False)]
+    assert stage.results() == [("looks", "cancelled"), ("cancels_a_part", "succeeded")]
 
 
 def test_handlers_that_never_wait_let_the_loop_go_on() -> None:
