@@ -1,7 +1,7 @@
--- tick_known: which of these slots have their row already.
--- params: parallel arrays job_ids bigint[], slots timestamptz[]
--- returns: (job_id, slot)
+-- tick_known: the rows that jobs have already for slots in these stretches.
+-- params: parallel arrays job_ids bigint[], firsts timestamptz[], lasts timestamptz[]
+-- returns: (job_id, first, last): the slots that such a row stands for
 -- locks: none
-SELECT s.job_id, s.slot
-FROM unnest(%(job_ids)s::bigint[], %(slots)s::timestamptz[]) AS s(job_id, slot)
-JOIN pgsched.runs r ON r.job_id = s.job_id AND r.scheduled_at = s.slot
+SELECT s.job_id, coalesce(r.covers_from, r.scheduled_at), coalesce(r.covers_until, r.scheduled_at)
+FROM unnest(%(job_ids)s::bigint[], %(firsts)s::timestamptz[], %(lasts)s::timestamptz[]) AS s(job_id, first, last)
+JOIN pgsched.runs r ON r.job_id = s.job_id AND r.scheduled_at BETWEEN s.first AND s.last

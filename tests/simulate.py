@@ -2,7 +2,7 @@
 
 The rule: only `decide_job` is the product's. What the database does beside it is a plain model here (the unique slot,
 the mark that only rises, the triggers of edits and pauses, runs that take their time), and the slots that must be
-covered come from enumerations of the tests' own.
+covered come from enumerations of the tests' own: from an edit, or the start that it sets, whatever the mark says.
 """
 
 from __future__ import annotations
@@ -122,28 +122,51 @@ class World:
     # ---- what people do, and the triggers with them
 
     def begin(self, moment: datetime) -> None:
-        """A new schedule is in force from now on."""
+        """A new schedule is in force from now on, or from a start to come."""
         zone, interval = self.rng.choice(ZONES), timedelta(seconds=self.rng.choice(EVERY))
         if self.rng.random() < 0.4:
             expression, listed = f"@every {interval // SECOND}s", None
         else:
             expression, listed = cron_slots(zone, *(self.rng.randrange(len(x)) for x in (MINUTES, HOURS, DAYS)))
-        starts_at = moment + self.rng.randint(1, 90) * DAY if self.rng.random() < 0.1 else None
+        starts_at = moment + self.rng.randint(1, 90) * DAY if self.rng.random() < 0.2 else None
+        self.job |= {"schedule": expression, "timezone": zone, "ends_at": None}
+        self.start(Epoch(expression, zone, listed, interval, moment, moment), moment, starts_at)
+
+    def start(self, epoch: Epoch, moment: datetime, starts_at: datetime | None) -> None:
+        """The slots of an epoch begin at an edit, or at a start of their own."""
         anchor = starts_at or moment
-        mark = max(moment, starts_at - timedelta(microseconds=1)) if starts_at else moment
-        self.job |= {"schedule": expression, "timezone": zone, "anchor_at": anchor, "starts_at": starts_at,
-                     "ends_at": None, "decided_until": max(self.job.get("decided_until", mark), mark)}  # fmt: skip
+        after = anchor - timedelta(microseconds=1) if anchor > moment else moment
+        self.epochs.append(replace(epoch, anchor=anchor, after=after, until=None))
+        self.job |= {"anchor_at": anchor, "starts_at": starts_at,
+                     "decided_until": max(self.job.get("decided_until", moment), moment)}  # fmt: skip
         self.next_run_at = moment
-        self.epochs.append(Epoch(expression, zone, listed, interval, anchor, self.job["decided_until"]))
+
+    def waits_to_start(self) -> bool:
+        return self.job["starts_at"] is not None and self.now < self.job["starts_at"]
+
+    def undecided_after(self) -> datetime:
+        """As tick_due does: the mark, or what is right before the start."""
+        start = self.job["starts_at"]
+        return max(self.job["decided_until"], start - timedelta(microseconds=1)) if start else self.job["decided_until"]
 
     def edit_schedule(self) -> None:
         self.pass_over("missed", "edited")
         self.close(self.now)
         self.begin(self.now)
 
+    def edit_start(self) -> None:
+        """The start is given up, or moved."""
+        self.pass_over("missed", "edited")
+        self.close(self.now)
+        moved = self.rng.choice((None, self.now + self.rng.randint(-3, 30) * DAY))
+        if moved is None or self.job["ends_at"] is None or moved < self.job["ends_at"]:
+            self.start(self.epochs[-1], self.now, moved)
+        else:
+            self.start(self.epochs[-1], self.now, None)
+
     def edit_limits(self) -> None:
         """ends_at or max_runs; a job that had ended goes on from now, and tells of the slots since its end."""
-        ended, mark = self.next_run_at is None, self.job["decided_until"]
+        ended, mark = self.next_run_at is None, self.undecided_after()
         if ended:
             mark = mark if self.used_up() or not self.job["ends_at"] else max(mark, self.job["ends_at"])
             self.close(mark)
@@ -180,14 +203,14 @@ class World:
         """The same schedule, from now."""
         self.close(self.now)
         self.job["decided_until"] = max(self.job["decided_until"], self.until_now())
-        self.epochs.append(replace(self.epochs[-1], after=self.job["decided_until"], until=None))
+        self.epochs.append(replace(self.epochs[-1], after=self.undecided_after(), until=None))
 
     def until_now(self) -> datetime:
         """Now, or the end of the job."""
         return min(self.now, self.job["ends_at"] or self.now)
 
     def pass_over(self, state: str, reason: str, since: datetime | None = None) -> None:
-        slots = self.epochs[-1].slots(since or self.job["decided_until"], self.until_now())
+        slots = self.epochs[-1].slots(max(since or self.undecided_after(), self.epochs[-1].after), self.until_now())
         if slots and self.next_run_at is not None and self.next_run_at <= self.now:
             self.rows[slots[-1]] = Covered(slots[0], slots[-1], len(slots), state, reason)
 
@@ -206,8 +229,8 @@ class World:
         held = [run for run in self.open if run.waits]
         in_turn = sum(run.row.reason == IN_TURN for run in held)
         newest = max((run.number for run in self.open), default=None)
-        job = self.job | {"now": self.now, "open": len(self.open), "held": len(held) - in_turn,
-                          "in_turn": in_turn, "newest": newest}  # fmt: skip
+        job = self.job | {"now": self.now, "decided_until": self.undecided_after(), "open": len(self.open),
+                          "held": len(held) - in_turn, "in_turn": in_turn, "newest": newest}  # fmt: skip
         if self.job["overlap"] == "allow":
             job |= {"open": 0, "held": 0, "in_turn": 0, "newest": None}
         decided = decide_job(job)
@@ -228,8 +251,8 @@ class World:
         for row in decided.rows:
             self.insert(row)
         mark, advance = self.job["decided_until"], decided.advance
-        assert advance.decided_until is not None and advance.error is None
-        self.job["decided_until"] = max(mark, advance.decided_until)
+        assert advance.error is None
+        self.job["decided_until"] = max(mark, advance.decided_until or mark)
         self.next_run_at = advance.next_run_at
 
     def insert(self, row: SlotRow) -> None:
@@ -266,13 +289,13 @@ class World:
     def live(self, most_ticks: int) -> None:
         """Until the years are over, or the leader has ticked so often."""
         people: Iterable[Callable[[], None]] = (
-            self.edit_schedule, self.edit_limits, self.edit_calendar, self.pause_or_resume,
+            self.edit_schedule, self.edit_start, self.edit_limits, self.edit_calendar, self.pause_or_resume,
         )  # fmt: skip
         while self.now < START + YEARS and self.ticks < most_ticks:
             idle = self.paused or self.next_run_at is None
             if idle or self.rng.random() < 0.02:  # nobody leads, or nothing is to be done: hours to weeks
                 self.now += self.rng.choice((60, 3600, 86_400, 20 * 86_400)) * self.rng.random() * SECOND
-            if idle or self.rng.random() < 0.03:
+            if idle or self.rng.random() < (0.3 if self.waits_to_start() else 0.03):
                 self.rng.choice(tuple(people))()
             if not self.paused and self.next_run_at is not None:
                 self.now = max(self.now, self.next_run_at) + self.rng.random() * SECOND

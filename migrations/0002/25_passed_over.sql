@@ -4,6 +4,13 @@
 -- A stretch without a schedule is the one slot of a job that runs once: run_at, which is its until_at.
 ALTER TABLE pgsched.passed_over ALTER COLUMN schedule DROP NOT NULL;
 
+-- Where the slots of a job begin that are not decided: behind its mark, which only decisions raise, and not before
+-- starts_at, which an edit may move.
+CREATE FUNCTION pgsched.undecided_after(j pgsched.jobs) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT greatest(j.decided_until, j.starts_at - interval '1 microsecond')
+$$;
+
 -- Slots that were due but undecided when a job was edited or resumed end as missed where they came before the pause
 -- (nobody decided them in time), and as skipped where they fell into it.
 CREATE OR REPLACE FUNCTION pgsched.pass_over(j pgsched.jobs, moment timestamptz, edited boolean) RETURNS void
@@ -12,7 +19,8 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT j.id, j.schedule, j.timezone, j.anchor_at, s.after_at, s.until_at, s.state, s.reason ||
         CASE WHEN edited AND (j.paused OR j.error IS NOT NULL) THEN format('; then %s was edited', what) ELSE '' END
     FROM (SELECT
-        greatest(j.decided_until, CASE WHEN j.schedule IS NULL THEN j.run_at - interval '1 microsecond' END) AS begun,
+        greatest(pgsched.undecided_after(j),
+                 CASE WHEN j.schedule IS NULL THEN j.run_at - interval '1 microsecond' END) AS begun,
         least(moment, j.ends_at, CASE WHEN j.schedule IS NULL AND j.run_at <= moment THEN j.run_at END) AS ended,
         CASE WHEN j.paused THEN coalesce(j.paused_at, '-infinity') - interval '1 microsecond'
              ELSE 'infinity' END AS paused_from,
@@ -34,7 +42,8 @@ CREATE FUNCTION pgsched.pass_over_end(j pgsched.jobs, edited pgsched.jobs, momen
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     used_up boolean := coalesce(j.run_count >= j.max_runs, false);
-    ended timestamptz := CASE WHEN used_up THEN j.decided_until ELSE greatest(j.decided_until, j.ends_at) END;
+    begun timestamptz := pgsched.undecided_after(j);
+    ended timestamptz := CASE WHEN used_up THEN begun ELSE greatest(begun, j.ends_at) END;
     until timestamptz := least(moment, edited.ends_at);
 BEGIN
     IF j.run_count >= edited.max_runs OR edited.ends_at <= ended THEN
@@ -48,3 +57,16 @@ BEGIN
     WHERE ended < until;
     RETURN true;
 END $$;
+
+-- Slots of a new schedule that lie ahead, but not behind the mark: the clock has stepped back, and what lies before the
+-- mark is not decided twice.
+CREATE FUNCTION pgsched.pass_over_ahead(edited pgsched.jobs, moment timestamptz) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason)
+    SELECT edited.id, edited.schedule, edited.timezone, edited.anchor_at, s.after_at, s.until_at, 'skipped',
+        format('the schedule was edited at %s while the clock stood before %s, until which slots are decided',
+               pgsched.utc(moment), pgsched.utc(edited.decided_until))
+    FROM (SELECT greatest(moment, edited.starts_at - interval '1 microsecond') AS after_at,
+                 least(edited.decided_until, edited.ends_at) AS until_at) s
+    WHERE s.after_at < s.until_at
+$$;

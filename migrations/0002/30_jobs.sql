@@ -1,93 +1,164 @@
--- What an edit or a resume does to a job's slots: those that it passes over are noted, whatever kind of job it is.
+-- What an edit or a resume does to a job's slots: those that it passes over are noted, whatever kind of job it is. The mark
+-- (decided_until) says what is decided: it rises to now where slots are passed over, and never beyond.
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_before_insert() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    problem text := coalesce(pgsched.job_error(NEW), pgsched.bad_owner(NEW.owner));
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    NEW.created_at := moment;
+    NEW.updated_at := moment;
+    NEW.anchor_at := coalesce(NEW.starts_at, moment);
+    NEW.run_count := 0;
+    NEW.error := NULL;
+    NEW.error_at := NULL;
+    IF NEW.schedule IS NULL THEN
+        NEW.run_at := coalesce(NEW.run_at, moment);
+        NEW.decided_until := '-infinity';
+        NEW.next_run_at := NEW.run_at;
+    ELSE
+        NEW.decided_until := moment;  -- only slots after this instant exist
+        NEW.next_run_at := moment;  -- due at once: the leader plans it
+    END IF;
+    IF NEW.paused THEN
+        NEW.paused_at := moment;
+        NEW.paused_by := coalesce(NEW.paused_by, session_user);
+    ELSE
+        NEW.resume_from := 'now';
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- The edit as it may be written; what is wrong with it is raised.
+CREATE FUNCTION pgsched.edit_allowed(was pgsched.jobs, j pgsched.jobs) RETURNS pgsched.jobs
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    problem text;
+BEGIN
+    IF j.schedule IS NOT NULL AND was.schedule IS NULL AND j.run_at IS NOT DISTINCT FROM was.run_at THEN
+        j.run_at := NULL;  -- a job that was to run once gets a schedule; the insert may have filled run_at in
+    END IF;
+    problem := pgsched.job_error(j);
+    IF j.owner IS DISTINCT FROM was.owner THEN
+        problem := coalesce(problem, pgsched.bad_owner(j.owner));
+    ELSIF (j.kind, j.task, j.args) IS DISTINCT FROM (was.kind, was.task, was.args)
+          AND pgsched.bad_owner(was.owner) IS NOT NULL THEN
+        j.owner := current_user;  -- who says what runs, and may not act for the owner, becomes it
+    END IF;
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    RETURN j;
+END $$;
+
+-- Who paused it, since when and why: kept while it is paused.
+CREATE FUNCTION pgsched.edit_pause(was pgsched.jobs, j pgsched.jobs, moment timestamptz) RETURNS pgsched.jobs
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF j.paused THEN
+        j.paused_at := CASE WHEN was.paused THEN was.paused_at ELSE moment END;
+        j.paused_by := coalesce(j.paused_by, was.paused_by, session_user);
+    ELSE
+        j.paused_at := NULL;
+        j.paused_by := NULL;
+        j.paused_reason := NULL;
+        j.resume_from := 'now';
+    END IF;
+    RETURN j;
+END $$;
+
+-- Does the edit change when a job has slots? The slot of a job that runs once is run_at, whatever its time zone.
+CREATE FUNCTION pgsched.edit_retimes(was pgsched.jobs, j pgsched.jobs) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN j.schedule IS NULL AND was.schedule IS NULL THEN j.run_at IS DISTINCT FROM was.run_at
+           ELSE (j.schedule, j.timezone, j.run_at, j.starts_at)
+                IS DISTINCT FROM (was.schedule, was.timezone, was.run_at, was.starts_at) END
+$$;
+
+-- The slots of a job with a schedule after an edit. `resumed`: from what the edit resumes it, null where it does not.
+CREATE FUNCTION pgsched.edit_schedule(was pgsched.jobs, j pgsched.jobs, moment timestamptz, resumed text)
+RETURNS pgsched.jobs LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    limits_moved boolean := (j.ends_at, j.max_runs) IS DISTINCT FROM (was.ends_at, was.max_runs);
+BEGIN
+    IF pgsched.edit_retimes(was, j) THEN
+        PERFORM pgsched.pass_over(was, moment, true);
+        j.anchor_at := coalesce(j.starts_at, moment);
+        j.decided_until := greatest(was.decided_until, moment);
+        PERFORM pgsched.pass_over_ahead(j, moment);
+        j.error := NULL;
+        j.error_at := NULL;
+        j.next_run_at := moment;
+    ELSIF was.next_run_at IS NULL AND was.error IS NULL THEN  -- it had ended
+        IF limits_moved AND pgsched.pass_over_end(was, j, moment) THEN
+            j.decided_until := greatest(was.decided_until, least(moment, j.ends_at));
+            j.next_run_at := moment;
+        END IF;
+    ELSIF resumed = 'now' THEN
+        was.ends_at := j.ends_at;
+        PERFORM pgsched.pass_over(was, moment, false);
+        -- never beyond the end: what comes behind it is passed over by the edit that puts the end off
+        j.decided_until := greatest(was.decided_until, least(moment, j.ends_at));
+        j.next_run_at := moment;
+    ELSIF resumed = 'pause' THEN
+        j.next_run_at := coalesce(was.next_run_at, moment);  -- the mark stays: catch_up decides what came since
+    ELSIF limits_moved THEN
+        j.next_run_at := moment;  -- the leader plans it again
+    END IF;
+    RETURN j;
+END $$;
+
+-- The slot of a job that runs once after an edit: what is passed over is decided, neither the old slots nor one among them
+-- may come again.
+CREATE FUNCTION pgsched.edit_once(was pgsched.jobs, j pgsched.jobs, moment timestamptz, resumed text)
+RETURNS pgsched.jobs LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    retimed boolean := pgsched.edit_retimes(was, j);
+    replanned boolean := retimed OR (j.timezone, j.starts_at) IS DISTINCT FROM (was.timezone, was.starts_at);
+BEGIN
+    IF retimed OR resumed = 'now' THEN
+        IF NOT retimed THEN
+            was.ends_at := j.ends_at;
+        END IF;
+        PERFORM pgsched.pass_over(was, moment, retimed);
+        j.decided_until := greatest(was.decided_until, CASE
+            WHEN was.schedule IS NOT NULL THEN moment - interval '1 microsecond'
+            WHEN was.run_at <= moment THEN was.run_at END);
+    END IF;
+    IF retimed THEN
+        j.run_at := coalesce(j.run_at, moment);
+        IF j.run_at <= j.decided_until THEN
+            PERFORM pgsched.raise_bad_value(format(
+                'run_at: %s is not later than %s, which is already decided', j.run_at, j.decided_until), 'jobs');
+        END IF;
+    END IF;
+    IF replanned THEN
+        j.error := NULL;
+        j.error_at := NULL;
+    END IF;
+    IF replanned OR resumed IS NOT NULL THEN
+        j.next_run_at := CASE WHEN j.run_at > j.decided_until THEN j.run_at END;
+    END IF;
+    RETURN j;
+END $$;
 
 CREATE OR REPLACE FUNCTION pgsched.jobs_before_update() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
-    problem text;
-    replanned boolean := (NEW.schedule, NEW.timezone, NEW.run_at, NEW.starts_at)
-                         IS DISTINCT FROM (OLD.schedule, OLD.timezone, OLD.run_at, OLD.starts_at);
-    -- the slot of a job that runs once is run_at, whatever its time zone
-    retimed boolean := replanned AND (NEW.schedule IS NOT NULL OR OLD.schedule IS NOT NULL
-                                      OR NEW.run_at IS DISTINCT FROM OLD.run_at);
-    resumed boolean := OLD.paused AND NOT NEW.paused;
-    from_now boolean := NEW.resume_from = 'now';
-    ended boolean := NEW.schedule IS NOT NULL AND NOT retimed AND OLD.next_run_at IS NULL AND OLD.error IS NULL;
-    was pgsched.jobs := OLD;
+    resumed text := CASE WHEN OLD.paused AND NOT NEW.paused THEN NEW.resume_from END;
 BEGIN
-    IF NEW.schedule IS NOT NULL AND OLD.schedule IS NULL AND NEW.run_at IS NOT DISTINCT FROM OLD.run_at THEN
-        NEW.run_at := NULL;  -- a job that was to run once gets a schedule; the insert may have filled run_at in
-    END IF;
-    problem := pgsched.job_error(NEW);
-    IF NEW.owner IS DISTINCT FROM OLD.owner THEN
-        problem := coalesce(problem, pgsched.bad_owner(NEW.owner));
-    ELSIF (NEW.kind, NEW.task, NEW.args) IS DISTINCT FROM (OLD.kind, OLD.task, OLD.args)
-          AND pgsched.bad_owner(OLD.owner) IS NOT NULL THEN
-        NEW.owner := current_user;  -- who says what runs, and may not act for the owner, becomes it
-    END IF;
-    IF problem IS NOT NULL THEN
-        PERFORM pgsched.raise_bad_value(problem, 'jobs');
-    END IF;
+    NEW := pgsched.edit_allowed(OLD, NEW);
     NEW.id := OLD.id;
     NEW.created_at := OLD.created_at;
     NEW.updated_at := moment;
-    IF NEW.paused AND NOT OLD.paused THEN
-        NEW.paused_at := moment;
-        NEW.paused_by := coalesce(NEW.paused_by, session_user);
-    ELSIF NOT NEW.paused THEN
-        NEW.paused_at := NULL;
-        NEW.paused_by := NULL;
-        NEW.paused_reason := NULL;
-        NEW.resume_from := 'now';
-    END IF;
-    IF retimed OR resumed AND from_now THEN
-        IF NOT retimed THEN
-            was.ends_at := NEW.ends_at;
-        END IF;
-        PERFORM pgsched.pass_over(was, moment, retimed);
-    END IF;
-    IF replanned THEN
-        NEW.error := NULL;
-        NEW.error_at := NULL;
-    END IF;
+    NEW := pgsched.edit_pause(OLD, NEW, moment);
     IF NEW.schedule IS NULL THEN
-        IF retimed OR resumed AND from_now THEN
-            -- passed over is decided: neither the old slots nor one among them may come again
-            NEW.decided_until := greatest(OLD.decided_until, CASE
-                WHEN OLD.schedule IS NOT NULL THEN moment - interval '1 microsecond'
-                WHEN OLD.run_at <= moment THEN OLD.run_at END);
-        END IF;
-        IF retimed THEN
-            NEW.run_at := coalesce(NEW.run_at, moment);
-            IF NEW.run_at <= NEW.decided_until THEN
-                PERFORM pgsched.raise_bad_value(format(
-                    'run_at: %s is not later than %s, which is already decided', NEW.run_at, NEW.decided_until),
-                    'jobs');
-            END IF;
-        END IF;
-        IF replanned OR resumed THEN
-            NEW.next_run_at := CASE WHEN NEW.run_at > NEW.decided_until THEN NEW.run_at END;
-        END IF;
-        RETURN NEW;
+        RETURN pgsched.edit_once(OLD, NEW, moment, resumed);
     END IF;
-    IF retimed THEN
-        NEW.anchor_at := coalesce(NEW.starts_at, moment);
-        NEW.decided_until := greatest(OLD.decided_until, moment, NEW.starts_at - interval '1 microsecond');
-        NEW.next_run_at := moment;
-    ELSIF ended THEN
-        IF (NEW.ends_at, NEW.max_runs) IS DISTINCT FROM (OLD.ends_at, OLD.max_runs)
-           AND pgsched.pass_over_end(OLD, NEW, moment) THEN
-            NEW.decided_until := greatest(OLD.decided_until, least(moment, NEW.ends_at));
-            NEW.next_run_at := moment;
-        END IF;
-    ELSIF resumed AND from_now THEN
-        -- never beyond the end: what comes behind it is passed over by the edit that puts the end off
-        NEW.decided_until := greatest(OLD.decided_until, least(moment, NEW.ends_at));
-        NEW.next_run_at := moment;
-    ELSIF resumed THEN
-        NEW.next_run_at := coalesce(OLD.next_run_at, moment);  -- the mark stays: catch_up decides what came since
-    ELSIF (NEW.ends_at, NEW.max_runs) IS DISTINCT FROM (OLD.ends_at, OLD.max_runs) THEN
-        NEW.next_run_at := moment;  -- the leader plans it again
-    END IF;
-    RETURN NEW;
+    RETURN pgsched.edit_schedule(OLD, NEW, moment, resumed);
 END $$;

@@ -21,6 +21,7 @@ POLICIES = ("latest", "skip", "earliest", "all")
 BATCH = 1000
 INSTANT = timedelta(microseconds=1)
 TOO_LATE, OUTSIDE = "start_deadline passed", "outside catch_up_window"
+ONLY_LATEST = "only the latest late slot runs"
 Stretch = tuple[datetime, datetime]
 
 
@@ -138,12 +139,18 @@ def _misfires(schedule: Schedule, stretches: list[Stretch], policy: CatchUp) -> 
 
 def _latest(schedule: Schedule, stretches: list[Stretch]) -> list[Decision]:
     """The newest slot runs for all of its stretch; excluded dates lie between it and the older stretches."""
-    rows = _missed(schedule, stretches, "only the latest late slot runs")
+    rows = _missed(schedule, stretches, ONLY_LATEST)
     if rows:
         row = rows[-1]
-        reason = "late" if row.covers_count == 1 else f"late, runs once for {row.covers_count or 'very many'} slots"
-        rows[-1] = Decision(row.scheduled_at, "run", reason, row.covers_from, row.covers_until, row.covers_count)
+        rows[-1] = Decision(
+            row.scheduled_at, "run", late(row.covers_count), row.covers_from, row.covers_until, row.covers_count
+        )
     return rows
+
+
+def late(count: int | None) -> str:
+    """The reason of a late slot that runs for so many (None: very many)."""
+    return "late" if count == 1 else f"late, runs once for {count or 'very many'} slots"
 
 
 def _oldest(schedule: Schedule, stretches: list[Stretch], runs: int, reason: str) -> list[Decision]:

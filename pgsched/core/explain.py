@@ -160,8 +160,12 @@ def held_up(facts: Facts) -> tuple[list[str], list[str]]:
 
 def to_come(facts: Facts) -> Answer | None:
     """It is in the future."""
-    if facts.slot <= facts.now or ended(facts) or used_up(facts):
+    mark = facts.job["decided_until"]
+    if facts.slot <= facts.now or ended(facts) or used_up(facts) or before(facts):
         return None
+    if mark is not None and facts.slot <= mark:
+        return noted(facts) or Answer("decided_ahead", f"it is ahead of the clock, but decided: all slots until {at(mark)}"
+                                      " are, so the clock has stepped back, or somebody moved the mark")  # fmt: skip
     words, texts = held_up(facts)
     if facts.excluded is not None:
         words, texts = [*words, "excluded"], [*texts, f"it will be skipped: {facts.excluded}"]

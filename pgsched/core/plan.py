@@ -1,12 +1,13 @@
 """The rule: what becomes of a job's due slots is a pure function of its row, its unfinished runs and the instant.
 
-The row is what `sql/tick_terms.sql` returns, with the instant (`now`), its mark (`decided_until`) and its unfinished
-runs (`open`, `held`, `newest`). Every slot gets one row: a run, one held back, or one that says why not.
+The row is what `sql/tick_terms.sql` returns, with the instant (`now`), what its slots lie after (`decided_until`: its
+mark, or what is right before its start) and its unfinished runs (`open`, `held`, `newest`). Every slot gets one row: a
+run, one held back, or one that says why not. The mark rises by decisions alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,11 +18,13 @@ from pgsched.core.catchup import BATCH, TOO_LATE, CatchUp, Decision, decide, dec
 from pgsched.core.jitter import offset
 from pgsched.core.overlap import Standing, Verdict
 from pgsched.core.schedule import Schedule, parse
+from pgsched.core.stretch import Known, has_row, without
 
 DELAY_RECHECK = timedelta(seconds=1)
 NEVER_RUN = ("skipped", "missed")
 Job = dict[str, Any]
-# The decisions, the new high-water mark (None: as it is), and the next slot.
+INSTANT = timedelta(microseconds=1)
+# The decisions, the new high-water mark (None: as it is, because there are none), and the next slot.
 Plan = tuple[list[Decision], datetime | None, datetime | None]
 
 
@@ -63,23 +66,23 @@ class Decided:
     ends_others: bool
 
 
-def decide_job(job: Job, planned: Plan | None = None, known: Container[datetime] = ()) -> Decided:
+def decide_job(job: Job, planned: Plan | None = None, known: Collection[Known] = ()) -> Decided:
     """Turn one job's due slots into rows, and say where it stands afterwards.
 
-    `planned`: what `plan` says, where it was asked already. `known`: slots that have their row, whose mark was lost.
+    `planned`: what `plan` says, where it was asked already. `known`: the rows that it has after all: its mark was lost.
     """
     decisions, decided_until, next_at = planned or plan(job)
+    if known:
+        decisions = remaining(job, decisions, known)
     standing = Standing(job["open"], job["held"], job["newest"], job["in_turn"])
     rows: list[SlotRow] = []
-    reached = job["decided_until"]
+    reached: datetime | None = None
     runs = replaces_from = 0
     ends_others = False
     for decision in decisions:
         if used_up(job, runs):
             break
         reached = decision.covers_until or decision.scheduled_at
-        if decision.scheduled_at in known:
-            continue
         if decision.verdict != "run":
             rows.append(passed(job, decision))
             continue
@@ -94,6 +97,13 @@ def decide_job(job: Job, planned: Plan | None = None, known: Container[datetime]
     if used_up(job, runs):  # what lies behind its last run is no slot, and not decided
         decided_until, next_at = reached, None
     return Decided(rows, Advance(decided_until, next_at, runs), ends_others)
+
+
+def remaining(job: Job, decisions: list[Decision], known: Collection[Known]) -> list[Decision]:
+    """What these decisions say of slots that have no row."""
+    if job["schedule"] is None:
+        return [decision for decision in decisions if not has_row(decision.scheduled_at, known)]
+    return [part for decision in decisions for part in without(parsed(job), decision, known)]
 
 
 def used_up(job: Job, runs: int) -> bool:
@@ -126,6 +136,12 @@ def after(standing: Standing, verdict: Verdict) -> Standing:
     return Standing(standing.open + born_open, standing.held + waits - verdict.in_turn, standing.newest_id, in_turn)
 
 
+def undecided_after(job: Mapping[str, Any]) -> datetime:
+    """What the undecided slots of a job with a schedule lie after (a row of `jobs`)."""
+    mark: datetime = job["decided_until"] or job["anchor_at"]
+    return mark if job["starts_at"] is None else max(mark, job["starts_at"] - INSTANT)
+
+
 def plan(job: Job) -> Plan:
     """The decisions for everything due, the new high-water mark and the next slot."""
     if job["schedule"] is None:
@@ -136,8 +152,9 @@ def plan(job: Job) -> Plan:
     begun = job["decided_until"] or job["anchor_at"]
     planned = punctual(job, schedule, begun)
     if planned is None:
-        return decide(schedule, begun, job["now"], catch_up_policy(job), job["ends_at"], job_calendar(job))
-    return planned
+        planned = decide(schedule, begun, job["now"], catch_up_policy(job), job["ends_at"], job_calendar(job))
+    decisions, reached, next_at = planned
+    return decisions, reached if decisions else None, next_at
 
 
 def punctual(job: Job, schedule: Schedule, begun: datetime) -> Plan | None:
@@ -176,9 +193,9 @@ def one_off(job: Job) -> Plan:
     """run_at: one slot, decided once."""
     slot, now, mark = job["run_at"], job["now"], job["decided_until"]
     if mark is not None and slot <= mark:
-        return [], mark, None
+        return [], None, None
     if slot > now:
-        return [], mark, slot
+        return [], None, slot
     decision = decide_one(slot, now, catch_up_policy(job), job_calendar(job))
     return [decision], slot, None
 
@@ -190,14 +207,14 @@ def fixed_delay(job: Job, delay: timedelta) -> Plan:
     """
     now, mark = job["now"], job["decided_until"] or job["anchor_at"]
     if job["open"]:
-        return [], mark, now + DELAY_RECHECK
+        return [], None, now + DELAY_RECHECK
     # never before the mark: retention forgets the last run, and a clock may have stepped back
     slot = max(job["last_finished_at"] or mark, mark, job["anchor_at"]) + delay
     slot = job_calendar(job).next_allowed(slot)
     if job["ends_at"] is not None and slot > job["ends_at"]:
-        return [], mark, None
+        return [], None, None
     if slot > now:
-        return [], mark, slot
+        return [], None, slot
     late = job["start_deadline"] is not None and now - slot > job["start_deadline"]
     decision = Decision(slot, "missed" if late else "run", TOO_LATE if late else None, None, None, None)
     return [decision], max(slot, mark), now + DELAY_RECHECK

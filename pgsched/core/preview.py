@@ -16,6 +16,7 @@ from typing import Any
 from pgsched.core import grammar, jitter, zones
 from pgsched.core.calendar import calendar
 from pgsched.core.describe import describe, duration
+from pgsched.core.plan import undecided_after
 from pgsched.core.schedule import Schedule, parse
 from pgsched.core.zones import Change
 from pgsched.errors import ScheduleError
@@ -119,7 +120,7 @@ def preview_job(job: Mapping[str, Any], count: int) -> JobPreview:
 def _fires(job: Mapping[str, Any], schedule: Schedule, count: int) -> Iterator[Fire]:
     """The slots up to the job's end; those that will be skipped use up none of its `max_runs`."""
     left = None if job["max_runs"] is None else max(job["max_runs"] - job["run_count"], 0)
-    for fire in preview(schedule, max(job["now"], job["decided_until"] or job["anchor_at"]), count):
+    for fire in preview(schedule, max(job["now"], undecided_after(job)), count):
         if left == 0 or (job["ends_at"] is not None and fire.at > job["ends_at"]):
             return
         told = _of_job(job, fire)
@@ -206,8 +207,7 @@ def _waiting(job: Mapping[str, Any], schedule: Schedule) -> list[str]:
     """Slots that exist already, or that cannot be known yet."""
     if schedule.fixed_delay is not None:
         return ["its slots depend on when runs end, so none can be foreseen"]
-    decided = job["decided_until"] or job["anchor_at"]
-    due = None if job["paused"] or job["next_run_at"] is None else schedule.after(decided)
+    due = None if job["paused"] or job["next_run_at"] is None else schedule.after(undecided_after(job))
     if due is None or due > job["now"]:
         return []
     return [f"slots since {_utc(due)} are due and not decided yet: catch_up is {job['catch_up']}"]

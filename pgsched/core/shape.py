@@ -1,16 +1,18 @@
 """The rule: jobs that differ in their id, mark and unfinished runs alone are decided once, not once each.
 
-Two marks between the same two slots leave the same slots to decide: the plan for the one holds for the other.
+Two marks between the same two slots leave the same slots to decide: the plan for the one holds for the other, and so
+does the mark that it gives, which is that of its last decision or none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
 from pgsched.core.plan import Decided, Job, Plan, decide_job, parsed, plan
 from pgsched.core.slots import After, Every
+from pgsched.core.stretch import Known
 
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 NOTHING: dict[str, Any] = {"open": 0, "held": 0, "in_turn": 0, "newest": None,
@@ -40,9 +42,9 @@ class Shape:
         mark: datetime | None,
         anchor: datetime | None = None,
         found: dict[str, Any] | None = None,
-        known: Container[datetime] = (),
+        known: Collection[Known] = (),
     ) -> Decided:
-        """Decide one job. `found`: its row of `tick_open`, of `tick_finished`; `known`: slots that have their row."""
+        """Decide one job. `found`: its row of `tick_open`, of `tick_finished`; `known`: the rows it has."""
         alike = not (found or known) and self._since <= (mark or FIRST) < self._before
         if alike and self._alone is not None:
             return self._alone

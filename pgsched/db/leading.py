@@ -22,6 +22,8 @@ from pgsched.db.statements import sql
 
 # a row of `sql/tick_due.sql`: id, now, mark, anchor, dated, shape
 Due = tuple[int, datetime, datetime | None, datetime | None, bool, str]
+# a job, and the first and the last slot of a stretch or a row of it
+Known = tuple[int, datetime, datetime]
 # data exceptions, violated constraints, limits of the server, and what a trigger raises
 ROW_AT_FAULT = ("22", "23", "44", "54", "P0")
 
@@ -94,10 +96,11 @@ def finished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, 
     return {row["job_id"]: row for row in fetch(conn, sql("tick_finished"), {"job_ids": literal(jobs)})} if jobs else {}
 
 
-def known_slots(conn: Connection[Any], slots: Sequence[tuple[int, datetime]]) -> set[tuple[int, datetime]]:
-    """Which of these (job, slot) have their row already."""
-    values = {"job_ids": literal(slot[0] for slot in slots), "slots": literal(slot[1] for slot in slots)}
-    return set(conn.execute(sql("tick_known"), values).fetchall()) if slots else set()
+def known_slots(conn: Connection[Any], stretches: Sequence[tuple[int, datetime, datetime]]) -> set[Known]:
+    """The rows that there are for slots in these (job, first, last): (job, first, last) that each stands for."""
+    columns = [literal(column) for column in zip(*stretches, strict=True)]
+    values = dict(zip(("job_ids", "firsts", "lasts"), columns, strict=True)) if stretches else {}
+    return set(conn.execute(sql("tick_known"), values).fetchall()) if stretches else set()
 
 
 def insert_slots(conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]]) -> list[tuple[int, str]]:

@@ -1,16 +1,19 @@
 """The rule: slots that an edit or a resume passed over end in one row that says why, with their range and count.
 
-A trigger notes the stretch, in the transaction of the edit; only the leader can tell which slots lie in it.
+A trigger notes the stretch, in the transaction of the edit; only the leader can tell which slots lie in it. Where one of
+them has its row already (a backfill's), the stretch is told in parts.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 from pgsched import log
 from pgsched.core.plan import SlotRow
 from pgsched.core.schedule import parse
+from pgsched.core.stretch import parts
 from pgsched.db import leading
 from pgsched.db.connect import Connection
 from pgsched.db.query import fetch
@@ -23,25 +26,29 @@ BATCH = 200
 def record(conn: Connection[Any]) -> int:
     """Turn a batch of stretches into rows, in the caller's transaction; returns how many stretches there were."""
     stretches = fetch(conn, "passed_over_take", {"n": BATCH})
-    leading.insert_slots(
-        conn, [((stretch["job_id"],), row) for stretch in stretches if (row := row_of(stretch)) is not None]
-    )
+    slots: list[tuple[tuple[int], SlotRow]] = []
+    told: dict[int, set[datetime]] = {}  # two stretches of a job may share a slot
+    for stretch in stretches:
+        mine = told.setdefault(stretch["job_id"], set())
+        rows = rows_of(stretch, mine.union(stretch["known"]))
+        mine.update(row.slot for row in rows)
+        slots += [((stretch["job_id"],), row) for row in rows]
+    leading.insert_slots(conn, slots)
     return len(stretches)
 
 
-def row_of(stretch: dict[str, Any]) -> SlotRow | None:
-    """The row of a stretch, at the newest of its slots; None where no slot lies in it."""
-    start, end = stretch["after_at"], stretch["until_at"]
+def rows_of(stretch: dict[str, Any], known: Collection[datetime]) -> list[SlotRow]:
+    """The rows of a stretch, each at the newest of its slots; none where no slot without a row lies in it."""
+    state, reason, end = stretch["state"], stretch["reason"], stretch["until_at"]
     if stretch["schedule"] is None:  # a job that runs once
-        return SlotRow(end, stretch["state"], end, reason=stretch["reason"])
+        return [] if end in known else [SlotRow(end, state, end, reason=reason)]
     try:
         schedule = parse(stretch["schedule"], stretch["timezone"], stretch["anchor_at"])
-        newest = schedule.last(start, end)
+        found = list(parts(schedule, stretch["after_at"], end, [(slot, slot) for slot in known]))
     except PgschedError as error:  # a schedule that cannot be read never had a slot
         logger.warning("passed over", job=stretch["job_id"], error=str(error))
-        return None
-    if newest is None:
-        return None
-    first, count = schedule.after(start), schedule.count(start, newest + timedelta(microseconds=1))
-    return SlotRow(newest, stretch["state"], newest, reason=stretch["reason"], covers_from=first,
-                   covers_until=newest, covers_count=count)  # fmt: skip
+        return []
+    return [
+        SlotRow(newest, state, newest, reason=reason, covers_from=first, covers_until=newest, covers_count=count)
+        for first, newest, count in found
+    ]

@@ -7,13 +7,14 @@ UNIQUE (job_id, scheduled_at). A job that cannot be evaluated is marked with its
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pgsched.core.plan import Advance, Decided
 from pgsched.core.shape import Shape
+from pgsched.core.stretch import Known
 from pgsched.db import leading
 from pgsched.db.connect import Connection, DatabaseError
 from pgsched.errors import PgschedError
@@ -99,7 +100,7 @@ class Work:
             parts.append((job[0], decided))
         return parts
 
-    def decide_one(self, job: leading.Due, known: Container[datetime] = ()) -> Decided:
+    def decide_one(self, job: leading.Due, known: Collection[Known] = ()) -> Decided:
         """Decide one job, without slots that are known to have their row."""
         job_id, _, mark, anchor, dated, text = job
         shape = self.shapes.get((text, job_id if dated else None))
@@ -116,10 +117,10 @@ class Work:
 
     def without_known(self, conn: Connection[Any], parts: Sequence[Part]) -> list[Part]:
         """Decide anew the jobs that have slots with a row already, without those slots."""
-        known: dict[int, set[datetime]] = {}
-        for job_id, slot in leading.known_slots(conn, [(job, row.slot) for job, decided in parts
-                                                       for row in decided.rows]):  # fmt: skip
-            known.setdefault(job_id, set()).add(slot)
+        stretches = [(job, row.covers_from or row.slot, row.slot) for job, decided in parts for row in decided.rows]
+        known: dict[int, set[Known]] = {}
+        for job_id, first, last in leading.known_slots(conn, stretches):
+            known.setdefault(job_id, set()).add((first, last))
         again = {job[0]: self.decide_one(job, known[job[0]]) for job in self.jobs if job[0] in known}
         return [(job_id, again.get(job_id, decided)) for job_id, decided in parts]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pgsched.core import backfill, zones
 from pgsched.core.explain import Explanation, Facts, explain
+from pgsched.core.plan import undecided_after
 from pgsched.core.schedule import Schedule, parse
 from pgsched.core.told import Around
 from pgsched.db import backfills, history, jobs
@@ -97,8 +98,8 @@ def latest(schedule: Schedule, job: Row) -> Slots:
     for reach in REACH:
         if (slot := schedule.last(max(end - reach, EARLIEST), end)) is not None:
             break
-    if slot is None or (slot <= job["created_at"] and schedule.after(job["now"]) is not None):
-        slot = schedule.after(job["now"]) or slot
+    if slot is None or slot <= job["created_at"] or (job["starts_at"] is not None and slot < job["starts_at"]):
+        slot = schedule.after(max(job["now"], undecided_after(job))) or slot
     if slot is None:
         raise no_slots(job)
     return slot, None

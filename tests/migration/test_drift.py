@@ -174,3 +174,28 @@ def test_every_revision_is_shipped_with_its_statements() -> None:
     shipped = [path.name.split("_")[0] for path in migrate.revisions()]
     assert shipped[-1] == migrate.SCHEMA_VERSION
     assert [name for name in shipped if not list((ROOT / "migrations" / name).glob("*.sql"))] == []
+
+
+@pytest.mark.parametrize("mark", ["start", "slot"])
+def test_a_mark_that_stood_at_a_start_to_come_goes_back(empty_dsn: str, mark: str) -> None:
+    """`slot`: the mark is that of a slot which a clock that stepped back left ahead, and stays."""
+    moved(empty_dsn, command.upgrade, "0001")
+    with psycopg.connect(empty_dsn, autocommit=True) as db:
+        db.execute("INSERT INTO pgsched.jobs (name, task, schedule, starts_at) VALUES"
+                   " ('a', 'b', '* * * * *', now() + interval '1 year'), ('c', 'b', '* * * * *', NULL)")  # fmt: skip
+        db.execute("UPDATE pgsched.jobs SET starts_at = NULL WHERE name = 'a'")
+        if mark == "slot":
+            db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, origin, state, finished_at)"
+                       " SELECT id, decided_until, 'b', 'schedule', 'succeeded', now() FROM pgsched.jobs")  # fmt: skip
+        marks = "SELECT decided_until, updated_at, next_run_at FROM pgsched.jobs ORDER BY name"
+        before = db.execute(marks).fetchall()
+        migrate.upgrade(empty_dsn)
+        after = db.execute(marks).fetchall()
+        if mark == "start":
+            assert after[0][0] == before[0][1] < before[0][0], "the last edit"
+            assert after[0][2] > before[0][2], "the leader plans it again"
+            assert after[1:] == before[1:]
+        else:
+            assert after == before
+        db.execute("UPDATE pgsched.jobs SET decided_until = '2001-01-01Z'")
+        assert [row[0] for row in db.execute(marks).fetchall()] == [row[0] for row in after], "the mark only rises"

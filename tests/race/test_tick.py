@@ -181,6 +181,25 @@ def test_slots_beyond_those_that_have_their_row_are_decided_by_what_is_unfinishe
     assert [state for (state,) in states] == ["succeeded", "skipped", "queued"]
 
 
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("catch_up", ["skip", "latest"])
+def test_a_stretch_whose_newest_slot_has_its_row_is_told_without_it(
+    catch_up: str, asked: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_jobs(db, 1, 5, catch_up=catch_up, misfire_after="0")
+    db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, origin)"
+               " SELECT id, anchor_at + interval '5 seconds', 't', 'backfill' FROM pgsched.jobs")  # fmt: skip
+    if not asked:
+        monkeypatch.setattr(ticker.Work, "without_known", lambda self, conn, parts: parts)
+    tick_all(db, 100)
+    rows = db.execute("SELECT origin, state, covers_count FROM pgsched.runs ORDER BY scheduled_at").fetchall()
+    assert rows == [("schedule", "missed", 4)] * asked + [("backfill", "queued", None)]
+    tick_all(db, 100)
+    forget_decided(db)
+    tick_all(db, 100)
+    assert slots(db) == (1 + asked, 1 + asked), "a row stands for all slots of its stretch"
+
+
 # ---- what is triggered between the tick's snapshot and its lock
 
 

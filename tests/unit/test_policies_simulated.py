@@ -81,3 +81,15 @@ def test_the_check_sees_a_slot_with_two_rows(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(plan, "decide", forgetful)
     with pytest.raises(AssertionError, match=r"or two|stands for"):
         broken_life(1)
+
+
+def test_the_check_sees_slots_lost_by_a_mark_that_rises_to_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = plan.plan
+
+    def eager(job):  # type: ignore[no-untyped-def]
+        decisions, mark, next_at = real(job)
+        return decisions, mark or job["decided_until"], next_at
+
+    monkeypatch.setattr(plan, "plan", eager)
+    with pytest.raises(AssertionError, match=r"has no row"):
+        broken_life(2)
