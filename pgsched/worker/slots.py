@@ -68,7 +68,7 @@ class Slots:
         if self._stopped:
             return 0
         free = self.concurrency - self._busy
-        ahead = self.pace.prefetch if time.monotonic() < self._moved_at + PARKED_S else 0
+        ahead = self.pace.prefetch if not self._busy or time.monotonic() < self._moved_at + PARKED_S else 0
         want = free + ahead - len(self._buffer)
         # refill the prefetch when half of it is used, not one by one
         return want if free > len(self._buffer) or want > ahead // 2 else 0
