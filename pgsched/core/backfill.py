@@ -14,8 +14,10 @@ from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from pgsched.core import zones
 from pgsched.core.calendar import OPEN, Calendar
 from pgsched.core.schedule import Schedule
+from pgsched.core.zones import Change
 from pgsched.errors import InputError
 
 MODES = ("missing", "failed", "all")
@@ -38,15 +40,33 @@ class Choice:
 
 
 def instant(field: str, text: str, tz: ZoneInfo) -> datetime:
-    """ISO text as an instant. Without an offset it is the wall clock of the zone."""
+    """ISO text as an instant. Without an offset it is the wall clock of the zone; one in a gap stands for its end."""
     try:
         found = datetime.fromisoformat(text)
-        found = (found if found.tzinfo is not None else found.replace(tzinfo=tz)).astimezone(UTC)
+        gap = gap_at(found, tz)
+        found = gap.at if gap is not None else (found if found.tzinfo is not None else found.replace(tzinfo=tz))
+        found = found.astimezone(UTC)
     except (ValueError, OverflowError):
         raise InputError(f'{field}: "{text}" is not an ISO date or time', field) from None
     if not 1970 <= found.year < 9000:
         raise InputError(f'{field}: "{text}" is not an instant between 1970 and 9000', field)
     return found
+
+
+def gap_at(wall: datetime, tz: ZoneInfo) -> Change | None:
+    """The change of the zone's offset that skips a wall clock."""
+    change = zones.change_at(tz, wall) if wall.tzinfo is None else None
+    return change if change is not None and change.after > change.before else None
+
+
+def skipped(text: str, tz: ZoneInfo) -> str | None:
+    """That ISO text is a wall clock that does not exist; None for any other."""
+    wall = datetime.fromisoformat(text)
+    if (gap := gap_at(wall, tz)) is None:
+        return None
+    form = "%H:%M:%S" if gap.before.date() == gap.after.date() else "%Y-%m-%d %H:%M:%S"
+    moved = f"clocks went from {gap.before:{form}} to {gap.after:{form}}"
+    return f"{wall:%Y-%m-%d %H:%M:%S} does not exist in {tz.key}: {moved}"
 
 
 def count(schedule: Schedule, start: datetime, end: datetime) -> int:
@@ -104,7 +124,7 @@ def choose(mode: str, slot: datetime, own: Row | None, stretch: Row | None, excl
         return Choice(slot, "again" if wanted else "leave", f"run {own['id']} {said(own)}", own["id"])
     reason = "it has no run"
     if stretch is not None:
-        reason += f" of its own: it lies in the stretch of run {stretch['id']}, which {said(stretch)}"
+        reason += f" of its own: it lies in the stretch of run {stretch['id']}, which {said_of_stretch(stretch)}"
     return Choice(slot, "leave" if mode == "failed" else "run", reason)
 
 
@@ -121,6 +141,16 @@ def said(run: Row) -> str:
     if state == "cancelled":
         return f"was cancelled {'before it' if run['started_at'] is None else 'after it had'} started"
     return state if state == "succeeded" else f"is {state}" if state in OPEN_STATES else f"ended {state}"
+
+
+def said_of_stretch(run: Row) -> str:
+    """The same of a row's whole stretch. One that was revived for its own slot says nothing more of the others."""
+    state = run["covers_state"]
+    if state is None:
+        return said(run)
+    # whether it had started before is not kept
+    then = "was cancelled" if state == "cancelled" else said({"state": state})
+    return f"{then}; later it was revived, for slot {run['scheduled_at'].astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC alone"
 
 
 def batch(schedule: Schedule, wanted: Mapping[str, Any], n: int) -> list[datetime]:

@@ -62,8 +62,14 @@ def duration(length: timedelta) -> str:
     for size, unit in ((HOUR, "hour"), (MINUTE, "minute"), (1, "second")):
         if total % size == 0 and (total < 120 * size or size == HOUR):
             return _count(total // size, unit)
+    return elapsed(length)
+
+
+def elapsed(length: timedelta) -> str:
+    """The same, always in the largest units: `1 minute 30 seconds`."""
+    total = length // timedelta(seconds=1)
     parts = ((total // HOUR, "hour"), (total // MINUTE % 60, "minute"), (total % 60, "second"))
-    return " ".join(_count(number, unit) for number, unit in parts if number)
+    return " ".join(_count(number, unit) for number, unit in parts if number) or "0 seconds"
 
 
 def _count(number: int, unit: str) -> str:

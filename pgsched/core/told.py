@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pgsched.core.describe import duration
+from pgsched.core.describe import elapsed
 from pgsched.core.overlap import IN_TURN
 
 Row = Mapping[str, Any]
@@ -49,9 +49,9 @@ def at(instant: datetime) -> str:
 
 
 def span(length: timedelta) -> str:
-    """`0.4 seconds`, `3 minutes`"""
+    """`0.4 seconds`, `3 minutes`, `1 minute 41 seconds`"""
     seconds = length.total_seconds()
-    return f"{round(max(seconds, 0), 3):g} seconds" if seconds < 1 else duration(length)
+    return f"{round(max(seconds, 0), 3):g} seconds" if seconds < 1 else elapsed(length)
 
 
 def told(run: Row, around: Around) -> Answer:

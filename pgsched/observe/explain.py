@@ -6,6 +6,7 @@ The rule: an instant stands for the row that is there, else for the nearest slot
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,9 +33,12 @@ def explain_slot(conn: Connection[Any], name: str, asked: str | None = None) -> 
         # statistics of a queue table are stale by nature, and each question here has an index in its order
         conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
         job = found_job(conn, name)
-        instant = None if asked is None else backfill.instant("at", asked, zones.zone(job["timezone"]))
+        tz = zones.zone(job["timezone"])
+        instant = None if asked is None else backfill.instant("at", asked, tz)
         slot, nearest = the_slot(conn, job, instant)
-        return explain(facts(conn, job, slot, instant, nearest))
+        found = explain(facts(conn, job, slot, instant, nearest))
+    skipped = None if asked is None else backfill.skipped(asked, tz)
+    return found if skipped is None else replace(found, text=f"{skipped}. {found.text}")
 
 
 def found_job(conn: Connection[Any], name: str) -> Row:

@@ -207,6 +207,24 @@ def test_a_stretch_that_ends_far_behind_the_range_is_found(db: psycopg.Connectio
     }
 
 
+@pytest.mark.parametrize(
+    ("before", "words"), [("missed", "ended missed"), ("dead", "ended dead"), ("cancelled", "was cancelled"),
+                          ("succeeded", "succeeded")]
+)  # fmt: skip
+def test_of_a_stretch_whose_row_was_revived_it_says_what_the_row_said_of_it(
+    db: psycopg.Connection, before: str, words: str
+) -> None:
+    stretch = {"covers_from": WEEK[0], "covers_until": WEEK[6], "covers_count": 7, "covers_state": before}
+    run = put(db, WEEK[6], "queued", **stretch)
+    expected = (
+        f"it has no run of its own: it lies in the stretch of run {run}, which {words}; later it was revived, for slot"
+    )
+    for state, finished in (("queued", None), ("dead", MAY)):
+        db.execute("UPDATE pgsched.runs SET state = %s, finished_at = %s", [state, finished])
+        choice = backfills.preview(db, "a", Request("2026-05-01", "2026-05-08"))[1][0]
+        assert choice.reason == f"{expected} 2026-05-07 00:00:00 UTC alone"
+
+
 def test_a_rerun_is_a_further_attempt_of_the_same_run_as_the_job_is_now(db: psycopg.Connection) -> None:
     run = put(db, WEEK[0], "dead", attempt=3, max_attempts=3, error="it failed", crashes=2, reason="all used",
               expires_at=MAY, cancel_requested_at=MAY)  # fmt: skip
@@ -273,6 +291,14 @@ def test_naive_bounds_are_read_in_the_zone_of_the_job(db: psycopg.Connection) ->
     assert [choice.slot for choice in choices] == [found.start]
     found, _ = backfills.preview(db, "a", Request("2026-05-01T00:00Z", "2026-05-03T00:00+09:00"))
     assert (found.start, found.end) == (MAY, datetime(2026, 5, 2, 15, tzinfo=UTC))
+
+
+def test_a_bound_in_an_hour_that_the_zone_skips_is_the_end_of_the_gap(db: psycopg.Connection) -> None:
+    jobs.update(db, "a", {"schedule": "30 2 * * *", "timezone": "Europe/Berlin"})
+    spring = datetime(2026, 3, 29, 1, tzinfo=UTC)  # what is due at 02:30 runs right after the gap
+    for start, end in (("2026-03-29T02:30", "2026-03-30"), ("2026-03-29T02:00", "2026-03-29T03:01")):
+        _, choices = backfills.preview(db, "a", Request(start, end))
+        assert [choice.slot for choice in choices] == [spring]
 
 
 def test_cancelled_as_one_thing(db: psycopg.Connection) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from pgsched.core.absence import absences
 from pgsched.core.explain import Explanation
+from pgsched.core.told import span
 from pgsched.db import backfills, jobs, leading
 from pgsched.errors import InputError, NotFound
 from pgsched.leader import backfill
@@ -288,7 +289,7 @@ def test_moved_by_jitter(db: psycopg.Connection) -> None:
     add(db)
     put(db, hour(db), "scheduled", available_at=hour(db) + timedelta(minutes=90))
     assert why(db, hour(db)).answer == "scheduled"
-    assert "the job's jitter moves it by 90 minutes" in why(db, hour(db)).text
+    assert "the job's jitter moves it by 1 hour 30 minutes" in why(db, hour(db)).text
 
 
 @pytest.mark.parametrize("at", [None, "now"])
@@ -409,3 +410,25 @@ def term(begin: float, seen: float, resigned: float | None = None) -> dict[str, 
 def test_absences_are_what_no_term_covers(terms: list[dict[str, Any]], expected: list[tuple[float, float]]) -> None:
     found = absences(terms, START, START + HOUR)
     assert found == [(START + timedelta(minutes=a), START + timedelta(minutes=b)) for a, b in expected]
+
+
+def test_a_wall_time_that_the_zone_skips_stands_for_the_end_of_the_gap(db: psycopg.Connection) -> None:
+    jobs.add(db, {"name": "a", "task": "t", "schedule": "30 2 * * *", "timezone": "Europe/Berlin"})
+    found = why(db, "2026-03-29 02:30")
+    assert (found.is_slot, found.slot) == (True, datetime(2026, 3, 29, 1, tzinfo=UTC))
+    assert found.text.startswith(
+        "2026-03-29 02:30:00 does not exist in Europe/Berlin: clocks went from 02:00:00 to 03:00:00."
+        " Slot 2026-03-29 01:00:00 UTC of job a: "
+    )
+    assert why(db, "2026-03-29 01:30+00:00").text.startswith("2026-03-29 01:30:00 UTC is not a slot of 30 2 * * *")
+    assert "does not exist" not in why(db, "2026-10-25 02:30").text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0.4 seconds"), (1, "1 second"), (60, "1 minute"), (90, "1 minute 30 seconds"),
+     (101.9, "1 minute 41 seconds"), (281, "4 minutes 41 seconds"), (5400, "1 hour 30 minutes"),
+     (90_061, "25 hours 1 minute 1 second")],
+)  # fmt: skip
+def test_lengths_are_told_in_one_manner(seconds: float, words: str) -> None:
+    assert span(timedelta(seconds=seconds)) == words
