@@ -40,7 +40,8 @@ INSERT = """INSERT INTO pgsched.runs (job_id, scheduled_at, queue, priority, kin
     FROM pgsched.jobs WHERE id BETWEEN %(first)s AND %(last)s
     ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING"""
 UPDATE = """UPDATE pgsched.jobs SET decided_until = %(slot)s, next_run_at = %(slot)s + interval '1 minute',
-    run_count = run_count + 1 WHERE id BETWEEN %(first)s AND %(last)s"""
+    run_count = run_count + 1 FROM (SELECT set_config('pgsched.ticks', 'on', true)) ticks
+    WHERE id BETWEEN %(first)s AND %(last)s"""
 # A million jobs by the front door would take minutes: written as the triggers would have left them.
 SPARSE = """INSERT INTO pgsched.jobs (name, task, schedule, anchor_at, decided_until, next_run_at)
     SELECT 'job-' || n, 'bench.noop', '0 4 1 1 *', now(), now(), date_trunc('year', now()) + interval '1 year 4 hours'

@@ -1,5 +1,24 @@
 -- What is wrong with a job that a person wrote, the first thing found; what the database itself keeps is not asked.
 
+-- A text for people: any characters, not without end.
+CREATE FUNCTION pgsched.bad_length(field text, value text, longest integer) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN length(value) > longest THEN
+        format('%s: %s characters, at most %s are allowed', field, length(value), longest) END
+$$;
+
+CREATE FUNCTION pgsched.bad_tags(tags text[]) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN array_ndims(tags) > 1 THEN 'tags: must be a plain list'
+        WHEN cardinality(tags) > 100 THEN format('tags: %s tags, at most 100 are allowed', cardinality(tags))
+        WHEN array_position(tags, NULL) IS NOT NULL THEN 'tags: must not hold null'
+        WHEN cardinality(tags) > 0 THEN (
+            SELECT problem FROM unnest(tags) t(tag), pgsched.bad_text('tags', tag, 200) problem
+            WHERE problem IS NOT NULL LIMIT 1)
+    END
+$$;
+
 CREATE OR REPLACE FUNCTION pgsched.job_error(j pgsched.jobs) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(
@@ -53,6 +72,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         CASE WHEN j.delete_after_run AND j.schedule IS NOT NULL THEN
             'delete_after_run: is for jobs that run once; this one has a schedule' END,
         CASE WHEN j.paused IS NULL THEN 'paused: must not be null' END,
+        pgsched.bad_length('paused_by', j.paused_by, 200),
+        pgsched.bad_length('paused_reason', j.paused_reason, 10000),
+        pgsched.bad_length('description', j.description, 65536),
+        pgsched.bad_tags(j.tags),
         pgsched.not_one_of('resume_from', j.resume_from, ARRAY['now', 'pause']),
         -- columns that later releases give a meaning to: refused rather than silently ignored
         CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL THEN

@@ -28,6 +28,9 @@ BEGIN
         NEW.paused_at := moment;
         NEW.paused_by := coalesce(NEW.paused_by, session_user);
     ELSE
+        NEW.paused_at := NULL;
+        NEW.paused_by := NULL;
+        NEW.paused_reason := NULL;
         NEW.resume_from := 'now';
     END IF;
     RETURN NEW;
@@ -61,7 +64,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF j.paused THEN
         j.paused_at := CASE WHEN was.paused THEN was.paused_at ELSE moment END;
-        j.paused_by := coalesce(j.paused_by, was.paused_by, session_user);
+        j.paused_by := coalesce(j.paused_by, CASE WHEN was.paused THEN was.paused_by END, session_user);
     ELSE
         j.paused_at := NULL;
         j.paused_by := NULL;
@@ -162,3 +165,25 @@ BEGIN
     END IF;
     RETURN pgsched.edit_schedule(OLD, NEW, moment, resumed);
 END $$;
+
+-- Which slot is next, the leader says. Another answer would stop the job in silence: it is due now, and planned again.
+CREATE FUNCTION pgsched.jobs_plan_again() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.next_run_at := clock_timestamp();
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE TRIGGER a_check_update BEFORE UPDATE OF id, name, kind, task, args, queue, priority, tags, schedule,
+        timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer,
+        retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts,
+        timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes,
+        dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_at, paused_by, paused_reason,
+        resume_from, declared_by, description, owner, created_at, updated_at
+    ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_update();
+-- tick_advance sets pgsched.ticks for its transaction
+CREATE TRIGGER b_plan_again BEFORE UPDATE OF next_run_at ON pgsched.jobs
+    FOR EACH ROW WHEN (current_setting('pgsched.ticks', true) IS DISTINCT FROM 'on' AND NEW.error IS NULL
+                       AND NEW.next_run_at IS DISTINCT FROM OLD.next_run_at
+                       AND (NEW.next_run_at IS NULL OR NEW.next_run_at > clock_timestamp()))
+    EXECUTE FUNCTION pgsched.jobs_plan_again();

@@ -164,8 +164,8 @@ def to_come(facts: Facts) -> Answer | None:
     if facts.slot <= facts.now or ended(facts) or used_up(facts) or before(facts):
         return None
     if mark is not None and facts.slot <= mark:
-        return noted(facts) or Answer("decided_ahead", f"it is ahead of the clock, but decided: all slots until {at(mark)}"
-                                      " are, so the clock has stepped back, or somebody moved the mark")  # fmt: skip
+        why = f"all slots until {at(mark)} are: the clock has stepped back, or somebody moved the mark"
+        return noted(facts) or Answer("decided_ahead", f"it is ahead of the clock, but decided: {why}")
     words, texts = held_up(facts)
     if facts.excluded is not None:
         words, texts = [*words, "excluded"], [*texts, f"it will be skipped: {facts.excluded}"]

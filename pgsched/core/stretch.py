@@ -34,7 +34,7 @@ def has_row(slot: datetime, known: Collection[Known]) -> bool:
 
 
 def without(schedule: Schedule, decision: Decision, known: Collection[Known]) -> list[Decision]:
-    """What is left of a decision where rows are there already. Of a stretch that runs once, only its newest slot runs."""
+    """What is left of a decision where rows are there already. A stretch that runs once does so at its newest slot."""
     slot, first, last = decision.scheduled_at, decision.covers_from, decision.covers_until
     if first is None or last is None:
         return [] if has_row(slot, known) else [decision]

@@ -1,7 +1,7 @@
 """The rule: slots that an edit or a resume passed over end in one row that says why, with their range and count.
 
-A trigger notes the stretch, in the transaction of the edit; only the leader can tell which slots lie in it. Where one of
-them has its row already (a backfill's), the stretch is told in parts.
+A trigger notes the stretch, in the transaction of the edit; only the leader can tell which slots lie in it. Where one
+has its row already (a backfill's), the stretch is told in parts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The mark rises by decisions and by edits alone: a beginning that is moved, and a clock that steps back, lose no slot."""
+"""The mark rises by decisions and edits alone: a beginning that is moved and a clock that steps back lose no slot."""
 
 from __future__ import annotations
 

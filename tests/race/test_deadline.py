@@ -44,7 +44,7 @@ def test_a_run_that_began_in_time_is_tried_again_after_its_deadline(db: psycopg.
 
 def test_the_leader_knows_when_the_next_run_expires(db: psycopg.Connection) -> None:
     job_with_a_run(db, "queued", overlap="skip", start_deadline="1 hour")
-    db.execute("UPDATE pgsched.jobs SET next_run_at = NULL")
+    db.execute("UPDATE pgsched.jobs SET paused = true")
     assert leading.look(db, 0).wait_s is None
     db.execute("UPDATE pgsched.runs SET expires_at = clock_timestamp() + interval '5 seconds', started_at = NULL")
     assert 4 < (leading.look(db, 0).wait_s or 0) <= 5

@@ -245,5 +245,6 @@ def three_seconds_later(db: psycopg.Connection) -> None:
 @pytest.mark.parametrize("column", ["anchor_at", "decided_until", "next_run_at"])
 def test_no_job_gets_a_time_that_the_leader_cannot_read(db: psycopg.Connection, column: str) -> None:
     add_jobs(db, 1, 1)
+    db.execute("SET session_replication_role = replica")
     with pytest.raises(psycopg.errors.CheckViolation):
         db.execute(f"UPDATE pgsched.jobs SET {column} = 'infinity'")
