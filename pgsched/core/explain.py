@@ -21,7 +21,8 @@ NOT_LATE = ("paused", "excluded", "after_end", "max_runs")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One slot of a job. `asked`: the instant of the question; `nearest`: the slots next to it where it is none."""
+    """One slot of a job. `asked`: the instant of the question; `nearest`: the slots next to it where it is none.
+    `behind_last`: as many undecided slots as the job has runs left lie before it."""
 
     now: datetime
     job: Row
@@ -33,6 +34,7 @@ class Facts:
     terms: Sequence[Row] = ()
     passed_over: Row | None = None  # a stretch that is about to get its row
     excluded: str | None = None
+    behind_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,9 @@ def to_come(facts: Facts) -> Answer | None:
     if mark is not None and facts.slot <= mark:
         why = f"all slots until {at(mark)} are: the clock has stepped back, or somebody moved the mark"
         return noted(facts) or Answer("decided_ahead", f"it is ahead of the clock, but decided: {why}")
+    if facts.behind_last:
+        unless = "unless slots before it are skipped or missed"
+        return Answer("max_runs", f"it lies behind the last run, {unless}: {left(facts)}")
     words, texts = held_up(facts)
     if facts.excluded is not None:
         words, texts = [*words, "excluded"], [*texts, f"it will be skipped: {facts.excluded}"]
@@ -202,6 +207,13 @@ def used_up(facts: Facts) -> Answer | None:
     if most is None or facts.job["run_count"] < most or (mark is not None and facts.slot <= mark):
         return None
     return Answer("max_runs", f"the job has had all its runs: its max_runs is {most}")
+
+
+def left(facts: Facts) -> str:
+    """How many runs the job may still have."""
+    most = facts.job["max_runs"]
+    runs = most - facts.job["run_count"]
+    return f"its max_runs is {most}, and {runs} run{' is' if runs == 1 else 's are'} left for the slots until then"
 
 
 def noted(facts: Facts) -> Answer | None:

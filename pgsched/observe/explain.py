@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from pgsched.core import backfill, zones
@@ -22,6 +23,7 @@ from pgsched.errors import InputError, NotFound, ScheduleError
 
 # How far back the latest slot is looked for: most schedules have one within the first of these.
 REACH = tuple(timedelta(days=days) for days in (0.05, 2, 40, 400, 4000, 20_000))
+COUNTED = 10_000
 INSTANT = timedelta(microseconds=1)
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 Slots = tuple[datetime, tuple[datetime | None, datetime | None] | None]
@@ -151,7 +153,19 @@ def facts(conn: Connection[Any], job: Row, slot: datetime, asked: datetime | Non
     passed = one(conn, "explain_passed_over", {"job_id": job["id"], "slot": slot}) if run is None else None
     excluded = backfills.left_out(conn, job["id"], job["timezone"]).excluded(slot)
     around = Around() if run is None else around_of(conn, run)
-    return Facts(job["now"], job, slot, asked, nearest, run, around, terms, passed, excluded)
+    return Facts(job["now"], job, slot, asked, nearest, run, around, terms, passed, excluded, behind_last(job, slot))
+
+
+def behind_last(job: Row, slot: datetime) -> bool:
+    """Do as many undecided slots as the job has runs left lie before this one? Nobody counts very far."""
+    schedule = None if job["max_runs"] is None else evaluated(job)
+    if schedule is None:
+        return False
+    start, left = undecided_after(job), int(job["max_runs"] - job["run_count"])
+    if (count := schedule.count(start, slot - INSTANT)) is not None:
+        return count >= left
+    slots = schedule.between(start, slot - INSTANT)
+    return left <= COUNTED and next(islice(slots, max(left - 1, 0), None), None) is not None
 
 
 def row_of(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
