@@ -1,6 +1,7 @@
 """Logs are events with fields: a console for people, JSON for programs, and never a password.
 
-The only module that knows structlog. `configure()` once per process; `get(name)` anywhere.
+The only module that knows structlog, and only once there is an event: importing it takes as long as a short command.
+`configure()` once per process; `get(name)` anywhere.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import structlog
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
 
 PASSWORD = re.compile(r"(?i)(://[^:/@\s]*:)[^@\s]*(?=@)|(password\s*=\s*)('[^']*'|\S+)")
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -31,6 +33,8 @@ def _redact_event(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMa
 
 def configure(level: str = "info", fmt: str = "console") -> None:
     """Send events at or above `level` to stderr, as lines for a person (`console`) or as `json`."""
+    import structlog
+
     renderer: Any = (
         structlog.processors.JSONRenderer()
         if fmt == "json"
@@ -51,6 +55,18 @@ def configure(level: str = "info", fmt: str = "console") -> None:
     )
 
 
-def get(name: str) -> structlog.typing.FilteringBoundLogger:
+class Later:
+    """A logger that becomes one when it is used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, level: str) -> Any:
+        import structlog
+
+        return getattr(structlog.get_logger(part=self._name), level)
+
+
+def get(name: str) -> FilteringBoundLogger:
     """A logger whose events carry `part=name`."""
-    return cast(structlog.typing.FilteringBoundLogger, structlog.get_logger(part=name))
+    return cast("FilteringBoundLogger", Later(name))
