@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import clean, print_json
+from pgsched.cli.output import print_json, print_text
 
 
 def register(app: typer.Typer) -> None:
@@ -37,4 +37,4 @@ def explain(
 
     with session(dsn) as conn:
         found = explain_slot(conn, job, at)
-    print_json(asdict(found)) if json else print(clean(found.text))
+    print_json(asdict(found)) if json else print_text(found.text)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -93,21 +95,31 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, default=json_value, indent=2 if sys.stdout.isatty() else None))
 
 
-def print_table(headers: Sequence[str], lines: Sequence[Sequence[Any]], empty: str = "") -> None:
-    """Columns: coloured and fitted to a terminal; whole, aligned and plain in a pipe."""
+def print_text(text: str, indent: str = "") -> None:
+    """A sentence or more: broken between words on a terminal, one line in a pipe."""
+    text = clean(text)
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
+    print(text)
+
+
+def print_table(headers: Sequence[str], lines: Sequence[Sequence[Any]], empty: str = "", *, wrap: bool = False) -> None:
+    """Columns: coloured and fitted to a terminal; whole, aligned and plain in a pipe. `wrap`: where the last column
+    does not fit, it goes on below instead of being cut."""
     texts = [[cell(value) for value in line] for line in lines]
     if not texts:
         print(empty) if empty else None
     elif sys.stdout.isatty():
-        print_rich(headers, texts)
+        print_rich(headers, texts, wrap)
     else:
         widths = [max(map(len, column)) for column in zip(headers, *texts, strict=True)]
         for line in (headers, *texts):
             print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
-def print_rich(headers: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal. The last column takes what room is left; nothing is wrapped."""
+def print_rich(headers: Sequence[str], texts: Sequence[Sequence[str]], wrap: bool = False) -> None:
+    """A table on a terminal. The last column takes what room is left; nothing else is wrapped."""
     from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
@@ -115,13 +127,15 @@ def print_rich(headers: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for header in headers:
+    for header in headers[:-1]:
         table.add_column(header, no_wrap=True, overflow="ellipsis")
+    table.add_column(headers[-1], no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
     others = zip(headers[:-1], *(line[:-1] for line in texts), strict=True)
     room = max(12, console.width - sum(max(map(cell_len, column)) + 2 for column in others))
     for line in texts:
         cells = [Text(text, style=STATES.get(text, "")) for text in line]
-        cells[-1].truncate(room, overflow="ellipsis")
+        if not wrap:
+            cells[-1].truncate(room, overflow="ellipsis")
         table.add_row(*cells)
     console.print(table)
 

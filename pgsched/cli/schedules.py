@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import cell, clean, print_json, print_table
+from pgsched.cli.output import duration, print_json, print_table, print_text
 from pgsched.cli.values import moment
 from pgsched.errors import InputError
 
@@ -64,7 +64,7 @@ def preview(
     if json:
         return print_json({"expression": expression, "timezone": timezone, "sentence": sentence, "from": since,
                            "tzdata": tzdata_version(), "fires": [shorter(asdict(fire)) for fire in fires]})  # fmt: skip
-    print(sentence)
+    print_text(sentence)
     nothing = "no slots: they depend on when runs end" if schedule.fixed_delay else "no slots after this"
     return show(fires, nothing)
 
@@ -94,9 +94,9 @@ def preview_job(
         return print_json({"job": name, "expression": job["schedule"], "timezone": found.timezone,
                            "sentence": found.sentence, "notes": found.notes, "tzdata": tzdata_version(),
                            "fires": [asdict(fire) for fire in found.fires]})  # fmt: skip
-    print(clean(found.sentence))
+    print_text(found.sentence)
     for note in found.notes:
-        print(f"- {clean(note)}")
+        print_text(f"- {note}", "  ")
     return show(found.fires, "no slots to come")
 
 
@@ -118,13 +118,19 @@ def shorter(fire: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(fires: Iterable[Fire], nothing: str) -> None:
-    """The slots as a table; a column of starts only where jitter moves them."""
+    """The slots as a table; a column of what jitter adds to them only where it does."""
     found = list(fires)
     jittered = any(fire.starts_at not in (fire.at, None) for fire in found)
+    clock = "%H:%M:%S" if any(fire.local.second for fire in found) else "%H:%M"
     lines = [
-        [cell(fire.at), fire.local.strftime("%a %Y-%m-%d %H:%M:%S %z"), *([fire.starts_at] if jittered else []),
+        [fire.at, f"{fire.local:%a %d {clock} %z}", *([later(fire)] if jittered else []),
          "; ".join(filter(None, [fire.excluded and f"will be skipped: {fire.excluded}", *fire.remarks, fire.dst]))]
         for fire in found
     ]  # fmt: skip
     print()
-    print_table(["SLOT", "LOCAL", *(["STARTS"] if jittered else []), "REMARK"], lines, nothing)
+    print_table(["SLOT", "LOCAL", *(["JITTER"] if jittered else []), "REMARK"], lines, nothing, wrap=True)
+
+
+def later(fire: Fire) -> str | None:
+    """How far jitter moves the start; None where there is none."""
+    return None if fire.starts_at is None else f"+{duration(fire.starts_at - fire.at)}"

@@ -64,8 +64,8 @@ def skipped(text: str, tz: ZoneInfo) -> str | None:
     wall = datetime.fromisoformat(text)
     if (gap := gap_at(wall, tz)) is None:
         return None
-    form = "%H:%M:%S" if gap.before.date() == gap.after.date() else "%Y-%m-%d %H:%M:%S"
-    moved = f"clocks went from {gap.before:{form}} to {gap.after:{form}}"
+    form = "%H:%M" if gap.before.date() == gap.after.date() else "%Y-%m-%d %H:%M"
+    moved = f"clocks go from {gap.before:{form}} to {gap.after:{form}}"
     return f"{wall:%Y-%m-%d %H:%M:%S} does not exist in {tz.key}: {moved}"
 
 

@@ -62,12 +62,19 @@ def duration(length: timedelta) -> str:
     for size, unit in ((HOUR, "hour"), (MINUTE, "minute"), (1, "second")):
         if total % size == 0 and (total < 120 * size or size == HOUR):
             return _count(total // size, unit)
-    return elapsed(length)
+    return _hours(total)
 
 
 def elapsed(length: timedelta) -> str:
-    """The same, always in the largest units: `1 minute 30 seconds`."""
+    """The same, always in the largest units: `1 minute 30 seconds`; from two days on in days of 24 hours, and hours."""
     total = length // timedelta(seconds=1)
+    if total >= 2 * DAY:
+        hours = total % DAY // HOUR
+        return _count(total // DAY, "day") + (f" {_count(hours, 'hour')}" if hours else "")
+    return _hours(total)
+
+
+def _hours(total: int) -> str:
     parts = ((total // HOUR, "hour"), (total // MINUTE % 60, "minute"), (total % 60, "second"))
     return " ".join(_count(number, unit) for number, unit in parts if number) or "0 seconds"
 

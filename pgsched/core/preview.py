@@ -199,7 +199,7 @@ def _dates(job: Mapping[str, Any]) -> list[str]:
     if following == job["next_run_at"]:
         return []
     if following is None:
-        return ["no slot to come is on no excluded date"]
+        return ["every slot to come is on an excluded date"]
     return [f"the next slot on no excluded date is {_utc(following)}"]
 
 

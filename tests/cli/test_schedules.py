@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from pgsched.cli import run
+from pgsched.cli.output import print_text
 from tests.db.passing import lead
 
 EXPRESSION = ["30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2026-10-24T12:00"]
@@ -21,8 +22,8 @@ def test_a_schedule_is_told_and_its_slots_are_listed(capsys: pytest.CaptureFixtu
     sentence, gap, header, first, second = out.splitlines()
     assert (sentence, gap, err) == ("At 02:30 every day, Europe/Berlin time", "", "")
     assert header.split() == ["SLOT", "LOCAL", "REMARK"]
-    assert first.startswith("2026-10-25 00:30:00 UTC  Sun 2026-10-25 02:30:00 +0200  first of two")
-    assert second.endswith("Mon 2026-10-26 02:30:00 +0100  clocks go back 1 h on 2026-10-25 03:00")
+    assert first.startswith("2026-10-25 00:30:00 UTC  Sun 25 02:30 +0200  first of two")
+    assert second.endswith("Mon 26 02:30 +0100  clocks go back 1 h on 2026-10-25 03:00")
 
 
 def test_a_preview_needs_no_database(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +71,7 @@ def test_a_jobs_preview_knows_its_columns(pgsched: Callable[..., object], db: ps
     assert lines[0] == "Every 10 seconds, counted from the job's start"
     assert lines[1].startswith("- paused by ") and "red\\x1b[31m" in lines[1]
     assert lines[2:4] == ["- 5 of 5 runs left", "- each start is moved by up to 8 seconds"]
-    assert lines[5].split() == ["SLOT", "LOCAL", "STARTS", "REMARK"]
+    assert lines[5].split() == ["SLOT", "LOCAL", "JITTER", "REMARK"]
     found = pgsched("job", "preview", "nightly", "--json").json
     anchor = db.execute("SELECT anchor_at FROM pgsched.jobs").fetchone()[0]
     slots = [datetime.fromisoformat(fire["at"]) for fire in found["fires"]]
@@ -95,7 +96,7 @@ def test_a_jobs_preview_says_which_slots_an_excluded_date_skips(
     assert [line.split("  ")[-1] for line in lines[-3:-1]] == [
         "will be skipped: excluded dates 2098-12-25 to 2098-12-26: Christmas"
     ] * 2
-    assert lines[-1].endswith("Sat 2098-12-27 12:00:00 +0000")
+    assert lines[-1].endswith("Sat 27 12:00 +0000")
     found = pgsched("job", "preview", "n", "--count", "3", "--json").json["fires"]
     assert [fire["starts_at"] is None for fire in found] == [True, True, False]
     assert [fire["excluded"] is None for fire in found] == [False, False, True]
@@ -141,3 +142,27 @@ def test_a_jitter_that_makes_slots_end_each_other_is_told_when_the_job_is_made(p
     )
     assert said.code == 0
     assert said.err.startswith("note: jitter is longer than the time between some slots: under overlap replace")
+
+
+def test_on_a_terminal_nothing_that_is_said_of_a_slot_is_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")  # 80 columns, no colours
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert run(["schedule", "preview", *EXPRESSION, "--count", "1"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    words = out.split("+0200")[1].split()
+    assert " ".join(words).startswith("first of two: 02:30 comes twice, and only the first counts; clocks go back")
+
+
+def test_sentences_are_broken_between_words_and_hold_no_control_characters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    print_text("- a note that is longer\nthan \x1b[31m twenty", "  ")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_text("- a note that is longer\nthan \x1b[31m twenty", "  ")
+    whole, *lines = capsys.readouterr().out.splitlines()
+    assert whole == "- a note that is longer\\nthan \\x1b[31m twenty"
+    assert lines == ["- a note that is", "  longer\\nthan", "  \\x1b[31m twenty"]

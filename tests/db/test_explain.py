@@ -417,7 +417,7 @@ def test_a_wall_time_that_the_zone_skips_stands_for_the_end_of_the_gap(db: psyco
     found = why(db, "2026-03-29 02:30")
     assert (found.is_slot, found.slot) == (True, datetime(2026, 3, 29, 1, tzinfo=UTC))
     assert found.text.startswith(
-        "2026-03-29 02:30:00 does not exist in Europe/Berlin: clocks went from 02:00:00 to 03:00:00."
+        "2026-03-29 02:30:00 does not exist in Europe/Berlin: clocks go from 02:00 to 03:00."
         " Slot 2026-03-29 01:00:00 UTC of job a: "
     )
     assert why(db, "2026-03-29 01:30+00:00").text.startswith("2026-03-29 01:30:00 UTC is not a slot of 30 2 * * *")
@@ -428,7 +428,7 @@ def test_a_wall_time_that_the_zone_skips_stands_for_the_end_of_the_gap(db: psyco
     ("seconds", "words"),
     [(0.4, "0.4 seconds"), (1, "1 second"), (60, "1 minute"), (90, "1 minute 30 seconds"),
      (101.9, "1 minute 41 seconds"), (281, "4 minutes 41 seconds"), (5400, "1 hour 30 minutes"),
-     (90_061, "25 hours 1 minute 1 second")],
+     (90_061, "25 hours 1 minute 1 second"), (172_800, "2 days"), (10_917_137, "126 days 8 hours")],
 )  # fmt: skip
 def test_lengths_are_told_in_one_manner(seconds: float, words: str) -> None:
     assert span(timedelta(seconds=seconds)) == words

@@ -157,7 +157,7 @@ def test_a_job_that_runs_once_on_an_excluded_date_will_not() -> None:
     once = preview_job(
         job(schedule=None, run_at=NOW, next_run_at=NOW, excluded=[["2026-10-24", "2026-10-24", "off"]]), 1
     )
-    assert once.notes == ("no slot to come is on no excluded date",)
+    assert once.notes == ("every slot to come is on an excluded date",)
     assert (once.fires[0].excluded, once.fires[0].starts_at) == ("excluded date 2026-10-24: off", None)
 
 
