@@ -11,7 +11,8 @@ import pytest
 
 from pgsched.core import catchup, plan
 from pgsched.core.catchup import POLICIES
-from tests.simulate import DAY, SECOND, START, World
+from tests.nominal import DAY, SECOND, START
+from tests.simulate import World
 
 OVERLAPS = ("allow", "skip", "buffer_one", "buffer_all", "replace", "terminate")
 TICKS = 1000
