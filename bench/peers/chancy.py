@@ -2,7 +2,7 @@
 
 Queue concurrency 1,000: a claim takes as many jobs as there are free places, and finished ones are written together.
 Metrics and workflow plugins off (a worker without them does less per job); leadership, pruner and recovery stay on.
-Bulk by `push_many`, in one batch (its default of 1,000 is no faster).
+Bulk by `push_many`, in one batch.
 """
 
 from __future__ import annotations
