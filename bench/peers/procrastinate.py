@@ -1,6 +1,7 @@
 """Procrastinate 3.10. It claims and finishes one job at a time, so the concurrency and the pool are what can be tuned.
 
-concurrency 30 with a pool of 20 connections (min = max, so that none is opened on the way). LISTEN/NOTIFY on (default), jobs kept (default), bulk by `batch_defer_async` as its guide says.
+concurrency 30 with a pool of 20 connections (min = max, so that none is opened on the way). LISTEN/NOTIFY on
+(default), jobs kept (default), bulk by `batch_defer_async` as its guide says.
 """
 
 from __future__ import annotations
