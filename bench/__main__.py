@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench import machine, plots, tick
-from bench.contestants import ALL, PEERS, PGSCHED, RAW, Contestant, named
+from bench.contestants import ALL, PEERS, PGSCHED, RAW, STATEMENTS, Contestant, named
 from bench.drain import drain
 from bench.enqueue import enqueue
 from bench.every_second import every_second
@@ -56,7 +56,15 @@ def run_drain(on: Server, given: argparse.Namespace) -> list[Result]:
     n = given.n or (5000 if given.quick else 100_000)
     rounds = 1 if given.quick else given.rounds
     counts = [given.workers] if given.workers else [1, 2]
-    return [drain(on, contestants(given), n, count, rounds) for count in counts]
+    chosen = contestants(given)
+    if not given.only and not given.quick:
+        chosen.insert(1, STATEMENTS)  # it has one loop
+    return [drain(on, chosen if count == 1 else without(chosen, STATEMENTS), n, count, rounds) for count in counts]
+
+
+def without(chosen: list[Contestant], left_out: Contestant) -> list[Contestant]:
+    """The others."""
+    return [one for one in chosen if one is not left_out]
 
 
 def run_enqueue(on: Server, given: argparse.Namespace) -> list[Result]:

@@ -7,7 +7,7 @@ counts what waits to be run, after an enqueue.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ RAW = Contestant(
     "SELECT count(*) FROM raw WHERE state = 0",
     peer=False,
 )
+STATEMENTS = replace(PGSCHED, name="statements", label="pgsched's statements, bare loop")
 PEERS = (
     Contestant(
         "pgqueuer",
@@ -107,7 +108,7 @@ PEERS = (
         share=0.1,
     ),
 )
-ALL = (RAW, PGSCHED, *PEERS)
+ALL = (RAW, STATEMENTS, PGSCHED, *PEERS)
 
 
 def named(names: list[str]) -> list[Contestant]:

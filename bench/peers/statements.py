@@ -1,0 +1,71 @@
+"""The ceiling of pgsched's own statements and tables: its `claim` and `settle` in the raw ceiling's bare loop.
+
+What is left between this and pgsched is the worker: leases, slots, timeouts, executors, retries, evidence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from uuid import uuid4
+
+from bench.peers.pgsched import Pgsched
+from bench.peers.raw import AHEAD, BATCH, IDLE_S
+from bench.peers.record import dsn
+from bench.peers.verbs import main
+from pgsched.db.claims import FROM_THE_START, Wanted, claim, read_fast, settle
+from pgsched.db.connect import BY_KEY, aconnect
+from pgsched.model import Claim, Outcome, Result, Settlement
+from pgsched.worker.cursor import Cursor
+
+DONE = Outcome(Result.SUCCEEDED)
+LEASE_S = 600.0
+
+
+class Statements(Pgsched):
+    """No worker."""
+
+    async def work(self, record: Callable[[int], None], sleep_s: float) -> None:
+        self.record, self.sleep_s = record, sleep_s
+        ready: asyncio.Queue[list[Claim]] = asyncio.Queue(1)
+        done: asyncio.Queue[list[Claim]] = asyncio.Queue(AHEAD)
+        async with asyncio.TaskGroup() as parts:
+            parts.create_task(self._claim(ready))
+            parts.create_task(self._settle(done))
+            while True:
+                claims = await ready.get()
+                for one in claims:
+                    await self._noop(**one.args)
+                await done.put(claims)
+
+    async def _noop(self, i: int) -> None:
+        self.record(i)
+        if self.sleep_s:
+            await asyncio.sleep(self.sleep_s)
+
+    async def _claim(self, ready: asyncio.Queue[list[Claim]]) -> None:
+        wanted, cursor = Wanted(0, LEASE_S, [], ["noop"]), Cursor()
+        async with await aconnect(dsn(), settings=BY_KEY) as conn:
+            read_fast(conn)
+            while True:
+                after, sent_at = cursor.after(time.monotonic()), time.monotonic()
+                found = await claim(conn, wanted, "default", BATCH, uuid4(), after)
+                if after is FROM_THE_START:
+                    cursor.scanned(found, BATCH, sent_at, time.monotonic())
+                else:
+                    cursor.move(found)
+                if found:
+                    await ready.put(found)
+                if len(found) < BATCH:
+                    await asyncio.sleep(IDLE_S)
+
+    async def _settle(self, done: asyncio.Queue[list[Claim]]) -> None:
+        async with await aconnect(dsn(), settings=BY_KEY) as conn:
+            while True:
+                claims = await done.get()
+                await settle(conn, [Settlement(one, DONE) for one in claims], "bench")
+
+
+if __name__ == "__main__":
+    main(Statements())
