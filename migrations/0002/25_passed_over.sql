@@ -4,22 +4,16 @@
 -- A stretch without a schedule is the one slot of a job that runs once: run_at, which is its until_at.
 ALTER TABLE pgsched.passed_over ALTER COLUMN schedule DROP NOT NULL;
 
--- Where the slots of a job begin that are not decided: behind its mark, which only decisions raise, and not before
--- starts_at, which an edit may move.
-CREATE FUNCTION pgsched.undecided_after(j pgsched.jobs) RETURNS timestamptz
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT greatest(j.decided_until, j.starts_at - interval '1 microsecond')
-$$;
-
 -- Slots that were due but undecided when a job was edited or resumed end as missed where they came before the pause
--- (nobody decided them in time), and as skipped where they fell into it.
+-- (nobody decided them in time), and as skipped where they fell into it. They lie behind the mark, which only decisions
+-- raise, and not before starts_at. (Written out, not called: a function of one line costs as much as all of this.)
 CREATE OR REPLACE FUNCTION pgsched.pass_over(j pgsched.jobs, moment timestamptz, edited boolean) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason)
     SELECT j.id, j.schedule, j.timezone, j.anchor_at, s.after_at, s.until_at, s.state, s.reason ||
         CASE WHEN edited AND (j.paused OR j.error IS NOT NULL) THEN format('; then %s was edited', what) ELSE '' END
     FROM (SELECT
-        greatest(pgsched.undecided_after(j),
+        greatest(j.decided_until, j.starts_at - interval '1 microsecond',
                  CASE WHEN j.schedule IS NULL THEN j.run_at - interval '1 microsecond' END) AS begun,
         least(moment, j.ends_at, CASE WHEN j.schedule IS NULL AND j.run_at <= moment THEN j.run_at END) AS ended,
         CASE WHEN j.paused THEN coalesce(j.paused_at, '-infinity') - interval '1 microsecond'
@@ -42,7 +36,7 @@ CREATE FUNCTION pgsched.pass_over_end(j pgsched.jobs, edited pgsched.jobs, momen
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     used_up boolean := coalesce(j.run_count >= j.max_runs, false);
-    begun timestamptz := pgsched.undecided_after(j);
+    begun timestamptz := greatest(j.decided_until, j.starts_at - interval '1 microsecond');
     ended timestamptz := CASE WHEN used_up THEN begun ELSE greatest(begun, j.ends_at) END;
     until timestamptz := least(moment, edited.ends_at);
 BEGIN

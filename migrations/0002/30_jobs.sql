@@ -74,25 +74,20 @@ BEGIN
     RETURN j;
 END $$;
 
--- Does the edit change when a job has slots? The slot of a job that runs once is run_at, whatever its time zone.
-CREATE FUNCTION pgsched.edit_retimes(was pgsched.jobs, j pgsched.jobs) RETURNS boolean
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN j.schedule IS NULL AND was.schedule IS NULL THEN j.run_at IS DISTINCT FROM was.run_at
-           ELSE (j.schedule, j.timezone, j.run_at, j.starts_at)
-                IS DISTINCT FROM (was.schedule, was.timezone, was.run_at, was.starts_at) END
-$$;
-
 -- The slots of a job with a schedule after an edit. `resumed`: from what the edit resumes it, null where it does not.
 CREATE FUNCTION pgsched.edit_schedule(was pgsched.jobs, j pgsched.jobs, moment timestamptz, resumed text)
 RETURNS pgsched.jobs LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     limits_moved boolean := (j.ends_at, j.max_runs) IS DISTINCT FROM (was.ends_at, was.max_runs);
 BEGIN
-    IF pgsched.edit_retimes(was, j) THEN
+    IF (j.schedule, j.timezone, j.run_at, j.starts_at)
+       IS DISTINCT FROM (was.schedule, was.timezone, was.run_at, was.starts_at) THEN
         PERFORM pgsched.pass_over(was, moment, true);
         j.anchor_at := coalesce(j.starts_at, moment);
         j.decided_until := greatest(was.decided_until, moment);
-        PERFORM pgsched.pass_over_ahead(j, moment);
+        IF j.decided_until > moment THEN
+            PERFORM pgsched.pass_over_ahead(j, moment);
+        END IF;
         j.error := NULL;
         j.error_at := NULL;
         j.next_run_at := moment;
@@ -120,7 +115,8 @@ END $$;
 CREATE FUNCTION pgsched.edit_once(was pgsched.jobs, j pgsched.jobs, moment timestamptz, resumed text)
 RETURNS pgsched.jobs LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    retimed boolean := pgsched.edit_retimes(was, j);
+    -- its slot is run_at, whatever its time zone
+    retimed boolean := was.schedule IS NOT NULL OR j.run_at IS DISTINCT FROM was.run_at;
     replanned boolean := retimed OR (j.timezone, j.starts_at) IS DISTINCT FROM (was.timezone, was.starts_at);
 BEGIN
     IF retimed OR resumed = 'now' THEN
