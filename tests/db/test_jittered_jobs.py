@@ -24,9 +24,7 @@ def the_second_slot(db: psycopg.Connection, **columns: Any) -> dict[str, Any]:
     pass_time(db, 60)
     lead(db)
     found = runs(db)[1]
-    assert found["available_at"] - found["scheduled_at"] == offset(
-        given["id"], found["scheduled_at"], given["jitter"]
-    )
+    assert found["available_at"] - found["scheduled_at"] == offset(given["id"], found["scheduled_at"], given["jitter"])
     return found
 
 
