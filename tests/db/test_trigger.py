@@ -225,7 +225,7 @@ def test_what_cannot_be_is_refused(db: psycopg.Connection) -> None:
 # ---- late slots that wait for their turn
 
 
-@pytest.mark.parametrize("standing", product((0, 1), (0, 1, 2), (0, 3)))
+@pytest.mark.parametrize("standing", list(product((0, 1), (0, 1, 2), (0, 3))))
 @pytest.mark.parametrize("overlap", OTHERS)
 def test_a_triggered_run_fares_as_a_slot_would(
     db: psycopg.Connection, overlap: str, standing: tuple[int, int, int]
