@@ -125,13 +125,15 @@ class Duties:
             return leading.admit(conn, BATCH)
 
     def _reap(self) -> int:
+        # first: a reap that fails must not be tried again at once, round after round
+        due_at, self._reap_at = self._reap_at, time.monotonic() + self.settings.reap_every_s
         with self.leading() as conn:
             reaped = leading.reap(conn, BATCH, self.settings.crash_limit)
         for run in reaped:
             logger.warning("claim expired", run=run["id"], attempt=run["attempt"], crashes=run["crashes"],
                            now=run["state"])  # fmt: skip
-        if len(reaped) < BATCH:  # else a fleet went down: the rest must not wait a period for every batch
-            self._reap_at = time.monotonic() + self.settings.reap_every_s
+        if len(reaped) >= BATCH:  # a fleet went down: the rest must not wait a period for every batch
+            self._reap_at = due_at
         return len(reaped)
 
     def _record(self) -> int:

@@ -210,6 +210,18 @@ def test_a_duty_that_fails_stops_no_other(
     assert row_of(db, claim.id)["state"] == "queued"
 
 
+def test_a_reap_that_fails_does_not_make_the_leader_spin(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leading, "reap", lambda conn, *_: conn.execute("SELECT 1/0").fetchall())
+    add_runs(db, 1)
+    take(db)
+    let_expire(db)
+    duties = lead(connect(), reap_every_s=3.0)
+    waits = [duties.perform() for _ in range(3)]
+    assert min(waits) > 0.5
+
+
 def test_an_excluded_stretch_whose_row_is_locked_holds_up_nobody(
     db: psycopg.Connection, impatient: psycopg.Connection, connect: Open
 ) -> None:
