@@ -51,6 +51,14 @@ class Result(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Stands for JSON that PostgreSQL stores and Python cannot read (`reason` says why). No attempt can succeed with
+    it, but the row must not take its worker down either: the executors refuse it for good."""
+
+    reason: str
+
+
 class Claim(NamedTuple):
     """One attempt that this worker owns: what the executor needs, and the token that fences every write."""
 
@@ -73,7 +81,7 @@ class Claim(NamedTuple):
     backoff_base: timedelta | None = None
     backoff_max: timedelta | None = None
     backoff_jitter: float | None = None
-    options: dict[str, Any] | None = None
+    options: dict[str, Any] | Unreadable | None = None
 
     @property
     def key(self) -> Key:

@@ -19,7 +19,7 @@ from psycopg.types.json import set_json_loads
 from pgsched.core import payload
 from pgsched.db.connect import AsyncConnection, Connection
 from pgsched.db.statements import sql
-from pgsched.model import Claim, Key, Result, Settlement
+from pgsched.model import Claim, Key, Result, Settlement, Unreadable
 
 ORDER = attrgetter("priority", "available_at", "id")
 FROM_THE_START: Mapping[str, str] = {
@@ -45,8 +45,13 @@ def array(values: Iterable[Any]) -> str:
 
 
 def loads(text: bytes | str) -> Any:
-    """JSON of a hot column: most runs have no arguments."""
-    return {} if text == b"{}" else json.loads(text)
+    """JSON of a hot column: most runs have no arguments. It raises nothing: one row would end whatever claims it."""
+    if text == b"{}":
+        return {}
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of more than 4,300 digits; a thousand levels
+        return Unreadable(f"Python cannot read this JSON: {error}")
 
 
 def claims_of(token: UUID, rows: Iterable[Sequence[Any]]) -> list[Claim]:
@@ -89,10 +94,11 @@ async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> li
     return claims_of(token, await cursor.fetchall())
 
 
-async def claimable_queues(conn: AsyncConnection[Any], asleep_s: float | None = None) -> list[str]:
-    """The queues that have open runs. For `asleep_s` seconds, who makes a run is to notify (None: as it was)."""
-    cursor = await conn.execute(sql("claimable_queues"), {"asleep_s": asleep_s})
-    return [row[0] for row in await cursor.fetchall()]
+async def claimable_queues(conn: AsyncConnection[Any], asleep_s: float | None = None) -> tuple[list[str], float | None]:
+    """The queues that have open runs. For `asleep_s` seconds, who makes a run is to notify (None: as it was); the
+    second value is for how many seconds that is sure."""
+    rows = await (await conn.execute(sql("claimable_queues"), {"asleep_s": asleep_s})).fetchall()
+    return [row[0] for row in rows[1:]], rows[0][1]
 
 
 async def settle(conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str) -> list[str]:

@@ -13,7 +13,7 @@ from pgsched.errors import InputError
 from pgsched.execute.child import Program
 from pgsched.execute.process import Processes
 from pgsched.execute.report import refused
-from pgsched.model import Claim, Outcome
+from pgsched.model import Claim, Outcome, Unreadable
 
 KEYS: dict[str, Any] = {"argv": list[str], "env": dict[str, str], "cwd": str | None, "stdin": str | None}
 
@@ -40,6 +40,8 @@ class CommandExecutor:
 
 def read(argv: list[str], args: Any, keys: tuple[str, ...]) -> Program:
     """The program that starts with `argv` and goes on as the `args` object says."""
+    if isinstance(args, Unreadable):
+        raise InputError(f"args: {args.reason}", "args")
     if not isinstance(args, dict):
         raise InputError(f"args: expected an object with {', '.join(keys)}, got {type(args).__name__}", "args")
     for key, value in args.items():

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from pgsched.errors import InputError
-from pgsched.model import Claim
+from pgsched.model import Claim, Unreadable
 
 URL_CHARACTERS = 8192
 HEADER_CHARACTERS = 8192
@@ -51,6 +51,8 @@ class Ask:
 def read(claim: Claim) -> Ask:
     """The request of a claim, with the headers that say whose it is. Raises InputError."""
     args = {} if claim.args == [] else claim.args
+    if isinstance(args, Unreadable):
+        raise InputError(f"args: {args.reason}", "args")
     if problem := url_problem(claim.task) or args_problem(args):
         raise InputError(problem, problem.partition(":")[0])
     content, content_type = _content(args)

@@ -16,7 +16,7 @@ from pgsched.execute.base import Stopped, kill_after_s
 from pgsched.execute.child import Child, Program
 from pgsched.execute.groups import Groups
 from pgsched.execute.report import refused
-from pgsched.model import Claim, Outcome, Result
+from pgsched.model import Claim, Outcome, Result, Unreadable
 
 KILLED_WITHIN_S = 3.0
 INHERITED = {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8"}
@@ -29,6 +29,8 @@ class Processes:
         self._groups = Groups()
 
     async def run(self, program: Program, claim: Claim) -> Outcome:
+        if isinstance(claim.options, Unreadable):
+            return refused(f"options: {claim.options.reason}")
         try:
             self._groups.start()
             child = Child(replace(program, env=environment(claim, program.env)))
@@ -88,7 +90,7 @@ def not_started(program: Program, error: OSError) -> str:
 def ended(claim: Claim, code: int, child: Child) -> Outcome:
     """The outcome of a program that ended by itself. Death by signal N counts as exit code 128 + N, as in a shell."""
     shown = code if code >= 0 else 128 - code
-    codes: dict[str, Any] = claim.options or {}
+    codes: Any = claim.options or {}
     log_tail = child.output.text()
     success_codes = codes.get("success_codes")
     if shown in (success_codes if success_codes is not None else [0]):

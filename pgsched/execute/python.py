@@ -21,7 +21,7 @@ from pgsched.execute.place import Place
 from pgsched.execute.pool import Pool
 from pgsched.execute.report import failed, refused, succeeded
 from pgsched.execute.threads import Threads
-from pgsched.model import Claim, Outcome
+from pgsched.model import Claim, Outcome, Unreadable
 
 Call = Callable[[], Any]
 
@@ -57,6 +57,8 @@ class PythonExecutor:
         handler = self._tasks.get(claim.task)
         if handler is None:
             return refused(f"task: this worker knows no task named {claim.task[:100]!r}", retry=True)
+        if isinstance(claim.args, Unreadable):
+            return refused(f"args: {claim.args.reason}")
         if handler.place.run_in == "process":
             return await self._pool.execute(claim, handler.place.memory_mb)
         run = Run(claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token) if handler.takes_run else None

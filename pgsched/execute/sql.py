@@ -12,7 +12,7 @@ from pgsched.db.sqljob import SqlJob, SqlText
 from pgsched.execute.base import Stopped, kill_after_s
 from pgsched.execute.output import Output
 from pgsched.execute.report import one_line, refused
-from pgsched.model import Claim, Outcome, Result
+from pgsched.model import Claim, Outcome, Result, Unreadable
 
 
 class SqlExecutor:
@@ -24,6 +24,8 @@ class SqlExecutor:
         self._dsn = dsn
 
     async def execute(self, claim: Claim) -> Outcome:
+        if isinstance(claim.args, Unreadable):
+            return refused(f"args: {claim.args.reason}")
         if claim.args and not isinstance(claim.args, dict):
             return refused(f"args: expected an object of named parameters, got {type(claim.args).__name__}")
         if claim.owner is None:  # the database sets one: a row without was made around it

@@ -1,0 +1,103 @@
+"""JSON that PostgreSQL stores and Python cannot read fails its own run, and neither the worker nor its other claims."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched import App
+from pgsched.db import claims
+from pgsched.errors import InputError, PgschedError
+from pgsched.execute.base import Executor
+from pgsched.execute.command import CommandExecutor
+from pgsched.execute.http_request import read
+from pgsched.execute.process import Processes
+from pgsched.execute.python import PythonExecutor
+from pgsched.execute.shell import ShellExecutor
+from pgsched.execute.sql import SqlExecutor
+from pgsched.model import Result, Unreadable
+from pgsched.worker.worker import Worker
+from tests.executing import claim, execute
+from tests.race.setting import add_runs
+from tests.race.test_worker import SETTINGS, becomes, play, registration
+
+TOO_LONG, TOO_DEEP = '{"a": 1e5000}', "[" * 3000 + "]" * 3000
+
+
+def app_of(dsn: str) -> App:
+    app = App(dsn=dsn)
+
+    @app.task(name="t")
+    def t() -> None: ...
+
+    return app
+
+
+@pytest.mark.parametrize("bad", [TOO_LONG, TOO_DEEP], ids=["digits", "levels"])
+def test_a_row_that_python_cannot_read_is_dead_and_its_batch_is_run(bad: str, dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+    db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('t', %s)", [bad])
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        worker = Worker(dsn, SETTINGS, {"python": PythonExecutor(app_of(dsn).tasks, 2)}, registration())
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: sum(worker.verdicts.values()) == 3 or work.done(), "three settlements")
+        worker.stop()
+        await work
+        assert worker.verdicts == {"succeeded": 2, "dead": 1}
+
+    play(scene)
+    ((outcome, error),) = db.execute("SELECT outcome, error FROM pgsched.attempts WHERE run_id = 2").fetchall()
+    assert outcome == "failed" and error.startswith("args: Python cannot read this JSON: ")
+
+
+@pytest.mark.parametrize("bad", [TOO_LONG, TOO_DEEP], ids=["digits", "levels"])
+def test_if_reading_raised_such_a_row_would_end_the_worker(
+    bad: str, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "loads", json.loads)
+    db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('t', %s)", [bad])
+
+    async def scene() -> None:
+        worker = Worker(dsn, SETTINGS, {"python": PythonExecutor(app_of(dsn).tasks, 2)}, registration())
+        with pytest.raises((PgschedError, ValueError, RecursionError)):
+            await worker.run()
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": 1' + "0" * 5000 + "}", TOO_DEEP, b'"\xff"'], ids=["digits", "levels", "no UTF-8"]
+)
+def test_reading_a_hot_column_raises_nothing(text: str | bytes) -> None:
+    assert isinstance(claims.loads(text), Unreadable)
+    assert claims.loads(b"{}") == {}
+    assert claims.loads(b'{"a": [1]}') == {"a": [1]}
+
+
+@pytest.mark.parametrize("kind", ["python", "command", "shell", "sql"])
+def test_every_executor_refuses_it_for_good(kind: str, dsn: str) -> None:
+    made: dict[str, Executor] = {
+        "python": PythonExecutor(app_of(dsn).tasks, 1),
+        "command": CommandExecutor(Processes()),
+        "shell": ShellExecutor(Processes()),
+        "sql": SqlExecutor(dsn),
+    }
+    outcome = execute(made[kind], claim(kind, "t", Unreadable("it is odd"), owner="o"))
+    assert (outcome.result, outcome.retry, outcome.error) == (Result.FAILED, False, "args: it is odd")
+
+
+def test_a_request_with_such_args_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^args: it is odd$"):
+        read(claim("http", "https://example.org/", Unreadable("it is odd")))
+
+
+def test_such_options_are_refused_before_the_program_starts() -> None:
+    given: Any = claim("command", "true", [], options=Unreadable("it is odd"))
+    outcome = execute(CommandExecutor(Processes()), given)
+    assert (outcome.retry, outcome.error) == (False, "options: it is odd")
