@@ -91,6 +91,14 @@ def unfinished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str
     return {row["job_id"]: row for row in fetch(conn, sql("tick_open"), {"job_ids": literal(jobs)})} if jobs else {}
 
 
+def crossed(conn: Connection[Any], jobs: Sequence[int], at: datetime) -> bool:
+    """Has one of these jobs an unfinished run beside that of its slot `at`?"""
+    if not jobs:
+        return False
+    row = conn.execute(sql("tick_crossed"), {"job_ids": literal(jobs), "at": at}).fetchone()
+    return bool(row and row[0])
+
+
 def finished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
     """When the last run of each of these jobs ended."""
     return {row["job_id"]: row for row in fetch(conn, sql("tick_finished"), {"job_ids": literal(jobs)})} if jobs else {}

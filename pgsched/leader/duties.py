@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, TypeVar
 
 from pgsched import log
@@ -17,7 +18,7 @@ from pgsched.db import leading
 from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
 from pgsched.leader import backfill, passed_over
 from pgsched.leader.lead import Lead
-from pgsched.leader.ticker import tick
+from pgsched.leader.ticker import Ticked, tick
 
 logger = log.get("leader")
 T = TypeVar("T")
@@ -26,6 +27,10 @@ WAITING_PAUSE_S = 1.0
 HELD_UP_PAUSE_S = 0.2
 BATCH = 5000
 PRUNE_BATCH = 2000
+
+
+class NotAsPrepared(Exception):
+    """What a batch was prepared for does not hold at its instant: nothing of it is kept, and it is decided on time."""
 
 
 class Duties:
@@ -101,24 +106,37 @@ class Duties:
 
     def _tick(self) -> int:
         began = time.monotonic()
-        with self.leading() as conn:
-            done = tick(conn, self.settings.tick_batch, self._lead.s(began))
-            if done.jobs:
-                self._lead.took(time.monotonic() - began)
-            if done.instant is not None:
-                self._await(leading.seconds_until(conn, done.instant), prepared=done.jobs > 0)
+        lead_s = self._lead.s(began)
+        try:
+            with self.leading() as conn:
+                done = tick(conn, self.settings.tick_batch, lead_s)
+                if done.jobs:
+                    self._lead.took(time.monotonic() - began)
+                if done.instant is not None:
+                    self._await(conn, done, done.instant, lead_s)
+        except NotAsPrepared as reason:
+            logger.debug("prepared in vain", reason=str(reason))
+            return 0
         if done.errors:
             logger.warning("jobs in error", count=done.errors)
         if done.slots:
             logger.debug("ticked", jobs=done.jobs, slots=done.slots)
         return done.jobs
 
-    def _await(self, seconds: float, *, prepared: bool) -> None:
-        """A batch prepared ahead commits when its instant has come; if nothing of it could be, no more is tried."""
-        if prepared:
-            time.sleep(max(0.0, seconds))
-        else:
-            self._lead.off_until(time.monotonic() + seconds)
+    def _await(self, conn: Connection[Any], done: Ticked, instant: datetime, lead_s: float) -> None:
+        """A batch prepared ahead commits when its instant has come; if nothing of it could be, no more is tried.
+
+        Raises NotAsPrepared.
+        """
+        seconds = leading.seconds_until(conn, instant)
+        if not done.jobs:
+            self._lead.off_until(time.monotonic() + min(seconds, lead_s))
+            return
+        if seconds > lead_s:  # jobs are locked meanwhile
+            raise NotAsPrepared(f"the database's clock went back: the instant is {seconds:g} s away")
+        time.sleep(max(0.0, seconds))
+        if leading.crossed(conn, done.looking, instant):
+            raise NotAsPrepared("a job has got an unfinished run")
 
     def _admit(self) -> int:
         with self.leading() as conn:

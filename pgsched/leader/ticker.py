@@ -32,7 +32,8 @@ class Ticked:
     """What a batch did: jobs decided, rows made, jobs in error; `more`: others may be due still.
 
     `instant`: that of a batch that was prepared ahead of it, which must not commit before. `left`: jobs due at that
-    instant that have to be decided when it has come.
+    instant that have to be decided when it has come. `looking`: jobs that were prepared because nothing of them was
+    unfinished: it still has to be so when the batch commits.
     """
 
     jobs: int
@@ -41,6 +42,7 @@ class Ticked:
     more: bool
     instant: datetime | None = None
     left: int = 0
+    looking: Sequence[int] = ()
 
 
 def tick(conn: Connection[Any], batch: int, lead_s: float = 0.0) -> Ticked:
@@ -74,14 +76,16 @@ class Work:
         self.terminates: set[int] = set()
         self.instant: datetime | None = None
         self.left = 0
+        self.looking: list[int] = []
         if lead_s > 0 and due and leading.seconds_until(conn, due[0][1]) > 0:
             self.prepare(due[0][1])
 
     def prepare(self, instant: datetime) -> None:
-        """Keep the jobs that can be decided ahead of their instant: nothing of them is unfinished, and while their row
-        is locked nothing can become so. Whether an unfinished run has ended by then, nobody can tell before."""
+        """Keep the jobs that can be decided ahead of their instant: nothing of them is unfinished. Whether such a
+        run has ended by then, nobody can tell before."""
         ready = [job for job in self.jobs if self.is_ready(job)]
         self.instant, self.left, self.jobs = instant, len(self.jobs) - len(ready), ready
+        self.looking = looking(ready, self.shapes)
 
     def is_ready(self, job: leading.Due) -> bool:
         job_id, _, _, _, dated, text = job
@@ -128,7 +132,7 @@ class Work:
         """The batch as its caller hears of it."""
         errors = sum(decided.advance.error is not None for _, decided in parts) + written.refused
         more = self.full or len(parts) < len(self.jobs)
-        return Ticked(written.jobs, written.slots, errors, more, self.instant, self.left)
+        return Ticked(written.jobs, written.slots, errors, more, self.instant, self.left, self.looking)
 
 
 def read_shapes(conn: Connection[Any], jobs: Iterable[leading.Due]) -> tuple[dict[Key, Shape], dict[Key, Exception]]:
@@ -151,8 +155,13 @@ def standings(
     conn: Connection[Any], jobs: Iterable[leading.Due], shapes: dict[Key, Shape]
 ) -> dict[int, dict[str, Any]]:
     """What is unfinished of the jobs that it matters to, and when the last run ended of those that wait for it."""
-    looking = [(job_id, shape) for job_id, _, _, _, dated, text in jobs
-               if (shape := shapes.get((text, job_id if dated else None))) is not None and shape.looks]  # fmt: skip
-    found = leading.unfinished(conn, [job_id for job_id, _ in looking])
-    last = leading.finished(conn, [job_id for job_id, shape in looking if shape.delayed])
+    found = leading.unfinished(conn, looking(jobs, shapes))
+    last = leading.finished(conn, looking(jobs, shapes, delayed=True))
     return found | {job_id: row | found.get(job_id, {}) for job_id, row in last.items()}
+
+
+def looking(jobs: Iterable[leading.Due], shapes: dict[Key, Shape], *, delayed: bool = False) -> list[int]:
+    """The jobs whose unfinished runs matter; `delayed`: only those that wait for a run's end."""
+    return [job_id for job_id, _, _, _, dated, text in jobs
+            if (shape := shapes.get((text, job_id if dated else None))) is not None
+            and (shape.delayed if delayed else shape.looks)]  # fmt: skip

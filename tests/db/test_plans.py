@@ -22,7 +22,7 @@ RUNS = 1_000_000
 JOBS = 20_000
 WORKER = ["claim", "claim_again", "claimable_queues", "heartbeat", "settle", "settle_succeeded", "settle_missing"]
 LEADER = [
-    "admit_scheduled", "admit_waiting", "expire", "leader_look", "reap", "tick_due", "tick_open",
+    "admit_scheduled", "admit_waiting", "expire", "leader_look", "reap", "tick_due", "tick_open", "tick_crossed",
     "tick_insert", "tick_advance", "tick_replace", "leader_term", "leader_fence",
 ]  # fmt: skip
 LEADING = BY_INDEX | {"plan_cache_mode": "force_generic_plan"}

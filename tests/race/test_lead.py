@@ -7,11 +7,14 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
+import pytest
 
+from pgsched.db import leading
 from pgsched.leader.lead import FIRST_S, LONGEST_S, SHORTEST_S, Lead
 from pgsched.leader.ticker import tick
-from tests.race.setting import Aside, Open, slots, wait_until_blocked
+from tests.race.setting import Aside, Open, cut, slots, wait_until_blocked
 from tests.race.test_duties import lead
+from tests.waiting import wait_until
 
 
 def add_coming_jobs(db: psycopg.Connection, count: int, seconds: float, **columns: Any) -> datetime:
@@ -120,6 +123,60 @@ def test_an_edit_waits_for_the_instant_and_counts_from_after_it(db: psycopg.Conn
     leader.commit()
     pausing.result()
     assert states(db) == [("queued", None)]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_run_that_starts_while_a_batch_waits_counts_for_its_overlap(
+    guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        cut(monkeypatch, leading, "tick_crossed", "r.phase < 3", "r.phase < 0")
+    add_coming_jobs(db, 2, 0.5)
+    really, triggered = time.sleep, list[int]()
+
+    def sleep(seconds: float) -> None:
+        if not triggered:
+            triggered.extend(db.execute("SELECT pgsched.trigger('j1')").fetchone() or ())
+        really(seconds)
+
+    duties = lead(connect())
+    duties._lead._s = 1.0
+    monkeypatch.setattr(time, "sleep", sleep)
+    wait_until(lambda: duties.perform() >= 0 and slots(db)[0] == 3, what="both slots to have their row")
+    assert triggered, "the batch was prepared"
+    found = db.execute("SELECT j.name, r.state FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id"
+                       " WHERE r.origin = 'schedule' ORDER BY 1").fetchall()  # fmt: skip
+    assert found == [("j1", "skipped" if guarded else "queued"), ("j2", "queued")]
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_clock_that_goes_back_does_not_stop_the_leader(
+    ahead: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look for due jobs and the question how far off they are, an hour is taken back."""
+    add_coming_jobs(db, 2, 0.5 if ahead else -0.5)
+    duties = lead(connect())
+    duties._lead._s = 5.0
+    slept, before = list[float](), leading.seconds_until
+    with monkeypatch.context() as back:
+        back.setattr(leading, "seconds_until", lambda conn, at: before(conn, at) + 3600)
+        back.setattr(time, "sleep", slept.append)
+        duties.perform()
+    assert (slept, slots(db)) == ([], (0, 0))
+    wait_until(lambda: duties.perform() >= 0 and slots(db) == (2, 2), what="the slots to have their rows")
+
+
+def test_a_clock_that_goes_back_does_not_turn_the_lead_off_for_as_long(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_coming_jobs(db, 1, 5)
+    db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task) SELECT id, '2020-01-01', 't' FROM pgsched.jobs")
+    duties = lead(connect())
+    duties._lead._s = 10.0
+    before = leading.seconds_until
+    monkeypatch.setattr(leading, "seconds_until", lambda conn, at: before(conn, at) + 3600)
+    duties.perform()
+    assert (duties._lead.s(time.monotonic()), duties._lead.s(time.monotonic() + 11)) == (0.0, 10.0)
 
 
 def test_the_lead_follows_what_batches_take() -> None:
