@@ -10,6 +10,22 @@
 CREATE SEQUENCE pgsched.asleep_until MINVALUE 0 MAXVALUE 9000000000000 START 0;
 GRANT SELECT ON SEQUENCE pgsched.asleep_until TO PUBLIC;
 
+-- Notify workers for the next `seconds`. Returns for how many seconds that is sure; at least three fifths of what was
+-- asked for. With its owner's rights: a worker needs none on the sequence. A value of a clock that ran far ahead is not
+-- believed.
+CREATE FUNCTION pgsched.workers_asleep(seconds double precision) RETURNS double precision
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    now_ms bigint := (date_part('epoch', clock_timestamp()) * 1000)::bigint;
+    asked_ms bigint := (least(greatest(seconds, 0), 86400) * 1000)::bigint;
+    until_ms bigint := coalesce(pg_sequence_last_value('pgsched.asleep_until'), 0);
+BEGIN
+    IF until_ms < now_ms + asked_ms * 3 / 5 OR until_ms > now_ms + 2 * 86400000 THEN
+        until_ms := setval('pgsched.asleep_until', now_ms + asked_ms);
+    END IF;
+    RETURN (until_ms - now_ms) / 1000.0;
+END $$;
+
 DROP TRIGGER a_refuse_insert ON pgsched.runs;
 DROP TRIGGER a_refuse_update ON pgsched.runs;
 DROP TRIGGER a_refuse_owner ON pgsched.runs;
@@ -74,19 +90,22 @@ BEGIN
 END $$;
 
 -- The condition is cheap and catches every row that is wrong; run_error, which is not, says what is wrong with it (and
--- passes kind http, whose URL and arguments it alone can judge). No
--- search_path is set, which would cost as much as all the rest: who hides an operator of pg_catalog spoils a row of
--- their own. What protects others (runs_owner, the CHECKs) does not depend on it.
+-- passes kind http, whose URL and arguments it alone can judge). No search_path is set, which would cost as much as all
+-- the rest. Instead every function is named with its schema, and every operator has operands of the very types that
+-- pg_catalog has it for: nothing in another schema fits better.
 CREATE FUNCTION pgsched.runs_before_insert() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
     problem text;
     told text;
 BEGIN
-    IF (NEW.kind IN ('python', 'command', 'shell', 'sql') AND NEW.task <> '' AND length(NEW.task) <= 65536
-        AND (jsonb_typeof(NEW.args) = 'object' OR jsonb_typeof(NEW.args) = 'array' AND NEW.kind <> 'shell')
-        AND pg_column_size(NEW.args) <= 1048576
-        AND (NEW.queue = 'default' OR NEW.queue <> '' AND length(NEW.queue) <= 100 AND NEW.queue = btrim(NEW.queue)
+    IF (NEW.kind IN ('python', 'command', 'shell', 'sql') AND pg_catalog.btrim(NEW.task) <> ''
+        AND pg_catalog.length(NEW.task) <= 65536
+        AND (pg_catalog.jsonb_typeof(NEW.args) = 'object'
+             OR pg_catalog.jsonb_typeof(NEW.args) = 'array' AND NEW.kind <> 'shell')
+        AND pg_catalog.pg_column_size(NEW.args) <= 1048576
+        AND (NEW.queue = 'default' OR NEW.queue <> '' AND pg_catalog.length(NEW.queue) <= 100
+             AND NEW.queue = pg_catalog.btrim(NEW.queue)
              AND NEW.queue !~ '[\x01-\x1f\x7f]')
         AND NEW.priority BETWEEN 0 AND 9 AND NEW.max_attempts BETWEEN 1 AND 1000
         AND NEW.origin IN ('enqueue', 'schedule', 'manual', 'backfill')
@@ -98,22 +117,23 @@ BEGIN
         AND (NEW.backoff IS NULL OR NEW.backoff IN ('exponential', 'fixed', 'linear'))
         AND (NEW.backoff_base IS NULL OR NEW.backoff_base BETWEEN '0' AND '10 years')
         AND (NEW.backoff_max IS NULL OR NEW.backoff_max BETWEEN '0' AND '10 years')
-        AND (NEW.backoff_jitter IS NULL OR NEW.backoff_jitter BETWEEN 0 AND 1)) IS NOT TRUE
+        AND (NEW.backoff_jitter IS NULL OR NEW.backoff_jitter BETWEEN 0::float8 AND 1::float8)) IS NOT TRUE
     THEN
         problem := pgsched.run_error(NEW);
         IF problem IS NOT NULL THEN
             PERFORM pgsched.raise_bad_value(problem, 'runs');
         END IF;
     END IF;
-    IF NEW.state = 'queued' AND NEW.available_at > clock_timestamp() THEN
+    IF NEW.state = 'queued' AND NEW.available_at > pg_catalog.clock_timestamp() THEN
         NEW.state := 'scheduled';
     END IF;
     IF NEW.state = 'queued' THEN
-        IF pg_sequence_last_value('pgsched.asleep_until') >= date_part('epoch', clock_timestamp()) * 1000 THEN
-            told := pg_notify('pgsched_runs', NEW.queue);
+        IF pg_catalog.pg_sequence_last_value('pgsched.asleep_until'::regclass)::float8
+           >= pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000::float8 THEN
+            told := pg_catalog.pg_notify('pgsched_runs', NEW.queue);
         END IF;
     ELSIF NEW.state IN ('scheduled', 'waiting') THEN
-        told := pg_notify('pgsched_leader', 'runs');
+        told := pg_catalog.pg_notify('pgsched_leader', 'runs');
     END IF;
     RETURN NEW;
 END $$;

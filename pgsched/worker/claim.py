@@ -30,10 +30,11 @@ from pgsched.db.connect import (
 from pgsched.errors import PgschedError
 from pgsched.model import Claim
 from pgsched.worker.cursor import Cursor
-from pgsched.worker.rest import Rest
+from pgsched.worker.rest import NAP_S, Rest
 
 logger = log.get("claim")
 LARGEST_BATCH = 500
+FIRST_BATCH = 100  # the handlers of a burst start while its other claims are on their way
 MOST_AHEAD = 2000  # enough to start while the next batches are on their way
 PREFETCH_S = 0.1
 LAST_QUESTION_S = 5.0
@@ -46,12 +47,18 @@ class Pace:
         self.concurrency = concurrency
         self.prefetch = 0
         self._average_s: float | None = None
+        self._since, self._ended, self._ended_before = 0.0, 0, 0
 
-    def took(self, seconds: float) -> None:
-        """Note one finished run."""
+    def took(self, seconds: float, now: float) -> None:
+        """Note one finished run that took so long."""
         average_s = seconds if self._average_s is None else self._average_s * 0.9 + seconds * 0.1
         self._average_s = average_s
-        ahead = self.concurrency * PREFETCH_S / max(average_s, 1e-5)
+        if now >= self._since + PREFETCH_S:
+            self._ended_before = self._ended if now < self._since + 2 * PREFETCH_S else 0
+            self._since, self._ended = now, 0
+        self._ended += 1
+        # slots that are busy with slow runs do not help: no more than twice what really ended in so long
+        ahead = min(self.concurrency * PREFETCH_S / max(average_s, 1e-5), 2 * max(self._ended, self._ended_before))
         self.prefetch = 0 if average_s >= PREFETCH_S else int(min(MOST_AHEAD, ahead))
 
 
@@ -81,6 +88,7 @@ class Claimer:
         self._stopped = False
         self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)
         self._recent: list[str] = []
+        self._in_a_row = 0
         self._again_s = poll_s
         self._rest = Rest(poll_s)
 
@@ -91,7 +99,7 @@ class Claimer:
     def hint(self, queue: str | None) -> None:
         """Look again now: a queue got work (None: any may have)."""
         if queue is None:
-            self._discover_at = 0.0
+            self._look_everywhere()
         elif not self.queues or queue in self.queues:
             self._hints[queue] = None
         self._wake.set()
@@ -132,15 +140,21 @@ class Claimer:
         if conn is not None:
             await conn.close()
 
+    def _look_everywhere(self) -> None:
+        """A notification may have been missed, and the server may not know any more that this worker sleeps."""
+        self._discover_at = 0.0
+        self._rest.forget()
+
     async def _sleep(self) -> None:
         """Until woken, or it is time to look again (with jitter, so that a fleet does not poll in step)."""
         full = self.room() <= 0
         wait_s = self.poll_s if full else min(self._again_s, self._rest.wait_s(time.monotonic()))
         try:
-            async with asyncio.timeout(wait_s * (0.9 + 0.2 * random.random())):
+            async with asyncio.timeout(wait_s * (0.8 + 0.2 * random.random())):
                 await self._wake.wait()
         except TimeoutError:
-            pass
+            if wait_s > NAP_S:
+                self._discover_at = 0.0
         self._wake.clear()
 
     async def _round(self) -> bool:
@@ -156,12 +170,16 @@ class Claimer:
         more = False
         candidates, self._recent = await self._candidates(self._conn), []
         for queue in candidates:
-            n = min(self.room(), LARGEST_BATCH)
+            n = min(self.room(), self._batch())
             if n <= 0 or await self._claim(self._conn, queue, n):
                 self._hints[queue] = None
                 more = True
         self._rest.found(bool(self._recent))
         return more and self.room() > 0
+
+    def _batch(self) -> int:
+        """How many runs one statement may take: few at the beginning of a burst, many once it goes on."""
+        return FIRST_BATCH if self._in_a_row < LARGEST_BATCH else LARGEST_BATCH
 
     async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
         """Claim up to `n` runs of one queue; True when there may be more. Too few behind the cursor: look at all."""
@@ -176,7 +194,7 @@ class Claimer:
             self._hints[queue] = None
             self._again_s = min(self._again_s, wait_s)
             return False
-        n = min(self.room(), LARGEST_BATCH)
+        n = min(self.room(), self._batch())
         return n <= 0 or await self._scan(conn, queue, n, FROM_THE_START) == n
 
     async def _scan(self, conn: AsyncConnection[Any], queue: str, n: int, after: Mapping[str, str]) -> int:
@@ -185,6 +203,7 @@ class Claimer:
         self._unanswered = (queue, token, sent_at)
         claims = await claim(conn, self.wanted, queue, n, token, after)
         self._unanswered = None
+        self._in_a_row = self._in_a_row + n if len(claims) == n else 0
         if after is FROM_THE_START:
             self._cursors[queue].scanned(claims, n, sent_at, time.monotonic())
         else:
@@ -201,10 +220,10 @@ class Claimer:
         must_ask = self._rest.must_ask(now)
         if not must_ask and now < self._discover_at:
             return hinted or self._recent
-        found = await claimable_queues(conn, self._rest.asleep_s if must_ask else None)
-        if must_ask:
-            self._rest.asked(time.monotonic())
-        self._discover_at = now + 0.9 * self.poll_s  # the shortest wait
+        found, sure_s = await claimable_queues(conn, self._rest.asleep_s if must_ask else None)
+        if sure_s is not None:
+            self._rest.asked(now, sure_s)
+        self._discover_at = now + self.poll_s
         known = [queue for queue in self.queues if queue in found] if self.queues else found
         return hinted + [queue for queue in known if queue not in hinted]
 
@@ -224,4 +243,5 @@ class Claimer:
         logger.warning("claiming again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))
         if reaction is not Reaction.RETRY:
             await self._disconnect()
+        self._look_everywhere()
         await asyncio.sleep(delay)

@@ -2,13 +2,14 @@
 
 A commit that notifies waits for every other commit that does, so that many enqueuers would slow each other down for
 the sake of workers that are awake anyway. A worker therefore says until when it may be asleep, and nobody notifies
-after that. It looks twice more soon after saying so: a transaction under way may not have seen it.
+after that. A transaction that was under way then may not have seen it: the worker looks again soon, and ever later.
 """
 
 from __future__ import annotations
 
 NAP_S = 0.003
-LOOK_AGAIN_S = (0.02, 0.1)
+FIRST_LOOK_S = 0.02
+LATER = 5.0
 
 
 class Rest:
@@ -19,7 +20,7 @@ class Rest:
         self.asleep_s = 2 * poll_s + 0.5
         self._asleep_until = 0.0
         self._idle = 0
-        self._looks = len(LOOK_AGAIN_S)
+        self._look_s = FIRST_LOOK_S
 
     def found(self, anything: bool) -> None:
         """A round is over."""
@@ -29,18 +30,21 @@ class Rest:
         """Is it time to say that this worker sleeps? Only one that found nothing says so."""
         return self._idle > 0 and now + self.poll_s > self._asleep_until
 
-    def asked(self, now: float) -> None:
-        """Whoever makes a run from now on notifies."""
-        if now > self._asleep_until:
-            self._looks = 0
-        self._asleep_until = now + self.asleep_s
+    def asked(self, sent_at: float, sure_s: float) -> None:
+        """Asked at `sent_at`: for `sure_s` seconds from then, whoever makes a run notifies."""
+        if sent_at > self._asleep_until:
+            self._look_s = FIRST_LOOK_S
+        self._asleep_until = sent_at + sure_s
+
+    def forget(self) -> None:
+        """A connection was lost, or the server: nobody may know that this worker sleeps."""
+        self._asleep_until = 0.0
 
     def wait_s(self, now: float) -> float:
         """Seconds to wait for a notification before the next look; 0: the worker must say first that it sleeps."""
         sure_s = self._asleep_until - now
         if sure_s <= NAP_S:
             return 0.0 if self._idle else NAP_S
-        if self._looks < len(LOOK_AGAIN_S):
-            self._looks += 1
-            return LOOK_AGAIN_S[self._looks - 1]
-        return min(self.poll_s, sure_s)
+        wait_s = min(self._look_s, self.poll_s, sure_s)
+        self._look_s = min(self._look_s * LATER, self.poll_s)
+        return wait_s

@@ -158,11 +158,14 @@ class Slots:
                     break
                 while task.uncancel():
                     pass
-            if contextvars.copy_context() != clean:
+            if is_changed(clean):
                 break
             now = time.monotonic()
             if now >= self._turn_ends_at:
-                await asyncio.sleep(0)
+                try:
+                    await asyncio.sleep(0)
+                except asyncio.CancelledError:  # by a handler that has ended
+                    break
                 self._turn_ends_at = time.monotonic() + TURN_S
         self._busy -= 1
         self._fill()
@@ -189,7 +192,7 @@ class Slots:
         if self._stopped:
             self._changed.set()
         self._moved_at = time.monotonic()
-        self.pace.took(self._moved_at - running.started)
+        self.pace.took(self._moved_at - running.started, self._moved_at)
         if outcome is None:
             self.leases.drop(claim.key)
             logger.warning("claim lost, handler stopped", run=claim.id, attempt=claim.attempt)
@@ -217,3 +220,11 @@ class Slots:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._on_bug(error)
+
+
+def is_changed(clean: contextvars.Context) -> bool:
+    """Does the current context differ from this one? Its values are compared, and their comparison may fail."""
+    try:
+        return contextvars.copy_context() != clean
+    except Exception:
+        return True

@@ -134,8 +134,10 @@ class Worker:
         task = asyncio.get_running_loop().create_task(coroutine)
 
         def ended(done: asyncio.Task[None]) -> None:
-            error = None if done.cancelled() else done.exception()
-            if error is not None:
+            if done.cancelled():
+                if not self._stop_event.is_set():  # by a handler that cancels whatever task it finds
+                    self._bug(PgschedError("a part of the worker was cancelled from outside"))
+            elif (error := done.exception()) is not None:
                 self._bug(error)
 
         task.add_done_callback(ended)

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from pgsched.db import leading
+from pgsched.db.statements import sql
 from tests.race.setting import done, let_expire, row_of, take
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -96,6 +97,19 @@ def low(db: psycopg.Connection, connect: Callable[..., psycopg.Connection]) -> I
     yield conn
     conn.close()
     db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+
+def test_a_worker_may_say_that_it_sleeps_without_a_right_on_the_sequence(low: psycopg.Connection) -> None:
+    row = low.execute(sql("claimable_queues"), {"asleep_s": 2.5}).fetchone()
+    assert row is not None and row[0] is None and 2.4 < row[1] <= 2.5
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        low.execute("SELECT setval('pgsched.asleep_until', 0)")
+
+
+def test_a_clock_that_ran_far_ahead_is_not_believed(db: psycopg.Connection) -> None:
+    db.execute("SELECT setval('pgsched.asleep_until', 8999999999999)")
+    assert db.execute("SELECT pgsched.workers_asleep(2.5) <= 2.5").fetchone() == (True,)
+    assert db.execute("SELECT pgsched.workers_asleep(1) BETWEEN 2.0 AND 2.5").fetchone() == (True,), "somebody else's"
 
 
 def test_an_sql_run_belongs_to_who_makes_it(low: psycopg.Connection, db: psycopg.Connection) -> None:

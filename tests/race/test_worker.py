@@ -19,6 +19,7 @@ from pgsched.model import Claim, Outcome, Result
 from pgsched.worker import claim as claiming
 from pgsched.worker import cursor as cursors
 from pgsched.worker import lease as leasing
+from pgsched.worker import rest as resting
 from pgsched.worker import slots as slotting
 from pgsched.worker.cursor import Cursor
 from pgsched.worker.lease import Heartbeat, Leases
@@ -476,5 +477,33 @@ def test_what_was_claimed_ahead_is_not_parked_behind_a_slow_run_while_another_wo
         first.stop()
         second.stop()
         await asyncio.gather(*work)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_run_whose_maker_did_not_know_that_the_worker_sleeps_is_found_long_before_the_poll(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        monkeypatch.setattr(resting, "FIRST_LOOK_S", 30.0)
+
+    async def scene() -> None:
+        handler = Handler()
+        handler.go.set()
+        settings = WorkerSettings(concurrency=2, lease_s=30, poll_s=30, grace_s=0, leader=False)
+        worker = Worker(dsn, settings, {"python": handler}, registration(30))
+        work = asyncio.create_task(worker.run())
+        asleep = "SELECT pg_sequence_last_value('pgsched.asleep_until') IS NOT NULL"
+        await becomes(lambda: db.execute(asleep).fetchone() == (True,), "the worker to sleep")
+        db.execute("ALTER TABLE pgsched.runs DISABLE TRIGGER a_check_insert")
+        await asyncio.to_thread(add_runs, db, 1)
+        if guarded:
+            await becomes(lambda: worker.verdicts.get("succeeded") == 1, "the run to be found")
+        else:
+            await asyncio.sleep(3)
+            assert handler.begun == []
+        worker.stop()
+        await work
 
     play(scene)

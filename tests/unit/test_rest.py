@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pgsched.worker.rest import LOOK_AGAIN_S, NAP_S, Rest
+import pytest
+
+from pgsched.worker.rest import FIRST_LOOK_S, NAP_S, Rest
 
 
 def test_after_work_it_naps_and_does_not_ask_to_be_woken() -> None:
@@ -19,35 +21,43 @@ def test_a_nap_that_brought_nothing_makes_it_ask_before_it_waits() -> None:
     assert rest.wait_s(10.0) == 0.0
 
 
-def test_it_looks_again_soon_after_asking_because_a_transaction_may_not_have_seen_it() -> None:
-    rest = Rest(1.0)
+def test_it_looks_again_soon_after_asking_and_ever_later_because_a_transaction_may_not_have_seen_it() -> None:
+    rest = Rest(60.0)
     rest.found(False)
-    rest.asked(10.0)
-    assert [rest.wait_s(10.0), rest.wait_s(10.0)] == list(LOOK_AGAIN_S)
-    assert rest.wait_s(10.2) == 1.0
+    rest.asked(10.0, 120.0)
+    waits = [rest.wait_s(10.0) for _ in range(7)]
+    assert waits == pytest.approx([FIRST_LOOK_S, 0.1, 0.5, 2.5, 12.5, 60.0, 60.0])
 
 
 def test_it_never_waits_longer_than_somebody_would_wake_it() -> None:
     rest = Rest(1.0)
     rest.found(False)
-    rest.asked(10.0)
-    for _ in LOOK_AGAIN_S:
+    rest.asked(10.0, 2.0)
+    for _ in range(9):
         rest.wait_s(10.0)
-    end = 10.0 + rest.asleep_s
-    assert rest.wait_s(end - 0.4) == end - (end - 0.4)
+    assert rest.wait_s(11.6) == pytest.approx(0.4)
     rest.found(True)
-    assert rest.wait_s(end - 0.001) == NAP_S, "it had work: it looks by itself first"
+    assert rest.wait_s(11.999) == NAP_S, "it had work: it looks by itself first"
 
 
 def test_an_idle_worker_asks_again_before_the_time_is_over_and_looks_again_only_after_a_break() -> None:
     rest = Rest(1.0)
     rest.found(False)
-    rest.asked(10.0)
-    for _ in LOOK_AGAIN_S:
+    rest.asked(10.0, 2.5)
+    for _ in range(9):
         rest.wait_s(10.0)
     assert not rest.must_ask(11.0)
     assert rest.must_ask(12.0)
-    rest.asked(12.0)
+    rest.asked(12.0, 2.5)
     assert rest.wait_s(12.0) == 1.0
-    rest.asked(20.0)
-    assert rest.wait_s(20.0) == LOOK_AGAIN_S[0]
+    rest.asked(20.0, 2.5)
+    assert rest.wait_s(20.0) == FIRST_LOOK_S
+
+
+def test_after_a_lost_connection_it_asks_again() -> None:
+    rest = Rest(1.0)
+    rest.found(False)
+    rest.asked(10.0, 2.5)
+    rest.forget()
+    assert rest.must_ask(10.1)
+    assert rest.wait_s(10.1) == 0.0

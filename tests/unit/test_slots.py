@@ -15,6 +15,7 @@ from pgsched import App, Run
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Claim, Outcome, Result
 from pgsched.worker import running, slots
+from pgsched.worker.claim import Pace
 from pgsched.worker.lease import Leases
 from pgsched.worker.running import Ended
 from pgsched.worker.slots import Slots
@@ -286,6 +287,55 @@ def test_claims_ahead_are_not_parked_behind_slow_ones(monkeypatch: pytest.Monkey
     assert [(n, str(o.result), o.error) for n, o in stage.told[50:52]] == [
         ("quick", "interrupted", Ended.PARKED.value)
     ] * 2
+
+
+def test_slots_that_are_busy_do_not_make_the_others_claim_ahead() -> None:
+    pace = Pace(50)
+    for n in range(60):  # one slot of fifty goes on, 50 ms a run
+        pace.took(0.05, n * 0.05)
+    assert pace.prefetch <= 6
+    for n in range(1000):
+        pace.took(0.0001, 3 + n * 0.0001)
+    assert pace.prefetch > 500
+
+
+def test_a_handler_that_cancels_its_slot_later_costs_no_slot() -> None:
+    async def cancels_later() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_soon(task.cancel)
+
+    stage = Stage({"cancels_later": cancels_later, "quick": quick})
+
+    async def scene(stage: Stage) -> None:
+        for _ in range(20):
+            stage.give("cancels_later")
+            await asyncio.sleep(0.005)
+        stage.give("quick")
+        await holds(lambda: ("quick", "succeeded") in stage.results())
+
+    play(stage, scene)
+
+
+def test_a_context_variable_that_cannot_be_compared_ends_no_worker() -> None:
+    class Odd:
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("ambiguous")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    odd: contextvars.ContextVar[Odd] = contextvars.ContextVar("odd")
+
+    async def sets() -> None:
+        odd.set(Odd())
+
+    stage = Stage({"sets": sets})
+
+    async def scene(stage: Stage) -> None:
+        stage.give("sets", "sets", "sets")
+        await stage.all_told(3)
+
+    play(stage, scene)
 
 
 def test_after_a_stop_nothing_starts_and_what_is_ahead_is_handed_back() -> None:
