@@ -90,12 +90,15 @@ def copy_statement(columns: Mapping[str, str]) -> composing.Composed:
     return composing.SQL("COPY pgsched.runs ({}) FROM STDIN").format(names)
 
 
-def chunks(args: Iterable[str], columns: Mapping[str, str]) -> Iterator[bytes]:
-    """The lines of a COPY, some hundred at a time. JSON text has no tab and no newline in it."""
+def chunks(args: Iterable[str], columns: Mapping[str, str]) -> Iterator[str]:
+    """The lines of a COPY, some hundred at a time. JSON text has no tab and no newline in it.
+
+    Text and not bytes: psycopg writes it in the encoding that the caller's connection has.
+    """
     before = "".join(copied(value) + "\t" for value in columns.values())
     lines = (f"{before}{text.replace(BACKSLASH, DOUBLED)}\n" for text in args)
     while chunk := "".join(islice(lines, LINES)):
-        yield chunk.encode()
+        yield chunk
 
 
 def copied(text: str) -> str:

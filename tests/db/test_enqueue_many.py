@@ -111,6 +111,35 @@ def test_a_row_that_the_database_refuses_makes_none(dsn: str, db: psycopg.Connec
     app.close()
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "UTF8"])
+def test_they_are_what_enqueue_makes_whatever_the_connections_encoding(
+    encoding: str, greet: Task[Any, Any], db: psycopg.Connection[Any], connect: Connect
+) -> None:
+    mine = connect()
+    mine.execute(f"SET client_encoding = '{encoding}'")
+    greet.enqueue("é\\", connection=mine)
+    greet.enqueue_many([["é\\"]], connection=mine)
+
+    async def main() -> None:
+        async with await psycopg.AsyncConnection.connect(mine.info.dsn, autocommit=True) as other:
+            await other.execute(f"SET client_encoding = '{encoding}'")
+            await greet.enqueue_many_async([["é\\"]], connection=other)
+
+    asyncio.run(main())
+    assert [row["args"]["name"] for row in rows(db)] == ["é\\"] * 3
+
+
+def test_text_that_the_connections_encoding_lacks_makes_none(
+    greet: Task[Any, Any], db: psycopg.Connection[Any], connect: Connect
+) -> None:
+    mine = connect()
+    mine.execute("SET client_encoding = 'LATIN1'")
+    with pytest.raises(UnicodeEncodeError):
+        greet.enqueue_many([["é"], ["😀"]], connection=mine)
+    assert rows(db) == []
+    assert greet.enqueue_many([["é"]], connection=mine) == 1, "and the connection is as good as before"
+
+
 def test_a_unique_key_for_many_is_refused(greet: Task[Any, Any]) -> None:
     with pytest.raises(InputError, match=r"unique_key: names one run; enqueue_many makes many"):
         greet.options(unique_key="k").enqueue_many([["Ada"]])
