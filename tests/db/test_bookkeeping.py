@@ -5,8 +5,11 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from pgsched.db import leading
+from pgsched.leader.ticker import tick
 from tests.db.passing import lead, now, pass_time
 from tests.db.test_jobs_table import add, job
+from tests.race.setting import cut
 
 
 @pytest.mark.parametrize("by_hand", [None, "2100-01-01Z"])
@@ -30,6 +33,23 @@ def test_a_job_in_error_or_at_its_end_is_not_planned_again(db: psycopg.Connectio
     assert job(db, "next_run_at") is None, "the leader says that nothing is left"
     db.execute("UPDATE pgsched.jobs SET error = 'x', error_at = now(), next_run_at = NULL")
     assert job(db, "next_run_at") is None
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_leader_of_the_first_version_may_go_on(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, leads: bool
+) -> None:
+    """It does not say that it ticks; what it holds is the leader's fence. Without it, it is anybody."""
+    cut(monkeypatch, leading, "tick_advance", "set_config('pgsched.ticks', 'on', true)", "'on'")
+    add(db, schedule="@every 1s")
+    add(db, name="b", schedule="@hourly")
+    pass_time(db, 5)
+    with db.transaction():
+        if leads:
+            leading.fence(db, None)
+        assert tick(db, 100).jobs == 2
+    later = db.execute("SELECT count(*) FROM pgsched.jobs WHERE next_run_at > clock_timestamp()").fetchone()
+    assert later == (2 if leads else 0,)
 
 
 @pytest.mark.parametrize("column", ["created_at", "updated_at", "paused_at"])
