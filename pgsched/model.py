@@ -41,7 +41,8 @@ class State(StrEnum):
 
 
 class Result(StrEnum):
-    """How one attempt ended (the `outcome` of an attempt)."""
+    """How one attempt ended (the `outcome` of an attempt). RELEASED is none: its claim was given back unstarted, which
+    costs no attempt and leaves no row."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -49,6 +50,7 @@ class Result(StrEnum):
     CRASHED = "crashed"
     CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"
+    RELEASED = "released"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@
 -- returns: one row per claim, unordered; none when there is nothing to do
 -- The cursor spares the scan the dead entries of what was claimed before, which nothing can remove while some
 -- session pins xmin; a run that became claimable behind it is not seen (worker/claim.py looks again without).
--- A start deadline has done its duty once an attempt starts: retries and handed-back runs have none.
+-- A start deadline has done its duty once an attempt starts; it stays in the row, because a claim that is given back
+-- before that (settle: 'released') is bound by it again.
 -- locks: row locks on the claimed runs, skipping those that others hold
 WITH picked AS MATERIALIZED (
     SELECT found.id
@@ -24,8 +25,7 @@ WITH picked AS MATERIALIZED (
 )
 UPDATE pgsched.runs r
 SET state = 'running', token = %(token)s, worker_id = %(worker_id)s, attempt = r.attempt + 1,
-    started_at = clock_timestamp(), lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s),
-    expires_at = NULL
+    started_at = clock_timestamp(), lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
 FROM picked WHERE r.id = picked.id
 RETURNING r.id, r.attempt, r.max_attempts, r.queue, r.priority, r.kind, r.task, r.args, r.job_id, r.scheduled_at,
     r.available_at, r.owner, r.timeout, r.kill_after, r.backoff, r.backoff_base, r.backoff_max, r.backoff_jitter,

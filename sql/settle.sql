@@ -4,45 +4,52 @@
 --         may be null as a whole: none has one); worker text
 -- returns: (n, state) of those that were ours: their place in the arrays, from 1, and the state that the run is in now;
 --          the others were settled before or are lost (settle_missing says which)
+-- 'released' gives back a claim that was never started: like 'interrupted' it costs no attempt, but it leaves no evidence
+-- either, and a run that no attempt has begun has not started yet, so that its start deadline holds.
 -- The fence is one expression that the planner cannot estimate, so that stale statistics cannot make it read all runs.
 -- locks: row locks on those runs, in the order given: by id. Repeating it is harmless.
 WITH settled AS (
     UPDATE pgsched.runs r SET
-        state = pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL, r.attempt < r.max_attempts,
-                                      r.cancel_requested_at IS NOT NULL),
-        finished_at = CASE WHEN pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL, r.attempt < r.max_attempts,
+        state = pgsched.settled_state(replace(g.outcome, 'released', 'interrupted'), g.retry_in IS NOT NULL,
+                                      r.attempt < r.max_attempts, r.cancel_requested_at IS NOT NULL),
+        finished_at = CASE WHEN pgsched.settled_state(replace(g.outcome, 'released', 'interrupted'),
+                                      g.retry_in IS NOT NULL, r.attempt < r.max_attempts,
                                       r.cancel_requested_at IS NOT NULL) NOT IN ('queued', 'scheduled')
                            THEN clock_timestamp() END,
-        available_at = CASE WHEN g.outcome = 'succeeded' OR g.outcome = 'interrupted' THEN r.available_at
+        available_at = CASE WHEN g.outcome IN ('succeeded', 'interrupted', 'released') THEN r.available_at
                             ELSE clock_timestamp() + make_interval(secs => coalesce(g.retry_in, 0)) END,
-        attempt = r.attempt - CASE WHEN g.outcome = 'interrupted' THEN 1 ELSE 0 END,
+        attempt = r.attempt - CASE WHEN g.outcome IN ('interrupted', 'released') THEN 1 ELSE 0 END,
+        started_at = CASE WHEN g.outcome = 'released' AND (SELECT a.run_id FROM pgsched.attempts a
+                                                           WHERE a.run_id = r.id LIMIT 1) IS NULL
+                          THEN NULL ELSE r.started_at END,
         lease_until = CASE WHEN g.outcome = 'succeeded' THEN r.lease_until END,
         result = g.result::jsonb,
         error = CASE WHEN g.outcome = 'succeeded' THEN NULL ELSE coalesce(g.error, r.error) END,
         reason = CASE
             WHEN g.outcome = 'succeeded' THEN NULL
             WHEN r.cancel_requested_at IS NOT NULL THEN r.cancel_reason
-            WHEN g.outcome IN ('cancelled', 'interrupted') THEN g.error
+            WHEN g.outcome IN ('cancelled', 'interrupted', 'released') THEN g.error
             WHEN g.retry_in IS NULL THEN 'failed for good'
             WHEN r.attempt >= r.max_attempts THEN format('all %%s attempts used', r.max_attempts) END
     FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[], %(outcomes)s::text[], %(retry_ins)s::float8[],
                 %(results)s::text[], %(errors)s::text[], %(tracebacks)s::text[], %(log_tails)s::text[])
         WITH ORDINALITY AS g(id, token, outcome, retry_in, result, error, traceback, log_tail, n)
     WHERE r.id = g.id AND CASE WHEN r.token = g.token AND r.state = 'running' THEN true END
-    RETURNING g.n, r.id, r.token, r.state, r.queue, r.job_id, r.attempt, r.started_at, r.worker_id, g.outcome, g.error,
-        g.traceback, g.log_tail
+    RETURNING g.n, r.id, r.token, r.state, r.queue, r.job_id, r.attempt, r.started_at, r.expires_at, r.worker_id,
+        g.outcome, g.error, g.traceback, g.log_tail
 ), evidence AS (
     INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker_id, worker, error, traceback,
                                   log_tail)
     SELECT id, token, attempt + CASE WHEN outcome = 'interrupted' THEN 1 ELSE 0 END, outcome, started_at, worker_id,
            %(worker)s, error, traceback, log_tail
-    FROM settled WHERE outcome <> 'succeeded'
+    FROM settled WHERE outcome NOT IN ('succeeded', 'released')
     ON CONFLICT (run_id, token) DO NOTHING
 ), woken AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM settled WHERE state = 'queued') q
     UNION ALL
     SELECT pg_notify('pgsched_leader', 'runs') WHERE EXISTS (
-        SELECT FROM settled s WHERE s.state = 'scheduled' OR s.job_id IS NOT NULL AND EXISTS (
+        SELECT FROM settled s WHERE s.state = 'scheduled' OR s.expires_at IS NOT NULL AND s.started_at IS NULL
+            OR s.job_id IS NOT NULL AND EXISTS (
             SELECT FROM pgsched.runs w WHERE w.job_id = s.job_id AND w.phase < 3 AND w.state = 'waiting'))
 )
 SELECT n, state, (SELECT count(*) FROM woken) AS notified FROM settled

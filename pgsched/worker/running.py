@@ -36,6 +36,8 @@ OUTCOMES = {
     Ended.PARKED: Result.INTERRUPTED,
     Ended.DEADLINE: Result.INTERRUPTED,
 }
+# A claim that was not started has had no attempt that could be interrupted.
+UNSTARTED = {why: Result.RELEASED if result is Result.INTERRUPTED else result for why, result in OUTCOMES.items()}
 
 
 class Running:

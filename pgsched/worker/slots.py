@@ -18,7 +18,7 @@ from pgsched.execute.base import Executor, kill_after_s
 from pgsched.model import Claim, Key, Outcome
 from pgsched.worker.claim import Pace
 from pgsched.worker.lease import Leases
-from pgsched.worker.running import OUTCOMES, Ended, Running
+from pgsched.worker.running import UNSTARTED, Ended, Running
 
 logger = log.get("worker")
 PARKED_S = 0.2  # no claim waits longer for a slot of this worker: another one may be free
@@ -213,7 +213,7 @@ class Slots:
         if why is Ended.LOST:
             self.leases.drop(claim.key)
         else:
-            self._settle(claim, Outcome(OUTCOMES[why], error=why.value))
+            self._settle(claim, Outcome(UNSTARTED[why], error=why.value))
 
     def _slot_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

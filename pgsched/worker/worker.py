@@ -152,7 +152,7 @@ class Worker:
         if outcome.result is Result.SUCCEEDED:
             self._settler.put(Settlement(claim, outcome))
             return
-        if outcome.result is not Result.INTERRUPTED:
+        if outcome.result not in (Result.INTERRUPTED, Result.RELEASED):
             logger.info("attempt ended", run=claim.id, task=claim.task[:80], attempt=claim.attempt,
                         outcome=str(outcome.result), error=(outcome.error or "")[:200])  # fmt: skip
         self._settler.put(Settlement(claim, outcome, retry_in_s(claim, outcome, random.random)))

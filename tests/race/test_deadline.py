@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
-from pgsched.db import leading
-from tests.race.setting import add_jobs, row_of, take
+from pgsched.db import claims, leading
+from pgsched.model import Result
+from tests.race.setting import Open, add_jobs, cut, done, row_of, take
 from tests.race.test_overlap import admitted, job_with_a_run, leader, states, ticked
+from tests.race.test_settle import settle
 from tests.waiting import wait_until
 
 
@@ -61,3 +64,84 @@ def test_what_expired_is_not_admitted_even_if_there_is_too_much_of_it(db: psycop
     with db.transaction():
         assert leading.admit(db, 1) == 1
     assert sorted(states(db)) == ["missed", "waiting", "waiting"]
+
+
+def bound_run(db: psycopg.Connection) -> int:
+    """A queued run that must start within a minute; nothing has begun it."""
+    run_id = job_with_a_run(db, "queued", overlap="skip", start_deadline="1 hour")
+    db.execute(
+        "UPDATE pgsched.runs SET expires_at = clock_timestamp() + interval '1 minute', started_at = NULL, attempt = 0"
+    )
+    return run_id
+
+
+def time_passes(db: psycopg.Connection) -> None:
+    """The start deadline of every run is over."""
+    db.execute("UPDATE pgsched.runs SET expires_at = clock_timestamp() WHERE expires_at IS NOT NULL")
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_claim_that_was_given_back_unstarted_is_bound_by_its_deadline_again(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = bound_run(db)
+    if not guarded:
+        cut(monkeypatch, claims, "settle", "g.outcome = 'released' AND (SELECT", "false AND (SELECT")
+    (claim,) = take(db)
+    assert settle(dsn, done(claim, Result.RELEASED)) == ["queued"]
+    row = row_of(db, run_id)
+    assert (row["attempt"], row["started_at"] is None, row["lease_until"]) == (0, guarded, None)
+    assert db.execute("SELECT count(*) FROM pgsched.attempts").fetchone() == (0,)
+    time_passes(db)
+    assert admitted(db) == (1 if guarded else 0)
+    assert row_of(db, run_id)["state"] == ("missed" if guarded else "queued")
+    assert len(take(db)) == (0 if guarded else 1)
+
+
+@pytest.mark.parametrize("first", [Result.FAILED, Result.INTERRUPTED])
+def test_what_has_begun_once_keeps_no_deadline_when_a_later_claim_is_given_back(
+    first: Result, dsn: str, db: psycopg.Connection
+) -> None:
+    run_id = bound_run(db)
+    (claim,) = take(db)
+    settle(dsn, done(claim, first))
+    time_passes(db)
+    db.execute("UPDATE pgsched.runs SET available_at = clock_timestamp()")
+    assert admitted(db) == (1 if first is Result.FAILED else 0)
+    (again,) = take(db)
+    assert settle(dsn, done(again, Result.RELEASED)) == ["queued"]
+    assert admitted(db) == 0
+    assert [claim.id for claim in take(db)] == [run_id]
+
+
+def test_a_running_run_is_not_missed_when_its_deadline_passes(dsn: str, db: psycopg.Connection) -> None:
+    bound_run(db)
+    (claim,) = take(db)
+    time_passes(db)
+    assert admitted(db) == 0
+    assert settle(dsn, done(claim)) == ["succeeded"]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_the_leader_is_told_of_a_claim_that_was_given_back(
+    guarded: bool, dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows of no deadline of what runs, and would sleep past this one."""
+    bound_run(db)
+    if not guarded:
+        cut(monkeypatch, claims, "settle", " OR s.expires_at IS NOT NULL AND s.started_at IS NULL")
+    (claim,) = take(db)
+    listener = connect()
+    listener.execute("LISTEN pgsched_leader")
+    settle(dsn, done(claim, Result.RELEASED))
+    db.execute("NOTIFY pgsched_leader, 'the end'")
+    (heard, *_) = listener.notifies(timeout=10, stop_after=1)
+    assert heard.payload == ("runs" if guarded else "the end")
+
+
+def test_a_claim_given_back_of_a_run_that_is_to_be_cancelled_ends_it(dsn: str, db: psycopg.Connection) -> None:
+    run_id = bound_run(db)
+    (claim,) = take(db)
+    db.execute("SELECT pgsched.cancel(%s)", [run_id])
+    assert settle(dsn, done(claim, Result.RELEASED)) == ["cancelled"]
+    assert db.execute("SELECT count(*) FROM pgsched.attempts").fetchone() == (0,)

@@ -285,7 +285,7 @@ def test_claims_ahead_are_not_parked_behind_slow_ones(monkeypatch: pytest.Monkey
 
     play(stage, scene)
     assert [(n, str(o.result), o.error) for n, o in stage.told[50:52]] == [
-        ("quick", "interrupted", Ended.PARKED.value)
+        ("quick", "released", Ended.PARKED.value)
     ] * 2
 
 
@@ -357,5 +357,5 @@ def test_after_a_stop_nothing_starts_and_what_is_ahead_is_handed_back() -> None:
         await stage.slots.idle(lambda: False)
 
     play(stage, scene)
-    assert stage.results() == [("quick", "interrupted")] * 2 + [("waits", "succeeded")]
+    assert stage.results() == [("quick", "released")] * 2 + [("waits", "succeeded")]
     assert Ended.SHUTDOWN.value in (stage.told[0][1].error or "")
