@@ -94,10 +94,12 @@ async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> li
     return claims_of(token, await cursor.fetchall())
 
 
-async def claimable_queues(conn: AsyncConnection[Any], asleep_s: float | None = None) -> tuple[list[str], float | None]:
-    """The queues that have open runs. For `asleep_s` seconds, who makes a run is to notify (None: as it was); the
-    second value is for how many seconds that is sure."""
-    rows = await (await conn.execute(sql("claimable_queues"), {"asleep_s": asleep_s})).fetchall()
+async def claimable_queues(
+    conn: AsyncConnection[Any], asleep_s: float | None = None, *, look: bool = True
+) -> tuple[list[str], float | None]:
+    """The queues that have open runs (with `look`). For `asleep_s` seconds, who makes a run is to notify (None: as it
+    was); the second value is for how many seconds that is sure."""
+    rows = await (await conn.execute(sql("claimable_queues"), {"asleep_s": asleep_s, "look": look})).fetchall()
     return [row[0] for row in rows[1:]], rows[0][1]
 
 

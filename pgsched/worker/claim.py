@@ -29,7 +29,7 @@ from pgsched.db.connect import (
 )
 from pgsched.errors import PgschedError
 from pgsched.model import Claim
-from pgsched.worker.cursor import Cursor
+from pgsched.worker.cursor import Budget, Cursor
 from pgsched.worker.rest import NAP_S, Rest
 
 logger = log.get("claim")
@@ -85,6 +85,7 @@ class Claimer:
         self._conn: AsyncConnection[Any] | None = None
         self._unanswered: tuple[str, UUID, float] | None = None
         self._discover_at = 0.0
+        self._looking = Budget()
         self._stopped = False
         self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)
         self._recent: list[str] = []
@@ -217,13 +218,17 @@ class Claimer:
         """Hinted queues first; all of them at least once a poll period, because a hint may have been lost."""
         now = time.monotonic()
         hinted, self._hints = list(self._hints), {}
-        must_ask = self._rest.must_ask(now)
-        if not must_ask and now < self._discover_at:
+        must_ask, look = self._rest.must_ask(now), now >= max(self._discover_at, self._looking.next_at)
+        if not (must_ask or look):
             return hinted or self._recent
-        found, sure_s = await claimable_queues(conn, self._rest.asleep_s if must_ask else None)
+        found, sure_s = await claimable_queues(conn, self._rest.asleep_s if must_ask else None, look=look)
         if sure_s is not None:
             self._rest.asked(now, sure_s)
+        if not look:
+            return hinted
         self._discover_at = now + self.poll_s
+        # the dead entries of what was claimed are in its way too
+        self._looking.spent(time.monotonic() - now, time.monotonic())
         known = [queue for queue in self.queues if queue in found] if self.queues else found
         return hinted + [queue for queue in known if queue not in hinted]
 

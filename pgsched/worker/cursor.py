@@ -4,7 +4,7 @@ What was claimed leaves dead entries at the start of the index. They are removed
 long report, a forgotten transaction); then each scan from the start would read all of them again. The cursor is a hint
 and never a rule: a run may become claimable behind it (a transaction that commits late, a run handed back), so a full
 scan follows whenever the cursor finds too little, as long as full scans take no more than a twentieth of the time,
-and once a second in any case.
+and once a second otherwise. However much they cost, there is one every 15 seconds.
 """
 
 from __future__ import annotations
@@ -16,8 +16,26 @@ from pgsched.db.claims import FROM_THE_START, array
 from pgsched.model import Claim
 
 SHARE = 20
-LONGEST_S = 1.0
+EVERY_S = 1.0
+LONGEST_S = 15.0
 PRIORITIES = range(10)
+
+
+class Budget:
+    """When something that costs time may be done again, so that it takes a small share of the time.
+
+    One slow answer (the server was busy with something else) pauses it for EVERY_S at most; only what stays slow is done
+    ever less often. All times are monotonic seconds of this process.
+    """
+
+    def __init__(self) -> None:
+        self.pause_s = 0.0
+        self.next_at = 0.0
+
+    def spent(self, seconds: float, now: float) -> None:
+        """It took so long, until now."""
+        self.pause_s = min(LONGEST_S, SHARE * seconds, max(EVERY_S, 2 * self.pause_s))
+        self.next_at = now + self.pause_s
 
 
 class Cursor:
@@ -25,12 +43,12 @@ class Cursor:
 
     def __init__(self) -> None:
         self._after: dict[int, tuple[datetime | None, int]] = {}
-        self._full_at = 0.0
+        self._full = Budget()
         self._overdue_at = 0.0
 
     def full_in(self, now: float) -> float:
         """Seconds until a scan from the start may follow one that found too little."""
-        return max(0.0, self._full_at - now)
+        return max(0.0, self._full.next_at - now)
 
     def after(self, now: float, *, full: bool = False) -> Mapping[str, str]:
         """Where each priority's scan begins, as `claim` takes it: FROM_THE_START when asked to, or when it is time."""
@@ -50,8 +68,8 @@ class Cursor:
 
     def scanned(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
         """A scan from the start, sent at `sent_at`, was answered now: what it took says when the next one may be."""
-        self._full_at = now + min(LONGEST_S, SHARE * (now - sent_at))
-        self._overdue_at = now + LONGEST_S
+        self._full.spent(now - sent_at, now)
+        self._overdue_at = now + max(EVERY_S, self._full.pause_s)
         if len(claims) < asked:  # nothing claimable is left behind the cursor: it stays where it is, if it is ahead
             claims = [claim for claim in claims if self._is_ahead(claim)]
         self.move(claims)

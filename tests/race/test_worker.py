@@ -425,7 +425,7 @@ def test_a_run_that_commits_behind_the_claim_cursor_is_found(
     """Its key is smaller than the last claimed one: only a scan from the start sees it."""
     if not guarded:
         monkeypatch.setattr(Cursor, "full_in", lambda *_: 60.0)
-        monkeypatch.setattr(cursors, "LONGEST_S", 60.0)
+        monkeypatch.setattr(cursors, "EVERY_S", 60.0)
     late = connect(autocommit=False)
     late.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
     add_runs(db, 3)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+import pytest
+
 from pgsched.db.claims import FROM_THE_START
 from pgsched.model import Claim
-from pgsched.worker.cursor import LONGEST_S, SHARE, Cursor
+from pgsched.worker.cursor import EVERY_S, LONGEST_S, SHARE, Cursor
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -32,18 +34,27 @@ def test_it_goes_on_behind_the_last_claim_of_each_priority() -> None:
 
 def test_a_scan_from_the_start_is_due_every_second() -> None:
     cursor = Cursor()
-    cursor.scanned([claimed(1)], 1, sent_at=0.0, now=0.1)
-    assert cursor.after(0.1 + LONGEST_S - 0.01) is not FROM_THE_START
-    assert cursor.after(0.1 + LONGEST_S) is FROM_THE_START
+    cursor.scanned([claimed(1)], 1, sent_at=0.09, now=0.1)
+    assert cursor.after(0.1 + EVERY_S - 0.01) is not FROM_THE_START
+    assert cursor.after(0.1 + EVERY_S) is FROM_THE_START
 
 
 def test_scans_from_the_start_take_no_more_than_their_share_of_the_time() -> None:
     cursor = Cursor()
-    cursor.scanned([], 5, sent_at=10.0, now=10.002)
-    assert cursor.full_in(10.002) == SHARE * (10.002 - 10.0)
+    cursor.scanned([claimed(1)], 5, sent_at=10.0, now=10.002)
+    assert cursor.full_in(10.002) == pytest.approx(SHARE * 0.002)
     assert cursor.full_in(10.1) == 0.0
-    cursor.scanned([], 5, sent_at=20.0, now=23.0)
-    assert cursor.full_in(23.0) == LONGEST_S, "but one a second there is, whatever it costs"
+    now = 20.0
+    for pause in (1.0, 2.0, 4.0, 8.0, 10.0, 10.0):
+        cursor.scanned([claimed(1)], 5, sent_at=now, now=now + 0.5)
+        now += 0.5
+        assert cursor.full_in(now) == pytest.approx(pause), "one slow answer is no reason to look much less often"
+        assert cursor.after(now + pause - 0.1) is not FROM_THE_START, "nor is one due sooner"
+        assert cursor.after(now + pause + 0.01) is FROM_THE_START
+        now += pause
+    for _ in range(3):
+        cursor.scanned([claimed(1)], 5, sent_at=now, now=now + 60)
+    assert cursor.full_in(now + 60) == LONGEST_S, "but one there is now and then, whatever it costs"
 
 
 def test_a_full_scan_that_found_everything_does_not_move_it_back() -> None:
