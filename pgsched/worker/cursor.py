@@ -24,7 +24,7 @@ PRIORITIES = range(10)
 class Budget:
     """When something that costs time may be done again, so that it takes a small share of the time.
 
-    One slow answer (the server was busy with something else) pauses it for EVERY_S at most; only what stays slow is done
+    One slow answer (the server was busy with something else) pauses it for EVERY_S at most; what stays slow is done
     ever less often. All times are monotonic seconds of this process.
     """
 
