@@ -10,6 +10,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 
+def plain(values: Iterable[object]) -> str:
+    """The array literal of values whose text needs no quotes: whole numbers, uuids, hexadecimal digits."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
 def literal(values: Iterable[object]) -> str:
     """The array literal of texts, whole numbers, instants and None; a column of nothing but None is an empty one."""
     given = list(values)
@@ -18,7 +23,7 @@ def literal(values: Iterable[object]) -> str:
 
 def literals(rows: Iterable[Sequence[int]]) -> str:
     """An array of texts that are array literals of whole numbers each."""
-    return "{" + ",".join(['"{' + ",".join(map(str, row)) + '}"' for row in rows]) + "}"
+    return "{" + ",".join([f'"{plain(row)}"' for row in rows]) + "}"
 
 
 def _item(value: object) -> str:

@@ -1,8 +1,7 @@
 """Claim, renew, settle: the three statements about ownership, each safe to send twice.
 
 A claim's token is picked before the statement is sent, so that a lost answer can be asked for again; every later write
-is fenced by (id, token, running). Arrays travel as PostgreSQL's own text form, which is built several times faster
-than by an adapter for each element.
+is fenced by (id, token, running).
 """
 
 from __future__ import annotations
@@ -17,15 +16,16 @@ from uuid import UUID
 from psycopg.types.json import set_json_loads
 
 from pgsched.core import payload
+from pgsched.db.arrays import plain
 from pgsched.db.connect import AsyncConnection, Connection
 from pgsched.db.statements import sql
 from pgsched.model import Claim, Key, Result, Settlement, Unreadable
 
 ORDER = attrgetter("priority", "available_at", "id")
 FROM_THE_START: Mapping[str, str] = {
-    "priorities": "{0,1,2,3,4,5,6,7,8,9}",
-    "after_ats": "{" + ",".join(["-infinity"] * 10) + "}",
-    "after_ids": "{" + ",".join(["0"] * 10) + "}",
+    "priorities": plain(range(10)),
+    "after_ats": plain(["-infinity"] * 10),
+    "after_ids": plain([0] * 10),
 }
 
 
@@ -37,11 +37,6 @@ class Wanted:
     lease_s: float
     kinds: list[str]
     tasks: list[str]
-
-
-def array(values: Iterable[Any]) -> str:
-    """The text form of an array of numbers, instants or uuids."""
-    return "{" + ",".join(map(str, values)) + "}"
 
 
 def loads(text: bytes | str) -> Any:
@@ -132,7 +127,7 @@ def keys(batch: Sequence[Settlement]) -> dict[str, str]:
 def fences(keys: Iterable[Key]) -> dict[str, str]:
     """Keys of claims as the parallel arrays `ids` and `tokens`."""
     keys = list(keys)
-    return {"ids": array(run_id for run_id, _ in keys), "tokens": array(f"{token:032x}" for _, token in keys)}
+    return {"ids": plain(run_id for run_id, _ in keys), "tokens": plain(f"{token:032x}" for _, token in keys)}
 
 
 def results(batch: Sequence[Settlement]) -> list[str | None] | None:

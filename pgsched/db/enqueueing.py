@@ -11,7 +11,7 @@ import asyncio
 import os
 import select
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -39,38 +39,32 @@ class Enqueueing:
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, PerLoop] = WeakKeyDictionary()
 
     def enqueue(self, conn: Any, values: dict[str, Any]) -> int:
-        if conn is not None:
-            return runs.enqueue(conn, **values)
-        try:
-            return runs.enqueue(self._connection(), **values)
-        except DatabaseError as error:
-            raise reported(error) from error
-
-    async def enqueue_async(self, conn: Any, values: dict[str, Any]) -> int:
-        if conn is not None:
-            return await runs.enqueue_async(conn, **values)
-        mine = self._loops.setdefault(asyncio.get_running_loop(), PerLoop())
-        try:
-            async with mine.lock:
-                return await runs.enqueue_async(await self._connection_async(mine), **values)
-        except DatabaseError as error:
-            raise reported(error) from error
+        return self._send(conn, lambda mine: runs.enqueue(mine, **values))
 
     def enqueue_many(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
+        return self._send(conn, lambda mine: runs.enqueue_many(mine, args, values))
+
+    async def enqueue_async(self, conn: Any, values: dict[str, Any]) -> int:
+        return await self._send_async(conn, lambda mine: runs.enqueue_async(mine, **values))
+
+    async def enqueue_many_async(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
+        return await self._send_async(conn, lambda mine: runs.enqueue_many_async(mine, args, values))
+
+    def _send(self, conn: Any, send: Callable[[Any], int]) -> int:
         if conn is not None:
-            return runs.enqueue_many(conn, args, values)
+            return send(conn)
         try:
-            return runs.enqueue_many(self._connection(), args, values)
+            return send(self._connection())
         except DatabaseError as error:
             raise reported(error) from error
 
-    async def enqueue_many_async(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
+    async def _send_async(self, conn: Any, send: Callable[[Any], Awaitable[int]]) -> int:
         if conn is not None:
-            return await runs.enqueue_many_async(conn, args, values)
+            return await send(conn)
         mine = self._loops.setdefault(asyncio.get_running_loop(), PerLoop())
         try:
             async with mine.lock:
-                return await runs.enqueue_many_async(await self._connection_async(mine), args, values)
+                return await send(await self._connection_async(mine))
         except DatabaseError as error:
             raise reported(error) from error
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from pgsched.db.claims import FROM_THE_START, array
+from pgsched.db.arrays import literal, plain
+from pgsched.db.claims import FROM_THE_START
 from pgsched.model import Claim
 
 SHARE = 20
@@ -57,8 +58,8 @@ class Cursor:
         keys = [self._after.get(priority, (None, 0)) for priority in PRIORITIES]
         return {
             "priorities": FROM_THE_START["priorities"],
-            "after_ats": array("-infinity" if at is None else f'"{at.isoformat()}"' for at, _ in keys),
-            "after_ids": array(run_id for _, run_id in keys),
+            "after_ats": literal("-infinity" if at is None else at.isoformat() for at, _ in keys),
+            "after_ids": plain(run_id for _, run_id in keys),
         }
 
     def move(self, claims: Sequence[Claim]) -> None:
