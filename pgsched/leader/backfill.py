@@ -16,10 +16,11 @@ from pgsched import log
 from pgsched.core.backfill import Choice, batch, count, up_to
 from pgsched.core.schedule import Schedule, parse
 from pgsched.db.backfills import decided, left_out
-from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
+from pgsched.db.connect import Connection
 from pgsched.db.query import Row, fetch
 from pgsched.db.statements import sql
 from pgsched.errors import PgschedError
+from pgsched.leader.isolation import isolated
 
 logger = log.get("leader")
 BACKFILLS = 20
@@ -57,20 +58,20 @@ def work(conn: Connection[Any], turn: Turn | None = None) -> bool:
 
 def alone(conn: Connection[Any], wanted: Row, turn: Turn) -> bool:
     """One batch of one backfill; what it cannot do now (a run or the job is locked) must not stop the others."""
-    try:
+
+    def one() -> bool:
         with conn.transaction():
             more = step(conn, wanted)
-    except DatabaseError as error:
-        reaction = classify(error)
-        if reaction is Reaction.RETRY:
-            logger.debug("backfill waits", id=wanted["id"], error=str(error).strip())
-        elif reaction is Reaction.BUG:
-            logger.error("backfill failed", id=wanted["id"], error=str(error).strip())
-        else:
-            raise
-        return False
-    turn.moved_at = time.monotonic()
-    return more
+        turn.moved_at = time.monotonic()
+        return more
+
+    return bool(
+        isolated(
+            one,
+            lambda error: logger.debug("backfill waits", id=wanted["id"], error=error),
+            lambda error: logger.error("backfill failed", id=wanted["id"], error=error),
+        )
+    )
 
 
 def step(conn: Connection[Any], wanted: Row) -> bool:

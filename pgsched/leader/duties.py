@@ -10,18 +10,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from pgsched import log
 from pgsched.config import LeaderSettings
 from pgsched.db import leading
-from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
+from pgsched.db.connect import Connection
 from pgsched.leader import backfill, passed_over
+from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
 from pgsched.leader.ticker import Ticked, tick
 
 logger = log.get("leader")
-T = TypeVar("T")
 LONGEST_PAUSE_S = 2.0  # how late a lost notification may be noticed
 WAITING_PAUSE_S = 1.0
 HELD_UP_PAUSE_S = 0.2
@@ -50,13 +50,13 @@ class Duties:
         """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
         now = time.monotonic()
         due = leading.look(self.conn, self.term, reap=now >= self._reap_at, lead_s=self._lead.s(now))
-        done = self._try(self._tick, 0) if due.jobs else 0
-        done += self._try(self._reap, 0) if due.expired else 0
+        done = self._try(self._tick) if due.jobs else 0
+        done += self._try(self._reap) if due.expired else 0
         if due.runs or due.waiting or done:  # after reaping: a revoked claim may be what a run waited for
-            done += self._try(self._admit, 0)
-        done += self._try(self._record, 0) if due.passed_over else 0
-        done += self._try(self._backfill, 0) if due.backfills else 0
-        self._try(lambda: self._prune(now), None)
+            done += self._try(self._admit)
+        done += self._try(self._record) if due.passed_over else 0
+        done += self._try(self._backfill) if due.backfills else 0
+        self._try(lambda: self._prune(now))
         if now >= self._reap_at and not due.expired:
             self._reap_at = now + self.settings.reap_every_s
         # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
@@ -78,19 +78,13 @@ class Duties:
             pauses.append(self._backfills.pause_s())
         return min(pauses)
 
-    def _try(self, duty: Callable[[], T], otherwise: T) -> T:
-        """One duty: what it cannot do now (a locked row, a value that nobody foresaw) must not stop the others."""
-        try:
-            return duty()
-        except DatabaseError as error:
-            reaction = classify(error)
-            if reaction is Reaction.RETRY:
-                logger.warning("conflict, trying again", error=str(error).strip())
-            elif reaction is Reaction.BUG:
-                logger.error("a duty failed", error=str(error).strip())
-            else:
-                raise
-            return otherwise
+    def _try(self, duty: Callable[[], int]) -> int:
+        """What one duty did; one that fails must not stop the others."""
+        return isolated(
+            duty,
+            lambda error: logger.warning("conflict, trying again", error=error),
+            lambda error: logger.error("a duty failed", error=error),
+        )
 
     @contextmanager
     def leading(self) -> Iterator[Connection[Any]]:
@@ -162,11 +156,12 @@ class Duties:
         with self.leading() as conn:
             return int(backfill.work(conn, self._backfills))
 
-    def _prune(self, now: float) -> None:
+    def _prune(self, now: float) -> int:
         if now < self._prune_at:
-            return
+            return 0
         self._prune_at = now + self.settings.prune_every_s  # first: a prune that fails must not hold up every round
         with self.leading() as conn:
             gone = leading.prune(conn, self.settings.keep_history_s, PRUNE_BATCH)
         if gone >= PRUNE_BATCH:  # more is waiting: come back soon, but let the tick go first
             self._prune_at = now + 0.05
+        return gone

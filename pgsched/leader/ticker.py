@@ -29,7 +29,7 @@ Key = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What a batch did: jobs decided, rows made, jobs in error; `more`: others may be due still.
+    """What a batch did: jobs decided, rows made, jobs in error.
 
     `instant`: that of a batch that was prepared ahead of it, which must not commit before. `left`: jobs due at that
     instant that have to be decided when it has come. `looking`: jobs that were prepared because nothing of them was
@@ -39,7 +39,6 @@ class Ticked:
     jobs: int
     slots: int
     errors: int
-    more: bool
     instant: datetime | None = None
     left: int = 0
     looking: Sequence[int] = ()
@@ -70,7 +69,6 @@ class Work:
         due = leading.due_jobs(conn, batch, lead_s)
         # the oldest marks first: a plan holds for a later mark before the same slot
         self.jobs = sorted(due, key=lambda job: job[2] or job[1])
-        self.full = len(due) >= batch
         self.shapes, self.errors = read_shapes(conn, self.jobs)
         self.found = standings(conn, self.jobs, self.shapes)
         self.terminates: set[int] = set()
@@ -131,8 +129,7 @@ class Work:
     def told(self, parts: Sequence[Part], written: Written) -> Ticked:
         """The batch as its caller hears of it."""
         errors = sum(decided.advance.error is not None for _, decided in parts) + written.refused
-        more = self.full or len(parts) < len(self.jobs)
-        return Ticked(written.jobs, written.slots, errors, more, self.instant, self.left, self.looking)
+        return Ticked(written.jobs, written.slots, errors, self.instant, self.left, self.looking)
 
 
 def read_shapes(conn: Connection[Any], jobs: Iterable[leading.Due]) -> tuple[dict[Key, Shape], dict[Key, Exception]]:

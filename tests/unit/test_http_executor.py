@@ -7,7 +7,6 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -18,23 +17,11 @@ from pgsched.execute.http import HttpExecutor
 from pgsched.execute.http_answer import BODY_BYTES, LOG_CHARACTERS
 from pgsched.execute.http_request import read
 from pgsched.model import Outcome, Result
-from tests.answering import Server, answer, serving
-from tests.executing import SLOT, claim, execute
+from tests.answering import Server, answer
+from tests.asking_http import HERE, http
+from tests.executing import SLOT, claim
 from tests.http_wrong import RIGHT, WRONG_ARGS, WRONG_URLS
 from tests.waiting import wait_until
-
-HERE = ["127.0.0.0/8"]
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as started:
-        started.answers["/"] = answer(body="fine")
-        yield started
-
-
-def http(url: str, args: Any = None, allow: list[str] = HERE, **more: Any) -> Outcome:
-    return execute(HttpExecutor(allow, 4), claim("http", url, args, **more))
 
 
 def answered(server: Server, text: bytes, args: Any = None) -> Outcome:

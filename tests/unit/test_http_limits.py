@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,9 @@ import pytest
 from pgsched.execute.http import HttpExecutor
 from pgsched.model import Outcome, Result
 from tests.answering import Server, answer, never, serving
+from tests.asking_http import HERE, http
 from tests.executing import cancel_when, claim, execute, holds
 from tests.waiting import wait_until
-
-HERE = ["127.0.0.0/8"]
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as started:
-        started.answers["/"] = answer(body="fine")
-        yield started
-
-
-def http(url: str, args: Any = None, allow: list[str] = HERE, **more: Any) -> Outcome:
-    return execute(HttpExecutor(allow, 4), claim("http", url, args, **more))
-
 
 # ---- time
 

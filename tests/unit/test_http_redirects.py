@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
-from pgsched.execute.http import HttpExecutor
 from pgsched.execute.http_redirect import redirected
 from pgsched.execute.http_request import read
-from pgsched.model import Outcome, Result
+from pgsched.model import Result
 from tests.answering import Server, answer, serving
-from tests.executing import claim, execute
-
-HERE = ["127.0.0.0/8"]
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as started:
-        started.answers["/"] = answer(body="fine")
-        yield started
-
-
-def http(url: str, args: Any = None, allow: list[str] = HERE, **more: Any) -> Outcome:
-    return execute(HttpExecutor(allow, 4), claim("http", url, args, **more))
+from tests.asking_http import http
+from tests.executing import claim
 
 
 def test_a_redirect_is_not_followed_unless_the_job_says_so(server: Server) -> None:

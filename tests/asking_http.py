@@ -1,0 +1,16 @@
+"""HTTP jobs in tests: one attempt against a server on loopback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgsched.execute.http import HttpExecutor
+from pgsched.model import Outcome
+from tests.executing import claim, execute
+
+HERE = ["127.0.0.0/8"]
+
+
+def http(url: str, args: Any = None, allow: list[str] = HERE, **more: Any) -> Outcome:
+    """The outcome of an attempt that may go where `allow` says."""
+    return execute(HttpExecutor(allow, 4), claim("http", url, args, **more))
