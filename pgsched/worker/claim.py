@@ -34,7 +34,6 @@ from pgsched.worker.rest import NAP_S, Rest
 
 logger = log.get("claim")
 LARGEST_BATCH = 500
-FIRST_BATCH = 100  # the handlers of a burst start while its other claims are on their way
 MOST_AHEAD = 2000  # enough to start while the next batches are on their way
 PREFETCH_S = 0.1
 LAST_QUESTION_S = 5.0
@@ -88,8 +87,7 @@ class Claimer:
         self._looking = Budget()
         self._stopped = False
         self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)
-        self._recent: list[str] = []
-        self._in_a_row = 0
+        self._recent: dict[str, None] = {}
         self._again_s = poll_s
         self._rest = Rest(poll_s)
 
@@ -169,18 +167,14 @@ class Claimer:
         if self._unanswered is not None:
             await self._ask_again(self._conn, *self._unanswered)
         more = False
-        candidates, self._recent = await self._candidates(self._conn), []
+        candidates, self._recent = await self._candidates(self._conn), {}
         for queue in candidates:
-            n = min(self.room(), self._batch())
+            n = min(self.room(), LARGEST_BATCH)
             if n <= 0 or await self._claim(self._conn, queue, n):
                 self._hints[queue] = None
                 more = True
         self._rest.found(bool(self._recent))
         return more and self.room() > 0
-
-    def _batch(self) -> int:
-        """How many runs one statement may take: few at the beginning of a burst, many once it goes on."""
-        return FIRST_BATCH if self._in_a_row < LARGEST_BATCH else LARGEST_BATCH
 
     async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
         """Claim up to `n` runs of one queue; True when there may be more. Too few behind the cursor: look at all."""
@@ -195,7 +189,7 @@ class Claimer:
             self._hints[queue] = None
             self._again_s = min(self._again_s, wait_s)
             return False
-        n = min(self.room(), self._batch())
+        n = min(self.room(), LARGEST_BATCH)
         return n <= 0 or await self._scan(conn, queue, n, FROM_THE_START) == n
 
     async def _scan(self, conn: AsyncConnection[Any], queue: str, n: int, after: Mapping[str, str]) -> int:
@@ -204,13 +198,12 @@ class Claimer:
         self._unanswered = (queue, token, sent_at)
         claims = await claim(conn, self.wanted, queue, n, token, after)
         self._unanswered = None
-        self._in_a_row = self._in_a_row + n if len(claims) == n else 0
         if after is FROM_THE_START:
             self._cursors[queue].scanned(claims, n, sent_at, time.monotonic())
         else:
             self._cursors[queue].move(claims)
         if claims:
-            self._recent.append(queue)
+            self._recent[queue] = None
             self.on_claims(claims, sent_at)
         return len(claims)
 
@@ -220,7 +213,7 @@ class Claimer:
         hinted, self._hints = list(self._hints), {}
         must_ask, look = self._rest.must_ask(now), now >= max(self._discover_at, self._looking.next_at)
         if not (must_ask or look):
-            return hinted or self._recent
+            return hinted or list(self._recent)
         found, sure_s = await claimable_queues(conn, self._rest.asleep_s if must_ask else None, look=look)
         if sure_s is not None:
             self._rest.asked(now, sure_s)
