@@ -10,10 +10,9 @@
 -- locks: row locks on those runs, in the order given: by id. Repeating it is harmless.
 WITH settled AS (
     UPDATE pgsched.runs r SET
-        state = pgsched.settled_state(replace(g.outcome, 'released', 'interrupted'), g.retry_in IS NOT NULL,
-                                      r.attempt < r.max_attempts, r.cancel_requested_at IS NOT NULL),
-        finished_at = CASE WHEN pgsched.settled_state(replace(g.outcome, 'released', 'interrupted'),
-                                      g.retry_in IS NOT NULL, r.attempt < r.max_attempts,
+        state = pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL, r.attempt < r.max_attempts,
+                                      r.cancel_requested_at IS NOT NULL),
+        finished_at = CASE WHEN pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL, r.attempt < r.max_attempts,
                                       r.cancel_requested_at IS NOT NULL) NOT IN ('queued', 'scheduled')
                            THEN clock_timestamp() END,
         available_at = CASE WHEN g.outcome IN ('succeeded', 'interrupted', 'released') THEN r.available_at

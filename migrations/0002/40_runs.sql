@@ -162,3 +162,14 @@ CREATE TRIGGER a_check_insert BEFORE INSERT ON pgsched.runs
 CREATE TRIGGER a_check_update AFTER UPDATE OF kind, task, args, queue, priority, max_attempts, scheduled_at, origin,
         owner, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter
     ON pgsched.runs FOR EACH ROW EXECUTE FUNCTION pgsched.runs_after_update();
+
+-- The state that a settled attempt leaves its run in; a claim that was released was never started.
+CREATE OR REPLACE FUNCTION pgsched.settled_state(outcome text, retry boolean, attempts_left boolean, cancel boolean)
+RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN outcome = 'succeeded' THEN 'succeeded'
+        WHEN outcome = 'cancelled' OR cancel THEN 'cancelled'
+        WHEN outcome IN ('interrupted', 'released') THEN 'queued'
+        WHEN retry AND attempts_left THEN 'scheduled'
+        ELSE 'dead' END
+$$;
