@@ -2,21 +2,16 @@
 
 from pathlib import Path
 
-from alembic import context, op
+from alembic import context
+
+from pgsched.db.revision import run_files
 
 revision = "0002"
 down_revision = "0001"
 
-HERE = Path(__file__).resolve().parent.parent / revision
-
 
 def upgrade() -> None:
-    bind = op.get_context()
-    for file in sorted(HERE.glob("*.sql")):
-        if bind.as_sql:
-            op.execute(file.read_text())
-        else:
-            op.get_bind().execution_options(no_parameters=True).exec_driver_sql(file.read_text())
+    run_files(Path(__file__).resolve().parent.parent / revision)
 
 
 def downgrade() -> None:
