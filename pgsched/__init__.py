@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pgsched.execute.context import Run as Run
     from pgsched.execute.signals import Discard as Discard
     from pgsched.execute.signals import Retry as Retry
+    from pgsched.execute.signals import Snooze as Snooze
     from pgsched.task import Task as Task
 
 __version__ = "0.1.0"
@@ -28,6 +29,7 @@ _HOMES = {
     "Run": "pgsched.execute.context",
     "Retry": "pgsched.execute.signals",
     "Discard": "pgsched.execute.signals",
+    "Snooze": "pgsched.execute.signals",
     "PgschedError": "pgsched.errors",
     "InputError": "pgsched.errors",
     "ScheduleError": "pgsched.errors",

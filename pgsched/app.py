@@ -71,6 +71,7 @@ class App:
         timeout: float | timedelta | None = None,
         run_in: Literal["loop", "thread", "process"] | None = None,
         memory_mb: int | None = None,
+        no_retry: type[BaseException] | tuple[type[BaseException], ...] = (),
     ) -> Register: ...
     def task(
         self,
@@ -80,17 +81,20 @@ class App:
         name: str | None = None,
         run_in: str | None = None,
         memory_mb: int | None = None,
+        no_retry: type[BaseException] | tuple[type[BaseException], ...] = (),
         **options: Any,
     ) -> Any:
         """Register a function, sync or async. The options hold for every run of it that does not say otherwise.
 
         `run_in`: "loop" (the default of async functions), "thread" (of all others), or "process": a child process of
         the worker, which can be killed. There `memory_mb` bounds what an attempt may take.
+
+        `no_retry`: exceptions after which the run is dead at once, like after `Discard`.
         """
-        defaults, place = Options(**options), (run_in, memory_mb)
+        defaults, handling = Options(**options), (run_in, memory_mb, no_retry)
         if function is not None:
-            return self._register(function, name, defaults, *place)
-        return lambda function: self._register(function, name, defaults, *place)
+            return self._register(function, name, defaults, *handling)
+        return lambda function: self._register(function, name, defaults, *handling)
 
     def job(
         self, *, schedule: str, timezone: str = "UTC", name: str | None = None, args: Any = None, **policies: Any
@@ -131,6 +135,7 @@ class App:
         defaults: Options,
         run_in: str | None = None,
         memory_mb: int | None = None,
+        no_retry: Any = (),
     ) -> Task[..., Any]:
         if isinstance(function, Task):
             raise TaskError(f"task {function.name}: it is registered already; @app.job stands above @app.task")
@@ -138,7 +143,7 @@ class App:
             raise TaskError(f"task {name or function!r}: expected a function, got {type(function).__name__}")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TaskError(f"task {name or function.__qualname__}: a generator gives no result; return a list instead")
-        task: Task[..., Any] = Task(self, function, name or task_name(function), defaults, run_in, memory_mb)
+        task: Task[..., Any] = Task(self, function, name or task_name(function), defaults, run_in, memory_mb, no_retry)
         known = self.tasks.get(task.name)
         if known is not None:
             raise TaskError(f"task {task.name}: registered twice, from {where(known.function)} and {where(function)}")

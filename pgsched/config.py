@@ -19,6 +19,7 @@ ENVIRONMENT = {
     "PGSCHED_LOG_FORMAT": "console or json",
 }
 MAX_PAYLOAD_BYTES = 1_048_576
+CRASH_LIMIT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,16 @@ class WorkerSettings:
     settle_wait_s: float = 0.003
     leader: bool = True
     http_allow: tuple[str, ...] = ()  # where HTTP jobs may go although it is not public
+    max_runs: int | None = None  # end after so many
+    max_memory_mb: int | None = None  # end when the process takes more
 
     def __post_init__(self) -> None:
         require("concurrency", self.concurrency, 1, 10_000)
         require("lease", self.lease_s, 1, 86_400)
         require("poll", self.poll_s, 0.01, 3600)
         require("grace", self.grace_s, 0, 86_400)
+        require("max runs", 1 if self.max_runs is None else self.max_runs, 1, 1_000_000_000)
+        require("max memory", 1 if self.max_memory_mb is None else self.max_memory_mb, 1, 1 << 24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class LeaderSettings:
     prune_every_s: float = 60.0
     keep_history_s: float = 7 * 86_400.0
     tick_batch: int = 5000
-    crash_limit: int = 5
+    crash_limit: int = CRASH_LIMIT
     session_timeout_s: float = 10.0
 
     def __post_init__(self) -> None:

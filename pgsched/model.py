@@ -41,8 +41,8 @@ class State(StrEnum):
 
 
 class Result(StrEnum):
-    """How one attempt ended (the `outcome` of an attempt). RELEASED is none: its claim was given back unstarted, which
-    costs no attempt and leaves no row."""
+    """How one attempt ended (the `outcome` of an attempt). The last two are none, cost no attempt and leave no row: a
+    claim was given back unstarted, or the handler asked to be called later."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -51,6 +51,7 @@ class Result(StrEnum):
     CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"
     RELEASED = "released"
+    SNOOZED = "snoozed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,9 @@ class Claim(NamedTuple):
 class Outcome:
     """What an executor says of an attempt. `retry` False means: never again (the run becomes dead).
 
-    `retry_in` overrides the back-off policy for this attempt. `value`, the run's result, is any JSON value; the
-    executors make sure of that. `log_tail` is the last few KB of what the work printed.
+    `retry_in` overrides the back-off policy for this attempt, and says when one that was snoozed is due. `value`, the
+    run's result, is any JSON value; the executors make sure of that. `log_tail` is the last few KB of what the work
+    printed.
     """
 
     result: Result

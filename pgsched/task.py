@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from pgsched import arguments
 from pgsched.declare import POLICIES, duration, instant, text
-from pgsched.errors import InputError
+from pgsched.errors import InputError, TaskError
 from pgsched.execute.context import Run
 from pgsched.execute.place import Place, place
 
@@ -66,6 +66,7 @@ class Task(Generic[P, R]):
         defaults: Options,
         run_in: str | None = None,
         memory_mb: int | None = None,
+        no_retry: Any = (),
     ) -> None:
         defaults.checked()
         self.app = app
@@ -74,6 +75,7 @@ class Task(Generic[P, R]):
         self.defaults = defaults
         self.is_async = inspect.iscoroutinefunction(function)
         self.place: Place = place(self.name, run_in, memory_mb, is_async=self.is_async)
+        self.no_retry = exceptions(self.name, no_retry)
         self.parameters = arguments.read(name, function)
         update_wrapper(self, function)
 
@@ -133,6 +135,15 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
+
+
+def exceptions(task: str, given: Any) -> tuple[type[BaseException], ...]:
+    """Exception classes, given one by one or as a tuple. TaskError if that is not what they are."""
+    found = given if isinstance(given, tuple) else (given,)
+    for kind in found:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise TaskError(f"task {task}: no_retry: expected exception classes, got {kind!r}")
+    return found
 
 
 class Request(Generic[P]):

@@ -1,35 +1,43 @@
 -- settle: record the outcomes of a batch of attempts, each fenced by (id, token, running).
 -- params: parallel arrays ids bigint[], tokens uuid[], outcomes text[], retry_ins float8[] (seconds; null: never
 --         again), results text[] (JSON), errors text[], tracebacks text[], log_tails text[] (results
---         may be null as a whole: none has one); worker text
+--         may be null as a whole: none has one); worker text; crash_limit int
 -- returns: (n, state) of those that were ours: their place in the arrays, from 1, and the state that the run is in now;
 --          the others were settled before or are lost (settle_missing says which)
 -- 'released' gives back a claim that was never started: like 'interrupted' it costs no attempt, but it leaves no evidence
--- either, and a run that no attempt has begun has not started yet, so that its start deadline holds.
+-- either, and a run that no attempt has begun has not started yet, so that its start deadline holds. 'snoozed' costs no
+-- attempt and leaves no evidence either, but the run has started; it goes on when it asked to. 'crashed' took its process
+-- down with it, and counts towards the quarantine as if that had been the worker (reap).
 -- The fence is one expression that the planner cannot estimate, so that stale statistics cannot make it read all runs.
 -- locks: row locks on those runs, in the order given: by id. Repeating it is harmless.
 WITH settled AS (
     UPDATE pgsched.runs r SET
-        state = pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL, r.attempt < r.max_attempts,
-                                      r.cancel_requested_at IS NOT NULL),
-        finished_at = CASE WHEN pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL, r.attempt < r.max_attempts,
-                                      r.cancel_requested_at IS NOT NULL) NOT IN ('queued', 'scheduled')
+        state = pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL,
+            r.attempt < r.max_attempts AND (g.outcome <> 'crashed' OR r.crashes + 1 < %(crash_limit)s::int),
+            r.cancel_requested_at IS NOT NULL),
+        finished_at = CASE WHEN pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL,
+            r.attempt < r.max_attempts AND (g.outcome <> 'crashed' OR r.crashes + 1 < %(crash_limit)s::int),
+            r.cancel_requested_at IS NOT NULL) NOT IN ('queued', 'scheduled')
                            THEN clock_timestamp() END,
         available_at = CASE WHEN g.outcome IN ('succeeded', 'interrupted', 'released') THEN r.available_at
                             ELSE clock_timestamp() + make_interval(secs => coalesce(g.retry_in, 0)) END,
-        attempt = r.attempt - CASE WHEN g.outcome IN ('interrupted', 'released') THEN 1 ELSE 0 END,
+        attempt = r.attempt - CASE WHEN g.outcome IN ('interrupted', 'released', 'snoozed') THEN 1 ELSE 0 END,
+        crashes = r.crashes + CASE WHEN g.outcome = 'crashed' THEN 1 ELSE 0 END,
         started_at = CASE WHEN g.outcome = 'released' AND (SELECT a.run_id FROM pgsched.attempts a
                                                            WHERE a.run_id = r.id LIMIT 1) IS NULL
                           THEN NULL ELSE r.started_at END,
         lease_until = CASE WHEN g.outcome = 'succeeded' THEN r.lease_until END,
         result = g.result::jsonb,
-        error = CASE WHEN g.outcome = 'succeeded' THEN NULL ELSE coalesce(g.error, r.error) END,
+        error = CASE g.outcome WHEN 'succeeded' THEN NULL WHEN 'snoozed' THEN r.error
+                               ELSE coalesce(g.error, r.error) END,
         reason = CASE
             WHEN g.outcome = 'succeeded' THEN NULL
             WHEN r.cancel_requested_at IS NOT NULL THEN r.cancel_reason
-            WHEN g.outcome IN ('cancelled', 'interrupted', 'released') THEN g.error
+            WHEN g.outcome IN ('cancelled', 'interrupted', 'released', 'snoozed') THEN g.error
             WHEN g.retry_in IS NULL THEN 'failed for good'
-            WHEN r.attempt >= r.max_attempts THEN format('all %%s attempts used', r.max_attempts) END
+            WHEN r.attempt >= r.max_attempts THEN format('all %%s attempts used', r.max_attempts)
+            WHEN g.outcome = 'crashed' AND r.crashes + 1 >= %(crash_limit)s::int
+                THEN format('quarantined: %%s attempts took their process down', r.crashes + 1) END
     FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[], %(outcomes)s::text[], %(retry_ins)s::float8[],
                 %(results)s::text[], %(errors)s::text[], %(tracebacks)s::text[], %(log_tails)s::text[])
         WITH ORDINALITY AS g(id, token, outcome, retry_in, result, error, traceback, log_tail, n)
@@ -41,7 +49,7 @@ WITH settled AS (
                                   log_tail)
     SELECT id, token, attempt + CASE WHEN outcome = 'interrupted' THEN 1 ELSE 0 END, outcome, started_at, worker_id,
            %(worker)s, error, traceback, log_tail
-    FROM settled WHERE outcome NOT IN ('succeeded', 'released')
+    FROM settled WHERE outcome NOT IN ('succeeded', 'released', 'snoozed')
     ON CONFLICT (run_id, token) DO NOTHING
 ), woken AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM settled WHERE state = 'queued') q

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from psycopg.types.json import set_json_loads
 
+from pgsched.config import CRASH_LIMIT
 from pgsched.core import payload
 from pgsched.db.arrays import plain
 from pgsched.db.connect import AsyncConnection, Connection
@@ -98,8 +99,11 @@ async def claimable_queues(
     return [row[0] for row in rows[1:]], rows[0][1]
 
 
-async def settle(conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str) -> list[str]:
-    """Record a batch of outcomes; returns for each of them the run's new state, 'repeated' or 'lost'."""
+async def settle(
+    conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str, crash_limit: int = CRASH_LIMIT
+) -> list[str]:
+    """Record a batch of outcomes; returns for each of them the run's new state, 'repeated' or 'lost'. A run that has
+    crashed `crash_limit` times is not tried again."""
     verdicts: dict[int, str] = {}
     order = sorted(range(len(batch)), key=lambda n: batch[n].claim.id)
     succeeded = [n for n in order if batch[n].outcome.result is Result.SUCCEEDED]
@@ -110,7 +114,8 @@ async def settle(conn: AsyncConnection[Any], batch: Sequence[Settlement], worker
     others = [n for n in order if batch[n].outcome.result is not Result.SUCCEEDED]
     if others:
         part = [batch[n] for n in others]
-        cursor = await conn.execute(sql("settle"), {**keys(part), **evidence(part), "worker": worker})
+        values = {**keys(part), **evidence(part), "worker": worker, "crash_limit": crash_limit}
+        cursor = await conn.execute(sql("settle"), values)
         verdicts.update((others[row[0] - 1], row[1]) for row in await cursor.fetchall())
     if len(verdicts) < len(batch):
         missing = [n for n in order if n not in verdicts]

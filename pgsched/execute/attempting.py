@@ -20,7 +20,7 @@ from pgsched.errors import TaskError
 from pgsched.execute.context import Run
 from pgsched.execute.pool_wire import Message, outcome_message, run_of
 from pgsched.execute.python import Call, Handler
-from pgsched.execute.report import failed, refused, succeeded
+from pgsched.execute.report import Kinds, failed, refused, succeeded
 from pgsched.model import Outcome
 
 PAGE_BYTES = resource.getpagesize()
@@ -118,10 +118,10 @@ class Attempts:
             return refused(str(error), retry=True)
         context = contextvars.copy_context()
         if handler.is_async:
-            return self._runner.run(self._on_loop(call, run, limit), context=context)
-        return context.run(self._in_main_thread, call, run, limit)
+            return self._runner.run(self._on_loop(call, run, limit, handler.no_retry), context=context)
+        return context.run(self._in_main_thread, call, run, limit, handler.no_retry)
 
-    def _in_main_thread(self, call: Call, run: Run | None, limit: Limit) -> Outcome:
+    def _in_main_thread(self, call: Call, run: Run | None, limit: Limit, no_retry: Kinds) -> Outcome:
         # Set anew each time: the handler before may have changed both.
         signal.signal(signal.SIGTERM, self._interrupt)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -132,7 +132,7 @@ class Attempts:
                 value = call()
         except BaseException as error:
             self._inside = False
-            return failed(error)
+            return failed(error, no_retry)
         finally:
             self._inside = False
             self._stop.then(None)
@@ -147,7 +147,7 @@ class Attempts:
             self._inside = False
             raise asyncio.CancelledError("the attempt was stopped")
 
-    async def _on_loop(self, call: Call, run: Run | None, limit: Limit) -> Outcome:
+    async def _on_loop(self, call: Call, run: Run | None, limit: Limit, no_retry: Kinds) -> Outcome:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
@@ -158,19 +158,19 @@ class Attempts:
 
         self._stop.then(stop)
         try:
-            return await _awaited(call, limit)
+            return await _awaited(call, limit, no_retry)
         finally:
             self._stop.then(None)
             await _end_others(task)
 
 
-async def _awaited(call: Call, limit: Limit) -> Outcome:
+async def _awaited(call: Call, limit: Limit, no_retry: Kinds) -> Outcome:
     # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
     try:
         with limit:
             value = await cast(Awaitable[Any], call())
     except BaseException as error:
-        return failed(error)
+        return failed(error, no_retry)
     return succeeded(value)
 
 

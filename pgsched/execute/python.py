@@ -19,7 +19,7 @@ from pgsched.execute.context import Run
 from pgsched.execute.home import Homed
 from pgsched.execute.place import Place
 from pgsched.execute.pool import Pool
-from pgsched.execute.report import failed, refused, succeeded
+from pgsched.execute.report import Kinds, failed, refused, succeeded
 from pgsched.execute.threads import Threads
 from pgsched.model import Claim, Outcome, Unreadable
 
@@ -37,6 +37,9 @@ class Handler(Protocol):
 
     @property
     def place(self) -> Place: ...
+
+    @property
+    def no_retry(self) -> Kinds: ...
 
     def prepare(self, args: Any, run: Run | None) -> Call:
         """The call with these JSON arguments; `run` where `takes_run`. Raises TaskError if they do not fit."""
@@ -70,8 +73,8 @@ class PythonExecutor:
         if not handler.is_async:
             # Only a handler that was given the Run can see `cancelled`: there is no use in waiting for another.
             grace_s = kill_after_s(claim) if run is not None else 0.0
-            return await self._watch(self._threads.submit(lambda: _run_sync(call)), run, grace_s)
-        return await _run_async(call, run)
+            return await self._watch(self._threads.submit(lambda: _run_sync(call, handler.no_retry)), run, grace_s)
+        return await _run_async(call, run, handler.no_retry)
 
     async def close(self) -> None:
         self._threads.close()
@@ -98,7 +101,7 @@ class PythonExecutor:
         work.add_done_callback(ended)
 
 
-async def _run_async(call: Call, run: Run | None) -> Outcome:
+async def _run_async(call: Call, run: Run | None, no_retry: Kinds) -> Outcome:
     # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
     try:
         work = cast(Coroutine[Any, Any, Any], call())
@@ -106,9 +109,9 @@ async def _run_async(call: Call, run: Run | None) -> Outcome:
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
-        return failed(error)
+        return failed(error, no_retry)
     except BaseException as error:
-        return failed(error)
+        return failed(error, no_retry)
 
 
 @types.coroutine
@@ -135,8 +138,8 @@ def is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _run_sync(call: Call) -> Outcome:
+def _run_sync(call: Call, no_retry: Kinds) -> Outcome:
     try:
         return succeeded(call())
     except BaseException as error:
-        return failed(error)
+        return failed(error, no_retry)

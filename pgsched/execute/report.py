@@ -9,9 +9,10 @@ import traceback
 from typing import Any
 
 from pgsched.core import payload
-from pgsched.execute.signals import Discard, Retry
+from pgsched.execute.signals import Discard, Retry, Snooze
 from pgsched.model import Outcome, Result
 
+Kinds = tuple[type[BaseException], ...]
 ERROR_CHARACTERS = 1000
 TRACEBACK_CHARACTERS = 16_000
 
@@ -45,15 +46,24 @@ def traceback_text(error: BaseException) -> str | None:
     return text if len(text) <= 2 * half else f"{text[:half]}\n[... cut ...]\n{text[-half:]}"
 
 
-def failed(error: BaseException) -> Outcome:
-    """The outcome of an attempt that raised."""
+def failed(error: BaseException, no_retry: Kinds = ()) -> Outcome:
+    """The outcome of an attempt that raised. Exceptions of the kinds `no_retry` are not retried."""
+    if isinstance(error, Snooze):
+        return Outcome(Result.SNOOZED, error=one_line(error), retry_in=error.after)
     return Outcome(
         Result.FAILED,
         error=one_line(error),
         traceback=traceback_text(error),
-        retry=not isinstance(error, Discard),
+        retry=isinstance(error, Retry) or not consists_of(error, (Discard, *no_retry)),
         retry_in=error.after if isinstance(error, Retry) else None,
     )
+
+
+def consists_of(error: BaseException, kinds: Kinds) -> bool:
+    """Is it one of these kinds, or a group of nothing else (as asyncio.TaskGroup raises)?"""
+    if isinstance(error, kinds):
+        return True
+    return isinstance(error, BaseExceptionGroup) and error.split(kinds)[1] is None
 
 
 def refused(message: str, *, retry: bool = False, log_tail: str | None = None) -> Outcome:

@@ -33,14 +33,14 @@ Settled = tuple[Settlement, str]
 LARGEST_BATCH = 500
 LOCK_TIMEOUT_MS = "1000"
 ASIDE_S = 1.0
-
+AGAIN = (Result.FAILED, Result.TIMED_OUT, Result.CRASHED, Result.SNOOZED)
 
 POLICY = ("exponential", timedelta(seconds=5), timedelta(hours=1), 0.2)
 
 
 def retry_in_s(claim: Claim, outcome: Outcome, random: Callable[[], float]) -> float | None:
     """Seconds until the next attempt, None when there is to be none (the statement knows whether one is left)."""
-    if outcome.result not in (Result.FAILED, Result.TIMED_OUT, Result.CRASHED) or not outcome.retry:
+    if outcome.result not in AGAIN or not outcome.retry:
         return None
     if outcome.retry_in is not None:
         return max(0.0, outcome.retry_in.total_seconds())

@@ -1,0 +1,88 @@
+"""What becomes of a run by the outcome of its attempt, where that is not simply the end or a retry."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from pgsched.db import claims
+from pgsched.model import Result, Settlement
+from tests.race.setting import add_runs, cut, done, row_of, take
+from tests.race.test_settle import settle
+
+
+def snoozed(claim: claims.Claim, seconds: float) -> Settlement:
+    return done(claim, Result.SNOOZED)._replace(retry_in_s=seconds)
+
+
+def test_a_snoozed_run_waits_and_has_used_no_attempt(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+    db.execute("UPDATE pgsched.runs SET max_attempts = 1")
+    (claim,) = take(db)
+    assert settle(dsn, snoozed(claim, 90)) == ["scheduled"]
+    run = row_of(db, claim.id)
+    assert (run["attempt"], run["error"], run["reason"]) == (0, None, "it failed")
+    due = db.execute("SELECT available_at - clock_timestamp() BETWEEN '60 s' AND '90 s' FROM pgsched.runs").fetchone()
+    assert due == (True,)
+    assert db.execute("SELECT FROM pgsched.attempts").rowcount == 0
+    assert settle(dsn, snoozed(claim, 90)) == ["repeated"]
+    assert row_of(db, claim.id)["attempt"] == 0
+
+
+def test_a_snoozed_run_keeps_what_its_last_failure_said(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+    (claim,) = take(db)
+    db.execute("UPDATE pgsched.runs SET error = 'disk full'")
+    settle(dsn, snoozed(claim, 1))
+    assert row_of(db, claim.id)["error"] == "disk full"
+
+
+def test_a_run_that_is_to_be_cancelled_does_not_come_back_from_a_snooze(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+    (claim,) = take(db)
+    db.execute("SELECT pgsched.cancel(%s)", [claim.id])
+    assert settle(dsn, snoozed(claim, 90)) == ["cancelled"]
+
+
+def test_a_snoozed_run_has_started_and_is_not_bound_by_its_start_deadline(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+    (claim,) = take(db)
+    settle(dsn, snoozed(claim, 0))
+    db.execute("UPDATE pgsched.runs SET state = 'queued', expires_at = clock_timestamp() - interval '1 minute'")
+    assert [again.attempt for again in take(db)] == [1]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_run_that_keeps_taking_its_process_down_is_quarantined(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        cut(monkeypatch, claims, "settle", "r.crashes + CASE WHEN g.outcome = 'crashed' THEN 1 ELSE 0 END", "0")
+    add_runs(db, 1)
+    db.execute("UPDATE pgsched.runs SET max_attempts = 100")
+    states = []
+    for _ in range(5):
+        (claim,) = take(db)
+        crash = done(claim, Result.CRASHED)._replace(retry_in_s=0)
+        states += settle(dsn, crash)
+        db.execute("UPDATE pgsched.runs SET state = 'queued' WHERE state = 'scheduled'")
+    assert states == ["scheduled"] * 4 + ["dead" if guarded else "scheduled"]
+    run = row_of(db, claim.id)
+    if guarded:
+        assert (run["crashes"], run["reason"]) == (5, "quarantined: 5 attempts took their process down")
+        assert db.execute("SELECT count(*) FROM pgsched.attempts WHERE outcome = 'crashed'").fetchone() == (5,)
+
+
+def test_deaths_of_the_worker_and_of_the_process_count_together(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+    db.execute("UPDATE pgsched.runs SET max_attempts = 100, crashes = 4")
+    (claim,) = take(db)
+    assert settle(dsn, done(claim, Result.CRASHED)._replace(retry_in_s=0)) == ["dead"]
+
+
+def test_an_ordinary_failure_does_not_count_as_a_crash(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+    db.execute("UPDATE pgsched.runs SET max_attempts = 100, crashes = 4")
+    (claim,) = take(db)
+    assert settle(dsn, done(claim, Result.FAILED)) == ["scheduled"]
+    assert row_of(db, claim.id)["crashes"] == 4

@@ -1,0 +1,58 @@
+"""What a handler raises to say what becomes of its run, in each of the places where it may run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pgsched import App, Snooze, TaskError
+from pgsched.app import load
+from pgsched.execute.python import PythonExecutor
+from pgsched.model import Outcome, Result
+from tests.executing import claim, execute
+
+PLACES = ("loop", "thread", "process", "process_async")
+app = load("tests.apps.contract:app")
+
+
+def run(task: str, place: str, **args: Any) -> Outcome:
+    return execute(PythonExecutor(app.tasks, 1, app), claim("python", f"{task}.{place}", args))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_handler_can_ask_to_be_called_later(place: str) -> None:
+    outcome = run("snoozes", place)
+    assert (outcome.result, outcome.retry_in) == (Result.SNOOZED, timedelta(seconds=90))
+    assert outcome.error == "Snooze: the market is closed"
+
+
+@pytest.mark.parametrize("after", [-1, float("inf"), timedelta(days=10_000)])
+def test_a_snooze_that_no_database_could_store_is_refused(after: Any) -> None:
+    with pytest.raises((ValueError, OverflowError)):
+        Snooze(after)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("task", "which", "retry"),
+    [
+        ("picky", "its own", False),
+        ("picky", "another", True),
+        ("picky", "a group of its own", False),
+        ("picky", "a mixed group", True),
+        ("picky", "a group of discards", False),
+        ("pickier", "another", False),
+        ("pickier", "a retry", True),
+    ],
+)
+def test_exceptions_that_never_retry(task: str, which: str, retry: bool, place: str) -> None:
+    outcome = run(task, place, which=which)
+    assert (outcome.result, outcome.retry) == (Result.FAILED, retry)
+
+
+@pytest.mark.parametrize("given", ["ValueError", (ValueError, "OSError"), [ValueError], 5, int])
+def test_only_exception_classes_can_be_named(given: Any) -> None:
+    with pytest.raises(TaskError, match="no_retry: expected exception classes"):
+        App().task(no_retry=given)(lambda: None)
