@@ -1,16 +1,24 @@
--- prune: delete a small batch of old history: runs ended before the horizon with their attempts and logs.
+-- prune: delete a small batch of old history: runs ended before the horizon with their attempts and logs. What became of
+-- a run stays with its idempotency key until that expires.
 -- params: keep_s float8, n int
 -- returns: deleted bigint
--- locks: the deleted rows
+-- locks: the deleted rows, and the keys that stand for them
 WITH old AS MATERIALIZED (
     SELECT id FROM pgsched.runs
     WHERE phase >= 3 AND finished_at < clock_timestamp() - make_interval(secs => %(keep_s)s)
     ORDER BY finished_at LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), gone AS (
-    DELETE FROM pgsched.runs r USING old WHERE r.id = old.id RETURNING r.id
+    DELETE FROM pgsched.runs r USING old WHERE r.id = old.id
+    RETURNING r.id, r.idempotency_key, r.state, r.finished_at,
+        CASE WHEN r.idempotency_key IS NOT NULL THEN r.result END AS result,
+        CASE WHEN r.idempotency_key IS NOT NULL THEN r.error END AS error
 ), attempts_gone AS (
     DELETE FROM pgsched.attempts a USING old WHERE a.run_id = old.id
 ), logs_gone AS (
     DELETE FROM pgsched.run_logs l USING old WHERE l.run_id = old.id
+), told AS (
+    UPDATE pgsched.kept_keys k
+    SET state = gone.state, result = gone.result, error = gone.error, finished_at = gone.finished_at
+    FROM gone WHERE k.scope = 'idempotency' AND k.key = gone.idempotency_key AND k.run_id = gone.id
 )
 SELECT count(*) AS deleted FROM gone

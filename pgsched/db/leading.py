@@ -172,12 +172,13 @@ def reap(conn: Connection[Any], n: int, crash_limit: int) -> list[dict[str, Any]
 
 
 def prune(conn: Connection[Any], keep_s: float, n: int) -> int:
-    """Delete a batch of old history; returns how many runs went."""
+    """Delete a batch of old history; returns how many runs went, or keys that have expired, if that is more."""
     row = conn.execute(sql("prune"), {"keep_s": keep_s, "n": n}).fetchone()
+    keys = conn.execute(sql("prune_keys"), {"n": n}).fetchone()
     conn.execute(sql("prune_backfills"), {"keep_s": keep_s, "n": n})
     conn.execute(sql("prune_workers"))
     conn.execute(sql("prune_jobs"), {"n": n})
-    return int(row[0]) if row else 0
+    return max(int(row[0]) if row else 0, int(keys[0]) if keys else 0)
 
 
 @dataclass(frozen=True, slots=True)

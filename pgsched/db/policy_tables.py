@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Integer, SmallInteger, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, SmallInteger, Table, Text
+from sqlalchemy.dialects.postgresql import JSONB
 
 from pgsched.db.table_parts import Instant, key, metadata, need, partial
 
@@ -46,4 +47,20 @@ backfills = Table(
     Column("finished_at", Instant),
     Column("error", Text),
     partial("backfills_open", "id", where="finished_at IS NULL"),
+)
+
+kept_keys = Table(
+    "kept_keys",
+    metadata,
+    key("scope", Text),
+    key("key", Text),
+    Column("run_id", BigInteger),
+    need("task", Text),
+    need("created_at", Instant),
+    need("expires_at", Instant),
+    Column("state", Text),
+    Column("result", JSONB),
+    Column("error", Text),
+    Column("finished_at", Instant),
+    Index("kept_keys_expires_at", "expires_at"),
 )

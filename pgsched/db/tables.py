@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, UUID
 
-from pgsched.db.policy_tables import backfills, passed_over  # noqa: F401  metadata must hold them
+from pgsched.db.policy_tables import backfills, kept_keys, passed_over  # noqa: F401  metadata must hold them
 from pgsched.db.table_parts import Instant, Integers, Role, Texts, key, metadata, need, partial
 
 jobs = Table(
@@ -148,9 +148,9 @@ runs = Table(
     Column("backfill_id", BigInteger),
     Column("covers_state", Text),
     Column("covers_reason", Text),
+    Column("has_children", Boolean),
     partial("runs_slot", "job_id", "scheduled_at", where="job_id IS NOT NULL", unique=True),
     partial("runs_unique_key", "unique_key", where="unique_key IS NOT NULL AND phase < 3", unique=True),
-    partial("runs_idempotency_key", "idempotency_key", where="idempotency_key IS NOT NULL", unique=True),
     partial("runs_claim", "queue", "priority", "available_at", "id", where="phase = 2"),
     partial("runs_scheduled", "available_at", "id", where="phase = 1"),
     partial("runs_waiting", "available_at", "id", where="phase = 0"),
@@ -161,6 +161,7 @@ runs = Table(
     partial("runs_finished", "finished_at", where="phase >= 3"),
     partial("runs_backfill", "backfill_id", "phase", where="backfill_id IS NOT NULL"),
     partial("runs_attention", "finished_at", where="phase = 4"),
+    partial("runs_ended_parents", "id", where="phase >= 3 AND has_children"),
 )
 
 attempts = Table(
@@ -247,7 +248,10 @@ dependencies = Table(
     key("run_id"),
     key("parent_id"),
     need("on_failure", Text),
+    need("any_of", Boolean),
+    need("state", Text),
     Index("dependencies_parent", "parent_id"),
+    partial("dependencies_backward", "run_id", where="parent_id > run_id AND state = 'open'"),
 )
 
 leader = Table(
