@@ -33,8 +33,8 @@ from pgsched.worker.cursor import Budget, Cursor
 from pgsched.worker.rest import NAP_S, Rest
 
 logger = log.get("claim")
-LARGEST_BATCH = 500
-MOST_AHEAD = 2000  # enough to start while the next batches are on their way
+LARGEST_BATCH = 1000
+MOST_AHEAD = 4000  # what the fastest worker finishes in PREFETCH_S
 PREFETCH_S = 0.1
 LAST_QUESTION_S = 5.0
 

@@ -30,7 +30,7 @@ from pgsched.model import Claim, Outcome, Result, Settlement
 
 logger = log.get("settle")
 Settled = tuple[Settlement, str]
-LARGEST_BATCH = 500
+LARGEST_BATCH = 1000
 LOCK_TIMEOUT_MS = "1000"
 ASIDE_S = 1.0
 AGAIN = (Result.FAILED, Result.TIMED_OUT, Result.CRASHED, Result.SNOOZED)
