@@ -10,7 +10,7 @@ from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output import cell, clean, duration, print_json, print_table
 
 if TYPE_CHECKING:
-    from pgsched.observe.status import Status
+    from pgsched.observe.snapshot import Status
 
 
 def register(app: typer.Typer) -> None:
