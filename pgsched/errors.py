@@ -71,6 +71,10 @@ class NotFound(PgschedError):
     exit_code = 8
 
 
+class ClaimLost(PgschedError):
+    """This attempt does not own its run any more: another one does, or the run has ended. Let the handler end."""
+
+
 class EmbeddedUnavailable(PgschedError):
     """The embedded server is not installed or could not start."""
 
@@ -81,3 +85,9 @@ class TaskError(PgschedError):
     """A task is unknown, registered twice, or was given arguments that do not fit."""
 
     exit_code = 2
+
+
+class MemoryReached(PgschedError):
+    """The worker took more memory than --max-memory; it has drained and is to be started again."""
+
+    exit_code = 10

@@ -31,8 +31,8 @@ def _redact_event(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMa
     return event
 
 
-def configure(level: str = "info", fmt: str = "console") -> None:
-    """Send events at or above `level` to stderr, as lines for a person (`console`) or as `json`."""
+def configure(level: str = "info", fmt: str = "console", **fields: Any) -> None:
+    """Send events at or above `level` to stderr, as lines for a person (`console`) or as `json`, each with `fields`."""
     import structlog
 
     renderer: Any = (
@@ -43,6 +43,7 @@ def configure(level: str = "info", fmt: str = "console") -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            lambda _, __, event: {**fields, **event},
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,

@@ -14,6 +14,9 @@ from pgsched.model import Kind
 JsonLog = Annotated[bool, typer.Option("--json", help="Log lines as JSON.")]
 LEASE = "Seconds until a claim is believed without a heartbeat."
 HTTP_ALLOW = "HTTP jobs may go to this host, host:port, address or CIDR although it is not public (repeatable)."
+PROCESSES = "Start this many workers and keep them there: one that ends is replaced."
+MAX_RUNS = "End after so many runs; under --processes a new worker takes over."
+MAX_MEMORY = "End when the process takes more than so many MB (exit code 10); under --processes as above."
 REAP = "Seconds between two looks for expired claims."
 
 
@@ -37,6 +40,9 @@ def worker(
     grace: Annotated[float, typer.Option(help="Seconds that running handlers get after SIGTERM.")] = 25.0,
     reap_every: Annotated[float, typer.Option(help=REAP)] = 5.0,
     leader: Annotated[bool, typer.Option("--leader/--no-leader", help="Stand as leader candidate.")] = True,
+    processes: Annotated[int | None, typer.Option(help=PROCESSES, min=1, max=1000)] = None,
+    max_runs: Annotated[int | None, typer.Option(help=MAX_RUNS)] = None,
+    max_memory: Annotated[int | None, typer.Option(help=MAX_MEMORY)] = None,
     json: JsonLog = False,
 ) -> None:
     """Claim and run jobs until stopped.
@@ -44,14 +50,15 @@ def worker(
     The one process to start on every machine.
 
     The first SIGTERM or Ctrl-C drains (no new claims, running handlers get the grace time, the rest is handed back);
-    a second one hurries.
+    a second one hurries. With --processes the parent passes them on; SIGHUP replaces its workers one by one.
 
     Example: pgsched worker --concurrency 8 --app myproject.tasks:app
     """
     from pgsched.config import LeaderSettings, Settings, WorkerSettings
-    from pgsched.worker.process import run_worker
+    from pgsched.worker.supervised import line
 
-    configure_log(json)
+    link = line() if processes is not None else None
+    configure_log(json, **({} if link is None else {"process": link.number}))
     settings = WorkerSettings(
         concurrency=concurrency,
         queues=tuple(queue or ()),
@@ -61,14 +68,29 @@ def worker(
         poll_s=poll,
         grace_s=grace,
         leader=leader,
+        max_runs=max_runs,
+        max_memory_mb=max_memory,
     )
+    if processes is not None and link is None:
+        return supervise(processes, dsn)
+    from pgsched.worker.process import run_worker
+
     tasks = None
     if app is not None:
         from pgsched.app import load
 
         tasks = load(app)
     with database(dsn) as address:
-        run_worker(Settings(address, settings, LeaderSettings(reap_every_s=reap_every)), tasks)
+        run_worker(Settings(address, settings, LeaderSettings(reap_every_s=reap_every)), tasks, line=link)
+    return None
+
+
+def supervise(processes: int, dsn: str | None) -> None:
+    """Be the parent of so many workers. The embedded server is started once, here, and theirs by its DSN."""
+    from pgsched.worker.supervisor import supervise as run
+
+    with database(dsn) as address:
+        raise typer.Exit(run(processes, address if dsn is None else None))
 
 
 def leader(
@@ -90,12 +112,12 @@ def leader(
         run_leader(Settings(address, leader=LeaderSettings(reap_every_s=reap_every)))
 
 
-def configure_log(json: bool) -> None:
+def configure_log(json: bool, **fields: object) -> None:
     """Log to stderr as --json, PGSCHED_LOG and PGSCHED_LOG_FORMAT say."""
     from pgsched import log
 
     fmt = "json" if json else os.environ.get("PGSCHED_LOG_FORMAT", "console")
-    log.configure(os.environ.get("PGSCHED_LOG", "info"), fmt)
+    log.configure(os.environ.get("PGSCHED_LOG", "info"), fmt, **fields)
 
 
 def kinds(text: str) -> frozenset[Kind]:

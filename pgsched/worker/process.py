@@ -1,6 +1,7 @@
 """One process: a worker, a candidate for leader in a thread of its own, and the signals that stop both.
 
-SIGTERM or SIGINT drains; a second one hurries. What ends the process without being asked has an exit code.
+SIGTERM or SIGINT drains, and so does the SIGHUP of a terminal that was closed; a second one hurries. What ends the
+process without being asked has an exit code.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from pgsched.db.connect import Connection, connect
 from pgsched.errors import PgschedError
 from pgsched.execute.registry import executors
 from pgsched.leader.election import Leader
+from pgsched.worker.recycling import check_memory
 from pgsched.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pgsched.app import App
+    from pgsched.worker.supervised import Line
 
 logger = log.get("process")
 GC_THRESHOLD = 20_000
@@ -57,23 +60,40 @@ def declare(conn: Connection[Any], app: App) -> None:
                        jobs=[name for name, what in done.items() if what == "left"])  # fmt: skip
 
 
-def run_worker(settings: Settings, app: App | None = None, on_start: Callable[[Worker], None] | None = None) -> None:
-    """Run one worker process to its end. Raises PgschedError when it cannot start or cannot go on."""
+def run_worker(
+    settings: Settings,
+    app: App | None = None,
+    on_start: Callable[[Worker], None] | None = None,
+    line: Line | None = None,
+) -> None:
+    """Run one worker process to its end; `line` leads to its supervisor. Raises PgschedError when it cannot start or
+    cannot go on."""
     if app is not None and app.dsn is None:
         app.dsn = settings.dsn  # a handler that enqueues means this database, wherever the DSN came from
     prepare(settings, app)
     # Each run makes a few dozen objects that are gone at once: look for cycles less often, and never in the modules.
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
-    asyncio.run(serve(settings, app, on_start))
+    check_memory(settings.worker.max_memory_mb)
+    asyncio.run(serve(settings, app, on_start, line))
 
 
-async def serve(settings: Settings, app: App | None, on_start: Callable[[Worker], None] | None = None) -> None:
+async def serve(
+    settings: Settings,
+    app: App | None,
+    on_start: Callable[[Worker], None] | None = None,
+    line: Line | None = None,
+) -> None:
     """The asyncio part of `run_worker`; returns when drained."""
     loop = asyncio.get_running_loop()
     worker = make_worker(settings, app)
-    for number in SIGNALS:
-        loop.add_signal_handler(number, worker.stop)
+    handled = [*SIGNALS, *([] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP])]
+    for number in handled:
+        # a service manager may signal every process: then it is the supervisor who says when to hurry
+        loop.add_signal_handler(number, *((worker.stop,) if line is None else (worker.stop_at_least, 1)))
+    if line is not None:
+        worker.tell = line.say
+        line.on_stop(lambda times: loop.call_soon_threadsafe(worker.stop_at_least, times))
     leader = Leader(
         settings.dsn,
         settings.leader,
@@ -91,7 +111,7 @@ async def serve(settings: Settings, app: App | None, on_start: Callable[[Worker]
         if settings.worker.leader:
             leader.stop()
             await asyncio.to_thread(thread.join, 3.0)
-        for number in SIGNALS:
+        for number in handled:
             loop.remove_signal_handler(number)
 
 

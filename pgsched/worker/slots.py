@@ -39,7 +39,10 @@ class Slots:
         settle: Callable[[Claim, Outcome], None],
         on_room: Callable[[], None],
         on_bug: Callable[[BaseException], None],
+        left: int = 0,
+        on_last: Callable[[], object] = bool,
     ) -> None:
+        """`left`: how many runs may be started, 0 for any number; `on_last` is told when the last one is."""
         self.executors = executors
         self.concurrency = concurrency
         self.leases = leases
@@ -48,6 +51,8 @@ class Slots:
         self._settle = settle
         self._on_room = on_room
         self._on_bug = on_bug
+        self._left = left
+        self._on_last = on_last
         self._buffer: deque[Claim] = deque()
         self._running: dict[Key, Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -70,6 +75,8 @@ class Slots:
         free = self.concurrency - self._busy
         ahead = self.pace.prefetch if not self._busy or time.monotonic() < self._moved_at + PARKED_S else 0
         want = free + ahead - len(self._buffer)
+        if self._left > 0:
+            want = min(want, self._left - len(self._buffer))
         # refill the prefetch when half of it is used, not one by one
         return want if free > len(self._buffer) or want > ahead // 2 else 0
 
@@ -183,6 +190,9 @@ class Slots:
                 self._hand_back(claim, Ended.DEADLINE)
                 continue
             running = self._running[key] = Running(claim, task, self._abandon)
+            self._left -= 1
+            if self._left == 0:
+                self._on_last()
             return running
         return None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from pgsched import log
@@ -23,9 +23,11 @@ from pgsched.model import Claim, Kind, Outcome, Result, Settlement
 from pgsched.worker.claim import Claimer
 from pgsched.worker.lease import Heartbeat, Leases
 from pgsched.worker.listen import listen
+from pgsched.worker.recycling import watch_memory
 from pgsched.worker.running import Ended
 from pgsched.worker.settle import Settled, Settler, retry_in_s
 from pgsched.worker.slots import Slots
+from pgsched.worker.supervised import READY, SPENT
 
 logger = log.get("worker")
 WATCH_S = 0.25
@@ -49,17 +51,35 @@ class Worker:
         self.executors = executors
         self.registration = registration
         self.leases = Leases(settings.lease_s)
-        self.slots = Slots(executors, settings.concurrency, self.leases, self._settle, self._room, self._bug)
+        self.slots = Slots(
+            executors, settings.concurrency, self.leases, self._settle, self._room, self._bug,
+            settings.max_runs or 0, lambda: self.retire(SPENT),
+        )  # fmt: skip
         self.verdicts: dict[str, int] = {}
         self._stops = 0
         self._stop_event = asyncio.Event()
         self._fatal: PgschedError | None = None
+        self.tell: Callable[[str], object] = lambda word: None  # a supervisor, what becomes of this worker
 
     def stop(self) -> None:
         """First call: drain. Second call: hurry. Call it on the loop's thread."""
         self._stops += 1
         self._stop_event.set()
         self.slots.stop()
+
+    def stop_at_least(self, times: int) -> None:
+        """As after so many stops."""
+        while self._stops < times:
+            self.stop()
+
+    def retire(self, why: str, error: PgschedError | None = None) -> None:
+        """Take no more, and end when what runs has ended by itself; with this error if there is one."""
+        if not self._stop_event.is_set():
+            logger.info("retiring", why=why, **({"error": str(error)} if error else {}))
+            self._fatal = error
+            self._stop_event.set()
+            self.slots.stop()
+            self.tell(why)
 
     def fail(self, error: PgschedError) -> None:
         """End the worker with this error (from a helper thread, through the loop)."""
@@ -77,6 +97,7 @@ class Worker:
             raise explain(error) from error
         logger.info("started", worker=self.registration.name, id=worker_id, concurrency=self.settings.concurrency,
                     kinds=self.registration.kinds, tasks=len(self.registration.tasks))  # fmt: skip
+        self.tell(READY)
         wanted = Wanted(worker_id, self.settings.lease_s, self._whole_kinds(), self.registration.tasks)
         self._settler = Settler(self.dsn, self.registration.name, self.settings.settle_wait_s, self._settled)
         self._claimer = Claimer(
@@ -110,6 +131,8 @@ class Worker:
             self._part(listen(self.dsn, self._claimer.hint, self.slots.cancel)),
             self._part(self._watch_deadlines()),
         ]
+        if self.settings.max_memory_mb is not None:
+            others.append(self._part(watch_memory(self.settings.max_memory_mb, self.retire)))
         await self._stop_event.wait()
         self._claimer.stop()
         heartbeat.drain()
@@ -181,8 +204,10 @@ class Worker:
     # ---- stopping
 
     async def _drain(self) -> None:
-        logger.info("draining", running=len(self.slots), grace_s=self.settings.grace_s)
         self.slots.hand_back()
+        if not self._stops:  # nobody asked: what runs has all the time it needs, until somebody does
+            await self.slots.idle(lambda: self._stops > 0)
+        logger.info("draining", running=len(self.slots), grace_s=self.settings.grace_s)
         await self._until_idle(self.settings.grace_s, hurry=True)
         longest = self.slots.end_all(Ended.SHUTDOWN)
         await self._until_idle(max(longest, 10.0) + FLUSH_S + 1, hurry=False)

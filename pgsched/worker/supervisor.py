@@ -1,0 +1,250 @@
+"""One parent, N workers. The rule: the parent goes on as long as one of its workers can work, and no longer.
+
+It starts the very command it was started by, once for each worker, which knows by its environment that it is one. It
+runs no user code and has no connection to the database. The workers have sessions of their own, so that a signal from
+a terminal reaches them only once, through the parent; whatever ends the parent ends them (supervised.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pgsched import log
+from pgsched.errors import MemoryReached
+from pgsched.worker.supervised import READY, SWOLLEN, VARIABLE
+
+logger = log.get("supervisor")
+# No restart helps: wrong input, a schema too old or too new, a missing grant, no embedded server.
+HOPELESS = (2, 5, 6, 7, 9)
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+PROVEN_S = 10.0  # a worker that has worked for so long does not fail at its start
+
+
+@dataclass(eq=False)
+class Place:
+    """One of the N places: the worker that is there, and how often in a row one has failed at its start."""
+
+    number: int
+    child: Child | None = None
+    failures: int = 0
+    code: int | None = None  # how the last one ended
+    restart: asyncio.TimerHandle | None = None
+
+
+@dataclass(eq=False)
+class Child:
+    """One worker process. An heir is to replace the place's present worker when it is ready."""
+
+    place: Place
+    process: subprocess.Popen[bytes]
+    link: socket.socket
+    heir: bool
+    started: float
+    ready: bool = False
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def ask_to_stop(self) -> None:
+        with contextlib.suppress(OSError):  # it has ended
+            self.link.send(b"s")
+
+    def kill(self) -> None:
+        """Not by the Popen, which might reap it behind our back."""
+        os.kill(self.pid, signal.SIGKILL)
+
+
+class Supervisor:
+    """N workers and the signals that stop them."""
+
+    def __init__(self, command: Sequence[str], processes: int, env: Mapping[str, str] | None = None) -> None:
+        self._command = list(command)
+        self._env = dict(os.environ if env is None else env)
+        self._places = [Place(number) for number in range(1, processes + 1)]
+        self._children: dict[int, Child] = {}
+        self._to_renew: list[Place] = []
+        self._stops = 0
+        self._worst = 0
+        self._works = False  # has any worker ever come to work?
+
+    async def run(self) -> int:
+        """Keep the workers there until a stop, or until none can work; the exit code: the highest of the workers'."""
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._handle_signals()
+        logger.info("supervising", processes=len(self._places), pid=os.getpid())
+        try:
+            self._start(self._places[0])  # the others when it works: if none can, it is said once
+            await self._over.wait()
+        finally:
+            for child in list(self._children.values()):
+                child.kill()
+        return self._worst
+
+    def _handle_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stop)
+        self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+            on_terminal = any(os.isatty(fd) for fd in (0, 1, 2))
+            self._loop.add_signal_handler(signal.SIGHUP, self._stop if on_terminal else self._renew)
+
+    # ---- starting
+
+    def _start(self, place: Place, *, heir: bool = False) -> None:
+        place.restart = None
+        if self._stops or (place.child is not None and not heir):
+            return
+        ours, theirs = socket.socketpair()
+        told = {VARIABLE: f"{place.number},{os.getpid()},{theirs.fileno()}"}
+        with theirs:
+            process = subprocess.Popen(
+                self._command, env=self._env | told, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )  # fmt: skip
+        ours.setblocking(False)
+        child = self._children[process.pid] = Child(place, process, ours, heir, time.monotonic())
+        if not heir:
+            place.child = child
+        self._loop.add_reader(ours, self._hear, child)
+
+    def _hear(self, child: Child) -> None:
+        try:
+            words = child.link.recv(4096).decode(errors="replace").split()
+        except BlockingIOError:
+            return
+        except OSError:
+            words = []
+        if not words:
+            self._loop.remove_reader(child.link)
+        for word in words:
+            self._on_ready(child) if word == READY else self._on_leaving(child, swollen=word == SWOLLEN)
+
+    def _on_ready(self, child: Child) -> None:
+        child.ready, child.place.code = True, None
+        if child.heir:
+            old, child.place.child, child.heir = child.place.child, child, False
+            if old is not None:
+                old.ask_to_stop()
+            self._renew_next()
+        if not self._works:
+            self._works = True
+            for place in self._places[1:]:
+                self._start(place)
+
+    def _on_leaving(self, child: Child, *, swollen: bool) -> None:
+        """It ends when its runs have, which may take long: its successor does not wait for that."""
+        logger.info("worker leaves", process=child.place.number, pid=child.pid, why="memory" if swollen else "runs")
+        if child.place.child is child:
+            self._replace(child, failed=swollen and time.monotonic() - child.started < PROVEN_S)
+
+    def _replace(self, child: Child, *, failed: bool) -> float:
+        """Start a successor, after a pause if this one has failed; the pause in seconds."""
+        place = child.place
+        place.child = None
+        place.failures = place.failures + 1 if failed else 0
+        pause_s = pause(place.failures, random.random())
+        if not self._stops:
+            place.restart = self._loop.call_later(pause_s, self._start, place)
+        return pause_s
+
+    # ---- ending
+
+    def _reap(self) -> None:
+        """Every child that has ended, also those that a container's first process inherits."""
+        with contextlib.suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                child = self._children.pop(found[0], None)
+                if child is not None:
+                    child.process.returncode = os.waitstatus_to_exitcode(found[1])
+                    self._hear(child)  # its last words
+                    self._loop.remove_reader(child.link)
+                    child.link.close()
+                    self._ended(child, child.process.returncode)
+        if not self._children and self._stops:
+            self._over.set()
+
+    def _ended(self, child: Child, code: int) -> None:
+        place, shown = child.place, code if code >= 0 else 128 - code
+        told = {"process": place.number, "pid": child.pid, "exit_code": shown}
+        if self._stops:
+            logger.info("worker ended", **told)
+            # one that was stopped before it came to work has done nothing wrong
+            blameless = shown == MemoryReached.exit_code or (code == -signal.SIGTERM and not child.ready)
+            self._worst = max(self._worst, 0 if blameless else shown)
+        elif child.heir:
+            logger.error("not renewed: the new worker does not start", **told)
+            self._to_renew.clear()
+        elif place.child is not child:
+            logger.info("worker ended", **told)
+        elif not self._works:
+            self._give_up(shown)
+        else:
+            place.code = shown
+            worked_s = time.monotonic() - child.started if child.ready else 0.0
+            pause_s = self._replace(child, failed=worked_s < PROVEN_S and not (child.ready and shown == 0))
+            if not self._hopeless():
+                level = logger.info if shown == 0 else logger.warning
+                level("worker ended: a new one is started", **told, in_s=round(pause_s, 2))
+            else:
+                self._give_up(shown)
+
+    def _hopeless(self) -> bool:
+        return not self._children and all(place.code in HOPELESS for place in self._places)
+
+    def _give_up(self, code: int) -> None:
+        logger.error("giving up: no worker can start", exit_code=code)
+        self._worst = code
+        self._stops += 1
+        for place in self._places:
+            if place.restart is not None:
+                place.restart.cancel()
+
+    # ---- signals
+
+    def _stop(self) -> None:
+        """The first drains, the second hurries, the third kills."""
+        self._stops += 1
+        self._to_renew.clear()
+        for place in self._places:
+            if place.restart is not None:
+                place.restart.cancel()
+        for child in list(self._children.values()):
+            child.ask_to_stop() if self._stops <= 2 else child.kill()
+        if not self._children:
+            self._over.set()
+
+    def _renew(self) -> None:
+        """Replace the workers one after the other, each when its successor is ready."""
+        if not (self._to_renew or self._stops):
+            logger.info("renewing", processes=len(self._places))
+            self._to_renew = [place for place in self._places if place.child is not None]
+            self._renew_next()
+
+    def _renew_next(self) -> None:
+        if self._to_renew:
+            self._start(self._to_renew.pop(0), heir=True)
+
+
+def pause(failures: int, chance: float) -> float:
+    """Seconds until the next start after so many failures in a row; `chance` in [0, 1) makes them differ."""
+    if failures == 0:
+        return 0.0
+    return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10)) * (0.5 + chance / 2))
+
+
+def supervise(processes: int, dsn: str | None) -> int:
+    """Run this process's own command line with `processes` workers; the exit code. `dsn`: their PGSCHED_DSN."""
+    env = dict(os.environ) | ({} if dsn is None else {"PGSCHED_DSN": dsn})
+    return asyncio.run(Supervisor([sys.executable, *sys.orig_argv[1:]], processes, env).run())
