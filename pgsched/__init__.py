@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pgsched.app import App as App
+    from pgsched.errors import AlreadyEnqueued as AlreadyEnqueued
+    from pgsched.errors import ClaimLost as ClaimLost
     from pgsched.errors import DatabaseReadOnly as DatabaseReadOnly
     from pgsched.errors import DatabaseUnreachable as DatabaseUnreachable
     from pgsched.errors import InputError as InputError
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from pgsched.execute.signals import Discard as Discard
     from pgsched.execute.signals import Retry as Retry
     from pgsched.execute.signals import Snooze as Snooze
+    from pgsched.model import RunId as RunId
+    from pgsched.options import bucket as bucket
     from pgsched.task import Task as Task
 
 __version__ = "0.1.0"
@@ -30,7 +34,11 @@ _HOMES = {
     "Retry": "pgsched.execute.signals",
     "Discard": "pgsched.execute.signals",
     "Snooze": "pgsched.execute.signals",
+    "RunId": "pgsched.model",
+    "bucket": "pgsched.options",
     "PgschedError": "pgsched.errors",
+    "AlreadyEnqueued": "pgsched.errors",
+    "ClaimLost": "pgsched.errors",
     "InputError": "pgsched.errors",
     "ScheduleError": "pgsched.errors",
     "TaskError": "pgsched.errors",

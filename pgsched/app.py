@@ -11,7 +11,6 @@ import inspect
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
@@ -22,7 +21,9 @@ from pgsched.db.enqueueing import Enqueueing
 from pgsched.declare import JobDeclaration, checked, text
 from pgsched.errors import InputError, TaskError
 from pgsched.execute.context import Run
-from pgsched.task import Options, Task
+from pgsched.model import FirstResult
+from pgsched.options import INHERITED, OnConflict, Options, UniqueScope
+from pgsched.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,9 +70,14 @@ class App:
         priority: int | None = None,
         max_attempts: int | None = None,
         timeout: float | timedelta | None = None,
+        tags: list[str] | tuple[str, ...] | None = None,
+        unique_scope: UniqueScope | None = None,
+        on_conflict: OnConflict | None = None,
+        idempotency_retention: float | timedelta | None = None,
         run_in: Literal["loop", "thread", "process"] | None = None,
         memory_mb: int | None = None,
         no_retry: type[BaseException] | tuple[type[BaseException], ...] = (),
+        capture: bool = False,
     ) -> Register: ...
     def task(
         self,
@@ -82,6 +88,7 @@ class App:
         run_in: str | None = None,
         memory_mb: int | None = None,
         no_retry: type[BaseException] | tuple[type[BaseException], ...] = (),
+        capture: bool = False,
         **options: Any,
     ) -> Any:
         """Register a function, sync or async. The options hold for every run of it that does not say otherwise.
@@ -90,8 +97,10 @@ class App:
         the worker, which can be killed. There `memory_mb` bounds what an attempt may take.
 
         `no_retry`: exceptions after which the run is dead at once, like after `Discard`.
+
+        `capture`: keep what the handler prints and logs, for `pgsched run logs`.
         """
-        defaults, handling = Options(**options), (run_in, memory_mb, no_retry)
+        defaults, handling = Options(**options), (run_in, memory_mb, no_retry, capture)
         if function is not None:
             return self._register(function, name, defaults, *handling)
         return lambda function: self._register(function, name, defaults, *handling)
@@ -120,6 +129,14 @@ class App:
 
         return declare
 
+    def first_result(self, idempotency_key: str) -> FirstResult | None:
+        """What became of the run that this key stands for, pruned or not; None once the key has expired."""
+        return self.database.first_result(idempotency_key)
+
+    async def first_result_async(self, idempotency_key: str) -> FirstResult | None:
+        """The asyncio form of `first_result`."""
+        return await self.database.first_result_async(idempotency_key)
+
     def close(self) -> None:
         """Close this thread's connection for enqueueing; the next enqueue opens one again."""
         self.database.close()
@@ -136,6 +153,7 @@ class App:
         run_in: str | None = None,
         memory_mb: int | None = None,
         no_retry: Any = (),
+        capture: bool = False,
     ) -> Task[..., Any]:
         if isinstance(function, Task):
             raise TaskError(f"task {function.name}: it is registered already; @app.job stands above @app.task")
@@ -143,15 +161,13 @@ class App:
             raise TaskError(f"task {name or function!r}: expected a function, got {type(function).__name__}")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TaskError(f"task {name or function.__qualname__}: a generator gives no result; return a list instead")
-        task: Task[..., Any] = Task(self, function, name or task_name(function), defaults, run_in, memory_mb, no_retry)
+        handling = (run_in, memory_mb, no_retry, capture)
+        task: Task[..., Any] = Task(self, function, name or task_name(function), defaults, *handling)
         known = self.tasks.get(task.name)
         if known is not None:
             raise TaskError(f"task {task.name}: registered twice, from {where(known.function)} and {where(function)}")
         self.tasks[task.name] = task
         return task
-
-
-INHERITED = [field.name for field in fields(Options) if field.name not in ("delay", "at", "unique_key")]
 
 
 def _job_args(task: Task[..., Any], args: Any) -> str:

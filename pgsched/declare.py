@@ -114,10 +114,15 @@ def instant(name: str, value: Any) -> datetime:
 
 
 def labels(name: str, value: Any) -> list[str]:
-    """A list of words."""
+    """A list of at most 100 words."""
     if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(item, str) for item in value):
         raise InputError(f"{name}: expected a list of text, got {value!r}", name)
-    return list(value)
+    if len(value) > 100:
+        raise InputError(f"{name}: {len(value)} tags, at most 100 are allowed", name)
+    return [LABEL(name, item) for item in value]
+
+
+LABEL = text(200)
 
 
 POLICIES: dict[str, Check] = {

@@ -91,3 +91,13 @@ class MemoryReached(PgschedError):
     """The worker took more memory than --max-memory; it has drained and is to be started again."""
 
     exit_code = 10
+
+
+class AlreadyEnqueued(PgschedError):
+    """An enqueue with on_conflict="reject" met a run that has its unique key. `run_id` is that run's id."""
+
+    exit_code = 11
+
+    def __init__(self, message: str, run_id: int) -> None:
+        super().__init__(message)
+        self.run_id = run_id

@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 Key = tuple[int, int]
+How = Literal["created", "existing", "replaced", "repeated"]
 
 
 class Kind(StrEnum):
@@ -52,6 +53,36 @@ class Result(StrEnum):
     INTERRUPTED = "interrupted"
     RELEASED = "released"
     SNOOZED = "snoozed"
+
+
+class RunId(int):
+    """A run's id, as an enqueue gives it. `how` it came by it: `created` a run, found an `existing` one with the unique
+    key, `replaced` what that was to do, or `repeated` what the idempotency key had been used for."""
+
+    how: How = "created"
+
+    def __new__(cls, run_id: int, how: How = "created") -> RunId:
+        made = super().__new__(cls, run_id)
+        if how != "created":
+            made.how = how
+        return made
+
+    @property
+    def created(self) -> bool:
+        """Was a run made, rather than one found?"""
+        return self.how == "created"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstResult:
+    """What became of the run that an idempotency key stands for. `state` is the run's; `result` is what it returned,
+    `error` the last failure; `finished_at` is None until it has ended."""
+
+    run_id: int
+    state: str
+    result: Any
+    error: str | None
+    finished_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

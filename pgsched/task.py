@@ -7,52 +7,29 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from pgsched import arguments
-from pgsched.declare import POLICIES, duration, instant, text
+from pgsched.declare import text
 from pgsched.errors import InputError, TaskError
 from pgsched.execute.context import Run
-from pgsched.execute.place import Place, place
+from pgsched.execute.place import Place, captured, place
+from pgsched.model import RunId
+from pgsched.options import KEYS, OPTIONS, Options
 
 if TYPE_CHECKING:
     from pgsched.app import App
+    from pgsched.contrib.sqlalchemy import AsyncHeld, Held
     from pgsched.db.connect import AsyncConnection, Connection
+
+    Sync = Connection[Any] | Held
+    Async = AsyncConnection[Any] | AsyncHeld
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Call = Mapping[str, Any] | Sequence[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a run is to be queued; None takes the product's default. Durations in seconds or as timedelta."""
-
-    queue: str | None = None
-    priority: int | None = None
-    max_attempts: int | None = None
-    timeout: float | timedelta | None = None
-    delay: float | timedelta | None = None
-    at: datetime | None = None
-    unique_key: str | None = None
-
-    def checked(self) -> dict[str, Any]:
-        """The values as the database takes them. InputError names the option."""
-        if self.delay is not None and self.at is not None:
-            raise InputError("delay: give either delay or at, not both", "delay")
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: None if value is None else OPTIONS[name](name, value) for name, value in given.items()}
-
-
-OPTIONS: dict[str, Callable[[str, Any], Any]] = {
-    **{name: POLICIES[name] for name in ("queue", "priority", "max_attempts", "timeout")},
-    "delay": duration(0),
-    "at": instant,
-    "unique_key": text(500),
-}
 
 
 class Task(Generic[P, R]):
@@ -67,15 +44,17 @@ class Task(Generic[P, R]):
         run_in: str | None = None,
         memory_mb: int | None = None,
         no_retry: Any = (),
+        capture: bool = False,
     ) -> None:
-        defaults.checked()
         self.app = app
         self.name = text(200)("name", name)
         self.function = function
         self.defaults = defaults
+        self.values = defaults.checked()
         self.is_async = inspect.iscoroutinefunction(function)
         self.place: Place = place(self.name, run_in, memory_mb, is_async=self.is_async)
         self.no_retry = exceptions(self.name, no_retry)
+        self.capture = captured(self.name, capture)
         self.parameters = arguments.read(name, function)
         update_wrapper(self, function)
 
@@ -92,42 +71,40 @@ class Task(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     @overload
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> int: ...
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> RunId: ...
     @overload
-    def enqueue(self, /, *args: Any, connection: Connection[Any], **kwargs: Any) -> int: ...
-    def enqueue(self, /, *args: Any, connection: Any = None, **kwargs: Any) -> int:
-        """Make a run with these arguments; returns its id. On `connection`, in the caller's own transaction."""
-        return Request(self, self.defaults, connection)._enqueue(args, kwargs)
+    def enqueue(self, /, *args: Any, connection: Sync, **kwargs: Any) -> RunId: ...
+    def enqueue(self, /, *args: Any, connection: Any = None, **kwargs: Any) -> RunId:
+        """Make a run with these arguments; returns its id. On `connection`, in the caller's own transaction: one of
+        psycopg, or a Connection or Session of SQLAlchemy that holds one. Raises InputError, TaskError,
+        AlreadyEnqueued, DatabaseUnreachable."""
+        return Request(self, self.values, connection)._enqueue(args, kwargs)
 
     @overload
-    async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> int: ...
+    async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> RunId: ...
     @overload
-    async def enqueue_async(self, /, *args: Any, connection: AsyncConnection[Any], **kwargs: Any) -> int: ...
-    async def enqueue_async(self, /, *args: Any, connection: Any = None, **kwargs: Any) -> int:
+    async def enqueue_async(self, /, *args: Any, connection: Async, **kwargs: Any) -> RunId: ...
+    async def enqueue_async(self, /, *args: Any, connection: Any = None, **kwargs: Any) -> RunId:
         """The asyncio form of `enqueue`."""
-        return await Request(self, self.defaults, connection)._enqueue_async(args, kwargs)
+        return await Request(self, self.values, connection)._enqueue_async(args, kwargs)
 
-    def enqueue_many(self, calls: Iterable[Call], /, *, connection: Connection[Any] | None = None) -> int:
+    def enqueue_many(self, calls: Iterable[Call], /, *, connection: Sync | None = None) -> int:
         """Make a run for each call: a mapping of arguments by name, or a sequence of them by place. Returns how many.
 
         All or none are made, by one COPY; their ids are not told. Raises what `enqueue` does.
         """
-        return Request(self, self.defaults, connection).enqueue_many(calls)
+        return Request(self, self.values, connection).enqueue_many(calls)
 
-    async def enqueue_many_async(
-        self, calls: Iterable[Call], /, *, connection: AsyncConnection[Any] | None = None
-    ) -> int:
+    async def enqueue_many_async(self, calls: Iterable[Call], /, *, connection: Async | None = None) -> int:
         """The asyncio form of `enqueue_many`."""
-        return await Request(self, self.defaults, connection).enqueue_many_async(calls)
+        return await Request(self, self.values, connection).enqueue_many_async(calls)
 
-    def options(
-        self, *, connection: Connection[Any] | AsyncConnection[Any] | None = None, **options: Any
-    ) -> Request[P]:
-        """The task with other options: `task.options(delay=60, queue="mail").enqueue(...)`."""
+    def options(self, *, connection: Sync | Async | None = None, **options: Any) -> Request[P]:
+        """The task with other options, those of `Options`: `task.options(delay=60, queue="mail").enqueue(...)`."""
         unknown = sorted(options.keys() - OPTIONS.keys())
         if unknown:
             raise InputError(f"{unknown[0]}: no such option; known are {', '.join(OPTIONS)}, connection", unknown[0])
-        return Request(self, replace(self.defaults, **options), connection)
+        return Request(self, replace(self.defaults, **options).checked(), connection)
 
     def prepare(self, args: Any, run: Run | None) -> Callable[[], Any]:
         """The call that an executor makes. TaskError if the arguments do not fit."""
@@ -149,16 +126,16 @@ def exceptions(task: str, given: Any) -> tuple[type[BaseException], ...]:
 class Request(Generic[P]):
     """A task with the options of the runs to come."""
 
-    def __init__(self, task: Task[P, Any], options: Options, connection: Any) -> None:
+    def __init__(self, task: Task[P, Any], values: dict[str, Any], connection: Any) -> None:
         self._task = task
-        self._values = options.checked()
+        self._values = values
         self._connection = connection
 
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> int:
-        """Make a run with these arguments; returns its id, or that of the unfinished run with the same unique_key."""
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> RunId:
+        """Make a run with these arguments; returns its id, or that of the run that has the same key (`RunId.how`)."""
         return self._enqueue(args, kwargs)
 
-    async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> int:
+    async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> RunId:
         """The asyncio form of `enqueue`."""
         return await self._enqueue_async(args, kwargs)
 
@@ -181,17 +158,16 @@ class Request(Generic[P]):
             yield arguments.encode(parameters, () if named else tuple(call), dict(call) if named else {})
 
     def _values_of_many(self) -> dict[str, Any]:
-        if self._values["unique_key"] is not None:
-            raise InputError(
-                "unique_key: names one run; enqueue_many makes many. Enqueue them one by one", "unique_key"
-            )
+        for key in KEYS:
+            if self._values[key] is not None:
+                raise InputError(f"{key}: names one run; enqueue_many makes many. Enqueue them one by one", key)
         return {**self._values, "task": self._task.name}
 
-    def _enqueue(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    def _enqueue(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunId:
         values = self._run_values(args, kwargs)
         return self._task.app.database.enqueue(self._connection, values)
 
-    async def _enqueue_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    async def _enqueue_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunId:
         values = self._run_values(args, kwargs)
         return await self._task.app.database.enqueue_async(self._connection, values)
 

@@ -12,12 +12,16 @@ import os
 import select
 import threading
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from pgsched.contrib.sqlalchemy import held, held_async
 from pgsched.db import runs
 from pgsched.db.connect import AsyncConnection, Connection, DatabaseError, aconnect, connect, explain
 from pgsched.errors import DatabaseUnreachable, PgschedError
+from pgsched.model import FirstResult, RunId
+
+T = TypeVar("T")
 
 
 class PerLoop:
@@ -38,29 +42,35 @@ class Enqueueing:
         self._thread = threading.local()
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, PerLoop] = WeakKeyDictionary()
 
-    def enqueue(self, conn: Any, values: dict[str, Any]) -> int:
+    def enqueue(self, conn: Any, values: dict[str, Any]) -> RunId:
         return self._send(conn, lambda mine: runs.enqueue(mine, **values))
 
     def enqueue_many(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
         return self._send(conn, lambda mine: runs.enqueue_many(mine, args, values))
 
-    async def enqueue_async(self, conn: Any, values: dict[str, Any]) -> int:
+    async def enqueue_async(self, conn: Any, values: dict[str, Any]) -> RunId:
         return await self._send_async(conn, lambda mine: runs.enqueue_async(mine, **values))
 
     async def enqueue_many_async(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
         return await self._send_async(conn, lambda mine: runs.enqueue_many_async(mine, args, values))
 
-    def _send(self, conn: Any, send: Callable[[Any], int]) -> int:
+    def first_result(self, key: str) -> FirstResult | None:
+        return self._send(None, lambda mine: runs.first_result(mine, key))
+
+    async def first_result_async(self, key: str) -> FirstResult | None:
+        return await self._send_async(None, lambda mine: runs.first_result_async(mine, key))
+
+    def _send(self, conn: Any, send: Callable[[Any], T]) -> T:
         if conn is not None:
-            return send(conn)
+            return send(conn if isinstance(conn, Connection) else held(conn))
         try:
             return send(self._connection())
         except DatabaseError as error:
             raise reported(error) from error
 
-    async def _send_async(self, conn: Any, send: Callable[[Any], Awaitable[int]]) -> int:
+    async def _send_async(self, conn: Any, send: Callable[[Any], Awaitable[T]]) -> T:
         if conn is not None:
-            return await send(conn)
+            return await send(conn if isinstance(conn, AsyncConnection) else await held_async(conn))
         mine = self._loops.setdefault(asyncio.get_running_loop(), PerLoop())
         try:
             async with mine.lock:
@@ -131,5 +141,5 @@ def reported(error: DatabaseError) -> PgschedError:
     """The error for the caller, who must know when the run may have been made all the same."""
     told = explain(error)
     if isinstance(told, DatabaseUnreachable):
-        return DatabaseUnreachable(f"{told}; the run may have been made: with a unique_key it is safe to repeat")
+        return DatabaseUnreachable(f"{told}; the run may have been made: with an idempotency_key it is safe to repeat")
     return told

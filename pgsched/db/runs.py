@@ -14,42 +14,43 @@ from psycopg import sql as composing
 from psycopg.rows import tuple_row
 
 from pgsched.db.statements import sql
-from pgsched.errors import InputError, PgschedError
+from pgsched.errors import AlreadyEnqueued, InputError
+from pgsched.model import FirstResult, RunId
 
-# Every repetition has met one more run with this key that was made and finished in between.
-REPETITIONS = 20
 LINES = 500
 BACKSLASH, DOUBLED = "\\", "\\\\"
 
 
-def enqueue(conn: Connection[Any], **values: Any) -> int:
-    """Make a run; returns its id, or that of the unfinished run with the same unique_key."""
+def enqueue(conn: Connection[Any], **values: Any) -> RunId:
+    """Make a run; returns its id, or that of the run with the same key. Raises AlreadyEnqueued."""
     if not isinstance(conn, Connection):
         raise wrong_connection(conn, "psycopg.Connection")
     # A cursor of our own: the caller's connection may make cursors with another row factory.
     with Cursor(conn, row_factory=tuple_row) as cursor:
-        for _ in range(REPETITIONS):
-            row = cursor.execute(statement(values), values).fetchone()
-            if row is not None:
-                return int(row[0])
-    raise contested(values)
+        return run_id(cursor.execute(statement(values), values).fetchone(), values)
 
 
-async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> int:
+async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> RunId:
     """The asyncio form of `enqueue`."""
     if not isinstance(conn, AsyncConnection):
         raise wrong_connection(conn, "psycopg.AsyncConnection")
     async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
-        for _ in range(REPETITIONS):
-            row = await (await cursor.execute(statement(values), values)).fetchone()
-            if row is not None:
-                return int(row[0])
-    raise contested(values)
+        return run_id(await (await cursor.execute(statement(values), values)).fetchone(), values)
 
 
 def statement(values: Mapping[str, Any]) -> bytes:
     """The statement for one run: without a key it need not look for another."""
-    return sql("enqueue" if values["unique_key"] is None else "enqueue_unique")
+    return sql("enqueue" if values["unique_key"] is None and values["idempotency_key"] is None else "enqueue_keyed")
+
+
+def run_id(row: Any, values: Mapping[str, Any]) -> RunId:
+    """What a statement said of the run. Raises AlreadyEnqueued."""
+    found, how = row
+    if how == "created":
+        return RunId(found)
+    if how == "rejected":
+        raise AlreadyEnqueued(f"unique_key: run {found} has {values['unique_key']!r} already", int(found))
+    return RunId(found, how)
 
 
 def enqueue_many(conn: Connection[Any], args: Iterable[str], values: Mapping[str, Any]) -> int:
@@ -79,7 +80,7 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Iterable[str], va
 
 def constants(row: Any, values: Mapping[str, Any]) -> dict[str, str]:
     """The columns that all runs of a COPY share, as text; those that take their default are left out."""
-    shared = {"task": values["task"], "available_at": row[0], "timeout": row[1]}
+    shared = {"task": values["task"], "available_at": row[0], "timeout": row[1], "tags": row[2]}
     shared |= {name: values[name] for name in ("queue", "priority", "max_attempts")}
     return {name: str(value) for name, value in shared.items() if value is not None}
 
@@ -113,6 +114,15 @@ def wrong_connection(conn: object, expected: str) -> InputError:
     return InputError(f"connection: expected a {expected}, got a {kind}{hint}", "connection")
 
 
-def contested(values: dict[str, Any]) -> PgschedError:
-    """Other clients kept making and ending runs with the same key."""
-    return PgschedError(f"unique_key {values.get('unique_key')!r}: other clients hold it again and again; try later")
+def first_result(conn: Connection[Any], key: str) -> FirstResult | None:
+    """What became of the run that an idempotency key stands for."""
+    with Cursor(conn, row_factory=tuple_row) as cursor:
+        row = cursor.execute(sql("first_result"), {"key": key}).fetchone()
+    return None if row is None else FirstResult(*row)
+
+
+async def first_result_async(conn: AsyncConnection[Any], key: str) -> FirstResult | None:
+    """The asyncio form of `first_result`."""
+    async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
+        row = await (await cursor.execute(sql("first_result"), {"key": key})).fetchone()
+    return None if row is None else FirstResult(*row)

@@ -36,6 +36,13 @@ def place(task: str, run_in: str | None, memory_mb: int | None, *, is_async: boo
     return Place(run_in, memory_mb)
 
 
+def captured(task: str, capture: bool) -> bool:
+    """Whether what the handler prints and logs is kept. Raises TaskError."""
+    if not isinstance(capture, bool):
+        raise TaskError(f"task {task}: capture: expected True or False, got {capture!r}")
+    return capture
+
+
 def check_memory(task: str, run_in: str, memory_mb: int) -> None:
     """Refuse a memory limit that could not be kept."""
     if run_in != "process":

@@ -16,6 +16,7 @@ from pgsched import App, DatabaseUnreachable, InputError
 from pgsched.core import payload
 from pgsched.db.enqueueing import is_alive
 from pgsched.db.runs import enqueue
+from pgsched.options import OPTIONS
 from pgsched.task import Task
 
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -120,7 +121,7 @@ def test_a_unique_key_gives_one_unfinished_run(greet: Task[Any, Any], db: psycop
 
 
 def test_many_clients_with_one_unique_key_make_one_run(db: psycopg.Connection[Any], connect: Connect) -> None:
-    values = dict.fromkeys(["queue", "priority", "max_attempts", "timeout", "at", "delay"])
+    values = dict.fromkeys(OPTIONS.keys() - {"unique_key"})
     connections, found = [connect() for _ in range(8)], set()
     start = threading.Barrier(8)
 
@@ -210,7 +211,7 @@ def test_without_a_server_the_error_says_so() -> None:
 def test_arguments_that_only_the_database_finds_too_large_are_refused_before(
     greet: Task[Any, Any], db: psycopg.Connection[Any]
 ) -> None:
-    values = dict.fromkeys(["queue", "priority", "max_attempts", "timeout", "at", "delay", "unique_key"])
+    values = dict.fromkeys(OPTIONS)
     with pytest.raises(psycopg.errors.CheckViolation):
         enqueue(db, task="t", args=f"[{'1,' * 400_000}1]", **values)
 

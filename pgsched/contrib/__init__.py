@@ -1,0 +1,1 @@
+"""What lets pgsched work inside other libraries; nothing here imports them."""
