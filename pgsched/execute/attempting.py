@@ -7,6 +7,7 @@ CancelledError at the line it has come to. What does not end by that is killed b
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import resource
 import signal
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from pgsched.errors import TaskError
+from pgsched.execute.capture_relay import Relay
+from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.execute.context import Run
 from pgsched.execute.pool_wire import Message, outcome_message, run_of
 from pgsched.execute.python import Call, Handler
@@ -82,9 +85,11 @@ class Limit:
 class Attempts:
     """Runs attempts. One event loop serves all async handlers of this process, so that what they keep stays usable."""
 
-    def __init__(self, tasks: Mapping[str, Handler], stop: Stop) -> None:
+    def __init__(self, tasks: Mapping[str, Handler], stop: Stop, relay: Relay) -> None:
         self._tasks = tasks
         self._stop = stop
+        self._relay = relay
+        self._streams = Streams()
         self._runner = asyncio.Runner()
         self._main = threading.get_ident()
         self._inside = False
@@ -110,16 +115,23 @@ class Attempts:
         if handler is None:
             name = message["task"]
             return refused(f"task: the app, imported in a child process, has no task named {name!r}", retry=True)
-        run = run_of(message) if handler.takes_run else None
+        record = self._relay.begin()
+        run = run_of(message, record) if handler.takes_run else None
         try:
             call = handler.prepare(message["args"], run)
         except TaskError as error:
             # Retried: while a new release is rolled out, another worker may know the new parameter.
             return refused(str(error), retry=True)
-        context = contextvars.copy_context()
-        if handler.is_async:
-            return self._runner.run(self._on_loop(call, run, limit, handler.no_retry), context=context)
-        return context.run(self._in_main_thread, call, run, limit, handler.no_retry)
+        if handler.capture:
+            self._streams.install()
+        try:
+            with capturing(record) if handler.capture else contextlib.nullcontext():
+                context = contextvars.copy_context()
+            if handler.is_async:
+                return self._runner.run(self._on_loop(call, run, limit, handler.no_retry), context=context)
+            return context.run(self._in_main_thread, call, run, limit, handler.no_retry)
+        finally:
+            self._relay.end(record)
 
     def _in_main_thread(self, call: Call, run: Run | None, limit: Limit, no_retry: Kinds) -> Outcome:
         # Set anew each time: the handler before may have changed both.

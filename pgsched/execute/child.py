@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pgsched.execute.output import Output
+from pgsched.execute.capture import Record
 
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 65536
@@ -113,11 +113,12 @@ class Group:
 class Child(Group):
     """A running program and what it writes. Must be made on the loop's thread."""
 
-    def __init__(self, program: Program) -> None:
-        self.output = Output()
+    def __init__(self, program: Program, record: Record) -> None:
+        self._record = record
         self._burst = 0
-        self._pipe, theirs = os.pipe()
-        os.set_blocking(self._pipe, False)
+        pipes = {stream: os.pipe() for stream in ("stdout", "stderr")}
+        self._pipes = {ours: stream for stream, (ours, _) in pipes.items()}
+        stdout, stderr = (theirs for _, theirs in pipes.values())
         parent = os.getpid()
         try:
             # The input is a file and not a pipe: a child that does not read it blocks nobody.
@@ -125,48 +126,54 @@ class Child(Group):
                 stdin.write(program.stdin.encode())
                 stdin.seek(0)
                 process = subprocess.Popen(
-                    program.argv, stdin=stdin, stdout=theirs, stderr=theirs, cwd=program.cwd, env=program.env,
+                    program.argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=program.cwd, env=program.env,
                     start_new_session=True, preexec_fn=lambda: DIE_WITH(parent),  # noqa: PLW1509
                 )  # fmt: skip
         except BaseException:
-            os.close(self._pipe)
+            for pipe in self._pipes:
+                os.close(pipe)
             raise
         finally:
-            os.close(theirs)
+            os.close(stdout)
+            os.close(stderr)
         super().__init__(process)
-        self._listen()
+        for pipe in self._pipes:
+            os.set_blocking(pipe, False)
+            self._listen(pipe)
 
     def finish(self) -> None:
-        """Take the output that is still in the pipe and let go of it. A process that left the group may hold it."""
-        if self._pipe < 0:
-            return
-        self._loop.remove_reader(self._pipe)
-        for _ in range(BURST_BYTES // READ_BYTES):
-            if not self._read():
-                break
-        os.close(self._pipe)
-        self._pipe = -1
-        self._reap_adopted()
+        """Take the output that is still in the pipes and let go of them. A process that left the group may hold them.
 
-    def _listen(self) -> None:
-        if self._pipe >= 0:
-            self._loop.add_reader(self._pipe, self._on_output)
+        Once called, nothing is added to the record any more.
+        """
+        pipes, self._pipes = self._pipes, {}
+        for pipe, stream in pipes.items():
+            self._loop.remove_reader(pipe)
+            for _ in range(BURST_BYTES // READ_BYTES):
+                if not self._read(pipe, stream):
+                    break
+            os.close(pipe)
+            self._reap_adopted()
 
-    def _on_output(self) -> None:
-        count = self._read()
+    def _listen(self, pipe: int) -> None:
+        if pipe in self._pipes:
+            self._loop.add_reader(pipe, self._on_output, pipe)
+
+    def _on_output(self, pipe: int) -> None:
+        count = self._read(pipe, self._pipes[pipe])
         self._burst += count or 0
         if count == 0:
-            self._loop.remove_reader(self._pipe)
+            self._loop.remove_reader(pipe)
         elif self._burst >= BURST_BYTES:
             self._burst = 0
-            self._loop.remove_reader(self._pipe)
-            self._loop.call_later(PAUSE_S, self._listen)
+            self._loop.remove_reader(pipe)
+            self._loop.call_later(PAUSE_S, self._listen, pipe)
 
-    def _read(self) -> int | None:
+    def _read(self, pipe: int, stream: str) -> int | None:
         """Take some output; 0 at its end, None when there is none yet."""
         try:
-            data = os.read(self._pipe, READ_BYTES)
+            data = os.read(pipe, READ_BYTES)
         except BlockingIOError:
             return None
-        self.output.add(data)
+        self._record.add(stream, data)
         return len(data)

@@ -1,7 +1,8 @@
 """The program of a pooled child process: it runs one handler after the other in its main thread.
 
 The rule: whatever the handler does, its attempt ends with one frame on the channel or with the end of this process.
-Two descriptors lead to the worker: the channel, which only the main thread reads and writes, and the stop line. A
+Two descriptors lead to the worker: the channel, which only the main thread reads (what is said is written there by the
+relay, which lets nobody else write at the same time), and the stop line. A
 byte on the stop line ends the attempt softly; its end of file means that the worker is gone, and so must be all of
 this group. Handlers print to the worker's own stdout and stderr.
 """
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pgsched.errors import PgschedError
 from pgsched.execute import attempting, home
+from pgsched.execute.capture_relay import Relay
 from pgsched.execute.child import DIE_WITH
 from pgsched.execute.pool_wire import HEAD_BYTES, Message, frame, length
 from pgsched.execute.report import one_line, traceback_text
@@ -56,13 +58,14 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: attempting.Stop) -> 
         channel.sendall(frame({"error": one_line(cause(error)), "traceback": traceback_text(cause(error))}))
         return
     channel.sendall(frame({"error": None}))
-    place, me = attempting.Attempts(app.tasks, stop), os.getpid()
+    relay = Relay(lambda message: channel.sendall(frame(message)))
+    place, me = attempting.Attempts(app.tasks, stop, relay), os.getpid()
     while (message := read(incoming)) is not None:
         answer = place.run(message)
         if os.getpid() != me:  # a process that the handler forked came back here: the attempt is not its own
             os._exit(0)
         flush()
-        channel.sendall(frame(answer))
+        relay.answer(answer)
     place.close()
 
 

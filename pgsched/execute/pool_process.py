@@ -18,9 +18,10 @@ import sys
 import tempfile
 from collections.abc import Callable
 
+from pgsched.execute.capture import Record
 from pgsched.execute.child import Group
 from pgsched.execute.home import Home
-from pgsched.execute.pool_wire import HEAD_BYTES, Message, frame, length
+from pgsched.execute.pool_wire import HEAD_BYTES, Message, frame, hear, length
 from pgsched.execute.process import signal_name
 from pgsched.execute.report import storable
 
@@ -83,6 +84,7 @@ class PoolChild(Group):
         self._left = False
         self.rest: asyncio.TimerHandle | None = None
         self.on_death: Callable[[], None] | None = None
+        self.record: Record | None = None  # of the attempt that it runs
         self.dead = asyncio.Event()
         self._watch = self._loop.create_task(self._watched())
 
@@ -151,10 +153,19 @@ class PoolChild(Group):
         return None
 
     def answered(self, message: Message | None) -> None:
-        """The channel brought an answer, or nothing more will come (None)."""
-        if self._answer is not None and not self._answer.done():
+        """The channel brought an answer, or something that was said, or nothing more will come (None)."""
+        if message is not None and "said" in message:
+            self._heard(message)
+        elif self._answer is not None and not self._answer.done():
             self._answer.set_result(message)
         elif message is not None:  # nobody asked: it was not our program that wrote this
+            self.signal(signal.SIGKILL)
+
+    def _heard(self, message: Message) -> None:
+        try:
+            if self.record is not None:
+                hear(self.record, message)
+        except (KeyError, TypeError, ValueError, AttributeError):
             self.signal(signal.SIGKILL)
 
     def hung_up(self) -> None:

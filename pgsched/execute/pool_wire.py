@@ -1,7 +1,7 @@
 """The rule: what travels between a worker and its children is JSON in frames, so that neither can run the other's data.
 
 A frame is four bytes of length, then the text. The first frame to a child is a Home, every other one an attempt; the
-first from a child says whether it could import the app, every other one is an outcome.
+first from a child says whether it could import the app, every other one is an outcome or something that was said.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from pgsched.execute.capture import STREAMS, Record, Taken
 from pgsched.execute.context import Run
 from pgsched.execute.home import Home
 from pgsched.model import Claim, Outcome, Result
@@ -50,10 +51,28 @@ def attempt_message(claim: Claim, memory_mb: int | None) -> Message:
     }
 
 
-def run_of(message: Message) -> Run:
+def run_of(message: Message, record: Record) -> Run:
     """The Run of an attempt."""
     run_id, job_id, slot, attempt, token = message["run"]
-    return Run(run_id, job_id, slot and datetime.fromisoformat(slot), attempt, UUID(token))
+    return Run(run_id, job_id, slot and datetime.fromisoformat(slot), attempt, UUID(token), record=record)
+
+
+def said_message(taken: Taken) -> Message:
+    """What a child's attempt has said, for the worker. Latin-1 takes any byte through JSON."""
+    pieces = [[stream, data.decode("latin-1")] for stream, data in taken.tail]
+    return {"said": pieces, "cut": [taken.cut_bytes, taken.cut_lines], "progress": taken.progress}
+
+
+def hear(record: Record, message: Message) -> None:
+    """What a child's attempt has said, for its Record. Raises KeyError, TypeError or ValueError if it is nothing."""
+    cut_bytes, cut_lines = message["cut"]
+    if cut_bytes:
+        record.skip(int(cut_bytes), int(cut_lines))
+    for stream, text in message["said"]:
+        record.add(stream if stream in STREAMS else "log", text.encode("latin-1"))
+    if message["progress"] is not None:
+        done, total, note = message["progress"]
+        record.progress(done, total, note)
 
 
 def outcome_message(outcome: Outcome, *, retire: bool) -> Message:

@@ -13,8 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from pgsched.execute.base import Stopped, kill_after_s
+from pgsched.execute.capture import Journal
 from pgsched.execute.child import Child, Program
 from pgsched.execute.groups import Groups
+from pgsched.execute.output import Output
 from pgsched.execute.report import refused
 from pgsched.model import Claim, Outcome, Result, Unreadable
 
@@ -25,15 +27,17 @@ INHERITED = {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8"}
 class Processes:
     """Starts, watches and ends the processes of one worker. Shared by the command and shell executors."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: Journal | None = None) -> None:
         self._groups = Groups()
+        self._journal = journal or Journal()
 
     async def run(self, program: Program, claim: Claim) -> Outcome:
         if isinstance(claim.options, Unreadable):
             return refused(f"options: {claim.options.reason}")
+        record = self._journal.record(claim)
         try:
             self._groups.start()
-            child = Child(replace(program, env=environment(claim, program.env)))
+            child = Child(replace(program, env=environment(claim, program.env)), record)
         except OSError as error:
             return refused(not_started(program, error), retry=True)
         except ValueError as error:  # a NUL character
@@ -44,10 +48,11 @@ class Processes:
         except asyncio.CancelledError:
             await _stop(child, kill_after_s(claim))
             self._release(child)
-            raise Stopped(child.output.text()) from None
+            raise Stopped(record.output.text()) from None
         finally:
             self._release(child)
-        return ended(claim, child.returncode, child)
+            record.close()
+        return ended(claim, child.returncode, record.output)
 
     def _release(self, child: Child) -> None:
         child.signal(signal.SIGKILL)  # whatever the program left running in its group ends with it
@@ -87,17 +92,17 @@ def not_started(program: Program, error: OSError) -> str:
     return f"task: cannot start {program.argv[0]!r}: {reason}"
 
 
-def ended(claim: Claim, code: int, child: Child) -> Outcome:
+def ended(claim: Claim, code: int, output: Output) -> Outcome:
     """The outcome of a program that ended by itself. Death by signal N counts as exit code 128 + N, as in a shell."""
     shown = code if code >= 0 else 128 - code
     codes: Any = claim.options or {}
-    log_tail = child.output.text()
+    log_tail = output.text()
     success_codes = codes.get("success_codes")
     if shown in (success_codes if success_codes is not None else [0]):
         return Outcome(Result.SUCCEEDED, value={"exit_code": shown}, log_tail=log_tail)
     retry_codes = codes.get("retry_codes")
     retry = shown not in (codes.get("dead_codes") or []) and (retry_codes is None or shown in retry_codes)
-    said = child.output.last_line()
+    said = output.last_line()
     how = f"exit code {code}" if code >= 0 else f"killed by {signal_name(-code)}"
     return refused(f"{how}: {said}" if said else how, retry=retry, log_tail=log_tail)
 

@@ -11,10 +11,13 @@ import asyncio
 import contextlib
 import types
 from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from pgsched.errors import TaskError
-from pgsched.execute.base import kill_after_s
+from pgsched.execute.base import Stopped, kill_after_s
+from pgsched.execute.capture import Journal, Record
+from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.execute.context import Run
 from pgsched.execute.home import Homed
 from pgsched.execute.place import Place
@@ -36,6 +39,9 @@ class Handler(Protocol):
     def takes_run(self) -> bool: ...
 
     @property
+    def capture(self) -> bool: ...
+
+    @property
     def place(self) -> Place: ...
 
     @property
@@ -49,22 +55,47 @@ class Handler(Protocol):
 class PythonExecutor:
     """Runs the handlers of one app."""
 
-    def __init__(self, tasks: Mapping[str, Handler], concurrency: int, app: Homed | None = None) -> None:
+    def __init__(
+        self, tasks: Mapping[str, Handler], concurrency: int, app: Homed | None = None, journal: Journal | None = None
+    ) -> None:
         """`app` is where child processes find the same tasks; without it only the loop and threads can be used."""
         self._tasks = tasks
         self._pool = Pool(concurrency, app)
         self._threads: Threads[Outcome] = Threads(concurrency)
+        self._journal = journal or Journal()
+        self._streams = Streams()
         self.abandoned = 0
 
-    async def execute(self, claim: Claim) -> Outcome:
+    def execute(self, claim: Claim) -> Coroutine[Any, Any, Outcome]:
         handler = self._tasks.get(claim.task)
+        if handler is not None and (handler.capture or handler.takes_run):
+            return self._recorded(claim, handler, self._journal.record(claim))
+        return self._attempt(claim, handler, None)
+
+    async def _recorded(self, claim: Claim, handler: Handler, record: Record) -> Outcome:
+        try:
+            if handler.capture and handler.place.run_in != "process":
+                self._streams.install()
+                with capturing(record):
+                    outcome = await self._attempt(claim, handler, record)
+            else:
+                outcome = await self._attempt(claim, handler, record)
+        except asyncio.CancelledError:
+            if record.said:
+                raise Stopped(record.output.text()) from None
+            raise
+        finally:
+            record.close()
+        return replace(outcome, log_tail=record.output.text()) if record.said else outcome
+
+    async def _attempt(self, claim: Claim, handler: Handler | None, record: Record | None) -> Outcome:
         if handler is None:
             return refused(f"task: this worker knows no task named {claim.task[:100]!r}", retry=True)
         if isinstance(claim.args, Unreadable):
             return refused(f"args: {claim.args.reason}")
         if handler.place.run_in == "process":
-            return await self._pool.execute(claim, handler.place.memory_mb)
-        run = Run(claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token) if handler.takes_run else None
+            return await self._pool.execute(claim, handler.place.memory_mb, record)
+        run = run_of(claim, record) if handler.takes_run else None
         try:
             call = handler.prepare(claim.args, run)
         except TaskError as error:
@@ -78,6 +109,7 @@ class PythonExecutor:
 
     async def close(self) -> None:
         self._threads.close()
+        self._streams.remove()
         await self._pool.close()
 
     async def _watch(self, work: asyncio.Future[Outcome], run: Run | None, grace_s: float) -> Outcome:
@@ -99,6 +131,11 @@ class PythonExecutor:
             self.abandoned -= 1
 
         work.add_done_callback(ended)
+
+
+def run_of(claim: Claim, record: Record | None) -> Run:
+    """What a handler is told of its attempt."""
+    return Run(claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token, record=record)
 
 
 async def _run_async(call: Call, run: Run | None, no_retry: Kinds) -> Outcome:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from pgsched.execute.base import Executor
+from pgsched.execute.capture import Journal
 from pgsched.execute.command import CommandExecutor
 from pgsched.execute.home import Homed
 from pgsched.execute.http import HttpExecutor
@@ -24,15 +25,23 @@ class Tasks(Homed, Protocol):
 
 
 def executors(
-    app: Tasks | None, allow: frozenset[Kind], dsn: str, concurrency: int, http_allow: tuple[str, ...] = ()
+    app: Tasks | None,
+    allow: frozenset[Kind],
+    dsn: str,
+    concurrency: int,
+    http_allow: tuple[str, ...] = (),
+    journal: Journal | None = None,
 ) -> dict[str, Executor]:
-    """An executor for every allowed kind. Raises InputError for HTTP without httpx, or a wrong `http_allow`."""
-    processes = Processes()
+    """An executor for every allowed kind. `journal` takes what they print.
+
+    Raises InputError for HTTP without httpx, or a wrong `http_allow`.
+    """
+    processes = Processes(journal)
     made: dict[Kind, Executor] = {
-        Kind.PYTHON: PythonExecutor(app.tasks if app else {}, concurrency, app),
+        Kind.PYTHON: PythonExecutor(app.tasks if app else {}, concurrency, app, journal),
         Kind.COMMAND: CommandExecutor(processes),
         Kind.SHELL: ShellExecutor(processes),
-        Kind.SQL: SqlExecutor(dsn),
+        Kind.SQL: SqlExecutor(dsn, journal),
     }
     if Kind.HTTP in allow:  # alone in needing a package that may be missing
         made[Kind.HTTP] = HttpExecutor(http_allow, concurrency)

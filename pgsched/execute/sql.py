@@ -10,7 +10,7 @@ import asyncio
 
 from pgsched.db.sqljob import SqlJob, SqlText
 from pgsched.execute.base import Stopped, kill_after_s
-from pgsched.execute.output import Output
+from pgsched.execute.capture import Journal
 from pgsched.execute.report import one_line, refused
 from pgsched.model import Claim, Outcome, Result, Unreadable
 
@@ -20,8 +20,9 @@ class SqlExecutor:
 
     abandoned = 0
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, journal: Journal | None = None) -> None:
         self._dsn = dsn
+        self._journal = journal or Journal()
 
     async def execute(self, claim: Claim) -> Outcome:
         if isinstance(claim.args, Unreadable):
@@ -30,18 +31,20 @@ class SqlExecutor:
             return refused(f"args: expected an object of named parameters, got {type(claim.args).__name__}")
         if claim.owner is None:  # the database sets one: a row without was made around it
             return refused("owner: an SQL run has no owner whose rights it could run with")
-        notices = Output()
+        notices = self._journal.record(claim)
         text = SqlText(claim.task, claim.args or {}, claim.owner)
-        job = SqlJob(self._dsn, f"sql run {claim.id}", lambda notice: notices.add(f"{notice}\n".encode()))
+        job = SqlJob(self._dsn, f"sql run {claim.id}", lambda notice: notices.write("log", f"{notice}\n"))
         work = asyncio.create_task(job.run(text))
         try:
             rowcount = await asyncio.shield(work)
         except asyncio.CancelledError:
             await job.stop(work, kill_after_s(claim))
-            raise Stopped(notices.text()) from None
+            raise Stopped(notices.output.text()) from None
         except Exception as error:
-            return refused(one_line(error), retry=True, log_tail=notices.text())
-        return Outcome(Result.SUCCEEDED, value={"rowcount": rowcount}, log_tail=notices.text())
+            return refused(one_line(error), retry=True, log_tail=notices.output.text())
+        finally:
+            notices.close()
+        return Outcome(Result.SUCCEEDED, value={"rowcount": rowcount}, log_tail=notices.output.text())
 
     async def close(self) -> None:
         """Nothing is held between runs."""

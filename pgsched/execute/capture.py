@@ -1,0 +1,208 @@
+"""The rule: what an attempt says costs its worker bounded memory and never the attempt; what is left out is counted.
+
+A Record takes output and progress from any thread; the worker's log pump takes them from it about once a second. The
+beginning is kept, then the newest: what lies between is dropped when nobody takes it in time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pgsched.execute.output import Output
+from pgsched.model import Claim, Key
+
+HEAD_SHARE = 4  # a quarter of what is kept is the beginning
+PIECE_BYTES = 8192
+READ_BYTES = 65536
+STREAMS = ("stdout", "stderr", "log")
+ALL_BYTES = 64 << 20
+LEAST_BYTES = 16 << 10
+NOTE_CHARACTERS = 200
+Progress = tuple[float, float | None, str | None]
+Piece = tuple[str, bytearray]
+
+
+class Taken(NamedTuple):
+    """What a Record had: its beginning, how much was dropped after that, and what came then."""
+
+    head: list[Piece]
+    cut_bytes: int
+    cut_lines: int
+    tail: list[Piece]
+    progress: Progress | None
+
+
+class Record:
+    """What one attempt says. Thread-safe; cheap to make, because most attempts that may say something do not."""
+
+    __slots__ = ("_cut_bytes", "_cut_lines", "_head", "_head_left", "_journal", "_output", "_progress", "_tail",
+                 "_tail_bytes", "_told", "_torn", "attempt", "book", "closed", "key", "queued")  # fmt: skip
+
+    def __init__(self, journal: Journal, key: Key, attempt: int) -> None:
+        self.key = key
+        self.attempt = attempt
+        self.closed = self.queued = False
+        self.book: Any = None  # the pump's
+        self._journal = journal
+        self._output: Output | None = None
+        self._head: list[Piece] = []
+        self._head_left = journal.head_bytes
+        self._tail: deque[Piece] = deque()
+        self._tail_bytes = self._cut_bytes = self._cut_lines = 0
+        self._progress: Progress | None = None
+        self._told: Progress | None = None
+        self._torn = False  # may the last character be half a one?
+
+    @property
+    def output(self) -> Output:
+        """The first and last few KB of it, whatever becomes of the rest."""
+        if self._output is None:
+            self._output = Output()
+        return self._output
+
+    @property
+    def said(self) -> bool:
+        """Was there any output?"""
+        return self._output is not None
+
+    def write(self, stream: str, text: str) -> None:
+        """Take text that was written to a stream."""
+        self.add(stream, text.encode("utf-8", "replace"))
+
+    def add(self, stream: str, data: bytes) -> None:
+        """Take what was written to a stream: stdout, stderr or log."""
+        if not data:
+            return
+        journal = self._journal
+        with journal.lock:
+            if self.closed:  # a handler that was left behind goes on
+                return
+            self.output.add(data)
+            if not journal.keeps:
+                return
+            for start in range(0, len(data), READ_BYTES):
+                self._keep(stream, data[start : start + READ_BYTES])
+            self._torn = data[-1] >= 0x80
+        self._wake()
+
+    def skip(self, n_bytes: int, n_lines: int) -> None:
+        """So much is missing here: whoever sent it on had to drop it."""
+        with self._journal.lock:
+            self._drop(0)
+            self._head_left = 0
+            self._cut_bytes += n_bytes
+            self._cut_lines += n_lines
+        self._wake()
+
+    def progress(self, done: float, total: float | None, note: str | None) -> None:
+        """How far the attempt is. The last word counts, so that this may be called a million times."""
+        if not self.closed:
+            self._progress = (done, total, note)
+            if not self.queued:
+                self._wake()
+
+    def take(self) -> Taken:
+        """Everything since the last time."""
+        with self._journal.lock:
+            # Before the progress is read: a word that comes after that wakes the pump again.
+            self.queued = False
+            taken = Taken(self._head, self._cut_bytes, self._cut_lines, list(self._tail), self._news())
+            self._head, self._cut_bytes, self._cut_lines = [], 0, 0
+            self._tail.clear()
+            self._tail_bytes = 0
+            return taken
+
+    def close(self) -> None:
+        """The attempt has ended: nothing more is taken from it."""
+        with self._journal.lock:
+            self.closed = True
+        if self._torn:
+            self._wake()
+
+    def _news(self) -> Progress | None:
+        news = None if self._progress is self._told else self._progress
+        self._told = self._progress
+        return news
+
+    def _wake(self) -> None:
+        if not self.queued:
+            self._journal.wake(self)
+
+    def _keep(self, stream: str, data: bytes) -> None:
+        room = self._journal.room()
+        if self._head_left and sum(len(piece) for _, piece in self._head) >= room:
+            self._head_left = 0
+        first, rest = data[: self._head_left], data[self._head_left :]
+        if first:
+            push(self._head, stream, first)
+            self._head_left -= len(first)
+        if rest:
+            push(self._tail, stream, rest)
+            self._tail_bytes += len(rest)
+            self._drop(room)
+
+    def _drop(self, room: int) -> None:
+        while self._tail and self._tail_bytes > room:
+            _, piece = self._tail.popleft()
+            self._tail_bytes -= len(piece)
+            self._cut_bytes += len(piece)
+            self._cut_lines += piece.count(b"\n")
+
+
+class Journal:
+    """The Records of one process. `on_wake(record)` is told, from any thread, when one has something to take."""
+
+    def __init__(self, keep_bytes: int = 0, *, head_share: int = HEAD_SHARE) -> None:
+        """`keep_bytes` of output are kept of an attempt: a `head_share`th of them its beginning, the rest its end."""
+        self.head_bytes = keep_bytes // head_share if head_share else 0
+        self.tail_bytes = keep_bytes - self.head_bytes
+        self.lock = threading.Lock()
+        self.unwritten: dict[Key, Record] = {}
+        self.on_wake: Callable[[], object] | None = None
+
+    @property
+    def keeps(self) -> bool:
+        """Is there anybody who takes what is said?"""
+        return self.on_wake is not None and self.tail_bytes > 0
+
+    def record(self, claim: Claim) -> Record:
+        """The Record of an attempt."""
+        return Record(self, claim.key, claim.attempt)
+
+    def wake(self, record: Record) -> None:
+        """This Record has something to take."""
+        if self.on_wake is None:
+            return
+        with self.lock:
+            if record.queued:
+                return
+            record.queued = True
+            self.unwritten[record.key] = record
+        self.on_wake()
+
+    def waiting(self) -> list[Record]:
+        """The Records that have something to take, or whose words are on their way."""
+        with self.lock:
+            return list(self.unwritten.values())
+
+    def written(self, record: Record) -> bool:
+        """All that was taken of it is kept. False: it has said more since."""
+        with self.lock:
+            if not record.queued:
+                self.unwritten.pop(record.key, None)
+            return not record.queued
+
+    def room(self) -> int:
+        """How many bytes may wait in one Record."""
+        return min(self.tail_bytes, max(LEAST_BYTES, ALL_BYTES // max(1, len(self.unwritten))))
+
+
+def push(pieces: list[Piece] | deque[Piece], stream: str, data: bytes) -> None:
+    """Append, joining what is small: a piece costs more than its bytes."""
+    if pieces and pieces[-1][0] == stream and len(pieces[-1][1]) + len(data) <= PIECE_BYTES:
+        pieces[-1][1].extend(data)
+    else:
+        pieces.append((stream, bytearray(data)))
