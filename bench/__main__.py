@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench import machine, plots, tick
 from bench.contestants import ALL, PEERS, PGSCHED, RAW, STATEMENTS, Contestant, named
+from bench.crowd import crowd
 from bench.drain import drain
 from bench.enqueue import enqueue
 from bench.every_second import every_second
@@ -73,6 +74,10 @@ def run_enqueue(on: Server, given: argparse.Namespace) -> list[Result]:
     return [enqueue(on, contestants(given), singles, n, rounds)]
 
 
+def run_crowd(on: Server, given: argparse.Namespace) -> list[Result]:
+    return [crowd(on, 1, 1) if given.quick else crowd(on, given.seconds or 10, given.rounds)]
+
+
 def run_latency(on: Server, given: argparse.Namespace) -> list[Result]:
     return [latency(on, contestants(given), given.seconds or (2 if given.quick else 20))]
 
@@ -113,6 +118,7 @@ def run_tick(on: Server, given: argparse.Namespace) -> list[Result]:
 MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = {
     "drain": run_drain,
     "enqueue": run_enqueue,
+    "crowd": run_crowd,
     "latency": run_latency,
     "pinned": run_pinned,
     "slow": run_slow,

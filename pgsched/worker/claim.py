@@ -87,7 +87,7 @@ class Claimer:
         self._looking = Budget()
         self._stopped = False
         self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)
-        self._recent: dict[str, None] = {}
+        self._recent: dict[str, int] = {}
         self._again_s = poll_s
         self._rest = Rest(poll_s)
 
@@ -173,7 +173,7 @@ class Claimer:
             if n <= 0 or await self._claim(self._conn, queue, n):
                 self._hints[queue] = None
                 more = True
-        self._rest.found(bool(self._recent))
+        self._rest.found(sum(self._recent.values()), time.monotonic())
         return more and self.room() > 0
 
     async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
@@ -203,7 +203,7 @@ class Claimer:
         else:
             self._cursors[queue].move(claims)
         if claims:
-            self._recent[queue] = None
+            self._recent[queue] = self._recent.get(queue, 0) + len(claims)
             self.on_claims(claims, sent_at)
         return len(claims)
 

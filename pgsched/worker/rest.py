@@ -3,6 +3,7 @@
 A commit that notifies waits for every other commit that does, so that many enqueuers would slow each other down for
 the sake of workers that are awake anyway. A worker therefore says until when it may be asleep, and nobody notifies
 after that. A transaction that was under way then may not have seen it: the worker looks again soon, and ever later.
+While many runs a second come in, one nap that brings nothing is no reason to be woken: it goes on napping.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 NAP_S = 0.003
 FIRST_LOOK_S = 0.02
 LATER = 5.0
+MANY, WINDOW_S = 50, 0.1
 
 
 class Rest:
@@ -19,16 +21,22 @@ class Rest:
         self.poll_s = poll_s
         self.asleep_s = 2 * poll_s + 0.5
         self._asleep_until = 0.0
-        self._idle = 0
+        self._idle = False
         self._look_s = FIRST_LOOK_S
+        self._since, self._count, self._busy_until = 0.0, 0, 0.0
 
-    def found(self, anything: bool) -> None:
-        """A round is over."""
-        self._idle = 0 if anything else self._idle + 1
+    def found(self, count: int, now: float) -> None:
+        """A round that is over brought so many runs."""
+        if now >= self._since + WINDOW_S:
+            self._since, self._count = now, 0
+        self._count += count
+        if count and self._count >= MANY:
+            self._busy_until = now + WINDOW_S
+        self._idle = not count and now >= self._busy_until
 
     def must_ask(self, now: float) -> bool:
         """Is it time to say that this worker sleeps? Only one that found nothing says so."""
-        return self._idle > 0 and now + self.poll_s > self._asleep_until
+        return self._idle and now + self.poll_s > self._asleep_until
 
     def asked(self, sent_at: float, sure_s: float) -> None:
         """Asked at `sent_at`: for `sure_s` seconds from then, whoever makes a run notifies."""

@@ -1,0 +1,130 @@
+"""`crowd`: sixteen connections that enqueue one run after the other at once, and what notifying costs them.
+
+Commits that notify wait for each other on a lock of the whole server. The rule: the same statement in every row of the table;
+only whether the trigger notifies differs. A round goes through all of them; ratios are within a round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+
+from bench.adapter import call, wait_for, workers
+from bench.contestants import PGSCHED
+from bench.report import Result, median, number, progress
+from bench.server import Server, scalar
+
+CONNECTIONS, PROCESSES = 16, 4
+AWAKE, ASLEEP = "nobody is asleep: none notifies", "a worker is asleep all the time: all notify"
+SILENT, WORKER = "one `pgsched worker`, the trigger never notifies", "one `pgsched worker`, as it is"
+BASES = {AWAKE: AWAKE, ASLEEP: AWAKE, SILENT: SILENT, WORKER: SILENT}
+LAST_WORDS_S = 0.5
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Enqueued per second, and how many of them notified."""
+
+    per_s: float
+    notified: float
+
+
+def crowd(server: Server, seconds: float, rounds: int) -> Result:
+    """Each situation in each round."""
+    columns = ["", "enqueued/s, 16 connections", "of the same without notifying", "that notified"]
+    result = Result("crowd", f"{CONNECTIONS} connections enqueue one by one for {seconds:g} s", columns)
+    found: dict[str, list[Crowd]] = {name: [] for name in BASES}
+    for number_of in range(rounds):
+        for name, got in found.items():
+            got.append(measure(server, name, seconds))
+            progress(f"crowd, round {number_of + 1}, {name}: {got[-1].per_s:,.0f}/s")
+    for name, got in found.items():
+        ratios = [one.per_s / base.per_s for one, base in zip(got, found[BASES[name]], strict=True)]
+        result.rows.append(
+            [
+                name,
+                number(median([one.per_s for one in got])),
+                number(median(ratios) * 100, 0, " %"),
+                number(median([one.notified for one in got]) * 100, 1, " %"),
+            ]
+        )
+        result.data[name] = [one.per_s for one in got]
+    return result
+
+
+def measure(server: Server, name: str, seconds: float) -> Crowd:
+    """One situation on an empty database."""
+    with server.database("crowd") as dsn:
+        call(PGSCHED, "setup", dsn)
+        with psycopg.connect(dsn, autocommit=True) as look, waiting(name, dsn, seconds) as ready:
+            ready()
+            look.execute("LISTEN pgsched_runs")
+            made = enqueue_all(dsn, seconds)
+            told = sum(1 for _ in look.notifies(timeout=LAST_WORDS_S))
+            stored = scalar(look, "SELECT count(*) FROM pgsched.runs")
+    if stored != made:
+        raise AssertionError(f"crowd: {made} runs were enqueued, {stored} are in the database")
+    return Crowd(made / seconds, told / made)
+
+
+@contextmanager
+def waiting(name: str, dsn: str, seconds: float) -> Iterator[Callable[[], object]]:
+    """The situation; what it yields makes sure that it holds."""
+    if name in (SILENT, WORKER):
+        if name == SILENT:
+            with psycopg.connect(dsn, autocommit=True) as conn:
+                silence(conn)
+        with workers(PGSCHED, dsn, 1, n=10_000_000) as started, psycopg.connect(dsn, autocommit=True) as conn:
+            registered = "SELECT count(*) FROM pgsched.workers"
+            yield lambda: wait_for(lambda: scalar(conn, registered) == 1, started, 60, "the worker", every_s=0.2)
+        return
+    asleep_s = seconds + 60 if name == ASLEEP else 0
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        yield lambda: conn.execute("SELECT setval('pgsched.asleep_until', CASE WHEN %(s)s = 0 THEN 0 ELSE"
+                                   " (date_part('epoch', clock_timestamp()) + %(s)s)::bigint * 1000 END)",
+                                   {"s": asleep_s})  # fmt: skip
+
+
+def silence(conn: psycopg.Connection) -> None:
+    """The insert trigger without its notification of workers."""
+    text = str(scalar(conn, "SELECT pg_get_functiondef('pgsched.runs_before_insert'::regproc)"))
+    told = "told := pg_catalog.pg_notify('pgsched_runs', NEW.queue)"
+    if text.count(told) != 1:
+        raise AssertionError("crowd: the trigger's notification is not where it was")
+    conn.execute(text.replace(told, "NULL").encode())
+
+
+def enqueue_all(dsn: str, seconds: float) -> int:
+    """How many runs all connections enqueued."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(PROCESSES) as pool:
+        until = time.time() + 1.5 + seconds
+        jobs = [(dsn, until - seconds, until, CONNECTIONS // PROCESSES)] * PROCESSES
+        return sum(pool.starmap(enqueue_some, jobs))
+
+
+def enqueue_some(dsn: str, begin: float, until: float, connections: int) -> int:
+    """One process's share, between two instants of the machine's clock."""
+    return asyncio.run(several(dsn, begin, until, connections))
+
+
+async def several(dsn: str, begin: float, until: float, connections: int) -> int:
+    return sum(await asyncio.gather(*[one_by_one(dsn, begin, until) for _ in range(connections)]))
+
+
+async def one_by_one(dsn: str, begin: float, until: float) -> int:
+    from bench.peers.pgsched_app import noop
+
+    made = 0
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
+        await asyncio.sleep(max(0.0, begin - time.time()))
+        while time.time() < until:
+            await noop.enqueue_async(connection=conn)
+            made += 1
+    return made
