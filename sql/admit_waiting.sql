@@ -18,7 +18,7 @@ WITH RECURSIVE oldest AS (
     WHERE (SELECT true FROM pgsched.runs o WHERE o.job_id = oldest.job_id AND o.phase < 3 AND o.state <> 'waiting'
            AND o.origin <> 'backfill' LIMIT 1) IS NULL
     UNION ALL
-    SELECT id FROM pgsched.runs WHERE phase = 0 AND job_id IS NULL
+    SELECT id FROM pgsched.runs WHERE phase = 0 AND job_id IS NULL AND available_at <= clock_timestamp()
 ), free AS MATERIALIZED (
     -- by key, and not by phase: an index of that would be read through
     SELECT w.id FROM pgsched.runs w

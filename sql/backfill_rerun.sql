@@ -25,6 +25,7 @@ WITH old AS MATERIALIZED (
         backoff = nullif(j.backoff, 'exponential'), backoff_base = nullif(j.backoff_base, '5 seconds'),
         backoff_max = nullif(j.backoff_max, '1 hour'), backoff_jitter = nullif(j.backoff_jitter, 0.2),
         options = pgsched.job_options(j), tags = j.tags,
+        has_children = (SELECT true FROM pgsched.dependencies d WHERE d.parent_id = r.id AND d.state = 'open' LIMIT 1),
         -- what its row says of the other slots of a stretch stays true of them
         covers_state = CASE WHEN r.covers_from < r.covers_until THEN coalesce(r.covers_state, r.state) END,
         covers_reason = CASE WHEN r.covers_state IS NOT NULL THEN r.covers_reason

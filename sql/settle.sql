@@ -43,7 +43,7 @@ WITH settled AS (
         WITH ORDINALITY AS g(id, token, outcome, retry_in, result, error, traceback, log_tail, n)
     WHERE r.id = g.id AND CASE WHEN r.token = g.token AND r.state = 'running' THEN true END
     RETURNING g.n, r.id, r.token, r.state, r.queue, r.job_id, r.attempt, r.started_at, r.expires_at, r.worker_id,
-        g.outcome, g.error, g.traceback, g.log_tail
+        r.has_children, g.outcome, g.error, g.traceback, g.log_tail
 ), evidence AS (
     INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker_id, worker, error, traceback,
                                   log_tail)
@@ -55,8 +55,8 @@ WITH settled AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM settled WHERE state = 'queued') q
     UNION ALL
     SELECT pg_notify('pgsched_leader', 'runs') WHERE EXISTS (
-        SELECT FROM settled s WHERE s.state = 'scheduled' OR s.expires_at IS NOT NULL AND s.started_at IS NULL
-            OR s.job_id IS NOT NULL AND EXISTS (
+        SELECT FROM settled s WHERE s.state = 'scheduled' OR s.has_children
+            OR s.expires_at IS NOT NULL AND s.started_at IS NULL OR s.job_id IS NOT NULL AND EXISTS (
             SELECT FROM pgsched.runs w WHERE w.job_id = s.job_id AND w.phase < 3 AND w.state = 'waiting'))
 )
 SELECT n, state, (SELECT count(*) FROM woken) AS notified FROM settled

@@ -17,6 +17,7 @@ from pgsched.config import LeaderSettings
 from pgsched.db import leading
 from pgsched.db.connect import Connection
 from pgsched.leader import backfill, passed_over
+from pgsched.leader.dependents import resolve
 from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
 from pgsched.leader.ticker import Ticked, tick
@@ -134,7 +135,7 @@ class Duties:
 
     def _admit(self) -> int:
         with self.leading() as conn:
-            return leading.admit(conn, BATCH)
+            return resolve(conn, BATCH) + leading.admit(conn, BATCH)
 
     def _reap(self) -> int:
         # first: a reap that fails must not be tried again at once, round after round

@@ -1,0 +1,30 @@
+-- Revives a dead, cancelled, missed or skipped run with at least one more attempt. Returns the new state, or
+-- the unchanged one when it is not ended (or succeeded); NULL when there is no such run. The row of a stretch that did
+-- not run is revived for its own slot. A run that was cancelled because of one that it waited for starts whatever that
+-- one does; runs that still wait for it are let go when it succeeds.
+CREATE OR REPLACE FUNCTION pgsched.retry(run_id bigint) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r pgsched.runs;
+    apart boolean;  -- a run that went wrong once for a whole stretch is tried again for all of it
+BEGIN
+    SELECT * INTO r FROM pgsched.runs WHERE id = run_id FOR UPDATE;
+    apart := r.covers_state IS NULL AND r.covers_from < r.covers_until AND r.state IN ('missed', 'skipped');
+    IF r.id IS NULL THEN
+        RETURN NULL;
+    ELSIF r.state NOT IN ('dead', 'cancelled', 'missed', 'skipped') THEN
+        RETURN r.state;
+    ELSIF EXISTS (SELECT FROM pgsched.runs o WHERE o.unique_key = r.unique_key AND o.phase < 3) THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', COLUMN = 'unique_key', MESSAGE =
+            format('unique_key: an unfinished run has the key "%s" of run %s already', r.unique_key, run_id);
+    END IF;
+    UPDATE pgsched.runs SET state = 'queued', finished_at = NULL, token = NULL, available_at = clock_timestamp(),
+        crashes = 0, max_attempts = least(1000, greatest(max_attempts, attempt + 1)), cancel_requested_at = NULL,
+        cancel_reason = NULL, reason = NULL, expires_at = NULL,
+        has_children = (SELECT true FROM pgsched.dependencies d WHERE d.parent_id = r.id AND d.state = 'open' LIMIT 1),
+        covers_state = CASE WHEN apart THEN r.state ELSE covers_state END,
+        covers_reason = CASE WHEN apart THEN r.reason ELSE covers_reason END
+    WHERE id = run_id;
+    PERFORM pg_notify('pgsched_runs', r.queue);
+    RETURN 'queued';
+END $$;

@@ -1,0 +1,28 @@
+"""Admission's first pass: runs that wait for others. What it lets go of stays `waiting` for the passes after it.
+
+The rule: an edge is decided by the leader alone, in a fenced transaction, from the state that its parent has ended in.
+A run that ends here is a parent that has ended, too: the pass goes on until nothing more follows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgsched.db import dependencies
+from pgsched.db.connect import Connection
+
+MOST_STEPS = 50  # the rest is for the next round: the tick must have its turn
+
+
+def resolve(conn: Connection[Any], n: int) -> int:
+    """Decide what has come to be decided, about `n` edges a step; returns how many runs were let go or ended."""
+    changed = 0
+    for _ in range(MOST_STEPS):
+        run_ids = dependencies.adopt(conn, n) + dependencies.release(conn, n)
+        if not run_ids:
+            break
+        ready, ended = dependencies.judge(conn, run_ids)
+        changed += ready + ended
+        if not ended and len(run_ids) < n:
+            break
+    return changed

@@ -1,0 +1,33 @@
+-- dependencies_release: what runs that have ended mean for those that wait for them. An edge is met by a success, or by
+-- any end where on_failure says run_anyway; it fails where on_failure says cancel; under `wait` it stays open.
+-- params: n int (so many parents, and so many edges, at most)
+-- returns: run_id of the runs whose edges were decided, each once
+-- locks: row locks on those parents and children, skipping locked ones. A parent is looked at again until all its edges
+--        are decided.
+WITH ended AS MATERIALIZED (
+    SELECT id, state FROM pgsched.runs WHERE phase >= 3 AND has_children
+    ORDER BY id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
+), edges AS MATERIALIZED (
+    SELECT d.run_id, d.parent_id,
+        CASE WHEN ended.state = 'succeeded' OR d.on_failure = 'run_anyway' THEN 'met' ELSE 'failed' END AS state
+    FROM ended CROSS JOIN LATERAL (
+        SELECT e.run_id, e.parent_id, e.on_failure FROM pgsched.dependencies e
+        WHERE e.parent_id = ended.id AND e.state = 'open' AND (ended.state = 'succeeded' OR e.on_failure <> 'wait')
+        LIMIT %(n)s) d
+    LIMIT %(n)s
+), free AS MATERIALIZED (
+    SELECT id FROM pgsched.runs WHERE id = ANY (ARRAY(SELECT DISTINCT run_id FROM edges))
+    FOR NO KEY UPDATE SKIP LOCKED
+), decided AS (
+    UPDATE pgsched.dependencies d SET state = edges.state
+    FROM edges JOIN free ON free.id = edges.run_id
+    WHERE d.run_id = edges.run_id AND d.parent_id = edges.parent_id
+    RETURNING d.run_id
+), done AS (
+    UPDATE pgsched.runs r SET has_children = NULL FROM ended
+    WHERE r.id = ended.id AND (SELECT count(*) FROM edges) < %(n)s
+      -- `free` lacks those that somebody has locked, and those that were deleted by hand
+      AND NOT EXISTS (SELECT FROM edges WHERE edges.parent_id = ended.id AND edges.run_id NOT IN (SELECT id FROM free)
+                      AND EXISTS (SELECT FROM pgsched.runs c WHERE c.id = edges.run_id))
+)
+SELECT DISTINCT run_id FROM decided

@@ -1,0 +1,265 @@
+"""Runs that wait for others: the marker, edges of every kind, cycles, and what a parent's end means for those below."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from pgsched.db import leading
+from pgsched.db.statements import sql
+from pgsched.leader.dependents import resolve
+from pgsched.model import Claim
+from tests.race.setting import Aside, Open, row_of, take, wait_until_blocked
+
+ENDED = "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE id = ANY (%s)"
+
+
+def add(db: psycopg.Connection, *parents: int, on_failure: str = "cancel", any_of: bool = False) -> int:
+    """A run that waits for these."""
+    with db.transaction():
+        row = db.execute("INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id").fetchone()
+        assert row is not None
+        link(db, int(row[0]), *parents, on_failure=on_failure, any_of=any_of)
+    return int(row[0])
+
+
+def link(db: psycopg.Connection, run_id: int, *parents: int, on_failure: str = "cancel", any_of: bool = False) -> None:
+    if parents:
+        db.execute(
+            "INSERT INTO pgsched.dependencies (run_id, parent_id, on_failure, any_of)"
+            " SELECT %s, p, %s, %s FROM unnest(%s::bigint[]) p",
+            [run_id, on_failure, any_of, list(parents)],
+        )
+
+
+def end(db: psycopg.Connection, *run_ids: int, state: str = "succeeded") -> None:
+    db.execute(ENDED, [state, list(run_ids)])
+
+
+def admit(db: psycopg.Connection) -> None:
+    """What the leader does in one transaction."""
+    with db.transaction():
+        resolve(db, 5000)
+        leading.admit(db, 5000)
+
+
+def states(db: psycopg.Connection, *run_ids: int) -> list[str]:
+    return [row_of(db, run_id)["state"] for run_id in run_ids]
+
+
+def test_a_run_starts_when_all_its_parents_have_succeeded(db: psycopg.Connection) -> None:
+    a, b = add(db), add(db)
+    c = add(db, a, b)
+    assert states(db, a, b, c) == ["queued", "queued", "waiting"]
+    end(db, a)
+    admit(db)
+    assert states(db, c) == ["waiting"]
+    end(db, b)
+    admit(db)
+    assert states(db, c) == ["queued"]
+
+
+def test_a_run_starts_when_one_of_its_parents_has_succeeded(db: psycopg.Connection) -> None:
+    a, b, c = add(db), add(db), add(db)
+    one = add(db, a, b, c, any_of=True)
+    end(db, a, state="dead")
+    admit(db)
+    assert states(db, one) == ["waiting"]
+    end(db, b)
+    admit(db)
+    assert states(db, one) == ["queued"]
+
+
+def test_a_run_of_which_no_parent_of_several_succeeded_is_cancelled(db: psycopg.Connection) -> None:
+    a, b = add(db), add(db)
+    one = add(db, a, b, any_of=True)
+    end(db, a, b, state="dead")
+    admit(db)
+    assert states(db, one) == ["cancelled"]
+
+
+def test_parents_that_ended_before_the_run_was_made_count(db: psycopg.Connection) -> None:
+    a, b = add(db), add(db)
+    end(db, a)
+    end(db, b, state="dead")
+    good, bad = add(db, a), add(db, a, b)
+    admit(db)
+    assert states(db, good, bad) == ["queued", "cancelled"]
+    assert row_of(db, bad)["reason"] == f"dependency: run {b} (t) is dead"
+
+
+@pytest.mark.parametrize("state", ["dead", "cancelled", "skipped", "missed"])
+@pytest.mark.parametrize(("on_failure", "expected"), [("cancel", "cancelled"), ("run_anyway", "queued"),
+                                                      ("wait", "waiting")])  # fmt: skip
+def test_a_parent_that_does_not_succeed_has_failed(
+    db: psycopg.Connection, state: str, on_failure: str, expected: str
+) -> None:
+    a = add(db)
+    b = add(db, a, on_failure=on_failure)
+    end(db, a, state=state)
+    admit(db)
+    assert states(db, b) == [expected]
+
+
+def test_a_failure_ends_all_below_it_in_one_pass_and_each_says_for_which_parent(db: psycopg.Connection) -> None:
+    chain = [add(db)]
+    for _ in range(300):
+        chain.append(add(db, chain[-1]))
+    aside = add(db, chain[100], on_failure="run_anyway")
+    end(db, chain[0], state="dead")
+    admit(db)
+    assert set(states(db, *chain[1:])) == {"cancelled"}
+    assert row_of(db, chain[1])["reason"] == f"dependency: run {chain[0]} (t) is dead"
+    assert row_of(db, chain[200])["reason"] == f"dependency: run {chain[199]} (t) is cancelled"
+    assert states(db, aside) == ["queued"]
+
+
+def test_a_dead_parent_that_is_retried_and_succeeds_frees_the_run_that_waited_for_it(db: psycopg.Connection) -> None:
+    a = add(db)
+    b = add(db, a, on_failure="wait")
+    admit(db)
+    end(db, a, state="dead")
+    admit(db)
+    db.execute("SELECT pgsched.retry(%s)", [a])
+    admit(db)
+    assert states(db, b) == ["waiting"]
+    end(db, a)
+    admit(db)
+    assert states(db, b) == ["queued"]
+
+
+def test_a_run_keeps_its_later_time_while_it_waits(db: psycopg.Connection) -> None:
+    a = add(db)
+    with db.transaction():
+        row = db.execute("INSERT INTO pgsched.runs (task, available_at, options) VALUES ('t', now() + interval '1 h',"
+                         " '{\"k\": 1}') RETURNING id, available_at").fetchone()  # fmt: skip
+        assert row is not None
+        link(db, row[0], a)
+    end(db, a)
+    admit(db)
+    found = db.execute("SELECT available_at, options FROM pgsched.runs WHERE id = %s", [row[0]]).fetchone()
+    assert found == (row[1], {"k": 1})
+
+
+def test_a_run_that_has_started_cannot_be_held_back(db: psycopg.Connection) -> None:
+    a, b = add(db), add(db)
+    end(db, b)
+    with pytest.raises(psycopg.errors.CheckViolation, match=f"run {b} can wait for nothing: it has started, has ended"):
+        link(db, b, a)
+
+
+def test_a_parent_that_is_not_there_is_refused(db: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.errors.ForeignKeyViolation, match="there is no run 4711 to wait for; it may have been"):
+        add(db, 4711)
+
+
+def test_an_edge_that_is_taken_away_holds_nothing_back(db: psycopg.Connection) -> None:
+    a = add(db)
+    b = add(db, a)
+    admit(db)
+    db.execute("DELETE FROM pgsched.dependencies WHERE run_id = %s", [b])
+    admit(db)
+    assert states(db, b) == ["queued"]
+
+
+def test_a_run_can_wait_for_one_made_after_it_but_never_for_itself(db: psycopg.Connection) -> None:
+    a = add(db)
+    b = add(db, a)
+    late = add(db)
+    link(db, b, late)
+    further = add(db, b)
+    with pytest.raises(psycopg.errors.CheckViolation, match=f"run {late} would wait for itself"):
+        link(db, late, further)
+    with pytest.raises(psycopg.errors.CheckViolation, match=f"run {a} would wait for itself"):
+        link(db, a, b)
+    end(db, a, late)
+    admit(db)
+    assert states(db, b, further) == ["queued", "waiting"]
+
+
+def test_a_graph_with_a_cycle_is_refused_whole(db: psycopg.Connection) -> None:
+    a, b, c = add(db), add(db), add(db)
+    with pytest.raises(psycopg.errors.CheckViolation, match="would wait for itself"):
+        db.execute("INSERT INTO pgsched.dependencies (run_id, parent_id) VALUES (%s, %s), (%s, %s), (%s, %s)",
+                   [a, c, b, a, c, b])  # fmt: skip
+
+
+def test_two_transactions_cannot_close_a_cycle_together(db: psycopg.Connection, connect: Open) -> None:
+    a, b = add(db), add(db)
+    one, other = connect(autocommit=False), connect()
+    link(one, b, a)
+    aside = Aside(lambda: link(other, a, b))
+    wait_until_blocked(db, other)
+    one.commit()
+    with pytest.raises(psycopg.errors.CheckViolation, match="would wait for itself"):
+        aside.result()
+
+
+def test_two_transactions_with_old_snapshots_cannot_close_a_longer_cycle_together(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    a, b, c, d = add(db), add(db), add(db), add(db)
+    link(db, b, a)
+    link(db, d, c)
+    old = connect(autocommit=False)
+    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    old.execute("SELECT count(*) FROM pgsched.dependencies")
+    link(db, a, d)
+    with pytest.raises(psycopg.errors.SerializationFailure, match="repeat the transaction"):
+        link(old, c, b)
+    old.rollback()
+    end(db, d)
+    admit(db)
+    link(old, add(db), a)
+    old.rollback()
+
+
+def test_a_child_or_a_parent_that_somebody_has_locked_is_looked_at_again(db: psycopg.Connection, connect: Open) -> None:
+    a = add(db)
+    b = add(db, a)
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [a])
+    admit(db)
+    person.rollback()
+    end(db, a)
+    person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [b])
+    admit(db)
+    assert states(db, b) == ["waiting"]
+    person.rollback()
+    admit(db)
+    admit(db)
+    assert states(db, b) == ["queued"]
+
+
+def test_a_parent_is_kept_while_a_run_that_waited_for_it_is_not_finished(db: psycopg.Connection) -> None:
+    a = add(db)
+    b = add(db, a)
+    end(db, a)
+    admit(db)
+    db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = %s", [a])
+    assert leading.prune(db, 1.0, 100) == 0
+    end(db, b)
+    assert leading.prune(db, 1.0, 100) == 1
+    db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = %s", [b])
+    assert leading.prune(db, 1.0, 100) == 1
+    assert db.execute("SELECT count(*) FROM pgsched.dependencies").fetchone() == (0,)
+
+
+def test_who_ends_a_parent_wakes_the_leader_and_who_ends_any_other_run_does_not(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    a, b = add(db), add(db)
+    add(db, b)
+    admit(db)
+    listener = connect()
+    listener.execute("LISTEN pgsched_leader")
+    claims = {claim.id: claim for claim in take(db, 2)}
+    settle(db, claims[a])
+    assert [note.payload for note in listener.notifies(timeout=0.1)] == []
+    settle(db, claims[b])
+    assert [note.payload for note in listener.notifies(timeout=5, stop_after=1)] == ["runs"]
+
+
+def settle(db: psycopg.Connection, claim: Claim) -> None:
+    arrays = {"ids": f"{{{claim.id}}}", "tokens": f"{{{claim.token}}}", "results": None}
+    assert len(db.execute(sql("settle_succeeded"), arrays).fetchall()) == 1
