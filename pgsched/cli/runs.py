@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import typer
 
+from pgsched.cli import run_options as options
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output import ago, clean, duration, print_fields, print_json, print_table
-from pgsched.cli.values import moment
+from pgsched.cli.run_changes import cancel, retry
 
-STATES = "waiting, scheduled, queued, running, succeeded, dead, cancelled, skipped or missed."
+HEADERS = ["ID", "JOB", "STATE", "ATTEMPT", "SLOT", "TOOK", "TASK", "WHY"]
 Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run list` shows it.")]
 
 
@@ -26,12 +28,18 @@ def register(app: typer.Typer) -> None:
 
 
 def list_runs(
-    state: Annotated[str | None, typer.Option(help=STATES)] = None,
-    job: Annotated[str | None, typer.Option(help="Only runs of this job.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Only this queue.")] = None,
-    task: Annotated[str | None, typer.Option(help="Only this task.")] = None,
-    since: Annotated[str | None, typer.Option(help="Made since then: 2h, 3d, or 2026-05-01T10:00 (UTC).")] = None,
-    until: Annotated[str | None, typer.Option(help="Made before then.")] = None,
+    state: options.State = None,
+    job: options.Job = None,
+    queue: options.Queue = None,
+    task: options.Task = None,
+    kind: options.Kind = None,
+    error: options.Error = None,
+    tag: options.Tag = None,
+    worker: options.Worker = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    ended_since: options.EndedSince = None,
+    ended_until: options.EndedUntil = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=10_000)] = 50,
     before: Annotated[int | None, typer.Option(help="The next page: runs with a smaller id.")] = None,
     dsn: Dsn = None,
@@ -45,13 +53,13 @@ def list_runs(
     """
     from pgsched.db import history
 
-    wanted = history.Filter(state, job, queue, task, moment("since", since), moment("until", until), before, limit)
+    times = (since, until, ended_since, ended_until)
+    wanted = options.chosen(state, job, queue, task, kind, error, tag, worker, times)
     with session(dsn) as conn:
-        found = history.list_runs(conn, wanted)
+        found = history.list_runs(conn, replace(wanted, before_id=before, limit=limit))
     if json:
         return print_json(found)
-    headers = ["ID", "JOB", "STATE", "ATTEMPT", "SLOT", "TOOK", "TASK", "WHY"]
-    print_table(headers, [line(run) for run in found], "no runs")
+    print_table(HEADERS, [line(run) for run in found], "no runs")
     if len(found) == limit:
         typer.echo(f"the next page: --before {found[-1]['id']}", err=True)
     return None
@@ -61,7 +69,8 @@ def line(run: dict[str, Any]) -> list[Any]:
     """A run in a table."""
     slot = ago(run["scheduled_at"] or run["available_at"], run["now"])
     attempt = f"{run['attempt']}/{run['max_attempts']}"
-    return [run["id"], run["job"], run["state"], attempt, slot, took(run), run["task"], run["reason"] or run["error"]]
+    why = "unroutable: no live worker offers it" if run["unroutable"] else run["reason"] or run["error"]
+    return [run["id"], run["job"], run["state"], attempt, slot, took(run), run["task"], why]
 
 
 def took(run: dict[str, Any]) -> str:
@@ -80,54 +89,30 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
       pgsched run show 4711
     """
     from pgsched.db import history
+    from pgsched.observe import waiting
 
     with session(dsn) as conn:
         found = history.show(conn, run_id)
+        found["unroutable"] = found["state"] == "queued" and not waiting.offered(conn, found)
     if json:
         return print_json(found)
     attempts, now = found.pop("attempts"), found.pop("now")
+    if found.pop("unroutable"):
+        found["reason"] = f"unroutable: no live worker offers {waiting.what(found)} on queue {found['queue']}"
     print_fields({name: value for name, value in found.items() if value is not None and value != 0})
     for attempt in attempts:
-        ended = ago(attempt["finished_at"], now)
-        who = clean(attempt["worker"] or "an unknown worker")
-        print(f"\nattempt {attempt['attempt']}: {attempt['outcome']}, {ended}, on {who}")
-        evidence = {"error": attempt["error"], "traceback": attempt["traceback"], "output": attempt["log_tail"]}
-        print_fields({name: value for name, value in evidence.items() if value})
+        print()
+        show_attempt(attempt, now)
+    if found["state"] == "dead":
+        typer.echo(f"\nrevive it: pgsched run retry {run_id}", err=True)
     return None
 
 
-def retry(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
-    """Revive a run that ended badly. It gets at least one more attempt.
-
-    For runs that are dead, cancelled, missed or skipped.
-
-    \b
-    Example:
-      pgsched run retry 4711
-    """
-    from pgsched.db import history
-
-    with session(dsn) as conn:
-        state = history.retry(conn, run_id)
-    print_json({"id": run_id, "state": state}) if json else print(f"run {run_id} is {state} again")
-
-
-def cancel(
-    run_id: Id,
-    reason: Annotated[str | None, typer.Option(help="Why; kept with the run.")] = None,
-    dsn: Dsn = None,
-    json: Json = False,
-) -> None:
-    """Cancel a run. If it runs already, its worker is asked to stop it.
-
-    \b
-    Example:
-      pgsched run cancel 4711 --reason "wrong month"
-    """
-    from pgsched.db import history
-
-    with session(dsn) as conn:
-        what = history.cancel(conn, run_id, reason)
-    words = {"cancelled": "is cancelled", "requested": "is running: its worker was asked to stop it"}
-    text = words.get(what, f"had ended already: {what}")
-    print_json({"id": run_id, "result": what}) if json else print(f"run {run_id} {text}")
+def show_attempt(attempt: dict[str, Any], now: datetime) -> None:
+    """What an attempt left: its outcome, times and worker, and all its evidence."""
+    start, end = attempt["started_at"], attempt["finished_at"]
+    lasted = f", after {duration(max(end - start, timedelta(0)))}" if start is not None else ""
+    who = clean(attempt["worker"] or "an unknown worker")
+    print(f"attempt {attempt['attempt']}: {attempt['outcome']}{lasted}, {ago(end, now)}, on {who}")
+    evidence = {"started": start, "finished": end, "error": attempt["error"], "traceback": attempt["traceback"]}
+    print_fields({name: value for name, value in (evidence | {"output": attempt["log_tail"]}).items() if value})

@@ -1,100 +1,31 @@
-"""Runs as an operator reads and corrects them: filtered lists, one run with its attempts, retry and cancel.
+"""One run as an operator reads and corrects it: with its attempts; retry and cancel, of one or of many.
 
-The rule: a filtered list is a question that an index answers. A state is asked together with its phase, because the
-partial indexes name phases.
+The rule: a change of many goes in batches, each its own transaction; it waits for nobody, undoes nothing that somebody
+else did meanwhile, and says of each run that it left alone why.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, one, rows
+import psycopg
+
+from pgsched.db.arrays import plain
+from pgsched.db.connect import Connection, explain
+from pgsched.db.query import Row, fetch, one, rows
+from pgsched.db.run_filters import Filter, list_runs
 from pgsched.errors import InputError, NotFound
 from pgsched.model import State
 
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Select
+__all__ = ["Filter", "cancel", "cancel_many", "list_runs", "retry", "retry_many", "show"]
 
-PHASES = {State.WAITING: 0, State.SCHEDULED: 1, State.QUEUED: 2, State.RUNNING: 2, State.DEAD: 4, State.MISSED: 4}
 LARGEST_ID = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """What to list. `since` and `until` bound the creation: an instant, or so long ago by the database's clock."""
-
-    state: str | None = None
-    job: str | None = None
-    queue: str | None = None
-    task: str | None = None
-    since: datetime | timedelta | None = None
-    until: datetime | timedelta | None = None
-    before_id: int | None = None
-    limit: int = 50
-
-
-def list_runs(conn: Connection[Any], wanted: Filter) -> list[Row]:
-    """The newest runs first. The next page is asked for with `before_id` = the last id of this one."""
-    from sqlalchemy.dialects.postgresql.psycopg import dialect
-
-    if wanted.state is not None and wanted.state not in list(State):
-        raise InputError(f'state: "{wanted.state}" is not one of {", ".join(State)}', "state")
-    if wanted.job is not None:
-        from pgsched.db.jobs import show
-
-        show(conn, wanted.job)
-    compiled = question(wanted).compile(dialect=dialect())  # type: ignore[no-untyped-call]
-    with conn.transaction():
-        # Stale statistics of a queue table would turn an index's question into a scan of all history.
-        conn.execute("SET LOCAL enable_seqscan = off")
-        return rows(conn, str(compiled).encode(), dict(compiled.params))
-
-
-def question(wanted: Filter) -> Select[Any]:
-    """The SELECT for a filter."""
-    from sqlalchemy import func, select
-
-    from pgsched.db.tables import jobs, runs
-
-    r = runs.c
-    shown = (r.id, r.state, r.queue, r.kind, r.task, r.origin, r.scheduled_at, r.available_at, r.created_at)
-    ending = (r.started_at, r.finished_at, r.attempt, r.max_attempts, r.reason, r.error)
-    return (
-        select(*shown, *ending, jobs.c.name.label("job"), func.clock_timestamp().label("now"))
-        .select_from(runs.outerjoin(jobs, jobs.c.id == r.job_id))
-        .where(*conditions(wanted))
-        .order_by(r.id.desc())
-        .limit(wanted.limit)
-    )
-
-
-def conditions(wanted: Filter) -> list[ColumnElement[bool]]:
-    """The WHERE of a filter."""
-    from sqlalchemy import func, select
-
-    from pgsched.db.tables import jobs, runs
-
-    def instant(moment: datetime | timedelta) -> Any:
-        return func.clock_timestamp() - moment if isinstance(moment, timedelta) else moment
-
-    found: list[ColumnElement[bool]] = []
-    if wanted.state is not None:
-        found += [runs.c.state == wanted.state, runs.c.phase == PHASES.get(State(wanted.state), 3)]
-    if wanted.job is not None:
-        found.append(runs.c.job_id == select(jobs.c.id).where(jobs.c.name == wanted.job).scalar_subquery())
-    for column, value in ((runs.c.queue, wanted.queue), (runs.c.task, wanted.task)):
-        if value is not None:
-            found.append(column == value)
-    if wanted.since is not None:
-        found.append(runs.c.created_at >= instant(wanted.since))
-    if wanted.until is not None:
-        found.append(runs.c.created_at < instant(wanted.until))
-    if wanted.before_id is not None:
-        found.append(runs.c.id < wanted.before_id)
-    return found
+BATCH = 500
+PASSES, PAUSE_S = 5, 0.2  # a claim, a heartbeat or a settlement holds a row for moments
+RETRIED: tuple[State, ...] = (State.DEAD, State.CANCELLED, State.MISSED, State.SKIPPED)
+CANCELLED: tuple[State, ...] = (State.WAITING, State.SCHEDULED, State.QUEUED, State.RUNNING)
 
 
 def show(conn: Connection[Any], run_id: int) -> Row:
@@ -116,6 +47,61 @@ def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> str
     """Cancel a run: `cancelled` at once, `requested` of the worker that runs it, or the terminal state it has."""
     done = known(run_id, one(conn, "run_cancel", {"id": checked(run_id), "reason": reason}))
     return str(known(run_id, done if done["what"] else None)["what"])
+
+
+def retry_many(conn: Connection[Any], ids: Iterable[int], states: Sequence[str] = RETRIED) -> list[Row]:
+    """Revive those that are (still) in one of these states: (id, before, after, skipped: null, or why) of each."""
+    return change(conn, "run_retry_many", ids, {"states": plain(states)})
+
+
+def cancel_many(
+    conn: Connection[Any], ids: Iterable[int], reason: str | None = None, states: Sequence[str] = CANCELLED
+) -> list[Row]:
+    """Cancel those that are (still) in one of these states: (id, before, after, skipped: null, or why) of each;
+    `after` is `requested` where a worker was asked."""
+    return change(conn, "run_cancel_many", ids, {"states": plain(states), "reason": reason})
+
+
+def change(conn: Connection[Any], statement: str, ids: Iterable[int], values: dict[str, Any]) -> list[Row]:
+    """Send a statement about runs, some at a time; rows that others hold are tried again, for about a second."""
+    left = list(dict.fromkeys(ids))
+    done: dict[int, Row] = {}
+    for turn in range(PASSES):
+        time.sleep(PAUSE_S if turn else 0)
+        for start in range(0, len(left), BATCH):
+            for row in batch(conn, statement, left[start : start + BATCH], values):
+                done[row["id"]] = row
+        left = [run_id for run_id in left if run_id not in done]
+        if turn == 0 and left:
+            present = {row["id"] for row in rows(conn, "run_present", {"ids": plain(usable(left))})}
+            done |= {run_id: skipped(run_id, "there is no such run") for run_id in left if run_id not in present}
+            left = [run_id for run_id in left if run_id in present]
+        if not left:
+            break
+    done |= {run_id: skipped(run_id, "another session holds it") for run_id in left}
+    return [done[run_id] for run_id in sorted(done)]
+
+
+def batch(conn: Connection[Any], statement: str, ids: list[int], values: dict[str, Any]) -> list[Row]:
+    """Those that nobody else holds. A key that was taken at this very moment fails the statement: one by one then."""
+    try:
+        return fetch(conn, statement, {"ids": plain(usable(ids)), **values})
+    except (psycopg.errors.CheckViolation, psycopg.errors.UniqueViolation) as error:
+        if len(ids) == 1:
+            return [skipped(ids[0], str(explain(error)))]
+    except psycopg.Error as error:
+        raise explain(error) from error
+    return [row for run_id in ids for row in batch(conn, statement, [run_id], values)]
+
+
+def skipped(run_id: int, why: str) -> Row:
+    """A run that was left alone."""
+    return {"id": run_id, "before": None, "after": None, "skipped": why}
+
+
+def usable(ids: Iterable[int]) -> list[int]:
+    """The numbers that a run can have."""
+    return [run_id for run_id in ids if 0 < run_id <= LARGEST_ID]
 
 
 def checked(run_id: int) -> int:

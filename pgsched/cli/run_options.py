@@ -1,0 +1,50 @@
+"""The options that say which runs are meant, the same for list, retry and cancel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgsched.cli.values import moment
+
+if TYPE_CHECKING:
+    from pgsched.db.run_filters import Filter
+
+State = Annotated[
+    str | None,
+    typer.Option(help="waiting, scheduled, queued, running, succeeded, dead, cancelled, skipped or missed."),
+]
+Job = Annotated[str | None, typer.Option(help="Only runs of this job.")]
+Queue = Annotated[str | None, typer.Option(help="Only this queue.")]
+Task = Annotated[str | None, typer.Option(help="Only this task.")]
+Kind = Annotated[str | None, typer.Option(help="Only this kind: python, command, shell, sql or http.")]
+Error = Annotated[str | None, typer.Option(metavar="TEXT", help="Only with this text in the error or reason.")]
+Tag = Annotated[str | None, typer.Option(help="Only with this tag.")]
+Worker = Annotated[str | None, typer.Option(help="Only what ran on this worker, or host.")]
+Since = Annotated[str | None, typer.Option(help="Made since then: 2h, 3d, or 2026-05-01T10:00 (UTC).")]
+Until = Annotated[str | None, typer.Option(help="Made before then.")]
+EndedSince = Annotated[str | None, typer.Option(help="Ended since then.")]
+EndedUntil = Annotated[str | None, typer.Option(help="Ended before then.")]
+
+
+def chosen(
+    state: str | None,
+    job: str | None,
+    queue: str | None,
+    task: str | None,
+    kind: str | None,
+    error: str | None,
+    tag: str | None,
+    worker: str | None,
+    times: tuple[str | None, str | None, str | None, str | None],
+) -> Filter:
+    """The filter that these options make; `times` are --since, --until, --ended-since and --ended-until."""
+    from pgsched.db.run_filters import Filter
+
+    since, until, ended_since, ended_until = times
+    return Filter(
+        state=state, job=job, queue=queue, task=task, kind=kind, error=error, tag=tag, worker=worker,
+        since=moment("since", since), until=moment("until", until),
+        ended_since=moment("ended-since", ended_since), ended_until=moment("ended-until", ended_until),
+    )  # fmt: skip

@@ -1,0 +1,180 @@
+"""Which runs an operator means: by state, job, queue, task, kind, error, tag, worker and time.
+
+The rule: a filter is a question that an index answers. A state is asked together with its phase, because the partial
+indexes name phases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row, rows
+from pgsched.errors import InputError
+from pgsched.model import Kind, State
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Select
+
+PHASES = {State.WAITING: 0, State.SCHEDULED: 1, State.QUEUED: 2, State.RUNNING: 2, State.DEAD: 4, State.MISSED: 4}
+Moment = datetime | timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is meant. Times are instants, or so long ago by the database's clock: `since` and `until` bound the
+    creation, `ended_since` and `ended_until` the end. `error` is part of the error or reason, in any case of letters;
+    `worker` a worker's name or its host.
+    """
+
+    state: str | None = None
+    job: str | None = None
+    queue: str | None = None
+    task: str | None = None
+    since: Moment = None
+    until: Moment = None
+    before_id: int | None = None
+    limit: int = 50
+    kind: str | None = None
+    error: str | None = None
+    tag: str | None = None
+    worker: str | None = None
+    ended_since: Moment = None
+    ended_until: Moment = None
+
+
+def list_runs(conn: Connection[Any], wanted: Filter) -> list[Row]:
+    """The newest runs first. The next page is asked for with `before_id` = the last id of this one."""
+    check(conn, wanted)
+    return ask(conn, question(wanted))
+
+
+def ids(conn: Connection[Any], wanted: Filter, states: tuple[State, ...]) -> list[int]:
+    """The ids of all runs that are meant and in one of these states, the oldest first; `limit` does not count."""
+    from sqlalchemy import select
+
+    from pgsched.db.tables import runs
+
+    check(conn, wanted)
+    phases = sorted({PHASES.get(state, 3) for state in states})
+    meant = (runs.c.state.in_(states), runs.c.phase.in_(phases))
+    # Sorted here: the planner would walk through the primary key, past all history, to have them in order.
+    return sorted(row["id"] for row in ask(conn, select(runs.c.id).where(*meant, *conditions(wanted))))
+
+
+def by_id(conn: Connection[Any], ids: list[int]) -> list[Row]:
+    """These runs as in a list, the oldest first."""
+    from pgsched.db.tables import runs
+
+    return ask(conn, question(Filter(limit=len(ids))).where(runs.c.id.in_(ids)))[::-1]
+
+
+def check(conn: Connection[Any], wanted: Filter) -> None:
+    """Raise InputError or NotFound for what no run can have."""
+    for name, value, known in (("state", wanted.state, State), ("kind", wanted.kind, Kind)):
+        if value is not None and value not in list(known):
+            raise InputError(f'{name}: "{value}" is not one of {", ".join(known)}', name)
+    if wanted.job is not None:
+        from pgsched.db.jobs import show
+
+        show(conn, wanted.job)
+
+
+def ask(conn: Connection[Any], question: Select[Any]) -> list[Row]:
+    """The rows of a SELECT."""
+    from sqlalchemy.dialects.postgresql.psycopg import dialect
+
+    compiled = question.compile(dialect=dialect(), compile_kwargs={"render_postcompile": True})  # type: ignore[no-untyped-call]
+    with conn.transaction():
+        # Stale statistics of a queue table would turn an index's question into a scan of all history.
+        conn.execute("SET LOCAL enable_seqscan = off")
+        return rows(conn, str(compiled).encode(), dict(compiled.params))
+
+
+def question(wanted: Filter) -> Select[Any]:
+    """The SELECT of a list."""
+    from sqlalchemy import func, select
+
+    from pgsched.db.tables import jobs, runs
+
+    r = runs.c
+    shown = (r.id, r.state, r.queue, r.kind, r.task, r.origin, r.scheduled_at, r.available_at, r.created_at)
+    ending = (r.started_at, r.finished_at, r.attempt, r.max_attempts, r.reason, r.error, r.tags)
+    return (
+        select(*shown, *ending, jobs.c.name.label("job"), unroutable(), func.clock_timestamp().label("now"))
+        .select_from(runs.outerjoin(jobs, jobs.c.id == r.job_id))
+        .where(*conditions(wanted))
+        .order_by(r.id.desc())
+        .limit(wanted.limit)
+    )
+
+
+def unroutable() -> ColumnElement[bool]:
+    """Is the run queued, and no live worker offers to take it?"""
+    from sqlalchemy import any_, exists, func, or_
+
+    from pgsched.db.tables import runs, workers
+
+    r, w = runs.c, workers.c
+    alive = (w.stopped_at.is_(None), w.stopping_at.is_(None), w.seen_at > func.clock_timestamp() - w.lease)
+    takes = (
+        or_(w.queues.is_(None), r.queue == any_(w.queues)),
+        r.kind == any_(w.kinds),
+        or_(r.kind != Kind.PYTHON, r.task == any_(w.tasks)),
+    )
+    offered = exists().select_from(workers).where(*alive, *takes)
+    return ((r.state == State.QUEUED) & ~offered).label("unroutable")
+
+
+def conditions(wanted: Filter) -> list[ColumnElement[bool]]:
+    """The WHERE of a filter."""
+    from sqlalchemy import func, or_, select
+
+    from pgsched.db.tables import jobs, runs
+
+    def instant(moment: datetime | timedelta) -> Any:
+        return func.clock_timestamp() - moment if isinstance(moment, timedelta) else moment
+
+    r = runs.c
+    found: list[ColumnElement[bool]] = []
+    if wanted.state is not None:
+        found += [r.state == wanted.state, r.phase == PHASES.get(State(wanted.state), 3)]
+    if wanted.job is not None:
+        found.append(r.job_id == select(jobs.c.id).where(jobs.c.name == wanted.job).scalar_subquery())
+    for column, value in ((r.queue, wanted.queue), (r.task, wanted.task), (r.kind, wanted.kind)):
+        if value is not None:
+            found.append(column == value)
+    if wanted.error is not None:
+        found.append(or_(*(column.icontains(wanted.error, autoescape=True) for column in (r.error, r.reason))))
+    if wanted.tag is not None:
+        found.append(r.tags.contains([wanted.tag]))
+    if wanted.worker is not None:
+        found.append(ran_on(wanted.worker))
+    for column, since, until in (
+        (r.created_at, wanted.since, wanted.until),
+        (r.finished_at, wanted.ended_since, wanted.ended_until),
+    ):
+        found += [] if since is None else [column >= instant(since)]
+        found += [] if until is None else [column < instant(until)]
+    if wanted.ended_since is not None or wanted.ended_until is not None:
+        found.append(r.phase >= 3)
+    if wanted.before_id is not None:
+        found.append(r.id < wanted.before_id)
+    return found
+
+
+def ran_on(worker: str) -> ColumnElement[bool]:
+    """Is or was the run in the hands of this worker, or of one on this host?"""
+    from sqlalchemy import exists, or_, select
+
+    from pgsched.db.tables import attempts, runs, workers
+
+    def named(column: Any) -> ColumnElement[bool]:
+        return or_(column == worker, column.startswith(f"{worker}:", autoescape=True))
+
+    return or_(
+        runs.c.worker_id.in_(select(workers.c.id).where(named(workers.c.name))),
+        exists().where(attempts.c.run_id == runs.c.id, named(attempts.c.worker)),
+    )

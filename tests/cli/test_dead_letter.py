@@ -1,0 +1,114 @@
+"""The dead letter at the command line: find, look, revive or cancel many, and nothing by a slip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+Pgsched = Callable[..., object]
+WHY = "connection refused"
+
+
+@pytest.fixture
+def letters(db: psycopg.Connection) -> psycopg.Connection:
+    """Twelve dead runs of `send`, ten minutes old, and one of `build` that was made long ago."""
+    db.execute(
+        "INSERT INTO pgsched.runs (task, queue, state, error, finished_at)"
+        " SELECT 'send', 'mail', 'dead', %s, now() - interval '10 minutes' FROM generate_series(1, 12)",
+        [WHY],
+    )
+    db.execute(
+        "INSERT INTO pgsched.runs (task, state, error, created_at, finished_at)"
+        " VALUES ('build', 'dead', 'no', now() - interval '5 days', now() - interval '5 days')"
+    )
+    return db
+
+
+def queued(db: psycopg.Connection) -> int:
+    row = db.execute("SELECT count(*) FROM pgsched.runs WHERE state = 'queued'").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_a_dry_run_says_how_many_and_which_and_changes_nothing(pgsched: Pgsched, letters: psycopg.Connection) -> None:
+    said = pgsched("run", "retry", "--error", "REFUSED", "--dry-run")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("retry: 12 runs\n")
+    assert said.out.count(WHY) == 12
+    assert pgsched("run", "retry", "--queue", "mail", "--dry-run", "--json").json["ids"] == [*range(1, 13)]
+    assert queued(letters) == 0
+
+
+def test_many_are_not_retried_without_being_asked_about(pgsched: Pgsched, letters: psycopg.Connection) -> None:
+    said = pgsched("run", "retry", "--state", "dead")
+    assert (said.code, said.err) == (2, "error: retry 13 runs? Add --yes, or --dry-run to see them\n")
+    assert queued(letters) == 0
+    assert pgsched("run", "retry", "--error", WHY, "--yes").out == "retried 12 of 12 runs\n"
+    assert queued(letters) == 12
+
+
+def test_the_time_of_death_chooses(pgsched: Pgsched, letters: psycopg.Connection) -> None:
+    assert pgsched("run", "retry", "--ended-until", "1d").out == "retried 1 of 1 runs\n"
+    assert pgsched("run", "retry", "--ended-since", "1h", "--limit", "2", "--json").json["retried"] == 2
+    assert len(pgsched("run", "list", "--state", "dead", "--ended-since", "1h", "--json").json) == 10
+
+
+def test_several_by_their_ids_with_what_was_left_alone(pgsched: Pgsched, letters: psycopg.Connection) -> None:
+    said = pgsched("run", "retry", "1", "2", "99")
+    assert said.code == 1
+    assert said.out == "retried 2 of 3 runs\nleft alone: 99: there is no such run\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["retry"], "nothing to retry: name runs by id, or by a filter such as --job, --queue or --state"),
+        (["cancel"], "nothing to cancel: name runs by id, or by a filter such as --job, --queue or --state"),
+        (["retry", "1", "--queue", "mail"], "name runs either by id or by filters, not by both"),
+        (["retry", "1", "2", "--queue", "mail"], "name runs either by id or by filters, not by both"),
+        (["retry", "--state", "running"], "state: a run that is running cannot be retried; dead, "),
+        (["cancel", "--state", "dead"], "state: a run that is dead cannot be cancelled; waiting, "),
+        (["retry", "--state", "lost"], 'state: a run that is lost cannot be retried'),
+        (["retry", "--kind", "magic"], 'kind: "magic" is not one of'),
+        (["retry", "--since", "soon"], 'since: "soon" is neither an age'),
+    ],
+)  # fmt: skip
+def test_what_is_meant_must_be_clear(pgsched: Pgsched, letters: psycopg.Connection, args: list[str], said: str) -> None:
+    found = pgsched("run", *args)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"error: {said}")
+    assert queued(letters) == 0
+
+
+def test_many_are_cancelled_by_a_filter(pgsched: Pgsched, letters: psycopg.Connection) -> None:
+    pgsched("run", "retry", "--state", "dead", "--yes")
+    assert pgsched("run", "cancel", "--task", "send", "--reason", "no", "--yes").out == "cancelled 12 of 12 runs\n"
+    assert queued(letters) == 1
+
+
+def test_a_queued_run_that_nobody_offers_says_so(pgsched: Pgsched, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.runs (task, kind) VALUES ('send', 'python'), ('true', 'command')")
+    worker = "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease) VALUES "
+    db.execute(worker + "('h:1', 'h', 1, '1', 1, '{python}', '{send}', '1 minute')")
+    (command, send) = pgsched("run", "list", "--json").json
+    assert (command["unroutable"], send["unroutable"]) == (True, False)
+    assert "unroutable: no live worker offers it" in pgsched("run", "list").out
+    assert "unroutable: no live worker offers kind command on queue default" in pgsched("run", "show", "2").out
+    assert pgsched("run", "show", "2", "--json").json["unroutable"] is True
+    assert "unroutable" not in pgsched("run", "show", "1").out
+
+
+def test_the_evidence_of_every_attempt_is_shown(pgsched: Pgsched, letters: psycopg.Connection) -> None:
+    letters.execute(
+        "INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, worker, error, log_tail, started_at)"
+        " SELECT 1, gen_random_uuid(), n, 'failed', 'h:' || n, 'no ' || n, E'a\\x1b[2Jb', now() - interval '70.5 s'"
+        " FROM generate_series(1, 2) n"
+    )
+    said = pgsched("run", "show", "1")
+    assert said.out.count("failed, after 1m 10s, ") == 2
+    assert "on h:2" in said.out
+    assert "a\\x1b[2Jb" in said.out
+    assert "\x1b" not in said.out
+    assert said.err == "\nrevive it: pgsched run retry 1\n"
