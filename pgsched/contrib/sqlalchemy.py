@@ -26,24 +26,24 @@ def held(given: Any) -> Any:
 
     Raises InputError if the driver is another one.
     """
-    if not made_by(given, "sqlalchemy") or made_by(given, ASYNC) or not hasattr(given, "connection"):
+    if not made_by(given, "sqlalchemy") or made_by(given, ASYNC) or not hasattr(type(given), "connection"):
         return given
     connection = given.connection() if callable(given.connection) else given
-    raw = driven(connection)
+    check_driver(connection.dialect)
     if not connection.in_transaction():
         connection.begin()  # as its own first statement would: else its commit() would not know of our run
-    return raw
+    return connection.connection.driver_connection
 
 
 async def held_async(given: Any) -> Any:
     """The asyncio form of `held`, for an AsyncConnection or AsyncSession."""
-    if not made_by(given, ASYNC) or not hasattr(given, "connection"):
+    if not made_by(given, ASYNC) or not hasattr(type(given), "connection"):
         return given
-    connection = await given.connection() if callable(given.connection) else given
-    raw = driven(connection.sync_connection)
+    connection = given if hasattr(given, "get_raw_connection") else await given.connection()
+    check_driver(connection.dialect)
     if not connection.in_transaction():
         await connection.begin()
-    return raw
+    return (await connection.get_raw_connection()).driver_connection
 
 
 def made_by(given: Any, package: str) -> bool:
@@ -51,9 +51,8 @@ def made_by(given: Any, package: str) -> bool:
     return any(f"{kind.__module__}.".startswith(f"{package}.") for kind in type(given).__mro__)
 
 
-def driven(connection: Any) -> Any:
-    """The driver's own connection. Raises InputError unless psycopg is the driver."""
-    dialect = connection.dialect
+def check_driver(dialect: Any) -> None:
+    """Raises InputError unless psycopg is the driver."""
     if dialect.driver not in DRIVERS:
         instead = ", or send SELECT pgsched.enqueue(...) on it yourself" if dialect.name == "postgresql" else ""
         raise InputError(
@@ -61,4 +60,3 @@ def driven(connection: Any) -> Any:
             f" with postgresql+psycopg://{instead}",
             "connection",
         )
-    return connection.connection.driver_connection
