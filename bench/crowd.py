@@ -1,7 +1,7 @@
 """`crowd`: sixteen connections that enqueue one run after the other at once, and what notifying costs them.
 
-Commits that notify wait for each other on a lock of the whole server. The rule: the same statement in every row of the table;
-only whether the trigger notifies differs. A round goes through all of them; ratios are within a round.
+Commits that notify wait for each other on a lock of the whole server. The rule: the same statement in every row of the
+table; only whether the trigger notifies differs. A round goes through all of them; ratios are within a round.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.report import Result, median, number, progress
 from bench.server import Server, scalar
 
 CONNECTIONS, PROCESSES = 16, 4
-AWAKE, ASLEEP = "nobody is asleep: none notifies", "a worker is asleep all the time: all notify"
+AWAKE, ASLEEP = "nobody is asleep", "a worker is asleep all the time"
 SILENT, WORKER = "one `pgsched worker`, the trigger never notifies", "one `pgsched worker`, as it is"
 BASES = {AWAKE: AWAKE, ASLEEP: AWAKE, SILENT: SILENT, WORKER: SILENT}
 LAST_WORDS_S = 0.5
@@ -94,7 +94,7 @@ def waiting(name: str, dsn: str, seconds: float) -> Iterator[Callable[[], object
 def silence(conn: psycopg.Connection) -> None:
     """The insert trigger without its notification of workers."""
     text = str(scalar(conn, "SELECT pg_get_functiondef('pgsched.runs_before_insert'::regproc)"))
-    told = "told := pg_catalog.pg_notify('pgsched_runs', NEW.queue)"
+    told = "told := pgsched.tell_workers(NEW.queue)"
     if text.count(told) != 1:
         raise AssertionError("crowd: the trigger's notification is not where it was")
     conn.execute(text.replace(told, "NULL").encode())

@@ -80,3 +80,13 @@ def test_few_runs_over_a_long_time_are_not_many() -> None:
         rest.found(1, float(second))
     rest.found(0, 2.0 * MANY)
     assert rest.must_ask(2.0 * MANY)
+
+
+def test_after_work_it_looks_again_soon_because_what_overlapped_was_not_announced() -> None:
+    rest = Rest(60.0)
+    rest.found(0, 10.0)
+    rest.asked(10.0, 120.0)
+    for _ in range(9):
+        rest.wait_s(10.0)
+    rest.found(1, 11.0)
+    assert [rest.wait_s(11.0), rest.wait_s(11.1)] == pytest.approx([NAP_S, 0.015])
