@@ -17,6 +17,7 @@ ENVIRONMENT = {
     "PGSCHED_HOME": "where the embedded server keeps its data",
     "PGSCHED_LOG": "log level: debug, info, warning, error",
     "PGSCHED_LOG_FORMAT": "console or json",
+    "PGSCHED_LOG_BYTES": "bytes of output that a worker keeps of an attempt",
 }
 MAX_PAYLOAD_BYTES = 1_048_576
 CRASH_LIMIT = 5
@@ -35,6 +36,7 @@ class WorkerSettings:
     settle_wait_s: float = 0.003
     leader: bool = True
     http_allow: tuple[str, ...] = ()  # where HTTP jobs may go although it is not public
+    log_bytes: int = 1 << 20  # how much of an attempt's output is kept; 0: none
     max_runs: int | None = None  # end after so many
     max_memory_mb: int | None = None  # end when the process takes more
 
@@ -43,6 +45,7 @@ class WorkerSettings:
         require("lease", self.lease_s, 1, 86_400)
         require("poll", self.poll_s, 0.01, 3600)
         require("grace", self.grace_s, 0, 86_400)
+        require("log bytes", self.log_bytes, 0, 1 << 30)
         require("max runs", 1 if self.max_runs is None else self.max_runs, 1, 1_000_000_000)
         require("max memory", 1 if self.max_memory_mb is None else self.max_memory_mb, 1, 1 << 24)
 

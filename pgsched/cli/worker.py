@@ -17,6 +17,7 @@ HTTP_ALLOW = "HTTP jobs may go to this host, host:port, address or CIDR although
 PROCESSES = "Start this many workers and keep them there: one that ends is replaced."
 MAX_RUNS = "End after so many runs; under --processes a new worker takes over."
 MAX_MEMORY = "End when the process takes more than so many MB (exit code 10); under --processes as above."
+LOG_BYTES = "Bytes of output kept of an attempt: a quarter its beginning, the rest its end; 0 keeps none."
 REAP = "Seconds between two looks for expired claims."
 
 
@@ -43,6 +44,7 @@ def worker(
     processes: Annotated[int | None, typer.Option(help=PROCESSES, min=1, max=1000)] = None,
     max_runs: Annotated[int | None, typer.Option(help=MAX_RUNS)] = None,
     max_memory: Annotated[int | None, typer.Option(help=MAX_MEMORY)] = None,
+    log_bytes: Annotated[int, typer.Option(help=LOG_BYTES, envvar="PGSCHED_LOG_BYTES")] = 1 << 20,
     json: JsonLog = False,
 ) -> None:
     """Claim and run jobs until stopped.
@@ -70,6 +72,7 @@ def worker(
         leader=leader,
         max_runs=max_runs,
         max_memory_mb=max_memory,
+        log_bytes=log_bytes,
     )
     if processes is not None and link is None:
         return supervise(processes, dsn)

@@ -189,6 +189,7 @@ run_logs = Table(
     need("at", Instant),
     need("stream", Text),
     need("chunk", Text),
+    Column("token", UUID),
 )
 
 workers = Table(

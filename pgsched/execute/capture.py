@@ -21,6 +21,7 @@ STREAMS = ("stdout", "stderr", "log")
 ALL_BYTES = 64 << 20
 LEAST_BYTES = 16 << 10
 NOTE_CHARACTERS = 200
+INFINITE = float("inf")
 Progress = tuple[float, float | None, str | None]
 Piece = tuple[str, bytearray]
 
@@ -98,7 +99,10 @@ class Record:
         self._wake()
 
     def progress(self, done: float, total: float | None, note: str | None) -> None:
-        """How far the attempt is. The last word counts, so that this may be called a million times."""
+        """How far the attempt is. The last word counts, so that this may be called a million times. ValueError or
+        TypeError where `done` or `total` is no number from 0 on."""
+        if not (0 <= done < INFINITE and (total is None or 0 <= total < INFINITE)):
+            raise ValueError(f"progress: expected finite numbers from 0 on, got {done!r} of {total!r}")
         if not self.closed:
             self._progress = (done, total, note)
             if not self.queued:
@@ -145,11 +149,17 @@ class Record:
             self._drop(room)
 
     def _drop(self, room: int) -> None:
-        while self._tail and self._tail_bytes > room:
-            _, piece = self._tail.popleft()
-            self._tail_bytes -= len(piece)
-            self._cut_bytes += len(piece)
-            self._cut_lines += piece.count(b"\n")
+        """Forget the oldest of the end, by whole lines where that is possible."""
+        while self._tail_bytes > room:
+            piece = self._tail[0][1]
+            over = self._tail_bytes - room
+            n_bytes = len(piece) if len(piece) <= over else piece.find(b"\n", over - 1) + 1 or over
+            if n_bytes == len(piece):
+                self._tail.popleft()
+            self._cut_lines += piece.count(b"\n", 0, n_bytes)
+            del piece[:n_bytes]
+            self._tail_bytes -= n_bytes
+            self._cut_bytes += n_bytes
 
 
 class Journal:

@@ -20,6 +20,7 @@ from pgsched.config import Settings
 from pgsched.db import jobs, migrate, workers
 from pgsched.db.connect import Connection, connect
 from pgsched.errors import PgschedError
+from pgsched.execute.capture import Journal
 from pgsched.execute.registry import executors
 from pgsched.leader.election import Leader
 from pgsched.worker.recycling import check_memory
@@ -118,7 +119,8 @@ async def serve(
 def make_worker(settings: Settings, app: App | None) -> Worker:
     """A worker with an executor for each allowed kind, and what it says of itself."""
     mine = settings.worker
-    chosen = executors(app, mine.allow, settings.dsn, mine.concurrency, mine.http_allow)
+    journal = Journal(mine.log_bytes)
+    chosen = executors(app, mine.allow, settings.dsn, mine.concurrency, mine.http_allow, journal)
     registration = workers.Registration(
         name=process_name(),
         version=pgsched.__version__,
@@ -129,7 +131,7 @@ def make_worker(settings: Settings, app: App | None) -> Worker:
         tasks=sorted(app.tasks) if app is not None and "python" in chosen else [],
         lease_s=mine.lease_s,
     )
-    return Worker(settings.dsn, mine, chosen, registration)
+    return Worker(settings.dsn, mine, chosen, registration, journal)
 
 
 def run_leader(settings: Settings) -> None:

@@ -1,0 +1,91 @@
+"""What attempts print, and how far they are: written by their worker, read by people.
+
+The rule: a write is fenced by the claim's token and safe to send twice; a reader goes on behind the last row it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pgsched.db.arrays import literal, plain
+from pgsched.db.claims import fences
+from pgsched.db.connect import AsyncConnection, Connection
+from pgsched.db.history import checked, known
+from pgsched.db.query import Row, one, rows
+from pgsched.db.statements import sql
+from pgsched.errors import InputError
+from pgsched.model import Key
+
+READ_ROWS = 500
+STREAMS = ("stdout", "stderr", "log")
+Line = tuple[int, str, str]  # seq, stream, chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is new of an attempt's output. Rows from `lo` to before `hi` are taken away; `base` is added to each seq."""
+
+    key: Key
+    attempt: int
+    base: int | None
+    lo: int
+    hi: int
+    lines: list[Line]
+
+
+class Place(NamedTuple):
+    """How far a reader has come: the last row that it has."""
+
+    attempt: int = 0
+    seq: int = -1
+
+
+async def write(conn: AsyncConnection[Any], pages: Sequence[Page]) -> list[int | None]:
+    """Write them; for each its base, or None where the attempt may not write (any more)."""
+    lines = [(n, *line) for n, page in enumerate(pages, 1) for line in page.lines]
+    values = {
+        **fences(page.key for page in pages),
+        "attempts": plain(page.attempt for page in pages),
+        "bases": [page.base for page in pages],
+        "los": plain(page.lo for page in pages),
+        "his": plain(page.hi for page in pages),
+        "ns": plain(line[0] for line in lines),
+        "seqs": plain(line[1] for line in lines),
+        "streams": [line[2] for line in lines],
+        "chunks": [line[3] for line in lines],
+    }
+    bases = dict(await (await conn.execute(sql("run_log_write"), values)).fetchall())
+    return [bases.get(n) for n in range(1, len(pages) + 1)]
+
+
+async def tell_progress(conn: AsyncConnection[Any], news: Sequence[tuple[Key, str]]) -> None:
+    """Write how far attempts are: for each a JSON object."""
+    ordered = sorted(news)
+    values = {**fences(key for key, _ in ordered), "progresses": literal(text for _, text in ordered)}
+    await conn.execute(sql("run_progress"), values)
+
+
+def state(conn: Connection[Any], run_id: int) -> Row:
+    """Where a run is: state, attempt, progress, worker, times. Raises NotFound."""
+    return known(run_id, one(conn, "run_watch", {"id": checked(run_id)}))
+
+
+def read(
+    conn: Connection[Any],
+    run_id: int,
+    after: Place = Place(),  # noqa: B008 - a value
+    attempt: int | None = None,
+    stream: str | None = None,
+) -> list[Row]:
+    """The next rows of a run's output, oldest first; none when there is no more for now."""
+    if stream is not None and stream not in STREAMS:
+        raise InputError(f'stream: "{stream}" is not one of {", ".join(STREAMS)}', "stream")
+    values = {"id": checked(run_id), "attempt": attempt, "stream": stream, "n": READ_ROWS}
+    return rows(conn, "run_log_read", {**values, "after_attempt": after.attempt, "after_seq": after.seq})
+
+
+def last(conn: Connection[Any], run_id: int, n: int) -> list[Row]:
+    """The last `n` rows of a run's newest output, oldest first."""
+    return rows(conn, "run_log_last", {"id": checked(run_id), "n": n})

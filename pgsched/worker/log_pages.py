@@ -1,0 +1,113 @@
+"""The rule: of an attempt's output the beginning and the end are kept, in rows; between them one row says how much is
+left out. The rows are right after every page, so that a worker's death leaves a log that can be read.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pgsched.db.run_logs import Line, Page
+from pgsched.execute.capture import Piece, Taken
+from pgsched.model import Key
+
+CHUNK_BYTES = 65_536
+CUT = "cut"
+
+
+class Kept(NamedTuple):
+    """A row of the end: it goes when there is too much behind it."""
+
+    seq: int
+    n_bytes: int
+    n_lines: int
+
+
+class Book:
+    """The rows of one attempt. `base`: what is added to their seq, known once the first page is written."""
+
+    def __init__(self, tail_bytes: int) -> None:
+        self.base: int | None = None
+        self._tail_bytes = tail_bytes
+        self._seq = 0
+        self._tail: deque[Kept] = deque()
+        self._kept_bytes = 0
+        self._cut_bytes = self._cut_lines = 0
+        self._cut_seq: int | None = None
+        self._decoders: dict[str, codecs.IncrementalDecoder] = {}
+
+    def page(self, key: Key, attempt: int, taken: Taken, *, final: bool) -> Page | None:
+        """The page for what a record had; None if it had no output. `final`: nothing more can come."""
+        lines: list[Line] = []
+        self._append(lines, taken.head, is_tail=False)
+        lo = self._cut_seq if self._cut_seq is not None else self._tail[0].seq if self._tail else self._seq
+        hi = None
+        if taken.cut_bytes:
+            hi = self._leave_out(taken.cut_bytes, taken.cut_lines)
+        self._append(lines, taken.tail, is_tail=True)
+        hi = self._shorten() or hi
+        if final:
+            self._end(lines)
+        if hi is not None:
+            self._cut_seq = hi
+            lines.append((hi, CUT, f"[... {self._cut_bytes:,} bytes in {self._cut_lines:,} lines are left out ...]\n"))
+        return Page(key, attempt, self.base, lo, lo if hi is None else hi, lines) if lines else None
+
+    def _append(self, lines: list[Line], pieces: Sequence[Piece], *, is_tail: bool) -> None:
+        stream, data = "", bytearray()
+        for name, piece in pieces:
+            if name != stream or len(data) + len(piece) > CHUNK_BYTES:
+                self._add(lines, stream, data, is_tail)
+                stream, data = name, bytearray()
+            data += piece
+        self._add(lines, stream, data, is_tail)
+
+    def _add(self, lines: list[Line], stream: str, data: bytearray, is_tail: bool) -> None:
+        if not data:
+            return
+        decoder = self._decoders.get(stream)
+        if decoder is None:
+            decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")
+        lines.append((self._seq, stream, storable(decoder.decode(bytes(data)))))
+        if is_tail:
+            self._tail.append(Kept(self._seq, len(data), data.count(b"\n")))
+            self._kept_bytes += len(data)
+        self._seq += 1
+
+    def _leave_out(self, n_bytes: int, n_lines: int) -> int:
+        """So much was dropped here: the rows of the end so far go with it, because there is one gap only."""
+        while self._tail:
+            self._drop()
+        self._cut_bytes += n_bytes
+        self._cut_lines += n_lines
+        self._decoders.clear()
+        self._seq += 1
+        return self._seq - 1
+
+    def _shorten(self) -> int | None:
+        """Drop what is too much; the seq of the last row that goes."""
+        gone = None
+        while self._kept_bytes > self._tail_bytes and len(self._tail) > 1:
+            gone = self._drop()
+        return gone
+
+    def _drop(self) -> int:
+        row = self._tail.popleft()
+        self._kept_bytes -= row.n_bytes
+        self._cut_bytes += row.n_bytes
+        self._cut_lines += row.n_lines
+        return row.seq
+
+    def _end(self, lines: list[Line]) -> None:
+        """Half a character at the end of a stream is shown as one that cannot be read."""
+        for stream, decoder in self._decoders.items():
+            if rest := decoder.decode(b"", final=True):
+                lines.append((self._seq, stream, rest))
+                self._seq += 1
+
+
+def storable(text: str) -> str:
+    """The text with something to see in place of NUL characters, which PostgreSQL cannot store."""
+    return text.replace("\0", "\ufffd")

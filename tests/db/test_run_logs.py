@@ -1,0 +1,97 @@
+"""What attempts print is in `run_logs` when they have ended: all of it, or its beginning, its end and what is cut."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import psycopg
+import pytest
+
+from tests.working import add, all_ended, output, work
+
+CAP = 1 << 20
+LEFT_OUT = re.compile(r"\[\.\.\. ([\d,]+) bytes in ([\d,]+) lines are left out \.\.\.\]\n")
+
+
+def ran(dsn: str, db: psycopg.Connection, kind: str, task: str, args: object = None, **more: object) -> int:
+    run_id = add(db, kind, task, args)
+    work(dsn, None, lambda: all_ended(db), **more)
+    return run_id
+
+
+def test_what_a_command_prints_is_kept_by_stream(dsn: str, db: psycopg.Connection) -> None:
+    run_id = ran(dsn, db, "shell", "echo one; echo two >&2; echo three")
+    assert output(db, run_id, "stdout") == "one\nthree\n"
+    assert output(db, run_id, "stderr") == "two\n"
+
+
+def test_notices_of_sql_are_kept(dsn: str, db: psycopg.Connection) -> None:
+    run_id = ran(dsn, db, "sql", "DO $$ BEGIN RAISE NOTICE 'half way'; END $$")
+    assert "half way" in output(db, run_id, "log")
+
+
+def test_output_is_there_before_the_run_has_ended(dsn: str, db: psycopg.Connection, tmp_path: object) -> None:
+    gate = f"{tmp_path}/gate"
+    run_id = add(db, "shell", f"echo begun; while [ ! -e {gate} ]; do sleep 0.05; done; echo over")
+
+    def seen() -> bool:
+        if output(db, run_id) == "begun\n" and not all_ended(db):
+            open(gate, "w").close()  # noqa: PTH123
+        return all_ended(db)
+
+    work(dsn, None, seen)
+    assert output(db, run_id) == "begun\nover\n"
+
+
+@pytest.mark.slow
+def test_a_flood_leaves_its_beginning_its_end_and_what_is_missing(dsn: str, db: psycopg.Connection) -> None:
+    lines, mb = 2_000_000, 200
+    program = f"import sys\nfor n in range({lines}): sys.stdout.write(f'{{n:09d}}' + 'x' * 90 + '\\n')"
+    before = peak_mb()
+    run_id = ran(dsn, db, "command", sys.executable, {"argv": ["-c", program]}, timeout=120.0)
+    assert peak_mb() - before < mb / 4
+    text = output(db, run_id)
+    head, n_bytes, n_lines, tail = LEFT_OUT.split(text)
+    assert head.startswith("000000000x") and tail.endswith(f"{lines - 1:09d}" + "x" * 90 + "\n")
+    kept = len(head) + len(tail)
+    assert CAP * 0.8 < kept <= CAP
+    assert kept + int(n_bytes.replace(",", "")) == lines * 100
+    assert head.count("\n") + tail.count("\n") + int(n_lines.replace(",", "")) == lines
+
+
+def peak_mb() -> float:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def test_the_cap_is_the_workers_choice(dsn: str, db: psycopg.Connection) -> None:
+    run_id = ran(dsn, db, "shell", "seq 1 100000", log_bytes=4000)
+    head, _, _, tail = LEFT_OUT.split(output(db, run_id))
+    assert len(head) == 1000 and 0 < len(tail) <= 3000 and tail.endswith("100000\n")
+
+
+def test_a_worker_may_keep_nothing(dsn: str, db: psycopg.Connection) -> None:
+    run_id = ran(dsn, db, "shell", "echo one", log_bytes=0)
+    assert output(db, run_id) == ""
+    assert db.execute("SELECT state FROM pgsched.runs").fetchone() == ("succeeded",)
+
+
+def test_bytes_that_are_no_text_are_shown_as_such(dsn: str, db: psycopg.Connection) -> None:
+    run_id = ran(dsn, db, "shell", r"printf 'a\377\000b\303'")
+    assert output(db, run_id) == "a\ufffd\ufffdb\ufffd"
+
+
+def test_a_character_that_comes_in_two_parts_is_one(dsn: str, db: psycopg.Connection) -> None:
+    run_id = ran(dsn, db, "shell", r"printf 'caf\303'; sleep 1.3; printf '\251\n'")
+    assert output(db, run_id) == "café\n"
+    assert db.execute("SELECT count(*) FROM pgsched.run_logs").fetchone() == (2,)
+
+
+def test_the_logs_go_with_their_run(dsn: str, db: psycopg.Connection) -> None:
+    from pgsched.db.query import rows
+
+    ran(dsn, db, "shell", "echo one")
+    rows(db, "prune", {"keep_s": -1.0, "n": 100})
+    assert db.execute("SELECT count(*) FROM pgsched.run_logs").fetchone() == (0,)
