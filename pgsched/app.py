@@ -10,20 +10,22 @@ import importlib
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from pgsched import arguments
+from pgsched.batch import Batch
 from pgsched.config import find_dsn
 from pgsched.db.enqueueing import Enqueueing
 from pgsched.declare import JobDeclaration, checked, text
 from pgsched.errors import InputError, TaskError
 from pgsched.execute.context import Run
+from pgsched.graph import Graph
 from pgsched.model import FirstResult
 from pgsched.options import INHERITED, OnConflict, Options, UniqueScope
-from pgsched.task import Task
+from pgsched.task import Request, Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -136,6 +138,27 @@ class App:
     async def first_result_async(self, idempotency_key: str) -> FirstResult | None:
         """The asyncio form of `first_result`."""
         return await self.database.first_result_async(idempotency_key)
+
+    def graph(self, *, connection: Any = None) -> Graph:
+        """Runs that wait for each other, made in one transaction: `with app.graph() as g: a = g.add(task); ...`.
+
+        On `connection`, in the caller's own transaction.
+        """
+        return Graph(self, connection)
+
+    def batch(
+        self,
+        callback: Task[..., Any] | Request[...] | None = None,
+        args: Mapping[str, Any] | None = None,
+        *,
+        on_failure: Literal["cancel", "run_anyway", "wait"] = "run_anyway",
+        connection: Any = None,
+    ) -> Batch:
+        """Runs made together, whose `progress` can be asked for; when all have ended, `callback` runs with `args`.
+
+        `on_failure`: what the callback does when one does not succeed; its handler finds them by `run.parents()`.
+        """
+        return Batch(self, callback, args, on_failure, connection)
 
     def close(self) -> None:
         """Close this thread's connection for enqueueing; the next enqueue opens one again."""

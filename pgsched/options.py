@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from pgsched.declare import POLICIES, duration, instant, one_of, text
 from pgsched.errors import InputError
 
 KEYS = ("unique_key", "idempotency_key")  # each names one run
+AFTER = ("after", "after_any")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,17 @@ def bucket(period: float | timedelta) -> Bucket:
 
 UniqueScope = Literal["while_active"] | Bucket
 OnConflict = Literal["return", "reject", "replace", "keep_time"]
+OnFailure = Literal["cancel", "run_anyway", "wait"]
+
+
+class HasId(Protocol):
+    """A run, or a node of a graph that is enqueued."""
+
+    @property
+    def id(self) -> int: ...
+
+
+Parent = int | HasId
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,9 @@ class Options:
     on_conflict: OnConflict | None = None
     idempotency_key: str | None = None
     idempotency_retention: float | timedelta | None = None
+    after: Iterable[Parent] | None = None
+    after_any: Iterable[Parent] | None = None
+    on_failure: OnFailure | None = None
 
     def checked(self) -> dict[str, Any]:
         """The values as the database takes them. InputError names the option."""
@@ -68,6 +83,17 @@ def unique_scope(name: str, value: Any) -> str:
     return str(value)
 
 
+def run_ids(name: str, value: Any) -> list[int] | None:
+    """The ids of runs, given as such, as Run or as nodes of a graph; none at all is no condition."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InputError(f"{name}: expected a list of runs or of their ids, got {type(value).__name__}", name)
+    ids: list[Any] = [getattr(run, "id", run) for run in value]
+    for run_id in ids:
+        if isinstance(run_id, bool) or not isinstance(run_id, int) or not 0 < run_id < 2**63:
+            raise InputError(f"{name}: {run_id!r} is no run's id", name)
+    return list(dict.fromkeys(int(run_id) for run_id in ids)) or None
+
+
 OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     **{name: POLICIES[name] for name in ("queue", "priority", "max_attempts", "timeout", "tags")},
     "delay": duration(0),
@@ -77,6 +103,9 @@ OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "on_conflict": one_of("return", "reject", "replace", "keep_time"),
     "idempotency_key": text(500),
     "idempotency_retention": duration(1),
+    "after": run_ids,
+    "after_any": run_ids,
+    "on_failure": one_of("cancel", "run_anyway", "wait"),
 }
 
 # What a job's runs take from its task: what says how to run, not what one run is about.

@@ -12,12 +12,13 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from pgsched import arguments
+from pgsched.arguments import Parameters
 from pgsched.declare import text
 from pgsched.errors import InputError, TaskError
 from pgsched.execute.context import Run
 from pgsched.execute.place import Place, captured, place
 from pgsched.model import RunId
-from pgsched.options import KEYS, OPTIONS, Options
+from pgsched.options import AFTER, KEYS, OPTIONS, Options
 
 if TYPE_CHECKING:
     from pgsched.app import App
@@ -123,6 +124,19 @@ def exceptions(task: str, given: Any) -> tuple[type[BaseException], ...]:
     return found
 
 
+def held_back(
+    parameters: Parameters, values: dict[str, Any], kwargs: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `enqueue(..., after=[run])` says of the run, and not to a handler; one that has such a parameter gets it."""
+    named = parameters.given.parameters.values()
+    taken = {p.name for p in named}
+    if any(p.kind is p.VAR_KEYWORD for p in named) or taken & {*AFTER}:
+        return values, kwargs
+    said = {name: kwargs[name] for name in (*AFTER, "on_failure") if name in kwargs and name not in taken}
+    checked = {name: None if value is None else OPTIONS[name](name, value) for name, value in said.items()}
+    return {**values, **checked}, {name: value for name, value in kwargs.items() if name not in said}
+
+
 class Request(Generic[P]):
     """A task with the options of the runs to come."""
 
@@ -161,6 +175,9 @@ class Request(Generic[P]):
         for key in KEYS:
             if self._values[key] is not None:
                 raise InputError(f"{key}: names one run; enqueue_many makes many. Enqueue them one by one", key)
+        for key in AFTER:
+            if self._values[key] is not None:
+                raise InputError(f"{key}: enqueue_many makes runs that wait for nothing; see app.graph()", key)
         return {**self._values, "task": self._task.name}
 
     def _enqueue(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunId:
@@ -171,6 +188,12 @@ class Request(Generic[P]):
         values = self._run_values(args, kwargs)
         return await self._task.app.database.enqueue_async(self._connection, values)
 
+    def values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The run that these arguments make, as the database takes it."""
+        return self._run_values(args, kwargs)
+
     def _run_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        task = self._task
-        return {**self._values, "task": task.name, "args": arguments.encode(task.parameters, args, kwargs)}
+        task, values = self._task, self._values
+        if "after" in kwargs or "after_any" in kwargs:
+            values, kwargs = held_back(task.parameters, values, kwargs)
+        return {**values, "task": task.name, "args": arguments.encode(task.parameters, args, kwargs)}

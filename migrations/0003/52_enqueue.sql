@@ -82,13 +82,15 @@ END $$;
 
 -- Makes a run, or finds the one that stands for it: `how` is created, existing (it has the unique key), replaced (it has,
 -- and took the new payload), rejected (it has, and on_conflict is reject), repeated (the idempotency key has been used).
+-- A run that is made waits for all runs of `after` and one of `after_any` (43_dependencies.sql).
 -- NULL takes the default.
 CREATE FUNCTION pgsched.enqueue_result(task text, args jsonb DEFAULT '{}', kind text DEFAULT 'python',
     queue text DEFAULT 'default', priority integer DEFAULT 5, delay interval DEFAULT NULL,
     at timestamptz DEFAULT NULL, unique_key text DEFAULT NULL, max_attempts integer DEFAULT 3,
     timeout interval DEFAULT NULL, unique_scope text DEFAULT 'while_active', on_conflict text DEFAULT 'return',
     idempotency_key text DEFAULT NULL, idempotency_retention interval DEFAULT '24 hours', tags text[] DEFAULT NULL,
-    available_at timestamptz DEFAULT NULL, OUT id bigint, OUT how text)
+    available_at timestamptz DEFAULT NULL, after bigint[] DEFAULT NULL, after_any bigint[] DEFAULT NULL,
+    on_failure text DEFAULT 'cancel', OUT id bigint, OUT how text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -134,6 +136,8 @@ BEGIN
         RETURNING id INTO enqueue_result.id;
         IF FOUND THEN
             how := 'created';
+            PERFORM pgsched.hold_back(enqueue_result.id, after, after_any, on_failure)
+            WHERE after IS NOT NULL OR after_any IS NOT NULL;
         ELSE
             SELECT r.id INTO enqueue_result.id FROM pgsched.runs r
             WHERE r.unique_key = enqueue_result.unique_key AND r.phase < 3;
@@ -160,11 +164,13 @@ CREATE FUNCTION pgsched.enqueue(task text, args jsonb DEFAULT '{}', kind text DE
     at timestamptz DEFAULT NULL, unique_key text DEFAULT NULL, max_attempts integer DEFAULT 3,
     timeout interval DEFAULT NULL, unique_scope text DEFAULT 'while_active', on_conflict text DEFAULT 'return',
     idempotency_key text DEFAULT NULL, idempotency_retention interval DEFAULT '24 hours', tags text[] DEFAULT NULL,
-    available_at timestamptz DEFAULT NULL) RETURNS bigint
+    available_at timestamptz DEFAULT NULL, after bigint[] DEFAULT NULL, after_any bigint[] DEFAULT NULL,
+    on_failure text DEFAULT 'cancel') RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     got record := pgsched.enqueue_result(task, args, kind, queue, priority, delay, at, unique_key, max_attempts,
-        timeout, unique_scope, on_conflict, idempotency_key, idempotency_retention, tags, available_at);
+        timeout, unique_scope, on_conflict, idempotency_key, idempotency_retention, tags, available_at,
+        after, after_any, on_failure);
 BEGIN
     IF got.how = 'rejected' THEN
         RAISE EXCEPTION USING ERRCODE = 'unique_violation', COLUMN = 'unique_key', TABLE = 'runs', SCHEMA = 'pgsched',

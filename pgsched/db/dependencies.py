@@ -5,11 +5,51 @@ A function takes the connection first and commits nothing.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
+from psycopg import AsyncCursor, Cursor
+from psycopg.rows import tuple_row
+
 from pgsched.db.arrays import literal
-from pgsched.db.connect import Connection
+from pgsched.db.connect import AsyncConnection, Connection
 from pgsched.db.statements import sql
+
+ROWS = 1000
+Edge = tuple[int, int, str, bool]  # the run, its parent, on_failure, any_of
+Step = tuple[str, dict[str, Any]]
+COLUMNS = ("task", "args", "queue", "priority", "max_attempts", "timeout", "tags", "at", "delay")
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A run that another waited for. `result` is what it returned; None unless it has succeeded."""
+
+    id: int
+    task: str
+    state: str
+    result: Any
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far some runs are: `done` of `total` have ended, and `failed` of these did not succeed."""
+
+    total: int
+    done: int
+    failed: int
+
+    @property
+    def finished(self) -> bool:
+        """Have all ended?"""
+        return self.done == self.total
+
+
+# ---- what the leader does
 
 
 def adopt(conn: Connection[Any], n: int) -> list[int]:
@@ -27,3 +67,98 @@ def judge(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:
     row = conn.execute(sql("admit_dependents"), {"ids": literal(run_ids)}).fetchone()
     assert row is not None
     return int(row[0]), int(row[1])
+
+
+# ---- what everybody does
+
+
+def parents(conn: Connection[Any], run_id: int) -> list[Parent]:
+    """The runs that this one waited for, the oldest first."""
+    with Cursor(conn, row_factory=tuple_row) as cursor:
+        return [Parent(*row) for row in cursor.execute(sql("dependencies_parents"), {"id": run_id}).fetchall()]
+
+
+async def parents_async(conn: AsyncConnection[Any], run_id: int) -> list[Parent]:
+    """The asyncio form of `parents`."""
+    async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
+        found = await cursor.execute(sql("dependencies_parents"), {"id": run_id})
+        return [Parent(*row) for row in await found.fetchall()]
+
+
+def progress(conn: Connection[Any], run_ids: Sequence[int]) -> Progress:
+    """How far these runs are."""
+    with Cursor(conn, row_factory=tuple_row) as cursor:
+        row = cursor.execute(sql("dependencies_progress"), {"ids": literal(run_ids)}).fetchone()
+    assert row is not None
+    return Progress(*row)
+
+
+async def progress_async(conn: AsyncConnection[Any], run_ids: Sequence[int]) -> Progress:
+    """The asyncio form of `progress`."""
+    async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
+        row = await (await cursor.execute(sql("dependencies_progress"), {"ids": literal(run_ids)})).fetchone()
+    assert row is not None
+    return Progress(*row)
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run of a graph: what `enqueue` takes, and its parents: ids of runs, or places in the graph below zero
+    (-1 is the first), each with whether it is one of several of which one is enough."""
+
+    values: dict[str, Any]
+    parents: dict[int, bool]
+    on_failure: str = "cancel"
+
+
+def enqueue_graph(conn: Connection[Any], new: Sequence[NewRun]) -> list[int]:
+    """Make all these runs and their edges, or nothing; returns their ids. A parent comes before its children."""
+    ids: list[int] = []
+    with Cursor(conn, row_factory=tuple_row) as cursor:
+        cursor.execute("SELECT")  # before `transaction`, which would commit if it were the first without autocommit
+        with conn.transaction():
+            for name, values in steps(new, ids):
+                cursor.execute(sql(name), values)
+                if name == "dependencies_runs":
+                    ids += sorted(row[0] for row in cursor.fetchall())
+    return ids
+
+
+async def enqueue_graph_async(conn: AsyncConnection[Any], new: Sequence[NewRun]) -> list[int]:
+    """The asyncio form of `enqueue_graph`."""
+    ids: list[int] = []
+    async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
+        await cursor.execute("SELECT")
+        async with conn.transaction():
+            for name, values in steps(new, ids):
+                await cursor.execute(sql(name), values)
+                if name == "dependencies_runs":
+                    ids += sorted(row[0] for row in await cursor.fetchall())
+    return ids
+
+
+def steps(new: Sequence[NewRun], ids: list[int]) -> Generator[Step, None, None]:
+    """The statements that make a graph; whoever sends them puts the ids of the runs that are made into `ids`."""
+    for start in range(0, len(new), ROWS):
+        yield "dependencies_runs", {"rows": json.dumps([row_of(run) for run in new[start : start + ROWS]])}
+    edges = [
+        (ids[place], ids[-parent - 1] if parent < 0 else parent, run.on_failure, any_of)
+        for place, run in enumerate(new)
+        for parent, any_of in run.parents.items()
+    ]
+    if edges:
+        arrays = [literal(column) for column in zip(*edges, strict=True)]
+        yield "dependencies_add", dict(zip(("run_ids", "parent_ids", "on_failures", "any_ofs"), arrays, strict=True))
+
+
+def row_of(run: NewRun) -> dict[str, Any]:
+    """A run as a row of `dependencies_runs`."""
+    given = {name: told(run.values[name]) for name in COLUMNS if run.values.get(name) is not None}
+    return {**given, "waits": True} if run.parents else given
+
+
+def told(value: Any) -> Any:
+    """A value as JSON that PostgreSQL reads as what it was."""
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds()!r} seconds"
+    return value.isoformat() if isinstance(value, datetime) else value

@@ -60,6 +60,14 @@ class Enqueueing:
     async def first_result_async(self, key: str) -> FirstResult | None:
         return await self._send_async(None, lambda mine: runs.first_result_async(mine, key))
 
+    def send(self, conn: Any, send: Callable[[Any], T]) -> T:
+        """What `send` makes of the caller's connection, or of ours."""
+        return self._send(conn, send)
+
+    async def send_async(self, conn: Any, send: Callable[[Any], Awaitable[T]]) -> T:
+        """The asyncio form of `send`."""
+        return await self._send_async(conn, send)
+
     def _send(self, conn: Any, send: Callable[[Any], T]) -> T:
         if conn is not None:
             return send(conn if isinstance(conn, Connection) else held(conn))

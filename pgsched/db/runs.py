@@ -18,6 +18,7 @@ from pgsched.errors import AlreadyEnqueued, InputError
 from pgsched.model import FirstResult, RunId
 
 LINES = 500
+KEYED = ("unique_key", "idempotency_key", "after", "after_any")
 BACKSLASH, DOUBLED = "\\", "\\\\"
 
 
@@ -40,7 +41,8 @@ async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> RunId:
 
 def statement(values: Mapping[str, Any]) -> bytes:
     """The statement for one run: without a key it need not look for another."""
-    return sql("enqueue" if values["unique_key"] is None and values["idempotency_key"] is None else "enqueue_keyed")
+    plain = all(values[name] is None for name in KEYED)
+    return sql("enqueue" if plain else "enqueue_keyed")
 
 
 def run_id(row: Any, values: Mapping[str, Any]) -> RunId:

@@ -1,0 +1,49 @@
+"""The rule: a batch is a graph of runs that wait for nothing, and of one, its callback, that waits for all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pgsched.graph import Graph, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pgsched.app import App
+    from pgsched.task import Request, Task
+
+
+class Batch(Graph):
+    """Runs made together: `batch.add(task, ...)`, then `batch.enqueue()`, or a `with` block around the adding.
+
+    `progress` is about these runs, without the callback. `callback` is that run's node, once it is enqueued.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        callback: Task[..., Any] | Request[...] | None = None,
+        args: Mapping[str, Any] | None = None,
+        on_failure: Literal["cancel", "run_anyway", "wait"] = "run_anyway",
+        connection: Any = None,
+    ) -> None:
+        super().__init__(app, connection)
+        self.callback: Node | None = None
+        self._callback = callback
+        self._callback_args = dict(args or {})
+        self._on_failure = on_failure
+        if callback is not None:
+            self._values(callback, (), self._callback_args)  # what is wrong with it is said here
+
+    def _begin(self) -> list[Any]:
+        new = super()._begin()
+        if self._callback is not None and self.callback is None:
+            self.callback = self.add(
+                self._callback, after=list(self._nodes), on_failure=self._on_failure, **self._callback_args
+            )
+        return new
+
+    def _end(self, ids: list[int]) -> list[int]:
+        made = super()._end(ids)
+        self._ids = made[:-1] if self.callback is not None else made
+        return list(self._ids)

@@ -1,0 +1,157 @@
+"""The rule: a graph of runs is made as a whole or not at all, and a run is added after those that it waits for, so that
+it cannot wait for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pgsched.db.dependencies import NewRun, Progress, enqueue_graph, enqueue_graph_async, progress, progress_async
+from pgsched.errors import InputError, PgschedError
+from pgsched.options import AFTER, KEYS, OPTIONS
+from pgsched.task import Request, Task
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pgsched.app import App
+
+
+class Node:
+    """A run of a graph. It has an `id` once the graph is enqueued."""
+
+    __slots__ = ("_graph", "_id", "_place")
+
+    def __init__(self, graph: Graph, place: int) -> None:
+        self._graph = graph
+        self._place = place
+        self._id: int | None = None
+
+    @property
+    def id(self) -> int:
+        """The run's id. PgschedError before the graph is enqueued."""
+        if self._id is None:
+            raise PgschedError("this run has no id yet: its graph is enqueued at the end of the `with` block")
+        return self._id
+
+    def __repr__(self) -> str:
+        return f"<Node {self._place if self._id is None else self._id}>"
+
+
+class Graph:
+    """Runs that wait for each other, made by `app.graph()` and filled by `add`. It is enqueued in one transaction at the
+    end of its `with` block, or by `enqueue`. An exception in the block makes nothing."""
+
+    def __init__(self, app: App, connection: Any = None) -> None:
+        self._app = app
+        self._connection = connection
+        self._new: list[NewRun] = []
+        self._nodes: list[Node] = []
+        self._ids: list[int] | None = None
+
+    def add(
+        self,
+        task: Task[..., Any] | Request[...],
+        /,
+        *args: Any,
+        after: Iterable[Any] = (),
+        after_any: Iterable[Any] = (),
+        on_failure: str = "cancel",
+        **kwargs: Any,
+    ) -> Node:
+        """A run of the task, or of `task.options(...)`, with these arguments.
+
+        `after`: nodes of this graph, runs or their ids, all of which have to succeed before it starts; `after_any`: one
+        of these has to. `on_failure`: what it does when they do not: "cancel", "run_anyway" (their end is enough), or
+        "wait" until somebody retries them. Raises InputError, TaskError.
+        """
+        if self._ids is not None:
+            raise PgschedError("the graph has been enqueued: a run can be added to it by enqueue(..., after=[node])")
+        values = self._values(task, args, kwargs)
+        parents = {**self._parents("after_any", after_any, True), **self._parents("after", after, False)}
+        for name in AFTER:
+            parents |= dict.fromkeys(values.pop(name) or (), name == "after_any")
+        failing = values.pop("on_failure") or OPTIONS["on_failure"]("on_failure", on_failure)
+        self._new.append(NewRun(values, parents, failing))
+        self._nodes.append(Node(self, len(self._nodes)))
+        return self._nodes[-1]
+
+    def enqueue(self) -> list[int]:
+        """Make all runs; returns their ids in the order in which they were added."""
+        new = self._begin()
+        return self._end(self._app.database.send(self._connection, lambda mine: enqueue_graph(mine, new)))
+
+    async def enqueue_async(self) -> list[int]:
+        """The asyncio form of `enqueue`."""
+        new = self._begin()
+        return self._end(
+            await self._app.database.send_async(self._connection, lambda mine: enqueue_graph_async(mine, new))
+        )
+
+    @property
+    def progress(self) -> Progress:
+        """How many of the runs have ended, and how many of these did not succeed."""
+        ids = self._known()
+        return self._app.database.send(None, lambda mine: progress(mine, ids))
+
+    async def progress_async(self) -> Progress:
+        """The asyncio form of `progress`."""
+        ids = self._known()
+        return await self._app.database.send_async(None, lambda mine: progress_async(mine, ids))
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        if kind is None and self._ids is None:
+            self.enqueue()
+
+    async def __aenter__(self) -> Graph:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        if kind is None and self._ids is None:
+            await self.enqueue_async()
+
+    def _values(self, task: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(task, Task):
+            task = task.options()
+        if not isinstance(task, Request):
+            raise InputError(f"task: expected a task or task.options(...), got {type(task).__name__}", "task")
+        values = task.values(args, kwargs)
+        for key in KEYS:
+            if values[key] is not None:
+                raise InputError(f"{key}: finds a run that there is already; a graph makes new ones", key)
+        return values
+
+    def _parents(self, name: str, given: Iterable[Any], any_of: bool) -> dict[int, bool]:
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+            raise InputError(f"{name}: expected a list of nodes, runs or their ids, got {type(given).__name__}", name)
+        return {self._parent(name, one): any_of for one in given}
+
+    def _parent(self, name: str, one: Any) -> int:
+        if isinstance(one, Node) and one._id is None:
+            if one._graph is not self:
+                raise InputError(f"{name}: {one!r} belongs to another graph, which is not enqueued yet", name)
+            return -one._place - 1
+        return int(OPTIONS[name](name, [one])[0])
+
+    def _begin(self) -> list[NewRun]:
+        if self._ids is not None:
+            raise PgschedError("the graph has been enqueued already")
+        return self._new
+
+    def _end(self, ids: list[int]) -> list[int]:
+        self._ids = ids
+        for node, run_id in zip(self._nodes, ids, strict=True):
+            node._id = run_id
+        return list(ids)
+
+    def _known(self) -> list[int]:
+        if self._ids is None:
+            raise PgschedError("progress: nothing has been enqueued yet")
+        return self._ids

@@ -1,0 +1,233 @@
+"""Graphs and batches as an application makes them: in one transaction, with parents before those that wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched import App, InputError, PgschedError, TaskError
+from pgsched.db import leading
+from pgsched.leader.dependents import resolve
+
+
+@pytest.fixture
+def app(dsn: str) -> Iterator[App]:
+    made = App("graphs", dsn=dsn)
+    yield made
+    made.close()
+
+
+def edges(db: psycopg.Connection) -> list[tuple[int, int, str, bool]]:
+    return db.execute("SELECT run_id, parent_id, on_failure, any_of FROM pgsched.dependencies ORDER BY 1, 2").fetchall()
+
+
+def runs(db: psycopg.Connection) -> list[tuple[Any, ...]]:
+    return db.execute("SELECT id, state, args, queue FROM pgsched.runs ORDER BY id").fetchall()
+
+
+def end(db: psycopg.Connection, *run_ids: int, state: str = "succeeded") -> None:
+    db.execute("UPDATE pgsched.runs SET state = %s, finished_at = now() WHERE id = ANY (%s)", [state, list(run_ids)])
+    with db.transaction():
+        resolve(db, 5000)
+        leading.admit(db, 5000)
+
+
+def test_a_run_is_enqueued_after_others(app: App, db: psycopg.Connection) -> None:
+    @app.task
+    def step(n: int) -> None: ...
+
+    a, b = step.enqueue(n=1), step.enqueue(n=2)
+    c = step.enqueue(n=3, after=[a], after_any=[b], on_failure="run_anyway")
+    d = step.options(after=[c]).enqueue(n=4)
+    assert edges(db) == [(c, a, "run_anyway", False), (c, b, "run_anyway", True), (d, c, "cancel", False)]
+    assert [run[1] for run in runs(db)] == ["queued", "queued", "waiting", "waiting"]
+
+
+def test_a_run_after_nothing_is_not_held_back(app: App, db: psycopg.Connection) -> None:
+    @app.task
+    def step() -> None: ...
+
+    step.enqueue(after=[])
+    assert [run[1] for run in runs(db)] == ["queued"]
+
+
+def test_a_handler_that_has_a_parameter_named_after_gets_it(app: App, db: psycopg.Connection) -> None:
+    @app.task
+    def remind(after: int) -> None: ...
+
+    remind.enqueue(after=3)
+    assert runs(db)[0][2] == {"after": 3}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"after": 7}, "after: expected a list of runs or of their ids, got int"),
+        ({"after": ["x"]}, "after: 'x' is no run's id"),
+        ({"after": [True]}, "after: True is no run's id"),
+        ({"after": [1], "on_failure": "die"}, 'on_failure: "die" is not one of cancel, run_anyway, wait'),
+    ],
+)
+def test_wrong_parents_are_refused(app: App, options: dict[str, Any], message: str) -> None:
+    @app.task
+    def step() -> None: ...
+
+    with pytest.raises(InputError) as raised:
+        step.enqueue(**options)
+    assert str(raised.value) == message
+
+
+def test_an_unknown_parent_is_refused_and_nothing_is_made(app: App, db: psycopg.Connection) -> None:
+    @app.task
+    def step() -> None: ...
+
+    with pytest.raises(PgschedError, match="there is no run 4711 to wait for"):
+        step.enqueue(after=[4711])
+    assert runs(db) == []
+
+
+def test_sql_enqueues_a_run_after_others(db: psycopg.Connection) -> None:
+    row = db.execute("SELECT pgsched.enqueue('a'), pgsched.enqueue('b')").fetchone()
+    assert row is not None
+    child = db.execute("SELECT pgsched.enqueue('c', after => ARRAY[%s, %s]::bigint[], on_failure => 'wait')", row)
+    found = child.fetchone()
+    assert found is not None
+    assert edges(db) == [(found[0], row[0], "wait", False), (found[0], row[1], "wait", False)]
+
+
+def test_a_graph_is_made_whole(app: App, db: psycopg.Connection) -> None:
+    @app.task
+    def step(n: int) -> None: ...
+
+    with app.graph() as g:
+        a = g.add(step, n=1)
+        b = g.add(step.options(queue="big", delay=3600), n=2, after=[a])
+        c = g.add(step, 3, after=[a, b], on_failure="run_anyway")
+        d = g.add(step, 4, after_any=[b, c])
+        assert runs(db) == []
+    assert edges(db) == [
+        (b.id, a.id, "cancel", False),
+        (c.id, a.id, "run_anyway", False), (c.id, b.id, "run_anyway", False),
+        (d.id, b.id, "cancel", True), (d.id, c.id, "cancel", True),
+    ]  # fmt: skip
+    assert [run[2]["n"] for run in runs(db)] == [1, 2, 3, 4]
+    assert runs(db)[1][3] == "big"
+    end(db, a.id)
+    later = db.execute("SELECT available_at > now() + interval '59 min' FROM pgsched.runs WHERE id = %s", [b.id])
+    assert later.fetchone() == (True,)
+
+
+def test_an_exception_in_the_block_makes_nothing(app: App, db: psycopg.Connection) -> None:
+    @app.task
+    def step() -> None: ...
+
+    with pytest.raises(ZeroDivisionError), app.graph() as g:
+        g.add(step)
+        raise ZeroDivisionError
+    assert runs(db) == []
+
+
+def test_a_graph_belongs_to_the_callers_transaction(app: App, db: psycopg.Connection, dsn: str) -> None:
+    @app.task
+    def step() -> None: ...
+
+    with psycopg.connect(dsn) as mine:
+        with app.graph(connection=mine) as g:
+            a = g.add(step)
+            g.add(step, after=[a])
+        assert runs(db) == []
+        mine.rollback()
+        assert runs(db) == []
+        earlier = step.enqueue()
+        with app.graph(connection=mine) as g:
+            g.add(step, after=[earlier])
+        mine.commit()
+    assert [run[1] for run in runs(db)] == ["queued", "waiting"]
+
+
+def test_a_graph_of_asyncio(app: App, db: psycopg.Connection) -> None:
+    @app.task
+    def step() -> None: ...
+
+    async def make() -> None:
+        async with app.graph() as g:
+            a = g.add(step)
+            g.add(step, after=[a])
+        assert (await g.progress_async()).total == 2
+        await app.close_async()
+
+    asyncio.run(make())
+    assert [run[1] for run in runs(db)] == ["queued", "waiting"]
+
+
+def test_wrong_nodes_are_refused_where_they_are_said(app: App) -> None:
+    @app.task
+    def step(n: int) -> None: ...
+
+    g, other = app.graph(), app.graph()
+    node = other.add(step, 1)
+    with pytest.raises(InputError, match="belongs to another graph"):
+        g.add(step, 1, after=[node])
+    with pytest.raises(TaskError, match="parameter n: "):
+        g.add(step, "x")
+    with pytest.raises(InputError, match="unique_key: finds a run"):
+        g.add(step.options(unique_key="k"), 1)
+    with pytest.raises(InputError, match="expected a task or"):
+        g.add(print, 1)  # type: ignore[arg-type]
+    with pytest.raises(PgschedError, match="has no id yet"):
+        print(node.id)
+    assert g.enqueue() == []
+    with pytest.raises(PgschedError, match="enqueued already"):
+        g.enqueue()
+
+
+def test_a_batch_tells_its_progress_and_runs_its_callback_when_all_have_ended(app: App, db: psycopg.Connection) -> None:
+    @app.task
+    def part(n: int) -> None: ...
+
+    @app.task
+    def finish(name: str) -> None: ...
+
+    batch = app.batch(finish, {"name": "all"})
+    for n in range(3):
+        batch.add(part, n)
+    ids = batch.enqueue()
+    assert batch.callback is not None
+    assert runs(db)[-1] == (batch.callback.id, "waiting", {"name": "all"}, "default")
+    end(db, ids[0], state="dead")
+    assert (batch.progress.total, batch.progress.done, batch.progress.failed) == (3, 1, 1)
+    assert not batch.progress.finished
+    end(db, *ids[1:])
+    assert batch.progress.finished
+    assert runs(db)[-1][1] == "queued"
+
+
+def test_a_callback_only_for_success_is_cancelled_by_a_failure(app: App, db: psycopg.Connection) -> None:
+    @app.task
+    def part() -> None: ...
+
+    with app.batch(part, on_failure="cancel") as batch:
+        node = batch.add(part)
+    end(db, node.id, state="dead")
+    assert runs(db)[-1][1] == "cancelled"
+
+
+def test_a_callback_of_an_empty_batch_runs_at_once(app: App, db: psycopg.Connection) -> None:
+    @app.task
+    def finish() -> None: ...
+
+    with app.batch(finish):
+        pass
+    assert [run[1] for run in runs(db)] == ["queued"]
+
+
+def test_a_callback_with_wrong_arguments_is_refused_at_once(app: App) -> None:
+    @app.task
+    def finish(n: int) -> None: ...
+
+    with pytest.raises(TaskError, match="missing a required argument"):
+        app.batch(finish)
