@@ -40,7 +40,7 @@ class Node:
 
 
 class Graph:
-    """Runs that wait for each other, made by `app.graph()` and filled by `add`. It is enqueued in one transaction at the
+    """Runs that wait for each other, made by `app.graph()`, filled by `add`, and enqueued in one transaction at the
     end of its `with` block, or by `enqueue`. An exception in the block makes nothing."""
 
     def __init__(self, app: App, connection: Any = None) -> None:
