@@ -45,7 +45,7 @@ def test_of_transactions_that_overlap_one_is_announced(
         db.execute(ENQUEUE, ["a"])  # within 20 ms, unless the machine is busy
         return heard() == []
 
-    wait_until(unheard, "a run that is not announced")
+    wait_until(unheard)
     first.commit()
     assert heard() == ["a"]
     db.execute(ENQUEUE, ["a"])
