@@ -21,7 +21,8 @@ from pgsched.errors import TaskError
 from pgsched.execute.capture_relay import Relay
 from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.execute.context import Run
-from pgsched.execute.pool_wire import Message, outcome_message, run_of
+from pgsched.execute.control import Own
+from pgsched.execute.pool_wire import FarControl, Message, outcome_message, run_of
 from pgsched.execute.python import Call, Handler
 from pgsched.execute.report import Kinds, failed, refused, succeeded
 from pgsched.model import Outcome
@@ -116,7 +117,8 @@ class Attempts:
             name = message["task"]
             return refused(f"task: the app, imported in a child process, has no task named {name!r}", retry=True)
         record = self._relay.begin()
-        run = run_of(message, record) if handler.takes_run else None
+        control = FarControl(message["own"], lambda: self._stop.asked, self._relay.answer)
+        run = run_of(message, record, Own(control, control.dsn)) if handler.takes_run else None
         try:
             call = handler.prepare(message["args"], run)
         except TaskError as error:
@@ -131,6 +133,7 @@ class Attempts:
                 return self._runner.run(self._on_loop(call, run, limit, handler.no_retry), context=context)
             return context.run(self._in_main_thread, call, run, limit, handler.no_retry)
         finally:
+            control.close()
             self._relay.end(record)
 
     def _in_main_thread(self, call: Call, run: Run | None, limit: Limit, no_retry: Kinds) -> Outcome:

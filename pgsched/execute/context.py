@@ -1,4 +1,4 @@
-"""What a handler may know about the attempt it is part of: one frozen value, for a parameter annotated `Run`."""
+"""What a handler may know and do about the attempt it is part of: a parameter annotated `Run` gets it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from pgsched.core import payload
+from pgsched.db import own_writes
+from pgsched.errors import TaskError
 from pgsched.execute.capture import Record
 from pgsched.execute.capture_lines import log_line
+from pgsched.execute.control import Own
+from pgsched.execute.transaction import Transaction
 
 INFINITE = math.inf
 
@@ -29,6 +34,10 @@ class Run:
     attempt: int
     token: UUID
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+    task: str = ""
+    queue: str = "default"
+    max_attempts: int = 1
+    own: Own = field(default_factory=Own, repr=False, compare=False)
     record: Record | None = field(default=None, repr=False, compare=False)
 
     def log(self, text: str, **fields: Any) -> None:
@@ -43,3 +52,50 @@ class Run:
             raise ValueError(f"progress: expected finite numbers from 0 on, got {done!r} and {total!r}")
         if self.record is not None:
             self.record.progress(done, total, note)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the attempt times out, as `time.monotonic()` of this host; None without a timeout."""
+        return self.own.deadline
+
+    def seconds_left(self) -> float | None:
+        """Seconds until the attempt times out (at least 0); None without a timeout."""
+        return self.own.seconds_left()
+
+    def extend(self, seconds: float) -> float | None:
+        """Let this attempt time out so many seconds later; returns the seconds left, None without a timeout.
+
+        The lease needs no such call: the worker renews it. ValueError for a number that is not above 0; PgschedError
+        when the attempt has been told to stop already.
+        """
+        return self.own.extend(seconds)
+
+    def assert_claim(self, conn: Any) -> Any:
+        """Make the caller's transaction fail with ClaimLost unless this attempt still owns the run, and keep it owned
+        until that transaction ends.
+
+        `conn`: a psycopg connection, an SQLAlchemy Connection or Session, or the async form of one of them: then
+        `await run.assert_claim(conn)`. InputError if no transaction is or would be open.
+        """
+        return own_writes.assert_claim(conn, self.id, self.token)
+
+    def transaction(self, conn: Any = None) -> Transaction:
+        """`with run.transaction() as conn:` (or `async with`): what is written on `conn` and the success of the run are
+        committed together, or neither.
+
+        Without `conn` a psycopg connection to the scheduler's database is opened for it. One of the caller's has to be
+        outside of any transaction; for `async with` it is an AsyncConnection. ClaimLost, and nothing is written, if
+        the attempt does not own the run any more. After the block the run is settled: what the handler returns is not
+        kept (see `set_result`), and what it raises is only logged.
+        """
+        return Transaction(self.own, self.id, self.token, conn)
+
+    def set_result(self, value: Any) -> None:
+        """The run's result, inside of `run.transaction()`: any JSON value. TaskError if it is none, or outside."""
+        if not self.own.inside:
+            raise TaskError("set_result: only inside of run.transaction(); elsewhere return the value")
+        try:
+            payload.encode(value)
+        except ValueError as error:
+            raise TaskError(f"set_result: {type(value).__name__} {error}") from None
+        self.own.result = value

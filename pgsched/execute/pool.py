@@ -12,6 +12,7 @@ from dataclasses import replace
 from pgsched.errors import TaskError
 from pgsched.execute.base import kill_after_s
 from pgsched.execute.capture import Record
+from pgsched.execute.control import Own
 from pgsched.execute.groups import Groups
 from pgsched.execute.home import Homed, home, refuse_while_importing
 from pgsched.execute.pool_process import PoolChild
@@ -39,7 +40,9 @@ class Pool:
         self._ending: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(size)
 
-    async def execute(self, claim: Claim, memory_mb: int | None, record: Record | None = None) -> Outcome:
+    async def execute(
+        self, claim: Claim, memory_mb: int | None, record: Record | None = None, own: Own | None = None
+    ) -> Outcome:
         """Run one attempt in a child, as `Executor.execute` promises."""
         async with self._places:
             child = self._rested()
@@ -48,8 +51,8 @@ class Pool:
                 if isinstance(started, Outcome):
                     return started
                 child = started
-            child.record = record
-            return await self._attempt(child, claim, attempt_message(claim, memory_mb))
+            child.record, child.control = record, None if own is None else own.control
+            return await self._attempt(child, claim, attempt_message(claim, memory_mb, own))
 
     async def close(self) -> None:
         """End all children; idle ones may end by themselves first."""
@@ -121,7 +124,7 @@ class Pool:
 
     def _rest(self, child: PoolChild) -> None:
         """Keep a child for a later attempt."""
-        child.record = None
+        child.record = child.control = None
         self._idle.append(child)
         child.rest = asyncio.get_running_loop().call_later(self._idle_s, self._let_go, child)
 

@@ -20,8 +20,9 @@ from collections.abc import Callable
 
 from pgsched.execute.capture import Record
 from pgsched.execute.child import Group
+from pgsched.execute.control import Control
 from pgsched.execute.home import Home
-from pgsched.execute.pool_wire import HEAD_BYTES, Message, frame, hear, length
+from pgsched.execute.pool_wire import HEAD_BYTES, Message, frame, hear, length, obey
 from pgsched.execute.process import signal_name
 from pgsched.execute.report import storable
 
@@ -85,6 +86,7 @@ class PoolChild(Group):
         self.rest: asyncio.TimerHandle | None = None
         self.on_death: Callable[[], None] | None = None
         self.record: Record | None = None  # of the attempt that it runs
+        self.control: Control | None = None
         self.dead = asyncio.Event()
         self._watch = self._loop.create_task(self._watched())
 
@@ -154,7 +156,7 @@ class PoolChild(Group):
 
     def answered(self, message: Message | None) -> None:
         """The channel brought an answer, or something that was said, or nothing more will come (None)."""
-        if message is not None and "said" in message:
+        if message is not None and ("said" in message or "asked" in message):
             self._heard(message)
         elif self._answer is not None and not self._answer.done():
             self._answer.set_result(message)
@@ -163,7 +165,9 @@ class PoolChild(Group):
 
     def _heard(self, message: Message) -> None:
         try:
-            if self.record is not None:
+            if "asked" in message and self.control is not None:
+                obey(self.control, message)
+            elif "said" in message and self.record is not None:
                 hear(self.record, message)
         except (KeyError, TypeError, ValueError, AttributeError):
             self.signal(signal.SIGKILL)

@@ -7,12 +7,15 @@ first from a child says whether it could import the app, every other one is an o
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from pgsched.execute.capture import STREAMS, Record, Taken
 from pgsched.execute.context import Run
+from pgsched.execute.control import Control, Own
 from pgsched.execute.home import Home
 from pgsched.model import Claim, Outcome, Result
 
@@ -40,21 +43,69 @@ def home_message(home: Home) -> Message:
     return {"app": home.path, "dsn": home.dsn}
 
 
-def attempt_message(claim: Claim, memory_mb: int | None) -> Message:
-    """An attempt, for a child."""
+def attempt_message(claim: Claim, memory_mb: int | None, own: Own | None = None) -> Message:
+    """An attempt, for a child. `own`: what its handler may do about it, if that takes a Run."""
     slot = claim.scheduled_at
     return {
         "task": claim.task,
         "args": claim.args,
         "memory_mb": memory_mb,
         "run": [claim.id, claim.job_id, slot and slot.isoformat(), claim.attempt, claim.token.hex],
+        "more": [claim.queue, claim.max_attempts],
+        "own": None if own is None else [own.seconds_left(), own.dsn],
     }
 
 
-def run_of(message: Message, record: Record) -> Run:
+def run_of(message: Message, record: Record, own: Own) -> Run:
     """The Run of an attempt."""
     run_id, job_id, slot, attempt, token = message["run"]
-    return Run(run_id, job_id, slot and datetime.fromisoformat(slot), attempt, UUID(token), record=record)
+    queue, max_attempts = message["more"]
+    return Run(
+        run_id, job_id, slot and datetime.fromisoformat(slot), attempt, UUID(token),
+        task=message["task"], queue=queue, max_attempts=max_attempts, own=own, record=record,
+    )  # fmt: skip
+
+
+class FarControl:
+    """A handler's way to the worker from a child process: what it asks for is told in a frame. Thread-safe."""
+
+    def __init__(self, own: Any, stopping: Callable[[], bool], tell: Callable[[Message], None]) -> None:
+        seconds_left = None if own is None else own[0]
+        self.dsn: str | None = None if own is None else own[1]
+        self.deadline: float | None = None if seconds_left is None else time.monotonic() + seconds_left
+        self._stopping = stopping
+        self._tell = tell
+        self._closed = False
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping()
+
+    def extend(self, seconds: float) -> None:
+        if self.deadline is not None:
+            self.deadline += seconds
+            self._ask({"asked": "extend", "seconds": seconds})
+
+    def settling(self, done: bool | None) -> None:
+        self._ask({"asked": "settling", "done": done})
+
+    def close(self) -> None:
+        """The attempt has ended: what a thread of it asks for now would be about the next one."""
+        self._closed = True
+
+    def _ask(self, message: Message) -> None:
+        if not self._closed:
+            self._tell(message)
+
+
+def obey(control: Control, message: Message) -> None:
+    """What a handler in a child asks for. Raises KeyError, TypeError or ValueError if it is nothing."""
+    if message["asked"] == "extend":
+        control.extend(float(message["seconds"]))
+    elif message["asked"] == "settling":
+        control.settling(None if message["done"] is None else bool(message["done"]))
+    else:
+        raise ValueError(f"nobody can ask for {message['asked']!r}")
 
 
 def said_message(taken: Taken) -> Message:

@@ -19,12 +19,13 @@ from pgsched.execute.base import Stopped, kill_after_s
 from pgsched.execute.capture import Journal, Record
 from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.execute.context import Run
+from pgsched.execute.control import Control, Own
 from pgsched.execute.home import Homed
 from pgsched.execute.place import Place
 from pgsched.execute.pool import Pool
 from pgsched.execute.report import Kinds, failed, refused, succeeded
 from pgsched.execute.threads import Threads
-from pgsched.model import Claim, Outcome, Unreadable
+from pgsched.model import Claim, Key, Outcome, Unreadable
 
 Call = Callable[[], Any]
 
@@ -64,6 +65,8 @@ class PythonExecutor:
         self._threads: Threads[Outcome] = Threads(concurrency)
         self._journal = journal or Journal()
         self._streams = Streams()
+        self._control_of: Callable[[Key], Control | None] = lambda key: None
+        self._dsn: str | None = None
         self.abandoned = 0
 
     def execute(self, claim: Claim) -> Coroutine[Any, Any, Outcome]:
@@ -94,8 +97,9 @@ class PythonExecutor:
         if isinstance(claim.args, Unreadable):
             return refused(f"args: {claim.args.reason}")
         if handler.place.run_in == "process":
-            return await self._pool.execute(claim, handler.place.memory_mb, record)
-        run = run_of(claim, record) if handler.takes_run else None
+            own = self._own(claim) if handler.takes_run else None
+            return await self._pool.execute(claim, handler.place.memory_mb, record, own)
+        run = run_of(claim, record, self._own(claim)) if handler.takes_run else None
         try:
             call = handler.prepare(claim.args, run)
         except TaskError as error:
@@ -106,6 +110,13 @@ class PythonExecutor:
             grace_s = kill_after_s(claim) if run is not None else 0.0
             return await self._watch(self._threads.submit(lambda: _run_sync(call, handler.no_retry)), run, grace_s)
         return await _run_async(call, run, handler.no_retry)
+
+    def _own(self, claim: Claim) -> Own:
+        return Own(self._control_of(claim.key), self._dsn)
+
+    def attach(self, control_of: Callable[[Key], Control | None], dsn: str) -> None:
+        """Belong to a worker: what handlers may ask of it about their attempts, and the scheduler's database."""
+        self._control_of, self._dsn = control_of, dsn
 
     async def close(self) -> None:
         self._threads.close()
@@ -133,9 +144,12 @@ class PythonExecutor:
         work.add_done_callback(ended)
 
 
-def run_of(claim: Claim, record: Record | None) -> Run:
+def run_of(claim: Claim, record: Record | None, own: Own) -> Run:
     """What a handler is told of its attempt."""
-    return Run(claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token, record=record)
+    return Run(
+        claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token,
+        task=claim.task, queue=claim.queue, max_attempts=claim.max_attempts, own=own, record=record,
+    )  # fmt: skip
 
 
 async def _run_async(call: Call, run: Run | None, no_retry: Kinds) -> Outcome:

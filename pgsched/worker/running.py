@@ -12,9 +12,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from pgsched import log
 from pgsched.execute.base import Executor, kill_after_s
 from pgsched.model import Claim, Outcome, Result
 
+logger = log.get("worker")
 ABANDON_MARGIN_S = 5.0
 
 
@@ -43,7 +45,18 @@ UNSTARTED = {why: Result.RELEASED if result is Result.INTERRUPTED else result fo
 class Running:
     """One executor call, awaited by the slot's `task`; `on_abandon(running)` is told when it is left behind."""
 
-    __slots__ = ("_on_abandon", "_task", "_timers", "abandoned", "claim", "ended", "key", "started")
+    __slots__ = (
+        "_on_abandon",
+        "_task",
+        "_timers",
+        "abandoned",
+        "claim",
+        "deadline",
+        "ended",
+        "key",
+        "settled",
+        "started",
+    )
 
     def __init__(self, claim: Claim, task: asyncio.Task[Any], on_abandon: Callable[[Running], None]) -> None:
         self.claim = claim
@@ -51,6 +64,8 @@ class Running:
         self.ended: Ended | None = None
         self.abandoned = False
         self.started = time.monotonic()
+        self.deadline: float | None = None
+        self.settled: bool | None = False
         self._task = task
         self._on_abandon = on_abandon
         self._timers: tuple[asyncio.TimerHandle, ...] = ()
@@ -58,25 +73,30 @@ class Running:
     async def drive(self, executor: Executor) -> Outcome | None:
         """Make the attempt. The outcome to settle; None when nothing may be settled. Raises nothing."""
         if self.claim.timeout is not None:
-            self._later(self.claim.timeout.total_seconds(), self.end, Ended.TIMEOUT)
+            self.deadline = self.started + self.claim.timeout.total_seconds()
+            self._time_out()
+        outcome: Outcome | None
         try:
             outcome = await executor.execute(self.claim)
+            if self.ended is Ended.LOST:
+                outcome = None
+            # finished in spite of being ended: what was done is done, and the fence judges whether it counts
         except asyncio.CancelledError as stopped:
             if self.ended is None:
-                return Outcome(Result.FAILED, error="CancelledError: the task cancelled itself")
-            return self.outcome(getattr(stopped, "log_tail", None))
+                outcome = Outcome(Result.FAILED, error="CancelledError: the task cancelled itself")
+            else:
+                outcome = self.outcome(getattr(stopped, "log_tail", None))
         except Exception as error:  # an executor must not raise; if it does, the run must not vanish
-            return Outcome(Result.CRASHED, error=f"executor failed: {type(error).__name__}: {error}")
+            outcome = Outcome(Result.CRASHED, error=f"executor failed: {type(error).__name__}: {error}")
         finally:
             for timer in self._timers:
                 timer.cancel()
-        # finished in spite of being ended: what was done is done, and the fence judges whether it counts
-        return None if self.ended is Ended.LOST else outcome
+        return self._settled_by_handler(outcome) if self.settled is True else outcome
 
     def end(self, why: Ended) -> None:
         """Stop the attempt: soft now, abandoned when it does not end. The first reason counts, but a loss overrides."""
-        if self.abandoned:
-            return
+        if self.abandoned or (self.settled is not False and why in (Ended.LOST, Ended.DEADLINE)):
+            return  # a run that its handler has settled is claimed no more
         first = self.ended is None
         if first or why is Ended.LOST:
             self.ended = why
@@ -89,9 +109,45 @@ class Running:
         if self.ended is None or self.ended not in OUTCOMES:
             return None
         detail = self.ended.value
-        if self.ended is Ended.TIMEOUT and self.claim.timeout is not None:
-            detail = f"timed out after {self.claim.timeout.total_seconds():g} s"
+        if self.ended is Ended.TIMEOUT and self.deadline is not None:
+            detail = f"timed out after {round(self.deadline - self.started, 3):g} s"
         return Outcome(OUTCOMES[self.ended], error=detail, log_tail=log_tail)
+
+    # ---- what the handler asks for through its Run, from any thread
+
+    @property
+    def stopping(self) -> bool:
+        """Has the attempt been told to stop?"""
+        return self.ended is not None
+
+    def extend(self, seconds: float) -> None:
+        """The attempt times out so much later; its timer looks again when it fires."""
+        if self.deadline is not None:
+            self.deadline += seconds
+
+    def settling(self, done: bool | None) -> None:
+        """The handler is about to commit its own settlement (None), has done so (True), or could not (False)."""
+        self.settled = done
+
+    def _time_out(self) -> None:
+        assert self.deadline is not None
+        left_s = self.deadline - time.monotonic()
+        if left_s <= 0:
+            self.end(Ended.TIMEOUT)
+        else:
+            self._later(left_s, self._time_out)
+
+    def _settled_by_handler(self, outcome: Outcome | None) -> Outcome:
+        """The settlement is sent once more, and answered with 'repeated'; what came after it is only logged."""
+        told = {"run": self.claim.id, "task": self.claim.task[:80]}
+        if outcome is None or outcome.result is not Result.SUCCEEDED:
+            what = "it was stopped" if outcome is None else outcome.error
+            logger.warning("handler did not end well after its transaction had settled its run", **told,
+                           error=(what or "")[:200])  # fmt: skip
+        elif outcome.value is not None:
+            logger.warning("what a handler returned is not kept: its transaction had settled its run", **told,
+                           instead="run.set_result() inside of the transaction")  # fmt: skip
+        return Outcome(Result.SUCCEEDED)
 
     def _later(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
         self._timers += (asyncio.get_running_loop().call_later(seconds, call, *args),)

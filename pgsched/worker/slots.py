@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 from pgsched import log
 from pgsched.execute.base import Executor, kill_after_s
+from pgsched.execute.control import Control
 from pgsched.model import Claim, Key, Outcome
 from pgsched.worker.claim import Pace
 from pgsched.worker.lease import Leases
@@ -99,6 +100,10 @@ class Slots:
         ahead = [claim.key for claim in self._buffer]
         for key in [key for key in [*self._running, *ahead] if key[0] == run_id]:
             self.end(key, Ended.CANCEL)
+
+    def control_of(self, key: Key) -> Control | None:
+        """What the handler of an attempt that is being made may ask for."""
+        return self._running.get(key)
 
     def end(self, key: Key, why: Ended) -> None:
         """End an attempt, or let go of a claim that was not started."""

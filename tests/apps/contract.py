@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from pgsched import App, Discard, Retry, Snooze
+import psycopg
+import pytest
+
+from pgsched import App, Discard, Retry, Run, Snooze, TaskError
 
 app = App("contract")
 PLACES = ("loop", "thread", "process")
@@ -59,3 +63,75 @@ def picky(which: str) -> None:
 @everywhere("pickier", no_retry=(ValueError, Exception))
 def pickier(which: str) -> None:
     raise RAISED[which]()
+
+
+TABLES = "CREATE TABLE public.written (run_id bigint, what text)"
+
+
+def write(conn: psycopg.Connection[Any], run: Run, what: str) -> None:
+    conn.execute("INSERT INTO public.written VALUES (%s, %s)", [run.id, what])
+
+
+def is_written(dsn: str, what: str) -> bool:
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        return conn.execute("SELECT FROM public.written WHERE what = %s", [what]).rowcount > 0
+
+
+def wait_for(run: Run, what: str) -> bool:
+    """Until a test has written this; False when the attempt is to stop before."""
+    while not is_written(str(run.own.dsn), what):
+        if run.cancelled.wait(0.05):
+            return False
+    return True
+
+
+@everywhere("transacts")
+def transacts(run: Run, end: str = "well") -> str:
+    with run.transaction() as conn:
+        write(conn, run, "inside")
+        run.set_result({"of": "the block"})
+        if end == "raises inside":
+            raise RuntimeError("no")
+        if end == "waits inside":
+            wait_for(run, "go")
+        if end == "rolls back":
+            raise psycopg.Rollback
+    if end == "raises after":
+        raise RuntimeError("too late")
+    if end == "goes on":
+        with psycopg.connect(str(run.own.dsn), autocommit=True) as mine:
+            write(mine, run, "stopped" if not wait_for(run, "go") else "went on")
+    return "returned"
+
+
+@app.task(name="transacts_async.loop")
+async def transacts_async(run: Run, end: str = "well") -> None:
+    async with run.transaction() as conn:
+        await conn.execute("INSERT INTO public.written VALUES (%s, 'inside')", [run.id])
+        run.set_result({"of": "the block"})
+        if end == "raises inside":
+            raise RuntimeError("no")
+
+
+app.task(name="transacts_async.process", run_in="process")(transacts_async.function)
+
+
+@everywhere("twice")
+def twice(run: Run) -> None:
+    with run.transaction(), pytest.raises(TaskError, match="one is open already"), run.transaction():
+        pass
+    with pytest.raises(TaskError, match="it has settled the run already"), run.transaction():
+        pass
+
+
+@everywhere("extends")
+def extends(run: Run, seconds: float) -> list[float | None]:
+    """Outlives its timeout by extending it."""
+    before = run.seconds_left()
+    after = run.extend(seconds)
+    assert run.deadline is None or run.deadline > time.monotonic()
+    end = time.monotonic() + (before or 0) + 0.5
+    while time.monotonic() < end:
+        if run.cancelled.wait(0.05):
+            raise RuntimeError("it was stopped")
+    return [before, after]

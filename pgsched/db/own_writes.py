@@ -1,0 +1,143 @@
+"""The rule: a handler's own transaction is fenced like a write of ours: whoever does not own the run rolls back.
+
+`assert_claim` takes whatever connection the handler has, sync or async; one that would commit by itself is refused,
+because the claim would be held for no longer than the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg import AsyncConnection, Connection, pq
+from psycopg.errors import ObjectNotInPrerequisiteState
+
+from pgsched.core import payload
+from pgsched.db.claims import fences
+from pgsched.db.connect import BY_KEY, aconnect, connect
+from pgsched.db.statements import sql
+from pgsched.errors import ClaimLost, InputError
+
+ASSERT = "SELECT pgsched.assert_claim(%s, %s)"
+ASSERT_TEXT = "SELECT pgsched.assert_claim(:run_id, CAST(:token AS uuid))"
+LOST = ObjectNotInPrerequisiteState.sqlstate
+# The settlement is the last statement of its transaction: nothing of the handler's is planned by these.
+PLAN = "".join(f"SET LOCAL {name} = {value};" for name, value in BY_KEY.items())
+# As in a session of the user's own.
+SETTINGS = {"search_path": '"$user",public,pgsched'}
+
+
+def assert_claim(conn: Any, run_id: int, token: UUID) -> Any:
+    """Ask inside the caller's transaction; an awaitable for an async connection. Raises ClaimLost, InputError."""
+    if isinstance(conn, Connection):
+        check_transaction(conn)
+        return lost_if(lambda: conn.execute(ASSERT, [run_id, token]))
+    if isinstance(conn, AsyncConnection):
+        check_transaction(conn)
+        return lost_if_async(lambda: conn.execute(ASSERT, [run_id, token]))
+    if type(conn).__module__.partition(".")[0] != "sqlalchemy" and not hasattr(conn, "in_transaction"):
+        kind = type(conn).__name__
+        raise InputError(f"assert_claim: expected a psycopg or SQLAlchemy connection, got {kind}", "conn")
+    from sqlalchemy import text
+
+    query, values = text(ASSERT_TEXT), {"run_id": run_id, "token": str(token)}
+    if type(conn).__module__.startswith("sqlalchemy.ext.asyncio") or hasattr(conn, "run_sync"):
+        return lost_if_async(lambda: conn.execute(query, values))
+    return lost_if(lambda: conn.execute(query, values))
+
+
+def check_transaction(conn: Connection[Any] | AsyncConnection[Any]) -> None:
+    """Refuse a connection that would hold the claim for no time."""
+    if conn.autocommit and conn.info.transaction_status == pq.TransactionStatus.IDLE:
+        raise InputError(
+            "assert_claim: the connection commits by itself: open a transaction (`with conn.transaction():`) and "
+            "assert the claim inside of it",
+            "conn",
+        )
+
+
+def lost_if(ask: Callable[[], Any]) -> None:
+    """Raise ClaimLost where the database says so."""
+    try:
+        ask()
+    except Exception as error:
+        raise_lost(error)
+        raise
+
+
+async def lost_if_async(ask: Callable[[], Awaitable[Any]]) -> None:
+    """The asyncio form of `lost_if`."""
+    try:
+        await ask()
+    except Exception as error:
+        raise_lost(error)
+        raise
+
+
+def raise_lost(error: Exception) -> None:
+    """ClaimLost if that is what a driver's error says."""
+    cause = getattr(error, "orig", error)  # what SQLAlchemy wraps
+    if LOST in (getattr(cause, "sqlstate", None), getattr(cause, "pgcode", None)):
+        raise ClaimLost(str(cause).splitlines()[0]) from error
+
+
+@contextmanager
+def opened(conn: Any, dsn: Callable[[], str], purpose: str) -> Iterator[Connection[Any]]:
+    """The caller's own connection, or one that is closed at the end."""
+    if conn is not None:
+        check_idle(conn, Connection, "with")
+        yield conn
+        return
+    with connect(dsn(), purpose=purpose, timeout_s=0, settings=SETTINGS) as mine:
+        yield mine
+
+
+@asynccontextmanager
+async def opened_async(conn: Any, dsn: Callable[[], str], purpose: str) -> AsyncIterator[AsyncConnection[Any]]:
+    """The asyncio form of `opened`."""
+    if conn is not None:
+        check_idle(conn, AsyncConnection, "async with")
+        yield conn
+        return
+    async with await aconnect(dsn(), purpose=purpose, timeout_s=0, settings=SETTINGS) as mine:
+        yield mine
+
+
+def check_idle(conn: Any, kind: type[Any], how: str) -> None:
+    """The commit must be ours: only then do the handler's rows and the settlement go together."""
+    if not isinstance(conn, kind):
+        raise InputError(f"transaction: `{how}` needs a psycopg {kind.__name__}, got {type(conn).__name__}", "conn")
+    if conn.info.transaction_status != pq.TransactionStatus.IDLE:
+        raise InputError(
+            "transaction: the connection is in a transaction already: commit it first, or write there with "
+            "run.assert_claim(conn)",
+            "conn",
+        )
+
+
+def settlement(run_id: int, token: UUID, value: Any) -> dict[str, Any]:
+    """The values of `settle_succeeded` for one run."""
+    results = None if value is None else [payload.encode(value)]
+    return {**fences([(run_id, token.int)]), "results": results}
+
+
+def settle(conn: psycopg.Connection[Any], run_id: int, token: UUID, value: Any) -> None:
+    """Record the success as the last statement of the open transaction. Raises ClaimLost."""
+    conn.execute(PLAN)
+    if conn.execute(sql("settle_succeeded"), settlement(run_id, token, value)).fetchone() is None:
+        raise lost(run_id)
+
+
+async def settle_async(conn: AsyncConnection[Any], run_id: int, token: UUID, value: Any) -> None:
+    """The asyncio form of `settle`."""
+    await conn.execute(PLAN)
+    cursor = await conn.execute(sql("settle_succeeded"), settlement(run_id, token, value))
+    if await cursor.fetchone() is None:
+        raise lost(run_id)
+
+
+def lost(run_id: int) -> ClaimLost:
+    return ClaimLost(f"claim of run {run_id} is lost: another attempt owns it or it has ended")

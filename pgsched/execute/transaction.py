@@ -1,0 +1,91 @@
+"""The rule: what a handler writes and the success of its run are committed together, and only by the owner.
+
+The claim is asserted at the beginning, so that a zombie fails before it works and nobody takes the claim away while the
+transaction lasts; the settlement, fenced by the token as everywhere, is its last statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import Any
+from uuid import UUID
+
+from pgsched.db import own_writes
+from pgsched.db.connect import AsyncConnection, Connection
+from pgsched.errors import TaskError
+from pgsched.execute.control import Own
+
+
+class Transaction:
+    """One such transaction, for `with` or `async with`."""
+
+    def __init__(self, own: Own, run_id: int, token: UUID, conn: Any) -> None:
+        self._own = own
+        self._run_id = run_id
+        self._token = token
+        self._conn = conn
+        self._sync: AbstractContextManager[Connection[Any]] | None = None
+        self._async: AbstractAsyncContextManager[AsyncConnection[Any]] | None = None
+
+    def __enter__(self) -> Connection[Any]:
+        self._sync = self._within()
+        return self._sync.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> bool | None:
+        assert self._sync is not None
+        return self._sync.__exit__(kind, error, where)
+
+    async def __aenter__(self) -> AsyncConnection[Any]:
+        self._async = self._within_async()
+        return await self._async.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> bool | None:
+        assert self._async is not None
+        return await self._async.__aexit__(kind, error, where)
+
+    @contextmanager
+    def _within(self) -> Iterator[Connection[Any]]:
+        self._own.begin()
+        done = False
+        try:
+            with own_writes.opened(self._conn, self._dsn, f"run {self._run_id}") as conn, conn.transaction():
+                own_writes.assert_claim(conn, self._run_id, self._token)
+                yield conn
+                own_writes.settle(conn, self._run_id, self._token, self._own.result)
+                # Before the commit: from then on the worker's heartbeat does not find the claim any more.
+                self._own.settling(None)
+                done = True
+        except BaseException:
+            done = False
+            raise
+        finally:
+            self._own.settling(done)
+
+    @asynccontextmanager
+    async def _within_async(self) -> AsyncIterator[AsyncConnection[Any]]:
+        self._own.begin()
+        done = False
+        try:
+            purpose = f"run {self._run_id}"
+            async with own_writes.opened_async(self._conn, self._dsn, purpose) as conn, conn.transaction():
+                await own_writes.assert_claim(conn, self._run_id, self._token)
+                yield conn
+                await own_writes.settle_async(conn, self._run_id, self._token, self._own.result)
+                self._own.settling(None)
+                done = True
+        except BaseException:
+            done = False
+            raise
+        finally:
+            self._own.settling(done)
+
+    def _dsn(self) -> str:
+        if self._own.dsn is None:
+            raise TaskError("transaction: this Run belongs to no worker; give it a connection: run.transaction(conn)")
+        return self._own.dsn

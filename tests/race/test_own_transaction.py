@@ -1,0 +1,287 @@
+"""A handler that commits its own rows and the success of its run together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+import sqlalchemy.orm
+from psycopg.types.json import Jsonb
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+from pgsched import ClaimLost, InputError, Run, TaskError
+from pgsched.app import load
+from pgsched.config import WorkerSettings
+from pgsched.db import own_writes, workers
+from pgsched.execute.control import Own
+from pgsched.execute.python import PythonExecutor
+from pgsched.worker import running
+from pgsched.worker.worker import Worker
+from tests.apps import contract
+from tests.apps.contract import write
+from tests.race.setting import Open, cut, row_of, take
+from tests.race.test_worker import becomes, play
+from tests.waiting import wait_until
+
+app = load("tests.apps.contract:app")
+PLACES = ("loop", "thread", "process")
+TRANSACTING = [*(f"transacts.{place}" for place in PLACES), "transacts_async.loop", "transacts_async.process"]
+
+
+@pytest.fixture(autouse=True)
+def tables(db: psycopg.Connection) -> None:
+    db.execute(contract.TABLES)
+
+
+def add(db: psycopg.Connection, task: str, **args: Any) -> int:
+    row = db.execute("SELECT pgsched.enqueue(%s, %s)", [task, Jsonb(args)]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def serve(
+    dsn: str, until: Callable[[], Any], meanwhile: Callable[[], Any] = lambda: None, lease_s: float = 30
+) -> Worker:
+    """A worker with the app's handlers, until the condition holds. `meanwhile` runs beside it."""
+    settings = WorkerSettings(concurrency=2, lease_s=lease_s, poll_s=0.1, grace_s=0, leader=False)
+    names = sorted(app.tasks)
+    registration = workers.Registration("w", "0", None, 2, None, ["python"], names, lease_s)
+    worker = Worker(dsn, settings, {"python": PythonExecutor(app.tasks, 2, app)}, registration)
+
+    async def scene() -> None:
+        work = asyncio.create_task(worker.run())
+        await asyncio.to_thread(meanwhile)
+        await becomes(until, "the end of the scene")
+        worker.stop()
+        await work
+
+    play(scene)
+    return worker
+
+
+def written(db: psycopg.Connection) -> list[str]:
+    return [what for (what,) in db.execute("SELECT what FROM public.written ORDER BY what").fetchall()]
+
+
+def state(db: psycopg.Connection, run_id: int) -> str:
+    return str(row_of(db, run_id)["state"])
+
+
+@pytest.mark.parametrize("task", TRANSACTING)
+def test_the_handlers_rows_and_the_success_are_one_transaction(task: str, dsn: str, db: psycopg.Connection) -> None:
+    run_id = add(db, task)
+    worker = serve(dsn, lambda: state(db, run_id) == "succeeded")
+    same = db.execute("SELECT w.xmin = r.xmin FROM public.written w, pgsched.runs r").fetchall()
+    assert same == [(True,)]
+    assert row_of(db, run_id)["result"] == {"of": "the block"}
+    assert worker.verdicts == {"repeated": 1}
+    assert db.execute("SELECT FROM pgsched.attempts").rowcount == 0
+
+
+@pytest.mark.parametrize("task", TRANSACTING)
+def test_a_handler_that_fails_inside_leaves_neither(task: str, dsn: str, db: psycopg.Connection) -> None:
+    run_id = add(db, task, end="raises inside")
+    serve(dsn, lambda: state(db, run_id) == "scheduled")
+    assert written(db) == []
+    assert row_of(db, run_id)["error"] == "RuntimeError: no"
+
+
+@pytest.mark.parametrize(("place", "guarded"), [*((place, True) for place in PLACES), ("thread", False)])
+def test_a_zombies_transaction_rolls_back(
+    place: str, guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        cut(monkeypatch, own_writes, "settle_succeeded", "r.token = g.token AND r.state = 'running'", "true")
+    run_id = add(db, f"transacts.{place}", end="waits inside")
+    session = (
+        "SELECT FROM pg_stat_activity WHERE application_name LIKE 'pgsched run %' AND datname = current_database()"
+    )
+
+    def become_a_zombie() -> None:
+        wait_until(lambda: db.execute(session + " AND state LIKE 'idle in%'").rowcount, what="the transaction")
+        db.execute("UPDATE pgsched.runs SET token = gen_random_uuid()")  # the reaper itself would wait for it
+        db.execute("INSERT INTO public.written VALUES (0, 'go')")
+
+    worker = serve(dsn, lambda: "go" in written(db) and not db.execute(session).rowcount, become_a_zombie, lease_s=60)
+    assert written(db) == (["go"] if guarded else ["go", "inside"])
+    assert worker.verdicts == {"lost": 1}
+    assert (state(db, run_id) == "running") is guarded
+
+
+@pytest.mark.parametrize(("place", "guarded"), [*((place, True) for place in PLACES), ("thread", False)])
+def test_a_handler_goes_on_after_its_transaction_although_the_claim_is_gone(
+    place: str, guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heartbeat does not find the claim any more; that must not stop what the handler does afterwards."""
+    if not guarded:
+        monkeypatch.setattr(running.Running, "settling", lambda *_: None)
+    run_id = add(db, f"transacts.{place}", end="goes on")
+    beats = "SELECT count(*) FROM pgsched.workers WHERE seen_at > (SELECT finished_at FROM pgsched.runs) + '2 s'"
+
+    def let_go() -> None:
+        wait_until(lambda: state(db, run_id) == "succeeded", what="the settlement")
+        if guarded and place != "loop":  # the handler on the loop is a plain one and blocks it
+            wait_until(lambda: db.execute(beats).fetchone() == (1,), what="some heartbeats")
+        if guarded:
+            db.execute("INSERT INTO public.written VALUES (0, 'go')")
+
+    serve(dsn, lambda: {"went on", "stopped"} & set(written(db)), let_go, lease_s=1.5)
+    assert ("went on" in written(db)) is guarded
+    assert state(db, run_id) == "succeeded"
+
+
+@pytest.mark.parametrize("end", ["raises after", "well"])
+@pytest.mark.parametrize("place", PLACES)
+def test_what_comes_after_the_block_changes_nothing(place: str, end: str, dsn: str, db: psycopg.Connection) -> None:
+    run_id = add(db, f"transacts.{place}", end=end)
+    worker = serve(dsn, lambda: state(db, run_id) == "succeeded")
+    assert worker.verdicts == {"repeated": 1}
+    assert (row_of(db, run_id)["result"], row_of(db, run_id)["error"]) == ({"of": "the block"}, None)
+    assert db.execute("SELECT FROM pgsched.attempts").rowcount == 0
+
+
+def test_a_transaction_that_its_handler_rolls_back_settles_nothing(dsn: str, db: psycopg.Connection) -> None:
+    run_id = add(db, "transacts.thread", end="rolls back")
+    worker = serve(dsn, lambda: state(db, run_id) == "succeeded")
+    assert (worker.verdicts, row_of(db, run_id)["result"], written(db)) == ({"succeeded": 1}, "returned", [])
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_only_one_transaction_can_settle_a_run(place: str, dsn: str, db: psycopg.Connection) -> None:
+    run_id = add(db, f"twice.{place}")
+    worker = serve(dsn, lambda: state(db, run_id) in ("succeeded", "scheduled", "dead"))
+    assert worker.verdicts == {"repeated": 1}
+    assert state(db, run_id) == "succeeded"
+
+
+# ---- the caller's own connection
+
+
+@pytest.fixture
+def run(db: psycopg.Connection, dsn: str) -> Run:
+    add(db, "t")
+    (claim,) = take(db)
+    return Run(claim.id, None, None, 1, claim.token, own=Own(dsn=dsn))
+
+
+def test_the_transaction_may_be_on_a_connection_of_the_handlers(
+    run: Run, db: psycopg.Connection, connect: Open
+) -> None:
+    for mine in (connect(), connect(autocommit=False)):
+        db.execute("UPDATE pgsched.runs SET state = 'running', finished_at = NULL")
+        run.own.settled = False
+        with run.transaction(mine) as conn:
+            assert conn is mine
+            write(conn, run, "inside")
+        assert state(db, run.id) == "succeeded"
+        assert mine.execute("SHOW enable_seqscan").fetchone() == ("on",)
+    assert written(db) == ["inside", "inside"]
+
+
+def test_a_connection_that_is_in_a_transaction_or_none_is_refused(run: Run, connect: Open) -> None:
+    busy = connect(autocommit=False)
+    busy.execute("SELECT 1")
+    with pytest.raises(InputError, match="in a transaction already"), run.transaction(busy):
+        pass
+    with pytest.raises(InputError, match="`with` needs a psycopg Connection, got str"), run.transaction("dsn"):
+        pass
+
+    async def within() -> None:
+        async with run.transaction(connect()):
+            pass
+
+    with pytest.raises(InputError, match="`async with` needs a psycopg AsyncConnection, got Connection"):
+        asyncio.run(within())
+
+
+def test_a_result_belongs_into_the_transaction_and_is_json(run: Run) -> None:
+    with pytest.raises(TaskError, match="only inside"):
+        run.set_result(1)
+    with pytest.raises(TaskError, match="object is not JSON"), run.transaction():
+        run.set_result(object())
+
+
+def test_a_run_of_no_worker_has_no_database_of_its_own() -> None:
+    run = Run(1, None, None, 1, uuid4())
+    with pytest.raises(TaskError, match="belongs to no worker"), run.transaction():
+        pass
+    assert (run.deadline, run.seconds_left(), run.extend(5)) == (None, None, None)
+
+
+# ---- assert_claim
+
+
+def engine_of(dsn: str) -> str:
+    from psycopg.conninfo import conninfo_to_dict
+
+    given = conninfo_to_dict(dsn)
+    return f"postgresql+psycopg://{given['user']}@/{given['dbname']}?host={given['host']}&port={given['port']}"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_claim_is_asserted_on_every_kind_of_connection(
+    lost: bool, run: Run, dsn: str, db: psycopg.Connection, connect: Open
+) -> None:
+    if lost:
+        db.execute("UPDATE pgsched.runs SET token = gen_random_uuid()")
+    expected = pytest.raises(ClaimLost, match="claim of run 1 is lost") if lost else contextlib.nullcontext()
+    with expected:
+        run.assert_claim(connect(autocommit=False))
+    with sqlalchemy.create_engine(engine_of(dsn)).connect() as conn, expected:
+        run.assert_claim(conn)
+    with sqlalchemy.orm.Session(sqlalchemy.create_engine(engine_of(dsn))) as session, expected:
+        run.assert_claim(session)
+
+    async def asynchronously() -> None:
+        async with await psycopg.AsyncConnection.connect(dsn) as conn:
+            with expected:
+                await run.assert_claim(conn)
+        engine = create_async_engine(engine_of(dsn))
+        async with engine.connect() as connection:
+            with expected:
+                await run.assert_claim(connection)
+        async with AsyncSession(engine) as session:
+            with expected:
+                await run.assert_claim(session)
+        await engine.dispose()
+
+    asyncio.run(asynchronously())
+
+
+def test_a_claim_asserted_for_no_time_is_refused(run: Run, db: psycopg.Connection) -> None:
+    with pytest.raises(InputError, match="commits by itself"):
+        run.assert_claim(db)
+    with db.transaction():
+        run.assert_claim(db)
+    with pytest.raises(InputError, match="expected a psycopg or SQLAlchemy connection, got str"):
+        run.assert_claim("dsn")
+
+
+# ---- the time limit
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("seconds", [30, 0.001])
+def test_a_handler_can_extend_its_timeout(place: str, seconds: float, dsn: str, db: psycopg.Connection) -> None:
+    run_id = add(db, f"extends.{place}", seconds=seconds)
+    limit = 6 if place == "process" else 2  # it takes in the start of the process
+    db.execute("UPDATE pgsched.runs SET timeout = make_interval(secs => %s), max_attempts = 1", [limit])
+    serve(dsn, lambda: state(db, run_id) in ("succeeded", "dead"))
+    run = row_of(db, run_id)
+    if seconds > 1:
+        assert run["state"] == "succeeded"
+        before, after = run["result"]
+        assert 0 < before <= limit and before + seconds - 1 < after <= before + seconds
+    elif place != "loop":  # there it blocks the loop, and what was done in spite of the timeout counts
+        assert (run["state"], run["error"]) == ("dead", f"timed out after {limit}.001 s")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+def test_an_extension_is_a_positive_time(seconds: float, run: Run) -> None:
+    with pytest.raises(ValueError, match="extend: expected"):
+        run.extend(seconds)
