@@ -19,11 +19,13 @@ from pgsched.db.claims import Wanted
 from pgsched.db.connect import DatabaseError, connect, explain
 from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
+from pgsched.execute.capture import Journal
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Claim, Kind, Outcome, Result, Settlement
 from pgsched.worker.claim import Claimer
 from pgsched.worker.lease import Heartbeat, Leases
 from pgsched.worker.listen import listen
+from pgsched.worker.logs import LogPump
 from pgsched.worker.recycling import watch_memory
 from pgsched.worker.running import Ended
 from pgsched.worker.settle import Settled, Settler, retry_in_s
@@ -46,7 +48,10 @@ class Worker:
         settings: WorkerSettings,
         executors: Mapping[str, Executor],
         registration: workers.Registration,
+        journal: Journal | None = None,
     ) -> None:
+        """`journal`: what the executors write output and progress to."""
+        self.journal = journal or Journal()
         self.dsn = dsn
         self.settings = settings
         self.executors = executors
@@ -104,6 +109,7 @@ class Worker:
         self.tell(READY)
         wanted = Wanted(worker_id, self.settings.lease_s, self._whole_kinds(), self.registration.tasks)
         self._settler = Settler(self.dsn, self.registration.name, self.settings.settle_wait_s, self._settled)
+        self._logs = LogPump(self.dsn, self.journal)
         self._claimer = Claimer(
             self.dsn, wanted, self.settings.queues, self.settings.poll_s, self.slots.room, self.slots.take
         )
@@ -131,6 +137,7 @@ class Worker:
         """Run the parts until a stop, then drain: claims first, settlements last."""
         settler = self._part(self._settler.run())
         claimer = self._part(self._claimer.run())
+        logs = self._part(self._logs.run())
         others = [
             self._part(listen(self.dsn, self._claimer.hint, self.slots.cancel)),
             self._part(self._watch_deadlines()),
@@ -145,7 +152,7 @@ class Worker:
         await self._end_parts(claimer)
         await self._claimer.close()
         await self._drain()
-        await self._end_parts(*others, settler)
+        await self._end_parts(*others, settler, logs)
 
     async def _end_parts(self, *parts: asyncio.Task[None]) -> None:
         """Cancel, twice if need be: the first makes psycopg cancel the statement and wait for a server to answer."""
@@ -177,12 +184,18 @@ class Worker:
 
     def _settle(self, claim: Claim, outcome: Outcome) -> None:
         if outcome.result is Result.SUCCEEDED:
-            self._settler.put(Settlement(claim, outcome))
+            self._put(Settlement(claim, outcome))
             return
         if outcome.result not in (Result.INTERRUPTED, Result.RELEASED):
             logger.info("attempt ended", run=claim.id, task=claim.task[:80], attempt=claim.attempt,
                         outcome=str(outcome.result), error=(outcome.error or "")[:200])  # fmt: skip
-        self._settler.put(Settlement(claim, outcome, retry_in_s(claim, outcome, random.random)))
+        self._put(Settlement(claim, outcome, retry_in_s(claim, outcome, random.random)))
+
+    def _put(self, settlement: Settlement) -> None:
+        if self.journal.unwritten:
+            self._logs.before(settlement.claim.key, lambda: self._settler.put(settlement))
+        else:
+            self._settler.put(settlement)
 
     def _room(self) -> None:
         self._claimer.wake()
@@ -217,6 +230,7 @@ class Worker:
         await self._until_idle(max(longest, 10.0) + FLUSH_S + 1, hurry=False)
         try:
             async with asyncio.timeout(FLUSH_S):
+                await self._logs.finished()
                 await self._settler.flushed()
         except TimeoutError:
             logger.error("stopped with unsettled outcomes: they run again when their leases end")
