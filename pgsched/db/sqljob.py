@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from psycopg import AsyncClientCursor, AsyncConnection, errors, generators, pq
@@ -26,17 +27,26 @@ from pgsched.db.connect import aconnect
 BECOME_OWNER = "SELECT set_config('role', %(owner)s, true) WHERE current_user <> %(owner)s"
 COPY = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH)
 UNREACHABLE_S = 2.0
+# As ourselves, because an owner may have no right on our schema; then as the owner again, for triggers at the commit.
+AS_OURSELVES = "SELECT set_config('role', 'none', true)"
+ASSERT_CLAIM = "SELECT pgsched.assert_claim(%(run_id)s, %(token)s)"
+# When the worker is gone the server would notice only at the end of the statement. Not every system can look sooner.
+LOOK_FOR_CLIENT = "SET client_connection_check_interval = '2s'"
 # As in a session of the user's own: what a job creates without naming a schema does not end up among our tables.
 SETTINGS = {"search_path": '"$user",public,pgsched'}
 
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """What to run: the statements, their named parameters, and the role that they run as."""
+    """What to run: the statements, their named parameters, and the role that they run as.
+
+    `claim`, a run and its token, must be held at the commit; None where the database does not know it.
+    """
 
     statements: str
     parameters: dict[str, Any]
     owner: str | None
+    claim: tuple[int, UUID] | None = None
 
 
 class SqlJob:
@@ -55,12 +65,18 @@ class SqlJob:
         self._conn = conn
         try:
             conn.add_notice_handler(lambda notice: self._on_notice(notice.message_primary or ""))
+            with contextlib.suppress(psycopg.Error):
+                await conn.execute(LOOK_FOR_CLIENT)
             await conn.execute("BEGIN")
-            if text.owner is not None:
-                await conn.execute(BECOME_OWNER, {"owner": text.owner})
+            await become_owner(conn, text.owner)
             rows = await conn.wait(drain(conn.pgconn, merged(conn, text)))
             if conn.info.transaction_status is not pq.TransactionStatus.INTRANS:
                 raise errors.InvalidTransactionState("the statements ended the transaction of their run")
+            if text.claim is not None:  # a zombie's statements roll back
+                run_id, token = text.claim
+                await conn.execute(AS_OURSELVES)
+                await conn.execute(ASSERT_CLAIM, {"run_id": run_id, "token": token})
+                await become_owner(conn, text.owner)
             if self._stopping:
                 raise errors.QueryCanceled("cancelled before its commit")
             await conn.execute("COMMIT")
@@ -92,6 +108,12 @@ class SqlJob:
         with contextlib.suppress(Exception):
             async with await aconnect(self._dsn, purpose="sql stop", timeout_s=UNREACHABLE_S) as conn:
                 await conn.execute("SELECT pg_terminate_backend(%(pid)s)", {"pid": self._conn.info.backend_pid})
+
+
+async def become_owner(conn: AsyncConnection[Any], owner: str | None) -> None:
+    """Have the owner's rights until the end of the transaction."""
+    if owner is not None:
+        await conn.execute(BECOME_OWNER, {"owner": owner})
 
 
 def merged(conn: AsyncConnection[Any], text: SqlText) -> bytes:

@@ -41,7 +41,7 @@ def executors(
         Kind.PYTHON: PythonExecutor(app.tasks if app else {}, concurrency, app, journal),
         Kind.COMMAND: CommandExecutor(processes),
         Kind.SHELL: ShellExecutor(processes),
-        Kind.SQL: SqlExecutor(dsn, journal),
+        Kind.SQL: SqlExecutor(dsn, journal, fenced=True),
     }
     if Kind.HTTP in allow:  # alone in needing a package that may be missing
         made[Kind.HTTP] = HttpExecutor(http_allow, concurrency)

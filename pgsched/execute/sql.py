@@ -1,7 +1,7 @@
 """The rule: an SQL job is one transaction; it commits as a whole or leaves nothing.
 
 `task` is one or several statements. A non-empty `args` object gives the named parameters (`%(name)s`, and `%%` for a
-literal percent sign); without one the text is sent as it is. Notices become the log.
+literal percent sign); without one the text is sent as it is. Notices become the log. A zombie's statements roll back.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ class SqlExecutor:
 
     abandoned = 0
 
-    def __init__(self, dsn: str, journal: Journal | None = None) -> None:
+    def __init__(self, dsn: str, journal: Journal | None = None, *, fenced: bool = False) -> None:
+        """`fenced`: the database holds the claims, so that only the run's present owner can commit."""
         self._dsn = dsn
+        self._fenced = fenced
         self._journal = journal or Journal()
 
     async def execute(self, claim: Claim) -> Outcome:
@@ -32,7 +34,8 @@ class SqlExecutor:
         if claim.owner is None:  # the database sets one: a row without was made around it
             return refused("owner: an SQL run has no owner whose rights it could run with")
         notices = self._journal.record(claim)
-        text = SqlText(claim.task, claim.args or {}, claim.owner)
+        held = (claim.id, claim.token) if self._fenced else None
+        text = SqlText(claim.task, claim.args or {}, claim.owner, held)
         job = SqlJob(self._dsn, f"sql run {claim.id}", lambda notice: notices.write("log", f"{notice}\n"))
         work = asyncio.create_task(job.run(text))
         try:

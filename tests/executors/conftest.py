@@ -1,0 +1,38 @@
+"""Real workers that allow every kind, a web server, and a mark by which whatever they start is found again."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.answering import serving
+from tests.executors.matrix import Table
+from tests.fleet import Fleet, fleet_on
+
+ALL = ("--app", "tests.apps.matrix:app", "--allow", "python,command,shell,sql,http", "--http-allow", "127.0.0.1",
+       "--concurrency", "60")  # fmt: skip
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> str:
+    """In the environment of every worker and of what inherits it."""
+    text = uuid.uuid4().hex
+    monkeypatch.setenv("MATRIX_MARK", text)
+    return text
+
+
+@pytest.fixture
+def fleet(dsn: str, tmp_path: Path, mark: str) -> Iterator[Fleet]:
+    with fleet_on(dsn, tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def table(tmp_path: Path, db: psycopg.Connection) -> Iterator[Table]:
+    db.execute("CREATE TABLE public.seen (text text); CREATE TABLE public.gates (name text)")
+    with serving() as server:
+        yield Table(tmp_path, server)

@@ -1,0 +1,83 @@
+"""The statements of an SQL run are committed only by the run's present owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from pgsched.execute.sql import SqlExecutor
+from pgsched.model import Outcome, Result
+from tests.executing import claim, execute
+
+LOST = "claim of run 1 is lost"
+
+
+@pytest.fixture
+def token(db: psycopg.Connection[Any]) -> UUID:
+    """Of the claim of run 1."""
+    found = uuid4()
+    db.execute(
+        "INSERT INTO pgsched.runs (kind, task, state, token, lease_until) VALUES ('sql', 'x', 'running', %s, now())",
+        [found],
+    )
+    db.execute("CREATE TABLE public.t (who text)")
+    return found
+
+
+@pytest.fixture
+def stranger(db: psycopg.Connection[Any]) -> Iterator[str]:
+    """A role with no right on the schema pgsched."""
+    name = f"stranger_{uuid4().hex[:8]}"
+    db.execute(f"CREATE ROLE {name}")
+    yield name
+    db.execute(f"DROP OWNED BY {name}")
+    db.execute(f"DROP ROLE {name}")
+
+
+def sql(dsn: str, token: UUID, text: str, owner: str, *, fenced: bool = True) -> Outcome:
+    return execute(SqlExecutor(dsn, fenced=fenced), claim("sql", text, id=1, token=token, owner=owner))
+
+
+def written(db: psycopg.Connection[Any]) -> list[str]:
+    return [row[0] for row in db.execute("SELECT who FROM public.t")]
+
+
+def test_the_owner_of_the_claim_commits(dsn: str, db: psycopg.Connection[Any], token: UUID) -> None:
+    assert sql(dsn, token, "INSERT INTO t VALUES ('me')", db.info.user).result is Result.SUCCEEDED
+    assert written(db) == ["me"]
+
+
+def test_a_zombie_leaves_nothing(dsn: str, db: psycopg.Connection[Any], token: UUID) -> None:
+    outcome = sql(dsn, uuid4(), "INSERT INTO t VALUES ('zombie')", db.info.user)
+    assert outcome.result is Result.FAILED and LOST in (outcome.error or "")
+    assert written(db) == []
+    sql(dsn, uuid4(), "INSERT INTO t VALUES ('zombie')", db.info.user, fenced=False)
+    assert written(db) == ["zombie"], "without the fence it does commit"
+
+
+def test_a_claim_that_is_taken_away_while_the_statements_run_is_lost(
+    dsn: str, db: psycopg.Connection[Any], token: UUID
+) -> None:
+    text = "INSERT INTO t VALUES ('late'); UPDATE pgsched.runs SET token = gen_random_uuid() WHERE id = 1"
+    assert LOST in (sql(dsn, token, text, db.info.user).error or "")
+    assert written(db) == []
+
+
+def test_an_owner_without_rights_on_our_schema_commits_with_his_own_rights(
+    dsn: str, db: psycopg.Connection[Any], token: UUID, stranger: str
+) -> None:
+    db.execute(
+        f"""GRANT ALL ON public.t TO {stranger};
+        CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN RAISE EXCEPTION 'at the commit as %%', current_user; END $$;
+        CREATE CONSTRAINT TRIGGER late AFTER INSERT ON public.t DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW WHEN (NEW.who = 'deferred') EXECUTE FUNCTION public.note()""".replace("%%", "%")
+    )
+    assert sql(dsn, token, "INSERT INTO t VALUES (current_user)", stranger).error is None
+    assert written(db) == [stranger]
+    outcome = sql(dsn, token, "INSERT INTO t VALUES ('deferred')", stranger)
+    assert f"at the commit as {stranger}" in (outcome.error or ""), "what runs at the commit has no more rights"
