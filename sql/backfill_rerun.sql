@@ -17,7 +17,11 @@ WITH old AS MATERIALIZED (
     WHERE o.state = 'succeeded' AND o.token IS NOT NULL
     ON CONFLICT (run_id, token) DO NOTHING
 ), again AS (
-    UPDATE pgsched.runs r SET state = 'queued', finished_at = NULL, token = NULL, lease_until = NULL,
+    UPDATE pgsched.runs r SET
+        state = pgsched.back_in_line('queued', j.queue,
+            pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args)),
+        concurrency_key = pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args), ready_at = clock_timestamp(),
+        finished_at = NULL, token = NULL, lease_until = NULL,
         available_at = clock_timestamp(), crashes = 0, cancel_requested_at = NULL, cancel_reason = NULL, reason = NULL,
         expires_at = NULL, result = NULL, backfill_id = %(id)s, origin = 'backfill', priority = %(priority)s,
         max_attempts = least(1000, r.attempt + j.max_attempts), queue = j.queue, kind = j.kind, task = j.task,
@@ -31,6 +35,7 @@ WITH old AS MATERIALIZED (
         covers_reason = CASE WHEN r.covers_state IS NOT NULL THEN r.covers_reason
             WHEN r.covers_from < r.covers_until THEN r.reason END
     FROM old JOIN pgsched.jobs j ON j.id = %(job_id)s WHERE r.id = old.id
-    RETURNING r.id, r.queue
+    RETURNING r.id, r.queue, r.state
 )
-SELECT id, pg_notify('pgsched_runs', queue) AS woken FROM again
+SELECT id, CASE state WHEN 'queued' THEN pg_notify('pgsched_runs', queue)
+    ELSE pg_notify('pgsched_leader', 'runs') END AS woken FROM again

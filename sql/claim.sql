@@ -7,6 +7,7 @@
 -- session pins xmin; a run that became claimable behind it is not seen (worker/claim.py looks again without).
 -- A start deadline has done its duty once an attempt starts; it stays in the row, because a claim that is given back
 -- before that (settle: 'released') is bound by it again.
+-- What is paused is not claimed: two questions to a table that is nearly always empty, asked once a statement.
 -- locks: row locks on the claimed runs, skipping those that others hold
 WITH picked AS MATERIALIZED (
     SELECT found.id
@@ -17,10 +18,15 @@ WITH picked AS MATERIALIZED (
         WHERE phase = 2 AND state = 'queued' AND queue = %(queue)s AND priority = c.priority
           AND (available_at, id) > (c.after_at, c.after_id)
           AND (kind = ANY (%(kinds)s::text[]) OR kind = 'python' AND task = ANY (%(tasks)s::text[]))
+          AND task <> ALL (ARRAY(SELECT p.name FROM pgsched.pauses p WHERE p.what = 'task'
+                                 AND coalesce(p.resume_at > clock_timestamp(), true)))
           AND (expires_at IS NULL OR expires_at > clock_timestamp() OR started_at IS NOT NULL)
         ORDER BY available_at, id
         LIMIT %(n)s FOR UPDATE SKIP LOCKED
     ) found
+    WHERE NOT EXISTS (SELECT FROM pgsched.pauses p
+                      WHERE (p.what, p.name) IN (('all', ''), ('queue', %(queue)s))
+                        AND coalesce(p.resume_at > clock_timestamp(), true))
     LIMIT %(n)s
 )
 UPDATE pgsched.runs r

@@ -5,7 +5,7 @@
 -- locks: row locks on those runs and on parents that are not marked yet, skipping locked ones. One update for both: a run
 --        may be a child and a parent.
 WITH fresh AS MATERIALIZED (
-    SELECT id FROM pgsched.runs WHERE phase = 0 AND available_at = '8999-01-01 00:00Z'
+    SELECT id FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL AND available_at = '8999-01-01 00:00Z'
     ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
 ), edges AS MATERIALIZED (
     SELECT d.run_id, d.parent_id,

@@ -3,8 +3,9 @@
 -- params: term bigint, reap boolean (whether to look for claims whose lease has ended), lead_s float8 (due jobs are those
 --         due within so many seconds)
 -- returns: (wait_s float8: seconds until something is due, null: nothing known; jobs, runs, waiting, expired,
---          passed_over, backfills boolean: due jobs; runs to be made claimable or ended; held runs that nothing but
---          another run's end can free; ended leases; stretches to record; open backfills)
+--          passed_over, backfills, limited, unapplied boolean: due jobs; runs to be made claimable or ended; held runs that nothing but
+--          another run's end can free; ended leases; stretches to record; open backfills;
+--          runs that only limits hold; limits that were changed and are yet to be applied)
 -- locks: the row of the term, once a second
 WITH seen AS (
     UPDATE pgsched.leader SET seen_at = clock_timestamp()
@@ -17,15 +18,19 @@ WITH seen AS (
         least((SELECT min(available_at) FROM pgsched.runs WHERE phase = 1),
               (SELECT min(expires_at) FROM pgsched.runs WHERE phase < 3 AND state <> 'running' AND started_at IS NULL),
               (SELECT min(held_until) FROM pgsched.runs WHERE phase = 0)) AS run_at,
-        (SELECT min(available_at) FROM pgsched.runs WHERE phase = 0 AND available_at > clock_timestamp()) AS start_at
+        (SELECT min(available_at) FROM pgsched.runs
+         WHERE phase = 0 AND ready_at IS NULL AND available_at > clock_timestamp()) AS start_at
 )
 SELECT CASE WHEN coalesce(job_at, run_at, start_at) IS NOT NULL THEN
         greatest(0, extract(epoch FROM least(job_at, run_at, start_at) - now))::float8 END AS wait_s,
     coalesce(job_at <= now, false) AS jobs, coalesce(run_at <= now, false) AS runs,
-    EXISTS (SELECT FROM pgsched.runs WHERE phase = 0) AS waiting,
+    EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL) AS waiting,
     CASE WHEN %(reap)s THEN EXISTS (
         SELECT FROM pgsched.runs WHERE phase = 2 AND state = 'running' AND lease_until < clock_timestamp())
         ELSE false END AS expired,
     EXISTS (SELECT FROM pgsched.passed_over) AS passed_over,
-    EXISTS (SELECT FROM pgsched.backfills WHERE finished_at IS NULL) AS backfills
+    EXISTS (SELECT FROM pgsched.backfills WHERE finished_at IS NULL) AS backfills,
+    EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NOT NULL) AS limited,
+    EXISTS (SELECT FROM pgsched.queues WHERE applied_at IS NULL)
+        OR EXISTS (SELECT FROM pgsched.limits WHERE applied_at IS NULL) AS unapplied
 FROM next

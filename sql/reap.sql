@@ -11,7 +11,7 @@ WITH stale AS MATERIALIZED (
     UPDATE pgsched.runs r SET
         state = CASE WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'
                      WHEN r.attempt >= r.max_attempts OR r.crashes + 1 >= %(crash_limit)s THEN 'dead'
-                     ELSE 'queued' END,
+                     ELSE pgsched.back_in_line('queued', r.queue, r.concurrency_key) END,
         finished_at = CASE WHEN r.cancel_requested_at IS NOT NULL OR r.attempt >= r.max_attempts
                                 OR r.crashes + 1 >= %(crash_limit)s THEN clock_timestamp() END,
         reason = CASE WHEN r.cancel_requested_at IS NOT NULL THEN r.cancel_reason

@@ -8,13 +8,15 @@
 -- either, and a run that no attempt has begun has not started yet, so that its start deadline holds. 'snoozed' costs no
 -- attempt and leaves no evidence either, but the run has started; it goes on when it asked to. 'crashed' took its process
 -- down with it, and counts towards the quarantine as if that had been the worker (reap).
+-- A limited run that is given back goes through admission again; one that was released has paid for its start: it keeps
+-- its token and has no worker (limit_admit).
 -- The fence is one expression that the planner cannot estimate, so that stale statistics cannot make it read all runs.
 -- locks: row locks on those runs, in the order given: by id. Repeating it is harmless.
 WITH settled AS (
     UPDATE pgsched.runs r SET
-        state = pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL,
+        state = pgsched.back_in_line(pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL,
             r.attempt < r.max_attempts AND (g.outcome <> 'crashed' OR r.crashes + 1 < %(crash_limit)s::int),
-            r.cancel_requested_at IS NOT NULL),
+            r.cancel_requested_at IS NOT NULL), r.queue, r.concurrency_key),
         finished_at = CASE WHEN pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL,
             r.attempt < r.max_attempts AND (g.outcome <> 'crashed' OR r.crashes + 1 < %(crash_limit)s::int),
             r.cancel_requested_at IS NOT NULL) NOT IN ('queued', 'scheduled')
@@ -27,6 +29,7 @@ WITH settled AS (
                                                            WHERE a.run_id = r.id LIMIT 1) IS NULL
                           THEN NULL ELSE r.started_at END,
         lease_until = CASE WHEN g.outcome = 'succeeded' THEN r.lease_until END,
+        worker_id = CASE WHEN g.outcome = 'released' THEN NULL ELSE r.worker_id END,
         result = g.result::jsonb,
         error = CASE g.outcome WHEN 'succeeded' THEN NULL WHEN 'snoozed' THEN r.error
                                ELSE coalesce(g.error, r.error) END,
@@ -43,7 +46,7 @@ WITH settled AS (
         WITH ORDINALITY AS g(id, token, outcome, retry_in, result, error, traceback, log_tail, n)
     WHERE r.id = g.id AND CASE WHEN r.token = g.token AND r.state = 'running' THEN true END
     RETURNING g.n, r.id, r.token, r.state, r.queue, r.job_id, r.attempt, r.started_at, r.expires_at, r.worker_id,
-        r.has_children, g.outcome, g.error, g.traceback, g.log_tail
+        r.has_children, r.ready_at, g.outcome, g.error, g.traceback, g.log_tail
 ), evidence AS (
     INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker_id, worker, error, traceback,
                                   log_tail)
@@ -55,7 +58,7 @@ WITH settled AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM settled WHERE state = 'queued') q
     UNION ALL
     SELECT pg_notify('pgsched_leader', 'runs') WHERE EXISTS (
-        SELECT FROM settled s WHERE s.state = 'scheduled' OR s.has_children
+        SELECT FROM settled s WHERE s.state IN ('scheduled', 'waiting') OR s.has_children OR s.ready_at IS NOT NULL
             OR s.expires_at IS NOT NULL AND s.started_at IS NULL OR s.job_id IS NOT NULL AND EXISTS (
             SELECT FROM pgsched.runs w WHERE w.job_id = s.job_id AND w.phase < 3 AND w.state = 'waiting'))
 )

@@ -9,10 +9,10 @@ WITH settled AS (
     FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[], %(results)s::text[])
         WITH ORDINALITY AS g(id, token, result, n)
     WHERE r.id = g.id AND CASE WHEN r.token = g.token AND r.state = 'running' THEN true END
-    RETURNING g.n, r.job_id, r.has_children
+    RETURNING g.n, r.job_id, r.has_children, r.ready_at
 ), woken AS (
     SELECT pg_notify('pgsched_leader', 'runs') WHERE EXISTS (
-        SELECT FROM settled s WHERE s.has_children OR s.job_id IS NOT NULL AND EXISTS (
+        SELECT FROM settled s WHERE s.has_children OR s.ready_at IS NOT NULL OR s.job_id IS NOT NULL AND EXISTS (
             SELECT FROM pgsched.runs w WHERE w.job_id = s.job_id AND w.phase < 3 AND w.state = 'waiting'))
 )
 SELECT n, (SELECT count(*) FROM woken) AS notified FROM settled

@@ -14,7 +14,11 @@ WITH alive AS MATERIALIZED (
           UNION ALL
           (SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs WHERE phase = 1 LIMIT %(n)s)
           UNION ALL
-          (SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs WHERE phase = 0 LIMIT %(n)s)) r
+          (SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs
+           WHERE phase = 0 AND ready_at IS NULL LIMIT %(n)s)
+          UNION ALL
+          (SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs
+           WHERE phase = 0 AND ready_at IS NOT NULL LIMIT %(n)s)) r
     GROUP BY 1, 2, 3, 4
 )
 SELECT queue, state, kind, task, n, extract(epoch FROM clock_timestamp() - oldest_at)::float8 AS oldest_s,

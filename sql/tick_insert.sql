@@ -7,7 +7,7 @@
 -- locks: none beyond the new rows
 INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, state, finished_at, expires_at, held_until, reason, covers_from,
     covers_until, covers_count, queue, priority, kind, task, args, origin, owner, max_attempts, timeout, kill_after,
-    backoff, backoff_base, backoff_max, backoff_jitter, options, tags)
+    backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key)
 SELECT j.id, s.slot,
     -- a batch that is prepared ahead of its instant is claimable when it commits, not scheduled for later
     CASE WHEN s.state = 'queued' THEN least(s.available_at, clock_timestamp()) ELSE s.available_at END, s.state,
@@ -16,7 +16,9 @@ SELECT j.id, s.slot,
     j.timeout, nullif(j.kill_after, '10 seconds'), nullif(j.backoff, 'exponential'),
     nullif(j.backoff_base, '5 seconds'), nullif(j.backoff_max, '1 hour'), nullif(j.backoff_jitter, 0.2),
     -- it gives null for the other kinds as well, but a call costs as much as an index
-    CASE WHEN j.kind IN ('command', 'shell') THEN pgsched.job_options(j) END, j.tags
+    CASE WHEN j.kind IN ('command', 'shell') THEN pgsched.job_options(j) END, j.tags,
+    CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL
+        THEN pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args) END
 FROM unnest(%(job_ids)s::text[], %(slots)s::timestamptz[], %(states)s::text[], %(available_ats)s::timestamptz[],
             %(expires_ats)s::timestamptz[], %(reasons)s::text[], %(covers_froms)s::timestamptz[],
             %(covers_untils)s::timestamptz[], %(covers_counts)s::bigint[],

@@ -121,7 +121,7 @@ BEGIN
             format('parent_id: there is no run %s to wait for; it may have been pruned', wrong);
     END IF;
     PERFORM pgsched.refuse_dependency_cycle(children, backward);
-    UPDATE pgsched.runs r SET state = 'waiting', available_at = '8999-01-01 00:00Z',
+    UPDATE pgsched.runs r SET state = 'waiting', ready_at = NULL, available_at = '8999-01-01 00:00Z',
         options = CASE WHEN r.available_at > clock_timestamp() AND r.available_at < '8998-01-01 00:00Z'
                        THEN coalesce(r.options, '{}') || jsonb_build_object('not_before', r.available_at)
                        ELSE r.options END

@@ -18,13 +18,16 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'check_violation', COLUMN = 'unique_key', MESSAGE =
             format('unique_key: an unfinished run has the key "%s" of run %s already', r.unique_key, run_id);
     END IF;
-    UPDATE pgsched.runs SET state = 'queued', finished_at = NULL, token = NULL, available_at = clock_timestamp(),
+    r.state := CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key) THEN 'waiting' ELSE 'queued' END;
+    UPDATE pgsched.runs SET state = r.state, finished_at = NULL, token = NULL, available_at = clock_timestamp(),
+        ready_at = CASE r.state WHEN 'waiting' THEN clock_timestamp() END,
         crashes = 0, max_attempts = least(1000, greatest(max_attempts, attempt + 1)), cancel_requested_at = NULL,
         cancel_reason = NULL, reason = NULL, expires_at = NULL,
         has_children = (SELECT true FROM pgsched.dependencies d WHERE d.parent_id = r.id AND d.state = 'open' LIMIT 1),
-        covers_state = CASE WHEN apart THEN r.state ELSE covers_state END,
+        covers_state = CASE WHEN apart THEN state ELSE covers_state END,
         covers_reason = CASE WHEN apart THEN r.reason ELSE covers_reason END
     WHERE id = run_id;
-    PERFORM pg_notify('pgsched_runs', r.queue);
-    RETURN 'queued';
+    PERFORM CASE r.state WHEN 'queued' THEN pg_notify('pgsched_runs', r.queue)
+        ELSE pg_notify('pgsched_leader', 'runs') END;
+    RETURN r.state;
 END $$;

@@ -192,6 +192,8 @@ class Look:
     expired: bool
     passed_over: bool
     backfills: bool
+    limited: bool
+    unapplied: bool
 
 
 def look(conn: Connection[Any], term: int, *, reap: bool = False, lead_s: float = 0.0) -> Look:

@@ -27,5 +27,6 @@ def key(name: str, kind: Kind = BigInteger) -> Column[Any]:
 
 
 def partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:
-    """An index over the rows that `where` names."""
-    return Index(name, *columns, unique=unique, postgresql_where=text(where))
+    """An index over the rows that `where` names; a column may be an expression."""
+    parts = [text(column) if "(" in column else column for column in columns]
+    return Index(name, *parts, unique=unique, postgresql_where=text(where))

@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, UUID
 
+from pgsched.db.limit_tables import buckets, limits, pauses, queues  # noqa: F401  metadata must hold them
 from pgsched.db.policy_tables import backfills, kept_keys, passed_over  # noqa: F401  metadata must hold them
 from pgsched.db.table_parts import Instant, Integers, Role, Texts, key, metadata, need, partial
 
@@ -148,13 +149,26 @@ runs = Table(
     Column("backfill_id", BigInteger),
     Column("covers_state", Text),
     Column("covers_reason", Text),
+    Column("ready_at", Instant),
     Column("has_children", Boolean),
     partial("runs_slot", "job_id", "scheduled_at", where="job_id IS NOT NULL", unique=True),
     partial("runs_unique_key", "unique_key", where="unique_key IS NOT NULL AND phase < 3", unique=True),
     partial("runs_claim", "queue", "priority", "available_at", "id", where="phase = 2"),
     partial("runs_scheduled", "available_at", "id", where="phase = 1"),
-    partial("runs_waiting", "available_at", "id", where="phase = 0"),
-    partial("runs_waiting_of_job", "job_id", "scheduled_at", "id", where="phase = 0"),
+    partial("runs_waiting", "available_at", "id", where="phase = 0 AND ready_at IS NULL"),
+    partial("runs_waiting_of_job", "job_id", "scheduled_at", "id", where="phase = 0 AND ready_at IS NULL"),
+    partial(
+        "runs_ready",
+        "queue",
+        "COALESCE(concurrency_key, ''::text)",
+        "priority",
+        "ready_at",
+        "id",
+        where="ready_at IS NOT NULL AND phase = 0",
+    ),
+    partial(
+        "runs_of_key", "concurrency_key", "phase", "ready_at", "id", where="concurrency_key IS NOT NULL AND phase < 3"
+    ),
     partial("runs_expiring", "expires_at", where="phase < 3 AND expires_at IS NOT NULL"),
     partial("runs_held", "held_until", where="phase = 0 AND held_until IS NOT NULL"),
     partial("runs_open_of_job", "job_id", where="phase < 3 AND job_id IS NOT NULL"),
@@ -213,34 +227,6 @@ workers = Table(
     need("running", Integer),
     need("abandoned", Integer),
     partial("workers_alive", "id", where="stopped_at IS NULL"),
-)
-
-queues = Table(
-    "queues",
-    metadata,
-    key("name", Text),
-    Column("paused_at", Instant),
-    Column("paused_by", Text),
-    Column("paused_reason", Text),
-    Column("resume_at", Instant),
-    Column("concurrency_limit", Integer),
-    Column("rate", Integer),
-    Column("rate_period", INTERVAL),
-    Column("rate_burst", Integer),
-    Column("max_depth", BigInteger),
-    need("on_full", Text),
-    need("fair", Boolean),
-)
-
-limits = Table(
-    "limits",
-    metadata,
-    key("name", Text),
-    Column("concurrency", Integer),
-    Column("rate", Integer),
-    Column("rate_period", INTERVAL),
-    Column("rate_burst", Integer),
-    need("ordered", Boolean),
 )
 
 dependencies = Table(

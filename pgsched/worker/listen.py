@@ -24,7 +24,7 @@ async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Ca
                 on_queue(None)
                 async for notify in conn.notifies():
                     if notify.channel == "pgsched_runs":
-                        on_queue(notify.payload)
+                        on_queue(notify.payload or None)
                     elif notify.payload.isdigit():
                         on_cancel(int(notify.payload))
         except (DatabaseError, PgschedError) as error:

@@ -1,0 +1,177 @@
+-- Limits are rows that people change with plain SQL; the leader reads them anew for each decision.
+
+-- A pause is a row of pgsched.pauses, for queues as for everything else.
+ALTER TABLE pgsched.queues DROP COLUMN paused_at, DROP COLUMN paused_by, DROP COLUMN paused_reason, DROP COLUMN resume_at,
+    ADD COLUMN ageing interval CHECK (ageing BETWEEN '1 second' AND '10 years'),
+    ADD COLUMN applied_at timestamptz,  -- null: the leader has yet to take back what is admitted beyond a new limit
+    ADD COLUMN limited boolean NOT NULL GENERATED ALWAYS AS
+        (concurrency_limit IS NOT NULL OR rate IS NOT NULL OR fair OR ageing IS NOT NULL) STORED,
+    ADD CONSTRAINT queues_name CHECK (length(name) BETWEEN 1 AND 100),
+    ADD CONSTRAINT queues_rate CHECK ((rate IS NULL) = (rate_period IS NULL) AND (rate IS NOT NULL OR rate_burst IS NULL)),
+    ADD CONSTRAINT queues_rate_period CHECK (rate_period BETWEEN '1 millisecond' AND '31 days');
+
+-- Limits of keys. Every run whose concurrency_key is the name of a limit, or begins with it and a colon, is bound by it,
+-- each key for itself; where both `customer` and `customer:42` are limits, the longer one alone binds customer:42.
+-- weight: a key's share of a fair queue.
+ALTER TABLE pgsched.limits
+    ADD COLUMN weight integer NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 1000),
+    ADD COLUMN applied_at timestamptz,
+    ADD CONSTRAINT limits_name CHECK (length(name) BETWEEN 1 AND 500 AND name !~ '^job(:|$)'),
+    ADD CONSTRAINT limits_rate CHECK ((rate IS NULL) = (rate_period IS NULL) AND (rate IS NOT NULL OR rate_burst IS NULL)),
+    ADD CONSTRAINT limits_rate_period CHECK (rate_period BETWEEN '1 millisecond' AND '31 days');
+
+-- Few, and asked for in every round of the leader.
+CREATE INDEX queues_to_apply ON pgsched.queues (name) WHERE applied_at IS NULL;
+CREATE INDEX limits_to_apply ON pgsched.limits (name) WHERE applied_at IS NULL;
+
+-- The tokens that a rate limit has left for more admissions, as of an instant. Written by the leader alone, in the
+-- transaction that admits. No row: the bucket is full. unstarted: admitted runs that had not started then.
+CREATE TABLE pgsched.buckets (
+    name      text PRIMARY KEY,  -- 'queue ' and a queue, or 'key ' and a key
+    tokens    double precision NOT NULL,
+    at        timestamptz NOT NULL,
+    unstarted integer NOT NULL
+) WITH (fillfactor = 50);
+
+-- ---- the bits of queues
+
+-- Whoever sets something for a queue sets its bit first; two at once would lose one without the lock.
+CREATE FUNCTION pgsched.queues_gate() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('pgsched.gated_queues', 0));
+    PERFORM setval('pgsched.gated_queues',
+                   coalesce(pg_sequence_last_value('pgsched.gated_queues'), 0) | pgsched.queue_bit(NEW.name));
+    NEW.applied_at := NULL;
+    PERFORM pg_notify('pgsched_leader', 'limits');
+    RETURN NEW;
+END $$;
+CREATE TRIGGER a_gate BEFORE INSERT OR UPDATE OF name, concurrency_limit, rate, rate_period, rate_burst, max_depth, on_full,
+    fair, ageing ON pgsched.queues FOR EACH ROW EXECUTE FUNCTION pgsched.queues_gate();
+
+-- Takes out the bits of queues that nothing is set for any more, unless somebody is just changing the table.
+CREATE FUNCTION pgsched.forget_gates() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    LOCK TABLE pgsched.queues IN SHARE MODE NOWAIT;
+    PERFORM setval('pgsched.gated_queues', (SELECT coalesce(bit_or(pgsched.queue_bit(name)), 0) FROM pgsched.queues));
+EXCEPTION WHEN lock_not_available THEN
+    NULL;
+END $$;
+
+CREATE FUNCTION pgsched.limits_changed() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_notify('pgsched_leader', 'limits');
+    IF TG_OP = 'DELETE' THEN
+        RETURN OLD;
+    END IF;
+    NEW.applied_at := NULL;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER a_changed BEFORE INSERT OR DELETE OR UPDATE OF name, concurrency, rate, rate_period, rate_burst, ordered, weight
+    ON pgsched.limits FOR EACH ROW EXECUTE FUNCTION pgsched.limits_changed();
+CREATE TRIGGER b_removed BEFORE DELETE ON pgsched.queues FOR EACH ROW EXECUTE FUNCTION pgsched.limits_changed();
+
+-- ---- the state that a run is born in
+
+-- Does a run pass through admission?
+CREATE FUNCTION pgsched.is_limited(queue text, concurrency_key text) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT $2 IS NOT NULL OR EXISTS (SELECT FROM pgsched.queues q WHERE q.name = $1 AND q.limited)
+$$;
+
+-- Is a queue as full as it may be? No more of it is read than is needed to know.
+CREATE FUNCTION pgsched.queue_depth(queue text, most bigint) RETURNS bigint
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_sort = off AS $$
+    SELECT count(*) FROM (
+        (SELECT FROM pgsched.runs r WHERE r.phase = 2 AND r.queue = $1 AND r.state = 'queued'
+         ORDER BY r.queue, r.priority LIMIT $2)
+        UNION ALL
+        (SELECT FROM pgsched.runs r WHERE r.phase = 0 AND r.ready_at IS NOT NULL AND r.queue = $1
+         ORDER BY r.queue, coalesce(r.concurrency_key, '') LIMIT $2)) d
+$$;
+
+-- Makes room for one more run in a queue that has max_depth, or refuses it with an SQLSTATE of its own.
+CREATE FUNCTION pgsched.make_room(q pgsched.queues) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_sort = off AS $$
+DECLARE
+    oldest bigint;
+BEGIN
+    IF pgsched.queue_depth(q.name, q.max_depth) < q.max_depth THEN
+        RETURN;
+    ELSIF q.on_full = 'shed_oldest' THEN
+        SELECT r.id INTO oldest FROM pgsched.runs r WHERE r.queue = q.name AND r.state IN ('queued', 'waiting') AND (
+            r.id IN (SELECT f.id FROM generate_series(0, 9) p CROSS JOIN LATERAL (
+                         SELECT a.id FROM pgsched.runs a WHERE a.phase = 2 AND a.queue = q.name AND a.priority = p
+                             AND a.state = 'queued' ORDER BY a.available_at, a.id LIMIT 1) f)
+            OR r.id IN (SELECT a.id FROM pgsched.runs a WHERE a.phase = 0 AND a.ready_at IS NOT NULL
+                            AND a.queue = q.name ORDER BY a.ready_at, a.id LIMIT 1))
+        ORDER BY r.available_at, r.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+        UPDATE pgsched.runs SET state = 'cancelled', finished_at = clock_timestamp(),
+            reason = format('shed: queue %s was full (max_depth %s) and newer runs came', q.name, q.max_depth)
+        WHERE id = oldest;
+        PERFORM pg_notify('pgsched_leader', 'runs');
+        RETURN;
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PS429', TABLE = 'runs', SCHEMA = 'pgsched', COLUMN = 'queue', MESSAGE =
+        format('queue: %s is full: %s runs wait in it already (max_depth)', q.name, q.max_depth);
+END $$;
+
+CREATE FUNCTION pgsched.entry_state(queue text, concurrency_key text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    q pgsched.queues;
+BEGIN
+    SELECT * INTO q FROM pgsched.queues s WHERE s.name = entry_state.queue;
+    IF q.max_depth IS NOT NULL THEN
+        PERFORM pgsched.make_room(q);
+    END IF;
+    RETURN CASE WHEN entry_state.concurrency_key IS NOT NULL OR q.limited THEN 'waiting' ELSE 'queued' END;
+END $$;
+
+-- A run that becomes claimable again goes through admission again. No search_path: it is to be inlined.
+CREATE FUNCTION pgsched.back_in_line(state text, queue text, concurrency_key text) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN $1 = 'queued' AND pgsched.is_limited($2, $3) THEN 'waiting' ELSE $1 END
+$$;
+
+-- ---- the keys of jobs
+
+-- The key of a job's run: its template with {name} replaced by that argument (none: nothing). A job with a limit of its
+-- own has keys of its own; all its runs share one where there is no template.
+CREATE FUNCTION pgsched.run_key(job_id bigint, template text, concurrency_limit integer, args jsonb) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    name text;
+    made text := template;
+BEGIN
+    IF template IS NULL AND concurrency_limit IS NULL THEN
+        RETURN NULL;
+    END IF;
+    FOR name IN SELECT DISTINCT m[1] FROM regexp_matches(template, '\{([^{}]+)\}', 'g') m LOOP
+        made := replace(made, '{' || name || '}', coalesce(CASE
+            WHEN jsonb_typeof(args) = 'object' THEN args ->> name
+            WHEN name ~ '^\d{1,4}$' THEN args ->> name::integer END, ''));
+    END LOOP;
+    IF concurrency_limit IS NOT NULL THEN
+        made := 'job:' || job_id || coalesce(':' || made, '');
+    END IF;
+    RETURN CASE WHEN length(made) <= 200 THEN made ELSE left(made, 160) || md5(made) END;
+END $$;
+
+-- A limit that a job gets, changes or loses holds for its unfinished runs as well: those that are queued go through
+-- admission again.
+CREATE FUNCTION pgsched.jobs_rekey() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+    UPDATE pgsched.runs r SET concurrency_key = pgsched.run_key(NEW.id, NEW.concurrency_key, NEW.concurrency_limit, r.args),
+        ready_at = CASE WHEN r.state = 'queued' THEN coalesce(r.ready_at, clock_timestamp()) ELSE r.ready_at END,
+        state = CASE WHEN r.state = 'queued' THEN 'waiting' ELSE r.state END
+    WHERE r.job_id = NEW.id AND r.phase < 3
+      AND (NEW.concurrency_key, NEW.concurrency_limit) IS DISTINCT FROM (OLD.concurrency_key, OLD.concurrency_limit);
+    PERFORM pg_notify('pgsched_leader', 'limits');
+    RETURN NULL;
+END $$;
+CREATE TRIGGER e_rekey AFTER UPDATE OF concurrency_key, concurrency_limit ON pgsched.jobs
+    FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_rekey();
