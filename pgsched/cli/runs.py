@@ -12,6 +12,8 @@ from pgsched.cli import run_options as options
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output import ago, clean, duration, print_fields, print_json, print_table
 from pgsched.cli.run_changes import cancel, retry
+from pgsched.cli.run_logs import logs
+from pgsched.cli.watch import progress_words, watch
 
 HEADERS = ["ID", "JOB", "STATE", "ATTEMPT", "SLOT", "TOOK", "TASK", "WHY"]
 Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run list` shows it.")]
@@ -19,11 +21,13 @@ Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run lis
 
 def register(app: typer.Typer) -> None:
     """Add the noun and its verbs to the command line."""
-    noun = typer.Typer(help="Runs: list, show, retry, cancel.", no_args_is_help=True, rich_markup_mode=None)
+    noun = typer.Typer(help="Runs: list, show, watch, retry, cancel.", no_args_is_help=True, rich_markup_mode=None)
     noun.command("list")(list_runs)
     noun.command("show")(show)
     noun.command("retry")(retry)
     noun.command("cancel")(cancel)
+    noun.command("logs")(logs)
+    noun.command("watch")(watch)
     app.add_typer(noun, name="run")
 
 
@@ -99,6 +103,7 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
     attempts, now = found.pop("attempts"), found.pop("now")
     if found.pop("unroutable"):
         found["reason"] = f"unroutable: no live worker offers {waiting.what(found)} on queue {found['queue']}"
+    found["progress"] = progress_words(found["progress"], found["attempt"]) or None
     print_fields({name: value for name, value in found.items() if value is not None and value != 0})
     for attempt in attempts:
         print()

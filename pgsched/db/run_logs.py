@@ -42,6 +42,9 @@ class Place(NamedTuple):
     seq: int = -1
 
 
+BEGINNING = Place()
+
+
 async def write(conn: AsyncConnection[Any], pages: Sequence[Page]) -> list[int | None]:
     """Write them; for each its base, or None where the attempt may not write (any more)."""
     lines = [(n, *line) for n, page in enumerate(pages, 1) for line in page.lines]
@@ -75,7 +78,7 @@ def state(conn: Connection[Any], run_id: int) -> Row:
 def read(
     conn: Connection[Any],
     run_id: int,
-    after: Place = Place(),  # noqa: B008 - a value
+    after: Place = BEGINNING,
     attempt: int | None = None,
     stream: str | None = None,
 ) -> list[Row]:

@@ -45,6 +45,7 @@ def pgsched(dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     monkeypatch.setenv("PGSCHED_DSN", dsn)
 
     def call(*args: str) -> Said:
+        capsys.readouterr()  # what the test itself has printed
         code = run([*args])
         out, err = capsys.readouterr()
         return Said(code, out, err)

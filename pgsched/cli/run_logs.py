@@ -1,0 +1,104 @@
+"""`pgsched run logs`: what a run printed, as it was, or as it comes."""
+
+from __future__ import annotations
+
+import json as encoding
+import sys
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import typer
+
+from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.output import clean, json_value, print_json
+
+Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run list` shows it.")]
+ATTEMPT = "Only this attempt. Default: all, one after the other."
+RAW = "Leave control characters as they are; for a file, or output that you trust."
+
+
+def logs(
+    run_id: Id,
+    attempt: Annotated[int | None, typer.Option(help=ATTEMPT, min=1, max=2**31 - 1)] = None,
+    stream: Annotated[str | None, typer.Option(help="Only stdout, stderr or log.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help=RAW)] = False,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Show what a run printed. With --follow as it comes, until the run has ended.
+
+    Commands, SQL notices, `run.log`, and what Python tasks print and log with capture=True. --json prints an array,
+    with --follow one object a line.
+
+    \b
+    Example:
+      pgsched run logs 4711 --follow
+    """
+    from pgsched.db import run_logs
+    from pgsched.observe import following
+
+    with session(dsn) as conn:
+        run_logs.state(conn, run_id)
+        if not follow:
+            found = following.output(conn, run_id, attempt, stream)
+            if json:
+                return print_json([line(row) for row in found])
+            printer = Printer(raw)
+            printer.print(found)
+            if printer.attempt is None:
+                note(f"nothing is kept of the output of run {run_id}")
+            return None
+        printer = Printer(raw)
+        for seen in following.looks(conn, run_id, attempt, stream, note=note):
+            print_lines(seen.rows) if json else printer.print(seen.rows)
+    return None
+
+
+class Printer:
+    """Prints output as it was; where an attempt begins, stderr says so."""
+
+    def __init__(self, raw: bool = False) -> None:
+        self.attempt: int | None = None
+        self._raw = raw
+        self._open = False  # is the last line without its end?
+
+    def print(self, rows: Iterable[dict[str, Any]]) -> None:
+        for row in rows:
+            if row["attempt"] != self.attempt:
+                self._begin(row["attempt"])
+            text = row["chunk"] if self._raw else shown(row["chunk"])
+            if row["stream"] == "cut" and self._open:
+                sys.stdout.write("\n")
+            sys.stdout.write(text)
+            self._open = not text.endswith("\n")
+        sys.stdout.flush()
+
+    def _begin(self, attempt: int) -> None:
+        if self._open:
+            sys.stdout.write("\n")
+        sys.stdout.flush()
+        if attempt > 1 or self.attempt is not None:
+            note(f"--- attempt {attempt} ---")
+        self.attempt = attempt
+
+
+def shown(text: str) -> str:
+    """Output for a terminal: lines and tabs stay, every other control character becomes an escape."""
+    return clean(text.replace("\r\n", "\n"), "\n\t")
+
+
+def note(text: str) -> None:
+    """Something that is not the run's own output."""
+    typer.echo(text, err=True)
+
+
+def line(row: dict[str, Any]) -> dict[str, Any]:
+    """A piece of output as JSON has it."""
+    return {name: row[name] for name in ("attempt", "seq", "at", "stream")} | {"text": row["chunk"]}
+
+
+def print_lines(rows: Iterable[dict[str, Any]]) -> None:
+    """One object a line."""
+    for row in rows:
+        print(encoding.dumps(line(row), default=json_value), flush=True)

@@ -1,0 +1,158 @@
+"""`pgsched run watch`: one run, live, until it has ended; the exit code says how."""
+
+from __future__ import annotations
+
+import json as encoding
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.output import STATES, clean, duration, json_value
+from pgsched.cli.run_logs import Id, Printer, note, print_lines, shown
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from pgsched.observe.following import Seen
+
+KEPT_CHARACTERS = 20_000
+FACTS = ("state", "attempt", "progress", "worker")
+Row = dict[str, Any]
+
+
+def watch(
+    run_id: Id,
+    lines: Annotated[int, typer.Option(help="So many of the last lines of output.", min=0, max=1000)] = 10,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Watch a run: state, progress bar, last lines of output.
+
+    Ends when the run has ended: exit code 0 if it succeeded, 1 if not. Ctrl-C ends only the watching. In a pipe it
+    prints a line for every change and all of the output; with --json an object for each.
+
+    \b
+    Example:
+      pgsched run watch 4711
+    """
+    from pgsched.observe.following import looks
+
+    with session(dsn) as conn:
+        seen = looks(conn, run_id, note=note)
+        try:
+            run = json_lines(seen) if json else live(seen, lines) if sys.stdout.isatty() else plain(seen)
+        except KeyboardInterrupt:
+            note(f"run {run_id} goes on; to end it: pgsched run cancel {run_id}")
+            raise
+    raise typer.Exit(0 if run["state"] == "succeeded" else 1)
+
+
+def json_lines(looks: Iterable[Seen]) -> Row:
+    """An object for every change of the run and for every piece of its output."""
+    before: Row = {}
+    for look in looks:
+        print_lines(look.rows)
+        if facts(look.run) != before:
+            before = facts(look.run)
+            print(encoding.dumps(look.run, default=json_value), flush=True)
+    return look.run
+
+
+def plain(looks: Iterable[Seen]) -> Row:
+    """A line for every change, and the output as it was."""
+    before: Row = {}
+    printer = Printer()
+    for look in looks:
+        printer.print(look.rows)
+        if facts(look.run) != before:
+            before = facts(look.run)
+            note(" ".join(filter(None, [heading(look.run), progress_words(look.run["progress"])])))
+    if ending := why(look.run):
+        note(ending)
+    return look.run
+
+
+def live(looks: Iterator[Seen], lines: int) -> Row:
+    """State, bar and last lines, drawn again at every look."""
+    from rich.console import Console
+    from rich.live import Live
+
+    text = ""
+    with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="crop") as screen:
+        for look in looks:
+            text = (text + "".join(row["chunk"] for row in look.rows))[-KEPT_CHARACTERS:]
+            screen.update(drawn(look.run, shown(text).splitlines()[-lines:] if lines else []), refresh=True)
+    return look.run
+
+
+def drawn(run: Row, last_lines: list[str]) -> RenderableType:
+    """A look at a run on a terminal."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [Text(heading(run), style=STATES.get(run["state"], ""), no_wrap=True)]
+    if run["progress"]:
+        parts.append(bar(run["progress"], run["state"]))
+    parts += [Text("  " + line.expandtabs(4), style="dim", no_wrap=True, overflow="ellipsis") for line in last_lines]
+    if ending := why(run):
+        parts.append(Text(ending, style=STATES.get(run["state"], "")))
+    return Group(*parts)
+
+
+def bar(progress: Row, state: str) -> RenderableType:
+    """The bar, with what it says in words."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    total = progress.get("total")
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    filled = ProgressBar(total=total or None, completed=progress["done"], width=30, pulse=not total)
+    if total or state == "running":
+        grid.add_row(filled, Text(progress_words(progress), no_wrap=True, overflow="ellipsis"))
+    else:
+        grid.add_row(Text(progress_words(progress), no_wrap=True, overflow="ellipsis"))
+    return grid
+
+
+def facts(run: Row) -> Row:
+    """What counts as a change."""
+    return {name: run[name] for name in FACTS}
+
+
+def heading(run: Row) -> str:
+    """`run 4711 nightly: running, attempt 1/3, for 12s, on web-1:77`."""
+    parts = [run["state"]]
+    if run["attempt"]:
+        parts.append(f"attempt {run['attempt']}/{run['max_attempts']}")
+    if run["started_at"] is not None and (run["finished_at"] is not None or run["state"] == "running"):
+        parts.append(f"for {duration(max((run['finished_at'] or run['now']) - run['started_at'], timedelta(0)))}")
+    if run["state"] == "running" and run["worker"]:
+        parts.append(f"on {run['worker']}")
+    return clean(f"run {run['id']} {(run['job'] or run['task'])[:40]}: {', '.join(parts)}")
+
+
+def why(run: Row) -> str:
+    """What ended a run that did not succeed; nothing for others."""
+    bad = run["finished_at"] is not None and run["state"] != "succeeded"
+    said = [text for text in (run["reason"], run["error"]) if text]
+    return clean(": ".join(said)) if bad else ""
+
+
+def progress_words(progress: Row | None, attempt: int | None = None) -> str:
+    """`42% (42/100) copying`; nothing where it is not about this attempt."""
+    if not progress or progress["attempt"] != (attempt or progress["attempt"]):
+        return ""
+    done, total = progress["done"], progress.get("total")
+    counted = f"{number(done)}/{number(total)}" if total is not None else number(done)
+    share = f"{min(100, int(100 * done / total))}% " if total else ""
+    return clean(f"{share}({counted})" if share else counted) + clean(f" {progress.get('note') or ''}".rstrip())
+
+
+def number(value: float) -> str:
+    """A count, with thousands apart."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"

@@ -1,0 +1,74 @@
+"""Following a run. The rule: whether it has ended is asked before its output is read, so that nothing is missed.
+
+What an attempt says is written before it is settled.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from pgsched.db import run_logs
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row
+from pgsched.db.run_logs import BEGINNING, Place
+from pgsched.observe.waiting import ENDED, PATIENCE_S, offered, what
+
+EVERY_S = 0.5
+
+
+class Seen(NamedTuple):
+    """A look at a run: its row (see sql/run_watch.sql), the output since the last look, and whether this was the last
+    one."""
+
+    run: Row
+    rows: list[Row]
+    last: bool
+
+
+def output(
+    conn: Connection[Any],
+    run_id: int,
+    attempt: int | None = None,
+    stream: str | None = None,
+    after: Place = BEGINNING,
+) -> Iterator[Row]:
+    """The output that a run has now, oldest first."""
+    place = after
+    while found := run_logs.read(conn, run_id, place, attempt, stream):
+        yield from found
+        place = Place(found[-1]["attempt"], found[-1]["seq"])
+
+
+def looks(
+    conn: Connection[Any],
+    run_id: int,
+    attempt: int | None = None,
+    stream: str | None = None,
+    *,
+    note: Callable[[str], object] = bool,
+    every_s: float = EVERY_S,
+) -> Iterator[Seen]:
+    """Look at a run until it has ended, or only until the attempt with that number has. `note` is told, once, that no
+    worker would take it."""
+    place, begun, told = BEGINNING, time.monotonic(), False
+    while True:
+        run = run_logs.state(conn, run_id)
+        last = run["state"] in ENDED or (attempt is not None and is_past(run, attempt))
+        rows = list(output(conn, run_id, attempt, stream, place))
+        if rows:
+            place = Place(rows[-1]["attempt"], rows[-1]["seq"])
+        yield Seen(run, rows, last)
+        if last:
+            return
+        if run["state"] == "queued" and not told and time.monotonic() - begun > PATIENCE_S:
+            told = True
+            if not offered(conn, run):
+                note(f"no live worker offers {what(run)} on queue {run['queue']}; start a `pgsched worker`")
+        time.sleep(every_s)
+
+
+def is_past(run: Row, attempt: int) -> bool:
+    """Has this attempt of the run ended?"""
+    return bool(run["attempt"] > attempt or (run["attempt"] == attempt and run["state"] != "running"))
