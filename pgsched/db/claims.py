@@ -164,6 +164,11 @@ class Beat:
     cancel: frozenset[Key]
 
 
+def cancel_asked(conn: Connection[Any], held: Sequence[Key]) -> frozenset[Key]:
+    """Those of the held claims that somebody wants cancelled."""
+    return frozenset((row[0], row[1].int) for row in conn.execute(sql("cancel_asked"), fences(held)).fetchall())
+
+
 def heartbeat(
     conn: Connection[Any],
     worker_id: int,

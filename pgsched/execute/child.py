@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pgsched.execute.capture import Record
 
@@ -22,7 +23,8 @@ PR_SET_PDEATHSIG = 1
 READ_BYTES = 65536
 BURST_BYTES = 1 << 20
 PAUSE_S = 0.01  # after every burst, so that a flood of output leaves the loop to the heartbeats
-LOOK_S = 0.02
+LOOK_S, LONGEST_LOOK_S = 0.02, 0.5
+TELLS_STATES = Path("/proc/self/stat").exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,20 @@ def _death_signal() -> Callable[[int], None]:
 DIE_WITH = _death_signal()
 
 
+def only_zombies(group: int) -> bool:
+    """Has everything in the group ended, though nobody has reaped it? A container's first process may never do so."""
+    if not TELLS_STATES:
+        return False
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):  # it is gone
+            state, _, of_group = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:3]
+            if int(of_group) == group and state not in "ZX":
+                return False
+    return True
+
+
 class Group:
     """A running process and its group. Must be made on the loop's thread."""
 
@@ -78,9 +94,11 @@ class Group:
     async def all_ended(self) -> None:
         """Wait for the process and everything in its group."""
         await self.ended()
-        while self.signal(0):  # nothing tells when a group becomes empty
+        pause_s = LOOK_S
+        while self.signal(0) and not only_zombies(self.group):  # nothing tells when a group becomes empty
             self._reap_adopted()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_LOOK_S)
 
     def signal(self, number: int) -> bool:
         """Signal the whole group; False when nobody is left in it."""

@@ -14,13 +14,14 @@ from typing import Any
 
 from pgsched import log
 from pgsched.db import workers
-from pgsched.db.claims import Beat, heartbeat
+from pgsched.db.claims import Beat, cancel_asked, heartbeat
 from pgsched.db.connect import BY_KEY, Connection, DatabaseError, Reaction, classify, connect, explain
 from pgsched.errors import PgschedError
 from pgsched.model import Claim, Key
 
 logger = log.get("lease")
 MARGIN = 0.1
+LOOK_S = 0.8  # so that a cancel request is heard within a second
 
 
 class Leases:
@@ -90,6 +91,7 @@ class Heartbeat(threading.Thread):
         self.abandoned = abandoned
         self._stopping = self._stopped = False
         self._nudge = threading.Event()
+        self._looked_at: frozenset[Key] = frozenset()
 
     def drain(self) -> None:
         """Let everybody see at once that this worker takes no more."""
@@ -111,23 +113,29 @@ class Heartbeat(threading.Thread):
     def _run(self) -> None:
         period = self.leases.lease_s / 3
         conn: Connection[Any] | None = None
+        beat_at = 0.0
         while not self._stopped:
-            wait = period
             try:
                 conn = conn or connect(self.dsn, purpose="heartbeat", timeout_s=max(1.0, period), settings=BY_KEY)
-                self._beat(conn)
+                if time.monotonic() >= beat_at:
+                    beat_at = time.monotonic() + period
+                    self._beat(conn)
+                else:
+                    self._look(conn)
+                wait = max(0.0, min(LOOK_S, beat_at - time.monotonic()))
             except (DatabaseError, PgschedError) as error:
                 reaction = classify(error)
                 if reaction is Reaction.CONFIGURATION:
                     self.on_fatal(error if isinstance(error, PgschedError) else explain(error))
                     return
-                wait = min(period, 1.0) * (0.25 + random.random() / 2)
+                beat_at, wait = 0.0, min(period, 1.0) * (0.25 + random.random() / 2)
                 logger.warning("heartbeat failed", error=log.redact(str(error).strip()), retry_in_s=round(wait, 2))
                 if conn is not None and reaction is not Reaction.RETRY:
                     conn.close()
                     conn = None
-            self._nudge.wait(wait)
-            self._nudge.clear()
+            if self._nudge.wait(wait):
+                self._nudge.clear()
+                beat_at = 0.0
         self._sign_off(conn)
 
     def _sign_off(self, conn: Connection[Any] | None) -> None:
@@ -147,3 +155,13 @@ class Heartbeat(threading.Thread):
         denied = [key for key in held if key not in beat.kept and key not in beat.unsure]
         if denied or beat.cancel:
             self.on_beat(denied, beat.cancel)
+        self._looked_at = frozenset(held)
+
+    def _look(self, conn: Connection[Any]) -> None:
+        """Between two beats: which of the claims that last for a while are to be cancelled? The notification may have
+        been lost, or not be there at all behind a pooler."""
+        held = frozenset(self.leases.held())
+        lasting = held & self._looked_at
+        self._looked_at = held
+        if lasting and (cancel := cancel_asked(conn, list(lasting))):
+            self.on_beat([], cancel)

@@ -20,7 +20,10 @@ from pgsched.db.statements import sql
 BIG = {"runs", "attempts", "jobs"}
 RUNS = 1_000_000
 JOBS = 20_000
-WORKER = ["claim", "claim_again", "claimable_queues", "heartbeat", "settle", "settle_succeeded", "settle_missing"]
+WORKER = [
+    "claim", "claim_again", "claimable_queues", "heartbeat", "cancel_asked", "settle", "settle_succeeded",
+    "settle_missing",
+]  # fmt: skip
 LEADER = [
     "admit_scheduled", "admit_waiting", "expire", "leader_look", "reap", "tick_due", "tick_open", "tick_crossed",
     "tick_insert", "tick_advance", "tick_replace", "leader_term", "leader_fence",

@@ -86,6 +86,16 @@ def test_timeouts_and_cancellations(fleet: Fleet, table: Table, db: psycopg.Conn
     nobody_left(db, mark)
 
 
+def test_a_cancel_request_is_heard_without_its_notification(fleet: Fleet, table: Table, db: psycopg.Connection) -> None:
+    fleet.start(1, *ALL, "--lease", "600")
+    runs = insert(db, table.hanging("silent"))
+    wait_until(lambda: table.all_on(db, "silent"), PATIENCE_S, "all to begin")
+    began = time.monotonic()
+    db.execute("UPDATE pgsched.runs SET cancel_requested_at = clock_timestamp()")
+    wait_until(lambda: {row_of(db, run)["state"] for run in runs.values()} == {"cancelled"}, PATIENCE_S, "their end")
+    print(f"cancelled a run of each kind in {time.monotonic() - began:.2f} s, without a notification")
+
+
 def test_a_worker_that_drains_hands_everything_back(
     fleet: Fleet, table: Table, db: psycopg.Connection, mark: str
 ) -> None:

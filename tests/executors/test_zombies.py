@@ -1,0 +1,53 @@
+"""What has ended but is reaped by nobody, as in a container without an init, holds up no stop."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pgsched.execute import child
+from pgsched.execute.process import Processes
+from pgsched.execute.shell import ShellExecutor
+from tests.executing import cancel_when, claim
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the states in Linux's /proc")
+KEEPER = """
+import os, sys, time
+group, leader = os.getpgrp(), os.getpid()
+if os.fork() == 0:
+    os.setpgid(0, 0)  # the keeper leaves the group, and never reaps its child, which comes back into it
+    if os.fork() == 0:
+        os.setpgid(0, group)
+        open(sys.argv[1], "w").close()
+        time.sleep(3600)
+    while os.getppid() == leader:
+        time.sleep(0.02)
+    time.sleep(float(sys.argv[2]))
+    os._exit(0)
+time.sleep(3600)
+"""
+KEPT_S, KILL_AFTER_S = 12, 4
+
+
+def stopping_s(tmp_path: Path) -> float:
+    """How long it takes to stop a group that leaves a zombie."""
+    (tmp_path / "keeper.py").write_text(KEEPER)
+    line = f"exec {sys.executable} {tmp_path}/keeper.py {tmp_path}/on {KEPT_S}"
+    began: list[float] = []
+
+    def has_begun() -> bool:
+        began.append(time.monotonic())
+        return (tmp_path / "on").exists()
+
+    cancel_when(ShellExecutor(Processes()), claim("shell", line, kill_after_s=KILL_AFTER_S), has_begun)
+    return time.monotonic() - began[-1]
+
+
+def test_a_zombie_that_nobody_reaps_does_not_hold_up_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stopping_s(tmp_path) < KILL_AFTER_S
+    (tmp_path / "on").unlink()
+    monkeypatch.setattr(child, "TELLS_STATES", False)
+    assert stopping_s(tmp_path) >= KILL_AFTER_S, "without the look at their states it does"
