@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from pgsched.app import App as App
     from pgsched.errors import AlreadyEnqueued as AlreadyEnqueued
     from pgsched.errors import ClaimLost as ClaimLost
+    from pgsched.errors import Crashed as Crashed
     from pgsched.errors import DatabaseReadOnly as DatabaseReadOnly
     from pgsched.errors import DatabaseUnreachable as DatabaseUnreachable
     from pgsched.errors import InputError as InputError
     from pgsched.errors import PgschedError as PgschedError
     from pgsched.errors import ScheduleError as ScheduleError
     from pgsched.errors import TaskError as TaskError
+    from pgsched.errors import TimedOut as TimedOut
     from pgsched.execute.context import Run as Run
     from pgsched.execute.signals import Discard as Discard
     from pgsched.execute.signals import Retry as Retry
@@ -39,6 +41,8 @@ _HOMES = {
     "PgschedError": "pgsched.errors",
     "AlreadyEnqueued": "pgsched.errors",
     "ClaimLost": "pgsched.errors",
+    "Crashed": "pgsched.errors",
+    "TimedOut": "pgsched.errors",
     "InputError": "pgsched.errors",
     "ScheduleError": "pgsched.errors",
     "TaskError": "pgsched.errors",

@@ -22,6 +22,7 @@ from pgsched.db.enqueueing import Enqueueing
 from pgsched.declare import JobDeclaration, checked, text
 from pgsched.errors import InputError, TaskError
 from pgsched.execute.context import Run
+from pgsched.execute.hooks import Hook, Hooks
 from pgsched.graph import Graph
 from pgsched.model import FirstResult
 from pgsched.options import INHERITED, OnConflict, Options, UniqueScope
@@ -56,6 +57,7 @@ class App:
         self.path: str | None = None  # `package.module:attribute`, for an app that was loaded by it
         self.tasks: dict[str, Task[..., Any]] = {}
         self.jobs: list[JobDeclaration] = []
+        self.hooks = Hooks()
         self.database = Enqueueing(lambda: self.dsn or find_dsn(None))
 
     @overload
@@ -159,6 +161,25 @@ class App:
         `on_failure`: what the callback does when one does not succeed; its handler finds them by `run.parents()`.
         """
         return Batch(self, callback, args, on_failure, connection)
+
+    def on_start(self, hook: Hook) -> Hook:
+        """Call this function, plain or async, once in every process that runs handlers, before the first one. If it
+        raises, the process does not start."""
+        return self.hooks.add("on_start", hook)
+
+    def on_shutdown(self, hook: Hook) -> Hook:
+        """Call this function, plain or async, when such a process ends in good order, the last registered one first."""
+        return self.hooks.add("on_shutdown", hook)
+
+    def middleware(self, hook: Hook) -> Hook:
+        """Put `async def around(run, call_next)` around every handler: `return await call_next()` runs it. A plain
+        function goes around plain handlers only, in their thread. The first registered one is the outermost."""
+        return self.hooks.add("middleware", hook)
+
+    def on_error(self, hook: Hook) -> Hook:
+        """Call `hook(run, error)`, plain or async, after each attempt that failed, timed out (`TimedOut`) or took its
+        process down (`Crashed`)."""
+        return self.hooks.add("on_error", hook)
 
     def close(self) -> None:
         """Close this thread's connection for enqueueing; the next enqueue opens one again."""

@@ -75,6 +75,14 @@ class ClaimLost(PgschedError):
     """This attempt does not own its run any more: another one does, or the run has ended. Let the handler end."""
 
 
+class TimedOut(PgschedError):
+    """An attempt was stopped because its time was over; what `on_error` hooks are given."""
+
+
+class Crashed(PgschedError):
+    """An attempt took its process down; what `on_error` hooks are given."""
+
+
 class EmbeddedUnavailable(PgschedError):
     """The embedded server is not installed or could not start."""
 

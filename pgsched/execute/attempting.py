@@ -14,6 +14,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,9 +23,11 @@ from pgsched.execute.capture_relay import Relay
 from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.execute.context import Run
 from pgsched.execute.control import Own
+from pgsched.execute.hooks import Hooks
 from pgsched.execute.pool_wire import FarControl, Message, outcome_message, run_of
 from pgsched.execute.python import Call, Handler
-from pgsched.execute.report import Kinds, failed, refused, succeeded
+from pgsched.execute.report import failed, refused, succeeded
+from pgsched.execute.signals import Snooze
 from pgsched.model import Outcome
 
 PAGE_BYTES = resource.getpagesize()
@@ -86,8 +89,9 @@ class Limit:
 class Attempts:
     """Runs attempts. One event loop serves all async handlers of this process, so that what they keep stays usable."""
 
-    def __init__(self, tasks: Mapping[str, Handler], stop: Stop, relay: Relay) -> None:
+    def __init__(self, tasks: Mapping[str, Handler], stop: Stop, relay: Relay, hooks: Hooks) -> None:
         self._tasks = tasks
+        self._hooks = hooks
         self._stop = stop
         self._relay = relay
         self._streams = Streams()
@@ -108,7 +112,13 @@ class Attempts:
             outcome = replace(outcome, error=f"{outcome.error} (memory_mb={memory_mb})")
         return outcome_message(outcome, retire=short)
 
+    def start(self) -> None:
+        """Call the app's on_start hooks. Raises PgschedError."""
+        self._runner.run(self._hooks.start([]))
+
     def close(self) -> None:
+        """The process ends in good order."""
+        self._runner.run(self._hooks.shutdown())
         self._runner.close()
 
     def _outcome(self, message: Message, limit: Limit) -> Outcome:
@@ -118,7 +128,8 @@ class Attempts:
             return refused(f"task: the app, imported in a child process, has no task named {name!r}", retry=True)
         record = self._relay.begin()
         control = FarControl(message["own"], lambda: self._stop.asked, self._relay.answer)
-        run = run_of(message, record, Own(control, control.dsn)) if handler.takes_run else None
+        with_run = handler.takes_run or self._hooks.per_run
+        run = run_of(message, record, Own(control, control.dsn)) if with_run else None
         try:
             call = handler.prepare(message["args"], run)
         except TaskError as error:
@@ -129,29 +140,53 @@ class Attempts:
         try:
             with capturing(record) if handler.capture else contextlib.nullcontext():
                 context = contextvars.copy_context()
-            if handler.is_async:
-                return self._runner.run(self._on_loop(call, run, limit, handler.no_retry), context=context)
-            return context.run(self._in_main_thread, call, run, limit, handler.no_retry)
+            if handler.is_async or self._hooks.around_all:
+                return self._runner.run(self._on_loop(call, run, limit, handler), context=context)
+            return context.run(self._in_main_thread, call, run, limit, handler)
         finally:
             control.close()
             self._relay.end(record)
 
-    def _in_main_thread(self, call: Call, run: Run | None, limit: Limit, no_retry: Kinds) -> Outcome:
+    def _in_main_thread(self, call: Call, run: Run | None, limit: Limit, handler: Handler) -> Outcome:
+        interrupted = not handler.takes_run
+        try:
+            self._stop.then(self._stopping(run, interrupted=interrupted))
+            with limit:
+                value = self._interruptible(self._plain(call, run), interrupted=interrupted)
+        except BaseException as error:
+            self._inside = False
+            self._stop.then(None)
+            if run is not None and self._hooks.on_error and not isinstance(error, Snooze):
+                self._runner.run(self._hooks.tell(run, error, at_once))
+            return failed(error, handler.no_retry)
+        finally:
+            self._stop.then(None)
+        return succeeded(value)
+
+    def _interruptible(self, call: Call, *, interrupted: bool) -> Any:
+        """A plain handler's call; where it cannot look at its Run, a stop gets it out of whatever it is at."""
         # Set anew each time: the handler before may have changed both.
         signal.signal(signal.SIGTERM, self._interrupt)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        self._inside = run is None
-        self._stop.then(run.cancelled.set if run is not None else self._signal)
         try:
-            with limit:
-                value = call()
-        except BaseException as error:
-            self._inside = False
-            return failed(error, no_retry)
+            self._inside = interrupted
+            if interrupted and self._stop.asked:
+                self._signal()
+            return call()
         finally:
             self._inside = False
-            self._stop.then(None)
-        return succeeded(value)
+
+    def _stopping(self, run: Run | None, *, interrupted: bool) -> Callable[[], None]:
+        def stop() -> None:
+            if run is not None:
+                run.cancelled.set()
+            if interrupted:
+                self._signal()
+
+        return stop
+
+    def _plain(self, call: Call, run: Run | None) -> Call:
+        return call if run is None else self._hooks.call_of_plain(run, call)
 
     def _signal(self) -> None:
         # A real signal, because nothing else wakes time.sleep() and other waits of the main thread.
@@ -162,31 +197,51 @@ class Attempts:
             self._inside = False
             raise asyncio.CancelledError("the attempt was stopped")
 
-    async def _on_loop(self, call: Call, run: Run | None, limit: Limit, no_retry: Kinds) -> Outcome:
+    async def _on_loop(self, call: Call, run: Run | None, limit: Limit, handler: Handler) -> Outcome:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
+        interrupted = not (handler.is_async or handler.takes_run)
+        tell = self._stopping(run, interrupted=interrupted)
+        if not handler.is_async:
+            call = inline(partial(self._interruptible, self._plain(call, run), interrupted=interrupted))
+        if run is not None:
+            call = self._hooks.call_of_all(run, call)
 
         def stop() -> None:
-            if run is not None:
-                run.cancelled.set()
+            tell()
             loop.call_soon_threadsafe(task.cancel)
 
         self._stop.then(stop)
         try:
-            return await _awaited(call, limit, no_retry)
+            return await self._awaited(call, run, limit, handler)
         finally:
             self._stop.then(None)
             await _end_others(task)
 
+    async def _awaited(self, call: Call, run: Run | None, limit: Limit, handler: Handler) -> Outcome:
+        # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
+        try:
+            with limit:
+                value = await cast(Awaitable[Any], call())
+        except BaseException as error:
+            if run is not None and self._hooks.on_error and not isinstance(error, Snooze):
+                await self._hooks.tell(run, error, at_once)
+            return failed(error, handler.no_retry)
+        return succeeded(value)
 
-async def _awaited(call: Call, limit: Limit, no_retry: Kinds) -> Outcome:
-    # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
-    try:
-        with limit:
-            value = await cast(Awaitable[Any], call())
-    except BaseException as error:
-        return failed(error, no_retry)
-    return succeeded(value)
+
+def inline(call: Call) -> Call:
+    """A plain call as an async one, made on the loop itself: nothing else runs in this process."""
+
+    async def made() -> Any:
+        return call()
+
+    return made
+
+
+async def at_once(call: Call) -> Any:
+    """A plain hook's call."""
+    return call()
 
 
 async def _end_others(task: asyncio.Task[Any]) -> None:

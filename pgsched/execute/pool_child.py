@@ -52,14 +52,16 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: attempting.Stop) -> 
     first = read(incoming)
     if first is None:
         return
+    relay = Relay(lambda message: channel.sendall(frame(message)))
     try:
         app = imported(first)
+        place = attempting.Attempts(app.tasks, stop, relay, app.hooks)
+        place.start()
     except BaseException as error:
         channel.sendall(frame({"error": one_line(cause(error)), "traceback": traceback_text(cause(error))}))
         return
     channel.sendall(frame({"error": None}))
-    relay = Relay(lambda message: channel.sendall(frame(message)))
-    place, me = attempting.Attempts(app.tasks, stop, relay), os.getpid()
+    me = os.getpid()
     while (message := read(incoming)) is not None:
         answer = place.run(message)
         if os.getpid() != me:  # a process that the handler forked came back here: the attempt is not its own

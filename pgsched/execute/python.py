@@ -12,22 +12,26 @@ import contextlib
 import types
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, cast
 
-from pgsched.errors import TaskError
+from pgsched.errors import Crashed, TaskError, TimedOut
 from pgsched.execute.base import Stopped, kill_after_s
 from pgsched.execute.capture import Journal, Record
 from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.execute.context import Run
 from pgsched.execute.control import Control, Own
 from pgsched.execute.home import Homed
+from pgsched.execute.hooks import Hooks, caught, in_thread
 from pgsched.execute.place import Place
 from pgsched.execute.pool import Pool
 from pgsched.execute.report import Kinds, failed, refused, succeeded
+from pgsched.execute.signals import Snooze
 from pgsched.execute.threads import Threads
-from pgsched.model import Claim, Key, Outcome, Unreadable
+from pgsched.model import Claim, Key, Outcome, Result, Unreadable
 
 Call = Callable[[], Any]
+LAST_WORDS_S = 5.0
 
 
 class Handler(Protocol):
@@ -57,12 +61,19 @@ class PythonExecutor:
     """Runs the handlers of one app."""
 
     def __init__(
-        self, tasks: Mapping[str, Handler], concurrency: int, app: Homed | None = None, journal: Journal | None = None
+        self,
+        tasks: Mapping[str, Handler],
+        concurrency: int,
+        app: Homed | None = None,
+        journal: Journal | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         """`app` is where child processes find the same tasks; without it only the loop and threads can be used."""
         self._tasks = tasks
         self._pool = Pool(concurrency, app)
-        self._threads: Threads[Outcome] = Threads(concurrency)
+        self._threads: Threads[Any] = Threads(concurrency)
+        self._hooks = hooks or Hooks()
+        self._telling: set[asyncio.Task[None]] = set()
         self._journal = journal or Journal()
         self._streams = Streams()
         self._control_of: Callable[[Key], Control | None] = lambda key: None
@@ -71,7 +82,7 @@ class PythonExecutor:
 
     def execute(self, claim: Claim) -> Coroutine[Any, Any, Outcome]:
         handler = self._tasks.get(claim.task)
-        if handler is not None and (handler.capture or handler.takes_run):
+        if handler is not None and (handler.capture or handler.takes_run or self._hooks.per_run):
             return self._recorded(claim, handler, self._journal.record(claim))
         return self._attempt(claim, handler, None)
 
@@ -97,19 +108,60 @@ class PythonExecutor:
         if isinstance(claim.args, Unreadable):
             return refused(f"args: {claim.args.reason}")
         if handler.place.run_in == "process":
-            own = self._own(claim) if handler.takes_run else None
+            own = self._own(claim) if handler.takes_run or self._hooks.per_run else None
             return await self._pool.execute(claim, handler.place.memory_mb, record, own)
-        run = run_of(claim, record, self._own(claim)) if handler.takes_run else None
+        with_run = handler.takes_run or self._hooks.per_run
+        run = run_of(claim, record, self._own(claim)) if with_run else None
         try:
             call = handler.prepare(claim.args, run)
         except TaskError as error:
             # Retried: while a new release is rolled out, another worker may know the new parameter.
             return refused(str(error), retry=True)
+        # Only a handler that was given the Run can see `cancelled`: there is no use in waiting for another.
+        grace_s = kill_after_s(claim) if handler.takes_run else 0.0
+        if run is not None and self._hooks.per_run:
+            return await self._hooked(handler, call, run, grace_s)
         if not handler.is_async:
-            # Only a handler that was given the Run can see `cancelled`: there is no use in waiting for another.
-            grace_s = kill_after_s(claim) if run is not None else 0.0
-            return await self._watch(self._threads.submit(lambda: _run_sync(call, handler.no_retry)), run, grace_s)
+            work = self._threads.submit(lambda: _run_sync(call, handler.no_retry))
+            outcome: Outcome = await self._watch(work, run, grace_s)
+            return outcome
         return await _run_async(call, run, handler.no_retry)
+
+    async def _hooked(self, handler: Handler, call: Call, run: Run, grace_s: float) -> Outcome:
+        """The attempt with the app's middleware around it; who wants to know is told of its failure."""
+        hooks = self._hooks
+        inner = call if handler.is_async else partial(self._plainly, hooks.call_of_plain(run, call), run, grace_s)
+        failure: BaseException
+        try:
+            work = cast(Coroutine[Any, Any, Any], hooks.call_of_all(run, inner)())
+            return succeeded(await _telling(work, run))
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            failure = error
+        except BaseException as error:
+            failure = error
+        if not isinstance(failure, Snooze):
+            await hooks.tell(run, failure, self._aside)
+        return failed(failure, handler.no_retry)
+
+    async def _plainly(self, call: Call, run: Run, grace_s: float) -> Any:
+        value, error = await self._watch(self._threads.submit(lambda: caught(call)), run, grace_s)
+        if error is not None:
+            raise error
+        return value
+
+    async def _aside(self, call: Call) -> Any:
+        return await in_thread(self._threads, call)
+
+    def ended_badly(self, claim: Claim, outcome: Outcome) -> None:
+        """An attempt timed out or took its process down: tell who wants to know, as no exception of it can."""
+        if self._hooks.on_error:
+            error = (TimedOut if outcome.result is Result.TIMED_OUT else Crashed)(outcome.error or "")
+            told = self._hooks.tell(run_of(claim, None, Own()), error, self._aside)
+            task = asyncio.get_running_loop().create_task(told)
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
 
     def _own(self, claim: Claim) -> Own:
         return Own(self._control_of(claim.key), self._dsn)
@@ -119,11 +171,13 @@ class PythonExecutor:
         self._control_of, self._dsn = control_of, dsn
 
     async def close(self) -> None:
+        if self._telling:
+            await asyncio.wait(self._telling, timeout=LAST_WORDS_S)
         self._threads.close()
         self._streams.remove()
         await self._pool.close()
 
-    async def _watch(self, work: asyncio.Future[Outcome], run: Run | None, grace_s: float) -> Outcome:
+    async def _watch(self, work: asyncio.Future[Any], run: Run | None, grace_s: float) -> Any:
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -135,7 +189,7 @@ class PythonExecutor:
                 self._abandon(work)
             raise
 
-    def _abandon(self, work: asyncio.Future[Outcome]) -> None:
+    def _abandon(self, work: asyncio.Future[Any]) -> None:
         self.abandoned += 1
 
         def ended(_: object) -> None:

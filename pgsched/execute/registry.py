@@ -9,6 +9,7 @@ from pgsched.execute.base import Executor
 from pgsched.execute.capture import Journal
 from pgsched.execute.command import CommandExecutor
 from pgsched.execute.home import Homed
+from pgsched.execute.hooks import Hooks
 from pgsched.execute.http import HttpExecutor
 from pgsched.execute.process import Processes
 from pgsched.execute.python import Handler, PythonExecutor
@@ -22,6 +23,9 @@ class Tasks(Homed, Protocol):
 
     @property
     def tasks(self) -> Mapping[str, Handler]: ...
+
+    @property
+    def hooks(self) -> Hooks: ...
 
 
 def executors(
@@ -38,7 +42,7 @@ def executors(
     """
     processes = Processes(journal)
     made: dict[Kind, Executor] = {
-        Kind.PYTHON: PythonExecutor(app.tasks if app else {}, concurrency, app, journal),
+        Kind.PYTHON: PythonExecutor(app.tasks if app else {}, concurrency, app, journal, app.hooks if app else None),
         Kind.COMMAND: CommandExecutor(processes),
         Kind.SHELL: ShellExecutor(processes),
         Kind.SQL: SqlExecutor(dsn, journal, fenced=True),

@@ -5,7 +5,9 @@ The text of an exception is user code too: it may raise, be endless, or hold wha
 
 from __future__ import annotations
 
+import os
 import traceback
+from pathlib import Path
 from typing import Any
 
 from pgsched.core import payload
@@ -13,6 +15,7 @@ from pgsched.execute.signals import Discard, Retry, Snooze
 from pgsched.model import Outcome, Result
 
 Kinds = tuple[type[BaseException], ...]
+OURS = f"{Path(__file__).parent}{os.sep}"
 ERROR_CHARACTERS = 1000
 TRACEBACK_CHARACTERS = 16_000
 
@@ -36,8 +39,9 @@ def one_line(error: BaseException) -> str:
 
 def traceback_text(error: BaseException) -> str | None:
     """The traceback from the user's first frame on; its middle is cut out when it is long."""
-    # The first frame is the executor's own line that called the handler.
-    frames = error.__traceback__.tb_next if error.__traceback__ else None
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(OURS):
+        frames = frames.tb_next  # the lines that called the handler
     try:
         text = storable("".join(traceback.format_exception(type(error), error, frames)))
     except BaseException as second:

@@ -87,6 +87,8 @@ async def serve(
 ) -> None:
     """The asyncio part of `run_worker`; returns when drained."""
     loop = asyncio.get_running_loop()
+    if app is not None:
+        await app.hooks.start([task.name for task in app.tasks.values() if task.is_async])
     worker = make_worker(settings, app)
     handled = [*SIGNALS, *([] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP])]
     for number in handled:
@@ -114,6 +116,8 @@ async def serve(
             await asyncio.to_thread(thread.join, 3.0)
         for number in handled:
             loop.remove_signal_handler(number)
+        if app is not None:
+            await app.hooks.shutdown()
 
 
 def make_worker(settings: Settings, app: App | None) -> Worker:

@@ -189,6 +189,10 @@ class Worker:
         if outcome.result not in (Result.INTERRUPTED, Result.RELEASED):
             logger.info("attempt ended", run=claim.id, task=claim.task[:80], attempt=claim.attempt,
                         outcome=str(outcome.result), error=(outcome.error or "")[:200])  # fmt: skip
+        if outcome.result in (Result.TIMED_OUT, Result.CRASHED):
+            executor = self.executors.get(claim.kind)
+            if isinstance(executor, PythonExecutor):
+                executor.ended_badly(claim, outcome)
         self._put(Settlement(claim, outcome, retry_in_s(claim, outcome, random.random)))
 
     def _put(self, settlement: Settlement) -> None:
