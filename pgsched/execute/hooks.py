@@ -1,0 +1,140 @@
+"""The rule: where no hook is registered none is paid for, and one that fails is never silent.
+
+An async middleware goes around every handler, on the loop; a plain one goes around plain handlers only, in the thread
+that runs them, where it can reach what belongs to that thread. The first one registered is the outermost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from pgsched import log
+from pgsched.errors import PgschedError, TaskError
+from pgsched.execute.context import Run
+from pgsched.execute.report import one_line
+from pgsched.execute.threads import Threads
+
+logger = log.get("hooks")
+SHUTDOWN_S = 10.0
+ON_ERROR_S = 30.0
+Hook = TypeVar("Hook", bound=Callable[..., Any])
+Call = Callable[[], Any]
+Plainly = Callable[[Call], Awaitable[Any]]
+
+
+class Hooks:
+    """What an app wants to be called for."""
+
+    def __init__(self) -> None:
+        self.on_start: list[Callable[..., Any]] = []
+        self.on_shutdown: list[Callable[..., Any]] = []
+        self.on_error: list[Callable[..., Any]] = []
+        self.around_all: list[Callable[..., Any]] = []
+        self.around_plain: list[Callable[..., Any]] = []
+        self.per_run = False
+
+    def add(self, event: str, hook: Hook) -> Hook:
+        """Register a function; returns it. TaskError if it cannot be called for this event."""
+        check(event, hook)
+        if event == "middleware":
+            (self.around_all if inspect.iscoroutinefunction(hook) else self.around_plain).append(hook)
+        else:
+            getattr(self, event).append(hook)
+        self.per_run = bool(self.on_error or self.around_all or self.around_plain)
+        return hook
+
+    # ---- a process
+
+    async def start(self, async_tasks: list[str]) -> None:
+        """Call what is to be called at the start, in order. PgschedError names the one that failed."""
+        if self.around_plain and async_tasks:
+            logger.info("plain middleware does not go around async handlers", tasks=async_tasks[:20],
+                        middleware=[name_of(hook) for hook in self.around_plain])  # fmt: skip
+        for hook in self.on_start:
+            try:
+                await awaited(hook())
+            except Exception as error:
+                raise PgschedError(f"on_start hook {name_of(hook)} failed: {one_line(error)}") from error
+
+    async def shutdown(self, within_s: float = SHUTDOWN_S) -> None:
+        """Call what is to be called at the end, the last one first. Each is called whatever the others do, and given up
+        after a time: plain ones run in a thread that cannot hold up the exit."""
+        if not self.on_shutdown:
+            return
+        threads: Threads[Any] = Threads(1)
+        for hook in reversed(self.on_shutdown):
+            await self._guarded("on_shutdown", hook, within_s, lambda call: in_thread(threads, call))
+        threads.close()
+
+    # ---- a run
+
+    def call_of_plain(self, run: Run, call: Call) -> Call:
+        """A plain handler's call, with the plain middleware around it."""
+        for hook in reversed(self.around_plain):
+            call = partial(hook, run, call)
+        return call
+
+    def call_of_all(self, run: Run, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+        """Any handler's awaitable call, with the async middleware around it."""
+        for hook in reversed(self.around_all):
+            call = partial(hook, run, call)
+        return call
+
+    async def tell(self, run: Run, error: BaseException, plainly: Plainly) -> None:
+        """Tell of an attempt that failed. `plainly` calls a plain hook where it blocks nobody. Raises nothing."""
+        for hook in self.on_error:
+            await self._guarded("on_error", partial(hook, run, error), ON_ERROR_S, plainly)
+
+    async def _guarded(self, event: str, hook: Callable[[], Any], within_s: float, plainly: Plainly) -> None:
+        name = name_of(hook)
+        try:
+            async with asyncio.timeout(within_s):
+                await (hook() if inspect.iscoroutinefunction(hook) else plainly(hook))
+        except TimeoutError:
+            logger.error(f"{event} hook has not ended in time", hook=name, seconds=within_s)
+        except Exception as error:
+            logger.error(f"{event} hook failed", hook=name, error=one_line(error), exc_info=error)
+
+
+def check(event: str, hook: Any) -> None:
+    """Refuse what could not be called."""
+    wants = {"middleware": ("run", "call_next"), "on_error": ("run", "error")}.get(event, ())
+    if not callable(hook):
+        raise TaskError(f"{event}: expected a function, got {type(hook).__name__}")
+    if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
+        raise TaskError(f"{event}: {name_of(hook)} is a generator; write a function that calls call_next() itself")
+    try:
+        inspect.signature(hook).bind(*wants)
+    except TypeError:
+        raise TaskError(f"{event}: {name_of(hook)} must take ({', '.join(wants)})") from None
+
+
+def name_of(hook: Any) -> str:
+    """The name of a hook, for messages."""
+    hook = hook.func if isinstance(hook, partial) else hook
+    return str(getattr(hook, "__qualname__", None) or type(hook).__qualname__)
+
+
+async def awaited(value: Any) -> Any:
+    """The value, or what it comes to if it has to be awaited."""
+    return await value if inspect.isawaitable(value) else value
+
+
+async def in_thread(threads: Threads[Any], call: Call) -> Any:
+    """What a plain call returns or raises, while the loop goes on."""
+    value, error = await threads.submit(lambda: caught(call))
+    if error is not None:
+        raise error
+    return value
+
+
+def caught(call: Call) -> tuple[Any, BaseException | None]:
+    """What a call returns, and what it raises."""
+    try:
+        return call(), None
+    except BaseException as error:
+        return None, error

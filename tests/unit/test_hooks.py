@@ -1,0 +1,188 @@
+"""Hooks: middleware around handlers in each place, on_error, and what a failing hook does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgsched import App, PgschedError, Run, TaskError
+from pgsched.app import load
+from pgsched.execute.python import PythonExecutor
+from pgsched.model import Outcome, Result
+from tests.executing import cancel_when, claim, execute
+
+app = load("tests.apps.hooked:app")
+PLACES = ("loop", "thread", "process", "process_async")
+HANDLER_IN = {"loop": "MainThread", "thread": "pgsched-handler", "process": "MainThread", "process_async": "MainThread"}
+
+
+@pytest.fixture(autouse=True)
+def notes_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOOKED_NOTES", str(tmp_path / "notes"))
+    return tmp_path / "notes"
+
+
+def made() -> PythonExecutor:
+    return PythonExecutor(app.tasks, 1, app, hooks=app.hooks)
+
+
+def run(place: str, what: str) -> Outcome:
+    return execute(made(), claim("python", place, {"what": what}))
+
+
+def notes(path: Path) -> list[str]:
+    """What was noted of the run; the process's own start and end are left out."""
+    return [line for line in path.read_text().splitlines() if line not in ("start", "shutdown")]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_middleware_goes_around_the_handler_in_order(place: str, notes_file: Path) -> None:
+    assert run(place, "hi").value == "<hi>"
+    plain = [] if "async" in place or place == "loop" else [f"plain in {HANDLER_IN[place]}"]
+    handler = f"handler in {HANDLER_IN[place]}"
+    assert notes(notes_file) == [f"outer {place} 1", "inner", *plain, handler, "outer ends"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_middleware_may_make_a_success_of_a_failure(place: str, notes_file: Path) -> None:
+    outcome = run(place, "key")
+    assert (outcome.result, outcome.value) == (Result.SUCCEEDED, "rescued")
+    assert not any(line.startswith("told") for line in notes(notes_file))
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("what", "said"), [("value", "ValueError: no"), ("exit", "SystemExit: 3")])
+def test_who_wants_to_know_is_told_of_failures(place: str, what: str, said: str, notes_file: Path) -> None:
+    outcome = run(place, what)
+    assert (outcome.result, outcome.error, outcome.retry) == (Result.FAILED, said, True)
+    assert notes(notes_file)[-2:] == [f"told {place} {said}", "told last"], "the hook between them failed"
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_snooze_is_no_failure(place: str, notes_file: Path) -> None:
+    assert run(place, "snooze").result is Result.SNOOZED
+    assert not any(line.startswith("told") for line in notes(notes_file))
+
+
+@pytest.mark.parametrize("place", ["loop", "process"])
+def test_a_cancelled_attempt_unwinds_through_its_middleware(place: str, notes_file: Path) -> None:
+    began = time.monotonic()
+    given = claim("python", place, {"what": "sleeps"}, kill_after_s=60)
+    stopped = cancel_when(made(), given, lambda: notes_file.exists() and "handler" in notes_file.read_text())
+    assert isinstance(stopped, asyncio.CancelledError)
+    assert notes(notes_file)[-1 if place == "loop" else 4] == "outer ends cancelled"
+    assert time.monotonic() - began < 50
+
+
+def test_a_thread_that_does_not_stop_is_abandoned_with_middleware_too(notes_file: Path) -> None:
+    executor = made()
+    given = claim("python", "thread", {"what": "sleeps"})
+    cancel_when(executor, given, lambda: notes_file.exists() and "handler in" in notes_file.read_text())
+    assert executor.abandoned == 1
+    assert notes(notes_file)[-1] == "outer ends cancelled"
+
+
+def test_a_child_process_starts_and_ends_with_its_hooks(notes_file: Path) -> None:
+    run("process", "hi")
+    lines = notes_file.read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("start", "shutdown")
+
+
+@pytest.mark.parametrize("result", [Result.TIMED_OUT, Result.CRASHED])
+def test_timeouts_and_crashes_are_told_as_exceptions_of_their_own(result: Result, notes_file: Path) -> None:
+    async def main() -> None:
+        executor = made()
+        executor.ended_badly(claim("python", "loop", {}), Outcome(result, error="it was bad"))
+        await executor.close()
+
+    asyncio.run(main())
+    name = "TimedOut" if result is Result.TIMED_OUT else "Crashed"
+    assert notes(notes_file) == [f"told loop {name}: it was bad", "told last"]
+
+
+# ---- registration, start, shutdown
+
+
+async def takes_too_little(run: Run) -> None: ...
+def generator(run: Run, call_next: Any) -> Any:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("event", "hook", "reason"),
+    [
+        ("middleware", takes_too_little, r"takes_too_little must take \(run, call_next\)"),
+        ("middleware", generator, "generator is a generator"),
+        ("on_error", "print", "expected a function, got str"),
+        ("on_error", takes_too_little, r"must take \(run, error\)"),
+        ("on_start", takes_too_little, r"must take \(\)"),
+    ],
+)
+def test_a_hook_that_could_not_be_called_is_refused(event: str, hook: Any, reason: str) -> None:
+    with pytest.raises(TaskError, match=reason):
+        getattr(App(), event)(hook)
+
+
+def test_a_start_hook_that_fails_says_which(notes_file: Path) -> None:
+    one = App()
+
+    @one.on_start
+    async def connects() -> None:
+        raise OSError("no such host")
+
+    with pytest.raises(PgschedError, match=r"on_start hook .*connects failed: OSError: no such host"):
+        asyncio.run(one.hooks.start([]))
+
+
+def test_every_shutdown_hook_is_called_and_none_holds_up_the_exit(capfd: pytest.CaptureFixture[str]) -> None:
+    one, called = App(), []
+    one.on_shutdown(lambda: called.append("first registered"))
+
+    @one.on_shutdown
+    def hangs() -> None:
+        time.sleep(3600)
+
+    @one.on_shutdown
+    async def fails() -> None:
+        called.append("fails")
+        raise OSError("gone")
+
+    began = time.monotonic()
+    asyncio.run(one.hooks.shutdown(0.2))
+    assert time.monotonic() - began < 30
+    assert called == ["fails", "first registered"]
+
+
+def test_without_hooks_nothing_is_made_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = App()
+    one.task(name="t")(lambda: 1)
+    one.on_start(lambda: None)
+    monkeypatch.setattr("pgsched.execute.python.run_of", lambda *_: pytest.fail("a Run was made"))
+    assert execute(PythonExecutor(one.tasks, 1, one, hooks=one.hooks), claim("python", "t")).value == 1
+
+
+FAILS = """
+from pgsched import App
+app = App("fails")
+@app.on_start
+def connects():
+    raise OSError("no such host")
+"""
+
+
+def test_a_worker_whose_start_hook_fails_ends_with_its_reason(dsn: str, tmp_path: Path) -> None:
+    (tmp_path / "fails_at_start.py").write_text(FAILS)
+    ended = subprocess.run(
+        [sys.executable, "-m", "pgsched", "worker", "--app", "fails_at_start:app", "--dsn", dsn],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path.cwd())}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "on_start hook connects failed: OSError: no such host" in ended.stderr
+    assert "Traceback" not in ended.stderr
