@@ -16,6 +16,7 @@ import typer
 from pgsched.cli import run_options as options
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output import clean, print_json, print_table
+from pgsched.cli.tree import change as change_tree
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ SHOWN = 20
 Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="Runs by id. None: those of the filters.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say how many and which, and change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help=f"Do not ask, though more than {ASK} are meant.")]
+Tree = Annotated[bool, typer.Option("--tree", help="The whole graph of runs that wait for each other.")]
 Limit = Annotated[int | None, typer.Option(help="At most so many, the oldest first.", min=1)]
 Row = dict[str, Any]
 
@@ -47,6 +49,7 @@ def retry(
     ended_since: options.EndedSince = None,
     ended_until: options.EndedUntil = None,
     limit: Limit = None,
+    tree: Tree = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     dsn: Dsn = None,
@@ -56,7 +59,8 @@ def retry(
 
     By id: runs that are dead, cancelled, missed or skipped. By filters: the dead ones, unless --state names others.
     What another session holds or has changed meanwhile is left alone, and so is a run whose unique_key an unfinished
-    one has. Exit code: 1 if a run named by its id was left alone.
+    one has. Exit code: 1 if a run named by its id was left alone. With --tree, all runs of the graph that one belongs
+    to: what failed runs again, what was cancelled for it waits again, what succeeded stays.
 
     \b
     Example:
@@ -68,6 +72,9 @@ def retry(
     times = (since, until, ended_since, ended_until)
     wanted = options.chosen(state, job, queue, task, kind, error, tag, worker, times)
     with session(dsn) as conn:
+        if tree:
+            refuse_both(wanted)
+            return change_tree(conn, "retry", run_ids, None, dry_run, json)
         if run_ids is not None and len(run_ids) == 1 and not dry_run:
             refuse_both(wanted)
             after = history.retry(conn, run_ids[0])
@@ -95,6 +102,7 @@ def cancel(
     since: options.Since = None,
     until: options.Until = None,
     limit: Limit = None,
+    tree: Tree = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     dsn: Dsn = None,
@@ -102,7 +110,7 @@ def cancel(
 ) -> None:
     """Cancel runs. Of one that runs already the worker is asked to stop it, which it hears at once.
 
-    By id or by filters: runs that have not ended.
+    By id or by filters: runs that have not ended. With --tree, all runs of the graph that one belongs to.
 
     \b
     Example:
@@ -113,6 +121,9 @@ def cancel(
 
     wanted = options.chosen(state, job, queue, task, kind, error, tag, worker, (since, until, None, None))
     with session(dsn) as conn:
+        if tree:
+            refuse_both(wanted)
+            return change_tree(conn, "cancel", run_ids, reason, dry_run, json)
         if run_ids is not None and len(run_ids) == 1 and not dry_run:
             refuse_both(wanted)
             what = history.cancel(conn, run_ids[0], reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -13,9 +14,12 @@ from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output import ago, clean, duration, print_fields, print_json, print_table
 from pgsched.cli.run_changes import cancel, retry
 from pgsched.cli.run_logs import logs
+from pgsched.cli.tree import tree
 from pgsched.cli.watch import progress_words, watch
 
+LONGEST_TASK = 30
 HEADERS = ["ID", "JOB", "STATE", "ATTEMPT", "SLOT", "TOOK", "TASK", "WHY"]
+HELD_BACK = 8998  # see migrations/0003/43_dependencies.sql
 Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run list` shows it.")]
 
 
@@ -24,6 +28,7 @@ def register(app: typer.Typer) -> None:
     noun = typer.Typer(help="Runs: list, show, watch, retry, cancel.", no_args_is_help=True, rich_markup_mode=None)
     noun.command("list")(list_runs)
     noun.command("show")(show)
+    noun.command("tree")(tree)
     noun.command("retry")(retry)
     noun.command("cancel")(cancel)
     noun.command("logs")(logs)
@@ -71,10 +76,26 @@ def list_runs(
 
 def line(run: dict[str, Any]) -> list[Any]:
     """A run in a table."""
-    slot = ago(run["scheduled_at"] or run["available_at"], run["now"])
+    slot = ago(run["scheduled_at"] or due(run), run["now"])
     attempt = f"{run['attempt']}/{run['max_attempts']}"
-    why = "unroutable: no live worker offers it" if run["unroutable"] else run["reason"] or run["error"]
-    return [run["id"], run["job"], run["state"], attempt, slot, took(run), run["task"], why]
+    task = run["task"]
+    if sys.stdout.isatty() and len(task) > LONGEST_TASK:  # a statement or a URL would leave no room for the reason
+        task = task[: LONGEST_TASK - 1] + "…"
+    return [run["id"], run["job"], run["state"], attempt, slot, took(run), task, why(run)]
+
+
+def why(run: dict[str, Any]) -> str | None:
+    """What a person wants to know of a run first."""
+    if run["unroutable"]:
+        return "unroutable: no live worker offers it"
+    told: str | None = run["error"] or run["reason"] if run["state"] == "dead" else run["reason"] or run["error"]
+    return told
+
+
+def due(run: dict[str, Any]) -> datetime:
+    """When an ad-hoc run may start; while it waits for others, when it was made."""
+    at: datetime = run["available_at"]
+    return at if at.year < HELD_BACK else run["created_at"]
 
 
 def took(run: dict[str, Any]) -> str:
@@ -92,12 +113,14 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched run show 4711
     """
-    from pgsched.db import history
+    from pgsched.db import graphs, history
     from pgsched.observe import waiting
 
     with session(dsn) as conn:
         found = history.show(conn, run_id)
+        waited = graphs.waits_for(conn, run_id)
         found["unroutable"] = found["state"] == "queued" and not waiting.offered(conn, found)
+    found["waits_for"] = waited or None
     if json:
         return print_json(found)
     attempts, now = found.pop("attempts"), found.pop("now")

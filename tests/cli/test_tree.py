@@ -1,0 +1,115 @@
+"""`pgsched run tree`, and graphs retried and cancelled as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+
+from pgsched.db import leading
+from pgsched.leader.dependents import resolve
+from tests.cli.conftest import Said
+
+Cli = Callable[..., Said]
+
+
+def add(db: psycopg.Connection, task: str, *parents: int, on_failure: str = "cancel") -> int:
+    row = db.execute("SELECT pgsched.enqueue(%s, after => %s::bigint[], on_failure => %s)",
+                     [task, list(parents) or None, on_failure]).fetchone()  # fmt: skip
+    assert row is not None
+    return int(row[0])
+
+
+def end(db: psycopg.Connection, run_id: int, state: str, error: str | None = None) -> None:
+    db.execute("UPDATE pgsched.runs SET state = %s, finished_at = now(), error = %s WHERE id = %s",
+               [state, error, run_id])  # fmt: skip
+    with db.transaction():
+        resolve(db, 5000)
+        leading.admit(db, 5000)
+
+
+def states(db: psycopg.Connection) -> list[str]:
+    return [row[0] for row in db.execute("SELECT state FROM pgsched.runs ORDER BY id").fetchall()]
+
+
+def diamond(db: psycopg.Connection) -> list[int]:
+    """extract; load and check after it, report after both; and a mail whatever becomes of the report."""
+    extract = add(db, "extract")
+    load, check = add(db, "load", extract), add(db, "check", extract)
+    report = add(db, "report", load, check)
+    return [extract, load, check, report, add(db, "mail", report, on_failure="run_anyway")]
+
+
+def test_a_tree_shows_each_run_once_and_names_its_other_parents(pgsched: Cli, db: psycopg.Connection) -> None:
+    a, b, c, d, e = diamond(db)
+    add(db, "another")
+    end(db, a, "succeeded")
+    end(db, c, "dead", "ValueError: no\nluck")
+    assert pgsched("run", "tree", str(b)).out.splitlines() == [
+        f"{a}  succeeded  extract",
+        f"├─ {b}*  queued  load",
+        f"│  └─ {d}  cancelled  report  (also after {c})  dependency: run {c} (check) is dead",
+        f"│     └─ {e}  queued  mail",
+        f"└─ {c}  dead  check  ValueError: no luck",
+        "5 runs: 2 queued, 1 succeeded, 1 dead, 1 cancelled",
+    ]
+
+
+def test_a_tree_as_json_names_all_edges(pgsched: Cli, db: psycopg.Connection) -> None:
+    a, b, c, d, _ = diamond(db)
+    found = {run["id"]: run for run in pgsched("run", "tree", str(a), "--json").json}
+    assert found[d]["parents"] == [
+        {"id": b, "on_failure": "cancel", "any_of": False, "state": "open"},
+        {"id": c, "on_failure": "cancel", "any_of": False, "state": "open"},
+    ]
+
+
+def test_a_long_tree_is_cut_and_a_deep_one_stays_on_the_screen(pgsched: Cli, db: psycopg.Connection) -> None:
+    run = add(db, "t")
+    for _ in range(300):
+        run = add(db, "t", run)
+    said = pgsched("run", "tree", str(run))
+    assert len(said.out.splitlines()) == 201
+    assert max(map(len, said.out.splitlines())) < 80
+    assert said.err == "and 101 more: --limit 301 shows all\n"
+    assert len(pgsched("run", "tree", str(run), "--limit", "1000").out.splitlines()) == 302
+
+
+def test_a_graph_is_retried_from_the_run_that_failed(pgsched: Cli, db: psycopg.Connection) -> None:
+    a, b, c, d, e = diamond(db)
+    end(db, a, "succeeded")
+    end(db, b, "succeeded")
+    end(db, c, "dead")
+    end(db, e, "succeeded")
+    assert pgsched("run", "retry", str(d), "--tree", "--dry-run").out == "retry: 2 runs\n"
+    assert pgsched("run", "retry", str(d), "--tree").out == "retried 2 runs: 1 queued, 1 waiting\n"
+    assert states(db) == ["succeeded", "succeeded", "queued", "waiting", "succeeded"]
+    end(db, c, "succeeded")
+    assert states(db) == ["succeeded", "succeeded", "succeeded", "queued", "succeeded"]
+    said = pgsched("run", "retry", str(d), "--tree", "--json")
+    assert said.json == {"retried": 0, "runs": []}
+
+
+def test_a_graph_is_cancelled_as_one(pgsched: Cli, db: psycopg.Connection) -> None:
+    a, *_, e = diamond(db)
+    end(db, a, "succeeded")
+    assert pgsched("run", "cancel", str(e), "--tree", "--reason", "stop").out == "cancelled 4 runs\n"
+    assert states(db) == ["succeeded"] + ["cancelled"] * 4
+    with db.transaction():
+        resolve(db, 5000)
+        leading.admit(db, 5000)
+    assert states(db) == ["succeeded"] + ["cancelled"] * 4
+
+
+def test_a_tree_needs_one_run_that_there_is(pgsched: Cli, db: psycopg.Connection) -> None:
+    assert pgsched("run", "tree", "4711").code == 8
+    assert pgsched("run", "cancel", "4711", "--tree").code == 8
+    said = pgsched("run", "retry", "1", "2", "--tree")
+    assert (said.code, said.err) == (2, "error: tree: name one run of the graph by its id\n")
+
+
+def test_a_run_that_waits_says_for_which(pgsched: Cli, db: psycopg.Connection) -> None:
+    a = add(db, "t")
+    b = add(db, "t", a)
+    assert pgsched("run", "show", str(b), "--json").json["waits_for"] == [a]
+    assert "in 6" not in pgsched("run", "list").out
