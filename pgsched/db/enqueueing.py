@@ -104,7 +104,7 @@ class Enqueueing:
         # After a fork the parent and the child would talk on the same socket.
         if conn is None or pid != os.getpid() or not is_alive(conn):
             self.close()
-            conn = connect(self._dsn(), purpose="enqueue")
+            conn = connect(self.dsn(), purpose="enqueue")
             self._thread.held = (os.getpid(), conn)
         return conn
 
@@ -112,11 +112,12 @@ class Enqueueing:
         if mine.conn is None or not is_alive(mine.conn):
             if mine.conn is not None:
                 await mine.conn.close()
-            dsn = await asyncio.to_thread(self._dsn)
+            dsn = await asyncio.to_thread(self.dsn)
             mine.conn = await aconnect(dsn, purpose="enqueue")
         return mine.conn
 
-    def _dsn(self) -> str:
+    def dsn(self) -> str:
+        """Where it enqueues without a connection of the caller. Starts the embedded server if it must."""
         if (dsn := self._find_dsn()) is not None:
             return dsn
         from pgsched.db.embedded import acquire

@@ -1,0 +1,93 @@
+"""What a test says of enqueued runs. It looks where the task's app enqueues: at the recorder, or into the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from pgsched.app import App
+from pgsched.db import testkit
+from pgsched.task import Task
+from pgsched.testing.found import Enqueued, of_row
+from pgsched.testing.recorder import Recorder
+
+NEAR = timedelta(seconds=1)
+
+
+def enqueued(what: App | Task[..., Any], *, connection: Any = None) -> list[Enqueued]:
+    """The unfinished runs of a task, or of all tasks of an app's database, in the order in which they were made.
+
+    `connection`: look on this one, into its open transaction.
+    """
+    app, name = (what, None) if isinstance(what, App) else (what.app, what.name)
+    database: Any = app.database
+    if isinstance(database, Recorder):
+        return [run for run in database.runs if run.is_open and name in (None, run.task)]
+    return [of_row(row) for row in database.send(connection, lambda conn: testkit.runs_of(conn, name))]
+
+
+def assert_enqueued(
+    task: Task[..., Any],
+    *,
+    args: Any = None,
+    at: datetime | None = None,
+    within: float | timedelta = NEAR,
+    connection: Any = None,
+    **columns: Any,
+) -> Enqueued:
+    """Fail unless an unfinished run of the task fits; returns the first that does.
+
+    `args`: a mapping that its arguments must hold (others are allowed), or the whole list of them. `at`: when it is
+    due, give or take `within` (seconds or a timedelta). `columns`: queue, priority, tags, unique_key, ... as
+    in `Enqueued`.
+    """
+    __tracebackhide__ = True
+    found = enqueued(task, connection=connection)
+    for run in found:
+        if fits(run, args, at, within, columns):
+            return run
+    raise AssertionError(told(f"no run of {task.name} {wanted(args, at, columns)}is enqueued", task, found, connection))
+
+
+def refute_enqueued(
+    task: Task[..., Any],
+    *,
+    args: Any = None,
+    at: datetime | None = None,
+    within: float | timedelta = NEAR,
+    connection: Any = None,
+    **columns: Any,
+) -> None:
+    """Fail if an unfinished run of the task fits; see `assert_enqueued`."""
+    __tracebackhide__ = True
+    found = enqueued(task, connection=connection)
+    fitting = [run for run in found if fits(run, args, at, within, columns)]
+    if fitting:
+        what = f"a run of {task.name} {wanted(args, at, columns)}is enqueued"
+        raise AssertionError(told(what, task, fitting, connection))
+
+
+def fits(run: Enqueued, args: Any, at: datetime | None, within: float | timedelta, columns: dict[str, Any]) -> bool:
+    """Is it such a run?"""
+    near = within if isinstance(within, timedelta) else timedelta(seconds=within)
+    if at is not None and abs(run.at - at) > near:
+        return False
+    if any(getattr(run, name) != value for name, value in columns.items()):
+        return False
+    if isinstance(args, Mapping) and isinstance(run.args, Mapping):
+        return all(name in run.args and run.args[name] == value for name, value in args.items())
+    return args is None or run.args == (list(args) if isinstance(args, tuple) else args)
+
+
+def wanted(args: Any, at: datetime | None, columns: dict[str, Any]) -> str:
+    """What was asked for, in words."""
+    asked = {"args": args, "at": at.isoformat() if at else None, **columns}
+    words = ", ".join(f"{name}={value!r}" for name, value in asked.items() if value is not None)
+    return f"with {words} " if words else ""
+
+
+def told(what: str, task: Task[..., Any], found: list[Enqueued], connection: Any) -> str:
+    """A failure with what there is instead."""
+    runs = found or enqueued(task.app, connection=connection)
+    return "\n".join([f"{what}; enqueued are:" if runs else f"{what}; nothing is", *(f"  {run}" for run in runs[:20])])

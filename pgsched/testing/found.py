@@ -1,0 +1,47 @@
+"""The rule: a test sees a run in one form, whether it was recorded or lies in a database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+OPEN = ("waiting", "scheduled", "queued", "running")
+
+
+@dataclass(slots=True)
+class Enqueued:
+    """A run as it was enqueued, and what has become of it. `at`: when it is due; `slot`: that of a job's run."""
+
+    id: int
+    task: str
+    args: Any
+    at: datetime
+    queue: str = "default"
+    priority: int = 5
+    tags: list[str] = field(default_factory=list)
+    unique_key: str | None = None
+    idempotency_key: str | None = None
+    state: str = "queued"
+    result: Any = None
+    error: str | None = None
+    attempt: int = 0
+    max_attempts: int = 3
+    slot: datetime | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Has it not ended?"""
+        return self.state in OPEN
+
+    def __str__(self) -> str:
+        tags = f" tags={self.tags}" if self.tags else ""
+        return f"run {self.id}: {self.task} {self.args} queue={self.queue} at={self.at.isoformat()}{tags} {self.state}"
+
+
+def of_row(row: dict[str, Any]) -> Enqueued:
+    """A row of the database."""
+    row = {**row, "at": row["available_at"], "slot": row["scheduled_at"], "tags": row["tags"] or []}
+    del row["available_at"], row["scheduled_at"]
+    return Enqueued(**row)

@@ -1,0 +1,97 @@
+"""The test kit's fixtures. pytest loads this by itself (entry point pytest11), so it imports nothing until it is used.
+
+Name the app in pytest's configuration (`pgsched_app = "package.module:app"`), or override the fixture `pgsched_app`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pgsched.app import App
+    from pgsched.testing import DatabaseClock, Recorder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("pgsched_app", "the app under test: package.module:app")
+    parser.addini("pgsched_test_dsn", "a server on which tests may create databases (else PGSCHED_TEST_DSN, embedded)")
+
+
+@pytest.fixture
+def pgsched_app(request: pytest.FixtureRequest) -> App:
+    """The app under test."""
+    from pgsched.app import load
+
+    path = str(request.config.getini("pgsched_app") or "")
+    if not path:
+        pytest.fail('pgsched: set pgsched_app = "package.module:app" for pytest, or override the fixture pgsched_app')
+    return load(path)
+
+
+@pytest.fixture
+def pgsched_recorder(pgsched_app: App) -> Iterator[Recorder]:
+    """What the app enqueues is recorded, and sent to no database."""
+    from pgsched.testing import record
+
+    with record(pgsched_app) as recorder:
+        yield recorder
+
+
+@pytest.fixture
+def pgsched_inline(pgsched_app: App) -> Iterator[Recorder]:
+    """What the app enqueues is run at once, without a database."""
+    from pgsched.testing import inline
+
+    with inline(pgsched_app) as recorder:
+        yield recorder
+
+
+@pytest.fixture(scope="session")
+def pgsched_server_dsn(request: pytest.FixtureRequest) -> str:
+    """A server on which the tests' databases are made."""
+    found = str(request.config.getini("pgsched_test_dsn") or os.environ.get("PGSCHED_TEST_DSN") or "")
+    if not found:
+        from pgsched.db.embedded import acquire
+
+        found = acquire().dsn
+    return found
+
+
+@pytest.fixture(scope="session")
+def pgsched_template(pgsched_server_dsn: str) -> Iterator[str]:
+    """The migrated database of which each test gets a copy."""
+    from pgsched.db.testkit import fresh_database
+
+    with fresh_database(pgsched_server_dsn) as (name, _):
+        yield name
+
+
+@pytest.fixture
+def pgsched_dsn(pgsched_server_dsn: str, pgsched_template: str) -> Iterator[str]:
+    """A database of the test's own, with the schema of pgsched; dropped after it."""
+    from pgsched.db.testkit import fresh_database
+
+    with fresh_database(pgsched_server_dsn, pgsched_template) as (_, dsn):
+        yield dsn
+
+
+@pytest.fixture
+def pgsched_database(pgsched_app: App, pgsched_dsn: str) -> Iterator[App]:
+    """The app, with `pgsched_dsn` as its database."""
+    before, pgsched_app.dsn = pgsched_app.dsn, pgsched_dsn
+    pgsched_app.close()
+    yield pgsched_app
+    pgsched_app.close()
+    pgsched_app.dsn = before
+
+
+@pytest.fixture
+def pgsched_clock(pgsched_database: App) -> DatabaseClock:
+    """A clock that lets time pass in the test's database."""
+    from pgsched.testing import DatabaseClock
+
+    return DatabaseClock(pgsched_database)

@@ -1,0 +1,234 @@
+"""The rule: without a database a run is what `enqueue` was given, checked and carried as JSON as it always is.
+
+A Recorder takes the place of an app's database. It keeps unique and idempotency keys as the database does; it runs a
+handler here, once, and what the handler raises is raised in the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from datetime import datetime, timedelta
+from typing import Any, NoReturn
+from uuid import uuid4
+
+from pgsched.app import App
+from pgsched.core import payload
+from pgsched.core.schedule import parse
+from pgsched.declare import JobDeclaration
+from pgsched.errors import InputError
+from pgsched.execute.context import Run
+from pgsched.execute.report import one_line
+from pgsched.execute.signals import Discard, Retry, Snooze
+from pgsched.model import FirstResult, How, RunId
+from pgsched.options import INHERITED, OPTIONS
+from pgsched.task import Task
+from pgsched.testing.clock import Clock
+from pgsched.testing.found import Enqueued
+from pgsched.testing.keys import Keys
+
+Call = Callable[[], Any]
+COLUMNS = ("queue", "priority", "tags", "max_attempts", "unique_key", "idempotency_key")
+
+
+@contextmanager
+def record(app: App, now: datetime | None = None) -> Iterator[Recorder]:
+    """Within the block nothing is sent to a database: what the app enqueues is recorded. `now`: the clock's time."""
+    with _instead(app, Recorder(app, Clock(now))) as recorder:
+        yield recorder
+
+
+@contextmanager
+def inline(app: App, now: datetime | None = None) -> Iterator[Recorder]:
+    """Within the block to enqueue is to run the task, here and at once, whatever its delay; its errors are raised."""
+    with _instead(app, Recorder(app, Clock(now), inline=True)) as recorder:
+        yield recorder
+
+
+@contextmanager
+def _instead(app: App, recorder: Recorder) -> Iterator[Recorder]:
+    before: Any = app.database
+    app.database = recorder  # type: ignore[assignment]
+    try:
+        yield recorder
+    finally:
+        app.database = before
+
+
+class Recorder:
+    """The runs of a test, oldest first, in `runs`; time passes on `clock`."""
+
+    def __init__(self, app: App, clock: Clock, *, inline: bool = False) -> None:
+        self.app = app
+        self.clock = clock
+        self.runs: list[Enqueued] = []
+        self._inline = inline
+        self._anchor_at = clock.now()
+        self._keys = Keys(clock)
+        self._parents: dict[int, list[int]] = {}
+        self._lock = threading.Lock()
+        clock.passed.append(self._passed)
+
+    # ---- what a test asks for
+
+    def travel(self, by: float | timedelta | None = None, *, to: datetime | None = None) -> datetime:
+        """Let time pass: see `Clock.travel`. Each slot of a job of the app that is passed makes a run."""
+        return self.clock.travel(by, to=to)
+
+    def drain(self, queue: str | None = None, *, scheduled: bool = False) -> list[Enqueued]:
+        """Run what is due, and what that enqueues, until nothing is; returns the runs in the order they ran.
+
+        `queue`: only this one. `scheduled`: also what is due later. What a handler raises is raised.
+        """
+        done: list[Enqueued] = []
+        while (run := self._next(queue, scheduled)) is not None:
+            self._run(run)
+            done.append(run)
+        return done
+
+    async def drain_async(self, queue: str | None = None, *, scheduled: bool = False) -> list[Enqueued]:
+        """The asyncio form of `drain`."""
+        done: list[Enqueued] = []
+        while (run := self._next(queue, scheduled)) is not None:
+            await self._run_async(run)
+            done.append(run)
+        return done
+
+    # ---- what an app asks of its database
+
+    def enqueue(self, conn: Any, values: dict[str, Any]) -> RunId:
+        run, how = self._put(values)
+        if self._inline and how == "created":
+            self._run(run)
+        return RunId(run.id, how)
+
+    async def enqueue_async(self, conn: Any, values: dict[str, Any]) -> RunId:
+        run, how = self._put(values)
+        if self._inline and how == "created":
+            await self._run_async(run)
+        return RunId(run.id, how)
+
+    def enqueue_many(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
+        return len([self.enqueue(conn, {**values, "args": text}) for text in list(args)])
+
+    async def enqueue_many_async(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
+        return len([await self.enqueue_async(conn, {**values, "args": text}) for text in list(args)])
+
+    def first_result(self, key: str) -> FirstResult | None:
+        run = self._keys.first(key)
+        return None if run is None else FirstResult(run.id, run.state, run.result, run.error, run.finished_at)
+
+    async def first_result_async(self, key: str) -> FirstResult | None:
+        return self.first_result(key)
+
+    def send(self, *_: Any) -> NoReturn:
+        raise InputError("graphs and batches need a database: drain one in this test (docs/testing.md)")
+
+    async def send_async(self, *_: Any) -> NoReturn:
+        self.send()
+
+    def close(self) -> None:
+        pass
+
+    async def close_async(self) -> None:
+        pass
+
+    # ---- making runs
+
+    def _put(self, values: dict[str, Any], slot: datetime | None = None) -> tuple[Enqueued, How]:
+        with self._lock:
+            now = self.clock.now()
+            due = values["at"] or now + (values["delay"] or timedelta(0))
+            met = self._keys.met(values, due)
+            if met is not None:
+                return met
+            given = {name: values[name] for name in COLUMNS if values[name] is not None}
+            run = Enqueued(len(self.runs) + 1, values["task"], json.loads(values["args"]), due, slot=slot, **given)
+            self.runs.append(run)
+            self._parents[run.id] = [*(values["after"] or ()), *(values["after_any"] or ())]
+            self._keys.keep(values, due, run)
+            return run, "created"
+
+    def _passed(self, before: datetime, now: datetime) -> None:
+        slots = [(slot, job) for job in self.app.jobs for slot in slots_of(job, self._anchor_at, before, now)]
+        for slot, job in sorted(slots, key=lambda each: each[0]):
+            options = {name: job.policies[name] for name in INHERITED if name in job.policies}
+            values = {**dict.fromkeys(OPTIONS), **options, "at": slot}
+            self._put({**values, "task": job.task, "args": payload.encode(job.args)}, slot)
+        if self._inline:
+            self.drain()
+
+    def _next(self, queue: str | None, scheduled: bool) -> Enqueued | None:
+        now, ended = self.clock.now(), {run.id for run in self.runs if not run.is_open}
+        waiting = [
+            run
+            for run in self.runs
+            if run.state == "queued" and (scheduled or run.at <= now) and queue in (None, run.queue)
+            and ended.issuperset(self._parents[run.id])
+        ]  # fmt: skip
+        return min(
+            waiting, key=lambda run: (run.at if run.at > now else now, run.priority, run.at, run.id), default=None
+        )
+
+    # ---- running them
+
+    def _run(self, run: Enqueued) -> None:
+        task, call = self._begin(run)
+        try:
+            self._succeeded(run, in_a_loop(call) if task.is_async else call())
+        except BaseException as error:
+            self._failed(run, error)
+
+    async def _run_async(self, run: Enqueued) -> None:
+        task, call = self._begin(run)
+        try:
+            self._succeeded(run, await call() if task.is_async else await asyncio.to_thread(call))
+        except BaseException as error:
+            self._failed(run, error)
+
+    def _begin(self, run: Enqueued) -> tuple[Task[..., Any], Call]:
+        task = self.app.tasks[run.task]
+        run.state, run.attempt = "running", run.attempt + 1
+        job_id = None if run.slot is None else 1
+        about = {"task": run.task, "queue": run.queue, "max_attempts": run.max_attempts}
+        return task, task.prepare(run.args, Run(run.id, job_id, run.slot, run.attempt, uuid4(), **about))  # type: ignore[arg-type]
+
+    def _succeeded(self, run: Enqueued, result: Any) -> None:
+        run.result = json.loads(payload.encode(result))
+        run.state, run.finished_at = "succeeded", self.clock.now()
+
+    def _failed(self, run: Enqueued, error: BaseException) -> None:
+        """What a handler asks for by a signal is done; anything else is the test's."""
+        run.error = one_line(error)
+        if isinstance(error, Snooze) or (isinstance(error, Retry) and run.attempt < run.max_attempts):
+            run.attempt -= isinstance(error, Snooze)
+            run.state, run.at = "queued", self.clock.now() + (error.after or timedelta(0))
+            return
+        run.state, run.finished_at = "dead", self.clock.now()
+        if not isinstance(error, Discard | Retry):
+            raise error
+
+
+def in_a_loop(call: Call) -> Any:
+    """What a coroutine gives; in a thread of its own if this one has a loop that runs."""
+
+    async def main() -> Any:
+        return await call()
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(main())
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(copy_context().run, asyncio.run, main()).result()
+
+
+def slots_of(job: JobDeclaration, anchor_at: datetime, before: datetime, now: datetime) -> list[datetime]:
+    """A job's slots in the time that has passed; none for `@after`, which has none of its own."""
+    schedule = parse(job.schedule, job.timezone, anchor_at)
+    return [] if schedule.fixed_delay is not None else list(schedule.between(before, now))

@@ -1,0 +1,161 @@
+"""The test kit on a database: draining, assertions, a clock to travel with, and the pytest plugin itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from pgsched import App, Run
+from pgsched.testing import DatabaseClock, assert_enqueued, drain, drain_async, refute_enqueued
+
+Connect = Callable[..., psycopg.Connection[Any]]
+
+
+@pytest.fixture
+def app(dsn: str) -> Iterator[App]:
+    app = App("shop", dsn=dsn)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def seen() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def welcome(app: App, seen: list[Any]) -> Any:
+    @app.task(name="welcome", queue="mail", max_attempts=2)
+    def welcome(user: int) -> None:
+        seen.append(user)
+        if user < 0:
+            raise ValueError("nobody")
+
+    return welcome
+
+
+def test_what_is_in_the_database_can_be_asserted(app: App, welcome: Any, connect: Connect) -> None:
+    at = datetime(2100, 1, 1, tzinfo=UTC)
+    mine = connect(autocommit=False)
+    welcome.options(connection=mine, at=at, tags=["new"]).enqueue(7)
+    refute_enqueued(welcome)
+    run = assert_enqueued(welcome, args={"user": 7}, queue="mail", at=at, tags=["new"], connection=mine)
+    assert run.state == "scheduled"
+    mine.rollback()
+    welcome.enqueue(8)
+    with pytest.raises(AssertionError, match=r"no run of welcome with args=\{'user': 7\} is enqueued; enqueued are:"):
+        assert_enqueued(welcome, args={"user": 7})
+
+
+def test_drain_runs_a_queue_with_a_real_worker(app: App, welcome: Any, seen: list[Any]) -> None:
+    @app.task(name="sign_up")
+    async def sign_up(user: int) -> None:
+        await welcome.enqueue_async(user)
+
+    sign_up.enqueue(1)
+    assert drain(app, "default") == {"succeeded": 1}
+    assert_enqueued(welcome, args={"user": 1})
+    sign_up.enqueue(2)
+    assert drain(app) == {"succeeded": 3}
+    assert seen == [1, 2]
+    refute_enqueued(welcome)
+    assert drain(app) == {}
+
+
+def test_drain_goes_on_to_the_last_attempt_if_later_runs_count(app: App, welcome: Any, seen: list[Any]) -> None:
+    welcome.enqueue(-1)
+    assert drain(app) == {}
+    assert seen == [-1]
+    welcome.options(delay=3600).enqueue(5)
+    assert drain(app, scheduled=True) == {"dead": 1, "succeeded": 1}
+    assert sorted(seen) == [-1, -1, 5]
+
+
+def test_drain_in_async_code_and_its_time_limit(app: App, seen: list[Any]) -> None:
+    @app.task(name="endless")
+    async def endless() -> None:
+        seen.append("started")
+        await asyncio.sleep(600)
+
+    async def main() -> None:
+        await endless.enqueue_async()
+        try:
+            with pytest.raises(TimeoutError, match=r"not drained after 0\.5 s: run 1 of endless is "):
+                await drain_async(app, timeout=0.5)
+        finally:
+            await app.close_async()
+
+    asyncio.run(main())
+
+
+def test_travelling_makes_delayed_runs_due_and_keys_expire(app: App, welcome: Any, seen: list[Any]) -> None:
+    clock = DatabaseClock(app)
+    welcome.options(delay=timedelta(hours=2), idempotency_key="k", idempotency_retention=3600).enqueue(1)
+    before = clock.now()
+    clock.travel(timedelta(minutes=90))
+    assert clock.now() - before >= timedelta(minutes=90)
+    assert drain(app) == {} and app.first_result("k") is None
+    clock.travel(to=before + timedelta(hours=2, minutes=1))
+    assert drain(app) == {"succeeded": 1}
+
+
+def test_each_slot_that_the_clock_passes_has_one_run(app: App, db: psycopg.Connection[Any], seen: list[Any]) -> None:
+    @app.task(name="report")
+    def report(run: Run, days: int) -> None:
+        seen.append(run.scheduled_at)
+
+    db.execute(
+        "INSERT INTO pgsched.jobs (name, schedule, task, args)"
+        " VALUES ('nightly', '0 2 * * *', 'report', '{\"days\": 1}')"
+    )
+    clock = DatabaseClock(app)
+    start = clock.now()
+    for _ in range(4):
+        clock.travel(timedelta(hours=18))
+    slots = [row[0] for row in db.execute("SELECT scheduled_at FROM pgsched.runs ORDER BY 1")]
+    assert len(slots) == 3
+    assert all((slot.hour, slot.minute) == (2, 0) and start < slot < clock.now() for slot in slots)
+    assert drain(app) == {"succeeded": 3}
+    assert sorted(seen) == slots
+
+
+def test_the_plugin_gives_users_what_the_page_says(server_dsn: str, tmp_path: Path) -> None:
+    blocks = Path(__file__).resolve().parents[2].joinpath("docs/testing.md").read_text().split("```")
+    files = {}
+    for block in blocks[1::2]:
+        head, _, body = block.partition("\n")
+        first = body.partition("\n")[0]
+        if head in ("python", "toml") and first.startswith("# "):
+            files[first.removeprefix("# ")] = body
+    assert {"shop.py", "pyproject.toml", "test_shop.py", "test_shop_database.py"} <= files.keys()
+    for name, body in files.items():
+        (tmp_path / name).write_text(body)
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PGSCHED_", "PYTEST_"))}
+    plugin = [] if registered() else ["-p", "pgsched.testing.plugin"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *plugin],
+        cwd=tmp_path, capture_output=True, text=True, timeout=150,
+        env=env | {"PGSCHED_TEST_DSN": server_dsn, "PYTHONPATH": f"{tmp_path}:{Path(__file__).resolve().parents[2]}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "7 passed" in done.stdout, done.stdout
+    with psycopg.connect(server_dsn) as conn:
+        mine = conn.execute("SELECT count(*) FROM pg_database WHERE datname ~ '^pgsched_test_[0-9a-f]{12}$'").fetchone()
+    assert mine == (0,) and conninfo_to_dict(server_dsn)
+
+
+def registered() -> bool:
+    """Does the installed distribution name the plugin already?"""
+    from importlib.metadata import entry_points
+
+    return any(point.name == "pgsched" for point in entry_points(group="pytest11"))

@@ -1,0 +1,252 @@
+"""The test kit without a database: recording, running inline, and a clock to travel with."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pgsched import AlreadyEnqueued, App, Discard, InputError, Retry, Run, Snooze, TaskError, bucket
+from pgsched.testing import assert_enqueued, enqueued, inline, record, refute_enqueued
+
+NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def app() -> App:
+    return App("shop", dsn="host=127.0.0.1 port=1 connect_timeout=1")
+
+
+@pytest.fixture
+def seen() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def welcome(app: App, seen: list[Any]) -> Any:
+    @app.task(name="welcome", queue="mail", tags=["new"])
+    def welcome(user: int, loud: bool = False) -> int:
+        seen.append((user, loud))
+        return user * 2
+
+    return welcome
+
+
+# ---- recorded
+
+
+def test_what_is_recorded_can_be_asserted(app: App, welcome: Any) -> None:
+    with record(app, now=NOON):
+        run_id = welcome.options(delay=60).enqueue(7, loud=True)
+        run = assert_enqueued(welcome, args={"user": 7}, queue="mail", at=NOON + timedelta(seconds=60), tags=["new"])
+        assert (run.id, run.args, run_id.created) == (run_id, {"user": 7, "loud": True}, True)
+        refute_enqueued(welcome, args={"user": 8})
+        refute_enqueued(welcome, at=NOON)
+        refute_enqueued(welcome, queue="default")
+
+
+def test_a_failed_assertion_says_what_there_is(app: App, welcome: Any) -> None:
+    with record(app, now=NOON):
+        with pytest.raises(AssertionError, match=r"no run of welcome with args=\{'user': 1\} is enqueued; nothing is"):
+            assert_enqueued(welcome, args={"user": 1})
+        welcome.enqueue(2)
+        with pytest.raises(
+            AssertionError, match=r"enqueued are:\n  run 1: welcome \{'user': 2\} queue=mail at=2026-03"
+        ):
+            assert_enqueued(welcome, args={"user": 1})
+        with pytest.raises(AssertionError, match="a run of welcome is enqueued; enqueued are:\n  run 1"):
+            refute_enqueued(welcome)
+
+
+def test_arguments_are_checked_and_carried_as_json(app: App, welcome: Any) -> None:
+    with record(app):
+        with pytest.raises(TaskError, match="user"):
+            welcome.enqueue("seven")
+        welcome.enqueue_many([{"user": n} for n in range(3)])
+        assert [run.args for run in enqueued(welcome)] == [{"user": 0}, {"user": 1}, {"user": 2}]
+
+
+def test_nothing_is_recorded_after_the_block(app: App, welcome: Any) -> None:
+    database = app.database
+    with pytest.raises(ZeroDivisionError), record(app):
+        raise ZeroDivisionError
+    assert app.database is database
+
+
+def test_drain_runs_what_is_due_by_priority_and_what_that_enqueues(app: App, welcome: Any, seen: list[Any]) -> None:
+    @app.task(name="sign_up", priority=0)
+    async def sign_up(user: int) -> None:
+        await welcome.enqueue_async(user)
+
+    with record(app, now=NOON) as recorder:
+        welcome.enqueue(1)
+        welcome.options(delay=60).enqueue(3)
+        sign_up.enqueue(2)
+        assert [run.task for run in recorder.drain()] == ["sign_up", "welcome", "welcome"]
+        assert seen == [(1, False), (2, False)]
+        recorder.travel(59)
+        assert recorder.drain() == []
+        recorder.travel(1)
+        (run,) = recorder.drain()
+        assert (run.state, run.result, seen[-1]) == ("succeeded", 6, (3, False))
+
+
+def test_drain_takes_one_queue_and_later_runs_if_asked(app: App, welcome: Any, seen: list[Any]) -> None:
+    with record(app) as recorder:
+        welcome.options(queue="other").enqueue(1)
+        welcome.options(delay=timedelta(days=9)).enqueue(2)
+        assert len(recorder.drain("mail")) == 0
+        assert len(recorder.drain("mail", scheduled=True)) == 1
+        assert seen == [(2, False)]
+
+
+def test_unique_keys_hold_as_they_do_in_a_database(app: App, welcome: Any) -> None:
+    with record(app, now=NOON) as recorder:
+        first = welcome.options(unique_key="k").enqueue(1)
+        again = welcome.options(unique_key="k").enqueue(2)
+        assert (again, again.how) == (first, "existing")
+        assert welcome.options(unique_key="k", on_conflict="replace", delay=60).enqueue(3).how == "replaced"
+        assert_enqueued(welcome, args={"user": 3}, at=NOON + timedelta(seconds=60))
+        with pytest.raises(AlreadyEnqueued):
+            welcome.options(unique_key="k", on_conflict="reject").enqueue(4)
+        recorder.drain(scheduled=True)
+        assert welcome.options(unique_key="k").enqueue(5).created
+        hourly = welcome.options(unique_key="k", unique_scope=bucket(3600))
+        assert [hourly.enqueue(6).how, hourly.enqueue(7).how] == ["created", "existing"]
+        recorder.travel(timedelta(hours=1))
+        assert hourly.enqueue(8).created
+
+
+def test_idempotency_keys_keep_the_first_result(app: App, welcome: Any) -> None:
+    with record(app) as recorder:
+        once = welcome.options(idempotency_key="k", idempotency_retention=60)
+        first = once.enqueue(21)
+        recorder.drain()
+        assert (once.enqueue(21), once.enqueue(21).how) == (first, "repeated")
+        assert app.first_result("k").result == 42  # type: ignore[union-attr]
+        recorder.travel(61)
+        assert app.first_result("k") is None and once.enqueue(21).created
+
+
+def test_a_run_waits_for_those_that_it_comes_after(app: App, welcome: Any, seen: list[Any]) -> None:
+    with record(app) as recorder:
+        parent = welcome.options(priority=9).enqueue(1)
+        welcome.options(priority=0, after=[parent]).enqueue(2)
+        recorder.drain()
+    assert seen == [(1, False), (2, False)]
+
+
+def test_graphs_are_refused(app: App) -> None:
+    with record(app), pytest.raises(InputError, match="graphs and batches need a database"):
+        app.database.send(None, lambda conn: conn)
+
+
+# ---- inline
+
+
+def test_inline_an_enqueue_runs_the_task_at_once(app: App, welcome: Any, seen: list[Any]) -> None:
+    with inline(app) as ran:
+        welcome.options(delay=3600).enqueue(7)
+        assert seen == [(7, False)]
+        assert (ran.runs[0].state, ran.runs[0].result) == ("succeeded", 14)
+
+
+def test_inline_errors_are_the_tests(app: App) -> None:
+    @app.task(name="broken")
+    def broken() -> None:
+        raise ZeroDivisionError("of course")
+
+    with inline(app) as ran:
+        with pytest.raises(ZeroDivisionError):
+            broken.enqueue()
+        assert (ran.runs[0].state, ran.runs[0].error) == ("dead", "ZeroDivisionError: of course")
+
+
+@pytest.mark.parametrize("looped", [True, False])
+def test_inline_async_tasks_run_from_sync_and_async_code(looped: bool, app: App, seen: list[Any]) -> None:
+    @app.task(name="slow")
+    async def slow(n: int) -> None:
+        await asyncio.sleep(0)
+        seen.append(n)
+
+    @app.task(name="plain")
+    def plain(n: int) -> None:
+        slow.enqueue(n)
+
+    async def main() -> None:
+        await slow.enqueue_async(1)
+        slow.enqueue(2)
+        await plain.enqueue_async(3)
+
+    with inline(app):
+        if looped:
+            asyncio.run(main())
+            assert seen == [1, 2, 3]
+        else:
+            plain.enqueue(4)
+            assert seen == [4]
+
+
+def test_a_handler_gets_its_run_and_its_signals_are_heard(app: App) -> None:
+    @app.task(name="picky", max_attempts=3)
+    def picky(run: Run, what: str) -> int:
+        if what == "later":
+            raise Snooze(60)
+        if what == "again":
+            raise Retry(60) if run.attempt < 2 else Discard("enough")
+        return run.attempt
+
+    with inline(app, now=NOON) as ran:
+        for what in ("later", "again", "now"):
+            picky.enqueue(what)
+        assert [run.state for run in ran.runs] == ["queued", "queued", "succeeded"]
+        assert [run.attempt for run in ran.runs] == [0, 1, 1]
+        ran.travel(60)
+        assert [run.state for run in ran.runs] == ["queued", "dead", "succeeded"]
+
+
+# ---- jobs
+
+
+def test_each_slot_that_the_clock_passes_makes_a_run(app: App, seen: list[Any]) -> None:
+    @app.job(schedule="30 2 * * *", timezone="Europe/Berlin", name="nightly", args={"days": 1}, queue="night")
+    @app.task(name="report")
+    def report(run: Run, days: int) -> None:
+        seen.append((run.scheduled_at, days))
+
+    with record(app, now=NOON) as recorder:
+        recorder.travel(to=datetime(2026, 3, 30, 12, tzinfo=UTC))
+        assert_enqueued(report, args={"days": 1}, queue="night", slot=datetime(2026, 3, 29, 1, tzinfo=UTC))
+        recorder.drain()
+    assert [slot for slot, _ in seen] == [
+        datetime(2026, 3, 29, 1, 0, tzinfo=UTC),  # 2:30 is left out that night: the first instant after
+        datetime(2026, 3, 30, 0, 30, tzinfo=UTC),
+    ]
+
+
+def test_every_counts_from_the_first_moment_however_the_clock_goes_on(app: App) -> None:
+    @app.job(schedule="@every 90s")
+    @app.task(name="tick")
+    def tick() -> None: ...
+
+    with record(app, now=NOON) as recorder:
+        for _ in range(6):
+            recorder.travel(60)
+        assert [run.at - NOON for run in enqueued(tick)] == [timedelta(seconds=90 * n) for n in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("travel", "message"),
+    [
+        ({}, "either how far, or to when"),
+        ({"by": 1, "to": NOON}, "either how far, or to when"),
+        ({"by": -1}, "back in time"),
+        ({"to": NOON - timedelta(days=1)}, "back in time"),
+        ({"to": datetime(2027, 1, 1)}, "expected a datetime with a time zone"),
+    ],
+)
+def test_a_clock_goes_one_way(travel: Any, message: str, app: App) -> None:
+    with record(app, now=NOON) as recorder, pytest.raises(InputError, match=message):
+        recorder.travel(**travel)
