@@ -33,6 +33,19 @@ CREATE TABLE pgsched.buckets (
     unstarted integer NOT NULL
 ) WITH (fillfactor = 50);
 
+-- The limit that binds a key: its job's own, that of its whole name, or that of what is before its first colon.
+CREATE FUNCTION pgsched.limit_of(key text, OUT name text, OUT concurrency integer, OUT rate integer,
+    OUT period_s double precision, OUT burst integer, OUT ordered boolean, OUT weight integer)
+RETURNS SETOF record LANGUAGE sql STABLE AS $$
+    SELECT j.name, j.concurrency_limit, NULL::integer, NULL::double precision, NULL::integer, false, 1
+    FROM pgsched.jobs j
+    WHERE j.id = CASE WHEN $1 ~ '^job:[0-9]{1,18}(:|$)' THEN split_part($1, ':', 2)::bigint END
+    UNION ALL
+    (SELECT l.name, l.concurrency, l.rate, extract(epoch FROM l.rate_period)::double precision, l.rate_burst, l.ordered,
+         l.weight
+     FROM pgsched.limits l WHERE l.name = ANY (ARRAY[$1, split_part($1, ':', 1)]) ORDER BY length(l.name) DESC LIMIT 1)
+$$;
+
 -- ---- the bits of queues
 
 -- Whoever sets something for a queue sets its bit first; two at once would lose one without the lock.

@@ -14,9 +14,9 @@ from typing import Any
 
 from pgsched import log
 from pgsched.config import LeaderSettings
-from pgsched.db import leading
+from pgsched.db import leading, limits
 from pgsched.db.connect import Connection
-from pgsched.leader import backfill, passed_over
+from pgsched.leader import admission, backfill, passed_over
 from pgsched.leader.dependents import resolve
 from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
@@ -45,13 +45,15 @@ class Duties:
         self._held_up = 0
         self._lead = Lead()
         self._backfills = backfill.Turn()
+        self._standing = admission.Standing()
         self._prune_at = time.monotonic() + settings.prune_every_s
 
     def perform(self) -> float:
         """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
         now = time.monotonic()
         due = leading.look(self.conn, self.term, reap=now >= self._reap_at, lead_s=self._lead.s(now))
-        done = self._try(self._tick) if due.jobs else 0
+        done = self._try(lambda: self._limit(due.unapplied)) if due.limited or due.unapplied else 0
+        done += self._try(self._tick) if due.jobs else 0
         done += self._try(self._reap) if due.expired else 0
         if due.runs or due.waiting or done:  # after reaping: a revoked claim may be what a run waited for
             done += self._try(self._admit)
@@ -73,8 +75,12 @@ class Duties:
         pauses: list[float] = [longest, self._reap_at - time.monotonic()]
         if due.wait_s is not None:
             pauses.append(due.wait_s)
-        if due.waiting:
+        if due.waiting or due.limited:
             pauses.append(WAITING_PAUSE_S)
+        if due.unapplied:
+            pauses.append(HELD_UP_PAUSE_S)
+        if due.limited and self._standing.wait_s is not None:
+            pauses.append(self._standing.wait_s)
         if due.backfills:
             pauses.append(self._backfills.pause_s())
         return min(pauses)
@@ -137,6 +143,11 @@ class Duties:
         with self.leading() as conn:
             return resolve(conn, BATCH) + leading.admit(conn, BATCH)
 
+    def _limit(self, unapplied: bool) -> int:
+        with self.leading() as conn:
+            taken = admission.apply(conn, self._standing) if unapplied else 0
+            return taken + admission.admit(conn, self._standing) + int(self._standing.more)
+
     def _reap(self) -> int:
         # first: a reap that fails must not be tried again at once, round after round
         due_at, self._reap_at = self._reap_at, time.monotonic() + self.settings.reap_every_s
@@ -163,6 +174,7 @@ class Duties:
         self._prune_at = now + self.settings.prune_every_s  # first: a prune that fails must not hold up every round
         with self.leading() as conn:
             gone = leading.prune(conn, self.settings.keep_history_s, PRUNE_BATCH)
+            limits.forget(conn)
         if gone >= PRUNE_BATCH:  # more is waiting: come back soon, but let the tick go first
             self._prune_at = now + 0.05
         return gone

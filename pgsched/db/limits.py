@@ -1,0 +1,92 @@
+"""What admission reads and writes (see the sql/limit_*.sql); each call is a part of the leader's fenced transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pgsched.db.arrays import plain
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row, fetch
+from pgsched.db.statements import sql
+
+
+def groups(conn: Connection[Any], after: tuple[str, str], n: int) -> list[Row]:
+    """Up to `n` groups of runs that wait for limits alone, behind `after` (queue, key)."""
+    return fetch(conn, "limit_groups", {"after_queue": after[0], "after_key": after[1], "n": n})
+
+
+def queues(conn: Connection[Any], names: Sequence[str]) -> dict[str, Row]:
+    """What is set for these queues, and how much of each is admitted."""
+    return {row["queue"]: row for row in fetch(conn, "limit_queues", {"queues": list(names)})}
+
+
+def keys(conn: Connection[Any], names: Sequence[str], ordered: Sequence[bool]) -> dict[str, Row]:
+    """How much of these keys is admitted."""
+    found = fetch(conn, "limit_keys", {"keys": list(names), "ordereds": list(ordered)}) if names else []
+    return {row["key"]: row for row in found}
+
+
+def candidates(
+    conn: Connection[Any],
+    queues: Sequence[str],
+    keys: Sequence[str],
+    ns: Sequence[int],
+    ordered: Sequence[bool],
+    ageing_s: Sequence[float | None],
+) -> list[Row]:
+    """The first runs of these groups; `n` is the group's place, from 1."""
+    values = {"queues": list(queues), "keys": list(keys), "ns": list(ns), "ordereds": list(ordered)}
+    return fetch(conn, "limit_candidates", values | {"ageing_ss": list(ageing_s)}) if ns else []
+
+
+def admit(conn: Connection[Any], ids: Sequence[int]) -> set[int]:
+    """Let these runs go; returns those that were."""
+    rows = conn.execute(sql("limit_admit"), {"ids": plain(ids)}).fetchall() if ids else []
+    return {row[0] for row in rows}
+
+
+def raise_priorities(conn: Connection[Any], ids: Sequence[int], priorities: Sequence[int]) -> None:
+    """Give runs the priority that they have risen to."""
+    if ids:
+        conn.execute(sql("limit_raise"), {"ids": plain(ids), "priorities": plain(priorities)})
+
+
+def take_back(conn: Connection[Any], excess: Sequence[tuple[str | None, str | None, int]]) -> list[int]:
+    """Let the last of the admitted, unstarted runs of these (queue, key, how many) wait again; how many of each did."""
+    taken = [0] * len(excess)
+    if excess:
+        values = {"queues": [e[0] for e in excess], "keys": [e[1] for e in excess], "ns": [e[2] for e in excess]}
+        for row in conn.execute(sql("limit_take_back"), values).fetchall():
+            taken[row[0] - 1] += 1
+    return taken
+
+
+def save(conn: Connection[Any], buckets: Sequence[tuple[str, float, int]], at: datetime) -> None:
+    """Write the tokens of these buckets (name, tokens, unstarted) as of `at`."""
+    if buckets:
+        names, tokens, unstarted = zip(*buckets, strict=True)
+        values = {"names": list(names), "tokens": list(tokens), "unstarteds": list(unstarted), "at": at}
+        conn.execute(sql("limit_save"), values)
+
+
+def unapplied(conn: Connection[Any]) -> list[str]:
+    """The queues whose limits were changed and are yet to be applied."""
+    return [row[0] for row in conn.execute(sql("limit_unapplied")).fetchall()]
+
+
+def open_keys(conn: Connection[Any]) -> list[Row]:
+    """The keys with admitted runs whose limit was changed."""
+    return fetch(conn, "limit_open_keys")
+
+
+def applied(conn: Connection[Any], queues: Sequence[str], limits: bool) -> int:
+    """Nothing is admitted beyond these queues' limits any more, and (with `limits`) beyond those of keys."""
+    row = conn.execute(sql("limit_applied"), {"queues": list(queues), "limits": limits}).fetchone()
+    return int(row[0]) if row else 0
+
+
+def forget(conn: Connection[Any]) -> None:
+    """Drop what no longer says anything: full buckets, pauses that have ended, bits of queues without settings."""
+    conn.execute(sql("limit_forget"))

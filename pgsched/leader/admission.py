@@ -1,0 +1,211 @@
+"""Admission's last pass: runs that only limits hold. Counts come from the rows of runs, in the transaction that admits.
+
+The rule: nobody but the fenced leader makes a limited run claimable, so that between its count and its commit the
+number of admitted runs (queued or running) can only fall. What is admitted beyond a limit that was lowered waits again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgsched.core.admission import UNLIMITED, Candidate, Gate, Group, choose, default_burst, tokens_now, wanted
+from pgsched.db import limits
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row
+
+GROUPS = 5000
+BUDGET = 20_000  # candidates that one pass reads
+SMALLEST_WINDOW = 10
+LARGEST_WINDOW = 500
+LOOK_S = 0.01
+
+
+@dataclass
+class Standing:
+    """What a leader remembers from pass to pass: hints, never counts. `wait_s`: until a rate has a token again, or a
+    group may be looked at anew; None: nothing but an event changes anything."""
+
+    after: tuple[str, str] = ("", "")
+    turns: dict[str, str] = field(default_factory=dict)
+    windows: dict[str, float] = field(default_factory=dict)
+    wait_s: float | None = None
+    more: bool = False
+
+
+def admit(conn: Connection[Any], standing: Standing) -> int:
+    """One pass over the groups that wait; returns how many runs were admitted or taken back."""
+    found = limits.groups(conn, standing.after, GROUPS)
+    standing.more = len(found) == GROUPS
+    standing.after = (found[-1]["queue"], found[-1]["key"]) if standing.more else ("", "")
+    standing.wait_s = None
+    if not found:
+        return 0
+    queues = limits.queues(conn, sorted({row["queue"] for row in found}))
+    bound = {row["key"]: row for row in found if row["concurrency"] is not None or row["rate"] is not None}
+    counted = limits.keys(conn, list(bound), [row["ordered"] for row in bound.values()])
+    now = next(iter(queues.values()))["now"]
+    queue_gates = {name: queue_gate(row, standing, now) for name, row in queues.items()}
+    key_gates = {key: gate_of(bound[key] | counted[key], now) for key in bound}
+    done = take_back(conn, queue_gates, key_gates)
+    groups = [
+        Group(row["queue"], row["key"], key_gates.get(row["key"]) or Gate(), row["weight"])
+        for row in found
+        if not queues[row["queue"]]["paused"]
+    ]
+    ordered = {key for key, row in bound.items() if row["ordered"]}
+    groups = [g for g in groups if g.gate.allows(True) and queue_gates[g.queue].allows(True)]
+    groups = in_turn(groups, queues, queue_gates, standing)
+    read(conn, groups, queues, queue_gates, ordered)
+    chosen = []
+    for name, members in by_queue(groups).items():
+        passed = choose(members, queue_gates[name], queues[name]["fair"])
+        standing.turns[name] = passed[-1][0].key if passed else members[-1].key
+        chosen += passed
+    done += let_go(conn, chosen, queue_gates)
+    rated = {f"queue {name}": gate for name, gate in queue_gates.items() if gate.tokens < UNLIMITED}
+    rated |= {f"key {key}": gate for key, gate in key_gates.items() if gate.tokens < UNLIMITED}
+    limits.save(conn, [(name, gate.tokens, gate.unstarted) for name, gate in rated.items()], now)
+    standing.wait_s = next_token_s(rated, queues, bound)
+    return done
+
+
+def by_queue(groups: list[Group]) -> dict[str, list[Group]]:
+    """The groups of each queue, in the order of their keys."""
+    found: dict[str, list[Group]] = defaultdict(list)
+    for group in groups:
+        found[group.queue].append(group)
+    return found
+
+
+def in_turn(groups: list[Group], queues: dict[str, Row], gates: dict[str, Gate], standing: Standing) -> list[Group]:
+    """Of a fair queue's keys only as many as have their turn now, behind the one that had it last."""
+    found = []
+    for name, members in by_queue(groups).items():
+        if queues[name]["fair"]:
+            last = standing.turns.get(name, "")
+            turns = [g for g in members if g.key > last] + [g for g in members if g.key <= last]
+            found += turns[: max(1, int(min(gates[name].room, GROUPS)))]
+        else:
+            found += members
+    return found
+
+
+def gate_of(row: Row, now: Any) -> Gate:
+    """The gate of a limit. A negative room is what has to be taken back."""
+    gate = Gate(unstarted=row["unstarted"])
+    if row["concurrency"] is not None:
+        gate.room = row["concurrency"] - row["admitted"]
+    if row["rate"] is not None:
+        burst = row["burst"] or default_burst(row["rate"])
+        elapsed = (now - row["bucket_at"]).total_seconds() if row["bucket_at"] is not None else 0.0
+        bucket = None if row["tokens"] is None else (row["tokens"], elapsed, row["bucket_unstarted"])
+        gate.burst = burst
+        gate.tokens = tokens_now(row["rate"], row["period_s"], burst, row["unstarted"], bucket)
+    return gate
+
+
+def queue_gate(row: Row, standing: Standing, now: Any, *, shrink: bool = False) -> Gate:
+    """The gate of a queue. Where keys take turns or priorities rise, no more is let go than the workers take at once:
+    what has been let go cannot be overtaken any more. With `shrink`, what is beyond that has to be taken back."""
+    gate = gate_of(row, now)
+    if row["fair"] or row["ageing_s"] is not None:
+        least = max(SMALLEST_WINDOW, 2.0 * row["slots"])
+        window = max(least, standing.windows.get(row["queue"], least))
+        window = min(LARGEST_WINDOW, 2 * window) if row["unstarted"] < window / 8 else max(least, 0.95 * window)
+        standing.windows[row["queue"]] = max(least, window)
+        space = math.floor(window) - row["unstarted"]
+        gate.room = min(gate.room, space if shrink else max(0, space))
+    return gate
+
+
+def take_back(conn: Connection[Any], queue_gates: dict[str, Gate], key_gates: dict[str, Gate]) -> int:
+    """Let what is admitted beyond a limit wait again."""
+    gates: list[tuple[str | None, str | None, Gate]] = [(name, None, gate) for name, gate in queue_gates.items()]
+    gates += [(None, key, gate) for key, gate in key_gates.items()]
+    over = [one for one in gates if excess_of(one[2]) > 0]
+    taken = limits.take_back(conn, [(queue, key, excess_of(gate)) for queue, key, gate in over])
+    for (_, _, gate), n in zip(over, taken, strict=True):
+        gate.room += n
+        gate.unstarted -= n
+        gate.tokens = min(gate.tokens + n, gate.burst - gate.unstarted)
+    return sum(taken)
+
+
+def excess_of(gate: Gate) -> int:
+    """How many of the admitted runs that have not started are too many."""
+    return int(max(0, min(gate.unstarted, max(-gate.room, gate.unstarted - gate.burst))))
+
+
+def read(
+    conn: Connection[Any], groups: list[Group], queues: dict[str, Row], gates: dict[str, Gate], ordered: set[str]
+) -> None:
+    """Fill the groups with their first runs."""
+    ageing = [queues[group.queue]["ageing_s"] for group in groups]
+    rows = limits.candidates(
+        conn,
+        [group.queue for group in groups],
+        [group.key for group in groups],
+        wanted(groups, gates, {name for name, row in queues.items() if row["fair"]}, BUDGET),
+        [group.key in ordered for group in groups],
+        ageing,
+    )
+    runs: dict[int, list[Candidate]] = defaultdict(list)
+    for row in rows:
+        runs[row["n"] - 1].append(aged(row, ageing[row["n"] - 1]))
+    for place, found in runs.items():
+        if ageing[place] is not None:
+            found.sort(key=lambda run: (run.priority, run.ready_at, run.id))
+        groups[place].runs = found
+
+
+def aged(row: Row, ageing_s: float | None) -> Candidate:
+    """A candidate with the priority that it has risen to."""
+    risen = 0 if ageing_s is None else min(row["priority"], int(max(0.0, row["waited_s"]) / ageing_s))
+    return Candidate(row["id"], row["priority"] - risen, row["ready_at"], row["paid"], risen > 0)
+
+
+def let_go(conn: Connection[Any], chosen: list[tuple[Group, Candidate]], queue_gates: dict[str, Gate]) -> int:
+    """Admit what was chosen; what somebody else holds just now has taken no room and no token."""
+    risen = [run for _, run in chosen if run.risen]
+    limits.raise_priorities(conn, [run.id for run in risen], [run.priority for run in risen])
+    admitted = limits.admit(conn, [run.id for _, run in chosen])
+    for group, run in chosen:
+        if run.id not in admitted:
+            for gate in (group.gate, queue_gates[group.queue]):
+                gate.unstarted -= 1
+                gate.tokens = min(gate.tokens + (0 if run.paid else 1), gate.burst - gate.unstarted)
+    return len(admitted)
+
+
+def next_token_s(rated: dict[str, Gate], queues: dict[str, Row], bound: dict[str, Row]) -> float | None:
+    """Seconds until one of these rates may let a run go; None: no rate holds any."""
+    waits = []
+    for name, gate in rated.items():
+        row = queues[name[6:]] if name.startswith("queue ") else bound[name[4:]]
+        if gate.tokens >= 1 - 1e-9:
+            continue
+        # a full burst that has not started yet gains nothing: whether it has is seen by looking
+        full = gate.burst - gate.unstarted < 1
+        waits.append(LOOK_S if full else max(0.001, (1 - gate.tokens) * row["period_s"] / row["rate"]))
+    return min(waits, default=None)
+
+
+def apply(conn: Connection[Any], standing: Standing) -> int:
+    """Hold what is admitted beyond limits that were changed; returns how many runs had to wait again."""
+    names = limits.unapplied(conn)
+    queues = limits.queues(conn, names) if names else {}
+    gates = {}
+    for name, row in queues.items():
+        gates[name] = queue_gate(row, standing, row["now"], shrink=True)
+    keys = {}
+    for row in limits.open_keys(conn):
+        gate = keys[row["key"]] = Gate(unstarted=row["unstarted"])
+        gate.room = UNLIMITED if row["concurrency"] is None else row["concurrency"] - row["admitted"]
+        gate.burst = UNLIMITED if row["rate"] is None else row["burst"] or default_burst(row["rate"])
+    taken = take_back(conn, gates, keys)
+    calm = [name for name, gate in gates.items() if excess_of(gate) <= 0]
+    limits.applied(conn, calm, all(excess_of(gate) <= 0 for gate in keys.values()))
+    return taken
