@@ -51,9 +51,19 @@ def configure(level: str = "info", fmt: str = "console", **fields: Any) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS.get(level, logging.INFO)),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("Any", Stderr())),
         cache_logger_on_first_use=False,
     )
+
+
+class Stderr:
+    """What sys.stderr is at the time: the output of a handler that logs like us may be kept."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 class Later:

@@ -1,0 +1,124 @@
+"""Handlers that print, log and tell how far they are, in every place."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import threading
+from typing import Any
+
+import structlog
+
+from pgsched import App, Run
+
+app = App("talking")
+
+
+def say(word: str) -> None:
+    print(word, "printed")
+    print(word, "complained", file=sys.stderr)
+    logging.getLogger("talking").info("%s logged", word)
+    logging.getLogger("talking").warning("%s warned", word)
+    structlog.get_logger().info(f"{word} structured", n=1)
+
+
+@app.task(name="in_thread", capture=True)
+def in_thread(word: str) -> None:
+    say(word)
+
+
+@app.task(name="on_loop", capture=True)
+async def on_loop(word: str) -> None:
+    say(word)
+    await asyncio.create_task(nested(word))
+    await asyncio.to_thread(print, word, "from its thread")
+
+
+async def nested(word: str) -> None:
+    await asyncio.sleep(0)
+    print(word, "from its task")
+
+
+@app.task(name="in_process", capture=True, run_in="process")
+def in_process(word: str) -> None:
+    say(word)
+
+
+@app.task(name="process_on_loop", capture=True, run_in="process")
+async def process_on_loop(word: str) -> None:
+    say(word)
+    await asyncio.create_task(nested(word))
+
+
+@app.task(name="silent")
+def silent(word: str) -> None:
+    say(word)
+
+
+@app.task(name="fails", capture=True)
+def fails() -> None:
+    print("before it failed")
+    raise ValueError("it")
+
+
+@app.task(name="dies", capture=True, run_in="process")
+def dies(run: Run) -> None:
+    print("before it died")
+    run.cancelled.wait(1.5)
+    os.kill(os.getpid(), 9)
+
+
+@app.task(name="floods", capture=True, run_in="process")
+def floods(mb: int) -> None:
+    for n in range(mb * 10_000):
+        print(f"{n:09d}{'x' * 90}")
+
+
+@app.task(name="told", run_in="process")
+def told(run: Run, count: int) -> None:
+    tell(run, count)
+
+
+@app.task(name="told_in_thread")
+def told_in_thread(run: Run, count: int) -> None:
+    tell(run, count)
+
+
+@app.task(name="told_on_loop")
+async def told_on_loop(run: Run, count: int) -> None:
+    tell(run, count)
+
+
+def tell(run: Run, count: int) -> None:
+    for n in range(count):
+        run.progress(n + 1, count, "counting")
+    run.log("counted", n=count)
+
+
+meeting = threading.Barrier(2)
+
+
+@app.task(name="meets", capture=True)
+def meets(word: str) -> None:
+    """Two of them, turn by turn."""
+    for n in range(50):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            meeting.wait(10)
+        print(word, n)
+        logging.getLogger("talking").warning("%s %s", word, n)
+
+
+turns: dict[str, Any] = {}
+
+
+@app.task(name="takes_turns", capture=True)
+async def takes_turns(word: str) -> None:
+    turns[word] = asyncio.Event()
+    while len(turns) < 2:  # noqa: ASYNC110 - until the other one is here too
+        await asyncio.sleep(0)
+    for n in range(50):
+        print(word, n)
+        await asyncio.sleep(0)

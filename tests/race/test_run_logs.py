@@ -1,0 +1,198 @@
+"""Output and progress are fenced, written twice without harm, there before the end, and never in a run's way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import run_logs
+from pgsched.db.claims import settle
+from pgsched.db.run_logs import Page, tell_progress, write
+from pgsched.model import Claim, Outcome, Result, Settlement
+from pgsched.worker.logs import LogPump
+from tests.race.setting import add_runs, cut, let_expire, take
+from tests.waiting import wait_until
+from tests.working import add, all_ended, output, work
+
+FENCE = "\n          AND (r.token = g.token OR r.attempt > g.attempt OR r.attempt = g.attempt AND r.token IS NULL)"
+
+
+def say(dsn: str, claim: Claim, *texts: str, first: int = 0, base: int | None = None) -> int | None:
+    """Write rows of a claim's output; the base that the database tells."""
+    lines = [(first + n, "stdout", text) for n, text in enumerate(texts)]
+
+    async def main() -> int | None:
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
+            (told,) = await write(conn, [Page(claim.key, claim.attempt, base, 0, 0, lines)])
+            return told
+
+    return asyncio.run(main())
+
+
+def tell(dsn: str, claim: Claim, done: int) -> None:
+    async def main() -> None:
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
+            await tell_progress(conn, [(claim.key, f'{{"done": {done}}}')])
+
+    asyncio.run(main())
+
+
+def hand_back(dsn: str, claim: Claim) -> None:
+    """End the attempt as interrupted: the next one has the same number."""
+
+    async def main() -> None:
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
+            await settle(conn, [Settlement(claim, Outcome(Result.INTERRUPTED, error="stopped"))], "w")
+
+    asyncio.run(main())
+
+
+def interrupted(dsn: str, db: psycopg.Connection) -> tuple[Claim, Claim]:
+    """A former claim of a run, which has said something, and the present one, with the same attempt number."""
+    add_runs(db, 1)
+    (former,) = take(db)
+    assert say(dsn, former, "former\n") == 0
+    hand_back(dsn, former)
+    (present,) = take(db)
+    assert (former.attempt, present.attempt) == (1, 1)
+    return former, present
+
+
+def test_a_zombie_whose_attempt_number_is_anothers_writes_nothing(dsn: str, db: psycopg.Connection) -> None:
+    former, present = interrupted(dsn, db)
+    assert say(dsn, former, "zombie\n", first=1, base=0) is None
+    assert say(dsn, present, "present\n") == 1
+    assert output(db, present.id) == "former\npresent\n"
+
+
+def test_without_the_fence_it_would(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut(monkeypatch, run_logs, "run_log_write", FENCE)
+    former, present = interrupted(dsn, db)
+    assert say(dsn, former, "zombie\n", first=1, base=0) == 0
+    assert "zombie" in output(db, present.id)
+
+
+def test_a_zombies_last_words_are_kept_under_its_own_attempt(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+    (former,) = take(db)
+    let_expire(db)
+    db.execute(run_logs.sql("reap"), {"n": 10, "crash_limit": 5})
+    assert say(dsn, former, "late\n") == 0
+    (present,) = take(db)
+    say(dsn, present, "present\n")
+    assert say(dsn, former, "later\n", first=1, base=0) == 0
+    assert db.execute("SELECT attempt, chunk FROM pgsched.run_logs ORDER BY attempt, seq").fetchall() == [
+        (1, "late\n"), (1, "later\n"), (2, "present\n"),
+    ]  # fmt: skip
+
+
+def test_a_page_that_is_sent_again_changes_nothing(dsn: str, db: psycopg.Connection) -> None:
+    _, present = interrupted(dsn, db)
+    for _ in range(2):  # its base is not known yet: the answer to the first was lost
+        assert say(dsn, present, "one\n", "two\n") == 1
+    assert say(dsn, present, "three\n", first=2, base=1) == 1
+    assert output(db, present.id) == "former\none\ntwo\nthree\n"
+
+
+def test_if_own_rows_counted_for_the_base_a_page_sent_again_would_be_there_twice(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(monkeypatch, run_logs, "run_log_write", " AND l.token IS DISTINCT FROM g.token")
+    _, present = interrupted(dsn, db)
+    for _ in range(2):
+        say(dsn, present, "one\n")
+    assert output(db, present.id) == "former\none\none\n"
+
+
+def test_nothing_is_written_of_a_run_that_is_gone(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+    (claim,) = take(db)
+    db.execute("DELETE FROM pgsched.runs")
+    assert say(dsn, claim, "late\n") is None
+    assert db.execute("SELECT count(*) FROM pgsched.run_logs").fetchone() == (0,)
+
+
+def progress(db: psycopg.Connection) -> Any:
+    row = db.execute("SELECT progress ->> 'done' FROM pgsched.runs").fetchone()
+    assert row is not None
+    return row[0]
+
+
+def test_a_zombie_tells_no_progress(dsn: str, db: psycopg.Connection) -> None:
+    former, present = interrupted(dsn, db)
+    tell(dsn, present, 5)
+    tell(dsn, former, 9)
+    assert progress(db) == "5"
+
+
+def test_without_the_fence_it_would_tell_one(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut(monkeypatch, run_logs, "run_progress", "r.token = g.token AND ")
+    former, present = interrupted(dsn, db)
+    tell(dsn, present, 5)
+    tell(dsn, former, 9)
+    assert progress(db) == "9"
+
+
+LATE_WORDS = "echo first; sleep 0.3; echo last"
+
+
+def seen_at_the_end(dsn: str, db: psycopg.Connection) -> str:
+    """What the log held when the run was settled."""
+    db.execute(
+        "CREATE TABLE public.seen (text text);"
+        "CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.seen SELECT"
+        " string_agg(chunk, NULL ORDER BY seq) FROM pgsched.run_logs WHERE run_id = NEW.id; RETURN NULL; END';"
+        "CREATE TRIGGER see AFTER UPDATE ON pgsched.runs FOR EACH ROW WHEN (NEW.finished_at IS NOT NULL)"
+        " EXECUTE FUNCTION public.see()"
+    )
+    add(db, "shell", LATE_WORDS)
+    work(dsn, None, lambda: all_ended(db))
+    row = db.execute("SELECT text FROM public.seen").fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def test_the_log_is_complete_when_the_run_has_ended(dsn: str, db: psycopg.Connection) -> None:
+    assert seen_at_the_end(dsn, db) == "first\nlast\n"
+
+
+def test_without_waiting_for_the_pump_it_would_not_be(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LogPump, "before", lambda self, key, then: then())
+    assert seen_at_the_end(dsn, db) == "first\n"
+
+
+def test_a_log_that_cannot_be_written_holds_up_no_run_and_comes_later(
+    dsn: str, db: psycopg.Connection, connect: Any
+) -> None:
+    run_id = add(db, "shell", "echo hello")
+    locker = connect(autocommit=False)
+    locker.execute("LOCK TABLE pgsched.run_logs IN ACCESS EXCLUSIVE MODE")
+    state: list[str] = []
+
+    def written() -> bool:
+        if not state and all_ended(db):
+            state.append("ended while its log could not be written")
+            locker.rollback()
+        return bool(state) and output(db, run_id) == "hello\n"
+
+    work(dsn, None, written)
+    assert state
+
+
+def test_a_log_that_can_never_be_written_fails_no_run(dsn: str, db: psycopg.Connection) -> None:
+    add(db, "shell", "echo hello")
+    db.execute("ALTER TABLE pgsched.run_logs RENAME TO hidden")
+    work(dsn, None, lambda: all_ended(db))
+    assert db.execute("SELECT state FROM pgsched.runs").fetchone() == ("succeeded",)
+
+
+def test_output_is_written_while_the_worker_drains(dsn: str, db: psycopg.Connection) -> None:
+    run_id = add(db, "shell", "trap 'echo stopped; exit 1' TERM; echo begun; sleep 60 & wait")
+    work(dsn, None, lambda: wait_until(lambda: output(db, run_id) == "begun\n", 30, "its first words"))
+    assert output(db, run_id) == "begun\nstopped\n"
+    assert db.execute("SELECT state FROM pgsched.runs").fetchone() == ("queued",)
