@@ -1,4 +1,5 @@
-"""The rule: an SQL job's statements run in one transaction on a connection of their own, row by row.
+"""The rule: an SQL job's statements run in one transaction on a connection of their own, row by row, and the run's
+success is its last statement.
 
 A fresh connection, because a session keeps what a job leaves in it (settings, temporary tables, locks). Row by row,
 because a forgotten SELECT of a large table must not fill the worker's memory.
@@ -22,14 +23,15 @@ from psycopg.abc import PQGen
 from psycopg.errors import error_from_result
 from psycopg.types.json import Jsonb
 
+from pgsched.db import own_writes
 from pgsched.db.connect import aconnect
 
 BECOME_OWNER = "SELECT set_config('role', %(owner)s, true) WHERE current_user <> %(owner)s"
 COPY = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH)
 UNREACHABLE_S = 2.0
-# As ourselves, because an owner may have no right on our schema; then as the owner again, for triggers at the commit.
+# The settlement as ourselves, because an owner may have no right on our schema; then as the owner again, for triggers
+# at the commit.
 AS_OURSELVES = "SELECT set_config('role', 'none', true)"
-ASSERT_CLAIM = "SELECT pgsched.assert_claim(%(run_id)s, %(token)s)"
 # When the worker is gone the server would notice only at the end of the statement. Not every system can look sooner.
 LOOK_FOR_CLIENT = "SET client_connection_check_interval = '2s'"
 # As in a session of the user's own: what a job creates without naming a schema does not end up among our tables.
@@ -40,7 +42,7 @@ SETTINGS = {"search_path": '"$user",public,pgsched'}
 class SqlText:
     """What to run: the statements, their named parameters, and the role that they run as.
 
-    `claim`, a run and its token, must be held at the commit; None where the database does not know it.
+    `claim`, a run and its token, is settled by the same transaction; None where the database does not know it.
     """
 
     statements: str
@@ -73,9 +75,8 @@ class SqlJob:
             if conn.info.transaction_status is not pq.TransactionStatus.INTRANS:
                 raise errors.InvalidTransactionState("the statements ended the transaction of their run")
             if text.claim is not None:  # a zombie's statements roll back
-                run_id, token = text.claim
                 await conn.execute(AS_OURSELVES)
-                await conn.execute(ASSERT_CLAIM, {"run_id": run_id, "token": token})
+                await own_writes.settle_async(conn, *text.claim, {"rowcount": rows})
                 await become_owner(conn, text.owner)
             if self._stopping:
                 raise errors.QueryCanceled("cancelled before its commit")

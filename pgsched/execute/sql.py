@@ -1,7 +1,9 @@
 """The rule: an SQL job is one transaction; it commits as a whole or leaves nothing.
 
 `task` is one or several statements. A non-empty `args` object gives the named parameters (`%(name)s`, and `%%` for a
-literal percent sign); without one the text is sent as it is. Notices become the log. A zombie's statements roll back.
+literal percent sign); without one the text is sent as it is. Notices become the log. On the scheduler's own
+database the run's success is recorded by the same transaction, so that a zombie's statements roll back, and those of a
+run that succeeded have had their effect once.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ class SqlExecutor:
     abandoned = 0
 
     def __init__(self, dsn: str, journal: Journal | None = None, *, fenced: bool = False) -> None:
-        """`fenced`: the database holds the claims, so that only the run's present owner can commit."""
+        """`fenced`: the database is the one that holds the runs."""
         self._dsn = dsn
         self._fenced = fenced
         self._journal = journal or Journal()

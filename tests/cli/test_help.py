@@ -67,5 +67,5 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_the_exit_codes_are_documented(pgsched: Callable[..., object]) -> None:
     text = pgsched("--help").out
-    for code in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 70, 130):
+    for code in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 70, 130):
         assert f" {code} " in text

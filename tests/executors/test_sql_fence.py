@@ -1,4 +1,4 @@
-"""The statements of an SQL run are committed only by the run's present owner."""
+"""The statements of an SQL run are committed together with its success, and only by the run's present owner."""
 
 from __future__ import annotations
 
@@ -46,9 +46,15 @@ def written(db: psycopg.Connection[Any]) -> list[str]:
     return [row[0] for row in db.execute("SELECT who FROM public.t")]
 
 
-def test_the_owner_of_the_claim_commits(dsn: str, db: psycopg.Connection[Any], token: UUID) -> None:
+def test_what_is_written_and_the_success_of_the_run_go_together(
+    dsn: str, db: psycopg.Connection[Any], token: UUID
+) -> None:
     assert sql(dsn, token, "INSERT INTO t VALUES ('me')", db.info.user).result is Result.SUCCEEDED
     assert written(db) == ["me"]
+    run = db.execute("SELECT state, result FROM pgsched.runs").fetchone()
+    assert run == ("succeeded", {"rowcount": 1}), "no worker has settled it"
+    again = sql(dsn, token, "INSERT INTO t VALUES ('again')", db.info.user)
+    assert LOST in (again.error or "") and written(db) == ["me"]
 
 
 def test_a_zombie_leaves_nothing(dsn: str, db: psycopg.Connection[Any], token: UUID) -> None:
@@ -77,7 +83,8 @@ def test_an_owner_without_rights_on_our_schema_commits_with_his_own_rights(
         CREATE CONSTRAINT TRIGGER late AFTER INSERT ON public.t DEFERRABLE INITIALLY DEFERRED
             FOR EACH ROW WHEN (NEW.who = 'deferred') EXECUTE FUNCTION public.note()""".replace("%%", "%")
     )
-    assert sql(dsn, token, "INSERT INTO t VALUES (current_user)", stranger).error is None
-    assert written(db) == [stranger]
     outcome = sql(dsn, token, "INSERT INTO t VALUES ('deferred')", stranger)
     assert f"at the commit as {stranger}" in (outcome.error or ""), "what runs at the commit has no more rights"
+    assert db.execute("SELECT state FROM pgsched.runs").fetchone() == ("running",), "nor has it settled the run"
+    assert sql(dsn, token, "INSERT INTO t VALUES (current_user)", stranger).error is None
+    assert written(db) == [stranger]
