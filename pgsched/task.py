@@ -57,11 +57,8 @@ class Task(Generic[P, R]):
         self.no_retry = exceptions(self.name, no_retry)
         self.capture = captured(self.name, capture)
         self.parameters = arguments.read(name, function)
+        self.takes_run = self.parameters.run_name is not None  # no property: it is asked some times for every run
         update_wrapper(self, function)
-
-    @property
-    def takes_run(self) -> bool:
-        return self.parameters.run_name is not None
 
     @overload
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
