@@ -85,8 +85,9 @@ def test_a_role_with_the_grants_that_the_page_names_may_enqueue(db: psycopg.Conn
     db.execute(f"CREATE ROLE {role}".encode())
     try:
         db.execute(f"GRANT USAGE ON SCHEMA pgsched TO {role}".encode())
-        db.execute(f"GRANT SELECT, INSERT, UPDATE ON pgsched.runs TO {role}".encode())
-        db.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON pgsched.kept_keys TO {role}".encode())
+        db.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA pgsched TO {role}".encode())
+        db.execute(f"GRANT INSERT, UPDATE ON pgsched.runs TO {role}".encode())
+        db.execute(f"GRANT INSERT, UPDATE, DELETE ON pgsched.kept_keys TO {role}".encode())
         db.execute(f"SET ROLE {role}".encode())
         for options in ("", ", unique_key => 'a', on_conflict => 'replace'", ", idempotency_key => 'b'",
                         ", unique_key => 'c', unique_scope => 'bucket(1 day)', on_conflict => 'reject'"):  # fmt: skip
