@@ -1,23 +1,31 @@
--- limit_groups: what waits for limits alone, by queue and key, with the limit that binds each key. Found by skipping
--- through the index: one probe a group, however many runs wait in it.
+-- limit_groups: what waits for limits alone, by queue and key, with the first run of each and the limit that binds it.
+-- Found by skipping through the index: one probe a group, however many runs wait in it.
 -- params: after_queue text, after_key text (go on behind this group; empty: from the first one), n int
 -- returns: (queue, key: empty where a run has none, name: of its limit, concurrency, rate, period_s, burst, ordered,
---          weight), in the order of queue and key; null: no such limit
+--          weight; id, priority, ready_at, waited_s, paid: of the run that is first by (priority, ready_at, id), as in
+--          limit_candidates; free: nothing else is in its way), in the order of queue and key; null: no such limit
 -- locks: none
 WITH RECURSIVE g AS (
-    (SELECT r.queue, coalesce(r.concurrency_key, '') AS key, 1 AS n FROM pgsched.runs r
+    (SELECT r.queue, coalesce(r.concurrency_key, '') AS key, 1 AS n, r.id FROM pgsched.runs r
      WHERE r.ready_at IS NOT NULL AND r.phase = 0
        AND (r.queue, coalesce(r.concurrency_key, '')) > (%(after_queue)s::text, %(after_key)s::text)
-     ORDER BY r.queue, coalesce(r.concurrency_key, '') LIMIT 1)
+     ORDER BY r.queue, coalesce(r.concurrency_key, ''), r.priority, r.ready_at, r.id LIMIT 1)
     UNION ALL
-    SELECT next.queue, next.key, g.n + 1 FROM g CROSS JOIN LATERAL (
-        SELECT r.queue, coalesce(r.concurrency_key, '') AS key FROM pgsched.runs r
+    SELECT next.queue, next.key, g.n + 1, next.id FROM g CROSS JOIN LATERAL (
+        SELECT r.queue, coalesce(r.concurrency_key, '') AS key, r.id FROM pgsched.runs r
         WHERE r.ready_at IS NOT NULL AND r.phase = 0
           AND (r.queue, coalesce(r.concurrency_key, '')) > (g.queue, g.key)
-        ORDER BY r.queue, coalesce(r.concurrency_key, '') LIMIT 1
+        ORDER BY r.queue, coalesce(r.concurrency_key, ''), r.priority, r.ready_at, r.id LIMIT 1
     ) next
     WHERE g.n < %(n)s
+), paused AS MATERIALIZED (
+    SELECT array_agg(name) AS tasks FROM pgsched.pauses
+    WHERE what = 'task' AND coalesce(resume_at > clock_timestamp(), true)
 )
-SELECT g.queue, g.key, b.name, b.concurrency, b.rate, b.period_s, b.burst, b.ordered, coalesce(b.weight, 1) AS weight
-FROM g LEFT JOIN LATERAL pgsched.limit_of(g.key) b ON g.key <> ''
-ORDER BY g.n
+SELECT g.queue, g.key, b.name, b.concurrency, b.rate, b.period_s, b.burst, b.ordered, coalesce(b.weight, 1) AS weight,
+    r.id, r.priority, r.ready_at, extract(epoch FROM clock_timestamp() - r.ready_at)::float8 AS waited_s,
+    r.token IS NOT NULL AND r.worker_id IS NULL AS paid,
+    r.available_at <= clock_timestamp()
+        AND coalesce(least(r.held_until, r.expires_at) > clock_timestamp() OR r.started_at IS NOT NULL, true)
+        AND NOT coalesce(r.task = ANY ((SELECT tasks FROM paused)::text[]), false) AS free
+FROM g JOIN pgsched.runs r ON r.id = g.id LEFT JOIN LATERAL pgsched.limit_of(g.key) b ON g.key <> ''

@@ -51,7 +51,7 @@ def admit(conn: Connection[Any], standing: Standing) -> int:
     key_gates = {key: gate_of(bound[key] | counted[key], now) for key in bound}
     done = take_back(conn, queue_gates, key_gates)
     groups = [
-        Group(row["queue"], row["key"], key_gates.get(row["key"]) or Gate(), row["weight"])
+        Group(row["queue"], row["key"], key_gates.get(row["key"]) or Gate(), row["weight"], first(row, queues))
         for row in found
         if not queues[row["queue"]]["paused"]
     ]
@@ -142,16 +142,23 @@ def excess_of(gate: Gate) -> int:
 def read(
     conn: Connection[Any], groups: list[Group], queues: dict[str, Row], gates: dict[str, Gate], ordered: set[str]
 ) -> None:
-    """Fill the groups with their first runs."""
+    """Fill the groups with their first runs; those of which one is enough have it already."""
+    most = wanted(groups, gates, {name for name, row in queues.items() if row["fair"]}, BUDGET)
+    pairs = [
+        (group, n) for group, n in zip(groups, most, strict=True) if n > 1 or group.key in ordered or not group.runs
+    ]
+    groups = [group for group, _ in pairs]
     ageing = [queues[group.queue]["ageing_s"] for group in groups]
     rows = limits.candidates(
         conn,
         [group.queue for group in groups],
         [group.key for group in groups],
-        wanted(groups, gates, {name for name, row in queues.items() if row["fair"]}, BUDGET),
+        [n for _, n in pairs],
         [group.key in ordered for group in groups],
         ageing,
     )
+    for group in groups:
+        group.runs = ()
     runs: dict[int, list[Candidate]] = defaultdict(list)
     for row in rows:
         runs[row["n"] - 1].append(aged(row, ageing[row["n"] - 1]))
@@ -159,6 +166,11 @@ def read(
         if ageing[place] is not None:
             found.sort(key=lambda run: (run.priority, run.ready_at, run.id))
         groups[place].runs = found
+
+
+def first(row: Row, queues: dict[str, Row]) -> list[Candidate]:
+    """The first run of a group, if it is known and nothing else is in its way."""
+    return [aged(row, None)] if row["free"] and queues[row["queue"]]["ageing_s"] is None else []
 
 
 def aged(row: Row, ageing_s: float | None) -> Candidate:
