@@ -13,7 +13,21 @@ import sys
 
 import typer
 
-MODULES = ("demo", "worker", "status", "jobs", "schedules", "calendars", "runs", "backfills", "explaining", "database")
+MODULES = (
+    "demo",
+    "worker",
+    "status",
+    "jobs",
+    "schedules",
+    "calendars",
+    "runs",
+    "backfills",
+    "limits",
+    "queues",
+    "explaining",
+    "database",
+    "web",
+)
 INTERRUPTED, BUG = 130, 70
 EXIT_CODES = """\b
 Exit codes:

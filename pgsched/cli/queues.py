@@ -1,0 +1,197 @@
+"""`pgsched queue`, `pgsched pause` and `pgsched resume`: what a queue may do, and stopping things for a while."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.limits import NONE, Burst, Concurrency, Rate, bounds, span, told, whole
+from pgsched.cli.output import ago, clean, duration, print_json, print_table
+from pgsched.errors import InputError
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
+Reason = Annotated[str | None, typer.Option(help="Why; status and explain say it.")]
+By = Annotated[str | None, typer.Option("--by", help="Who; default: the database user.")]
+Lasts = Annotated[
+    str | None, typer.Option("--for", metavar="TIME", help="Resume by itself after 90s, 10m, 1h. Default: never.")
+]
+All = Annotated[bool, typer.Option("--all", help="Everything.")]
+Queue = Annotated[str | None, typer.Option(help="A queue.")]
+Task = Annotated[str | None, typer.Option(help="A task, as runs name it.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the noun and its verbs, and the two verbs for everything, to the command line."""
+    noun = typer.Typer(help="Queues: list, set, pause, resume.", no_args_is_help=True, rich_markup_mode=None)
+    noun.command("list")(list_queues)
+    noun.command("set")(set_queue)
+    noun.command("pause")(pause_queue)
+    noun.command("resume")(resume_queue)
+    app.add_typer(noun, name="queue")
+    app.command("pause")(pause)
+    app.command("resume")(resume)
+
+
+def set_queue(
+    name: Name,
+    concurrency: Concurrency = None,
+    rate: Rate = None,
+    burst: Burst = None,
+    fair: Annotated[bool | None, typer.Option("--fair/--first-come", help="Keys take turns.")] = None,
+    ageing: Annotated[
+        str | None, typer.Option(metavar="TIME", help="A priority rises by one for each such time waited; or `none`.")
+    ] = None,
+    max_depth: Annotated[
+        str | None, typer.Option(metavar="N", help="At most so many runs wait to start; `none` takes it away.")
+    ] = None,
+    on_full: Annotated[str | None, typer.Option(metavar="reject|shed_oldest", help="What then.")] = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Limit a queue. It holds for all workers together, within a second.
+
+    \b
+    Example:
+      pgsched queue set emails --concurrency 20 --rate 100/s --fair
+    """
+    from pgsched.db import holding
+
+    values = bounds("concurrency_limit", concurrency, rate, burst)
+    if max_depth is not None:
+        values["max_depth"] = whole("max-depth", max_depth, 1)
+    if ageing is not None:
+        values["ageing"] = None if ageing == NONE else span("ageing", ageing)
+    if on_full not in (None, "reject", "shed_oldest"):
+        raise InputError(f'on-full: "{on_full}" is neither reject nor shed_oldest', "on-full")
+    values |= {column: value for column, value in (("fair", fair), ("on_full", on_full)) if value is not None}
+    if not values:
+        raise InputError("queue set: say what: see `pgsched queue set --help`", "name")
+    with session(dsn) as conn:
+        row = holding.set_queue(conn, name, values)
+    print_json(row) if json else print(f"queue {name}: {settings(row)}")
+
+
+def settings(row: dict[str, Any]) -> str:
+    """What is set for a queue, for people."""
+    parts = [told(row, row["concurrency_limit"])]
+    if row["fair"]:
+        parts.append("keys take turns")
+    if row["ageing"] is not None:
+        parts.append(f"priorities rise every {duration(row['ageing'])}")
+    if row["max_depth"] is not None:
+        parts.append(f"at most {row['max_depth']} wait, then {row['on_full']}")
+    return ", ".join(part for part in parts if part != "not limited") or "not limited"
+
+
+def list_queues(dsn: Dsn = None, json: Json = False) -> None:
+    """List the queues that have settings, a pause or unfinished runs.
+
+    \b
+    Example:
+      pgsched queue list
+    """
+    from pgsched.db import holding
+
+    with session(dsn) as conn:
+        found = holding.list_queues(conn)
+    if json:
+        return print_json(found)
+    lines = [
+        [row["name"], row["depth"], row["running"], "paused" if row["paused_at"] else "open", settings(row)]
+        for row in found
+    ]
+    return print_table(["QUEUE", "DEPTH", "RUNNING", "STATE", "SETTINGS"], lines, "no queues")
+
+
+def pause_queue(
+    name: Name, reason: Reason = None, by: By = None, lasts: Lasts = None, dsn: Dsn = None, json: Json = False
+) -> None:
+    """Let no run of a queue start. What runs goes on.
+
+    \b
+    Example:
+      pgsched queue pause emails --reason "provider is down" --for 1h
+    """
+    hold("queue", name, reason, by, lasts, dsn, json)
+
+
+def resume_queue(name: Name, dsn: Dsn = None, json: Json = False) -> None:
+    """Let the runs of a queue start again.
+
+    \b
+    Example:
+      pgsched queue resume emails
+    """
+    release("queue", name, dsn, json)
+
+
+def pause(
+    everything: All = False,
+    queue: Queue = None,
+    task: Task = None,
+    reason: Reason = None,
+    by: By = None,
+    lasts: Lasts = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Let nothing start: everything, a queue, or a task. What runs goes on.
+
+    Slots are decided as ever: their runs wait. A job is paused with `pgsched job pause`.
+
+    \b
+    Example:
+      pgsched pause --all --reason "incident 4711" --for 1h
+    """
+    hold(*chosen(everything, queue, task), reason, by, lasts, dsn, json)
+
+
+def resume(
+    everything: All = False, queue: Queue = None, task: Task = None, dsn: Dsn = None, json: Json = False
+) -> None:
+    """End a pause. What was paused beside it stays paused.
+
+    \b
+    Example:
+      pgsched resume --all
+    """
+    release(*chosen(everything, queue, task), dsn, json)
+
+
+def chosen(everything: bool, queue: str | None, task: str | None) -> tuple[str, str]:
+    """What a pause is about; exactly one of them."""
+    given = [("all", "")] if everything else []
+    given += [(what, name) for what, name in (("queue", queue), ("task", task)) if name is not None]
+    if len(given) != 1 or (given[0][0] != "all" and not given[0][1].strip()):
+        raise InputError("give one of --all, --queue NAME, --task NAME", "all")
+    return given[0]
+
+
+def hold(
+    what: str, name: str, reason: str | None, by: str | None, lasts: str | None, dsn: str | None, json: bool
+) -> None:
+    """Pause something and say so."""
+    from pgsched.db import holding
+
+    given = None if lasts is None else span("for", lasts)
+    with session(dsn) as conn:
+        row = holding.pause(conn, what, name, reason, by, given)
+    if json:
+        return print_json(row)
+    until = "until it is resumed" if row["resume_at"] is None else f"for {duration(given)}"
+    return print(f"{clean(holding.said(what, name))} is paused {until}")
+
+
+def release(what: str, name: str, dsn: str | None, json: bool) -> None:
+    """End a pause and say so."""
+    from pgsched.db import holding
+
+    with session(dsn) as conn:
+        row = holding.resume(conn, what, name)
+        now = conn.execute("SELECT clock_timestamp()").fetchone()
+    if json:
+        return print_json(row)
+    since = ago(row["paused_at"], now[0]) if now else ""
+    return print(f"{clean(holding.said(what, name))} goes on (it was paused {since} by {clean(row['paused_by'])})")

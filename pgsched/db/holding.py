@@ -1,0 +1,91 @@
+"""What people set: limits, queues, pauses. The rule: a setting is a row, and changing it is one statement of SQL."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from psycopg import sql as composing
+
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row, one, rows
+from pgsched.errors import InputError, NotFound
+
+DEFAULTS = {"limits": {"ordered": False, "weight": 1}, "queues": {"fair": False, "on_full": "reject"}}
+
+
+def set_limit(conn: Connection[Any], name: str, values: dict[str, Any]) -> Row:
+    """Make a limit of keys, or change it; a value of None puts the default back. Raises InputError."""
+    if name == "job" or name.startswith("job:"):
+        raise InputError("name: job is kept for the limits that jobs have (concurrency_limit)", "name")
+    return upsert(conn, "limits", name, values)
+
+
+def set_queue(conn: Connection[Any], name: str, values: dict[str, Any]) -> Row:
+    """Set something for a queue; a value of None puts the default back. Raises InputError."""
+    return upsert(conn, "queues", name, values)
+
+
+def upsert(conn: Connection[Any], table: str, name: str, values: dict[str, Any]) -> Row:
+    """The row of this name with these values; what is not named stays."""
+    if not name or name != name.strip():
+        raise InputError("name: must not be empty, nor begin or end with a space", "name")
+    given = {column: DEFAULTS[table].get(column) if value is None else value for column, value in values.items()}
+    columns = [composing.Identifier(column) for column in ("name", *given)]
+    changes = [composing.SQL("{0} = excluded.{0}").format(column) for column in columns]
+    statement = composing.SQL(
+        "INSERT INTO pgsched.{table} ({columns}) VALUES ({values})"
+        " ON CONFLICT (name) DO UPDATE SET {changes} RETURNING *"
+    ).format(
+        table=composing.Identifier(table),
+        columns=composing.SQL(", ").join(columns),
+        values=composing.SQL(", ").join(composing.Placeholder(column) for column in ("name", *given)),
+        changes=composing.SQL(", ").join(changes),
+    )
+    row = one(conn, statement, {"name": name, **given})
+    assert row is not None
+    return row
+
+
+def list_limits(conn: Connection[Any]) -> list[Row]:
+    """All limits of keys, with how many runs each has admitted and waiting."""
+    return rows(conn, "limit_list")
+
+
+def remove_limit(conn: Connection[Any], name: str) -> None:
+    """Remove a limit of keys; what it held goes on. Raises NotFound."""
+    if not rows(conn, "limit_remove", {"name": name}):
+        raise NotFound(f'there is no limit named "{name}"; `pgsched limit list` shows those there are')
+
+
+def list_queues(conn: Connection[Any]) -> list[Row]:
+    """The queues that have settings, a pause, or runs that have not ended."""
+    return rows(conn, "queue_list")
+
+
+def pause(
+    conn: Connection[Any], what: str, name: str, reason: str | None, paused_by: str | None, lasts: timedelta | None
+) -> Row:
+    """Let nothing of `what` (all, queue, task) start, for so long or until it is resumed."""
+    values = {"what": what, "name": name, "reason": reason, "paused_by": paused_by, "lasts": lasts}
+    row = one(conn, "pause_set", values)
+    assert row is not None
+    return row
+
+
+def resume(conn: Connection[Any], what: str, name: str) -> Row:
+    """End a pause; returns it. Raises NotFound."""
+    row = one(conn, "pause_end", {"what": what, "name": name})
+    if row is None:
+        raise NotFound(f"{said(what, name)} is not paused; `pgsched status` shows what is")
+    return row
+
+
+def list_pauses(conn: Connection[Any]) -> list[Row]:
+    """What is paused now."""
+    return rows(conn, "pause_list")
+
+
+def said(what: str, name: str) -> str:
+    """What a pause is about, for people."""
+    return "everything" if what == "all" else f"{what} {name}"
