@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pgsched.errors import DatabaseUnreachable as DatabaseUnreachable
     from pgsched.errors import InputError as InputError
     from pgsched.errors import PgschedError as PgschedError
+    from pgsched.errors import QueueFull as QueueFull
     from pgsched.errors import ScheduleError as ScheduleError
     from pgsched.errors import TaskError as TaskError
     from pgsched.errors import TimedOut as TimedOut
@@ -44,6 +45,7 @@ _HOMES = {
     "Crashed": "pgsched.errors",
     "TimedOut": "pgsched.errors",
     "InputError": "pgsched.errors",
+    "QueueFull": "pgsched.errors",
     "ScheduleError": "pgsched.errors",
     "TaskError": "pgsched.errors",
     "DatabaseUnreachable": "pgsched.errors",

@@ -109,3 +109,9 @@ class AlreadyEnqueued(PgschedError):
     def __init__(self, message: str, run_id: int) -> None:
         super().__init__(message)
         self.run_id = run_id
+
+
+class QueueFull(PgschedError):
+    """The queue has its max_depth of runs, and refuses more."""
+
+    exit_code = 12

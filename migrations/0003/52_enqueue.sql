@@ -35,6 +35,7 @@ CREATE FUNCTION pgsched.meet_run(existing bigint, on_conflict text, task text, a
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r pgsched.runs;
+    later boolean;
 BEGIN
     IF on_conflict = 'reject' THEN
         RETURN 'rejected';
@@ -50,11 +51,13 @@ BEGIN
     ELSIF r.state = 'running' THEN
         RETURN 'existing';
     END IF;
+    later := on_conflict = 'replace' AND due > clock_timestamp()
+        AND (r.state = 'queued' OR r.state = 'waiting' AND r.ready_at IS NOT NULL);
     UPDATE pgsched.runs SET args = meet_run.args,
         available_at = CASE on_conflict WHEN 'replace' THEN due ELSE available_at END,
-        -- the way back to queued is the leader's
-        state = CASE WHEN on_conflict = 'replace' AND r.state = 'queued' AND due > clock_timestamp() THEN 'scheduled'
-                ELSE r.state END
+        -- the way back to queued is the leader's; ready_at: only limits hold it
+        state = CASE WHEN later THEN 'scheduled' ELSE r.state END,
+        ready_at = CASE WHEN NOT later THEN r.ready_at END
     WHERE id = r.id;
     IF on_conflict = 'replace' THEN
         PERFORM pg_notify('pgsched_leader', 'runs');

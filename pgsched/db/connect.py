@@ -16,7 +16,15 @@ from psycopg import AsyncConnection, Connection
 from psycopg import Error as DatabaseError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotPermitted, PgschedError, SchemaTooOld
+from pgsched.errors import (
+    DatabaseReadOnly,
+    DatabaseUnreachable,
+    InputError,
+    NotPermitted,
+    PgschedError,
+    QueueFull,
+    SchemaTooOld,
+)
 from pgsched.log import redact
 
 __all__ = [
@@ -34,6 +42,7 @@ __all__ = [
 ]
 
 LONGEST_BACK_OFF_S = 5.0
+QUEUE_FULL = "PS429"  # migrations/0003/42_limits.sql
 # For sessions that only look rows up by key, a batch at a time. The statistics of a queue table are always stale, and
 # a plan made from them reads all of history: forbid it, and do not plan again and again.
 BY_KEY = {
@@ -178,6 +187,8 @@ def explain(error: psycopg.Error) -> PgschedError:
         return SchemaTooOld(f"the database has no (or an older) pgsched schema: {reason}; run `pgsched migrate`")
     if code is None or code.startswith(("08", "57P", "53", "28", "3D")):
         return DatabaseUnreachable(f"cannot reach the database: {reason}; check the DSN and that the server is running")
+    if code == QUEUE_FULL:
+        return QueueFull(reason)
     if code.startswith(("22", "23")):
         return InputError(reason, error.diag.column_name)
     return PgschedError(f"the database refused the statement: {reason}")

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from pgsched.contrib.sqlalchemy import held, held_async
 from pgsched.db import runs
-from pgsched.db.connect import AsyncConnection, Connection, DatabaseError, aconnect, connect, explain
+from pgsched.db.connect import QUEUE_FULL, AsyncConnection, Connection, DatabaseError, aconnect, connect, explain
 from pgsched.errors import DatabaseUnreachable, PgschedError
 from pgsched.model import FirstResult, RunId
 
@@ -70,7 +70,10 @@ class Enqueueing:
 
     def _send(self, conn: Any, send: Callable[[Any], T]) -> T:
         if conn is not None:
-            return send(conn if isinstance(conn, Connection) else held(conn))
+            try:
+                return send(conn if isinstance(conn, Connection) else held(conn))
+            except DatabaseError as error:
+                raise refusal(error) from error
         try:
             return send(self._connection())
         except DatabaseError as error:
@@ -78,7 +81,10 @@ class Enqueueing:
 
     async def _send_async(self, conn: Any, send: Callable[[Any], Awaitable[T]]) -> T:
         if conn is not None:
-            return await send(conn if isinstance(conn, AsyncConnection) else await held_async(conn))
+            try:
+                return await send(conn if isinstance(conn, AsyncConnection) else await held_async(conn))
+            except DatabaseError as error:
+                raise refusal(error) from error
         mine = self._loops.setdefault(asyncio.get_running_loop(), PerLoop())
         try:
             async with mine.lock:
@@ -144,6 +150,13 @@ def is_alive(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
     except DatabaseError:
         return False
     return not look.poll(0)
+
+
+def refusal(error: DatabaseError) -> Exception:
+    """The error for a caller whose connection it is: what pgsched refused, in its words; what happened to the
+    connection or the transaction stays the driver's own."""
+    ours = error.sqlstate in ("23514", QUEUE_FULL) and error.diag.schema_name == "pgsched"
+    return explain(error) if ours else error
 
 
 def reported(error: DatabaseError) -> PgschedError:

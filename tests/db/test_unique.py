@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched import AlreadyEnqueued, App, InputError, RunId, bucket
+from pgsched import AlreadyEnqueued, App, InputError, QueueFull, RunId, bucket
 from pgsched.db.leading import prune
 from pgsched.task import Task
 from tests.race.setting import row_of, take
@@ -370,3 +370,44 @@ def test_options_are_refused_where_they_are_given(greet: Task[Any, Any], options
 def test_an_idempotency_key_for_many_is_refused(greet: Task[Any, Any]) -> None:
     with pytest.raises(InputError, match="idempotency_key: names one run; enqueue_many makes many"):
         greet.options(idempotency_key="k").enqueue_many([["Ada"]])
+
+
+# ---- limits
+
+
+def test_a_full_queue_is_an_error_of_its_own(
+    app: App, greet: Task[Any, Any], db: psycopg.Connection[Any], connect: Connect
+) -> None:
+    db.execute("INSERT INTO pgsched.queues (name, max_depth, on_full) VALUES ('default', 1, 'reject')")
+    greet.enqueue("Ada")
+    with pytest.raises(QueueFull, match="queue: default is full") as raised:
+        greet.enqueue("Bob")
+    assert raised.value.exit_code == 12
+    with pytest.raises(QueueFull):
+        greet.enqueue("Bob", connection=connect())
+
+
+def test_what_pgsched_refuses_on_the_callers_connection_is_told_in_its_words(
+    greet: Task[Any, Any], app: App, connect: Connect
+) -> None:
+    mine = connect(autocommit=False)
+    greet.options(idempotency_key="k", connection=mine).enqueue("Ada")
+    other = app.task(name="other")(lambda: None)
+    with pytest.raises(InputError, match="idempotency_key"):
+        other.options(idempotency_key="k", connection=mine).enqueue()
+    with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+        greet.enqueue("Ada", connection=mine)
+
+
+def test_a_run_that_only_limits_hold_waits_for_its_new_time(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+    db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('default', 1)")
+    first = greet.options(unique_key="k").enqueue("Ada")
+    assert row_of(db, first)["state"] == "waiting"
+    greet.options(unique_key="k", on_conflict="replace", at=LATER).enqueue("Bob")
+    run = row_of(db, first)
+    assert (run["state"], run["ready_at"], run["args"]) == ("scheduled", None, {"name": "Bob"})
+    db.execute("SELECT pgsched.cancel(%s)", [first])
+    second = greet.options(unique_key="k").enqueue("Ada")
+    greet.options(unique_key="k", on_conflict="replace").enqueue("Eve")
+    run = row_of(db, second)
+    assert (run["state"], run["args"]) == ("waiting", {"name": "Eve"}) and run["ready_at"] is not None
