@@ -10,7 +10,7 @@ from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output import cell, clean, duration, print_json, print_table
 
 if TYPE_CHECKING:
-    from pgsched.observe.snapshot import Status
+    from pgsched.observe.snapshot import LiveWorker, Status
 
 
 def register(app: typer.Typer) -> None:
@@ -70,7 +70,7 @@ def tables(found: Status) -> None:
     if found.workers:
         print()
         lines = [
-            [w.name, "stopping" if w.stopping else "alive", f"{w.running}/{w.concurrency}", duration(w.seen_s),
+            [w.name, state(w), f"{w.running}/{w.concurrency}", duration(w.seen_s),
              ",".join(w.queues or ["all"]), ",".join(w.kinds)]
             for w in found.workers
         ]  # fmt: skip
@@ -94,6 +94,13 @@ def tables(found: Status) -> None:
     if found.errors:
         print()
         print_table(["JOB IN ERROR", "ERROR"], [[e.name, e.error] for e in found.errors])
+
+
+def state(worker: LiveWorker) -> str:
+    """What a worker is at."""
+    if worker.blocked_s is not None:
+        return "blocked"
+    return "stopping" if worker.stopping else "alive"
 
 
 def due(seconds: float) -> str:

@@ -177,14 +177,18 @@ def heartbeat(
     abandoned: int = 0,
     *,
     stopping: bool = False,
+    blocked: tuple[float, str] | None = None,
 ) -> Beat:
-    """Renew the lease of every held claim and the worker's own row."""
+    """Renew the lease of every held claim and the worker's own row. `blocked`: for how many seconds its loop has not
+    turned, and who is at it."""
     values = {
         "worker_id": worker_id,
         "lease_s": lease_s,
         "running": len(held),
         "abandoned": abandoned,
         "stopping": stopping,
+        "blocked_s": blocked and blocked[0],
+        "blocked_by": blocked and blocked[1],
         **fences(held),
     }
     rows = conn.execute(sql("heartbeat"), values).fetchall()

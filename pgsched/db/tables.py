@@ -226,6 +226,8 @@ workers = Table(
     Column("stopped_at", Instant),
     need("running", Integer),
     need("abandoned", Integer),
+    Column("blocked_at", Instant),
+    Column("blocked_by", Text),
     partial("workers_alive", "id", where="stopped_at IS NULL"),
 )
 

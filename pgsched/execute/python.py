@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import types
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import replace
@@ -51,6 +52,9 @@ class Handler(Protocol):
 
     @property
     def no_retry(self) -> Kinds: ...
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
 
     def prepare(self, args: Any, run: Run | None) -> Call:
         """The call with these JSON arguments; `run` where `takes_run`. Raises TaskError if they do not fit."""
@@ -126,6 +130,12 @@ class PythonExecutor:
             outcome: Outcome = await self._watch(work, run, grace_s)
             return outcome
         return await _run_async(call, run, handler.no_retry)
+
+    def code_of(self, task: str) -> types.CodeType | None:
+        """The code of a task's function, as a stack shows it; None if there is none."""
+        handler = self._tasks.get(task)
+        code = None if handler is None else getattr(inspect.unwrap(handler.function), "__code__", None)
+        return code if isinstance(code, types.CodeType) else None
 
     async def _hooked(self, handler: Handler, call: Call, run: Run, grace_s: float) -> Outcome:
         """The attempt with the app's middleware around it; who wants to know is told of its failure."""

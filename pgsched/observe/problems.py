@@ -47,6 +47,12 @@ def worker_problems(workers: list[LiveWorker], queues: list[Queue], unroutable: 
             problems.append(f"queue {queue.name}: the oldest queued run has waited {queue.oldest_queued_s:.0f} s")
     if stuck := sum(worker.abandoned for worker in workers):
         problems.append(f"{stuck} abandoned handlers still occupy their workers")
+    for worker in workers:
+        if worker.blocked_s is not None:
+            problems.append(
+                f"worker {worker.name}: its event loop has been blocked for {worker.blocked_s:.0f} s by"
+                f" {worker.blocked_by}; it keeps its claims, runs nothing else and does not hear SIGTERM"
+            )
     return problems
 
 

@@ -41,6 +41,8 @@ class LiveWorker:
     started_at: datetime
     seen_s: float
     stopping: bool
+    blocked_s: float | None = None
+    blocked_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

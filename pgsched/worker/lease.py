@@ -81,6 +81,7 @@ class Heartbeat(threading.Thread):
         on_beat: Callable[[list[Key], frozenset[Key]], object],
         on_fatal: Callable[[PgschedError], object],
         abandoned: Callable[[], int],
+        blocked: Callable[[], tuple[float, str] | None] = lambda: None,
     ) -> None:
         super().__init__(name="pgsched-heartbeat", daemon=True)
         self.dsn = dsn
@@ -89,6 +90,7 @@ class Heartbeat(threading.Thread):
         self.on_beat = on_beat
         self.on_fatal = on_fatal
         self.abandoned = abandoned
+        self.blocked = blocked
         self._stopping = self._stopped = False
         self._nudge = threading.Event()
         self._looked_at: frozenset[Key] = frozenset()
@@ -96,6 +98,10 @@ class Heartbeat(threading.Thread):
     def drain(self) -> None:
         """Let everybody see at once that this worker takes no more."""
         self._stopping = True
+        self._nudge.set()
+
+    def beat_soon(self) -> None:
+        """There is something to say of this worker."""
         self._nudge.set()
 
     def stop(self) -> None:
@@ -149,7 +155,13 @@ class Heartbeat(threading.Thread):
         held = self.leases.held()
         sent_at = time.monotonic()
         beat: Beat = heartbeat(
-            conn, self.worker_id, self.leases.lease_s, held, self.abandoned(), stopping=self._stopping
+            conn,
+            self.worker_id,
+            self.leases.lease_s,
+            held,
+            self.abandoned(),
+            stopping=self._stopping,
+            blocked=self.blocked(),
         )
         self.leases.renewed(beat.kept, sent_at)
         denied = [key for key in held if key not in beat.kept and key not in beat.unsure]

@@ -113,6 +113,10 @@ class Running:
             detail = f"timed out after {round(self.deadline - self.started, 3):g} s"
         return Outcome(OUTCOMES[self.ended], error=detail, log_tail=log_tail)
 
+    def is_made_by(self, task: asyncio.Task[Any] | None) -> bool:
+        """Is it this task that awaits the executor's call?"""
+        return task is self._task and not self.abandoned
+
     # ---- what the handler asks for through its Run, from any thread
 
     @property

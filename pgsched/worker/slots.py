@@ -101,6 +101,10 @@ class Slots:
         for key in [key for key in [*self._running, *ahead] if key[0] == run_id]:
             self.end(key, Ended.CANCEL)
 
+    def running(self) -> list[Running]:
+        """The attempts being made."""
+        return list(self._running.values())
+
     def control_of(self, key: Key) -> Control | None:
         """What the handler of an attempt that is being made may ask for."""
         return self._running.get(key)

@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from types import CodeType
 from typing import Any
 
 from pgsched import log
@@ -31,6 +32,7 @@ from pgsched.worker.running import Ended
 from pgsched.worker.settle import Settled, Settler, retry_in_s
 from pgsched.worker.slots import Slots
 from pgsched.worker.supervised import READY, SPENT
+from pgsched.worker.watchdog import Watchdog
 
 logger = log.get("worker")
 WATCH_S = 0.25
@@ -113,6 +115,7 @@ class Worker:
         self._claimer = Claimer(
             self.dsn, wanted, self.settings.queues, self.settings.poll_s, self.slots.room, self.slots.take
         )
+        self._watchdog = Watchdog(self.slots.running, self._code_of)
         heartbeat = Heartbeat(
             self.dsn,
             worker_id,
@@ -120,12 +123,16 @@ class Worker:
             lambda denied, cancel: loop.call_soon_threadsafe(self.slots.beaten, denied, cancel),
             lambda error: loop.call_soon_threadsafe(self.fail, error),
             lambda: self.slots.abandoned + sum(executor.abandoned for executor in set(self.executors.values())),
+            self._watchdog.blocked,
         )
+        self._watchdog.on_news = heartbeat.beat_soon
+        self._watchdog.start()
         heartbeat.start()
         try:
             await self._work(heartbeat)
         finally:
             heartbeat.stop()
+            self._watchdog.stop()
             for executor in set(self.executors.values()):
                 await executor.close()
             await asyncio.to_thread(heartbeat.join, 5.0)
@@ -195,6 +202,10 @@ class Worker:
                 executor.ended_badly(claim, outcome)
         self._put(Settlement(claim, outcome, retry_in_s(claim, outcome, random.random)))
 
+    def _code_of(self, task: str) -> CodeType | None:
+        python = self.executors.get(Kind.PYTHON)
+        return python.code_of(task) if isinstance(python, PythonExecutor) else None
+
     def _put(self, settlement: Settlement) -> None:
         if self.journal.unwritten:
             self._logs.before(settlement.claim.key, lambda: self._settler.put(settlement))
@@ -218,6 +229,7 @@ class Worker:
         of claims that wait for a slot."""
         while True:
             await asyncio.sleep(WATCH_S)
+            self._watchdog.turned()
             for key in self.leases.expired(time.monotonic()):
                 self.slots.end(key, Ended.DEADLINE)
             self.slots.unpark()

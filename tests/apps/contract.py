@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import inspect
 import time
 from collections.abc import Callable
@@ -79,8 +81,9 @@ def is_written(dsn: str, what: str) -> bool:
 
 def wait_for(run: Run, what: str) -> bool:
     """Until a test has written this; False when the attempt is to stop before."""
+    end = time.monotonic() + 60
     while not is_written(str(run.own.dsn), what):
-        if run.cancelled.wait(0.05):
+        if run.cancelled.wait(0.05) or time.monotonic() > end:
             return False
     return True
 
@@ -135,3 +138,32 @@ def extends(run: Run, seconds: float) -> list[float | None]:
         if run.cancelled.wait(0.05):
             raise RuntimeError("it was stopped")
     return [before, after]
+
+
+@app.task(name="blocks.loop")
+async def blocks(run: Run) -> str:
+    """Blocks the loop until a test lets it go."""
+    return "let go" if wait_for(run, "go") else "stopped"
+
+
+@app.task(name="blocks_below.loop")
+async def blocks_below(run: Run) -> str:
+    """The same, in a task of its own."""
+
+    async def below() -> str:
+        return "let go" if wait_for(run, "go") else "stopped"
+
+    return await asyncio.create_task(below())
+
+
+@app.task(name="holds.thread")
+def holds_the_interpreter(seconds: int) -> None:
+    ctypes.PyDLL(None).sleep(seconds)
+
+
+@app.task(name="spins.thread")
+def spins(run: Run) -> None:
+    """Pure Python without a pause, until it is told to stop."""
+    n = 0
+    while not run.cancelled.is_set():
+        n += 1

@@ -1,0 +1,154 @@
+"""The rule: a handler that keeps the loop or the whole interpreter to itself is named: while it does so where Python
+code can still run, and else afterwards.
+
+While the loop is blocked nothing is claimed, settled or stopped, but the leases are kept, because the heartbeat has a
+thread of its own. A C call that holds the interpreter stops that thread too; it can cost the leases. Only faulthandler,
+which has a thread that needs no interpreter, sees the stack then; it is wound up at every look and goes off when the
+next look does not come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType, FrameType
+from typing import IO
+
+from pgsched import log
+from pgsched.worker.running import Running
+
+logger = log.get("watchdog")
+BLOCKED_S = 5.0
+LOOK_S = 1.0
+AGAIN = 4  # told again when it has lasted this many times as long
+STACK_CHARACTERS = 4000
+Blocked = tuple[float, str]
+
+
+class Watchdog(threading.Thread):
+    """Watches the loop that it is made on. `running` are the attempts being made, `code_of` finds a task's function;
+    `on_news()` is told when the loop is blocked, and when it is no more."""
+
+    def __init__(self, running: Callable[[], Sequence[Running]], code_of: Callable[[str], CodeType | None]) -> None:
+        super().__init__(name="pgsched-watchdog", daemon=True)
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._running = running
+        self._code_of = code_of
+        self.on_news: Callable[[], object] = lambda: None
+        self._blocked_s = BLOCKED_S
+        self._turned_at = time.monotonic()
+        self._tell_at_s = self._blocked_s
+        self._who = ""
+        self._stopping = threading.Event()
+        self._dump: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - held until the end
+
+    def turned(self) -> None:
+        """The loop has had a turn; to be called on it at least once a second."""
+        self._turned_at = time.monotonic()
+
+    def blocked(self) -> Blocked | None:
+        """For how many seconds the loop has not turned, and who is at it; None when it turns."""
+        seconds = time.monotonic() - self._turned_at
+        return (seconds, self._who) if seconds >= self._blocked_s and self._who else None
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            faulthandler.dump_traceback_later(self._blocked_s + LOOK_S, file=self._dump)
+            began, cpu_s = time.monotonic(), time.process_time()
+            self._stopping.wait(LOOK_S)
+            late_s = time.monotonic() - began - LOOK_S
+            try:
+                if late_s >= self._blocked_s:
+                    self._tell_held(late_s, time.process_time() - cpu_s)
+                else:
+                    self._look(time.monotonic() - self._turned_at)
+            except Exception:  # a report that fails must not end the watch
+                logger.error("watchdog failed", exc_info=True)
+        faulthandler.cancel_dump_traceback_later()
+        self._dump.close()
+
+    # ---- the loop
+
+    def _look(self, seconds: float) -> None:
+        if seconds < self._blocked_s:
+            if self._who:
+                logger.warning("the event loop turns again", was_blocked_by=self._who)
+                self._who, self._tell_at_s = "", self._blocked_s
+                self.on_news()
+        elif seconds >= self._tell_at_s:
+            frame = sys._current_frames().get(self._loop_thread)
+            found = self._at_the_loop(frame)
+            others = [] if found else list(self._running())
+            self._who = names(found) or (f"one of {names(others)}" if others else "no handler")
+            self._tell_at_s = seconds * AGAIN
+            logger.warning("the event loop is blocked", seconds=round(seconds, 1), by=self._who,
+                           remedy='run_in="thread" or "process"', stack=self._stack(frame, found))  # fmt: skip
+            self.on_news()
+
+    def _at_the_loop(self, frame: FrameType | None) -> list[Running]:
+        """The attempt whose task is at it; if that is a task of a handler's own, those whose code is on the stack."""
+        task = asyncio.current_task(self._loop)
+        running = list(self._running())
+        exact = [one for one in running if one.is_made_by(task)]
+        codes = {part.f_code for part, _ in traceback.walk_stack(frame)} if frame is not None else set()
+        return exact or [one for one in running if not codes.isdisjoint(within(self._code_of(one.claim.task)))]
+
+    def _stack(self, frame: FrameType | None, found: list[Running]) -> str:
+        lines = traceback.format_stack(frame) if frame is not None else []
+        codes = [code for one in found if (code := self._code_of(one.claim.task))]
+        marks = [f'File "{code.co_filename}", line ' for code in codes]
+        first = next((n for n, line in enumerate(lines) if any(mark in line for mark in marks)), max(0, len(lines) - 8))
+        return "".join(lines[first:])[-STACK_CHARACTERS:].rstrip()
+
+    # ---- the interpreter
+
+    def _tell_held(self, seconds: float, cpu_s: float) -> None:
+        """No Python code ran in this process: a C call held the interpreter, or the whole process stood still."""
+        dump = self._take_dump()
+        running = list(self._running())
+        threads = [block for block in dump.split("\n\n") if any(self._is_in(one, block) for one in running)]
+        found = [one for one in running if any(self._is_in(one, block) for block in threads)]
+        mine = f"{self._loop_thread:#018x}"
+        shown = threads or [block for block in dump.split("\n\n") if mine in block]
+        logger.warning("no Python code of this process ran", seconds=round(seconds, 1), cpu_s=round(cpu_s, 1),
+                       by=names(found) or "no handler found", remedy='run_in="process"',
+                       stack="\n".join(shown)[:STACK_CHARACTERS] or None)  # fmt: skip
+
+    def _take_dump(self) -> str:
+        fd = self._dump.fileno()
+        text = os.pread(fd, 1 << 20, 0).decode("utf-8", "replace")
+        os.ftruncate(fd, 0)
+        os.lseek(fd, 0, os.SEEK_SET)
+        return text
+
+    def _is_in(self, one: Running, block: str) -> bool:
+        code = self._code_of(one.claim.task)
+        return code is not None and any(
+            f'File "{code.co_filename}"' in line and line.endswith(f" in {code.co_name}") for line in block.splitlines()
+        )
+
+
+def within(code: CodeType | None) -> Iterator[CodeType]:
+    """The code of a function and of those that are written inside of it."""
+    if code is not None:
+        yield code
+        for part in code.co_consts:
+            if isinstance(part, CodeType):
+                yield from within(part)
+
+
+def names(found: Sequence[Running]) -> str:
+    """The attempts, for people."""
+    return ", ".join(f"{one.claim.task[:80]} (run {one.claim.id})" for one in found[:5])

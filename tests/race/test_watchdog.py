@@ -1,0 +1,99 @@
+"""Handlers that keep the loop or the interpreter to themselves: their leases are kept, and they are named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.observe.status import status
+from pgsched.worker import watchdog
+from tests.apps import contract
+from tests.race.setting import row_of
+from tests.race.test_own_transaction import add, serve, state
+from tests.waiting import wait_until
+
+
+class Said:
+    """A logger that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def __getattr__(self, level: str) -> Any:
+        return lambda event, **fields: self.lines.append((event, fields))
+
+    def fields(self, event: str) -> dict[str, Any] | None:
+        return next((fields for said, fields in self.lines if said == event), None)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> Said:
+    found = Said()
+    monkeypatch.setattr(watchdog, "logger", found)
+    monkeypatch.setattr(watchdog, "BLOCKED_S", 1.0)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def tables(db: psycopg.Connection) -> None:
+    db.execute(contract.TABLES)
+
+
+@pytest.mark.parametrize("task", ["blocks.loop", "blocks_below.loop"])
+def test_a_handler_that_blocks_the_loop_keeps_its_lease_and_is_named_in_status(
+    task: str, dsn: str, db: psycopg.Connection, said: Said
+) -> None:
+    run_id = add(db, task)
+    names = f"{task} (run {run_id})"
+    problems: list[str] = []
+
+    def meanwhile() -> None:
+        by = "SELECT blocked_by FROM pgsched.workers WHERE blocked_at < clock_timestamp() - interval '2 s'"
+        wait_until(lambda: db.execute(by).fetchone() == (names,), 20, "the worker to say so")
+        problems.extend(status(db).problems)
+        renewed = "SELECT lease_until - started_at > interval '2.5 s' FROM pgsched.runs"
+        wait_until(lambda: db.execute(renewed).fetchone() == (True,), 20, "renewals of the lease")
+        db.execute("INSERT INTO public.written VALUES (0, 'go')")
+
+    def over() -> bool:
+        clear = "SELECT FROM pgsched.workers WHERE blocked_at IS NULL AND blocked_by IS NULL"
+        return state(db, run_id) == "succeeded" and db.execute(clear).rowcount == 1
+
+    serve(dsn, over, meanwhile, lease_s=1.5)
+    assert (row_of(db, run_id)["result"], row_of(db, run_id)["attempt"]) == ("let go", 1)
+    assert any("blocked for" in line and names in line for line in problems)
+    told = said.fields("the event loop is blocked")
+    assert told is not None and told["by"] == names
+    assert "in wait_for" in told["stack"] and "asyncio/" not in told["stack"].partition("contract.py")[0]
+    assert said.fields("the event loop turns again") == {"was_blocked_by": names}
+
+
+def test_a_call_that_holds_the_interpreter_is_named_with_its_stack_afterwards(
+    dsn: str, db: psycopg.Connection, said: Said
+) -> None:
+    run_id = add(db, "holds.thread", seconds=4)
+    serve(dsn, lambda: state(db, run_id) == "succeeded" and said.lines)
+    told = said.fields("no Python code of this process ran")
+    assert told is not None and told["by"] == f"holds.thread (run {run_id})"
+    assert "in holds_the_interpreter" in told["stack"]
+    assert told["seconds"] > 1 and told["cpu_s"] < told["seconds"]
+
+
+def test_a_busy_loop_in_python_does_not_cost_the_lease(dsn: str, db: psycopg.Connection, said: Said) -> None:
+    run_id = add(db, "spins.thread")
+
+    def meanwhile() -> None:
+        renewed = "SELECT lease_until - started_at > interval '4 s' FROM pgsched.runs"
+        wait_until(lambda: db.execute(renewed).fetchone() == (True,), 30, "renewals of the lease")
+
+    serve(dsn, lambda: True, meanwhile, lease_s=1.5)
+    assert row_of(db, run_id)["state"] in ("succeeded", "queued")
+    assert db.execute("SELECT FROM pgsched.attempts WHERE outcome = 'crashed'").rowcount == 0
+
+
+def test_a_loop_that_turns_is_nobodys_business(dsn: str, db: psycopg.Connection, said: Said) -> None:
+    run_id = add(db, "extends.thread", seconds=1)
+    serve(dsn, lambda: state(db, run_id) == "succeeded")
+    assert [line for line in said.lines if "loop" in line[0]] == []
