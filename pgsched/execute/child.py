@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,7 @@ BURST_BYTES = 1 << 20
 PAUSE_S = 0.01  # after every burst, so that a flood of output leaves the loop to the heartbeats
 LOOK_S, LONGEST_LOOK_S = 0.02, 0.5
 TELLS_STATES = Path("/proc/self/stat").exists()
+GROUP, SESSION = 2, 3  # their places in what /proc/N/stat says after the name
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +59,18 @@ DIE_WITH = _death_signal()
 
 def only_zombies(group: int) -> bool:
     """Has everything in the group ended, though nobody has reaped it? A container's first process may never do so."""
-    if not TELLS_STATES:
-        return False
-    for entry in Path("/proc").iterdir():
+    return TELLS_STATES and next(living(GROUP, group), None) is None
+
+
+def living(which: int, number: int) -> Iterator[int]:
+    """The processes of a group or session that have not ended; none where the system has no Linux /proc."""
+    for entry in Path("/proc").iterdir() if TELLS_STATES else ():
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError):  # it is gone
-            state, _, of_group = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:3]
-            if int(of_group) == group and state not in "ZX":
-                return False
-    return True
+            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split(maxsplit=4)
+            if int(fields[which]) == number and fields[0] not in "ZX":
+                yield int(entry.name)
 
 
 class Group:

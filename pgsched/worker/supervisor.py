@@ -2,7 +2,8 @@
 
 It starts the very command it was started by, once for each worker, which knows by its environment that it is one. It
 runs no user code and has no connection to the database. The workers have sessions of their own, so that a signal from
-a terminal reaches them only once, through the parent; whatever ends the parent ends them (supervised.py).
+a terminal reaches them only once, through the parent; whatever ends the parent ends them (supervised.py), and nothing
+that stayed in a worker's session outlives that worker.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 
 from pgsched import log
 from pgsched.errors import MemoryReached
+from pgsched.execute.child import SESSION, living
 from pgsched.worker.supervised import READY, SWOLLEN, VARIABLE
 
 logger = log.get("supervisor")
@@ -171,6 +173,7 @@ class Supervisor:
                     self._hear(child)  # its last words
                     self._loop.remove_reader(child.link)
                     child.link.close()
+                    kill_session(child.pid)
                     self._ended(child, child.process.returncode)
         if not self._children and self._stops:
             self._over.set()
@@ -235,6 +238,17 @@ class Supervisor:
     def _renew_next(self) -> None:
         if self._to_renew:
             self._start(self._to_renew.pop(0), heir=True)
+
+
+def kill_session(leader: int) -> None:
+    """What the handlers of a worker that has ended left running, but for what left its session (Linux)."""
+    for _ in range(3):  # what is killed may just have started another
+        found = list(living(SESSION, leader))
+        for pid in found:
+            with contextlib.suppress(OSError):  # it has ended, or runs as somebody else
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            return
 
 
 def pause(failures: int, chance: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 # ruff: noqa: ASYNC230, ASYNC240 - touching a file blocks nobody here
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -75,6 +76,13 @@ async def wait_async(on: str) -> None:
         Path(f"{on}.stopped").touch()
 
 
+def leave(on: str) -> None:
+    """Starts a program that nobody waits for."""
+    child = subprocess.Popen(["sleep", "3600"])
+    Path(on).write_text(str(child.pid))
+    time.sleep(3600)
+
+
 def gated(gate: str, on: str) -> str:
     """Ends when there is a file."""
     with Path(on).open("a") as starts:
@@ -112,6 +120,7 @@ app.task(name="thread.echo", run_in="thread")(echo)
 app.task(name="process.echo", run_in="process")(echo)
 app.task(name="loop.wait")(wait_async)
 app.task(name="thread.wait", run_in="thread")(wait_and_look)
+app.task(name="thread.leave", run_in="thread")(leave)
 app.task(name="thread.deaf", run_in="thread")(wait_plain)
 app.task(name="process.wait", run_in="process")(wait_plain)
 app.task(name="loop.gated")(gated_on_loop)

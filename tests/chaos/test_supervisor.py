@@ -88,6 +88,19 @@ def test_nobody_outlives_a_parent_that_was_killed(fleet: Fleet, db: psycopg.Conn
     wait_until(lambda: not any(map(lives, [*pids, int(on.read_text())])), what="the end of all")
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_what_a_handler_started_does_not_outlive_its_worker(
+    number: signal.Signals, fleet: Fleet, db: psycopg.Connection, tmp_path: Path
+) -> None:
+    on = tmp_path / "on"
+    parent, (pid,) = supervised(fleet, db, 1, "--app", "tests.apps.matrix:app", "--grace", "0")
+    enqueue(db, "thread.leave", on=str(on))
+    left = wait_until(lambda: on.exists() and on.read_text(), PATIENCE_S, "the handler")
+    os.kill(pid, number)
+    wait_until(lambda: not lives(int(left)), PATIENCE_S, "the end of what it started")
+    assert parent.alive
+
+
 def test_the_parent_gives_up_with_one_line_when_no_worker_can_start(fleet: Fleet) -> None:
     parent = fleet.launch("--processes", "3", "--app", "no.such.module")
     assert parent.ended(PATIENCE_S) == 2

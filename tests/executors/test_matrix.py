@@ -110,8 +110,11 @@ def test_a_worker_that_drains_hands_everything_back(
     nobody_left(db, mark)
 
 
-def test_a_worker_that_is_killed_leaves_nobody(fleet: Fleet, table: Table, db: psycopg.Connection, mark: str) -> None:
-    (worker,) = fleet.start(1, *ALL, *QUICK)
+@pytest.mark.parametrize("options", [(), ("--processes", "1")], ids=["worker", "parent"])
+def test_a_worker_that_is_killed_leaves_nobody(
+    options: tuple[str, ...], fleet: Fleet, table: Table, db: psycopg.Connection, mark: str
+) -> None:
+    (worker,) = fleet.start(1, *ALL, *QUICK, *options)
     runs = insert(db, table.hanging("kill"))
     wait_until(lambda: table.all_on(db, "kill"), PATIENCE_S, "all to begin")
     assert len(carrying(*tokens(db))) >= 6, "the command and the command line have children of their own"
