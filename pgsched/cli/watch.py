@@ -67,10 +67,13 @@ def plain(looks: Iterable[Seen]) -> Row:
     before: Row = {}
     printer = Printer()
     for look in looks:
-        printer.print(look.rows)
+        if look.last:
+            printer.print(look.rows)
         if facts(look.run) != before:
             before = facts(look.run)
             note(" ".join(filter(None, [heading(look.run), progress_words(look.run["progress"])])))
+        if not look.last:
+            printer.print(look.rows)
     if ending := why(look.run):
         note(ending)
     return look.run

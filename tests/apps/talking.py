@@ -122,3 +122,23 @@ async def takes_turns(word: str) -> None:
     for n in range(50):
         print(word, n)
         await asyncio.sleep(0)
+
+
+@app.task(name="gives")
+def gives(size: int) -> str:
+    return "x" * size
+
+
+@app.task(name="gives_on_loop")
+async def gives_on_loop(size: int) -> str:
+    return "x" * size
+
+
+@app.task(name="gives_from_a_process", run_in="process")
+def gives_from_a_process(size: int) -> str:
+    return "x" * size
+
+
+@app.task(name="gives_numbers")
+def gives_numbers(count: int) -> list[int]:
+    return [1] * count

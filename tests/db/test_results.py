@@ -1,0 +1,34 @@
+"""A result that cannot be kept is one clear failure, wherever the handler runs; it holds up no other settlement."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from pgsched.app import load
+from tests.working import add, all_ended, work
+
+app = load("tests.apps.talking:app")
+FITS, TOO_LARGE = 1_000_000, 1_048_575
+
+
+@pytest.mark.parametrize("task", ["gives", "gives_on_loop", "gives_from_a_process"])
+def test_a_result_over_the_cap_is_a_failure_that_says_so(task: str, dsn: str, db: psycopg.Connection) -> None:
+    small, large, other = (add(db, "python", task, {"size": size}) for size in (FITS, TOO_LARGE, 3))
+    db.execute("UPDATE pgsched.runs SET max_attempts = 3")
+    worker = work(dsn, app, lambda: all_ended(db))
+    assert worker.verdicts == {"succeeded": 2, "dead": 1}
+    rows = db.execute("SELECT id, state, length(result #>> '{}'), error FROM pgsched.runs ORDER BY id").fetchall()
+    assert rows == [
+        (small, "succeeded", FITS, None),
+        (large, "dead", None, "the result (str) takes 1,048,577 bytes; at most 1,048,576 are allowed"),
+        (other, "succeeded", 3, None),
+    ]
+
+
+def test_many_small_values_count_by_what_they_take_in_the_database(dsn: str, db: psycopg.Connection) -> None:
+    add(db, "python", "gives_numbers", {"count": 150_000})
+    work(dsn, app, lambda: all_ended(db))
+    row = db.execute("SELECT state, error FROM pgsched.runs").fetchone()
+    assert row is not None and row[0] == "dead"
+    assert row[1].startswith("the result (list) takes ") and "at most 1,048,576 are allowed" in row[1]
