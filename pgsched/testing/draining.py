@@ -55,6 +55,7 @@ async def drain_async(
     worker = make_worker(settings, app)
     leader = Leader(address, settings.leader, process_name())
     leading = threading.Thread(target=leader.run, name="pgsched-testing-leader", daemon=True)
+    await app.hooks.start([])
     with connect(address, purpose="testing") as conn:
         since = testkit.clock(conn)
         leading.start()
@@ -66,6 +67,7 @@ async def drain_async(
             leader.stop()
             await asyncio.wait({working})
             await asyncio.to_thread(leading.join, 5.0)
+            await app.hooks.shutdown()
         working.result()
         return testkit.finished(conn, since, queues)
 

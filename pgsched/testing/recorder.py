@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -27,7 +28,6 @@ from pgsched.execute.report import one_line
 from pgsched.execute.signals import Discard, Retry, Snooze
 from pgsched.model import FirstResult, How, RunId
 from pgsched.options import INHERITED, OPTIONS
-from pgsched.task import Task
 from pgsched.testing.clock import Clock
 from pgsched.testing.found import Enqueued
 from pgsched.testing.keys import Keys
@@ -178,25 +178,40 @@ class Recorder:
     # ---- running them
 
     def _run(self, run: Enqueued) -> None:
-        task, call = self._begin(run)
+        call, is_async = self._begin(run)
         try:
-            self._succeeded(run, in_a_loop(call) if task.is_async else call())
+            self._succeeded(run, in_a_loop(call) if is_async else call())
         except BaseException as error:
             self._failed(run, error)
 
     async def _run_async(self, run: Enqueued) -> None:
-        task, call = self._begin(run)
+        call, is_async = self._begin(run)
         try:
-            self._succeeded(run, await call() if task.is_async else await asyncio.to_thread(call))
+            self._succeeded(run, await call() if is_async else await asyncio.to_thread(call))
         except BaseException as error:
             self._failed(run, error)
 
-    def _begin(self, run: Enqueued) -> tuple[Task[..., Any], Call]:
-        task = self.app.tasks[run.task]
+    def _begin(self, run: Enqueued) -> tuple[Call, bool]:
+        """The call of the handler with the app's middleware around it, and whether it has to be awaited."""
+        task, hooks = self.app.tasks[run.task], self.app.hooks
         run.state, run.attempt = "running", run.attempt + 1
-        job_id = None if run.slot is None else 1
-        about = {"task": run.task, "queue": run.queue, "max_attempts": run.max_attempts}
-        return task, task.prepare(run.args, Run(run.id, job_id, run.slot, run.attempt, uuid4(), **about))  # type: ignore[arg-type]
+        told = Run(
+            run.id,
+            None if run.slot is None else 1,
+            run.slot,
+            run.attempt,
+            uuid4(),
+            task=run.task,
+            queue=run.queue,
+            max_attempts=run.max_attempts,
+        )
+        call = task.prepare(run.args, told)
+        if not task.is_async:
+            call = hooks.call_of_plain(told, call)
+        if not hooks.around_all:
+            return call, task.is_async
+        inner = call if task.is_async else partial(asyncio.to_thread, call)
+        return hooks.call_of_all(told, inner), True
 
     def _succeeded(self, run: Enqueued, result: Any) -> None:
         run.result = json.loads(payload.encode(result))

@@ -72,6 +72,14 @@ def test_drain_runs_a_queue_with_a_real_worker(app: App, welcome: Any, seen: lis
     assert drain(app) == {}
 
 
+def test_drain_calls_what_the_app_wants_to_be_called_at_start_and_end(app: App, welcome: Any, seen: list[Any]) -> None:
+    app.on_start(lambda: seen.append("start"))
+    app.on_shutdown(lambda: seen.append("end"))
+    welcome.enqueue(1)
+    assert drain(app) == {"succeeded": 1}
+    assert seen == ["start", 1, "end"]
+
+
 def test_drain_goes_on_to_the_last_attempt_if_later_runs_count(app: App, welcome: Any, seen: list[Any]) -> None:
     welcome.enqueue(-1)
     assert drain(app) == {}

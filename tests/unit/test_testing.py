@@ -207,6 +207,22 @@ def test_a_handler_gets_its_run_and_its_signals_are_heard(app: App) -> None:
         assert [run.state for run in ran.runs] == ["queued", "dead", "succeeded"]
 
 
+@pytest.mark.parametrize("is_async", [True, False])
+def test_the_apps_middleware_goes_around(is_async: bool, app: App, welcome: Any, seen: list[Any]) -> None:
+    def plain(run: Run, call_next: Any) -> Any:
+        seen.append(f"{run.task} begins")
+        return call_next()
+
+    async def around(run: Run, call_next: Any) -> Any:
+        seen.append(f"{run.task} begins")
+        return await call_next()
+
+    app.middleware(around if is_async else plain)
+    with inline(app) as ran:
+        welcome.enqueue(7)
+    assert seen == ["welcome begins", (7, False)] and ran.runs[0].result == 14
+
+
 # ---- jobs
 
 
