@@ -1,9 +1,9 @@
--- admit_dependents: what the edges of runs that wait for others come to. All met: the run waits for nothing more than its
--- own later time and the passes after this one (it stays `waiting`). One failed, or all of those of which one is enough:
--- it ends, and with it every run below that would end for that reason, each saying for which parent. A slot of a job is
--- skipped, any other run cancelled.
+-- admit_dependents: what the edges of runs that wait for others come to. All met: the run becomes
+-- claimable, or waits for its own later time, its limits, or the overlap policy that held it as well. One failed, or all
+-- of those of which one is enough: it ends, and with it every run below that would end for that reason, each saying for
+-- which parent. A slot of a job is skipped, any other run cancelled.
 -- params: ids bigint[]: the runs to look at
--- returns: (ready bigint, ended bigint)
+-- returns: (ready bigint, ended bigint, notified bigint)
 -- locks: row locks on the runs that end, skipping locked ones: they are found again by their parents, which have ended
 WITH RECURSIVE edges AS MATERIALIZED (
     SELECT c.id, d.parent_id, coalesce(d.any_of, false) AS any_of, coalesce(d.state, 'met') AS state
@@ -15,12 +15,22 @@ WITH RECURSIVE edges AS MATERIALIZED (
         bool_and(state = 'met' OR any_of) AND (NOT bool_or(any_of) OR bool_or(any_of AND state = 'met')) AS met,
         min(parent_id) FILTER (WHERE state = 'failed') AS parent_id
     FROM edges GROUP BY id
+), free AS MATERIALIZED (
+    SELECT r.id, (r.options ->> 'not_before')::timestamptz AS not_before,
+        coalesce((r.options ->> 'not_before')::timestamptz > clock_timestamp(), false) AS later,
+        coalesce(r.options ? 'overlap', false) AS overlap, pgsched.is_limited(r.queue, r.concurrency_key) AS limited
+    FROM judged j JOIN pgsched.runs r ON r.id = j.id
+    WHERE j.met AND NOT j.failed AND r.phase = 0 AND r.available_at >= '8999-01-01 00:00Z'
 ), ready AS (
-    UPDATE pgsched.runs r SET options = nullif(r.options - 'not_before', '{}'),
-        available_at = greatest(clock_timestamp(), (r.options ->> 'not_before')::timestamptz)
-    FROM judged j WHERE r.id = j.id AND j.met AND NOT j.failed
-      AND r.phase = 0 AND r.available_at >= '8999-01-01 00:00Z'
-    RETURNING r.id
+    UPDATE pgsched.runs r SET options = nullif(r.options - '{not_before,overlap,after_jobs}'::text[], '{}'),
+        available_at = greatest(clock_timestamp(), f.not_before),
+        state = CASE WHEN f.overlap THEN 'waiting' WHEN f.later THEN 'scheduled' WHEN f.limited THEN 'waiting'
+                     ELSE 'queued' END,
+        ready_at = CASE WHEN f.limited AND NOT f.overlap AND NOT f.later THEN clock_timestamp() END
+    FROM free f WHERE r.id = f.id
+    RETURNING r.queue, r.state
+), woken AS (
+    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM ready WHERE state = 'queued') q
 ), doomed AS (
     SELECT id, parent_id FROM judged WHERE failed
     UNION
@@ -47,4 +57,5 @@ WITH RECURSIVE edges AS MATERIALIZED (
     WHERE r.id = held.id
     RETURNING r.id
 )
-SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM ended) AS ended
+SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM ended) AS ended,
+    (SELECT count(*) FROM woken) AS notified

@@ -10,13 +10,17 @@ INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, state, finished_at
     backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key)
 SELECT j.id, s.slot,
     -- a batch that is prepared ahead of its instant is claimable when it commits, not scheduled for later
-    CASE WHEN s.state = 'queued' THEN least(s.available_at, clock_timestamp()) ELSE s.available_at END, s.state,
+    CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting') THEN '8998-01-01 00:00Z'
+         WHEN s.state = 'queued' THEN least(s.available_at, clock_timestamp()) ELSE s.available_at END,
+    CASE WHEN j.after_jobs <> '{}' AND s.state = 'queued' THEN 'waiting' ELSE s.state END,
     CASE WHEN s.state IN ('skipped', 'missed') THEN clock_timestamp() END, s.expires_at, s.held_until, s.reason,
     s.covers_from, s.covers_until, s.covers_count, j.queue, j.priority, j.kind, j.task, j.args, 'schedule', j.owner, j.max_attempts,
     j.timeout, nullif(j.kill_after, '10 seconds'), nullif(j.backoff, 'exponential'),
     nullif(j.backoff_base, '5 seconds'), nullif(j.backoff_max, '1 hour'), nullif(j.backoff_jitter, 0.2),
     -- it gives null for the other kinds as well, but a call costs as much as an index
-    CASE WHEN j.kind IN ('command', 'shell') THEN pgsched.job_options(j) END, j.tags,
+    CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting')
+         THEN pgsched.held_options(j, s.available_at, s.state = 'waiting')
+         WHEN j.kind IN ('command', 'shell') THEN pgsched.job_options(j) END, j.tags,
     CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL
         THEN pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args) END
 FROM unnest(%(job_ids)s::text[], %(slots)s::timestamptz[], %(states)s::text[], %(available_ats)s::timestamptz[],

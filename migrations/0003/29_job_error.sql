@@ -59,8 +59,6 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         pgsched.not_one_of('resume_from', j.resume_from, ARRAY['now', 'pause']),
         CASE WHEN j.concurrency_key IS NOT NULL THEN pgsched.bad_text('concurrency_key', j.concurrency_key, 200) END,
         CASE WHEN j.concurrency_limit IS NOT NULL THEN
-            pgsched.out_of_range('concurrency_limit', j.concurrency_limit, 0, 1000000) END,
-        -- columns that later releases give a meaning to: refused rather than silently ignored
-        CASE WHEN j.after_jobs IS NOT NULL THEN 'after_jobs: is not supported by this release' END
+            pgsched.out_of_range('concurrency_limit', j.concurrency_limit, 0, 1000000) END
     )
 $$;

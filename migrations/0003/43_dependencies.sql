@@ -3,8 +3,9 @@
 -- The marker, for everything else that admits runs: a waiting run with dependencies that are not resolved has
 -- available_at >= '8998-01-01 00:00Z', which no query for what is due ever reaches in the index. So:
 --   * whoever admits waiting runs takes those with available_at <= clock_timestamp() and need know nothing of this;
---   * when its dependencies are resolved the leader sets available_at to now, or to the later instant that was asked
---     for, and the run stays `waiting` for the passes after this one: limits and overlap policies come second;
+--   * when its dependencies are resolved the leader lets it go: `scheduled` if a later time was asked for, else as every
+--     run that becomes claimable, into `queued` or, if it is limited, `waiting` with ready_at. One that an overlap policy
+--     held as well (options.overlap) stays `waiting` until that lets it go;
 --   * 9000-01-01 says that the leader watches all parents, 8999-01-01 that it has to look at the run's edges first,
 --     8998-01-01 that a slot waits for slots of other jobs whose runs are yet to be found (options.after_jobs).
 -- A run that others wait for has has_children: who ends it wakes the leader, which finds it by runs_ended_parents.
@@ -122,9 +123,12 @@ BEGIN
     END IF;
     PERFORM pgsched.refuse_dependency_cycle(children, backward);
     UPDATE pgsched.runs r SET state = 'waiting', ready_at = NULL, available_at = '8999-01-01 00:00Z',
-        options = CASE WHEN r.available_at > clock_timestamp() AND r.available_at < '8998-01-01 00:00Z'
-                       THEN coalesce(r.options, '{}') || jsonb_build_object('not_before', r.available_at)
-                       ELSE r.options END
+        options = nullif(coalesce(r.options, '{}')
+            || CASE WHEN r.available_at > clock_timestamp() AND r.available_at < '8998-01-01 00:00Z'
+                    THEN jsonb_build_object('not_before', r.available_at) ELSE '{}' END
+            || CASE WHEN r.state = 'waiting' AND r.ready_at IS NULL AND r.job_id IS NOT NULL
+                         AND r.available_at < '8998-01-01 00:00Z'
+                    THEN '{"overlap": true}'::jsonb ELSE '{}' END, '{}')
     WHERE r.id = ANY (children) AND (r.state <> 'waiting' OR r.available_at <> '8999-01-01 00:00Z');
     PERFORM pg_notify('pgsched_leader', 'runs');
     RETURN NULL;

@@ -36,6 +36,16 @@ class Parent:
 
 
 @dataclass(frozen=True, slots=True)
+class Slot:
+    """A slot that waits for slots of other jobs; see `sql/dependencies_slots.sql`."""
+
+    run_id: int
+    parents: list[int]
+    missing: int | None
+    undecided: int
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far some runs are: `done` of `total` have ended, and `failed` of these did not succeed."""
 
@@ -67,6 +77,23 @@ def judge(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:
     row = conn.execute(sql("admit_dependents"), {"ids": literal(run_ids)}).fetchone()
     assert row is not None
     return int(row[0]), int(row[1])
+
+
+def slots(conn: Connection[Any], n: int) -> list[Slot]:
+    """Slots that wait for slots of other jobs, with the runs that are found of them."""
+    return [Slot(*row) for row in conn.execute(sql("dependencies_slots"), {"n": n}).fetchall()]
+
+
+def skip(conn: Connection[Any], slots: dict[int, int]) -> None:
+    """Skip slots because a job (the value; 0: the jobs wait in a circle) has no such slot."""
+    if slots:
+        values = {"ids": literal(slots), "job_ids": literal(slots.values())}
+        conn.execute(sql("dependencies_no_slot"), values)
+
+
+def add(conn: Connection[Any], edges: Sequence[Edge]) -> None:
+    """Make edges."""
+    conn.execute(sql("dependencies_add"), arrays(edges))
 
 
 # ---- what everybody does
@@ -147,8 +174,13 @@ def steps(new: Sequence[NewRun], ids: list[int]) -> Generator[Step, None, None]:
         for parent, any_of in run.parents.items()
     ]
     if edges:
-        arrays = [literal(column) for column in zip(*edges, strict=True)]
-        yield "dependencies_add", dict(zip(("run_ids", "parent_ids", "on_failures", "any_ofs"), arrays, strict=True))
+        yield "dependencies_add", arrays(edges)
+
+
+def arrays(edges: Sequence[Edge]) -> dict[str, str]:
+    """Edges as the parallel arrays of `dependencies_add`."""
+    columns = [literal(column) for column in zip(*edges, strict=True)]
+    return dict(zip(("run_ids", "parent_ids", "on_failures", "any_ofs"), columns, strict=True))
 
 
 def row_of(run: NewRun) -> dict[str, Any]:

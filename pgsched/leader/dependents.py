@@ -10,13 +10,14 @@ from typing import Any
 
 from pgsched.db import dependencies
 from pgsched.db.connect import Connection
+from pgsched.leader.slots_after import find_parents
 
 MOST_STEPS = 50  # the rest is for the next round: the tick must have its turn
 
 
 def resolve(conn: Connection[Any], n: int) -> int:
     """Decide what has come to be decided, about `n` edges a step; returns how many runs were let go or ended."""
-    changed = 0
+    changed = find_parents(conn, n)
     for _ in range(MOST_STEPS):
         run_ids = dependencies.adopt(conn, n) + dependencies.release(conn, n)
         if not run_ids:

@@ -64,7 +64,6 @@ BAD = [
     ("retry_codes", "{1,256}", "retry_codes: 256 is out of range 0-255"),
     ("dead_codes", "{NULL}", "dead_codes: must not hold null"),
     ("concurrency_limit", -1, "concurrency_limit: -1 is out of range 0-1000000"),
-    ("after_jobs", "{1}", "after_jobs: is not supported by this release"),
     ("paused", None, "paused: must not be null"),
     ("paused_by", "x" * 201, "paused_by: 201 characters, at most 200 are allowed"),
     ("paused_reason", "x" * 10_001, "paused_reason: 10001 characters, at most 10000 are allowed"),

@@ -1,0 +1,44 @@
+"""Slots that wait for slots of other jobs (jobs.after_jobs) get those jobs' runs as parents.
+
+The rule: "the same slot" is the same instant. A slot waits as long as one of the jobs has yet to decide it; when all
+have, its parents are known, or it is skipped because one of them has no such slot.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgsched.db import dependencies
+from pgsched.db.connect import Connection, DatabaseError
+from pgsched.db.dependencies import Slot
+from pgsched.db.leading import refused
+
+CIRCLE = 0
+
+
+def find_parents(conn: Connection[Any], n: int) -> int:
+    """Returns how many slots have got their parents or were skipped; about `n` are looked at."""
+    slots = dependencies.slots(conn, n)
+    skipped = {slot.run_id: slot.missing for slot in slots if slot.missing is not None}
+    whole = [slot for slot in slots if slot.missing is None and not slot.undecided]
+    skipped |= dict.fromkeys(attach(conn, whole), CIRCLE)
+    dependencies.skip(conn, skipped)
+    return len(skipped) + len(whole)
+
+
+def attach(conn: Connection[Any], whole: list[Slot]) -> list[int]:
+    """Make the edges; returns the slots that would wait for themselves."""
+    if not whole:
+        return []
+    try:
+        with conn.transaction():
+            dependencies.add(
+                conn, [(slot.run_id, parent, "cancel", False) for slot in whole for parent in slot.parents]
+            )
+        return []
+    except DatabaseError as error:
+        if not refused(error):
+            raise
+    if len(whole) == 1:
+        return [whole[0].run_id]
+    return [run_id for slot in whole for run_id in attach(conn, [slot])]

@@ -1,0 +1,182 @@
+"""after_jobs: a slot waits for the same slot of other jobs, beside the policies of its own job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import leading
+from pgsched.leader.dependents import resolve
+from pgsched.leader.ticker import tick
+from tests.race.setting import put_back
+
+
+def add_job(db: psycopg.Connection, name: str, *after: str, schedule: str = "@every 1s", **columns: Any) -> int:
+    given = {"overlap": "allow", **columns}
+    names = "".join(f", {column}" for column in given)
+    row = db.execute(
+        f"INSERT INTO pgsched.jobs (name, schedule, task, after_jobs{names}) VALUES (%s, %s, 't',"
+        f" (SELECT array_agg(id) FROM pgsched.jobs WHERE name = ANY (%s)){', %s' * len(given)}) RETURNING id",
+        [name, schedule, list(after), *given.values()],
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def decide(db: psycopg.Connection, seconds: int = 1) -> None:
+    """Let every job have its slots of the last seconds."""
+    put_back(db, seconds)
+    lead(db)
+
+
+def lead(db: psycopg.Connection) -> None:
+    """A round of the leader."""
+    for _ in range(3):
+        with db.transaction():
+            tick(db, 5000)
+            resolve(db, 5000)
+            leading.admit(db, 5000)
+
+
+def runs(db: psycopg.Connection, name: str) -> list[tuple[Any, ...]]:
+    """(state, reason) of the slots of a job, the oldest first."""
+    return db.execute(
+        "SELECT r.state, r.reason FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id WHERE j.name = %s"
+        " ORDER BY r.scheduled_at",
+        [name],
+    ).fetchall()
+
+
+def end(db: psycopg.Connection, name: str, state: str = "succeeded") -> None:
+    """The oldest unfinished slot of a job ends."""
+    db.execute(
+        "UPDATE pgsched.runs SET state = %s, finished_at = now() WHERE id = (SELECT r.id FROM pgsched.runs r"
+        " JOIN pgsched.jobs j ON j.id = r.job_id WHERE j.name = %s AND r.phase < 3 ORDER BY r.scheduled_at LIMIT 1)",
+        [state, name],
+    )
+    lead(db)
+
+
+def test_a_slot_starts_when_the_same_slot_of_the_other_jobs_has_succeeded(db: psycopg.Connection) -> None:
+    add_job(db, "load", catch_up="all")
+    add_job(db, "check", catch_up="all")
+    add_job(db, "report", "load", "check", catch_up="all")
+    decide(db)
+    assert runs(db, "report") == [("waiting", None)]
+    end(db, "load")
+    assert runs(db, "report") == [("waiting", None)]
+    end(db, "check")
+    assert runs(db, "report") == [("queued", None)]
+    assert db.execute("SELECT DISTINCT options FROM pgsched.runs").fetchall() == [(None,)]
+
+
+def test_a_slot_whose_parent_failed_is_skipped_and_says_why(db: psycopg.Connection) -> None:
+    add_job(db, "load")
+    add_job(db, "report", "load")
+    decide(db)
+    end(db, "load", "dead")
+    ((state, reason),) = runs(db, "report")
+    assert state == "skipped"
+    assert reason.startswith("dependency: run ")
+    assert reason.endswith(" (t) is dead")
+
+
+def test_a_slot_that_the_other_job_does_not_have_is_skipped_and_says_so(db: psycopg.Connection) -> None:
+    add_job(db, "yearly", schedule="0 0 1 1 *")
+    add_job(db, "report", "yearly")
+    with db.transaction():
+        tick(db, 5000)
+    db.execute("SELECT pg_sleep_until(next_run_at) FROM pgsched.jobs WHERE name = 'report'")
+    lead(db)
+    assert runs(db, "report")[0] == ("skipped", 'after_jobs: job "yearly" has no such slot')
+
+
+def test_a_slot_waits_while_the_other_job_is_paused_and_for_no_job_that_is_gone(db: psycopg.Connection) -> None:
+    load = add_job(db, "load")
+    add_job(db, "report", "load")
+    put_back(db, 1)
+    db.execute("UPDATE pgsched.jobs SET paused = true WHERE id = %s", [load])
+    lead(db)
+    assert runs(db, "report")[0] == ("waiting", None)
+    db.execute("DELETE FROM pgsched.jobs WHERE id = %s", [load])
+    lead(db)
+    assert runs(db, "report")[0] == ("skipped", f"after_jobs: job {load} is gone")
+
+
+def test_a_slot_that_waits_too_long_is_missed(db: psycopg.Connection) -> None:
+    add_job(db, "load")
+    add_job(db, "report", "load", start_deadline="1 hour")
+    decide(db)
+    db.execute("UPDATE pgsched.runs SET expires_at = now() WHERE state = 'waiting'")
+    lead(db)
+    assert runs(db, "report")[0][0] == "missed"
+
+
+def test_a_slot_that_waits_counts_for_the_overlap_policy(db: psycopg.Connection) -> None:
+    add_job(db, "load", catch_up="all", overlap="allow")
+    add_job(db, "report", "load", overlap="skip")
+    decide(db)
+    decide(db)
+    states = [state for state, _ in runs(db, "report")]
+    assert states[0] == "waiting"
+    assert set(states[1:]) <= {"skipped", "missed"}
+
+
+def test_a_slot_that_overlap_holds_back_waits_for_both(db: psycopg.Connection) -> None:
+    add_job(db, "load")
+    add_job(db, "report", "load", overlap="buffer_all")
+    row = db.execute("SELECT pgsched.trigger('report')").fetchone()
+    assert row is not None
+    decide(db)
+    assert [state for state, _ in runs(db, "report")] == ["waiting", "queued"]
+    end(db, "load")
+    assert [state for state, _ in runs(db, "report")] == ["waiting", "queued"]
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE id = %s", row)
+    lead(db)
+    assert [state for state, _ in runs(db, "report")] == ["queued", "succeeded"]
+
+
+def test_a_triggered_run_and_a_backfill_wait_for_no_other_job(db: psycopg.Connection) -> None:
+    add_job(db, "load", schedule="0 0 1 1 *")
+    add_job(db, "report", "load", schedule="0 0 1 1 *")
+    db.execute("SELECT pgsched.trigger('report')")
+    lead(db)
+    assert runs(db, "report") == [("queued", None)]
+
+
+@pytest.mark.parametrize(
+    ("after", "message"),
+    [
+        ("{4711}", "after_jobs: there is no job 4711"),
+        ("{NULL}", "after_jobs: must not hold null"),
+        ("{{1,2}}", "after_jobs: must be a plain list of the ids of jobs"),
+    ],
+)
+def test_wrong_jobs_are_refused(db: psycopg.Connection, after: str, message: str) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation) as raised:
+        db.execute("INSERT INTO pgsched.jobs (name, task, after_jobs) VALUES ('a', 't', %s)", [after])
+    assert raised.value.diag.message_primary == message
+
+
+def test_jobs_that_would_wait_in_a_circle_are_refused(db: psycopg.Connection) -> None:
+    a = add_job(db, "a")
+    b = add_job(db, "b", "a")
+    c = add_job(db, "c", "b")
+    with pytest.raises(psycopg.errors.CheckViolation, match='job "c" waits for this one already'):
+        db.execute("UPDATE pgsched.jobs SET after_jobs = ARRAY[%s::bigint] WHERE id = %s", [c, a])
+    with pytest.raises(psycopg.errors.CheckViolation, match="a job cannot wait for itself"):
+        db.execute("UPDATE pgsched.jobs SET after_jobs = ARRAY[id] WHERE id = %s", [b])
+    db.execute("DELETE FROM pgsched.jobs WHERE id = %s", [a])
+    db.execute("UPDATE pgsched.jobs SET priority = 3 WHERE id = %s", [b])
+
+
+def test_a_circle_that_there_is_all_the_same_stops_no_leader(db: psycopg.Connection) -> None:
+    a = add_job(db, "a")
+    b = add_job(db, "b", "a")
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET after_jobs = ARRAY[%s::bigint] WHERE id = %s", [b, a])
+    decide(db)
+    assert ("skipped", "after_jobs: its jobs wait for each other") in runs(db, "a") + runs(db, "b")
