@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from uuid import UUID
@@ -76,6 +77,14 @@ def fail(run: Run, mended_by: str) -> None:
     write(run.id, run.token, "start")
     if not is_open(mended_by):
         raise ValueError("no luck")
+
+
+@app.task(name="spend")
+async def spend(run: Run, seconds: float, failures: int = 0) -> None:
+    """Takes so long, and fails in its first attempts."""
+    await asyncio.sleep(seconds)
+    if run.attempt <= failures:
+        raise ValueError("not yet")
 
 
 kept: list[bytearray] = []

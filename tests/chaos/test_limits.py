@@ -1,0 +1,99 @@
+"""Limits under random load while workers and leaders are killed: the recorded history proves that none was exceeded.
+
+`PGSCHED_CHAOS_S=60` makes the load last a minute; CI gives it less.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from tests.fleet import Fleet, leader_pid, one
+from tests.history_checker import check, read
+from tests.waiting import wait_until
+
+LOAD_S = float(os.environ.get("PGSCHED_CHAOS_S", "8"))
+OPTIONS = ("--concurrency", "8", "--lease", "2", "--grace", "0.5")
+KEYS, QUEUES = {"customer": 2, "account": 1, "lonely": 1}, {"narrow": 3}
+KEY_RATES, QUEUE_RATES = {"api": (20, 2.0, 4)}, {"paced": (30, 1.0, 5)}
+SETTINGS = """
+INSERT INTO pgsched.limits (name, concurrency, ordered) VALUES ('customer', 2, false), ('account', 1, true);
+INSERT INTO pgsched.limits (name, rate, rate_period, rate_burst) VALUES ('api', 20, '2 seconds', 4);
+INSERT INTO pgsched.limits (name, concurrency) VALUES ('lonely', 1);
+INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('narrow', 3);
+INSERT INTO pgsched.queues (name, rate, rate_period, rate_burst) VALUES ('paced', 30, '1 second', 5);
+INSERT INTO pgsched.queues (name, fair) VALUES ('fair', true);
+"""
+ADD = (
+    "INSERT INTO pgsched.runs (task, args, queue, concurrency_key, priority, max_attempts, backoff, backoff_base)"
+    " VALUES ('spend', %s, %s, %s, %s, 20, 'fixed', %s)"
+)
+PLACES = (
+    ("default", "customer", 6), ("default", "account", 4), ("default", "api", 2), ("narrow", None, 1),
+    ("narrow", "customer", 6), ("paced", None, 1), ("paced", "lonely", 2), ("fair", "tenant", 8), ("default", None, 1),
+)  # fmt: skip
+
+
+def add(db: psycopg.Connection, dice: random.Random, n: int) -> None:
+    """So many random runs."""
+    rows = []
+    for _ in range(n):
+        queue, prefix, keys = dice.choice(PLACES)
+        key = None if prefix is None else f"{prefix}:{dice.randrange(keys)}"
+        failures = 1 if dice.random() < 0.1 else 0
+        seconds = dice.choice([0.0, 0.001, 0.01, 0.03])
+        backoff = f"{dice.choice([0, 0.05, 0.3])} seconds"
+        rows.append([Jsonb({"seconds": seconds, "failures": failures}), queue, key, dice.randrange(10), backoff])
+    with db.transaction():
+        db.cursor().executemany(ADD, rows)
+
+
+def hurt(fleet: Fleet, db: psycopg.Connection, dice: random.Random) -> None:
+    """Kill, freeze for longer than a lease, or stop a worker: the leader's, or any; and start another one."""
+    alive = [member for member in fleet.members if member.alive]
+    leader = leader_pid(db)
+    victim = next((m for m in alive if m.pid == leader), None) if dice.random() < 0.5 else None
+    victim = victim or dice.choice(alive)
+    how = dice.choice(["kill", "kill", "stop", "freeze"])
+    if how == "freeze":
+        victim.signal(signal.SIGSTOP)
+    else:
+        victim.signal(signal.SIGKILL if how == "kill" else signal.SIGTERM)
+        fleet.launch(*OPTIONS)
+
+
+def thaw(fleet: Fleet) -> None:
+    for member in fleet.members:
+        if member.alive:
+            member.signal(signal.SIGCONT)
+
+
+def test_no_limit_is_exceeded_at_any_instant_nor_leaked(fleet: Fleet, db: psycopg.Connection) -> None:
+    seed = random.randrange(1_000_000)
+    dice = random.Random(seed)
+    print(f"seed {seed}")
+    for statement in SETTINGS.strip().split(";\n"):
+        db.execute(statement.encode())
+    fleet.start(4, *OPTIONS)
+    ends, hurts = time.monotonic() + LOAD_S, time.monotonic() + 1.5
+    while time.monotonic() < ends:
+        add(db, dice, dice.randrange(1, 40))
+        if time.monotonic() > hurts:
+            hurt(fleet, db, dice)
+            hurts = time.monotonic() + dice.uniform(0.8, 3.0)
+            if dice.random() < 0.6:
+                thaw(fleet)
+        time.sleep(0.1 * dice.random())
+    thaw(fleet)
+    fleet.start(1, *OPTIONS)
+    open_runs = "SELECT count(*) FROM pgsched.runs WHERE phase < 3"
+    wait_until(lambda: one(db, open_runs) == 0, 90 + 3 * LOAD_S, "every run to end: none is held for ever")
+    history = read(db)
+    assert len(history) > 30 * LOAD_S
+    assert check(history, KEYS, QUEUES, KEY_RATES, QUEUE_RATES, ["account"]) == []
+    assert one(db, "SELECT count(*) FROM pgsched.runs WHERE state <> 'succeeded'") == 0

@@ -1,0 +1,196 @@
+"""Proves from the recorded history of attempts that no limit was exceeded at any instant, nor any order broken.
+
+An attempt is recorded with the database's times: from its claim until it was settled, or taken back from a dead worker.
+Read a history from a database, or a file of JSON lines that `--save` wrote:
+
+    python -m tests.history_checker --dsn DSN --save history.jsonl --key customer=2 --queue emails=5
+    python -m tests.history_checker history.jsonl --key customer=2 --key-rate customer=100/60+10 --ordered account
+
+A limit of keys holds for each key with that prefix. N/P+B: at most N + B starts in any window of P seconds. The exit
+code is 1 if something is violated; each violation is a line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import psycopg
+
+READ = """
+SELECT a.run_id, r.queue, r.concurrency_key, extract(epoch FROM a.started_at)::float8,
+    extract(epoch FROM a.finished_at)::float8, a.outcome, extract(epoch FROM r.ready_at)::float8
+FROM pgsched.attempts a JOIN pgsched.runs r ON r.id = a.run_id WHERE a.started_at IS NOT NULL
+UNION ALL
+SELECT r.id, r.queue, r.concurrency_key, extract(epoch FROM r.started_at)::float8,
+    extract(epoch FROM r.finished_at)::float8, r.state, extract(epoch FROM r.ready_at)::float8
+FROM pgsched.runs r WHERE r.started_at IS NOT NULL AND (r.state IN ('succeeded', 'running'))
+    AND NOT EXISTS (SELECT FROM pgsched.attempts a WHERE a.run_id = r.id AND a.token = r.token)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt; seconds since 1970. `finished`: None while it runs; `ready`: when limits alone began to hold it."""
+
+    run_id: int
+    queue: str
+    key: str | None
+    started: float
+    finished: float | None
+    outcome: str
+    ready: float | None = None
+
+
+def read(conn: psycopg.Connection) -> list[Attempt]:
+    """The history in a database."""
+    return [Attempt(*row) for row in conn.execute(READ.encode()).fetchall()]
+
+
+def load(path: Path) -> list[Attempt]:
+    """A saved history."""
+    return [Attempt(**json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def save(history: Iterable[Attempt], path: Path) -> None:
+    """Write a history as JSON lines."""
+    path.write_text("".join(json.dumps(asdict(attempt)) + "\n" for attempt in history))
+
+
+def by_key(history: Iterable[Attempt], prefix: str) -> dict[str, list[Attempt]]:
+    """The attempts of each key that the limit of this name binds."""
+    found: dict[str, list[Attempt]] = defaultdict(list)
+    for attempt in history:
+        if attempt.key is not None and (attempt.key == prefix or attempt.key.startswith(f"{prefix}:")):
+            found[attempt.key].append(attempt)
+    return found
+
+
+def most_at_once(attempts: Iterable[Attempt]) -> tuple[int, float]:
+    """The greatest number of attempts that were under way together, and when; one that ends makes room at once."""
+    events = []
+    for attempt in attempts:
+        events.append((attempt.started, 1))
+        if attempt.finished is not None:
+            events.append((attempt.finished, -1))
+    now, most, when = 0, 0, 0.0
+    for at, step in sorted(events):
+        now += step
+        if now > most:
+            most, when = now, at
+    return most, when
+
+
+def most_starts(attempts: Iterable[Attempt], period: float) -> tuple[int, float]:
+    """The greatest number of starts in a window of `period` seconds, and where it begins."""
+    starts = sorted(attempt.started for attempt in attempts)
+    most, when, first = 0, 0.0, 0
+    for place, start in enumerate(starts):
+        while start - starts[first] >= period:
+            first += 1
+        if place - first + 1 > most:
+            most, when = place - first + 1, starts[first]
+    return most, when
+
+
+def too_many(name: str, attempts: Sequence[Attempt], limit: int) -> Iterator[str]:
+    most, when = most_at_once(attempts)
+    if most > limit:
+        yield f"{name}: {most} at once at {when:.6f}, {limit} are allowed"
+
+
+def too_often(name: str, attempts: Sequence[Attempt], rate: int, period: float, burst: int) -> Iterator[str]:
+    most, when = most_starts(attempts, period)
+    if most > rate + burst:
+        yield f"{name}: {most} starts in {period:g} s from {when:.6f} on, {rate} + {burst} are allowed"
+
+
+def out_of_order(name: str, attempts: Sequence[Attempt]) -> Iterator[str]:
+    """From its first start on, a run holds its key until its last attempt has ended; runs come in the order in which
+    they became ready."""
+    spans: dict[int, list[float]] = {}
+    for attempt in sorted(attempts, key=lambda a: a.started):
+        span = spans.setdefault(attempt.run_id, [attempt.ready or 0.0, attempt.started, 0.0])
+        span[2] = max(span[2], float("inf") if attempt.finished is None else attempt.finished)
+    in_turn = sorted(spans.items(), key=lambda one: one[1][1])
+    for (earlier, before), (later, after) in pairwise(in_turn):
+        if after[1] < before[2]:
+            yield f"{name}: run {later} started at {after[1]:.6f}, run {earlier} ended at {before[2]:.6f}"
+        if (after[0], later) < (before[0], earlier):
+            yield f"{name}: run {later} was ready before run {earlier} and started after it"
+
+
+def check(
+    history: Sequence[Attempt],
+    keys: dict[str, int] | None = None,
+    queues: dict[str, int] | None = None,
+    key_rates: dict[str, tuple[int, float, int]] | None = None,
+    queue_rates: dict[str, tuple[int, float, int]] | None = None,
+    ordered: Iterable[str] = (),
+) -> list[str]:
+    """Every violation, as a line; an empty list is the proof."""
+    in_queue: Callable[[str], list[Attempt]] = lambda name: [a for a in history if a.queue == name]  # noqa: E731
+    found: list[str] = []
+    for prefix, limit in (keys or {}).items():
+        for key, attempts in by_key(history, prefix).items():
+            found += too_many(f"key {key}", attempts, limit)
+    for name, limit in (queues or {}).items():
+        found += too_many(f"queue {name}", in_queue(name), limit)
+    for prefix, rate in (key_rates or {}).items():
+        for key, attempts in by_key(history, prefix).items():
+            found += too_often(f"key {key}", attempts, *rate)
+    for name, rate in (queue_rates or {}).items():
+        found += too_often(f"queue {name}", in_queue(name), *rate)
+    for prefix in ordered:
+        for key, attempts in by_key(history, prefix).items():
+            found += out_of_order(f"key {key}", attempts)
+    return found
+
+
+def limit(text: str) -> tuple[str, int]:
+    name, _, number = text.rpartition("=")
+    return name, int(number)
+
+
+def rate(text: str) -> tuple[str, tuple[int, float, int]]:
+    name, _, rest = text.rpartition("=")
+    starts, _, rest = rest.partition("/")
+    period, _, burst = rest.partition("+")
+    return name, (int(starts), float(period), int(burst))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", nargs="?", type=Path, help="a saved history")
+    parser.add_argument("--dsn", help="read the history of this database")
+    parser.add_argument("--save", type=Path, help="save what was read")
+    parser.add_argument("--key", type=limit, action="append", default=[], metavar="PREFIX=N")
+    parser.add_argument("--queue", type=limit, action="append", default=[], metavar="NAME=N")
+    parser.add_argument("--key-rate", type=rate, action="append", default=[], metavar="PREFIX=N/P+B")
+    parser.add_argument("--queue-rate", type=rate, action="append", default=[], metavar="NAME=N/P+B")
+    parser.add_argument("--ordered", action="append", default=[], metavar="PREFIX")
+    given = parser.parse_args()
+    if (given.dsn is None) == (given.file is None):
+        parser.error("give a file, or --dsn")
+    if given.dsn is not None:
+        with psycopg.connect(given.dsn, autocommit=True) as conn:
+            history = read(conn)
+    else:
+        history = load(given.file)
+    if given.save:
+        save(history, given.save)
+    found = check(
+        history, dict(given.key), dict(given.queue), dict(given.key_rate), dict(given.queue_rate), given.ordered
+    )
+    print("\n".join(found) or f"{len(history)} attempts: no limit was exceeded")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
