@@ -1,0 +1,85 @@
+"""`pgsched web`: the console in a browser."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgsched.cli.common import Dsn, database
+from pgsched.errors import InputError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("web")(web)
+
+
+def web(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: any that is free.", min=0, max=65535)] = 8080,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the token that lets people in. Or PGSCHED_WEB_TOKEN.")
+    ] = None,
+    reader_token_file: Annotated[
+        Path | None, typer.Option(help="The same, for people who may only look. Or PGSCHED_WEB_READER_TOKEN.")
+    ] = None,
+    password_hash: Annotated[
+        str | None, typer.Option(help="What --hash-password printed. Or PGSCHED_WEB_PASSWORD_HASH.")
+    ] = None,
+    trusted_proxy_header: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Header in which a proxy says who the user is.")
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None, typer.Option(metavar="CIDR", help="Where that proxy connects from (repeatable).")
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Host name that it answers to (repeatable).")
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Nobody can change anything.")] = False,
+    hash_password: Annotated[
+        bool, typer.Option("--hash-password", help="Ask for a password, print its hash, and end.")
+    ] = False,
+    dsn: Dsn = None,
+) -> None:
+    """Serve the console: pages and a JSON API (/api/openapi.json).
+
+    Without authentication it listens on this machine alone.
+
+    \b
+    Example:
+      pgsched web --port 8080
+    """
+    need_extra()
+    from pgsched.db import migrate
+    from pgsched.db.connect import connect
+    from pgsched.web import secrets, serving, settings
+
+    if hash_password:
+        typer.echo(secrets.hashed(typer.prompt("password", hide_input=True, confirmation_prompt=True, err=True)))
+        return
+    env = os.environ
+    given = password_hash or env.get("PGSCHED_WEB_PASSWORD_HASH")
+    wanted = settings.Settings(
+        "", host, port,
+        token=settings.secret("token", token_file, env, "PGSCHED_WEB_TOKEN"),
+        reader_token=settings.secret("reader token", reader_token_file, env, "PGSCHED_WEB_READER_TOKEN"),
+        password=secrets.parse_hash(given) if given else None,
+        proxy_header=trusted_proxy_header, proxies=settings.networks(trusted_proxy or []),
+        read_only=read_only, hosts=tuple(name.lower() for name in allowed_host or ()),
+    )  # fmt: skip
+    with database(dsn) as address:
+        with connect(address) as conn:
+            migrate.check(conn)
+        serving.serve(wanted, address, lambda url: typer.echo(f"pgsched web: {url}", err=True))
+
+
+def need_extra() -> None:
+    """Say what to install where the console's libraries are missing."""
+    import importlib.util
+
+    missing = [name for name in ("starlette", "uvicorn", "jinja2") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"the console needs {', '.join(missing)}: pip install 'pgsched[web]'")

@@ -1,0 +1,80 @@
+"""The rule: a connection that is handed out works, and none is kept that its user left in a transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from threading import BoundedSemaphore, Lock
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from pgsched.db.connect import Connection, connect
+from pgsched.errors import DatabaseUnreachable
+
+TRUSTED_S = 2.0  # one that rested longer is asked first whether it is still there
+
+
+class Pool:
+    """Up to `size` blocking connections, opened when they are needed; safe to use from many threads."""
+
+    def __init__(
+        self, dsn: str, *, size: int, purpose: str, timeout_s: float, settings: dict[str, str] | None = None
+    ) -> None:
+        self._open: Callable[[], Connection[Any]] = partial(
+            connect, dsn, purpose=purpose, timeout_s=timeout_s, settings=settings
+        )
+        self._patience_s = timeout_s
+        self._places = BoundedSemaphore(size)
+        self._lock = Lock()
+        self._resting: list[tuple[float, Connection[Any]]] = []
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection[Any]]:
+        """A connection for one use. Raises DatabaseUnreachable, also when all are in use for too long."""
+        if not self._places.acquire(timeout=self._patience_s):
+            raise DatabaseUnreachable("all database connections of this process are in use: try again")
+        try:
+            conn = self._take()
+            try:
+                yield conn
+            finally:
+                self._give_back(conn)
+        finally:
+            self._places.release()
+
+    def _take(self) -> Connection[Any]:
+        while True:
+            with self._lock:
+                if not self._resting:
+                    break
+                since, conn = self._resting.pop()
+            if time.monotonic() - since < TRUSTED_S or answers(conn):
+                return conn
+            conn.close()
+        return self._open()
+
+    def _give_back(self, conn: Connection[Any]) -> None:
+        if conn.closed or conn.info.transaction_status != TransactionStatus.IDLE:
+            return conn.close()
+        with self._lock:
+            self._resting.append((time.monotonic(), conn))
+        return None
+
+    def close(self) -> None:
+        """Close those that rest."""
+        with self._lock:
+            while self._resting:
+                self._resting.pop()[1].close()
+
+
+def answers(conn: Connection[Any]) -> bool:
+    """Is the server still at the other end?"""
+    try:
+        conn.execute("SELECT 1")
+    except psycopg.Error:
+        return False
+    return True

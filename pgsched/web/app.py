@@ -1,0 +1,95 @@
+"""The console as an ASGI application: its routes, and what lives as long as it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.resources import files
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from pgsched.db.pool import Pool
+from pgsched.web import login, routes
+from pgsched.web.depth import Depths, watching
+from pgsched.web.guard import Guard
+from pgsched.web.pages import View, render
+from pgsched.web.secrets import Signer
+from pgsched.web.settings import Settings
+
+CONNECTIONS, TIMEOUT_S = 8, 10.0
+# The statistics of a queue table are always stale, and a plan made from them would read all of history.
+SESSION = {"enable_seqscan": "off", "jit": "off"}
+TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+def make(settings: Settings) -> ASGIApp:
+    """The console behind its guard."""
+    app = Starlette(
+        routes=[Route("/static/{name}", static), Route("/healthz", healthz), *login.ROUTES, *routes.ROUTES],
+        exception_handlers={HTTPException: sorry, Exception: bug},
+        lifespan=lifespan,
+    )
+    app.state.settings = settings
+    app.state.signer = Signer(next(filter(None, (settings.token, settings.reader_token)), None))
+    app.state.pool = Pool(settings.dsn, size=CONNECTIONS, purpose="web", timeout_s=TIMEOUT_S, settings=SESSION)
+    app.state.depths = Depths()
+    app.state.guesses = login.Guesses()
+    app.state.streams = 0
+    app.state.ending = asyncio.Event()
+    return Guard(app, settings, app.state.signer)
+
+
+@asynccontextmanager
+async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    """Depth is noted from the start on; connections are closed at the end."""
+    noting = asyncio.create_task(watching(app.state.pool, app.state.depths))
+    try:
+        yield
+    finally:
+        app.state.ending.set()
+        noting.cancel()
+        app.state.pool.close()
+
+
+def static(request: Request) -> Response:
+    """A file of the wheel."""
+    name = request.path_params["name"]
+    file = files("pgsched.web") / "static" / name
+    kind = TYPES.get(name.rpartition(".")[2])
+    if kind is None or "/" in name or "\\" in name or not file.is_file():
+        raise HTTPException(404)
+    return Response(file.read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
+
+
+def healthz(request: Request) -> Response:
+    """Does the console reach its database? For probes; says nothing else."""
+    try:
+        with request.app.state.pool.connection() as conn:
+            conn.execute("SELECT 1")
+    except Exception:
+        return JSONResponse({"ok": False}, 503)
+    return JSONResponse({"ok": True})
+
+
+async def sorry(request: Request, error: Exception) -> Response:
+    """A page that is not there, or not for this method."""
+    assert isinstance(error, HTTPException)
+    return told(request, error.status_code, error.detail, dict(error.headers or {}))
+
+
+async def bug(request: Request, error: Exception) -> Response:
+    """What nobody expected. The traceback goes to the log; starlette raises it again."""
+    return told(request, 500, f"{type(error).__name__}: this is a bug in pgsched; the console's log shows where", {})
+
+
+def told(request: Request, status: int, text: str, headers: dict[str, str]) -> Response:
+    """An error in the form that was asked for."""
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"error": text, "field": None}, status, headers)
+    return HTMLResponse(render(request, View("error.html", {"error": text, "what": ""})), status, headers)

@@ -1,0 +1,73 @@
+"""The first page: is it well, how much is there to do, and how has it been going?"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from starlette.requests import Request
+
+from pgsched.cli.output import duration
+from pgsched.db.connect import Connection
+from pgsched.observe import rates, status
+from pgsched.observe.rates import RANGES, STRETCHES, Stretch
+from pgsched.web.charts import Chart, Series, chart, number
+from pgsched.web.depth import Depths
+from pgsched.web.pages import View, given
+
+
+def overview(request: Request, conn: Connection[Any]) -> View:
+    """The whole system."""
+    asked = given(request, "range")
+    span = asked if asked in RANGES else "1h"
+    found = status.status(conn)
+    lately = rates.rates(conn, span)
+    values = {
+        "status": found, "span": span, "spans": list(RANGES), "failures": rates.failures(conn),
+        "charts": [of_depth(request.app.state.depths, span), *of_rates(lately, span)],
+        "busy": sum(worker.running for worker in found.workers),
+        "slots": sum(worker.concurrency for worker in found.workers),
+        "depth": {name: sum(getattr(queue, name) for queue in found.queues)
+                  for name in ("queued", "running", "scheduled", "waiting")},
+        "tasks": sorted({(u.queue, u.task or f"any {u.kind}") for u in found.unroutable})[:8],
+    }  # fmt: skip
+    return View("overview.html", values)
+
+
+def of_depth(depths: Depths, span: str) -> Chart:
+    """Queued, running and held runs since the console was started."""
+    seconds = RANGES[span] * STRETCHES
+    noted, now = depths.lately(seconds), time.monotonic()
+    noted = noted[:: max(1, len(noted) // 120)]
+    series = [
+        Series("queued", "a", [one.queued for one in noted], filled=True),
+        Series("running", "b", [one.running for one in noted]),
+        Series("held back", "c", [one.held for one in noted]),
+    ]
+    times = [f"{duration(round(now - one.at))} ago" for one in noted]
+    whole = not noted or now - noted[0].at > 0.9 * seconds
+    note = "" if whole else f"noted since this console began, {duration(round(now - noted[0].at))} ago"
+    places = [max(0.0, 1 - (now - one.at) / seconds) for one in noted]
+    return chart("Depth", series, times, number, f"{span} ago", places=places, note=note)
+
+
+def of_rates(lately: list[Stretch], span: str) -> list[Chart]:
+    """Throughput, latency, lateness and errors."""
+    times = [f"{one.from_at:%H:%M:%S} UTC" for one in lately]
+    begin = f"{span} ago"
+    sampled = "busy stretches are estimated from a sample" if any(one.sampled for one in lately) else ""
+    latency = [Series("due to start, half", "a", [one.wait_50 for one in lately]),
+               Series("95 %", "b", [one.wait_95 for one in lately])]  # fmt: skip
+    lateness = [Series("slot to start, half", "a", [one.late_50 for one in lately]),
+                Series("95 %", "b", [one.late_95 for one in lately]),
+                Series("worst", "bad", [one.late_max for one in lately])]  # fmt: skip
+    errors = [Series("dead", "bad", [one.dead for one in lately], filled=True),
+              Series("missed", "b", [one.missed for one in lately]),
+              Series("retried", "c", [one.retried for one in lately])]  # fmt: skip
+    per_s = [Series("runs a second", "a", [one.per_s for one in lately], filled=True)]
+    return [
+        chart("Throughput", per_s, times, lambda value: f"{value:.3g}/s", begin, note=sampled),
+        chart("Latency", latency, times, duration, begin),
+        chart("Lateness", lateness, times, duration, begin),
+        chart("Errors", errors, times, lambda value: number(float(f"{value:.3g}")), begin),
+    ]

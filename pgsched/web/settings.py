@@ -1,0 +1,91 @@
+"""The rule: nobody from elsewhere gets in without having shown who they are; a console that would let them does not
+start."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgsched.errors import InputError
+from pgsched.web.secrets import Password
+
+SHORTEST_TOKEN = 16
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the console is reached and by whom. `token` and `password` let people in who may change things,
+    `reader_token` people who may only look; `proxy_header` names a header that proxies in `proxies` put the user's
+    name in. `hosts`: the names that it answers to (empty: any, which needs authentication)."""
+
+    dsn: str
+    host: str = "127.0.0.1"
+    port: int = 8080
+    token: str | None = None
+    reader_token: str | None = None
+    password: Password | None = None
+    proxy_header: str | None = None
+    proxies: tuple[Network, ...] = ()
+    read_only: bool = False
+    hosts: tuple[str, ...] = ()
+    every_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        for name, token in (("token", self.token), ("reader token", self.reader_token)):
+            if token is not None and len(token) < SHORTEST_TOKEN:
+                raise InputError(f"{name}: is shorter than {SHORTEST_TOKEN} characters", name)
+        if (self.proxy_header is None) != (not self.proxies):
+            raise InputError("trusted proxy: --trusted-proxy-header and --trusted-proxy need each other")
+        if not self.authenticates and not is_loopback(self.host):
+            raise InputError(
+                f"host: {self.host} can be reached from elsewhere: give --token-file, --password-hash or"
+                " --trusted-proxy-header with --trusted-proxy, or stay on 127.0.0.1", "host"
+            )  # fmt: skip
+
+    @property
+    def authenticates(self) -> bool:
+        """Does anybody have to show who they are?"""
+        return any((self.token, self.reader_token, self.password, self.proxy_header))
+
+    @property
+    def logs_in(self) -> bool:
+        """Is there something to enter in the login form?"""
+        return any((self.token, self.reader_token, self.password))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The hosts that requests may name; empty: any. Without authentication a page of another site, whose name was
+        made to lead here, must not be served."""
+        return self.hosts or (() if self.authenticates else ("localhost", "127.0.0.1", "[::1]"))
+
+
+def is_loopback(host: str) -> bool:
+    """Can only this machine reach it?"""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def networks(texts: list[str]) -> tuple[Network, ...]:
+    """Addresses or CIDR ranges. Raises InputError."""
+    try:
+        return tuple(ipaddress.ip_network(text) for text in texts)
+    except ValueError as error:
+        raise InputError(f"trusted proxy: {error}", "trusted proxy") from None
+
+
+def secret(name: str, file: Path | None, environ: Mapping[str, str], variable: str) -> str | None:
+    """A token from a file, else from the environment; None without one."""
+    if file is None:
+        return environ.get(variable) or None
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{name}: cannot read {file}: {error}", name) from None
+    if not text:
+        raise InputError(f"{name}: {file} is empty", name)
+    return text
