@@ -6,7 +6,8 @@ Every duration is in seconds. A process needs no setting but the DSN, and withou
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pgsched.errors import InputError
@@ -17,10 +18,13 @@ ENVIRONMENT = {
     "PGSCHED_HOME": "where the embedded server keeps its data",
     "PGSCHED_LOG": "log level: debug, info, warning, error",
     "PGSCHED_LOG_FORMAT": "console or json",
+    "PGSCHED_SQL_DSN_NAME": "connection string of a database that SQL jobs may name",
     "PGSCHED_LOG_BYTES": "bytes of output that a worker keeps of an attempt",
 }
 MAX_PAYLOAD_BYTES = 1_048_576
 CRASH_LIMIT = 5
+SQL_DSN = "PGSCHED_SQL_DSN_"
+SQL_DSN_NAME = re.compile("[a-z0-9_-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class WorkerSettings:
     settle_wait_s: float = 0.003
     leader: bool = True
     http_allow: tuple[str, ...] = ()  # where HTTP jobs may go although it is not public
+    sql_dsns: Mapping[str, str] = field(default_factory=dict, repr=False)  # by name, with passwords
     log_bytes: int = 1 << 20  # how much of an attempt's output is kept; 0: none
     max_runs: int | None = None  # end after so many
     max_memory_mb: int | None = None  # end when the process takes more
@@ -75,6 +80,25 @@ class Settings:
     dsn: str
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     leader: LeaderSettings = field(default_factory=LeaderSettings)
+
+
+def find_sql_dsns(flags: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The databases that SQL jobs may name: PGSCHED_SQL_DSN_NAME of the environment, then each flag NAME=DSN.
+
+    Raises InputError, which never shows a connection string.
+    """
+    env = os.environ if environ is None else environ
+    found = {key[len(SQL_DSN) :].lower(): dsn for key, dsn in env.items() if key.startswith(SQL_DSN) and dsn}
+    for flag in flags:
+        name, sign, dsn = flag.partition("=")
+        if not sign or not dsn:
+            raise InputError("sql-dsn: expected NAME=DSN", "sql-dsn")
+        found[name] = dsn
+    for name in found:
+        if not SQL_DSN_NAME.fullmatch(name):
+            shown = "the name before the first =" if len(name) > 63 or "/" in name or " " in name else repr(name)
+            raise InputError(f"sql-dsn: {shown}: expected lower-case letters, digits, - and _", "sql-dsn")
+    return found
 
 
 def require(name: str, value: float, low: float, high: float) -> None:

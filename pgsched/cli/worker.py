@@ -18,6 +18,7 @@ PROCESSES = "Start this many workers and keep them there: one that ends is repla
 MAX_RUNS = "End after so many runs; under --processes a new worker takes over."
 MAX_MEMORY = "End when the process takes more than so many MB (exit code 10); under --processes as above."
 LOG_BYTES = "Bytes of output kept of an attempt: a quarter its beginning, the rest its end; 0 keeps none."
+SQL_DSN = "NAME=DSN: a database that SQL jobs may name (repeatable). In the environment: PGSCHED_SQL_DSN_NAME."
 REAP = "Seconds between two looks for expired claims."
 
 
@@ -36,6 +37,7 @@ def worker(
         str, typer.Option(help="Kinds this worker may run, comma-separated: python,command,shell,sql,http.")
     ] = "python",
     http_allow: Annotated[list[str] | None, typer.Option(help=HTTP_ALLOW)] = None,
+    sql_dsn: Annotated[list[str] | None, typer.Option(help=SQL_DSN)] = None,
     lease: Annotated[float, typer.Option(help=LEASE)] = 30.0,
     poll: Annotated[float, typer.Option(help="Seconds between two looks for work when nothing wakes it.")] = 1.0,
     grace: Annotated[float, typer.Option(help="Seconds that running handlers get after SIGTERM.")] = 25.0,
@@ -56,7 +58,7 @@ def worker(
 
     Example: pgsched worker --concurrency 8 --app myproject.tasks:app
     """
-    from pgsched.config import LeaderSettings, Settings, WorkerSettings
+    from pgsched.config import LeaderSettings, Settings, WorkerSettings, find_sql_dsns
     from pgsched.worker.supervised import line
 
     link = line() if processes is not None else None
@@ -66,6 +68,7 @@ def worker(
         queues=tuple(queue or ()),
         allow=kinds(allow),
         http_allow=tuple(http_allow or ()),
+        sql_dsns=find_sql_dsns(sql_dsn or ()),
         lease_s=lease,
         poll_s=poll,
         grace_s=grace,

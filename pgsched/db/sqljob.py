@@ -20,11 +20,13 @@ from uuid import UUID
 import psycopg
 from psycopg import AsyncClientCursor, AsyncConnection, errors, generators, pq
 from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import error_from_result
 from psycopg.types.json import Jsonb
 
 from pgsched.db import own_writes
 from pgsched.db.connect import aconnect
+from pgsched.errors import InputError
 
 BECOME_OWNER = "SELECT set_config('role', %(owner)s, true) WHERE current_user <> %(owner)s"
 COPY = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH)
@@ -109,6 +111,15 @@ class SqlJob:
         with contextlib.suppress(Exception):
             async with await aconnect(self._dsn, purpose="sql stop", timeout_s=UNREACHABLE_S) as conn:
                 await conn.execute("SELECT pg_terminate_backend(%(pid)s)", {"pid": self._conn.info.backend_pid})
+
+
+def elsewhere(name: str, dsn: str) -> str:
+    """The connection string of another database: one that takes no writes will do. Raises InputError without it."""
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:  # its text repeats the string, with the password
+        raise InputError(f"sql-dsn: {name}: this is no connection string", "sql-dsn") from None
+    return make_conninfo("", **{"target_session_attrs": "any", **given})
 
 
 async def become_owner(conn: AsyncConnection[Any], owner: str | None) -> None:

@@ -35,17 +35,19 @@ def executors(
     concurrency: int,
     http_allow: tuple[str, ...] = (),
     journal: Journal | None = None,
+    sql_dsns: Mapping[str, str] | None = None,
 ) -> dict[str, Executor]:
-    """An executor for every allowed kind. `journal` takes what they print.
+    """An executor for every allowed kind. `journal` takes what they print; `sql_dsns` are databases that SQL
+    jobs may name.
 
-    Raises InputError for HTTP without httpx, or a wrong `http_allow`.
+    Raises InputError for HTTP without httpx, or a wrong `http_allow` or connection string.
     """
     processes = Processes(journal)
     made: dict[Kind, Executor] = {
         Kind.PYTHON: PythonExecutor(app.tasks if app else {}, concurrency, app, journal, app.hooks if app else None),
         Kind.COMMAND: CommandExecutor(processes),
         Kind.SHELL: ShellExecutor(processes),
-        Kind.SQL: SqlExecutor(dsn, journal, fenced=True),
+        Kind.SQL: SqlExecutor(dsn, journal, fenced=True, named=sql_dsns),
     }
     if Kind.HTTP in allow:  # alone in needing a package that may be missing
         made[Kind.HTTP] = HttpExecutor(http_allow, concurrency)

@@ -1,7 +1,8 @@
 """The rule: an SQL job is one transaction; it commits as a whole or leaves nothing.
 
-`task` is one or several statements. A non-empty `args` object gives the named parameters (`%(name)s`, and `%%` for a
-literal percent sign); without one the text is sent as it is. Notices become the log. On the scheduler's own
+`task` is one or several statements. An `args` object gives the named parameters (`%(name)s`, and `%%` for a literal
+percent sign); without any the text is sent as it is. Its key `dsn` is none: it names another database, which the worker
+knows by that name, and where the rights are those of its login. Notices become the log. On the scheduler's own
 database the run's success is recorded by the same transaction, so that a zombie's statements roll back, and those of a
 run that succeeded have had their effect once.
 """
@@ -9,8 +10,9 @@ run that succeeded have had their effect once.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
-from pgsched.db.sqljob import SqlJob, SqlText
+from pgsched.db.sqljob import SqlJob, SqlText, elsewhere
 from pgsched.execute.base import Stopped, kill_after_s
 from pgsched.execute.capture import Journal
 from pgsched.execute.report import one_line, refused
@@ -18,13 +20,16 @@ from pgsched.model import Claim, Outcome, Result, Unreadable
 
 
 class SqlExecutor:
-    """Runs statements on the scheduler's database, each run on a connection of its own."""
+    """Runs statements on the scheduler's database or a named one, each run on a connection of its own."""
 
     abandoned = 0
 
-    def __init__(self, dsn: str, journal: Journal | None = None, *, fenced: bool = False) -> None:
-        """`fenced`: the database is the one that holds the runs."""
+    def __init__(
+        self, dsn: str, journal: Journal | None = None, *, fenced: bool = False, named: Mapping[str, str] | None = None
+    ) -> None:
+        """`fenced`: the database is the one that holds the runs. `named`: other databases. Raises InputError."""
         self._dsn = dsn
+        self._named = {name: elsewhere(name, other) for name, other in (named or {}).items()}
         self._fenced = fenced
         self._journal = journal or Journal()
 
@@ -35,10 +40,16 @@ class SqlExecutor:
             return refused(f"args: expected an object of named parameters, got {type(claim.args).__name__}")
         if claim.owner is None:  # the database sets one: a row without was made around it
             return refused("owner: an SQL run has no owner whose rights it could run with")
+        parameters = dict(claim.args or {})
+        name = parameters.pop("dsn", None)
+        if name is not None and not (isinstance(name, str) and name in self._named):
+            # Retried: another worker may know it, or this one after its next start.
+            return refused(f"args.dsn: this worker knows no database {name!r:.80} (--sql-dsn NAME=DSN)", retry=True)
         notices = self._journal.record(claim)
-        held = (claim.id, claim.token) if self._fenced else None
-        text = SqlText(claim.task, claim.args or {}, claim.owner, held)
-        job = SqlJob(self._dsn, f"sql run {claim.id}", lambda notice: notices.write("log", f"{notice}\n"))
+        held = (claim.id, claim.token) if self._fenced and name is None else None
+        text = SqlText(claim.task, parameters, claim.owner if name is None else None, held)
+        dsn = self._dsn if name is None else self._named[name]
+        job = SqlJob(dsn, f"sql run {claim.id}", lambda notice: notices.write("log", f"{notice}\n"))
         work = asyncio.create_task(job.run(text))
         try:
             rowcount = await asyncio.shield(work)

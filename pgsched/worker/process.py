@@ -124,7 +124,7 @@ def make_worker(settings: Settings, app: App | None) -> Worker:
     """A worker with an executor for each allowed kind, and what it says of itself."""
     mine = settings.worker
     journal = Journal(mine.log_bytes)
-    chosen = executors(app, mine.allow, settings.dsn, mine.concurrency, mine.http_allow, journal)
+    chosen = executors(app, mine.allow, settings.dsn, mine.concurrency, mine.http_allow, journal, mine.sql_dsns)
     registration = workers.Registration(
         name=process_name(),
         version=pgsched.__version__,

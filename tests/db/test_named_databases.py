@@ -1,0 +1,94 @@
+"""SQL jobs on other databases, which a worker knows by names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.config import WorkerSettings, find_sql_dsns
+from pgsched.errors import InputError
+from pgsched.execute.sql import SqlExecutor
+from pgsched.model import Outcome, Result
+from tests.executing import claim, execute
+
+SECRET = "hunter2"
+
+
+def run(own: str, named: dict[str, str], text: str, /, **args: Any) -> Outcome:
+    return execute(SqlExecutor(own, named=named), claim("sql", text, args, owner="nobody_at_all"))
+
+
+def test_a_job_runs_on_the_database_that_it_names_with_the_rights_of_its_login(dsn: str, empty_dsn: str) -> None:
+    text = "CREATE TABLE public.here AS SELECT current_user::text AS who, %(n)s AS n"
+    outcome = run(dsn, {"warehouse": empty_dsn}, text, dsn="warehouse", n=5)
+    assert (outcome.result, outcome.value) == (Result.SUCCEEDED, {"rowcount": 1})
+    with psycopg.connect(empty_dsn) as there, psycopg.connect(dsn) as here:
+        assert there.execute("SELECT who, n FROM public.here").fetchone() == (there.info.user, 5)
+        assert here.execute("SELECT to_regclass('public.here')").fetchone() == (None,)
+
+
+def test_the_name_is_no_parameter(dsn: str, empty_dsn: str) -> None:
+    assert run(dsn, {"w": empty_dsn}, "SELECT 100 % 7", dsn="w").value == {"rowcount": 1}
+
+
+@pytest.mark.parametrize("name", ["nowhere", 5, ["w"]])
+def test_a_name_that_the_worker_does_not_know_is_a_failure_that_says_so(name: Any, dsn: str, empty_dsn: str) -> None:
+    outcome = run(dsn, {"w": empty_dsn}, "SELECT 1", dsn=name)
+    assert (outcome.result, outcome.retry) == (Result.FAILED, True), "another worker may know it"
+    assert outcome.error == f"args.dsn: this worker knows no database {name!r} (--sql-dsn NAME=DSN)"
+
+
+def test_a_database_that_takes_no_writes_will_do(dsn: str, empty_dsn: str, maintenance: psycopg.Connection) -> None:
+    name = psycopg.conninfo.conninfo_to_dict(empty_dsn)["dbname"]
+    maintenance.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    assert run(dsn, {"replica": empty_dsn}, "SELECT 1", dsn="replica").result is Result.SUCCEEDED
+    assert "read-only" in (run(dsn, {"replica": empty_dsn}, "CREATE TABLE t ()", dsn="replica").error or "")
+
+
+def test_flags_and_the_environment_name_databases() -> None:
+    env = {"PGSCHED_SQL_DSN_WAREHOUSE": "host=a", "PGSCHED_SQL_DSN_MARTS": "host=b", "PGSCHED_SQL_DSN_NONE": ""}
+    found = find_sql_dsns(["marts=postgresql://c/d?x=y", "eu-1=host=e"], env)
+    assert found == {"warehouse": "host=a", "marts": "postgresql://c/d?x=y", "eu-1": "host=e"}
+
+
+@pytest.mark.parametrize("flag", [f"postgresql://me:{SECRET}@host/db", f"W=password={SECRET}", "w", "w=", f"={SECRET}"])
+def test_a_wrong_flag_is_refused_without_showing_it(flag: str) -> None:
+    with pytest.raises(InputError, match="sql-dsn: ") as refused:
+        find_sql_dsns([flag], {})
+    assert SECRET not in str(refused.value)
+
+
+def test_passwords_are_never_shown(dsn: str) -> None:
+    unreachable = f"host=127.0.0.1 port=1 user=me password={SECRET} connect_timeout=1"
+    outcome = run(dsn, {"w": unreachable}, "SELECT 1", dsn="w")
+    assert (outcome.error or "").startswith("DatabaseUnreachable: ") and SECRET not in (outcome.error or "")
+    with pytest.raises(InputError, match="sql-dsn: w: this is no connection string") as refused:
+        SqlExecutor(dsn, named={"w": f"password={SECRET} and no sense"})
+    assert SECRET not in str(refused.value)
+    assert SECRET not in repr(WorkerSettings(sql_dsns={"w": unreachable}))
+
+
+def test_the_command_line_takes_them(dsn: str) -> None:
+    options = ["--allow", "sql", "--sql-dsn", f"w=password={SECRET} x", "--dsn", dsn]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pgsched", "worker", *options],
+        cwd=Path.cwd(), env=os.environ, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert "sql-dsn: w: this is no connection string" in ended.stderr
+    assert SECRET not in ended.stderr + ended.stdout
+
+
+@pytest.mark.parametrize("args", ['{"dsn": 5}', '{"dsn": "Warehouse"}', '{"dsn": ""}', "[1]"])
+def test_a_wrong_name_is_refused_at_the_insert(args: str, db: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation, match="args"):
+        db.execute(
+            "INSERT INTO pgsched.jobs (name, schedule, kind, task, args) VALUES ('j', '@daily', 'sql', 'SELECT 1', %s)",
+            [args],
+        )
