@@ -24,6 +24,7 @@ STATES = {
     **dict.fromkeys(("paused", "cancelled", "skipped", "warn", "waiting"), "yellow"),
     "running": "cyan",
 }
+LAST_CELLS, NARROW_CELLS = 20, 13  # what the last column should have, and what others keep
 UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
@@ -127,17 +128,26 @@ def print_rich(headers: Sequence[str], texts: Sequence[Sequence[str]], wrap: boo
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for header in headers[:-1]:
-        table.add_column(header, no_wrap=True, overflow="ellipsis")
+    *others, last = [max(map(cell_len, column)) for column in zip(headers, *texts, strict=True)]
+    others = fitted(others, console.width - min(last, LAST_CELLS))
+    for header, width in zip(headers, others, strict=False):
+        table.add_column(header, no_wrap=True, overflow="ellipsis", min_width=width, max_width=width)
     table.add_column(headers[-1], no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
-    others = zip(headers[:-1], *(line[:-1] for line in texts), strict=True)
-    room = max(12, console.width - sum(max(map(cell_len, column)) + 2 for column in others))
+    room = max(12, console.width - sum(width + 2 for width in others))
     for line in texts:
         cells = [Text(text, style=STATES.get(text, "")) for text in line]
         if not wrap:
             cells[-1].truncate(room, overflow="ellipsis")
         table.add_row(*cells)
     console.print(table)
+
+
+def fitted(widths: list[int], room: int) -> list[int]:
+    """The widths of columns that have so much room together: the widest give way, and no id or state does."""
+    widths = list(widths)
+    while widths and sum(width + 2 for width in widths) > room and max(widths) > NARROW_CELLS:
+        widths[widths.index(max(widths))] -= 1
+    return widths
 
 
 def print_fields(values: Mapping[str, Any]) -> None:

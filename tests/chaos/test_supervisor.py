@@ -182,6 +182,17 @@ def test_a_hang_up_replaces_the_workers_one_by_one(fleet: Fleet, db: psycopg.Con
     assert parent.ended(PATIENCE_S) == 0
 
 
+def test_a_hang_up_leaves_the_workers_there_when_new_ones_cannot_start(fleet: Fleet, db: psycopg.Connection) -> None:
+    parent, before = supervised(fleet, db, 2)
+    db.execute("UPDATE pgsched.alembic_version SET version_num = '9999'")
+    parent.signal(signal.SIGHUP)
+    wait_until(lambda: parent.said("not renewed"), PATIENCE_S, "the new worker to fail")
+    assert workers(db) == before
+    assert parent.log.read_text().count("error: ") == 1, "the others were not tried"
+    run = enqueue(db, "note")
+    wait_until(lambda: state(db, run) == "succeeded", PATIENCE_S, "the old workers to work on")
+
+
 @pytest.mark.parametrize("chance", [0.0, 0.5, 0.999])
 def test_pauses_grow_to_a_bound_and_differ(chance: float) -> None:
     assert pause(0, chance) == 0

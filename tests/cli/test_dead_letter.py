@@ -112,3 +112,12 @@ def test_the_evidence_of_every_attempt_is_shown(pgsched: Pgsched, letters: psyco
     assert "a\\x1b[2Jb" in said.out
     assert "\x1b" not in said.out
     assert said.err == "\nrevive it: pgsched run retry 1\n"
+
+
+def test_no_column_but_the_widest_gives_way_on_a_narrow_terminal() -> None:
+    from pgsched.cli.output import fitted
+
+    assert fitted([5, 30, 9], 80) == [5, 30, 9]
+    assert fitted([5, 30, 9], 40) == [5, 20, 9]
+    assert fitted([5, 30, 40], 40) == [5, 14, 15]
+    assert fitted([5, 30, 40], 20) == [5, 13, 13], "what is cut must still be told apart"
