@@ -11,7 +11,10 @@ from pgsched.db.connect import Connection
 from pgsched.db.query import Row, one, rows
 from pgsched.errors import InputError, NotFound
 
-DEFAULTS = {"limits": {"ordered": False, "weight": 1}, "queues": {"fair": False, "on_full": "reject"}}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "limits": {"ordered": False, "weight": 1},
+    "queues": {"fair": False, "on_full": "reject"},
+}
 
 
 def set_limit(conn: Connection[Any], name: str, values: dict[str, Any]) -> Row:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from pgsched.core.admission import UNLIMITED, Candidate, Gate, Group, choose, default_burst, tokens_now, wanted
@@ -21,6 +22,28 @@ BUDGET = 20_000  # candidates that one pass reads
 SMALLEST_WINDOW = 10
 LARGEST_WINDOW = 500
 LOOK_S = 0.01
+WINDOW_S = 0.05
+
+
+@dataclass
+class Window:
+    """How many runs of a queue may be let go before they start: two for each slot, and more only where the workers take
+    them so fast that this is less than they take in WINDOW_S. `left`: unstarted runs after the pass at `at`."""
+
+    size: float = 0.0
+    left: int = 0
+    at: datetime | None = None
+
+    def most(self, slots: int, unstarted: int, now: datetime) -> int:
+        """What may be unstarted now."""
+        elapsed_s = max(0.001, (now - self.at).total_seconds()) if self.at else math.inf
+        if unstarted:
+            wanted = (self.left - unstarted) / elapsed_s * WINDOW_S
+        else:  # they might have taken more
+            wanted = 2.0 * self.left if elapsed_s < WINDOW_S else 0.0
+        least = max(SMALLEST_WINDOW, 2 * slots)
+        self.size = max(least, min(LARGEST_WINDOW, max(wanted, 0.9 * self.size)))
+        return math.floor(self.size)
 
 
 @dataclass
@@ -30,7 +53,7 @@ class Standing:
 
     after: tuple[str, str] = ("", "")
     turns: dict[str, str] = field(default_factory=dict)
-    windows: dict[str, float] = field(default_factory=dict)
+    windows: dict[str, Window] = field(default_factory=dict)
     wait_s: float | None = None
     more: bool = False
 
@@ -68,6 +91,8 @@ def admit(conn: Connection[Any], standing: Standing) -> int:
     rated = {f"queue {name}": gate for name, gate in queue_gates.items() if gate.tokens < UNLIMITED}
     rated |= {f"key {key}": gate for key, gate in key_gates.items() if gate.tokens < UNLIMITED}
     limits.save(conn, [(name, gate.tokens, gate.unstarted) for name, gate in rated.items()], now)
+    for name in standing.windows.keys() & queue_gates.keys():
+        standing.windows[name].left, standing.windows[name].at = queue_gates[name].unstarted, now
     standing.wait_s = next_token_s(rated, queues, bound)
     return done
 
@@ -112,11 +137,8 @@ def queue_gate(row: Row, standing: Standing, now: Any, *, shrink: bool = False) 
     what has been let go cannot be overtaken any more. With `shrink`, what is beyond that has to be taken back."""
     gate = gate_of(row, now)
     if row["fair"] or row["ageing_s"] is not None:
-        least = max(SMALLEST_WINDOW, 2.0 * row["slots"])
-        window = max(least, standing.windows.get(row["queue"], least))
-        window = min(LARGEST_WINDOW, 2 * window) if row["unstarted"] < window / 8 else max(least, 0.95 * window)
-        standing.windows[row["queue"]] = max(least, window)
-        space = math.floor(window) - row["unstarted"]
+        window = standing.windows.setdefault(row["queue"], Window())
+        space = window.most(row["slots"], row["unstarted"], now) - row["unstarted"]
         gate.room = min(gate.room, space if shrink else max(0, space))
     return gate
 

@@ -56,6 +56,9 @@ def add(db: psycopg.Connection, dice: random.Random, n: int) -> None:
 def hurt(fleet: Fleet, db: psycopg.Connection, dice: random.Random) -> None:
     """Kill, freeze for longer than a lease, or stop a worker: the leader's, or any; and start another one."""
     alive = [member for member in fleet.members if member.alive]
+    if len(alive) < 3:
+        fleet.launch(*OPTIONS)
+        return
     leader = leader_pid(db)
     victim = next((m for m in alive if m.pid == leader), None) if dice.random() < 0.5 else None
     victim = victim or dice.choice(alive)

@@ -1,0 +1,445 @@
+"""Limits: who is admitted, when, and that every way back to queued asks for them. Guards have a twin without them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.core import admission as gates
+from pgsched.db import leading, limits
+from pgsched.db.claims import settle
+from pgsched.db.connect import aconnect
+from pgsched.leader import admission
+from pgsched.model import Claim, Result
+from tests.fleet import one
+from tests.history_checker import Attempt, check
+from tests.race.setting import Open, cut, done, let_expire, row_of, take
+from tests.waiting import wait_until
+
+STATES = "SELECT state, count(*) FROM pgsched.runs GROUP BY state ORDER BY state"
+
+
+def states(db: psycopg.Connection) -> dict[str, int]:
+    return dict(db.execute(STATES).fetchall())
+
+
+def add(db: psycopg.Connection, n: int, key: str | None = None, queue: str = "default", **columns: Any) -> list[int]:
+    names = "".join(f", {name}" for name in columns)
+    rows = db.execute(
+        f"INSERT INTO pgsched.runs (task, queue, concurrency_key{names})"
+        f" SELECT 't', %s, %s{', %s' * len(columns)} FROM generate_series(1, %s) RETURNING id".encode(),
+        [queue, key, *columns.values(), n],
+    )
+    return [row[0] for row in rows.fetchall()]
+
+
+def limit(db: psycopg.Connection, name: str, concurrency: int | None = None, **columns: Any) -> None:
+    given = {"name": name, "concurrency": concurrency} | columns
+    db.execute(f"INSERT INTO pgsched.limits ({', '.join(given)}) VALUES ({', '.join(['%s'] * len(given))})".encode(),
+               list(given.values()))  # fmt: skip
+
+
+def limit_queue(db: psycopg.Connection, name: str = "default", **columns: Any) -> None:
+    given = {"name": name} | columns
+    db.execute(f"INSERT INTO pgsched.queues ({', '.join(given)}) VALUES ({', '.join(['%s'] * len(given))})".encode(),
+               list(given.values()))  # fmt: skip
+
+
+def admit(db: psycopg.Connection, standing: admission.Standing | None = None) -> int:
+    """What the leader does in a round."""
+    standing = standing or admission.Standing()
+    with db.transaction():
+        leading.admit(db, 5000)
+        return admission.apply(db, standing) + admission.admit(db, standing)
+
+
+def claim_all(db: psycopg.Connection, n: int = 1000) -> list[int]:
+    return [claim.id for claim in take(db, n)]
+
+
+def release(dsn: str, claim: Claim) -> list[str]:
+    """Give a claim back unstarted, as a worker does."""
+
+    async def settled() -> list[str]:
+        async with await aconnect(dsn) as conn:
+            return await settle(conn, [done(claim, Result.RELEASED)], "w")
+
+    return asyncio.run(settled())
+
+
+def retry_in(db: psycopg.Connection, run_id: int, delay: str) -> None:
+    db.execute("UPDATE pgsched.runs SET state = 'scheduled', available_at = clock_timestamp() + %s::interval"
+               " WHERE id = %s", [delay, run_id])  # fmt: skip
+
+
+def end(db: psycopg.Connection, run_id: int, state: str = "succeeded") -> None:
+    db.execute("UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE id = %s", [state, run_id])
+
+
+# ---- who waits, and who is admitted
+
+
+def test_a_run_without_limits_is_claimable_at_once(db: psycopg.Connection) -> None:
+    limit(db, "customer", 1)
+    limit_queue(db, "elsewhere", concurrency_limit=1)
+    add(db, 3)
+    assert states(db) == {"queued": 3}
+
+
+def test_no_more_runs_of_a_key_are_admitted_than_its_limit_says(db: psycopg.Connection) -> None:
+    limit(db, "customer", 2)
+    for key in ("customer:1", "customer:2", "customer"):
+        add(db, 5, key)
+    assert [admit(db), admit(db)] == [6, 0]
+    assert states(db) == {"queued": 6, "waiting": 9}
+    end(db, claim_all(db)[0])
+    assert [admit(db), admit(db)] == [1, 0]
+
+
+def test_the_limit_of_a_whole_key_comes_before_that_of_its_prefix(db: psycopg.Connection) -> None:
+    limit(db, "customer", 1)
+    limit(db, "customer:big", 3)
+    add(db, 5, "customer:big")
+    assert admit(db) == 3
+
+
+def test_a_key_that_no_limit_binds_passes_through(db: psycopg.Connection) -> None:
+    add(db, 4, "whatever")
+    assert states(db) == {"waiting": 4}
+    assert admit(db) == 4
+
+
+def test_a_queue_admits_no_more_than_its_limit(db: psycopg.Connection) -> None:
+    limit_queue(db, concurrency_limit=3)
+    add(db, 5)
+    add(db, 5, "k")
+    assert [admit(db), admit(db)] == [3, 0]
+
+
+def test_a_key_is_counted_over_all_queues(db: psycopg.Connection) -> None:
+    limit(db, "k", 3)
+    add(db, 2, "k", "a")
+    add(db, 2, "k", "b")
+    assert admit(db) == 3
+
+
+def test_a_job_may_have_a_limit_of_its_own(db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, schedule, task, overlap, concurrency_limit)"
+               " VALUES ('j', '0 0 1 1 *', 't', 'allow', 2)")  # fmt: skip
+    for _ in range(4):
+        db.execute("SELECT pgsched.trigger('j')")
+    assert states(db) == {"waiting": 4}
+    assert [admit(db), admit(db)] == [2, 0]
+    db.execute("UPDATE pgsched.jobs SET concurrency_limit = 3 WHERE name = 'j'")
+    admit(db)
+    assert states(db) == {"queued": 3, "waiting": 1}
+
+
+def test_a_jobs_key_is_made_from_its_arguments(db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, schedule, task, overlap, args, concurrency_key)"
+               """ VALUES ('j', '0 0 1 1 *', 't', 'allow', '{"id": 7}', 'customer:{id}')""")  # fmt: skip
+    db.execute("SELECT pgsched.trigger('j'), pgsched.trigger('j', '{\"id\": \"x\"}')")
+    keys = db.execute("SELECT concurrency_key FROM pgsched.runs ORDER BY id").fetchall()
+    assert keys == [("customer:7",), ("customer:x",)]
+
+
+def test_a_limit_of_a_job_binds_the_runs_that_it_has_already(db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, schedule, task, overlap) VALUES ('j', '0 0 1 1 *', 't', 'allow')")
+    for _ in range(4):
+        db.execute("SELECT pgsched.trigger('j')")
+    assert states(db) == {"queued": 4}
+    db.execute("UPDATE pgsched.jobs SET concurrency_limit = 1 WHERE name = 'j'")
+    assert states(db) == {"waiting": 4}
+    assert admit(db) == 1
+
+
+def test_the_most_urgent_is_admitted_first_then_the_oldest(db: psycopg.Connection) -> None:
+    limit(db, "k", 1)
+    late, first, second = add(db, 1, "k", priority=7)[0], *add(db, 2, "k")
+    order = []
+    for _ in range(3):
+        admit(db)
+        order.append(claim_all(db)[0])
+        end(db, order[-1])
+    assert order == [first, second, late]
+
+
+# ---- limits change while they are in use
+
+
+def test_a_limit_holds_for_what_was_queued_before_it(db: psycopg.Connection) -> None:
+    add(db, 10)
+    limit_queue(db, concurrency_limit=2)
+    assert admit(db) == 8
+    assert states(db) == {"queued": 2, "waiting": 8}
+    assert one(db, "SELECT applied_at IS NOT NULL FROM pgsched.queues")
+
+
+def test_a_limit_of_keys_holds_for_what_was_admitted_before_it(db: psycopg.Connection) -> None:
+    add(db, 10, "customer:1")
+    admit(db)
+    limit(db, "customer", 3)
+    admit(db)
+    assert states(db) == {"queued": 3, "waiting": 7}
+
+
+def test_a_limit_is_not_called_applied_while_an_older_transaction_may_still_add_runs(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    slow = connect(autocommit=False)
+    add(slow, 5)
+    limit_queue(db, concurrency_limit=2)
+    admit(db)
+    assert one(db, "SELECT applied_at IS NULL FROM pgsched.queues"), "it may have missed the queue's bit"
+    slow.commit()
+    admit(db)
+    assert states(db) == {"queued": 2, "waiting": 3}
+    assert one(db, "SELECT applied_at IS NOT NULL FROM pgsched.queues")
+
+
+def test_a_lowered_limit_takes_back_what_has_not_started(db: psycopg.Connection) -> None:
+    limit(db, "k", 5)
+    add(db, 10, "k")
+    admit(db)
+    take(db, 2)
+    db.execute("UPDATE pgsched.limits SET concurrency = 3")
+    admit(db)
+    assert states(db) == {"queued": 1, "running": 2, "waiting": 7}
+    db.execute("UPDATE pgsched.limits SET concurrency = 0")
+    admit(db)
+    assert states(db) == {"running": 2, "waiting": 8}
+
+
+def test_without_its_limit_everything_goes_on(db: psycopg.Connection) -> None:
+    limit(db, "k", 1)
+    limit_queue(db, "q", concurrency_limit=1)
+    add(db, 3, "k")
+    add(db, 3, queue="q")
+    admit(db)
+    db.execute("DELETE FROM pgsched.limits")
+    db.execute("DELETE FROM pgsched.queues")
+    admit(db)
+    assert states(db) == {"queued": 6}
+    with db.transaction():
+        limits.forget(db)
+    assert one(db, "SELECT last_value FROM pgsched.gated_queues") == 0
+    add(db, 1, queue="q")
+    assert states(db) == {"queued": 7}
+
+
+def test_the_bit_of_a_queue_survives_whoever_sets_another_at_the_same_time(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    other = connect(autocommit=False)
+    other.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('a', 0)")
+    with db.transaction():
+        limits.forget(db)  # while somebody changes the table nothing is taken out
+    other.commit()
+    add(db, 1, queue="a")
+    assert states(db) == {"waiting": 1}
+
+
+# ---- every way back
+
+
+def test_a_released_claim_waits_again(db: psycopg.Connection, dsn: str) -> None:
+    limit(db, "k", 1)
+    add(db, 2, "k")
+    admit(db)
+    (claim,) = take(db, 5)
+    assert release(dsn, claim) == ["waiting"]
+    assert admit(db) == 1
+    assert claim_all(db) == [claim.id], "it keeps its place"
+
+
+def test_a_reaped_run_waits_again(db: psycopg.Connection) -> None:
+    limit(db, "k", 1)
+    first, _ = add(db, 2, "k")
+    admit(db)
+    take(db, 1)
+    let_expire(db)
+    with db.transaction():
+        leading.reap(db, 100, 5)
+    assert states(db) == {"waiting": 2}
+    assert admit(db) == 1
+    assert claim_all(db) == [first]
+
+
+def test_a_retry_waits_again_when_it_is_due(db: psycopg.Connection) -> None:
+    limit(db, "k", 1)
+    first, second = add(db, 2, "k")
+    admit(db)
+    claim_all(db)
+    retry_in(db, first, "1 hour")
+    assert admit(db) == 1, "a run that waits for its next attempt gives its place up"
+    db.execute("UPDATE pgsched.runs SET available_at = clock_timestamp() WHERE id = %s", [first])
+    assert admit(db) == 0
+    assert row_of(db, first)["state"] == "waiting"
+    end(db, second)
+    admit(db)
+    assert row_of(db, first)["state"] == "queued"
+
+
+def test_a_revived_run_waits_again(db: psycopg.Connection) -> None:
+    limit(db, "k", 1)
+    (first,) = add(db, 1, "k")
+    end(db, first, "dead")
+    assert one(db, "SELECT pgsched.retry(%s)", first) == "waiting"
+    assert admit(db) == 1
+
+
+def test_in_an_ordered_key_a_retry_holds_the_key(db: psycopg.Connection) -> None:
+    limit(db, "k", 1, ordered=True)
+    first, second, third = add(db, 3, "k")
+    db.execute("UPDATE pgsched.runs SET priority = 0 WHERE id = %s", [third])
+    admit(db)
+    assert claim_all(db) == [first]
+    retry_in(db, first, "1 hour")
+    assert admit(db) == 0
+    db.execute("UPDATE pgsched.runs SET available_at = clock_timestamp() WHERE id = %s", [first])
+    admit(db)
+    assert claim_all(db) == [first]
+    end(db, first)
+    admit(db)
+    assert claim_all(db) == [second], "first in, first out, whatever the priority"
+
+
+# ---- the guards
+
+
+def test_a_locked_run_is_not_admitted_and_costs_no_place(db: psycopg.Connection, connect: Open) -> None:
+    limit(db, "k", 1)
+    first, _ = add(db, 2, "k")
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [first])
+    assert admit(db) == 0
+    person.rollback()
+    assert admit(db) == 1
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_run_that_was_cancelled_meanwhile_is_not_admitted(
+    guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        cut(monkeypatch, limits, "limit_admit", " AND r.state = 'waiting'")
+        db.execute("ALTER TABLE pgsched.runs DROP CONSTRAINT runs_finished_when_ended")
+    (first,) = add(db, 1, "k")
+    db.execute("SELECT pgsched.cancel(%s)", [first])
+    with db.transaction():
+        limits.admit(db, [first])
+    assert row_of(db, first)["state"] == ("cancelled" if guarded else "queued")
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_released_claim_does_not_slip_past_the_limit(guarded: bool, db: psycopg.Connection) -> None:
+    if not guarded:
+        db.execute("CREATE OR REPLACE FUNCTION pgsched.back_in_line(state text, queue text, concurrency_key text)"
+                   " RETURNS text LANGUAGE sql STABLE AS 'SELECT $1'")  # fmt: skip
+    limit(db, "k", 1)
+    first, second = add(db, 2, "k")
+    admit(db)
+    take(db, 1)
+    end(db, first, "dead")
+    admit(db)  # the other one takes the place
+    assert row_of(db, second)["state"] == "queued"
+    db.execute("UPDATE pgsched.runs SET state = 'scheduled', finished_at = NULL WHERE id = %s", [first])
+    with db.transaction():
+        leading.admit(db, 100)
+    assert len(claim_all(db)) == (1 if guarded else 2)
+
+
+# ---- rates, turns, age
+
+
+def test_a_rate_admits_a_burst_and_then_goes_at_its_pace(db: psycopg.Connection) -> None:
+    limit(db, "api", rate=100, rate_period="100 seconds", rate_burst=4)
+    add(db, 20, "api:1")
+    add(db, 20, "api:2")
+    standing = admission.Standing()
+    assert admit(db, standing) == 8, "each key has its own bucket"
+    assert standing.wait_s is not None
+    claim_all(db)
+    wait_until(lambda: admit(db, standing), what="the next token")
+    assert states(db)["waiting"] >= 20
+
+
+def test_what_is_admitted_and_has_not_started_holds_its_token(db: psycopg.Connection) -> None:
+    limit(db, "api", rate=1000, rate_period="1 second", rate_burst=3)
+    add(db, 50, "api")
+    for _ in range(20):
+        admit(db)
+    assert states(db)["queued"] == 3, "or they would all start in one moment when a worker comes"
+
+
+def test_a_claim_that_is_given_back_unstarted_has_paid(db: psycopg.Connection, dsn: str) -> None:
+    limit(db, "api", rate=1, rate_period="1 day", rate_burst=2)
+    add(db, 3, "api")
+    assert admit(db) == 2
+    claims = take(db, 2)
+    assert admit(db) == 0
+    release(dsn, claims[0])
+    assert admit(db) == 1
+    assert claim_all(db) == [claims[0].id]
+    assert admit(db) == 0
+
+
+def test_a_retry_costs_a_token(db: psycopg.Connection) -> None:
+    limit(db, "api", rate=1, rate_period="1 day", rate_burst=1)
+    (first,) = add(db, 1, "api")
+    admit(db)
+    claim_all(db)
+    db.execute("UPDATE pgsched.runs SET state = 'scheduled', available_at = clock_timestamp() WHERE id = %s", [first])
+    assert admit(db) == 0
+    assert row_of(db, first)["state"] == "waiting"
+
+
+def test_one_tenants_backlog_does_not_delay_anothers_first_run(db: psycopg.Connection) -> None:
+    limit_queue(db, fair=True)
+    add(db, 20_000, "big")
+    standing = admission.Standing()
+    admit(db, standing)
+    ahead = states(db)["queued"]
+    assert ahead <= admission.SMALLEST_WINDOW
+    (small,) = add(db, 1, "small")
+    claim_all(db)
+    admit(db, standing)
+    assert row_of(db, small)["state"] == "queued"
+
+
+def test_many_keys_take_turns_however_few_go_at_a_time(db: psycopg.Connection) -> None:
+    limit_queue(db, fair=True, concurrency_limit=1)
+    for key in ("a", "b", "c"):
+        add(db, 3, key)
+    standing, order = admission.Standing(), []
+    for _ in range(9):
+        admit(db, standing)
+        (run_id,) = claim_all(db)
+        order.append(row_of(db, run_id)["concurrency_key"])
+        end(db, run_id)
+    assert order == ["a", "b", "c"] * 3
+
+
+def test_a_low_priority_rises_with_age(db: psycopg.Connection) -> None:
+    limit_queue(db, ageing="1 minute", concurrency_limit=1)
+    (old,) = add(db, 1, priority=9)
+    (new,) = add(db, 1, priority=6)
+    db.execute("UPDATE pgsched.runs SET ready_at = ready_at - interval '4 minutes' WHERE id = %s", [old])
+    admit(db)
+    assert claim_all(db) == [old]
+    assert row_of(db, old)["priority"] == 5
+    assert row_of(db, new)["priority"] == 6
+
+
+# ---- the checker itself
+
+
+def test_the_checker_sees_what_is_wrong() -> None:
+    a, b = Attempt(1, "q", "k:1", 1.0, 2.0, "succeeded", 0.1), Attempt(2, "q", "k:1", 1.9, 3.0, "succeeded", 0.2)
+    assert len(check([a, b], {"k": 1}, {"q": 1}, {"k": (1, 1.0, 0)}, {"q": (1, 1.0, 0)}, ["k"])) == 5
+    c = Attempt(2, "q", "k:1", 2.0, 3.0, "succeeded", 0.2)
+    assert check([a, c], {"k": 1}, {"q": 1}, {"k": (1, 1.0, 0)}, {"q": (1, 1.0, 0)}, ["k"]) == []
+    assert gates.default_burst(5) == 1

@@ -1,0 +1,108 @@
+"""Admission's arithmetic: who goes when there is room for some."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+
+import pytest
+
+from pgsched.core.admission import Candidate, Gate, Group, choose, default_burst, tokens_now, wanted
+
+
+def group(key: str, ids: range, gate: Gate | None = None, weight: int = 1, priority: int = 5) -> Group:
+    runs = [Candidate(n, priority, n) for n in ids]
+    return Group("q", key, gate or Gate(), weight, runs)
+
+
+def ids(chosen: list[tuple[Group, Candidate]]) -> list[int]:
+    return [run.id for _, run in chosen]
+
+
+def test_without_limits_all_go_the_most_urgent_first() -> None:
+    groups = [group("a", range(3)), group("b", range(10, 12), priority=1)]
+    assert ids(choose(groups, Gate(), fair=False)) == [10, 11, 0, 1, 2]
+
+
+def test_a_key_that_is_full_lets_the_others_by() -> None:
+    groups = [group("a", range(3), Gate(room=0)), group("b", range(10, 13), Gate(room=2))]
+    assert ids(choose(groups, Gate(), fair=False)) == [10, 11]
+
+
+def test_a_queue_takes_no_more_than_it_has_room_for() -> None:
+    assert ids(choose([group("a", range(5)), group("b", range(5, 9))], Gate(room=3), fair=False)) == [0, 1, 2]
+
+
+def test_one_key_in_two_queues_has_one_gate() -> None:
+    gate = Gate(room=3)
+    here, there = group("a", range(2), gate), group("a", range(10, 15), gate)
+    assert len(choose([here], Gate(), fair=False)) + len(choose([there], Gate(), fair=False)) == 3
+
+
+def test_keys_take_turns_in_a_fair_queue() -> None:
+    groups = [group("a", range(100)), group("b", range(100, 102)), group("c", range(200, 201))]
+    assert ids(choose(groups, Gate(room=6), fair=True)) == [0, 100, 200, 1, 101, 2]
+
+
+def test_a_key_with_twice_the_weight_gets_twice_the_turns() -> None:
+    groups = [group("a", range(100), weight=2), group("b", range(100, 200))]
+    assert ids(choose(groups, Gate(room=6), fair=True)) == [0, 1, 100, 2, 3, 101]
+
+
+def test_a_key_without_tokens_does_not_hold_up_others() -> None:
+    empty, full = Gate(tokens=0.4, burst=5), Gate(tokens=2.0, burst=5)
+    assert ids(choose([group("a", range(3), empty), group("b", range(10, 15), full)], Gate(), fair=False)) == [10, 11]
+
+
+def test_a_run_that_has_paid_needs_no_token_but_a_place_in_the_burst() -> None:
+    paid = Group("q", "a", Gate(tokens=0.0, burst=2, unstarted=1), runs=[Candidate(n, 5, n, paid=True) for n in (1, 2)])
+    assert ids(choose([paid], Gate(), fair=False)) == [1]
+
+
+def test_a_bucket_without_a_row_is_full_but_for_what_has_not_started() -> None:
+    assert tokens_now(10, 1.0, 5, 2, None) == 3.0
+
+
+def test_a_bucket_gains_no_more_than_if_all_had_started_just_now() -> None:
+    assert tokens_now(10, 1.0, 5, 0, (0.0, 60.0, 3)) == 2.0
+    assert tokens_now(10, 1.0, 5, 0, (0.0, 0.25, 0)) == 2.5
+    assert tokens_now(10, 1.0, 5, 0, (1.0, -3.0, 0)) == 1.0, "the database's clock went back"
+
+
+def test_the_default_burst_is_a_tenth() -> None:
+    assert [default_burst(rate) for rate in (1, 9, 10, 100)] == [1, 1, 1, 10]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_window_sees_more_starts_than_rate_and_burst(seed: int) -> None:
+    """A leader that looks now and then, workers that start what is admitted when they like, and claims given back."""
+    dice = random.Random(seed)
+    rate, period, burst = dice.choice([(10, 1.0, 1), (10, 1.0, 4), (50, 2.0, 7), (3, 1.0, 3)])
+    now, bucket = 0.0, None
+    unstarted, released, starts = 0, 0, []
+    for _ in range(3000):
+        now += dice.choice([0.001, 0.005, 0.02, 0.2]) * dice.random()
+        for _ in range(dice.choice([0, 0, 1, 1, 2, 10])):
+            if unstarted and dice.random() < 0.8:
+                unstarted -= 1
+                if dice.random() < 0.15:
+                    released += 1  # claimed, and given back a little later
+                else:
+                    starts.append(now)
+        if dice.random() < 0.5:
+            then = None if bucket is None else (bucket[0], now - bucket[1], bucket[2])
+            gate = Gate(tokens=tokens_now(rate, period, burst, unstarted, then), burst=burst, unstarted=unstarted)
+            runs = [Candidate(n, 5, n, paid=n < released) for n in range(released + 20)]
+            for _, run in choose([Group("q", "k", gate, runs=runs)], Gate(), fair=False):
+                released -= run.paid
+            unstarted, bucket = gate.unstarted, (gate.tokens, now, gate.unstarted)
+    windows = [bisect_left(starts, first + period) - n for n, first in enumerate(starts)]
+    assert max(windows) <= rate + burst
+    assert len(starts) > 0.25 * rate / period * now, "and it is not much slower than such workers let it be"
+
+
+def test_no_more_candidates_are_read_than_could_go() -> None:
+    many = [group(str(n), range(0)) for n in range(1000)]
+    assert sum(wanted(many, {"q": Gate()}, (), 20_000)) == 20_000
+    assert wanted([group("a", range(0), Gate(room=3))], {"q": Gate(room=2)}, (), 100) == [2]
+    assert wanted(many, {"q": Gate(room=500)}, {"q"}, 20_000) == [1] * 1000
