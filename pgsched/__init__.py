@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pgsched.errors import ScheduleError as ScheduleError
     from pgsched.errors import TaskError as TaskError
     from pgsched.errors import TimedOut as TimedOut
+    from pgsched.execute.batched import Item as Item
     from pgsched.execute.context import Run as Run
     from pgsched.execute.signals import Discard as Discard
     from pgsched.execute.signals import Retry as Retry
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "App": "pgsched.app",
     "Task": "pgsched.task",
+    "Item": "pgsched.execute.batched",
     "Run": "pgsched.execute.context",
     "Retry": "pgsched.execute.signals",
     "Discard": "pgsched.execute.signals",

@@ -21,6 +21,7 @@ from pgsched.config import find_dsn
 from pgsched.db.enqueueing import Enqueueing
 from pgsched.declare import JobDeclaration, checked, text
 from pgsched.errors import InputError, TaskError
+from pgsched.execute.batched import Item
 from pgsched.execute.context import Run
 from pgsched.execute.hooks import Hook, Hooks
 from pgsched.graph import Graph
@@ -83,6 +84,10 @@ class App:
         no_retry: type[BaseException] | tuple[type[BaseException], ...] = (),
         capture: bool = False,
     ) -> Register: ...
+    @overload
+    def task(
+        self, /, *, batch: int, batch_wait: float | None = None, **options: Any
+    ) -> Callable[[Callable[[list[Item]], Any]], Task[..., Any]]: ...
     def task(
         self,
         function: Any = None,
@@ -93,6 +98,8 @@ class App:
         memory_mb: int | None = None,
         no_retry: type[BaseException] | tuple[type[BaseException], ...] = (),
         capture: bool = False,
+        batch: int | None = None,
+        batch_wait: float | None = None,
         **options: Any,
     ) -> Any:
         """Register a function, sync or async. The options hold for every run of it that does not say otherwise.
@@ -103,8 +110,12 @@ class App:
         `no_retry`: exceptions after which the run is dead at once, like after `Discard`.
 
         `capture`: keep what the handler prints and logs, for `pgsched run logs`.
+
+        `batch`: one call of the handler serves up to so many runs, as a list of `Item`; it waits `batch_wait` seconds
+        (0.1) for them to gather. Each run is settled by itself.
         """
-        defaults, handling = Options(**options), (run_in, memory_mb, no_retry, capture)
+        defaults = Options(**options)
+        handling = (run_in, memory_mb, no_retry, capture, batch, batch_wait)
         if function is not None:
             return self._register(function, name, defaults, *handling)
         return lambda function: self._register(function, name, defaults, *handling)
@@ -194,10 +205,7 @@ class App:
         function: Any,
         name: str | None,
         defaults: Options,
-        run_in: str | None = None,
-        memory_mb: int | None = None,
-        no_retry: Any = (),
-        capture: bool = False,
+        *handling: Any,
     ) -> Task[..., Any]:
         if isinstance(function, Task):
             raise TaskError(f"task {function.name}: it is registered already; @app.job stands above @app.task")
@@ -205,7 +213,6 @@ class App:
             raise TaskError(f"task {name or function!r}: expected a function, got {type(function).__name__}")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TaskError(f"task {name or function.__qualname__}: a generator gives no result; return a list instead")
-        handling = (run_in, memory_mb, no_retry, capture)
         task: Task[..., Any] = Task(self, function, name or task_name(function), defaults, *handling)
         known = self.tasks.get(task.name)
         if known is not None:

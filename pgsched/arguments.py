@@ -67,6 +67,18 @@ def read(task: str, function: Callable[..., Any]) -> Parameters:
     )
 
 
+def anything(**args: Any) -> None:
+    """The parameters of a batched task, whose handler is given the runs as a list: any arguments by name."""
+
+
+def check_batched(task: str, function: Callable[..., Any]) -> None:
+    """Refuse a handler that cannot be called with the list of a batch alone."""
+    try:
+        inspect.signature(function).bind([])
+    except TypeError:
+        raise TaskError(f"task {task}: batch: its handler is called with one argument, the list of items") from None
+
+
 def check_parameter(task: str, parameter: Parameter, hint: Any) -> None:
     """Refuse a parameter that no caller could fill."""
     if parameter.name == RESERVED:

@@ -15,6 +15,7 @@ from pgsched import arguments
 from pgsched.arguments import Parameters
 from pgsched.declare import text
 from pgsched.errors import InputError, TaskError
+from pgsched.execute.batched import Gathering, gathering
 from pgsched.execute.context import Run
 from pgsched.execute.place import Place, captured, place
 from pgsched.model import RunId
@@ -36,7 +37,7 @@ Call = Mapping[str, Any] | Sequence[Any]
 class Task(Generic[P, R]):
     """A registered function. `options(...)` says how a run of it is queued."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917
         self,
         app: App,
         function: Callable[..., R],
@@ -46,6 +47,8 @@ class Task(Generic[P, R]):
         memory_mb: int | None = None,
         no_retry: Any = (),
         capture: bool = False,
+        batch: int | None = None,
+        batch_wait: float | None = None,
     ) -> None:
         self.app = app
         self.name = text(200)("name", name)
@@ -56,7 +59,10 @@ class Task(Generic[P, R]):
         self.place: Place = place(self.name, run_in, memory_mb, is_async=self.is_async)
         self.no_retry = exceptions(self.name, no_retry)
         self.capture = captured(self.name, capture)
-        self.parameters = arguments.read(name, function)
+        self.gathering: Gathering | None = gathering(self.name, batch, batch_wait, run_in, self.capture)
+        if self.gathering is not None:
+            arguments.check_batched(name, function)
+        self.parameters = arguments.read(name, function if self.gathering is None else arguments.anything)
         self.takes_run = self.parameters.run_name is not None  # no property: it is asked some times for every run
         update_wrapper(self, function)
 

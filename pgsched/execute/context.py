@@ -10,7 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from pgsched.core import payload
-from pgsched.db import own_writes
+from pgsched.db import dependencies, own_writes
+from pgsched.db.connect import aconnect, connect
+from pgsched.db.dependencies import Parent
 from pgsched.errors import TaskError
 from pgsched.execute.capture import Record
 from pgsched.execute.capture_lines import log_line
@@ -89,6 +91,30 @@ class Run:
         kept (see `set_result`), and what it raises is only logged.
         """
         return Transaction(self.own, self.id, self.token, conn)
+
+    def parents(self) -> list[Parent]:
+        """The runs that this one waited for, the oldest first, with their results: one query, on a connection of its
+        own. They are kept as long as this run has not ended. TaskError outside of a worker."""
+        with connect(self._dsn("parents"), purpose="handler") as conn:
+            return dependencies.parents(conn, self.id)
+
+    async def parents_async(self) -> list[Parent]:
+        """The asyncio form of `parents`."""
+        async with await aconnect(self._dsn("parents_async"), purpose="handler") as conn:
+            return await dependencies.parents_async(conn, self.id)
+
+    def results(self) -> list[Any]:
+        """What those runs have returned, the oldest first, without those that did not succeed."""
+        return [parent.result for parent in self.parents() if parent.state == "succeeded"]
+
+    async def results_async(self) -> list[Any]:
+        """The asyncio form of `results`."""
+        return [parent.result for parent in await self.parents_async() if parent.state == "succeeded"]
+
+    def _dsn(self, what: str) -> str:
+        if self.own.dsn is None:
+            raise TaskError(f"{what}: only a run that a worker made has parents")
+        return self.own.dsn
 
     def set_result(self, value: Any) -> None:
         """The run's result, inside of `run.transaction()`: any JSON value. TaskError if it is none, or outside."""

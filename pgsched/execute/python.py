@@ -18,6 +18,7 @@ from typing import Any, Protocol, cast
 
 from pgsched.errors import Crashed, TaskError, TimedOut
 from pgsched.execute.base import Stopped, kill_after_s
+from pgsched.execute.batched import Batches, Gathering
 from pgsched.execute.capture import Journal, Record
 from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.execute.context import Run
@@ -56,6 +57,9 @@ class Handler(Protocol):
     @property
     def function(self) -> Callable[..., Any]: ...
 
+    @property
+    def gathering(self) -> Gathering | None: ...
+
     def prepare(self, args: Any, run: Run | None) -> Call:
         """The call with these JSON arguments; `run` where `takes_run`. Raises TaskError if they do not fit."""
         ...
@@ -76,6 +80,7 @@ class PythonExecutor:
         self._tasks = tasks
         self._pool = Pool(concurrency, app)
         self._threads: Threads[Any] = Threads(concurrency)
+        self.batches = Batches(tasks, self._threads, self._abandon)
         self._hooks = hooks or Hooks()
         self._telling: set[asyncio.Task[None]] = set()
         self._journal = journal or Journal()
@@ -86,6 +91,8 @@ class PythonExecutor:
 
     def execute(self, claim: Claim) -> Coroutine[Any, Any, Outcome]:
         handler = self._tasks.get(claim.task)
+        if handler is not None and handler.gathering is not None:
+            return self.batches.execute(claim, handler, handler.gathering, run_of(claim, None, self._own(claim)))
         if handler is not None and (handler.capture or handler.takes_run or self._hooks.per_run):
             return self._recorded(claim, handler, self._journal.record(claim))
         return self._attempt(claim, handler, None)

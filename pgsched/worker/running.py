@@ -159,3 +159,12 @@ class Running:
     def _abandon(self) -> None:
         self.abandoned = True
         self._on_abandon(self)
+
+
+class Gathered(Running):
+    """An attempt that one call serves with others: the call has a time limit, and not the wait for it."""
+
+    __slots__ = ()
+
+    def _time_out(self) -> None:
+        self.deadline = None

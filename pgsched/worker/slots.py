@@ -11,15 +11,17 @@ import asyncio
 import contextvars
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from pgsched import log
 from pgsched.execute.base import Executor, kill_after_s
 from pgsched.execute.control import Control
-from pgsched.model import Claim, Key, Outcome
+from pgsched.execute.python import PythonExecutor
+from pgsched.model import Claim, Key, Kind, Outcome
 from pgsched.worker.claim import Pace
 from pgsched.worker.lease import Leases
-from pgsched.worker.running import UNSTARTED, Ended, Running
+from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
 
 logger = log.get("worker")
 PARKED_S = 0.2  # no claim waits longer for a slot of this worker: another one may be free
@@ -64,6 +66,11 @@ class Slots:
         self._moved_at = 0.0  # when a slot last became free
         self._changed = asyncio.Event()
         self._context = contextvars.copy_context()
+        self._freed = asyncio.Event()
+        python = executors.get(Kind.PYTHON)
+        self._gathered: frozenset[str] = frozenset()  # tasks whose attempts take no slot: their calls do
+        if isinstance(python, PythonExecutor):
+            self._gathered, python.batches.seats = python.batches.gathered, self
 
     def __len__(self) -> int:
         """How many attempts are being made."""
@@ -146,7 +153,40 @@ class Slots:
             self._changed.clear()
             await self._changed.wait()
 
+    # ---- calls for many attempts (execute/batched.py)
+
+    async def take_seat(self) -> None:
+        """Wait for a slot, and take it for a call that serves many attempts."""
+        while self._busy >= self.concurrency:
+            self._freed.clear()
+            await self._freed.wait()
+        self._busy += 1
+
+    def give_seat(self) -> None:
+        """The call has ended."""
+        self._moved_at = time.monotonic()
+        self._slot_freed()
+
+    async def _gather(self, claim: Claim) -> None:
+        """One attempt of a batch."""
+        task = asyncio.current_task()
+        assert task is not None
+        running = self._running[claim.key] = Gathered(claim, task, self._ended_gathered)
+        outcome = await running.drive(self.executors[claim.kind])
+        self._ended_gathered(running, outcome)
+
+    def _ended_gathered(self, running: Running, outcome: Outcome | None = None) -> None:
+        if self._running.pop(running.key, None) is not None:
+            self._settled(running.claim, outcome)
+
     # ---- one slot
+
+    def _slot_freed(self) -> None:
+        self._busy -= 1
+        self._freed.set()
+        self._fill()
+        if self.room() > 0:
+            self._on_room()
 
     def _fill(self) -> None:
         """Start slots while there are claims for them."""
@@ -154,9 +194,12 @@ class Slots:
             if self._stopped:
                 return
             self._busy += 1
-            task = asyncio.get_running_loop().create_task(self._serve(), context=self._context.copy())
-            self._tasks.add(task)
-            task.add_done_callback(self._slot_ended)
+            self._start(self._serve())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
+        self._tasks.add(task)
+        task.add_done_callback(self._slot_ended)
 
     async def _serve(self) -> None:
         """Make attempts until none is left, or this slot is not as clean as it was."""
@@ -183,10 +226,7 @@ class Slots:
                 except asyncio.CancelledError:  # by a handler that has ended
                     break
                 self._turn_ends_at = time.monotonic() + TURN_S
-        self._busy -= 1
-        self._fill()
-        if self.room() > 0:
-            self._on_room()
+        self._slot_freed()
 
     def _next(self, task: asyncio.Task[None]) -> Running | None:
         """The next claim to attempt; those whose deadline has passed are handed back."""
@@ -198,32 +238,38 @@ class Slots:
             if self.leases.past(key, time.monotonic()):
                 self._hand_back(claim, Ended.DEADLINE)
                 continue
-            running = self._running[key] = Running(claim, task, self._abandon)
             self._left -= 1
             if self._left == 0:
                 self._on_last()
+            if claim.task in self._gathered and claim.kind == Kind.PYTHON:
+                self._start(self._gather(claim))
+                continue
+            running = self._running[key] = Running(claim, task, self._abandon)
             return running
         return None
 
     def _ended(self, running: Running, outcome: Outcome | None) -> None:
-        claim = running.claim
         del self._running[running.key]
-        if self._stopped:
-            self._changed.set()
         self._moved_at = time.monotonic()
         self.pace.took(self._moved_at - running.started, self._moved_at)
+        self._settled(running.claim, outcome)
+        if self.room() > 0:
+            self._on_room()
+
+    def _settled(self, claim: Claim, outcome: Outcome | None) -> None:
+        if self._stopped:
+            self._changed.set()
         if outcome is None:
             self.leases.drop(claim.key)
             logger.warning("claim lost, handler stopped", run=claim.id, attempt=claim.attempt)
         else:
             self._settle(claim, outcome)
-        if self.room() > 0:
-            self._on_room()
 
     def _abandon(self, running: Running) -> None:
         """A handler does not stop: settle it without waiting any longer, and give its slot to others."""
         self.abandoned += 1
         self._busy -= 1
+        self._freed.set()
         self._ended(running, running.outcome())
         self._fill()
 

@@ -1,0 +1,266 @@
+"""The rule: one call of a batched handler serves many attempts, and each of them is settled by itself.
+
+Attempts gather here until there are `size` of them or the first has waited `wait_s`. An attempt that gathers takes no
+slot of the worker: the call takes one. Whoever is cancelled leaves; the call is stopped when all have left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pgsched.errors import TaskError
+from pgsched.execute.base import kill_after_s
+from pgsched.execute.context import Run
+from pgsched.execute.hooks import caught
+from pgsched.execute.report import Kinds, failed, refused, succeeded
+from pgsched.execute.threads import Threads
+from pgsched.model import Claim, Outcome, Result, Unreadable
+
+MARGIN_S = 5.0
+LARGEST, LONGEST_S = 10_000, 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """How attempts of a task gather: at most `size` for one call, which waits `wait_s` for them."""
+
+    size: int
+    wait_s: float
+
+
+def gathering(task: str, batch: Any, batch_wait: Any, run_in: str | None, capture: bool) -> Gathering | None:
+    """What `@app.task(batch=, batch_wait=)` says; None without. Raises TaskError."""
+    if batch is None:
+        if batch_wait is not None:
+            raise TaskError(f"task {task}: batch_wait: says how long a batch is gathered: add batch=")
+        return None
+    if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= LARGEST:
+        raise TaskError(f"task {task}: batch: expected a whole number from 1 to {LARGEST}, got {batch!r}")
+    wait = 0.1 if batch_wait is None else batch_wait
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= LONGEST_S:
+        raise TaskError(f"task {task}: batch_wait: expected seconds from 0 to {LONGEST_S:g}, got {batch_wait!r}")
+    if run_in == "process" or capture:
+        what = "capture" if capture else 'run_in="process"'
+        raise TaskError(f"task {task}: {what}: is for one run at a time, not for a batch")
+    return Gathering(batch, float(wait))
+
+
+class Handler(Protocol):
+    """A batched task, as much of it as is needed here."""
+
+    @property
+    def is_async(self) -> bool: ...
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
+
+    @property
+    def no_retry(self) -> Kinds: ...
+
+    @property
+    def gathering(self) -> Gathering | None: ...
+
+
+class Seats(Protocol):
+    """The worker's slots, for calls."""
+
+    async def take_seat(self) -> None:
+        """Wait for a slot and take it."""
+        ...
+
+    def give_seat(self) -> None:
+        """Give it back."""
+        ...
+
+
+class Item:
+    """One run of a batch. `args` is what it was enqueued with, `run` says which attempt it is.
+
+    A handler says what becomes of an item by `done` or `fail`, or of all together by the list that it returns; the
+    first word counts, and the run is settled at once. Both may be called from any thread.
+    """
+
+    __slots__ = ("_say", "args", "run")
+
+    def __init__(self, args: Any, run: Run, say: Callable[[Any, BaseException | None], None]) -> None:
+        self.args = args
+        self.run = run
+        self._say = say
+
+    def __getitem__(self, name: str) -> Any:
+        return self.args[name]
+
+    def done(self, result: Any = None) -> None:
+        """This run has succeeded, with that result: any JSON value."""
+        self._say(result, None)
+
+    def fail(self, error: BaseException) -> None:
+        """This run has failed; Retry, Snooze and Discard mean what they mean when they are raised."""
+        self._say(None, error)
+
+    def __repr__(self) -> str:
+        return f"<Item run {self.run.id}>"
+
+
+class Member:
+    """An attempt in a group."""
+
+    __slots__ = ("claim", "future", "item")
+
+    def __init__(self, claim: Claim, run: Run, no_retry: Kinds) -> None:
+        loop = asyncio.get_running_loop()
+        self.claim = claim
+        self.future: asyncio.Future[Outcome] = loop.create_future()
+
+        def say(value: Any, error: BaseException | None) -> None:
+            outcome = succeeded(value) if error is None else failed(error, no_retry)
+            loop.call_soon_threadsafe(self.tell, outcome)
+
+        self.item = Item(claim.args, run, say)
+
+    def tell(self, outcome: Outcome) -> None:
+        """The attempt's outcome; only the first counts."""
+        if not self.future.done():
+            self.future.set_result(outcome)
+
+
+class Group:
+    """Attempts that one call will serve."""
+
+    def __init__(self, handler: Handler, how: Gathering) -> None:
+        self.handler = handler
+        self.how = how
+        self.members: list[Member] = []
+        self.full = asyncio.Event()
+        self.called = False
+        self.left = asyncio.Event()  # by all, or it has run out of time
+
+    def add(self, member: Member) -> None:
+        self.members.append(member)
+        if len(self.members) >= self.how.size:
+            self.full.set()
+
+    def leave(self, member: Member) -> None:
+        """An attempt was stopped."""
+        member.item.run.cancelled.set()
+        if not self.called:
+            self.members.remove(member)
+        elif all(other.future.done() for other in self.members):
+            self.left.set()
+
+    def tell(self, value: Any, error: BaseException | None) -> None:
+        """What the call returned or raised, for those that it said nothing of."""
+        count = len(self.members)
+        if error is not None:
+            outcomes = [failed(error, self.handler.no_retry)] * count
+        elif value is None:
+            outcomes = [succeeded(None)] * count
+        elif isinstance(value, list | tuple) and len(value) == count:
+            outcomes = [
+                failed(one, self.handler.no_retry) if isinstance(one, BaseException) else succeeded(one)
+                for one in value
+            ]
+        else:
+            what = f"{len(value)} of them" if isinstance(value, list | tuple) else type(value).__name__
+            outcomes = [refused(f"batch: a handler returns None or a list of {count} results, not {what}")] * count
+        for member, outcome in zip(self.members, outcomes, strict=True):
+            member.tell(outcome)
+
+    def timeout_s(self) -> float | None:
+        """How long the call may take: the shortest time that one of its runs has."""
+        given = [m.claim.timeout.total_seconds() for m in self.members if m.claim.timeout is not None]
+        return min(given, default=None)
+
+
+class Batches:
+    """The groups of one executor. `seats` is set by the worker that it belongs to."""
+
+    def __init__(self, tasks: Mapping[str, Any], threads: Threads[Any], on_abandon: Callable[[Any], None]) -> None:
+        self.gathered = frozenset(name for name, task in tasks.items() if getattr(task, "gathering", None) is not None)
+        self.seats: Seats | None = None
+        self._threads = threads
+        self._on_abandon = on_abandon
+        self._open: dict[str, Group] = {}
+        self._drivers: set[asyncio.Task[None]] = set()
+
+    async def execute(self, claim: Claim, handler: Handler, how: Gathering, run: Run) -> Outcome:
+        """Have one attempt served by a call. Raises CancelledError when it is stopped."""
+        if isinstance(claim.args, Unreadable):
+            return refused(f"args: {claim.args.reason}")
+        group = self._open.get(claim.task)
+        if group is None or group.full.is_set():
+            group = self._open[claim.task] = Group(handler, how)
+            driver = asyncio.get_running_loop().create_task(self._drive(claim.task, group))
+            self._drivers.add(driver)
+            driver.add_done_callback(self._drivers.discard)
+        member = Member(claim, run, handler.no_retry)
+        group.add(member)
+        try:
+            return await member.future
+        except asyncio.CancelledError:
+            group.leave(member)
+            raise
+
+    async def _drive(self, task: str, group: Group) -> None:
+        try:
+            async with asyncio.timeout(group.how.wait_s):
+                await group.full.wait()
+        except TimeoutError:
+            pass
+        if self.seats is not None:
+            await self.seats.take_seat()
+        try:
+            if self._open.get(task) is group:
+                del self._open[task]
+            if group.members:
+                await self._serve(group)
+        except Exception as error:  # ours: the runs must not vanish
+            for member in group.members:
+                member.tell(Outcome(Result.CRASHED, error=f"executor failed: {type(error).__name__}: {error}"))
+        finally:
+            if self.seats is not None:
+                self.seats.give_seat()
+
+    async def _serve(self, group: Group) -> None:
+        group.called = True
+        loop, timeout_s = asyncio.get_running_loop(), group.timeout_s()
+        call, left = loop.create_task(self._call(group)), loop.create_task(group.left.wait())
+        await asyncio.wait({call, left}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        left.cancel()
+        if not call.done():
+            for member in group.members:
+                member.item.run.cancelled.set()
+                member.tell(Outcome(Result.TIMED_OUT, error=f"timed out after {timeout_s or 0:g} s"))
+            call.cancel()
+            grace_s = max(kill_after_s(member.claim) for member in group.members)
+            await asyncio.wait({call}, timeout=grace_s + MARGIN_S)
+        if not call.done():
+            self._on_abandon(call)
+        elif not call.cancelled():
+            group.tell(*call.result())
+
+    async def _call(self, group: Group) -> tuple[Any, BaseException | None]:
+        """The handler's call: what it returns and what it raises."""
+        items = [member.item for member in group.members]
+        function = group.handler.function
+        if group.handler.is_async:
+            try:
+                return await function(items), None
+            except asyncio.CancelledError as error:
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise
+                return None, error
+            except BaseException as error:
+                return None, error
+        work = self._threads.submit(lambda: caught(lambda: function(items)))
+        try:
+            found: tuple[Any, BaseException | None] = await asyncio.shield(work)
+            return found
+        except asyncio.CancelledError:
+            await asyncio.wait({work}, timeout=max(kill_after_s(member.claim) for member in group.members))
+            if not work.done():
+                self._on_abandon(work)
+            raise

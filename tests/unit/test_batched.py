@@ -1,0 +1,285 @@
+"""Batched handlers: attempts gather for one call, and each is settled by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pgsched import App, Item, Retry, TaskError
+from pgsched.execute.python import PythonExecutor
+from pgsched.model import Claim, Outcome, Result
+from pgsched.worker.lease import Leases
+from pgsched.worker.running import Ended
+from pgsched.worker.slots import Slots
+
+
+class Bench:
+    """Slots with an executor, and what they settle."""
+
+    def __init__(self, app: App, concurrency: int = 2) -> None:
+        self.settled: dict[int, Outcome] = {}
+        self.executor = PythonExecutor(app.tasks, concurrency)
+        self.bugs: list[BaseException] = []
+        self.slots = Slots(
+            {"python": self.executor}, concurrency, Leases(60.0), self._settle, lambda: None, self.bugs.append
+        )
+
+    def _settle(self, claim: Claim, outcome: Outcome) -> None:
+        assert claim.id not in self.settled
+        self.settled[claim.id] = outcome
+
+    def take(self, *numbers: int, task: str = "many", timeout_s: float | None = None) -> list[Claim]:
+        timeout = None if timeout_s is None else timedelta(seconds=timeout_s)
+        claims = [Claim(n, uuid4(), 1, 3, "default", 5, "python", task, {"n": n}, timeout=timeout) for n in numbers]
+        self.slots.take(claims, time.monotonic())
+        return claims
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        assert self.bugs == []
+
+    async def all_settled(self, count: int) -> None:
+        await self.until(lambda: len(self.settled) == count)
+
+    def results(self) -> dict[int, tuple[Result, Any]]:
+        return {n: (outcome.result, outcome.value) for n, outcome in sorted(self.settled.items())}
+
+
+def run(test: Callable[[], Any]) -> None:
+    asyncio.run(test())
+
+
+def test_a_call_gets_as_many_as_gather_and_more_than_there_are_slots() -> None:
+    app, calls = App(), []
+
+    @app.task(name="many", batch=5, batch_wait=0.05)
+    async def many(items: list[Item]) -> list[int]:
+        calls.append(sorted(item["n"] for item in items))
+        return [item["n"] * 10 for item in items]
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2)
+        bench.take(3, 4, 5, 6)
+        await bench.all_settled(6)
+        assert calls == [[1, 2, 3, 4, 5], [6]]
+        assert bench.results() == {n: (Result.SUCCEEDED, n * 10) for n in range(1, 7)}
+        assert bench.slots.room() == 2
+
+    run(test)
+
+
+def test_each_item_is_settled_by_itself_and_at_once() -> None:
+    app = App()
+    go = asyncio.Event()
+
+    @app.task(name="many", batch=4)
+    async def many(items: list[Item]) -> list[Any]:
+        by_number = {item["n"]: item for item in items}
+        by_number[1].done("first")
+        by_number[2].fail(Retry(60, "later"))
+        await go.wait()
+        return [ValueError("odd") if item["n"] == 3 else "rest" for item in items]
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2, 3, 4)
+        await bench.all_settled(2)
+        go.set()
+        await bench.all_settled(4)
+        assert bench.settled[1].value == "first"
+        assert bench.settled[2].retry_in == timedelta(seconds=60)
+        assert bench.settled[3].error == "ValueError: odd"
+        assert bench.settled[4].value == "rest"
+
+    run(test)
+
+
+def test_an_exception_fails_those_of_which_nothing_was_said() -> None:
+    app = App()
+
+    @app.task(name="many", batch=2)
+    def many(items: list[Item]) -> None:
+        items[0].done()
+        raise ValueError("no")
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2)
+        await bench.all_settled(2)
+        assert [outcome.error for outcome in bench.settled.values()] == [None, "ValueError: no"]
+
+    run(test)
+
+
+def test_a_wrong_answer_fails_all() -> None:
+    app = App()
+
+    @app.task(name="many", batch=2)
+    def many(items: list[Item]) -> Any:
+        return [1]
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2)
+        await bench.all_settled(2)
+        assert {outcome.error for outcome in bench.settled.values()} == {
+            "batch: a handler returns None or a list of 2 results, not 1 of them"
+        }
+
+    run(test)
+
+
+def test_a_call_that_takes_too_long_times_out_and_frees_its_slot() -> None:
+    app = App()
+
+    @app.task(name="many", batch=2)
+    async def many(items: list[Item]) -> None:
+        items[0].done()
+        await asyncio.Event().wait()
+
+    async def test() -> None:
+        bench = Bench(app, concurrency=1)
+        bench.take(1, 2, timeout_s=0.05)
+        await bench.all_settled(2)
+        assert bench.settled[2].error == "timed out after 0.05 s"
+        assert bench.settled[2].result is Result.TIMED_OUT
+        await bench.until(lambda: bench.slots.room() == 1)
+
+    run(test)
+
+
+def test_one_that_is_cancelled_leaves_and_the_call_goes_on_for_the_others() -> None:
+    app, go = App(), asyncio.Event()
+    ended: list[str] = []
+
+    @app.task(name="many", batch=2)
+    async def many(items: list[Item]) -> None:
+        try:
+            await go.wait()
+            ended.append("returned")
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    async def test() -> None:
+        bench = Bench(app)
+        one, other = bench.take(1, 2)
+        await bench.until(lambda: len(bench.slots) == 2 and bench.slots.room() == 1)
+        bench.slots.end(one.key, Ended.CANCEL)
+        await bench.all_settled(1)
+        go.set()
+        await bench.all_settled(2)
+        assert [outcome.result for outcome in bench.settled.values()] == [Result.CANCELLED, Result.SUCCEEDED]
+        go.clear()
+        both = bench.take(3, 4)
+        await bench.until(lambda: len(bench.slots) == 2 and bench.slots.room() == 1)
+        for claim in both:
+            bench.slots.end(claim.key, Ended.CANCEL)
+        await bench.until(lambda: bench.slots.room() == 2)
+        assert ended == ["returned", "cancelled"]
+        assert other.id in bench.settled
+
+    run(test)
+
+
+def test_one_that_is_cancelled_while_it_gathers_is_not_called() -> None:
+    app, calls = App(), []
+
+    @app.task(name="many", batch=3, batch_wait=0.2)
+    async def many(items: list[Item]) -> None:
+        calls.append([item["n"] for item in items])
+
+    async def test() -> None:
+        bench = Bench(app)
+        one, _ = bench.take(1, 2)
+        await bench.until(lambda: len(bench.slots) == 2)
+        bench.slots.end(one.key, Ended.CANCEL)
+        await bench.all_settled(2)
+        assert calls == [[2]]
+
+    run(test)
+
+
+def test_calls_take_slots_and_other_tasks_have_theirs() -> None:
+    app, go = App(), asyncio.Event()
+    running = 0
+    most = 0
+
+    @app.task(name="many", batch=2, batch_wait=0.01)
+    async def many(items: list[Item]) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await go.wait()
+        running -= 1
+
+    @app.task(name="one")
+    async def one(n: int) -> int:
+        return n
+
+    async def test() -> None:
+        bench = Bench(app, concurrency=2)
+        bench.take(1, 2, 3, 4)
+        await bench.until(lambda: running == 2)
+        assert bench.slots.room() == 0
+        bench.take(5, 6)
+        bench.take(7, task="one")
+        go.set()
+        await bench.all_settled(7)
+        assert most == 2
+        assert bench.settled[7].value == 7
+
+    run(test)
+
+
+def test_a_worker_that_stops_serves_what_has_gathered() -> None:
+    app = App()
+
+    @app.task(name="many", batch=10, batch_wait=0.05)
+    def many(items: list[Item]) -> None:
+        return None
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2)
+        await bench.until(lambda: len(bench.slots) == 2)
+        bench.slots.stop()
+        await bench.slots.idle(lambda: False)
+        assert len(bench.settled) == 2
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch": 0}, "task x: batch: expected a whole number from 1 to 10000, got 0"),
+        ({"batch": True}, "task x: batch: expected a whole number from 1 to 10000, got True"),
+        ({"batch": 2, "batch_wait": -1}, "task x: batch_wait: expected seconds from 0 to 3600, got -1"),
+        ({"batch_wait": 1}, "task x: batch_wait: says how long a batch is gathered: add batch="),
+        ({"batch": 2, "run_in": "process"}, 'task x: run_in="process": is for one run at a time, not for a batch'),
+        ({"batch": 2, "capture": True}, "task x: capture: is for one run at a time, not for a batch"),
+    ],
+)
+def test_wrong_batches_are_refused(options: dict[str, Any], message: str) -> None:
+    def x(items: list[Item]) -> None: ...
+
+    with pytest.raises(TaskError) as raised:
+        App().task(name="x", **options)(x)
+    assert str(raised.value) == message
+
+
+def test_a_handler_that_does_not_take_a_list_is_refused() -> None:
+    def x() -> None: ...
+
+    with pytest.raises(TaskError, match="its handler is called with one argument, the list of items"):
+        App().task(name="x", batch=2)(x)
