@@ -40,6 +40,7 @@ class LogPump:
         self._woken = asyncio.Event()
         self._hurry = asyncio.Event()
         self._empty = asyncio.Event()
+        self._told = False
         self._next_at = 0.0
         self._after: dict[Key, Callable[[], object]] = {}
 
@@ -65,8 +66,11 @@ class LogPump:
         loop = asyncio.get_running_loop()
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # a thread that was left behind outlives the loop
-                loop.call_soon_threadsafe(self._woken.set)
+            # Whoever finds it told has put its record where the flush to come will look.
+            if not self._told:
+                self._told = True
+                with contextlib.suppress(RuntimeError):  # a thread that was left behind outlives the loop
+                    loop.call_soon_threadsafe(self._woken.set)
 
         self._journal.on_wake = wake
         try:
@@ -77,6 +81,7 @@ class LogPump:
                         await self._hurry.wait()
                 self._woken.clear()
                 self._hurry.clear()
+                self._told = False
                 self._next_at = time.monotonic() + self._every_s
                 await self._flush()
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -196,3 +197,22 @@ def test_output_is_written_while_the_worker_drains(dsn: str, db: psycopg.Connect
     work(dsn, None, lambda: wait_until(lambda: output(db, run_id) == "begun\n", 30, "its first words"))
     assert output(db, run_id) == "begun\nstopped\n"
     assert db.execute("SELECT state FROM pgsched.runs").fetchone() == ("queued",)
+
+
+def test_output_survives_a_lost_connection(dsn: str, db: psycopg.Connection, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    run_id = add(db, "shell", f"echo one; while [ ! -e {gate} ]; do sleep 0.05; done; echo two; sleep 1.5; echo three")
+    killed: list[int] = []
+
+    def ended() -> bool:
+        if not killed and output(db, run_id) == "one\n":
+            rows = db.execute(
+                "SELECT pid FROM pg_stat_activity, pg_terminate_backend(pid)"
+                " WHERE datname = current_database() AND application_name LIKE 'pgsched logs%%'"
+            )
+            killed.extend(row[0] for row in rows)
+            gate.touch()
+        return all_ended(db)
+
+    work(dsn, None, ended)
+    assert killed and output(db, run_id) == "one\ntwo\nthree\n"
