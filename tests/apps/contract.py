@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import inspect
+import os
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -167,3 +168,32 @@ def spins(run: Run) -> None:
     n = 0
     while not run.cancelled.is_set():
         n += 1
+
+
+@app.task(name="stuck.thread")
+def stuck() -> None:
+    """Does not stop, and nobody can make it."""
+    while True:
+        time.sleep(3600)
+
+
+@app.task(name="dies.process", run_in="process")
+def dies() -> None:
+    os._exit(7)
+
+
+@everywhere("waits")
+def waits(run: Run) -> int:
+    """Asks to be called later until a test has written `go`."""
+    if not is_written(str(run.own.dsn), "go"):
+        raise Snooze(0.1)
+    return run.attempt
+
+
+@everywhere("obeys")
+def obeys(run: Run) -> None:
+    """Ends when it is told to."""
+    with psycopg.connect(str(run.own.dsn), autocommit=True) as conn:
+        write(conn, run, "started")
+    if not run.cancelled.wait(60):
+        raise RuntimeError("nobody told me")

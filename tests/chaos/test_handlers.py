@@ -1,0 +1,112 @@
+"""The handler's contract in real worker processes: time limits, snoozes, deaths, and exits that nobody can hold up."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.observe.status import status
+from tests.apps import contract
+from tests.fleet import Fleet, enqueue, one, state
+from tests.waiting import wait_until
+
+APP = ("--app", "tests.apps.contract:app", "--lease", "6", "--poll", "0.2")
+
+
+@pytest.fixture(autouse=True)
+def tables(db: psycopg.Connection) -> None:
+    db.execute(contract.TABLES)
+
+
+def add(db: psycopg.Connection, task: str, args: str = "{}", **policies: Any) -> int:
+    """Enqueue with policies; they are read when a run is claimed."""
+    names = "".join(f", {name}" for name in policies)
+    marks = ", %s" * len(policies)
+    query = f"INSERT INTO pgsched.runs (task, args{names}) VALUES (%s, %s{marks}) RETURNING id"
+    return int(one(db, query, task, args, *policies.values()))
+
+
+def of(db: psycopg.Connection, run_id: int, column: str) -> Any:
+    return one(db, f"SELECT {column} FROM pgsched.runs WHERE id = %s", run_id)
+
+
+def test_a_thread_that_does_not_stop_is_abandoned_counted_and_holds_up_no_exit(
+    fleet: Fleet, db: psycopg.Connection
+) -> None:
+    (worker,) = fleet.start(1, *APP, "--concurrency", "2")
+    stuck = [add(db, "stuck.thread", timeout="1 s", kill_after="0", max_attempts=1) for _ in range(3)]
+    for run_id in stuck:  # the third one has a slot, although the first two still sit in their threads
+        wait_until(lambda run=run_id: state(db, run) == "dead", 60, "the end of the run")  # type: ignore[misc]
+        assert of(db, run_id, "error") == "timed out after 1 s"
+    wait_until(lambda: one(db, "SELECT abandoned FROM pgsched.workers") == 3, 30, "the count")
+    assert "3 abandoned handlers still occupy their workers" in status(db).problems
+    worker.signal(signal.SIGTERM)
+    assert worker.ended(40) == 0
+
+
+@pytest.mark.parametrize("place", ["loop", "thread", "process"])
+def test_a_run_snoozes_until_it_is_time_and_has_used_one_attempt(
+    place: str, fleet: Fleet, db: psycopg.Connection
+) -> None:
+    fleet.start(1, *APP)
+    run_id = enqueue(db, f"waits.{place}")
+    wait_until(lambda: of(db, run_id, "state") == "scheduled", 30, "a snooze")
+    wait_until(lambda: of(db, run_id, "state") != "scheduled", 30, "the next try")
+    db.execute("INSERT INTO public.written VALUES (0, 'go')")
+    wait_until(lambda: state(db, run_id) == "succeeded", 30, "the end")
+    assert of(db, run_id, "result") == 1
+    assert one(db, "SELECT count(*) FROM pgsched.attempts") == 0
+
+
+def test_a_run_whose_process_keeps_dying_is_quarantined(fleet: Fleet, db: psycopg.Connection) -> None:
+    fleet.start(1, *APP)
+    run_id = add(db, "dies.process", backoff="fixed", backoff_base="0", max_attempts=100)
+    wait_until(lambda: state(db, run_id) == "dead", 90, "the quarantine")
+    assert of(db, run_id, "reason") == "quarantined: 5 attempts took their process down"
+    assert of(db, run_id, "error") == "the child process that ran it ended: exit code 7"
+    assert one(db, "SELECT count(*) FROM pgsched.attempts WHERE outcome = 'crashed'") == 5
+
+
+@pytest.mark.parametrize("why", ["timeout", "cancel"])
+@pytest.mark.parametrize("place", ["thread", "process"])
+def test_a_handler_is_told_of_its_end_wherever_it_runs(
+    place: str, why: str, fleet: Fleet, db: psycopg.Connection
+) -> None:
+    fleet.start(1, *APP)
+    run_id = add(db, f"obeys.{place}", max_attempts=1, timeout="8 s" if why == "timeout" else None)
+    wait_until(lambda: one(db, "SELECT count(*) FROM public.written") == 1, 30, "the start")
+    if why == "cancel":
+        assert one(db, "SELECT pgsched.cancel(%s)", run_id) == "requested"
+    wait_until(lambda: state(db, run_id) in ("dead", "cancelled"), 30, "the end")
+    assert state(db, run_id) == ("dead" if why == "timeout" else "cancelled")
+    outcome = one(db, "SELECT outcome FROM pgsched.attempts")
+    assert outcome == ("timed_out" if why == "timeout" else "cancelled")
+
+
+def test_hooks_in_a_real_worker(fleet: Fleet, db: psycopg.Connection, tmp_path: Path, monkeypatch: Any) -> None:
+    notes = tmp_path / "notes"
+    monkeypatch.setenv("HOOKED_NOTES", str(notes))
+    (worker,) = fleet.start(1, "--app", "tests.apps.hooked:app", "--lease", "6")
+    whats = [("loop", "hi"), ("thread", "value"), ("process", "hi")]
+    runs = [add(db, task, json.dumps({"what": what}), max_attempts=1) for task, what in whats]
+    late = add(db, "loop", '{"what": "sleeps"}', max_attempts=1, timeout="10 s")
+    dying = add(db, "dies", max_attempts=1)
+    for run_id in [*runs, late, dying]:
+        wait_until(lambda run=run_id: state(db, run) in ("succeeded", "dead"), 60, "the end")  # type: ignore[misc]
+    assert [of(db, run_id, "result") for run_id in runs] == ["<hi>", None, "<hi>"]
+    told = [line for line in notes.read_text().splitlines() if line.startswith("told ") and ":" in line]
+    assert sorted(told) == [
+        "told dies Crashed: the child process that ran it ended: exit code 7",
+        "told loop TimedOut: timed out after 10 s",
+        "told thread ValueError: no",
+    ]
+    worker.signal(signal.SIGTERM)
+    assert worker.ended(40) == 0
+    lines = notes.read_text().splitlines()
+    assert lines[0] == "start" and lines[-1] == "shutdown"
+    assert worker.said("on_error hook failed") and worker.said("a hook that fails")
