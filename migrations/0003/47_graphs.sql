@@ -33,7 +33,7 @@ BEGIN
     END LOOP;
     UPDATE pgsched.dependencies d SET state = CASE p.state WHEN 'succeeded' THEN 'met' ELSE 'open' END
     FROM pgsched.runs p WHERE d.run_id = ANY (revived) AND p.id = d.parent_id;
-    UPDATE pgsched.runs r SET state = 'waiting', available_at = '8999-01-01 00:00Z'
+    UPDATE pgsched.runs r SET state = 'waiting', ready_at = NULL, available_at = '8999-01-01 00:00Z'
     WHERE r.id = ANY (revived)
       AND EXISTS (SELECT FROM pgsched.dependencies d WHERE d.run_id = r.id AND d.state = 'open');
     PERFORM pg_notify('pgsched_leader', 'runs');

@@ -36,6 +36,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r pgsched.runs;
     later boolean;
+    held boolean;
 BEGIN
     IF on_conflict = 'reject' THEN
         RETURN 'rejected';
@@ -51,10 +52,14 @@ BEGIN
     ELSIF r.state = 'running' THEN
         RETURN 'existing';
     END IF;
+    held := r.state = 'waiting' AND r.available_at >= '8998-01-01 00:00Z';
     later := on_conflict = 'replace' AND due > clock_timestamp()
         AND (r.state = 'queued' OR r.state = 'waiting' AND r.ready_at IS NOT NULL);
     UPDATE pgsched.runs SET args = meet_run.args,
-        available_at = CASE on_conflict WHEN 'replace' THEN due ELSE available_at END,
+        -- one that waits for other runs keeps its marker (43_dependencies.sql)
+        available_at = CASE WHEN on_conflict = 'replace' AND NOT held THEN due ELSE available_at END,
+        options = CASE WHEN on_conflict = 'replace' AND held
+                       THEN coalesce(options, '{}') || jsonb_build_object('not_before', due) ELSE options END,
         -- the way back to queued is the leader's; ready_at: only limits hold it
         state = CASE WHEN later THEN 'scheduled' ELSE r.state END,
         ready_at = CASE WHEN NOT later THEN r.ready_at END

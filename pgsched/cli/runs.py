@@ -121,6 +121,8 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
         waited = graphs.waits_for(conn, run_id)
         found["unroutable"] = found["state"] == "queued" and not waiting.offered(conn, found)
     found["waits_for"] = waited or None
+    if found["available_at"].year >= HELD_BACK:
+        found["available_at"] = None
     if json:
         return print_json(found)
     attempts, now = found.pop("attempts"), found.pop("now")

@@ -90,7 +90,12 @@ def told(run: Row, wanted: bool) -> str:
 def summary(found: list[Row]) -> str:
     """How many runs, and how they are."""
     counts = Counter(run["state"] or "pruned" for run in found)
-    return f"{len(found):,} runs: " + ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
+    return f"{amount(len(found))}: " + ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
+
+
+def amount(count: int) -> str:
+    """So many runs, in words."""
+    return f"{count:,} run{'' if count == 1 else 's'}"
 
 
 def change(
@@ -105,17 +110,17 @@ def change(
     states = RETRIED if verb == "retry" else CANCELLED
     if dry:
         ids = [run["id"] for run in graphs.tree(conn, run_ids[0]) if run["state"] in states]
-        print_json({"dry_run": True, "count": len(ids), "ids": ids}) if json else print(f"{verb}: {len(ids)} runs")
+        print_json({"dry_run": True, "count": len(ids), "ids": ids}) if json else print(f"{verb}: {amount(len(ids))}")
         return
     if verb == "retry":
         done = graphs.retry(conn, run_ids[0])
         states_now = Counter(row["state"] for row in done)
         words = ", ".join(f"{count:,} {state}" for state, count in states_now.most_common())
         print_json({"retried": len(done), "runs": done}) if json else print(
-            f"retried {len(done):,} runs" + (f": {words}" if words else "; none had ended without success")
+            f"retried {amount(len(done))}" + (f": {words}" if words else "; none had ended without success")
         )
         return
     done = graphs.cancel(conn, run_ids[0], reason)
     asked = sum(row["after"] == "requested" for row in done)
     running = f" ({asked} of them run: their workers were asked to stop them)" if asked else ""
-    print_json({"cancelled": len(done), "runs": done}) if json else print(f"cancelled {len(done):,} runs{running}")
+    print_json({"cancelled": len(done), "runs": done}) if json else print(f"cancelled {amount(len(done))}{running}")

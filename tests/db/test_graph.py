@@ -231,3 +231,38 @@ def test_a_callback_with_wrong_arguments_is_refused_at_once(app: App) -> None:
 
     with pytest.raises(TaskError, match="missing a required argument"):
         app.batch(finish)
+
+
+def test_a_run_that_waits_for_others_goes_on_waiting_when_it_is_replaced(app: App, db: psycopg.Connection) -> None:
+    @app.task
+    def step(n: int) -> None: ...
+
+    a = step.enqueue(n=1)
+    b = step.options(unique_key="k", after=[a]).enqueue(n=2)
+    again = step.options(unique_key="k", on_conflict="replace", delay=3600).enqueue(n=3)
+    assert (again, again.how) == (b, "replaced")
+    with db.transaction():
+        resolve(db, 5000)
+        leading.admit(db, 5000)
+    assert runs(db)[1][1:3] == ("waiting", {"n": 3})
+    end(db, a)
+    assert runs(db)[1][1] == "scheduled"
+
+
+def test_a_run_with_parents_and_a_limit_waits_for_its_parents_first(app: App, db: psycopg.Connection) -> None:
+    row = db.execute("SELECT pgsched.enqueue('a')").fetchone()
+    assert row is not None
+    db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('narrow', 1)")
+    db.execute("SELECT pgsched.enqueue('b', queue => 'narrow', after => %s::bigint[])", [list(row)])
+    assert db.execute("SELECT state, ready_at FROM pgsched.runs WHERE task = 'b'").fetchone() == ("waiting", None)
+    end(db, row[0])
+    found = db.execute("SELECT state, ready_at IS NULL, available_at < now() + interval '1 day' FROM pgsched.runs"
+                       " WHERE task = 'b'").fetchone()  # fmt: skip
+    assert found == ("waiting", False, True)
+    again = db.execute("SELECT pgsched.cancel(%s)", [row[0] + 1]).fetchone()
+    assert again == ("cancelled",)
+    end(db, row[0], state="dead")
+    assert [r[1] for r in db.execute("SELECT id, state FROM pgsched.retry_tree(%s)", row).fetchall()] == [
+        "queued", "waiting",
+    ]  # fmt: skip
+    assert db.execute("SELECT ready_at FROM pgsched.runs WHERE task = 'b'").fetchone() == (None,)
