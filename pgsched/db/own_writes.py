@@ -6,6 +6,8 @@ because the claim would be held for no longer than the question.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -23,6 +25,7 @@ from pgsched.errors import ClaimLost, InputError
 
 ASSERT = "SELECT pgsched.assert_claim(%s, %s)"
 ASSERT_TEXT = "SELECT pgsched.assert_claim(:run_id, CAST(:token AS uuid))"
+INTERRUPT_S = 2.0
 LOST = ObjectNotInPrerequisiteState.sqlstate
 # The settlement is the last statement of its transaction: nothing of the handler's is planned by these.
 PLAN = "".join(f"SET LOCAL {name} = {value};" for name, value in BY_KEY.items())
@@ -137,6 +140,12 @@ async def settle_async(conn: AsyncConnection[Any], run_id: int, token: UUID, val
     cursor = await conn.execute(sql("settle_succeeded"), settlement(run_id, token, value))
     if await cursor.fetchone() is None:
         raise lost(run_id)
+
+
+async def interrupt(conn: Connection[Any]) -> None:
+    """Cancel what a handler's thread waits for on its connection, if anything. Raises nothing."""
+    with contextlib.suppress(Exception):
+        await asyncio.to_thread(conn.cancel_safe, timeout=INTERRUPT_S)
 
 
 def lost(run_id: int) -> ClaimLost:

@@ -34,13 +34,14 @@ class Control(Protocol):
 class Own:
     """What a handler does about its own attempt."""
 
-    __slots__ = ("control", "dsn", "inside", "result", "settled")
+    __slots__ = ("conn", "control", "dsn", "inside", "result", "settled")
 
     def __init__(self, control: Control | None = None, dsn: str | None = None) -> None:
         self.control = control
         self.dsn = dsn
         self.inside = False
         self.settled = False
+        self.conn: Any = None  # of the open transaction
         self.result: Any = None
 
     @property

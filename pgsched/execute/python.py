@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, cast
 
+from pgsched.db import own_writes
 from pgsched.errors import Crashed, TaskError, TimedOut
 from pgsched.execute.base import Stopped, kill_after_s
 from pgsched.execute.batched import Batches, Gathering
@@ -34,6 +35,7 @@ from pgsched.model import Claim, Key, Outcome, Result, Unreadable
 
 Call = Callable[[], Any]
 LAST_WORDS_S = 5.0
+LAST_STATEMENT_S = 2.0
 
 
 class Handler(Protocol):
@@ -202,6 +204,9 @@ class PythonExecutor:
                 run.cancelled.set()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({work}, timeout=grace_s)
+                if run is not None and run.own.conn is not None and not work.done():
+                    await own_writes.interrupt(run.own.conn)
+                    await asyncio.wait({work}, timeout=LAST_STATEMENT_S)
             if not work.done():
                 self._abandon(work)
             raise

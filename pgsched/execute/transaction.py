@@ -56,6 +56,7 @@ class Transaction:
         try:
             with own_writes.opened(self._conn, self._dsn, f"run {self._run_id}") as conn, conn.transaction():
                 own_writes.assert_claim(conn, self._run_id, self._token)
+                self._own.conn = conn
                 yield conn
                 own_writes.settle(conn, self._run_id, self._token, self._own.result)
                 # Before the commit: from then on the worker's heartbeat does not find the claim any more.
@@ -65,6 +66,7 @@ class Transaction:
             done = False
             raise
         finally:
+            self._own.conn = None
             self._own.settling(done)
 
     @asynccontextmanager

@@ -197,3 +197,10 @@ def obeys(run: Run) -> None:
         write(conn, run, "started")
     if not run.cancelled.wait(60):
         raise RuntimeError("nobody told me")
+
+
+@app.task(name="sleeps_in_sql.thread")
+def sleeps_in_sql(run: Run) -> None:
+    with run.transaction() as conn:
+        write(conn, run, "inside")
+        conn.execute("SELECT pg_sleep(3600)")

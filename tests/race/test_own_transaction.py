@@ -159,6 +159,26 @@ def test_only_one_transaction_can_settle_a_run(place: str, dsn: str, db: psycopg
     assert state(db, run_id) == "succeeded"
 
 
+@pytest.mark.parametrize("guarded", [True, False])
+def test_the_statement_of_a_handler_that_does_not_stop_is_cancelled(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+
+        async def nothing(_: Any) -> None:
+            pass
+
+        monkeypatch.setattr(own_writes, "interrupt", nothing)
+    run_id = add(db, "sleeps_in_sql.thread")
+    db.execute("UPDATE pgsched.runs SET timeout = '1 s', kill_after = '0.2 s', max_attempts = 1")
+    asleep = "SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
+    worker = serve(dsn, lambda: state(db, run_id) == "dead")
+    assert worker.executors["python"].abandoned == (0 if guarded else 1)
+    assert bool(db.execute(asleep).rowcount) is not guarded
+    assert (written(db), row_of(db, run_id)["error"]) == ([], "timed out after 1 s")
+    db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+
+
 # ---- the caller's own connection
 
 
