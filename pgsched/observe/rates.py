@@ -61,3 +61,13 @@ def depth(conn: Connection[Any]) -> Row:
 def failures(conn: Connection[Any], n: int = 8) -> list[Row]:
     """The newest runs that ended badly."""
     return rows(conn, "web_failures", {"n": n})
+
+
+def workers(conn: Connection[Any]) -> list[Row]:
+    """The workers that are alive."""
+    return rows(conn, "status_workers")
+
+
+def gone_workers(conn: Connection[Any], n: int = 20) -> list[Row]:
+    """Those that have gone within the last hour."""
+    return rows(conn, "web_workers_gone", {"n": n})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from pgsched.cli.output import duration
@@ -153,7 +154,8 @@ def length(run: dict[str, Any]) -> float:
     """How long its last attempt took, in seconds."""
     if run["started_at"] is None or run["finished_at"] is None:
         return 0.0
-    return max(0.0, (run["finished_at"] - run["started_at"]).total_seconds())
+    took: timedelta = run["finished_at"] - run["started_at"]
+    return max(0.0, took.total_seconds())
 
 
 def told(run: dict[str, Any], took: float) -> str:

@@ -1,4 +1,4 @@
-"""The rule: every request passes here first, so that no route can forget to ask. Who is it, is the host ours, and does a
+"""The rule: every request passes here first, so that no route can forget to ask. Who is it, is the host ours, does a
 change come from one of our own pages?"""
 
 from __future__ import annotations

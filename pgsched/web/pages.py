@@ -123,7 +123,7 @@ def context(request: Request, view: View) -> dict[str, Any]:
     visitor: Visitor = request.state.visitor
     settings = request.app.state.settings
     shared = {"visitor": visitor, "csrf": visitor.csrf, "path": request.url.path, "asked": request.query_params,
-              "logs_in": settings.logs_in, "query": request.url.query}  # fmt: skip
+              "logs_in": settings.logs_in}  # fmt: skip
     return shared | view.values
 
 

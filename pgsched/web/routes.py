@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute, Route
 
-from pgsched.web import overview
+from pgsched.web import backfills, fleet, job_form, jobs, many, overview, queues, runs
 from pgsched.web.pages import Endpoint, Page, action, page
 
 
@@ -21,4 +21,37 @@ def done(path: str, act: Page) -> Route:
 
 ROUTES: list[BaseRoute] = [
     shown("/", overview.overview),
+    shown("/jobs", jobs.index),
+    shown("/jobs/{name:path}", jobs.show),
+    shown("/preview", job_form.preview),
+    shown("/job/new", job_form.new),
+    done("/job/new", job_form.create),
+    shown("/job/edit/{name:path}", job_form.edit),
+    done("/job/edit/{name:path}", job_form.change),
+    shown("/job/backfill/{name:path}", backfills.ask),
+    done("/job/backfill/{name:path}", backfills.start),
+    done("/job/pause/{name:path}", jobs.pause),
+    done("/job/resume/{name:path}", jobs.resume),
+    done("/job/run/{name:path}", jobs.run),
+    done("/job/delete/{name:path}", jobs.delete),
+    shown("/runs", runs.index),
+    done("/runs/many", many.ask),
+    done("/runs/many/do", many.do),
+    shown("/runs/{id:int}", runs.show),
+    shown("/runs/{id:int}/log", runs.log),
+    shown("/runs/{id:int}/tree", runs.tree),
+    done("/runs/{id:int}/retry", runs.retry),
+    done("/runs/{id:int}/cancel", runs.cancel),
+    done("/runs/{id:int}/tree/retry", runs.retry_tree),
+    done("/runs/{id:int}/tree/cancel", runs.cancel_tree),
+    shown("/queues", queues.index),
+    done("/queues/save", queues.save_queue),
+    done("/limits/save", queues.save_limit),
+    done("/limits/remove", queues.remove_limit),
+    done("/pauses/begin", queues.pause),
+    done("/pauses/end", queues.resume),
+    shown("/workers", fleet.workers),
+    shown("/doctor", fleet.doctor),
+    shown("/backfills/{id:int}", backfills.show),
+    done("/backfills/{id:int}/cancel", backfills.cancel),
 ]

@@ -1,0 +1,111 @@
+"""What became of a job's slots, for people who look at many at once. The rule: days are those of the zone of the job;
+what is read is bounded, and what was left out is said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+from pgsched.core import zones
+from pgsched.core.preview import Fire, preview
+from pgsched.core.schedule import parse
+from pgsched.core.zones import Change
+from pgsched.db.arrays import plain
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row, rows
+from pgsched.errors import ScheduleError
+
+SHOWN = 50
+READ = 5000
+OPEN = ("waiting", "scheduled", "queued", "running")
+DAY, WEEK, YEAR = timedelta(days=1), timedelta(days=7), timedelta(days=366)
+SHIFT, AROUND = timedelta(microseconds=1), 5
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day of the job's zone: how many slots by what became of them (ran, late, skipped, missed, dead, open)."""
+
+    date: date
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """The days of a month. `read_from`: where the reading ended before the month began; None: all was read."""
+
+    first: date
+    days: tuple[Day, ...]
+    read_from: datetime | None
+
+
+def strips(conn: Connection[Any], job_ids: Iterable[int], n: int = SHOWN) -> dict[int, list[Row]]:
+    """The newest slots of jobs, oldest first, each with its `look`."""
+    found: dict[int, list[Row]] = {}
+    for row in rows(conn, "web_strips", {"ids": plain(job_ids), "n": n}):
+        found.setdefault(row["job_id"], []).append(row | {"look": look(row)})
+    return found
+
+
+def look(row: Row) -> str:
+    """The state, or `late` of one that succeeded after it started late."""
+    return "late" if row["late_s"] is not None and row["state"] == "succeeded" else str(row["state"])
+
+
+def month(conn: Connection[Any], job: Row, first: date) -> Month:
+    """What became of a month's slots, day by day."""
+    end = (first + 31 * DAY).replace(day=1)
+    start_at, end_at = (midnight(day, job["timezone"]) for day in (first, end))
+    values = {"job_id": job["id"], "from_at": start_at, "until_at": end_at, "n": READ}
+    found = rows(conn, "web_slots", values)
+    tz = zones.zone(job["timezone"])
+    counts: dict[date, Counter[str]] = {first + n * DAY: Counter() for n in range((end - first).days)}
+    for row in found:
+        counts[row["scheduled_at"].astimezone(tz).date()][kind(row)] += row["covers_count"] or 1
+    days = tuple(Day(day, dict(counted)) for day, counted in counts.items())
+    return Month(first, days, found[-1]["scheduled_at"] if len(found) == READ else None)
+
+
+def kind(row: Row) -> str:
+    """What became of a slot, in the calendar's words."""
+    if row["state"] in OPEN:
+        return "open"
+    if row["state"] == "succeeded":
+        return "late" if row["late_s"] is not None else "ran"
+    return "skipped" if row["state"] == "cancelled" else str(row["state"])
+
+
+def of_day(conn: Connection[Any], job: Row, day: date, n: int = 300) -> list[Row]:
+    """The slots of a day that have a row, newest first, each with its `look`."""
+    start, end = (midnight(one, job["timezone"]) for one in (day, day + DAY))
+    values = {"job_id": job["id"], "from_at": start, "until_at": end, "n": n}
+    return [row | {"look": look(row)} for row in rows(conn, "web_slots", values)]
+
+
+def midnight(day: date, timezone: str) -> datetime:
+    """The instant at which a day begins there."""
+    return datetime.combine(day, time(), zones.zone(timezone)).astimezone(UTC)
+
+
+def around_changes(job: Row) -> list[tuple[Change, list[Fire]]]:
+    """The slots around the next changes of the zone's clocks, within a year: what people want to have seen before."""
+    if job["schedule"] is None:
+        return []
+    try:
+        schedule = parse(job["schedule"], job["timezone"], job["anchor_at"])
+    except ScheduleError:
+        return []
+    if schedule.fixed_delay is not None:
+        return []
+    found = []
+    for change in zones.changes(zones.zone(job["timezone"]), job["now"], job["now"] + YEAR):
+        behind = schedule.after(change.at)
+        further = None if behind is None else schedule.after(behind)
+        if behind is None or further is None or behind - change.at > WEEK:
+            continue
+        step = min(further - behind, WEEK)
+        found.append((change, preview(schedule, max(job["now"], change.at - 2 * step - SHIFT), AROUND)))
+    return found

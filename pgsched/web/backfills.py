@@ -1,0 +1,67 @@
+"""Backfills: first every slot with its decision, then the asking, then how it goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from starlette.requests import Request
+
+from pgsched.db import backfills, jobs
+from pgsched.db.backfills import Request as Wanted
+from pgsched.db.connect import Connection
+from pgsched.errors import InputError
+from pgsched.web.pages import Done, View, given, job_url, number
+
+MODES = ("missing", "failed", "all")
+SHOWN = 500
+
+
+def ask(request: Request, conn: Connection[Any]) -> View:
+    """The form; with a range in the URL every slot of it and what would become of it. Nothing is written."""
+    job = jobs.show(conn, request.path_params["name"])
+    values: dict[str, Any] = {"job": job, "modes": MODES, "problem": None, "found": None}
+    if given(request, "from") or given(request, "to"):
+        try:
+            found, choices = backfills.preview(conn, job["name"], wanted(request))
+            values |= {"found": found, "choices": choices[:SHOWN], "count": len(choices),
+                       "decisions": Counter(choice.action for choice in choices)}  # fmt: skip
+        except InputError as error:
+            values["problem"] = str(error)
+    return View("backfill_ask.html", values)
+
+
+def wanted(request: Request) -> Wanted:
+    """What the fields ask for."""
+    priority = number(request, "priority")
+    most = number(request, "max_active") or 1
+    if not 1 <= most <= 1000:
+        raise InputError("max active: is not between 1 and 1000", "max_active")
+    return Wanted(
+        given(request, "from") or "", given(request, "to") or "", given(request, "mode") or "missing", most,
+        given(request, "reverse") == "yes", 9 if priority is None else priority,
+    )  # fmt: skip
+
+
+def start(request: Request, conn: Connection[Any]) -> Done:
+    """Ask the leader for it."""
+    name = request.path_params["name"]
+    try:
+        added = backfills.add(conn, name, wanted(request))
+    except InputError as error:
+        return Done(job_url(name, "backfill"), str(error), bad=True)
+    return Done(f"/backfills/{added['id']}", f"Backfill {added['id']} is asked for; the leader works on it.")
+
+
+def show(request: Request, conn: Connection[Any]) -> View:
+    """How one goes."""
+    return View("backfill.html", {"one": backfills.show(conn, request.path_params["id"])})
+
+
+def cancel(request: Request, conn: Connection[Any]) -> Done:
+    """End it, with its open runs."""
+    number_ = request.path_params["id"]
+    what = backfills.cancel(conn, number_, given(request, "reason"))
+    return Done(
+        f"/backfills/{number_}", f"The backfill {'is cancelled' if what == 'cancelled' else 'had ended already'}."
+    )

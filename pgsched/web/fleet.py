@@ -1,0 +1,23 @@
+"""Workers, and what the doctor says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+
+from pgsched.db.connect import Connection
+from pgsched.observe import check, rates, status
+from pgsched.web.pages import View
+
+
+def workers(request: Request, conn: Connection[Any]) -> View:
+    """Those that are alive, and who has gone lately."""
+    alive, leader, gone = rates.workers(conn), status.newest_leader(conn), rates.gone_workers(conn)
+    return View("workers.html", {"workers": alive, "leader": leader, "gone": gone})
+
+
+def doctor(request: Request, conn: Connection[Any]) -> View:
+    """The checks of `pgsched check`, and the problems of `pgsched status`."""
+    findings = check.database(request.app.state.settings.dsn)
+    return View("doctor.html", {"findings": findings, "status": status.status(conn)}, every_s=10.0)

@@ -1,0 +1,225 @@
+"""Making and changing a job. The rule: a field is a column, its text what PostgreSQL reads; only changed fields are
+sent, because a schedule that is set again starts again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from pgsched.cli.output import json_value
+from pgsched.cli.values import arguments
+from pgsched.core import preview as previews
+from pgsched.core.describe import describe
+from pgsched.core.schedule import parse
+from pgsched.db import jobs
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row
+from pgsched.errors import InputError
+from pgsched.web.pages import Done, View, given, job_url
+from pgsched.web.rendering import ENVIRONMENT
+
+SHOWN = 8
+CRON_FIELDS = ("second", "minute", "hour", "day of month", "month", "day of week")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column as a form shows it."""
+
+    name: str
+    hint: str = ""
+    choices: tuple[str, ...] = ()
+    long: bool = False
+    tick: bool = False
+    default: str = ""
+
+
+WHAT = (
+    Field("name"),
+    Field("kind", choices=("python", "command", "shell", "sql", "http"), default="python"),
+    Field("task", "registered name, program, command line, statement or URL", long=True),
+    Field("args", "JSON: an object or an array", long=True, default="{}"),
+    Field("description", long=True),
+)
+WHEN = (
+    Field("schedule", "0 2 * * *, @every 90s, @daily; empty: once"),
+    Field("timezone", "IANA name", default="UTC"),
+    Field("run_at", "once, at this instant"),
+    Field("starts_at", "the first slot there can be"),
+    Field("ends_at", "the last"),
+    Field("max_runs", "no slot after so many runs"),
+    Field("jitter", "spread the starts over this long", default="0 seconds"),
+    Field("delete_after_run", tick=True),
+)
+LATE = (
+    Field("overlap", choices=("skip", "allow", "buffer_one", "buffer_all", "replace", "terminate"), default="skip"),
+    Field("max_buffer", default="100"),
+    Field("retry_within", "a slot that overlap skips may start until then"),
+    Field("catch_up", choices=("latest", "skip", "earliest", "all"), default="latest"),
+    Field("max_catch_up", default="100"),
+    Field("catch_up_window", default="86400 seconds"),
+    Field("misfire_after", "later than this is late", default="60 seconds"),
+    Field("start_deadline", "not started by then: missed"),
+)
+TRIES = (
+    Field("max_attempts", default="3"),
+    Field("timeout", "of one attempt: 90 seconds, 2h"),
+    Field("kill_after", default="10 seconds"),
+    Field("backoff", choices=("exponential", "linear", "constant"), default="exponential"),
+    Field("backoff_base", default="5 seconds"),
+    Field("backoff_max", default="3600 seconds"),
+    Field("backoff_jitter", default="0.2"),
+    Field("success_codes", default="0"),
+    Field("retry_codes", "exit codes, with commas"),
+    Field("dead_codes", "exit codes, with commas"),
+)
+WHERE = (
+    Field("queue", default="default"),
+    Field("priority", "0-9, lower first", default="5"),
+    Field("tags", "with commas"),
+    Field("concurrency_key", "runs of one key share a limit"),
+    Field("concurrency_limit", "so many at a time"),
+)
+GROUPS = {"What to run": WHAT, "When": WHEN, "Late and overlapping slots": LATE, "Attempts": TRIES,
+          "Queue and limits": WHERE}  # fmt: skip
+FIELDS = {field.name: field for group in GROUPS.values() for field in group}
+LISTS = ("tags", "success_codes", "retry_codes", "dead_codes")
+
+
+def new(request: Request, conn: Connection[Any]) -> View:
+    """An empty form, or one filled in as another job is."""
+    texts = {name: field.default for name, field in FIELDS.items()}
+    if (like := given(request, "like")) is not None:
+        texts = texts_of(jobs.show(conn, like)) | {"name": ""}
+    return form(None, texts)
+
+
+def edit(request: Request, conn: Connection[Any]) -> View:
+    """The form of a job."""
+    job = jobs.show(conn, request.path_params["name"])
+    return form(job, texts_of(job))
+
+
+def form(job: Row | None, texts: Mapping[str, str], problem: InputError | None = None) -> View:
+    """The form, with what is wrong beside its field."""
+    wrong = None if problem is None else column_of(problem)
+    values = {
+        "job": job, "texts": texts, "groups": GROUPS, "problem": None if problem is None else str(problem),
+        "wrong": wrong if wrong in FIELDS else None, "seen": job["updated_at"].isoformat() if job else "",
+    }  # fmt: skip
+    return View("job_form.html", values, 200 if problem is None else 422)
+
+
+def column_of(problem: InputError) -> str | None:
+    """The field that an error is about; the parts of a cron expression are one."""
+    return "schedule" if problem.field in CRON_FIELDS else problem.field
+
+
+def create(request: Request, conn: Connection[Any]) -> View | Done:
+    """Make the job."""
+    texts = sent(request)
+    try:
+        filled = {name: text for name, text in texts.items() if text != FIELDS[name].default}
+        job = jobs.add(conn, columns(filled) | paused(request))
+    except InputError as problem:
+        return form(None, texts, problem)
+    return Done(job_url(job["name"]), f"Job {job['name']} is made.")
+
+
+def change(request: Request, conn: Connection[Any]) -> View | Done:
+    """Change what was changed in the form; not over what somebody else changed meanwhile."""
+    job = jobs.show(conn, request.path_params["name"])
+    texts, before = sent(request), texts_of(job)
+    try:
+        if given(request, "seen") not in (None, job["updated_at"].isoformat()):
+            raise InputError("somebody else has changed the job meanwhile: the fields below are yours; save again to"
+                             " put them over theirs")  # fmt: skip
+        changes = columns({name: text for name, text in texts.items() if text != before[name]})
+        if not changes:
+            return Done(job_url(job["name"]), "Nothing was changed.")
+        job = jobs.update(conn, job["name"], changes)
+    except InputError as problem:
+        return form(job, texts, problem)
+    return Done(job_url(job["name"]), f"Changed: {', '.join(changes)}.")
+
+
+def sent(request: Request) -> dict[str, str]:
+    """The fields of the form; a box that is not ticked is not sent."""
+    texts = {name: (given(request, name) or "").replace("\r\n", "\n") for name in FIELDS}
+    return {name: (text or "no") if FIELDS[name].tick else text for name, text in texts.items()}
+
+
+def paused(request: Request) -> dict[str, Any]:
+    return {"paused": True} if given(request, "paused") else {}
+
+
+def columns(texts: Mapping[str, str]) -> dict[str, Any]:
+    """The texts as values of columns; an empty one puts the default back."""
+    return {name: value_of(name, text) for name, text in texts.items()}
+
+
+def value_of(name: str, text: str) -> Any:
+    """One text as a value."""
+    if not text:
+        return None
+    if name == "args":
+        return json_of(text)
+    if name in LISTS:
+        return [item.strip() for item in text.strip("{}").split(",") if item.strip()]
+    return text == "yes" if FIELDS[name].tick else text
+
+
+def json_of(text: str) -> Any:
+    """JSON typed into a form; the command line's `@file` and `-` would read files of this machine."""
+    if text[0] in "@-" and not text[1:2].isdigit():
+        raise InputError("args: is not JSON", "args")
+    return arguments(text)
+
+
+def texts_of(job: Row) -> dict[str, str]:
+    """A job's columns as the form shows them."""
+    return {name: text_of_value(name, job[name]) for name in FIELDS}
+
+
+def text_of_value(name: str, value: Any) -> str:
+    """One value as a text that PostgreSQL reads as that value."""
+    if name == "args":
+        return json.dumps(value, indent=2, ensure_ascii=False, default=json_value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.15g} seconds"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return "" if value is None else str(value)
+
+
+def preview(request: Request, conn: Connection[Any]) -> Response:
+    """What a schedule means and when it fires, for the form while somebody types: a piece of a page."""
+    values: dict[str, Any] = {"problem": None, "sentence": "", "fires": [], "notes": []}
+    try:
+        values |= foreseen(request, conn)
+    except InputError as error:
+        values["problem"] = str(error)
+    return HTMLResponse(ENVIRONMENT.get_template("preview.html").render(values | {"csrf": ""}))
+
+
+def foreseen(request: Request, conn: Connection[Any]) -> dict[str, Any]:
+    """The sentence and the next slots of the fields in the URL."""
+    schedule, zone = given(request, "schedule"), given(request, "timezone") or "UTC"
+    if schedule is None:
+        at = given(request, "run_at")
+        return {"sentence": f"Once, at {at}" if at else "Once, as soon as it is made"}
+    now = datetime.now(UTC)
+    parsed = parse(schedule, zone, now)
+    notes = ["its slots depend on when runs end"] if parsed.fixed_delay else []
+    fires = [] if parsed.fixed_delay else previews.preview(parsed, now, SHOWN)
+    return {"sentence": f"{describe(parsed)} ({zone})", "fires": fires, "notes": notes}

@@ -1,0 +1,126 @@
+"""Jobs: the list, the page of one, and what can be done to it by one button."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+from starlette.requests import Request
+
+from pgsched.core import zones
+from pgsched.core.preview import preview_job
+from pgsched.db import backfills, jobs
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row
+from pgsched.errors import InputError
+from pgsched.observe import slots
+from pgsched.observe.explain import explain_slot
+from pgsched.web.charts import bars
+from pgsched.web.job_form import json_of
+from pgsched.web.pages import Done, View, given, job_url
+
+PAGE = 50
+STATES = ("active", "paused", "error", "done")
+FORESEEN = 12
+
+
+def index(request: Request, conn: Connection[Any]) -> View:
+    """The list."""
+    wanted = {name: given(request, name) for name in ("state", "queue", "after")}
+    found = jobs.list_jobs(conn, **wanted, limit=PAGE + 1)
+    shown = found[:PAGE]
+    strips = slots.strips(conn, [job["id"] for job in shown])
+    values = {
+        "jobs": shown, "wanted": wanted, "states": STATES, "more": shown[-1]["name"] if len(found) > PAGE else None,
+        "strips": {job["id"]: bars(strips.get(job["id"], [])) for job in shown},
+    }  # fmt: skip
+    return View("jobs.html", values)
+
+
+def show(request: Request, conn: Connection[Any]) -> View:
+    """One job: its slots, what comes next, and why something did not run."""
+    job = jobs.show(conn, request.path_params["name"])
+    today = job["now"].astimezone(zones.zone(job["timezone"])).date()
+    day = a_date(request, "day")
+    first = (a_date(request, "month") or day or today).replace(day=1)
+    recent = slots.strips(conn, [job["id"]], 100).get(job["id"], [])
+    values = {
+        "job": job, "facts": facts(job), "preview": preview_job(job, FORESEEN), "bars": bars(recent), "recent": recent,
+        "month": slots.month(conn, job, first), "today": today, "day": day,
+        "before": first - timedelta(days=1), "behind": first + timedelta(days=32), "blank": first.weekday(),
+        "of_day": slots.of_day(conn, job, day) if day else None,
+        "changes": slots.around_changes(job), "told_why": explained(request, conn, job),
+        "backfills": [one for one in backfills.list_backfills(conn, 20) if one["job_id"] == job["id"]],
+    }  # fmt: skip
+    return View("job.html", values)
+
+
+def explained(request: Request, conn: Connection[Any], job: Row) -> str | None:
+    """The answer to why a slot did not run, if that was asked."""
+    if "at" not in request.query_params:
+        return None
+    try:
+        return explain_slot(conn, job["name"], given(request, "at")).text
+    except InputError as error:
+        return str(error)
+
+
+def a_date(request: Request, name: str) -> date | None:
+    """A date in the URL. A year that no job can have is refused."""
+    text = given(request, name)
+    if text is None:
+        return None
+    try:
+        found = date.fromisoformat(text if len(text) > 7 else f"{text}-01")
+    except ValueError:
+        raise InputError(f'{name}: "{text[:50]}" is not a date such as 2026-03-29', name) from None
+    if not 1970 <= found.year < 9000:
+        raise InputError(f"{name}: {text} is not between 1970 and 9000", name)
+    return found
+
+
+POLICIES = (
+    "overlap", "max_buffer", "retry_within", "misfire_after", "catch_up", "max_catch_up", "catch_up_window",
+    "start_deadline", "max_attempts", "timeout", "kill_after", "backoff", "backoff_base", "backoff_max",
+    "backoff_jitter", "jitter", "starts_at", "ends_at", "max_runs", "run_count", "concurrency_key",
+    "concurrency_limit", "after_jobs", "success_codes", "retry_codes", "dead_codes", "delete_after_run",
+)  # fmt: skip
+
+
+def facts(job: Row) -> dict[str, Any]:
+    """The policies that are set."""
+    return {name: job[name] for name in POLICIES if job[name] not in (None, False, timedelta(0))}
+
+
+# ---- one button
+
+
+def pause(request: Request, conn: Connection[Any]) -> Done:
+    name = request.path_params["name"]
+    user = request.state.visitor.user or None
+    jobs.pause(conn, name, given(request, "reason"), user)
+    return Done(job_url(name), "The schedule is paused. Runs that exist go on.")
+
+
+def resume(request: Request, conn: Connection[Any]) -> Done:
+    name = request.path_params["name"]
+    jobs.resume(conn, name, given(request, "from") or "now")
+    return Done(job_url(name), "The job is active again.")
+
+
+def run(request: Request, conn: Connection[Any]) -> Done:
+    """Run it now."""
+    name = request.path_params["name"]
+    args = given(request, "args")
+    run_id = jobs.trigger(conn, name, args and json_of(args), given(request, "overlap") or "allow")
+    return Done(f"/runs/{run_id}", f"Run {run_id} of {name} was made.")
+
+
+def delete(request: Request, conn: Connection[Any]) -> Done:
+    """Remove it, if its name was typed again."""
+    name = request.path_params["name"]
+    if given(request, "name") != name:
+        return Done(job_url(name), "Not deleted: the name that you typed is not this job's.", bad=True)
+    gone = jobs.delete(conn, name)
+    still = f" {gone['running']} of its runs still run." if gone["running"] else ""
+    return Done("/jobs", f"Job {name} is deleted.{still}")

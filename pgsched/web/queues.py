@@ -1,0 +1,111 @@
+"""Queues, limits of keys, pauses. The rule: a form shows all settings of a row, and an empty field takes one away."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from starlette.requests import Request
+
+from pgsched.cli.limits import NONE, bounds, span, told, whole
+from pgsched.cli.queues import settings
+from pgsched.db import holding
+from pgsched.db.connect import Connection
+from pgsched.errors import InputError
+from pgsched.web.pages import Done, View, given
+
+UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
+WHAT = ("all", "queue", "task")
+
+
+def index(request: Request, conn: Connection[Any]) -> View:
+    """All of them."""
+    queues, limits = holding.list_queues(conn), holding.list_limits(conn)
+    values = {
+        "queues": [row | {"said": settings(row), "rate_text": rate_text(row)} for row in queues],
+        "limits": [row | {"said": told(row, row["concurrency"]), "rate_text": rate_text(row)} for row in limits],
+        "pauses": holding.list_pauses(conn), "ageing_text": ageing_text,
+    }  # fmt: skip
+    return View("queues.html", values)
+
+
+def rate_text(row: dict[str, Any]) -> str:
+    """`100/m`, as the form takes it."""
+    if row["rate"] is None:
+        return ""
+    text = span_text(timedelta(seconds=row["rate_s"]))
+    return f"{row['rate']}/{text[1:] if text[0] == '1' and not text[1].isdigit() else text}"
+
+
+def span_text(value: timedelta) -> str:
+    """A time as the forms take it: `90s`, `10m`."""
+    ms = round(value.total_seconds() * 1000)
+    size, unit = next((size, unit) for size, unit in UNITS if ms % size == 0)
+    return f"{ms // size}{unit}"
+
+
+def ageing_text(row: dict[str, Any]) -> str:
+    return "" if row["ageing"] is None else span_text(row["ageing"])
+
+
+def text(request: Request, name: str) -> str:
+    """A field; an empty one takes the setting away."""
+    return given(request, name) or NONE
+
+
+def save_queue(request: Request, conn: Connection[Any]) -> Done:
+    """Set all that can be set for a queue."""
+    name = given(request, "name") or ""
+    on_full = given(request, "on_full") or "reject"
+    if on_full not in ("reject", "shed_oldest"):
+        raise InputError(f'on full: "{on_full}" is neither reject nor shed_oldest', "on_full")
+    values = bounds("concurrency_limit", text(request, "concurrency"), text(request, "rate"), text(request, "burst"))
+    ageing = given(request, "ageing")
+    values |= {
+        "fair": given(request, "fair") == "yes", "on_full": on_full,
+        "max_depth": whole("max depth", text(request, "max_depth"), 1),
+        "ageing": None if ageing is None else span("ageing", ageing),
+    }  # fmt: skip
+    row = holding.set_queue(conn, name, values)
+    return Done("/queues", f"Queue {name}: {settings(row)}.")
+
+
+def save_limit(request: Request, conn: Connection[Any]) -> Done:
+    """Set all that can be set for a limit."""
+    name = given(request, "name") or ""
+    values = bounds("concurrency", text(request, "concurrency"), text(request, "rate"), text(request, "burst"))
+    weight = whole("weight", given(request, "weight") or "1", 1)
+    row = holding.set_limit(conn, name, values | {"ordered": given(request, "ordered") == "yes", "weight": weight})
+    return Done("/queues#limits", f"Limit {name}: {told(row, row['concurrency'])}.")
+
+
+def remove_limit(request: Request, conn: Connection[Any]) -> Done:
+    name = given(request, "name") or ""
+    holding.remove_limit(conn, name)
+    return Done("/queues#limits", f"Limit {name} is gone.")
+
+
+def paused(request: Request) -> tuple[str, str]:
+    """What a pause is about."""
+    what, name = given(request, "what") or "", given(request, "name") or ""
+    if what not in WHAT or (what != "all") != bool(name):
+        raise InputError("name a queue or a task, or choose everything", "name")
+    return what, name
+
+
+def pause(request: Request, conn: Connection[Any]) -> Done:
+    """Let nothing of it start."""
+    what, name = paused(request)
+    lasts = given(request, "lasts")
+    user = request.state.visitor.user or None
+    holding.pause(conn, what, name, given(request, "reason"), user, None if lasts is None else span("for", lasts))
+    said = holding.said(what, name)
+    return Done("/queues", f"{said[:1].upper()}{said[1:]} is paused. What runs goes on.")
+
+
+def resume(request: Request, conn: Connection[Any]) -> Done:
+    """End a pause."""
+    what, name = paused(request)
+    holding.resume(conn, what, name)
+    said = holding.said(what, name)
+    return Done("/queues", f"{said[:1].upper()}{said[1:]} goes on.")

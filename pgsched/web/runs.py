@@ -1,0 +1,131 @@
+"""Runs: the list that filters in the URL choose, and the page of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from pgsched.cli.output import duration
+from pgsched.cli.tree import lines, summary
+from pgsched.cli.values import moment
+from pgsched.db import graphs, history
+from pgsched.db.connect import Connection
+from pgsched.db.run_filters import Filter
+from pgsched.model import Kind, State
+from pgsched.observe import following
+from pgsched.observe.run import Span, whole
+from pgsched.web.pages import Done, View, given, local, number
+
+PAGE = 50
+TEXTS = ("state", "job", "queue", "task", "kind", "error", "tag", "worker")
+TIMES = ("since", "until", "ended_since", "ended_until")
+TREE_SHOWN = 500
+WIDTH = 600.0
+
+
+def wanted(request: Request) -> Filter:
+    """The filter that the URL or a form names. Raises InputError."""
+    texts: dict[str, Any] = {name: given(request, name) for name in TEXTS}
+    times: dict[str, Any] = {name: moment(name, given(request, name)) for name in TIMES}
+    return Filter(**texts, **times)
+
+
+def fields(request: Request) -> dict[str, str]:
+    """The filter as the URL has it."""
+    return {name: text for name in (*TEXTS, *TIMES) if (text := given(request, name)) is not None}
+
+
+def index(request: Request, conn: Connection[Any]) -> View:
+    """The newest runs that the filters mean."""
+    asked = fields(request)
+    found = history.list_runs(conn, replace(wanted(request), before_id=number(request, "before"), limit=PAGE + 1))
+    values = {
+        "runs": found[:PAGE], "fields": asked, "states": list(State), "kinds": list(Kind),
+        "more": found[PAGE - 1]["id"] if len(found) > PAGE else None,
+    }  # fmt: skip
+    return View("runs.html", values)
+
+
+def show(request: Request, conn: Connection[Any]) -> View:
+    """One run."""
+    found = whole(conn, request.path_params["id"])
+    run = found.run
+    values = {"found": found, "run": run, "timeline": timeline(found.spans), "open": run["finished_at"] is None,
+              "retried": run["state"] in history.RETRIED, "related": bool(found.before or found.behind)}  # fmt: skip
+    return View("run.html", values, every_s=1.0 if run["state"] == "running" else None)
+
+
+def timeline(spans: list[Span]) -> list[dict[str, Any]]:
+    """The stretches as pieces of a bar; short ones are still to be seen."""
+    if not spans:
+        return []
+    begin, whole_s = spans[0].begin, max((spans[-1].end - spans[0].begin).total_seconds(), 0.001)
+    looks = {"waiting": "wait", "succeeded": "good", "running": "running"}
+    return [
+        {
+            "x": round(min((one.begin - begin).total_seconds() / whole_s, 0.995) * WIDTH, 1),
+            "width": round(max((one.end - one.begin).total_seconds() / whole_s * WIDTH, 2.5), 1),
+            "look": looks.get(one.what, "bad"),
+            "text": f"{f'attempt {one.attempt}: ' if one.attempt else ''}{one.what}, {duration(one.end - one.begin)}",
+        }
+        for one in spans
+    ]
+
+
+def tree(request: Request, conn: Connection[Any]) -> View:
+    """The graph that it belongs to."""
+    run_id = request.path_params["id"]
+    found = graphs.tree(conn, run_id)
+    states = {run["id"]: run["state"] for run in found}
+    shown = [text for _, text in zip(range(TREE_SHOWN), lines(found, run_id), strict=False)]
+    return View("tree.html", {"run_id": run_id, "lines": shown, "summary": summary(found), "count": len(found),
+                              "states": states})  # fmt: skip
+
+
+def log(request: Request, conn: Connection[Any]) -> Response:
+    """All of the output as plain text."""
+    run_id = request.path_params["id"]
+    history.show(conn, run_id)
+    pool = request.app.state.pool
+
+    def pieces() -> Iterator[str]:
+        with pool.connection() as mine:
+            for row in following.output(mine, run_id):
+                yield row["chunk"]
+
+    name = f'attachment; filename="run-{run_id}.log"'
+    return StreamingResponse(pieces(), media_type="text/plain; charset=utf-8", headers={"Content-Disposition": name})
+
+
+# ---- one button
+
+
+def retry(request: Request, conn: Connection[Any]) -> Done:
+    run_id = request.path_params["id"]
+    return back(request, f"Run {run_id} is {history.retry(conn, run_id)} again.")
+
+
+def cancel(request: Request, conn: Connection[Any]) -> Done:
+    run_id = request.path_params["id"]
+    what = history.cancel(conn, run_id, given(request, "reason"))
+    words = {"cancelled": "is cancelled", "requested": "is running: its worker was asked to stop it"}
+    return back(request, f"Run {run_id} {words.get(what, f'had ended already: {what}')}.")
+
+
+def retry_tree(request: Request, conn: Connection[Any]) -> Done:
+    done = graphs.retry(conn, request.path_params["id"])
+    return Done(f"/runs/{request.path_params['id']}/tree", f"Retried {len(done)} runs.")
+
+
+def cancel_tree(request: Request, conn: Connection[Any]) -> Done:
+    done = graphs.cancel(conn, request.path_params["id"], given(request, "reason"))
+    return Done(f"/runs/{request.path_params['id']}/tree", f"Cancelled {len(done)} runs.")
+
+
+def back(request: Request, told: str) -> Done:
+    """To where the button was."""
+    return Done(local(given(request, "next"), f"/runs/{request.path_params['id']}"), told)
