@@ -45,12 +45,11 @@ class Place:
 
 @dataclass(eq=False)
 class Child:
-    """One worker process. An heir is to replace the place's present worker when it is ready."""
+    """One worker process."""
 
     place: Place
     process: subprocess.Popen[bytes]
     link: socket.socket
-    heir: bool
     started: float
     ready: bool = False
 
@@ -76,6 +75,8 @@ class Supervisor:
         self._places = [Place(number) for number in range(1, processes + 1)]
         self._children: dict[int, Child] = {}
         self._to_renew: list[Place] = []
+        self._heir: Child | None = None  # it takes its place over when it is ready; there is one at a time
+        self._renew_again = False
         self._stops = 0
         self._worst = 0
         self._works = False  # has any worker ever come to work?
@@ -116,8 +117,10 @@ class Supervisor:
                 start_new_session=True,
             )  # fmt: skip
         ours.setblocking(False)
-        child = self._children[process.pid] = Child(place, process, ours, heir, time.monotonic())
-        if not heir:
+        child = self._children[process.pid] = Child(place, process, ours, time.monotonic())
+        if heir:
+            self._heir = child
+        else:
             place.child = child
         self._loop.add_reader(ours, self._hear, child)
 
@@ -135,8 +138,8 @@ class Supervisor:
 
     def _on_ready(self, child: Child) -> None:
         child.ready, child.place.code = True, None
-        if child.heir:
-            old, child.place.child, child.heir = child.place.child, child, False
+        if child is self._heir:
+            self._heir, old, child.place.child = None, child.place.child, child
             if old is not None:
                 old.ask_to_stop()
             self._renew_next()
@@ -157,7 +160,7 @@ class Supervisor:
         place.child = None
         place.failures = place.failures + 1 if failed else 0
         pause_s = pause(place.failures, random.random())
-        if not self._stops:
+        if not self._stops and (self._heir is None or self._heir.place is not place):
             place.restart = self._loop.call_later(pause_s, self._start, place)
         return pause_s
 
@@ -186,22 +189,29 @@ class Supervisor:
             # one that was stopped before it came to work has done nothing wrong
             blameless = shown == MemoryReached.exit_code or (code == -signal.SIGTERM and not child.ready)
             self._worst = max(self._worst, 0 if blameless else shown)
-        elif child.heir:
+        elif child is self._heir:
             logger.error("not renewed: the new worker does not start", **told)
-            self._to_renew.clear()
+            self._end_renewal()
+            if place.child is None:  # nobody is left there
+                self._lost(child, shown, failed=True)
         elif place.child is not child:
             logger.info("worker ended", **told)
         elif not self._works:
             self._give_up(shown)
         else:
-            place.code = shown
             worked_s = time.monotonic() - child.started if child.ready else 0.0
-            pause_s = self._replace(child, failed=worked_s < PROVEN_S and not (child.ready and shown == 0))
-            if not self._hopeless():
-                level = logger.info if shown == 0 else logger.warning
-                level("worker ended: a new one is started", **told, in_s=round(pause_s, 2))
-            else:
-                self._give_up(shown)
+            self._lost(child, shown, failed=worked_s < PROVEN_S and not (child.ready and shown == 0))
+
+    def _lost(self, child: Child, code: int, *, failed: bool) -> None:
+        """A place has no worker any more: start another, or give up."""
+        child.place.code = code
+        pause_s = self._replace(child, failed=failed)
+        if self._hopeless():
+            self._give_up(code)
+            return
+        level = logger.info if code == 0 else logger.warning
+        told = {"process": child.place.number, "pid": child.pid, "exit_code": code, "in_s": round(pause_s, 2)}
+        level("worker ended: a new one is started", **told)
 
     def _hopeless(self) -> bool:
         return not self._children and all(place.code in HOPELESS for place in self._places)
@@ -219,7 +229,7 @@ class Supervisor:
     def _stop(self) -> None:
         """The first drains, the second hurries, the third kills."""
         self._stops += 1
-        self._to_renew.clear()
+        self._end_renewal()
         for place in self._places:
             if place.restart is not None:
                 place.restart.cancel()
@@ -230,14 +240,26 @@ class Supervisor:
 
     def _renew(self) -> None:
         """Replace the workers one after the other, each when its successor is ready."""
-        if not (self._to_renew or self._stops):
+        if self._heir is not None:
+            self._renew_again = True
+        elif not self._stops:
             logger.info("renewing", processes=len(self._places))
-            self._to_renew = [place for place in self._places if place.child is not None]
+            self._to_renew = [*self._places]
             self._renew_next()
 
     def _renew_next(self) -> None:
-        if self._to_renew:
-            self._start(self._to_renew.pop(0), heir=True)
+        while self._to_renew:
+            place = self._to_renew.pop(0)
+            if place.child is not None:  # otherwise a new one is about to be started there
+                return self._start(place, heir=True)
+        if self._renew_again:
+            self._renew_again = False
+            self._renew()
+        return None
+
+    def _end_renewal(self) -> None:
+        self._heir, self._renew_again = None, False
+        self._to_renew.clear()
 
 
 def kill_session(leader: int) -> None:

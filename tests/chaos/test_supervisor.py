@@ -30,6 +30,10 @@ def lives(pid: int) -> bool:
         return False
 
 
+def children(parent: Member) -> list[str]:
+    return Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+
+
 def supervised(fleet: Fleet, db: psycopg.Connection, count: int, *options: str) -> tuple[Member, list[int]]:
     """A parent whose workers are all at work."""
     parent = fleet.launch("--processes", str(count), *options)
@@ -180,6 +184,19 @@ def test_a_hang_up_replaces_the_workers_one_by_one(fleet: Fleet, db: psycopg.Con
     assert not parent.said("exit_code=1")
     parent.signal(signal.SIGTERM)
     assert parent.ended(PATIENCE_S) == 0
+
+
+def test_hang_ups_while_workers_are_replaced_make_for_one_more_turn(fleet: Fleet, db: psycopg.Connection) -> None:
+    parent, _ = supervised(fleet, db, 2)
+    parent.signal(signal.SIGHUP)
+    wait_until(lambda: len(children(parent)) == 3, PATIENCE_S, "a new worker to be started")
+    for _ in range(3):
+        parent.signal(signal.SIGHUP)
+    wait_until(lambda: one(db, "SELECT count(*) FROM pgsched.workers") == 6, PATIENCE_S, "the second turn")
+    wait_until(lambda: len(workers(db)) == 2 and len(children(parent)) == 2, PATIENCE_S, "the old ones to end")
+    parent.signal(signal.SIGTERM)
+    assert parent.ended(PATIENCE_S) == 0
+    assert parent.log.read_text().count("renewing") == 2
 
 
 def test_a_hang_up_leaves_the_workers_there_when_new_ones_cannot_start(fleet: Fleet, db: psycopg.Connection) -> None:
