@@ -19,6 +19,7 @@ from bench.every_second import every_second
 from bench.history import history
 from bench.idle import idle
 from bench.latency import latency
+from bench.limits import limits
 from bench.pinned import pinned
 from bench.report import Result, header, progress, write
 from bench.server import Server, server
@@ -115,6 +116,11 @@ def run_tick(on: Server, given: argparse.Namespace) -> list[Result]:
     return [result]
 
 
+def run_limits(on: Server, given: argparse.Namespace) -> list[Result]:
+    n, rounds, chain = (2000, 1, 50) if given.quick else (given.n or 50_000, given.rounds, 500)
+    return [limits(on, n, rounds, chain)]
+
+
 MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = {
     "drain": run_drain,
     "enqueue": run_enqueue,
@@ -126,6 +132,7 @@ MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = 
     "idle": run_idle,
     "history": run_history,
     "tick": run_tick,
+    "limits": run_limits,
 }
 
 

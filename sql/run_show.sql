@@ -7,6 +7,7 @@ SELECT r.id, r.job_id, j.name AS job, r.state, r.queue, r.kind, r.task, r.args, 
     r.attempt, r.max_attempts, r.priority, r.crashes, r.timeout, r.kill_after, r.backoff, r.backoff_base,
     r.backoff_max, r.backoff_jitter, r.expires_at, r.options, r.unique_key, r.idempotency_key, r.concurrency_key,
     r.tags, r.cancel_requested_at, r.cancel_reason, r.reason, r.error, r.result, r.progress, r.covers_from,
-    r.covers_until, r.covers_count, r.covers_state, r.covers_reason, r.backfill_id, clock_timestamp() AS now
+    r.covers_until, r.covers_count, r.covers_state, r.covers_reason, r.backfill_id, r.ready_at,
+    clock_timestamp() AS now
 FROM pgsched.runs r LEFT JOIN pgsched.jobs j ON j.id = r.job_id LEFT JOIN pgsched.workers w ON w.id = r.worker_id
 WHERE r.id = %(id)s

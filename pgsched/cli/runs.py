@@ -114,11 +114,12 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
       pgsched run show 4711
     """
     from pgsched.db import graphs, history
-    from pgsched.observe import waiting
+    from pgsched.observe import holding, waiting
 
     with session(dsn) as conn:
         found = history.show(conn, run_id)
         waited = graphs.waits_for(conn, run_id)
+        found["held_by"] = holding.why(conn, found)
         found["unroutable"] = found["state"] == "queued" and not waiting.offered(conn, found)
     found["waits_for"] = waited or None
     if found["available_at"].year >= HELD_BACK:

@@ -83,6 +83,17 @@ def tables(found: Status) -> None:
         print_table(["QUEUE", "QUEUED", "RUNNING", "SCHEDULED", "WAITING", "OLDEST QUEUED"], queues)
         if not found.counted_all:
             print("(there are more: only the first ones were counted)")
+    if found.paused:
+        print()
+        lines = [
+            [p.what if p.what == "all" else f"{p.what} {p.name}", p.paused_by, cell(p.paused_at),
+             "never" if p.resume_at is None else cell(p.resume_at), p.reason or "-"]
+            for p in found.paused
+        ]  # fmt: skip
+        print_table(["PAUSED", "BY", "SINCE", "RESUMES", "WHY"], lines)
+    if found.limits:
+        print()
+        print_table(["LIMIT", "LET GO", "WAITING"], [[b.name, b.admitted, b.waiting] for b in found.limits])
     if found.unroutable:
         print()
         lost = [[u.task or f"(any {u.kind})", u.kind, u.queue, u.count, duration(u.oldest_s)] for u in found.unroutable]

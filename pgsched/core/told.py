@@ -36,11 +36,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What else bears on a run: the job's other open runs, and how many live workers there are and would take it."""
+    """What else bears on a run: the job's other open runs, how many live workers there are and would take it, and the
+    pauses and limits that hold it."""
 
     others: Sequence[Row] = ()
     alive: int = 0
     offering: int = 0
+    held: str | None = None
 
 
 def at(instant: datetime) -> str:
@@ -147,6 +149,8 @@ def queued(run: Row, around: Around) -> Answer:
     since = f"it has been queued since {at(run['available_at'])} on queue {run['queue']}"
     if run["attempt"]:
         since += f", to be tried again after {tries(run)}"
+    if around.held is not None:
+        return Answer("paused", f"{since}, and does not start: {around.held}")
     needs = f"task {run['task']}" if run["kind"] == "python" else f"kind {run['kind']}"
     if not around.alive:
         return Answer("unroutable", f"{since}, and there is no live worker")
@@ -170,6 +174,8 @@ def running(run: Row, _: Around) -> Answer:
 
 
 def waiting(run: Row, around: Around) -> Answer:
+    if around.held is not None:
+        return Answer("limited", f"it waits for its limits since {at(run['ready_at'])}: {around.held}")
     before = [other for other in around.others if other["id"] != run["id"]]
     names = ", ".join(f"run {other['id']} ({other['state']}, slot {at(other['scheduled_at'])})" for other in before[:3])
     whom = names + (f" and {len(before) - 3} more" if len(before) > 3 else "") if before else "the leader to release it"

@@ -38,7 +38,7 @@ def retry(conn: Connection[Any], run_id: int) -> str:
     """Revive a dead, cancelled, missed or skipped run; returns its new state. Harmless on one that is queued."""
     done = known(run_id, one(conn, "run_retry", {"id": checked(run_id)}))
     before, after = done["before"], known(run_id, done if done["after"] else None)["after"]
-    if after != State.QUEUED:
+    if after != State.QUEUED and not (after == State.WAITING and before in RETRIED):
         raise InputError(f"run {run_id} is {before}: only dead, cancelled, missed and skipped runs can be retried")
     return str(after)
 

@@ -20,6 +20,7 @@ from pgsched.db import backfills, history, jobs
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, explained, one, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
+from pgsched.observe import holding
 
 # How far back the latest slot is looked for: most schedules have one within the first of these.
 REACH = tuple(timedelta(days=days) for days in (0.05, 2, 40, 400, 4000, 20_000))
@@ -183,9 +184,12 @@ def row_of(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
 
 def around_of(conn: Connection[Any], run: Mapping[str, Any]) -> Around:
     """What a run that has not ended waits for."""
+    held = holding.why(conn, run)
+    if run["state"] == "waiting" and run["ready_at"] is not None:
+        return Around(held=held or "the leader to release it")
     if run["state"] == "waiting":
         return Around(others=rows(conn, "explain_open", {"id": run["id"]}))
     if run["state"] == "queued":
         offered = one(conn, "offered", {name: run[name] for name in ("queue", "kind", "task")}) or {}
-        return Around(alive=offered.get("alive", 0), offering=offered.get("workers", 0))
+        return Around(alive=offered.get("alive", 0), offering=offered.get("workers", 0), held=held)
     return Around()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -130,6 +130,39 @@ class JobError:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """What somebody stopped: `what` is all, queue or task. `resume_at`: when it goes on by itself, null: never."""
+
+    what: str
+    name: str
+    paused_at: datetime
+    paused_by: str
+    reason: str | None
+    resume_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A limit that holds runs now: how many it has let go (of a queue: how many run), and how many wait. Not `applied`:
+    it was changed a moment ago."""
+
+    name: str
+    admitted: int
+    waiting: int
+    applied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FullQueue:
+    """A queue in which as many runs wait as may."""
+
+    name: str
+    depth: int
+    max_depth: int
+    on_full: str
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The whole system at one moment."""
 
@@ -145,6 +178,9 @@ class Status:
     next_fires: list[NextFire]
     errors: list[JobError]
     counted_all: bool = True  # False: there are more open runs than were counted
+    paused: list[Paused] = field(default_factory=list)
+    limits: list[Binding] = field(default_factory=list)
+    full: list[FullQueue] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON can hold it: instants as ISO text."""

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, one, rows
+from pgsched.observe import holding
 from pgsched.observe.problems import job_problems, leader_problems, worker_problems
 from pgsched.observe.snapshot import (
     Attention,
@@ -21,6 +22,7 @@ from pgsched.observe.snapshot import (
     Leader,
     LiveWorker,
     NextFire,
+    Paused,
     Queue,
     Status,
     Unroutable,
@@ -46,6 +48,8 @@ def status(conn: Connection[Any]) -> Status:
         attention = build(Attention, one(conn, "status_attention"))
         fires = next_fires(rows(conn, "status_next", {"n": 10 + PUT_OFF}))[:10]
         errors = [build(JobError, row) for row in rows(conn, "status_errors", {"n": 20})]
+        paused = holding.pauses(conn)
+        limits, full = holding.binding(conn)
     queues = by_queue(open_runs)
     unroutable = [
         Unroutable(row["queue"], row["kind"], row["task"], row["n"], row["oldest_s"])
@@ -54,12 +58,13 @@ def status(conn: Connection[Any]) -> Status:
     ]
     problems = [
         *leader_problems(leader, jobs, queues),
-        *worker_problems(workers, queues, unroutable),
+        *worker_problems(workers, going_on(queues, paused), unroutable),
         *job_problems(jobs, errors),
+        *holding.full_problems(full),
     ]
     counted_all = sum(row["n"] for row in open_runs) < MOST_OPEN
     known = (leader, workers, queues, jobs, finished, attention, unroutable, fires, errors)
-    return Status(not problems, problems, *known, counted_all)
+    return Status(not problems, problems, *known, counted_all, paused, limits, full)
 
 
 def build(kind: type[T], row: Row | None) -> T:
@@ -99,6 +104,14 @@ def next_slot(job: Row) -> datetime | None:
     from pgsched.core.preview import next_allowed  # schedules: a fifth of the time that this command takes
 
     return next_allowed(job)
+
+
+def going_on(queues: list[Queue], paused: list[Paused]) -> list[Queue]:
+    """The queues that are not paused: what waits in the others waits because somebody wants it to."""
+    if any(pause.what == "all" for pause in paused):
+        return []
+    stopped = {pause.name for pause in paused if pause.what == "queue"}
+    return [queue for queue in queues if queue.name not in stopped]
 
 
 def by_queue(open_runs: list[Row]) -> list[Queue]:

@@ -9,24 +9,26 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import psycopg
+import pytest
 from psycopg.types.json import Jsonb
 
 from tests.fleet import Fleet, leader_pid, one
-from tests.history_checker import check, read
+from tests.history_checker import check, read, save
 from tests.waiting import wait_until
 
 LOAD_S = float(os.environ.get("PGSCHED_CHAOS_S", "8"))
 OPTIONS = ("--concurrency", "8", "--lease", "2", "--grace", "0.5")
 KEYS, QUEUES = {"customer": 2, "account": 1, "lonely": 1}, {"narrow": 3}
-KEY_RATES, QUEUE_RATES = {"api": (20, 2.0, 4)}, {"paced": (30, 1.0, 5)}
+KEY_RATES, QUEUE_RATES = {"api": (30, 2.0, 4)}, {"paced": (50, 1.0, 5)}
 SETTINGS = """
 INSERT INTO pgsched.limits (name, concurrency, ordered) VALUES ('customer', 2, false), ('account', 1, true);
-INSERT INTO pgsched.limits (name, rate, rate_period, rate_burst) VALUES ('api', 20, '2 seconds', 4);
+INSERT INTO pgsched.limits (name, rate, rate_period, rate_burst) VALUES ('api', 30, '2 seconds', 4);
 INSERT INTO pgsched.limits (name, concurrency) VALUES ('lonely', 1);
 INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('narrow', 3);
-INSERT INTO pgsched.queues (name, rate, rate_period, rate_burst) VALUES ('paced', 30, '1 second', 5);
+INSERT INTO pgsched.queues (name, rate, rate_period, rate_burst) VALUES ('paced', 50, '1 second', 5);
 INSERT INTO pgsched.queues (name, fair) VALUES ('fair', true);
 """
 ADD = (
@@ -76,6 +78,7 @@ def thaw(fleet: Fleet) -> None:
             member.signal(signal.SIGCONT)
 
 
+@pytest.mark.timeout(300 + 6 * LOAD_S)
 def test_no_limit_is_exceeded_at_any_instant_nor_leaked(fleet: Fleet, db: psycopg.Connection) -> None:
     seed = random.randrange(1_000_000)
     dice = random.Random(seed)
@@ -85,18 +88,20 @@ def test_no_limit_is_exceeded_at_any_instant_nor_leaked(fleet: Fleet, db: psycop
     fleet.start(4, *OPTIONS)
     ends, hurts = time.monotonic() + LOAD_S, time.monotonic() + 1.5
     while time.monotonic() < ends:
-        add(db, dice, dice.randrange(1, 40))
+        add(db, dice, dice.randrange(1, 25))
         if time.monotonic() > hurts:
             hurt(fleet, db, dice)
             hurts = time.monotonic() + dice.uniform(0.8, 3.0)
             if dice.random() < 0.6:
                 thaw(fleet)
-        time.sleep(0.1 * dice.random())
+        time.sleep(0.2 * dice.random())
     thaw(fleet)
     fleet.start(1, *OPTIONS)
     open_runs = "SELECT count(*) FROM pgsched.runs WHERE phase < 3"
     wait_until(lambda: one(db, open_runs) == 0, 90 + 3 * LOAD_S, "every run to end: none is held for ever")
     history = read(db)
-    assert len(history) > 30 * LOAD_S
+    if "PGSCHED_CHAOS_SAVE" in os.environ:
+        save(history, Path(os.environ["PGSCHED_CHAOS_SAVE"]))
+    assert len(history) > 10 * LOAD_S
     assert check(history, KEYS, QUEUES, KEY_RATES, QUEUE_RATES, ["account"]) == []
     assert one(db, "SELECT count(*) FROM pgsched.runs WHERE state <> 'succeeded'") == 0

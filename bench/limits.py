@@ -1,0 +1,124 @@
+"""`limits`: what admission costs those who have limits, and those who have none.
+
+The rule: the drains without and with limits elsewhere take turns in one run, so that what else the machine does meets
+both; a hand-over is from the settlement of one run to the claim of the next, both in the database's time.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import asdict, dataclass
+
+import psycopg
+
+from bench.adapter import call, wait_for, workers
+from bench.contestants import PGSCHED
+from bench.report import Result, number, progress
+from bench.server import Server, scalar
+from pgsched.db.connect import BY_INDEX, connect
+from pgsched.leader import admission
+
+ADD = "INSERT INTO pgsched.runs (task, queue, concurrency_key) SELECT 'noop', %s, %s FROM generate_series(1, %s)"
+ELSEWHERE = """
+INSERT INTO pgsched.queues (name, concurrency_limit, fair, max_depth)
+SELECT 'elsewhere ' || n, 5, n %% 2 = 0, 1000 FROM generate_series(1, 10) n
+"""
+OPEN = "SELECT count(*) FROM pgsched.runs WHERE phase < 3"
+RATE = """
+SELECT count(*) / extract(epoch FROM max(finished_at) - min(started_at))::float8 FROM pgsched.runs WHERE queue = %s
+"""
+HAND_OVER = """
+SELECT 1000 * extract(epoch FROM started_at - lag(finished_at) OVER (ORDER BY started_at))::float8
+FROM pgsched.runs WHERE concurrency_key = 'chain' ORDER BY started_at OFFSET 5
+"""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Runs a second, milliseconds."""
+
+    unlimited: float
+    with_limits_elsewhere: float
+    ratio: float
+    limited_queue: float
+    keyed: float
+    hand_over_p50_ms: float
+    hand_over_p95_ms: float
+    pass_ms: float
+
+
+def limits(server: Server, n: int, rounds: int, chain: int) -> Result:
+    """All of it, one worker process with default settings, which is the leader too."""
+    plain, beside = [], []
+    for _ in range(rounds):
+        plain.append(drained(server, n, "default"))
+        beside.append(drained(server, n, "default", ELSEWHERE))
+        progress(f"limits: unlimited {plain[-1]:,.0f}/s, with limits elsewhere {beside[-1]:,.0f}/s")
+    narrow = drained(
+        server, n, "narrow", "INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('narrow', 2000)"
+    )
+    keyed = drained(server, n, "keyed", key="k")
+    p50, p95 = handed_over(server, chain)
+    got = Figures(
+        statistics.median(plain),
+        statistics.median(beside),
+        statistics.median(b / p for p, b in zip(plain, beside, strict=True)),
+        narrow,
+        keyed,
+        p50,
+        p95,
+        one_pass(server),
+    )
+    result = Result("limits", f"Limits: {n:,} runs, one worker", ["", "figure", "unit"])
+    units = ["runs/s", "runs/s", "ratio", "runs/s", "runs/s", "ms", "ms", "ms"]
+    for (name, value), unit in zip(asdict(got).items(), units, strict=True):
+        result.rows.append([name.replace("_", " "), number(value, 3 if unit == "ratio" else 1), unit])
+    result.data = asdict(got)
+    return result
+
+
+def drained(server: Server, n: int, queue: str, settings: str | None = None, key: str | None = None) -> float:
+    """Runs a second of one queue, enqueued before the worker starts."""
+    with server.database("limits") as dsn:
+        call(PGSCHED, "setup", dsn)
+        with psycopg.connect(dsn, autocommit=True) as there:
+            if settings is not None:
+                there.execute(settings.replace("%%", "%").encode())
+            there.execute(ADD.encode(), [queue, key, n])
+            with workers(PGSCHED, dsn, 1, n=0) as started:
+                wait_for(lambda: scalar(there, OPEN) == 0, started, 600, "all runs to end", every_s=0.2)
+            return float(str(scalar(there, RATE, [queue])))
+
+
+def handed_over(server: Server, n: int) -> tuple[float, float]:
+    """p50 and p95 of the time from the end of one run to the start of the next, of a key with a limit of 1."""
+    with server.database("limits") as dsn:
+        call(PGSCHED, "setup", dsn)
+        with psycopg.connect(dsn, autocommit=True) as there:
+            there.execute("INSERT INTO pgsched.limits (name, concurrency, ordered) VALUES ('chain', 1, true)")
+            there.execute(ADD.encode(), ["default", "chain", n])
+            with workers(PGSCHED, dsn, 1, n=0) as started:
+                wait_for(lambda: scalar(there, OPEN) == 0, started, 600, "the chain to end", every_s=0.2)
+            took = sorted(row[0] for row in there.execute(HAND_OVER.encode()).fetchall())
+            return statistics.median(took), took[int(len(took) * 0.95)]
+
+
+def one_pass(server: Server) -> float:
+    """Milliseconds of the leader's pass over 1,000 keys with 100 runs each, of which each lets one go; the median."""
+    with server.database("limits") as dsn:
+        call(PGSCHED, "setup", dsn)
+        with connect(dsn, purpose="bench", settings=BY_INDEX) as conn:
+            conn.execute("INSERT INTO pgsched.limits (name, concurrency) VALUES ('c', 1)")
+            conn.execute(
+                "INSERT INTO pgsched.runs (task, concurrency_key)"
+                " SELECT 'noop', 'c:' || n % 1000 FROM generate_series(1, 100000) n"
+            )
+            standing, took = admission.Standing(), []
+            for _ in range(9):
+                began = time.monotonic()
+                with conn.transaction():
+                    assert admission.admit(conn, standing) == 1000
+                took.append(1000 * (time.monotonic() - began))
+                conn.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE state = 'queued'")
+            return statistics.median(took)

@@ -1,0 +1,56 @@
+"""Why a run does not start although nothing but pauses and limits holds it, in words. Pure: rows are passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from pgsched.core.describe import elapsed
+
+Row = Mapping[str, Any]
+
+
+def why(held: Row, state: str, queue: str) -> str | None:
+    """The reason, for a run that is queued or waiting; `held` is a row of `run_holding`. None: nothing of this kind."""
+    parts = [paused(pause) for pause in held["pauses"] or ()]
+    if state == "waiting":
+        parts += [text for text in (key_limit(held), queue_limit(held, queue)) if text]
+    return "; ".join(parts) or None
+
+
+def paused(pause: Row) -> str:
+    """One pause."""
+    what = "everything" if pause["what"] == "all" else f"{pause['what']} {pause['name']}"
+    return f"{what} is paused by {pause['paused_by']}" + (f": {pause['reason']}" if pause["reason"] else "")
+
+
+def key_limit(held: Row) -> str | None:
+    """What the limit of the run's key says."""
+    if held["limit_name"] is None or (held["concurrency"] is None and held["rate"] is None):
+        return None
+    behind = f", {held['ahead']} wait before it" if held["ahead"] else ""
+    if held["concurrency"] is not None and held["admitted"] >= held["concurrency"]:
+        of = "in order, " if held["ordered"] else ""
+        return (
+            f"limit {held['limit_name']}: {of}{held['concurrency']} of key {held['key']} at once,"
+            f" {held['admitted']} are queued or running{behind}"
+        )
+    if held["rate"] is not None:
+        return f"limit {held['limit_name']}: {pace(held['rate'], held['period_s'])} of key {held['key']}{behind}"
+    return f"limit {held['limit_name']} of key {held['key']}{behind}"
+
+
+def queue_limit(held: Row, queue: str) -> str | None:
+    """What the limit of its queue says."""
+    most = held["queue_concurrency"]
+    if most is not None and held["queue_admitted"] >= most:
+        return f"queue {queue}: {most} at once, {held['queue_admitted']} are queued or running"
+    if held["queue_rate"] is not None:
+        return f"queue {queue}: {pace(held['queue_rate'], held['queue_period_s'])}"
+    return f"queue {queue}: keys take turns" if held["fair"] else None
+
+
+def pace(rate: int, period_s: float) -> str:
+    """`100 starts in 1 minute`"""
+    return f"{rate} starts in {elapsed(timedelta(seconds=period_s))}"
