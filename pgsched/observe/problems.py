@@ -51,7 +51,7 @@ def worker_problems(workers: list[LiveWorker], queues: list[Queue], unroutable: 
         if worker.blocked_s is not None:
             problems.append(
                 f"worker {worker.name}: its event loop has been blocked for {worker.blocked_s:.0f} s by"
-                f" {worker.blocked_by}; it keeps its claims, runs nothing else and does not hear SIGTERM"
+                f" {worker.blocked_by}; it keeps its claims and runs nothing else"
             )
     return problems
 
