@@ -36,10 +36,11 @@ class Page:
 
 
 class Place(NamedTuple):
-    """How far a reader has come: the last row that it has."""
+    """How far a reader has come: the last row that it has, and how much of it: the last row of an attempt may grow."""
 
     attempt: int = 0
     seq: int = -1
+    characters: int = 0
 
 
 BEGINNING = Place()
@@ -86,9 +87,15 @@ def read(
     if stream is not None and stream not in STREAMS:
         raise InputError(f'stream: "{stream}" is not one of {", ".join(STREAMS)}', "stream")
     values = {"id": checked(run_id), "attempt": attempt, "stream": stream, "n": READ_ROWS}
-    return rows(conn, "run_log_read", {**values, "after_attempt": after.attempt, "after_seq": after.seq})
+    place = {"after_attempt": after.attempt, "after_seq": after.seq, "after_characters": after.characters}
+    return rows(conn, "run_log_read", values | place)
+
+
+def behind(found: Sequence[Row]) -> Place:
+    """Where to go on after these rows."""
+    return Place(found[-1]["attempt"], found[-1]["seq"], found[-1]["characters"])
 
 
 def last(conn: Connection[Any], run_id: int, n: int) -> list[Row]:
-    """The last `n` rows of a run's newest output, oldest first."""
+    """The last `n` rows of a run's newest output, oldest first. A row has up to 64 KiB."""
     return rows(conn, "run_log_last", {"id": checked(run_id), "n": n})

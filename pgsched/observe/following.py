@@ -38,7 +38,7 @@ def output(
     place = after
     while found := run_logs.read(conn, run_id, place, attempt, stream):
         yield from found
-        place = Place(found[-1]["attempt"], found[-1]["seq"])
+        place = run_logs.behind(found)
 
 
 def looks(
@@ -58,7 +58,7 @@ def looks(
         last = run["state"] in ENDED or (attempt is not None and is_past(run, attempt))
         rows = list(output(conn, run_id, attempt, stream, place))
         if rows:
-            place = Place(rows[-1]["attempt"], rows[-1]["seq"])
+            place = run_logs.behind(rows)
         yield Seen(run, rows, last)
         if last:
             return

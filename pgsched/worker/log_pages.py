@@ -14,6 +14,7 @@ from pgsched.execute.capture import Piece, Taken
 from pgsched.model import Key
 
 CHUNK_BYTES = 65_536
+ROW_CHARACTERS = 4096
 CUT = "cut"
 
 
@@ -23,6 +24,22 @@ class Kept(NamedTuple):
     seq: int
     n_bytes: int
     n_lines: int
+
+
+class Last(NamedTuple):
+    """The row written last. What comes a line a second goes on in it, as long as it is short: rows cost too."""
+
+    seq: int
+    stream: str
+    text: str
+    is_tail: bool
+
+    def takes(self, stream: str, text: str, is_tail: bool) -> bool:
+        """May this text go on in the row?"""
+        return (self.stream, self.is_tail) == (stream, is_tail) and len(self.text) + len(text) <= ROW_CHARACTERS
+
+
+NONE = Last(-1, "", "", False)
 
 
 class Book:
@@ -36,6 +53,7 @@ class Book:
         self._kept_bytes = 0
         self._cut_bytes = self._cut_lines = 0
         self._cut_seq: int | None = None
+        self._last = NONE
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
 
     def page(self, key: Key, attempt: int, taken: Taken, *, final: bool) -> Page | None:
@@ -70,11 +88,27 @@ class Book:
         decoder = self._decoders.get(stream)
         if decoder is None:
             decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")
-        lines.append((self._seq, stream, storable(decoder.decode(bytes(data)))))
+        text = storable(decoder.decode(bytes(data)))
+        seq = self._last.seq if self._last.takes(stream, text, is_tail) else self._next_seq()
+        text = self._last.text + text if seq == self._last.seq else text
+        if lines and lines[-1][0] == seq:
+            lines.pop()
+        lines.append((seq, stream, text))
+        self._last = Last(seq, stream, text, is_tail)
         if is_tail:
-            self._tail.append(Kept(self._seq, len(data), data.count(b"\n")))
-            self._kept_bytes += len(data)
+            self._count(seq, len(data), data.count(b"\n"))
+
+    def _count(self, seq: int, n_bytes: int, n_lines: int) -> None:
+        if self._tail and self._tail[-1].seq == seq:
+            row = self._tail.pop()
+            self._tail.append(Kept(seq, row.n_bytes + n_bytes, row.n_lines + n_lines))
+        else:
+            self._tail.append(Kept(seq, n_bytes, n_lines))
+        self._kept_bytes += n_bytes
+
+    def _next_seq(self) -> int:
         self._seq += 1
+        return self._seq - 1
 
     def _leave_out(self, n_bytes: int, n_lines: int) -> int:
         """So much was dropped here: the rows of the end so far go with it, because there is one gap only."""
@@ -83,8 +117,8 @@ class Book:
         self._cut_bytes += n_bytes
         self._cut_lines += n_lines
         self._decoders.clear()
-        self._seq += 1
-        return self._seq - 1
+        self._last = NONE
+        return self._next_seq()
 
     def _shorten(self) -> int | None:
         """Drop what is too much; the seq of the last row that goes."""
@@ -104,8 +138,7 @@ class Book:
         """Half a character at the end of a stream is shown as one that cannot be read."""
         for stream, decoder in self._decoders.items():
             if rest := decoder.decode(b"", final=True):
-                lines.append((self._seq, stream, rest))
-                self._seq += 1
+                lines.append((self._next_seq(), stream, rest))
 
 
 def storable(text: str) -> str:

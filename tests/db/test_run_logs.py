@@ -86,6 +86,12 @@ def test_bytes_that_are_no_text_are_shown_as_such(dsn: str, db: psycopg.Connecti
 def test_a_character_that_comes_in_two_parts_is_one(dsn: str, db: psycopg.Connection) -> None:
     run_id = ran(dsn, db, "shell", r"printf 'caf\303'; sleep 1.3; printf '\251\n'")
     assert output(db, run_id) == "café\n"
+
+
+def test_a_line_a_second_makes_few_rows(dsn: str, db: psycopg.Connection) -> None:
+    line = "x" * 999
+    run_id = ran(dsn, db, "shell", f"for n in 1 2 3 4 5; do echo {line}; sleep 1.1; done")
+    assert output(db, run_id) == (line + "\n") * 5
     assert db.execute("SELECT count(*) FROM pgsched.run_logs").fetchone() == (2,)
 
 
@@ -95,3 +101,26 @@ def test_the_logs_go_with_their_run(dsn: str, db: psycopg.Connection) -> None:
     ran(dsn, db, "shell", "echo one")
     rows(db, "prune", {"keep_s": -1.0, "n": 100})
     assert db.execute("SELECT count(*) FROM pgsched.run_logs").fetchone() == (0,)
+
+
+def test_a_reader_goes_on_in_a_row_that_has_grown(dsn: str, db: psycopg.Connection) -> None:
+    from pgsched.db import run_logs
+
+    db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+    put = "INSERT INTO pgsched.run_logs (run_id, attempt, seq, stream, chunk) VALUES (1, %s, %s, 'log', %s)"
+    for attempt, seq, text in ((1, 0, "one\n"), (1, 1, "two\n")):
+        db.execute(put, [attempt, seq, text])
+    place, got = run_logs.BEGINNING, ""
+    for change in (
+        "UPDATE pgsched.run_logs SET chunk = chunk || E'é more\\n' WHERE seq = 1",
+        "UPDATE pgsched.run_logs SET chunk = chunk || E'end\\n' WHERE seq = 1",
+        "INSERT INTO pgsched.run_logs (run_id, attempt, seq, stream, chunk) VALUES (1, 2, 0, 'log', E'next\\n')",
+        "SELECT 1",
+        "UPDATE pgsched.run_logs SET chunk = chunk || 'x' WHERE attempt = 2",
+    ):
+        for row in (found := run_logs.read(db, 1, place)):
+            got += row["chunk"]
+        place = run_logs.behind(found) if found else place
+        db.execute(change.encode())
+    got += "".join(row["chunk"] for row in run_logs.read(db, 1, place))
+    assert got == "one\ntwo\né more\nend\nnext\nx"
