@@ -68,6 +68,17 @@ def test_the_wheel_holds_the_statements_and_the_migrations(installed: Path) -> N
         assert relative_files(found) == relative_files(CHECKOUT / name) != set()
 
 
+def test_pytest_finds_the_test_kit_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "from pgsched import App\nfrom pgsched.testing import record\n"
+        "def test_it(pytestconfig):\n"
+        "    assert pytestconfig.pluginmanager.has_plugin('pgsched')\n"
+        "    with record(App()) as recorder:\n        assert recorder.drain() == []\n"
+    )
+    told = run(str(installed / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path))
+    assert "1 passed" in told
+
+
 def relative_files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.suffix in (".sql", ".py")}
 
