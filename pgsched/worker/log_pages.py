@@ -70,6 +70,7 @@ class Book:
             self._end(lines)
         if hi is not None:
             self._cut_seq = hi
+            lines = [line for line in lines if not lo <= line[0] <= hi]  # a row that went on, and goes now
             lines.append((hi, CUT, f"[... {self._cut_bytes:,} bytes in {self._cut_lines:,} lines are left out ...]\n"))
         return Page(key, attempt, self.base, lo, lo if hi is None else hi, lines) if lines else None
 

@@ -117,6 +117,18 @@ def test_there_is_one_gap_however_often_something_is_dropped() -> None:
             assert len(before) == 10_000
 
 
+def test_a_row_that_goes_on_and_is_dropped_in_the_same_page_is_written_once() -> None:
+    given, book = record(8000), Book(6000)
+    given.write("stdout", "h" * 1999 + "\n" + "first\n")
+    book.page((1, 1), 1, given.take(), final=False)
+    given.write("stdout", "goes on\n")
+    given.write("stderr", "x" * 5990)
+    page = book.page((1, 1), 1, given.take(), final=False)
+    assert page is not None
+    seqs = [seq for seq, _, _ in page.lines]
+    assert len(seqs) == len(set(seqs)) and not any(page.lo <= seq < page.hi for seq in seqs)
+
+
 # ---- streams
 
 
