@@ -1,7 +1,7 @@
 -- dependencies_adopt: runs whose edges are new are watched from now on: the parents that they wait for are marked, so that
 -- whoever ends one wakes the leader. A run stays new as long as somebody has locked one of its parents.
 -- params: n int
--- returns: id of those that wait for nothing that is open
+-- returns: (watched bigint: how many; loose bigint[]: those that wait for nothing that is open)
 -- locks: row locks on those runs and on parents that are not marked yet, skipping locked ones. One update for both: a run
 --        may be a child and a parent.
 WITH fresh AS MATERIALIZED (
@@ -27,4 +27,4 @@ WITH fresh AS MATERIALIZED (
         available_at = CASE WHEN changed.watch THEN '9000-01-01 00:00Z' ELSE r.available_at END
     FROM changed WHERE r.id = changed.id
 )
-SELECT id FROM watched EXCEPT SELECT run_id FROM edges
+SELECT (SELECT count(*) FROM watched), ARRAY(SELECT id FROM watched EXCEPT SELECT run_id FROM edges)

@@ -1,7 +1,7 @@
 -- dependencies_release: what runs that have ended mean for those that wait for them. An edge is met by a success, or by
 -- any end where on_failure says run_anyway; it fails where on_failure says cancel; under `wait` it stays open.
 -- params: n int (so many parents, and so many edges, at most)
--- returns: run_id of the runs whose edges were decided, each once
+-- returns: (found bigint: edges to decide; ids bigint[]: the runs of which some were decided)
 -- locks: row locks on those parents and children, skipping locked ones. A parent is looked at again until all its edges
 --        are decided.
 WITH ended AS MATERIALIZED (
@@ -30,4 +30,4 @@ WITH ended AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM edges WHERE edges.parent_id = ended.id AND edges.run_id NOT IN (SELECT id FROM free)
                       AND EXISTS (SELECT FROM pgsched.runs c WHERE c.id = edges.run_id))
 )
-SELECT DISTINCT run_id FROM decided
+SELECT (SELECT count(*) FROM edges), ARRAY(SELECT DISTINCT run_id FROM decided)

@@ -106,17 +106,19 @@ BEGIN
     END IF;
     -- first the lock: a worker must not claim them between this question and the update
     PERFORM FROM pgsched.runs r WHERE r.id = ANY (children) ORDER BY r.id FOR NO KEY UPDATE;
-    SELECT c.id INTO wrong FROM unnest(children) c(id) WHERE NOT EXISTS (
-        SELECT FROM pgsched.runs r WHERE r.id = c.id AND r.state IN ('waiting', 'scheduled', 'queued')
-            AND r.started_at IS NULL) LIMIT 1;
+    -- sub-selects, here and below, and not NOT EXISTS: as joins they would read all runs for each edge
+    SELECT c.id INTO wrong FROM unnest(children) c(id) WHERE (
+        SELECT true FROM pgsched.runs r WHERE r.id = c.id AND r.state IN ('waiting', 'scheduled', 'queued')
+            AND r.started_at IS NULL) IS NULL LIMIT 1;
     IF wrong IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'dependencies', MESSAGE =
             format('run_id: run %s can wait for nothing: it has started, has ended or does not exist', wrong);
     END IF;
     -- the lock keeps the pruner from one that has ended
-    PERFORM FROM pgsched.runs r WHERE r.id IN (SELECT a.parent_id FROM added a) AND r.phase >= 3 FOR KEY SHARE;
+    PERFORM FROM pgsched.runs r WHERE r.id = ANY (ARRAY(SELECT DISTINCT a.parent_id FROM added a)) AND r.phase >= 3
+    FOR KEY SHARE;
     SELECT a.parent_id INTO wrong FROM added a
-    WHERE NOT EXISTS (SELECT FROM pgsched.runs r WHERE r.id = a.parent_id) LIMIT 1;
+    WHERE (SELECT r.id FROM pgsched.runs r WHERE r.id = a.parent_id) IS NULL LIMIT 1;
     IF wrong IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', TABLE = 'dependencies', MESSAGE =
             format('parent_id: there is no run %s to wait for; it may have been pruned', wrong);

@@ -26,7 +26,7 @@ DECLARE
     one bigint;
 BEGIN
     -- locked before any is changed, and in the order in which the leader locks them
-    revived := ARRAY(SELECT r.id FROM pgsched.runs r WHERE r.id IN (SELECT pgsched.run_graph(retry_tree.run_id))
+    revived := ARRAY(SELECT r.id FROM pgsched.runs r WHERE r.id = ANY (ARRAY(SELECT pgsched.run_graph(retry_tree.run_id)))
                      AND r.state IN ('dead', 'cancelled', 'missed', 'skipped') ORDER BY r.id FOR UPDATE);
     FOREACH one IN ARRAY revived LOOP
         PERFORM pgsched.retry(one);

@@ -62,14 +62,18 @@ class Progress:
 # ---- what the leader does
 
 
-def adopt(conn: Connection[Any], n: int) -> list[int]:
-    """Watch the parents of runs whose edges are new; returns the runs that wait for nothing that is open."""
-    return [row[0] for row in conn.execute(sql("dependencies_adopt"), {"n": n}).fetchall()]
+def adopt(conn: Connection[Any], n: int) -> tuple[int, list[int]]:
+    """Watch the parents of runs whose edges are new; returns how many, and those that wait for nothing that is open."""
+    row = conn.execute(sql("dependencies_adopt"), {"n": n}).fetchone()
+    assert row is not None
+    return int(row[0]), row[1]
 
 
-def release(conn: Connection[Any], n: int) -> list[int]:
-    """Decide the edges to runs that have ended; returns the runs that waited for them."""
-    return [row[0] for row in conn.execute(sql("dependencies_release"), {"n": n}).fetchall()]
+def release(conn: Connection[Any], n: int) -> tuple[int, list[int]]:
+    """Decide the edges to runs that have ended; returns how many there were, and the runs that waited for them."""
+    row = conn.execute(sql("dependencies_release"), {"n": n}).fetchone()
+    assert row is not None
+    return int(row[0]), row[1]
 
 
 def judge(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:
