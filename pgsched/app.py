@@ -76,6 +76,7 @@ class App:
         max_attempts: int | None = None,
         timeout: float | timedelta | None = None,
         tags: list[str] | tuple[str, ...] | None = None,
+        concurrency_key: str | None = None,
         unique_scope: UniqueScope | None = None,
         on_conflict: OnConflict | None = None,
         idempotency_retention: float | timedelta | None = None,

@@ -150,6 +150,8 @@ POLICIES: dict[str, Check] = {
     "backoff_base": duration(0),
     "backoff_max": duration(0),
     "backoff_jitter": number(0, 1),
+    "concurrency_key": text(200),
+    "concurrency_limit": integer(0, 1_000_000),
     "paused": boolean,
 }
 

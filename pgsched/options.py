@@ -57,6 +57,8 @@ class Options:
     max_attempts: int | None = None
     timeout: float | timedelta | None = None
     tags: list[str] | tuple[str, ...] | None = None
+    concurrency_key: str | None = None
+    wait_for_room: float | timedelta | None = None
     delay: float | timedelta | None = None
     at: datetime | None = None
     unique_key: str | None = None
@@ -96,6 +98,8 @@ def run_ids(name: str, value: Any) -> list[int] | None:
 
 OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     **{name: POLICIES[name] for name in ("queue", "priority", "max_attempts", "timeout", "tags")},
+    "concurrency_key": text(200),
+    "wait_for_room": duration(0),
     "delay": duration(0),
     "at": instant,
     "unique_key": text(500),
@@ -109,4 +113,4 @@ OPTIONS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 # What a job's runs take from its task: what says how to run, not what one run is about.
-INHERITED = ("queue", "priority", "max_attempts", "timeout", "tags")
+INHERITED = ("queue", "priority", "max_attempts", "timeout", "tags", "concurrency_key")

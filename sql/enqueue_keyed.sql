@@ -11,4 +11,4 @@ SELECT id, how FROM pgsched.enqueue_result(
     unique_scope => coalesce(%(unique_scope)s::text, 'while_active'), on_conflict => %(on_conflict)s::text,
     idempotency_key => %(idempotency_key)s::text, idempotency_retention => %(idempotency_retention)s::interval,
     after => %(after)s::bigint[], after_any => %(after_any)s::bigint[],
-    on_failure => coalesce(%(on_failure)s::text, 'cancel'))
+    on_failure => coalesce(%(on_failure)s::text, 'cancel'), concurrency_key => %(concurrency_key)s::text)

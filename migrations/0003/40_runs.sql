@@ -93,6 +93,9 @@ DECLARE
     problem text;
     told text;
 BEGIN
+    IF NEW.concurrency_key IS NOT NULL AND pg_catalog.strpos(NEW.concurrency_key, '{') > 0 THEN
+        NEW.concurrency_key := pgsched.run_key(NULL, NEW.concurrency_key, NULL, NEW.args);
+    END IF;
     IF (NEW.kind IN ('python', 'command', 'shell', 'sql') AND pg_catalog.btrim(NEW.task) <> ''
         AND pg_catalog.length(NEW.task) <= 65536
         AND (pg_catalog.jsonb_typeof(NEW.args) = 'object'

@@ -167,6 +167,7 @@ BEGIN
             WHEN jsonb_typeof(args) = 'object' THEN args ->> name
             WHEN name ~ '^\d{1,4}$' THEN args ->> name::integer END, ''));
     END LOOP;
+    made := CASE WHEN template IS NOT NULL THEN coalesce(nullif(btrim(made), ''), '-') END;
     IF concurrency_limit IS NOT NULL THEN
         made := 'job:' || job_id || coalesce(':' || made, '');
     END IF;

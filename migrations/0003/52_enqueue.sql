@@ -98,7 +98,7 @@ CREATE FUNCTION pgsched.enqueue_result(task text, args jsonb DEFAULT '{}', kind 
     timeout interval DEFAULT NULL, unique_scope text DEFAULT 'while_active', on_conflict text DEFAULT 'return',
     idempotency_key text DEFAULT NULL, idempotency_retention interval DEFAULT '24 hours', tags text[] DEFAULT NULL,
     available_at timestamptz DEFAULT NULL, after bigint[] DEFAULT NULL, after_any bigint[] DEFAULT NULL,
-    on_failure text DEFAULT 'cancel', OUT id bigint, OUT how text)
+    on_failure text DEFAULT 'cancel', concurrency_key text DEFAULT NULL, OUT id bigint, OUT how text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -134,12 +134,12 @@ BEGIN
     END IF;
     WHILE how IS NULL LOOP
         INSERT INTO pgsched.runs (task, args, kind, queue, priority, available_at, unique_key, max_attempts, timeout,
-                                  idempotency_key, tags)
+                                  idempotency_key, tags, concurrency_key)
         VALUES (enqueue_result.task, coalesce(enqueue_result.args, '{}'), coalesce(enqueue_result.kind, 'python'),
                 coalesce(enqueue_result.queue, 'default'), coalesce(enqueue_result.priority, 5)::smallint, due,
                 CASE WHEN bucket IS NULL THEN enqueue_result.unique_key END,
                 coalesce(enqueue_result.max_attempts, 3), enqueue_result.timeout, enqueue_result.idempotency_key,
-                enqueue_result.tags)
+                enqueue_result.tags, enqueue_result.concurrency_key)
         ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 DO NOTHING
         RETURNING id INTO enqueue_result.id;
         IF FOUND THEN
@@ -173,12 +173,12 @@ CREATE FUNCTION pgsched.enqueue(task text, args jsonb DEFAULT '{}', kind text DE
     timeout interval DEFAULT NULL, unique_scope text DEFAULT 'while_active', on_conflict text DEFAULT 'return',
     idempotency_key text DEFAULT NULL, idempotency_retention interval DEFAULT '24 hours', tags text[] DEFAULT NULL,
     available_at timestamptz DEFAULT NULL, after bigint[] DEFAULT NULL, after_any bigint[] DEFAULT NULL,
-    on_failure text DEFAULT 'cancel') RETURNS bigint
+    on_failure text DEFAULT 'cancel', concurrency_key text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     got record := pgsched.enqueue_result(task, args, kind, queue, priority, delay, at, unique_key, max_attempts,
         timeout, unique_scope, on_conflict, idempotency_key, idempotency_retention, tags, available_at,
-        after, after_any, on_failure);
+        after, after_any, on_failure, concurrency_key);
 BEGIN
     IF got.how = 'rejected' THEN
         RAISE EXCEPTION USING ERRCODE = 'unique_violation', COLUMN = 'unique_key', TABLE = 'runs', SCHEMA = 'pgsched',

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from pgsched.contrib.sqlalchemy import held, held_async
 from pgsched.db import runs
 from pgsched.db.connect import QUEUE_FULL, AsyncConnection, Connection, DatabaseError, aconnect, connect, explain
+from pgsched.db.room import patience, when_there_is_room, when_there_is_room_async
 from pgsched.errors import DatabaseUnreachable, PgschedError
 from pgsched.model import FirstResult, RunId
 
@@ -43,16 +44,27 @@ class Enqueueing:
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, PerLoop] = WeakKeyDictionary()
 
     def enqueue(self, conn: Any, values: dict[str, Any]) -> RunId:
-        return self._send(conn, lambda mine: runs.enqueue(mine, **values))
+        return when_there_is_room(
+            lambda: self._send(conn, lambda mine: runs.enqueue(mine, **values)), patience(conn, values)
+        )
 
     def enqueue_many(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
-        return self._send(conn, lambda mine: runs.enqueue_many(mine, args, values))
+        args = list(args) if patience(conn, values) else args  # it may have to be sent again
+        return when_there_is_room(
+            lambda: self._send(conn, lambda mine: runs.enqueue_many(mine, args, values)), patience(conn, values)
+        )
 
     async def enqueue_async(self, conn: Any, values: dict[str, Any]) -> RunId:
-        return await self._send_async(conn, lambda mine: runs.enqueue_async(mine, **values))
+        return await when_there_is_room_async(
+            lambda: self._send_async(conn, lambda mine: runs.enqueue_async(mine, **values)), patience(conn, values)
+        )
 
     async def enqueue_many_async(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
-        return await self._send_async(conn, lambda mine: runs.enqueue_many_async(mine, args, values))
+        args = list(args) if patience(conn, values) else args
+        return await when_there_is_room_async(
+            lambda: self._send_async(conn, lambda mine: runs.enqueue_many_async(mine, args, values)),
+            patience(conn, values),
+        )
 
     def first_result(self, key: str) -> FirstResult | None:
         return self._send(None, lambda mine: runs.first_result(mine, key))

@@ -83,7 +83,7 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Iterable[str], va
 def constants(row: Any, values: Mapping[str, Any]) -> dict[str, str]:
     """The columns that all runs of a COPY share, as text; those that take their default are left out."""
     shared = {"task": values["task"], "available_at": row[0], "timeout": row[1], "tags": row[2]}
-    shared |= {name: values[name] for name in ("queue", "priority", "max_attempts")}
+    shared |= {name: values[name] for name in ("queue", "priority", "max_attempts", "concurrency_key")}
     return {name: str(value) for name, value in shared.items() if value is not None}
 
 

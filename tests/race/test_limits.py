@@ -56,6 +56,12 @@ def admit(db: psycopg.Connection, standing: admission.Standing | None = None) ->
         return admission.apply(db, standing) + admission.admit(db, standing)
 
 
+def applied(db: psycopg.Connection) -> bool:
+    """After a further round, are all limits of queues?"""
+    admit(db)
+    return bool(one(db, "SELECT bool_and(applied_at IS NOT NULL) FROM pgsched.queues"))
+
+
 def claim_all(db: psycopg.Connection, n: int = 1000) -> list[int]:
     return [claim.id for claim in take(db, n)]
 
@@ -175,7 +181,7 @@ def test_a_limit_holds_for_what_was_queued_before_it(db: psycopg.Connection) -> 
     limit_queue(db, concurrency_limit=2)
     assert admit(db) == 8
     assert states(db) == {"queued": 2, "waiting": 8}
-    assert one(db, "SELECT applied_at IS NOT NULL FROM pgsched.queues")
+    wait_until(lambda: applied(db), what="transactions of other databases to end")
 
 
 def test_a_limit_of_keys_holds_for_what_was_admitted_before_it(db: psycopg.Connection) -> None:
@@ -197,7 +203,7 @@ def test_a_limit_is_not_called_applied_while_an_older_transaction_may_still_add_
     slow.commit()
     admit(db)
     assert states(db) == {"queued": 2, "waiting": 3}
-    assert one(db, "SELECT applied_at IS NOT NULL FROM pgsched.queues")
+    wait_until(lambda: applied(db), what="transactions of other databases to end")
 
 
 def test_a_lowered_limit_takes_back_what_has_not_started(db: psycopg.Connection) -> None:
