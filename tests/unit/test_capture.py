@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -127,6 +128,36 @@ def test_a_row_that_goes_on_and_is_dropped_in_the_same_page_is_written_once() ->
     assert page is not None
     seqs = [seq for seq, _, _ in page.lines]
     assert len(seqs) == len(set(seqs)) and not any(page.lo <= seq < page.hi for seq in seqs)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_is_written_when_the_rows_are_its_beginning_and_its_end(seed: int) -> None:
+    chance = random.Random(seed)
+    cap = chance.choice([400, 4000, 40_000])
+    given, book, whole = record(cap), Book(cap - cap // 4), ""
+    rows: dict[int, tuple[str, str]] = {}
+    for turn in range(40):
+        for _ in range(chance.choice([0, 1, 3, 40])):
+            text = "x" * chance.choice([0, 1, 10, 100, 3000]) + "\n"
+            given.write(chance.choice(["stdout", "stdout", "stderr", "log"]), text)
+            whole += text
+        if turn == 39:
+            given.close()
+        page = book.page((1, 1), 1, given.take(), final=given.closed)
+        if page is None:
+            continue
+        seqs = [seq for seq, _, _ in page.lines]
+        assert len(seqs) == len(set(seqs))
+        rows = {seq: row for seq, row in rows.items() if not page.lo <= seq < page.hi}
+        rows |= {seq: (stream, text) for seq, stream, text in page.lines}
+        parts = "".join(text if stream != "cut" else "\0" for stream, text in (rows[seq] for seq in sorted(rows)))
+        head, cut, tail = parts.partition("\0")
+        assert "\0" not in tail and len(head + tail) <= cap
+        assert whole.startswith(head) and whole.endswith(tail) and (cut or head == whole)
+        if cut:
+            (told,) = [text for stream, text in rows.values() if stream == "cut"]
+            missing = whole[len(head) : len(whole) - len(tail)]
+            assert told == f"[... {len(missing):,} bytes in {missing.count(chr(10)):,} lines are left out ...]\n"
 
 
 # ---- streams
