@@ -4,7 +4,9 @@
 -- returns: admitted bigint
 -- locks: row locks on those runs, skipping locked ones
 WITH due AS MATERIALIZED (
-    SELECT id FROM pgsched.runs WHERE phase = 1 AND available_at <= clock_timestamp()
+    -- the clock is asked once, and bounds the scan; asked for each row it would only filter it, and all that is
+    -- scheduled be read
+    SELECT id FROM pgsched.runs WHERE phase = 1 AND available_at <= (SELECT clock_timestamp())
     ORDER BY available_at, id LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), admitted AS (
     UPDATE pgsched.runs r SET state = pgsched.back_in_line('queued', r.queue, r.concurrency_key),

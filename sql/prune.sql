@@ -6,7 +6,8 @@
 -- locks: the deleted rows, and the keys that stand for them
 WITH old AS MATERIALIZED (
     SELECT id FROM pgsched.runs r
-    WHERE phase >= 3 AND finished_at < clock_timestamp() - make_interval(secs => %(keep_s)s)
+    -- the horizon is asked for once: asked for each row it would only filter the index, and all of history be read
+    WHERE phase >= 3 AND finished_at < (SELECT clock_timestamp() - make_interval(secs => %(keep_s)s))
       AND NOT EXISTS (SELECT FROM pgsched.dependencies d JOIN pgsched.runs c ON c.id = d.run_id
                       WHERE d.parent_id = r.id AND c.phase < 3 OFFSET 0)
     ORDER BY finished_at LIMIT %(n)s FOR UPDATE SKIP LOCKED
@@ -24,6 +25,8 @@ WITH old AS MATERIALIZED (
 ), told AS (
     UPDATE pgsched.kept_keys k
     SET state = gone.state, result = gone.result, error = gone.error, finished_at = gone.finished_at
+    -- by their keys, and not by a join that reads all of them
     FROM gone WHERE k.scope = 'idempotency' AND k.key = gone.idempotency_key AND k.run_id = gone.id
+        AND k.key = ANY (ARRAY(SELECT g.idempotency_key FROM gone g WHERE g.idempotency_key IS NOT NULL))
 )
 SELECT count(*) AS deleted FROM gone

@@ -1,0 +1,36 @@
+"""What looks for rows whose time has come reads those alone, not all whose time is still to come."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db.connect import BY_INDEX
+from pgsched.db.statements import sql
+
+BOUNDED = {"prune": "finished_at", "prune_keys": "expires_at", "admit_scheduled": "available_at"}
+
+
+def plan(db: psycopg.Connection[Any], text: str) -> str:
+    found: dict[str, int] = {}
+    numbered = re.sub(r"%\((\w+)\)s", lambda m: f"${found.setdefault(m[1], len(found) + 1)}", text).replace("%%", "%")
+    with db.transaction():
+        for setting, value in {**BY_INDEX, "plan_cache_mode": "force_generic_plan"}.items():
+            db.execute(f"SET LOCAL {setting} = {value}".encode())
+        db.execute(f"PREPARE planned AS {numbered}".encode())
+        lines = db.execute(f"EXPLAIN EXECUTE planned ({', '.join(['1'] * len(found))})".encode()).fetchall()
+        db.execute("DEALLOCATE planned")
+    return "\n".join(line for (line,) in lines)
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_the_clock_bounds_the_index_scan(name: str, db: psycopg.Connection[Any]) -> None:
+    text = sql(name).decode()
+    bounds = re.compile(rf"Index Cond: \(+{BOUNDED[name]} <")
+    assert bounds.search(plan(db, text))
+    asked = re.compile(r"\(SELECT (clock_timestamp\(\)[^\n]*)\)(?=\n| AND)")
+    assert asked.search(text)
+    assert not bounds.search(plan(db, asked.sub(r"(\1)", text))), "asked for each row, it only filters the index"
