@@ -1,0 +1,153 @@
+"""Pauses and full queues: what is paused does not start from the commit on; what is full refuses, sheds or lets wait."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import psycopg
+import pytest
+
+from pgsched import App, InputError, QueueFull
+from pgsched.db import holding, limits
+from pgsched.db.statements import sql
+from tests.fleet import one
+from tests.race.setting import Aside, Open, take, text_without
+from tests.waiting import wait_until
+
+QUEUE_GUARD = """
+    WHERE NOT EXISTS (SELECT FROM pgsched.pauses p
+                      WHERE (p.what, p.name) IN (('all', ''), ('queue', %(queue)s))
+                        AND coalesce(p.resume_at > clock_timestamp(), true))"""
+
+
+def add(db: psycopg.Connection, n: int = 1, task: str = "t", queue: str = "default") -> None:
+    db.execute("INSERT INTO pgsched.runs (task, queue) SELECT %s, %s FROM generate_series(1, %s)", [task, queue, n])
+
+
+def limit_depth(db: psycopg.Connection, n: int, on_full: str = "reject") -> None:
+    db.execute("INSERT INTO pgsched.queues (name, max_depth, on_full) VALUES ('default', %s, %s)", [n, on_full])
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize(("what", "name"), [("all", ""), ("queue", "default")])
+def test_nothing_of_a_paused_queue_is_claimed(guarded: bool, what: str, name: str, db: psycopg.Connection) -> None:
+    text = sql("claim") if guarded else text_without("claim", QUEUE_GUARD)
+    add(db, 2)
+    holding.pause(db, what, name, None, None, None)
+    assert len(take(db, 5, text=text)) == (0 if guarded else 2)
+
+
+def test_another_queue_goes_on(db: psycopg.Connection) -> None:
+    add(db)
+    holding.pause(db, "queue", "other", None, None, None)
+    assert len(take(db, 5)) == 1
+
+
+def test_a_paused_task_lets_the_others_by(db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.runs (task, kind) VALUES ('SELECT 1', 'sql'), ('true', 'shell')")
+    holding.pause(db, "task", "true", None, None, None)
+    assert [claim.task for claim in take(db, 5)] == ["SELECT 1"]
+    holding.resume(db, "task", "true")
+    assert [claim.task for claim in take(db, 5)] == ["true"]
+
+
+def test_a_pause_ends_by_itself(db: psycopg.Connection) -> None:
+    add(db)
+    db.execute("INSERT INTO pgsched.pauses (what, resume_at) VALUES ('all', clock_timestamp() + interval '0.3 s')")
+    assert take(db) == []
+    wait_until(lambda: take(db), what="the end of the pause")
+    with db.transaction():
+        limits.forget(db)
+    assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0
+
+
+def test_pausing_again_keeps_since_when_and_who(db: psycopg.Connection) -> None:
+    before = holding.pause(db, "all", "", "first", "ann", None)
+    after = holding.pause(db, "all", "", None, None, None)
+    assert after == before
+    assert holding.list_pauses(db)[0]["reason"] == "first"
+
+
+def test_a_resume_wakes_whoever_listens(db: psycopg.Connection, connect: Open) -> None:
+    holding.pause(db, "queue", "mail", None, None, None)
+    ear = connect()
+    ear.execute("LISTEN pgsched_runs")
+    holding.resume(db, "queue", "mail")
+    assert [(n.channel, n.payload) for n in ear.notifies(timeout=5, stop_after=1)] == [("pgsched_runs", "mail")]
+
+
+# ---- full queues
+
+
+def test_a_full_queue_refuses_with_its_own_sqlstate(db: psycopg.Connection) -> None:
+    limit_depth(db, 3)
+    add(db, 3)
+    with pytest.raises(psycopg.Error) as refused:
+        add(db)
+    assert refused.value.sqlstate == "PS429"
+    take(db, 1)
+    add(db)
+
+
+def test_what_is_running_or_for_later_does_not_fill_a_queue(db: psycopg.Connection) -> None:
+    limit_depth(db, 2)
+    add(db, 2)
+    take(db, 2)
+    db.execute("INSERT INTO pgsched.runs (task, available_at) SELECT 't', now() + interval '1 h'"
+               " FROM generate_series(1, 5)")  # fmt: skip
+    add(db, 2)
+
+
+def test_runs_that_wait_for_limits_fill_a_queue(db: psycopg.Connection) -> None:
+    limit_depth(db, 2)
+    db.execute("UPDATE pgsched.queues SET concurrency_limit = 1")
+    add(db, 2)
+    with pytest.raises(psycopg.Error, match="is full"):
+        add(db)
+
+
+def test_a_full_queue_may_shed_its_oldest(db: psycopg.Connection) -> None:
+    limit_depth(db, 3, "shed_oldest")
+    add(db, 5)
+    rows = db.execute("SELECT state, reason FROM pgsched.runs ORDER BY id").fetchall()
+    assert [row[0] for row in rows] == ["cancelled"] * 2 + ["queued"] * 3
+    assert rows[0][1] == "shed: queue default was full (max_depth 3) and newer runs came"
+
+
+def test_an_enqueue_waits_for_room(db: psycopg.Connection, dsn: str) -> None:
+    app = App("rooms", dsn=dsn)
+    task = app.task(name="t")(lambda: None)
+    limit_depth(db, 1)
+    task.enqueue()
+    with pytest.raises(QueueFull):
+        task.options(wait_for_room=0.2).enqueue()
+    waiting = Aside(lambda: task.options(wait_for_room=20).enqueue())
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE state = 'queued'")
+    assert waiting.result() > 0
+    app.close()
+
+
+def test_an_async_enqueue_waits_for_room(db: psycopg.Connection, dsn: str) -> None:
+    app = App("rooms", dsn=dsn)
+    task = app.task(name="t")(lambda: None)
+    limit_depth(db, 1)
+    add(db)
+    timer = threading.Timer(
+        0.2, db.execute, ["UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE state = 'queued'"]
+    )
+    timer.start()
+
+    async def wait() -> int:
+        made = await task.options(wait_for_room=20).enqueue_async()
+        await app.close_async()
+        return int(made)
+
+    assert asyncio.run(wait()) > 0
+    timer.join()
+
+
+def test_no_enqueue_waits_inside_the_callers_transaction(db: psycopg.Connection, dsn: str) -> None:
+    task = App("rooms", dsn=dsn).task(name="t")(lambda: None)
+    with pytest.raises(InputError, match="wait_for_room"):
+        task.options(connection=db, wait_for_room=1).enqueue()
