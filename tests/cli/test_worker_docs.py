@@ -1,0 +1,28 @@
+"""docs/workers.md names every flag of a worker and every exit code it can end with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer.main
+
+from pgsched.cli import make_app
+from pgsched.errors import MemoryReached
+from pgsched.worker.supervisor import HOPELESS
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "workers.md").read_text()
+ELSEWHERE = {"--dsn", "--leader", "--help"}
+
+
+def test_every_flag_of_a_worker_is_explained() -> None:
+    command = typer.main.get_command(make_app()).commands["worker"]  # type: ignore[attr-defined]
+    flags = {name for option in command.params for name in option.opts if name.startswith("--")} - ELSEWHERE
+    assert len(flags) > 10
+    assert {flag for flag in flags if f"| `{flag}` |" not in PAGE} == set()
+
+
+def test_every_exit_code_is_explained() -> None:
+    table = PAGE[PAGE.index("## Exit codes") : PAGE.index("## systemd")]
+    first_cells = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("|"))
+    codes = {0, 1, 3, 4, MemoryReached.exit_code, *HOPELESS}
+    assert codes <= {int(word) for word in first_cells.replace(",", " ").split() if word.isdigit()}
