@@ -22,6 +22,7 @@ class Enqueued:
     tags: list[str] = field(default_factory=list)
     unique_key: str | None = None
     idempotency_key: str | None = None
+    concurrency_key: str | None = None
     state: str = "queued"
     result: Any = None
     error: str | None = None

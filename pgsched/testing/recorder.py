@@ -33,7 +33,7 @@ from pgsched.testing.found import Enqueued
 from pgsched.testing.keys import Keys
 
 Call = Callable[[], Any]
-COLUMNS = ("queue", "priority", "tags", "max_attempts", "unique_key", "idempotency_key")
+COLUMNS = ("queue", "priority", "tags", "max_attempts", "unique_key", "idempotency_key", "concurrency_key")
 
 
 @contextmanager
