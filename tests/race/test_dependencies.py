@@ -7,11 +7,11 @@ import time
 import psycopg
 import pytest
 
-from pgsched.db import leading
+from pgsched.db import dependencies, leading
 from pgsched.db.statements import sql
 from pgsched.leader.dependents import resolve
 from pgsched.model import Claim
-from tests.race.setting import Aside, Open, row_of, take, wait_until_blocked
+from tests.race.setting import Aside, Open, cut, row_of, take, wait_until_blocked
 
 ENDED = "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE id = ANY (%s)"
 
@@ -288,3 +288,72 @@ def test_a_failure_above_thousands_ends_them_in_one_pass(db: psycopg.Connection)
     end(db, 1, state="dead")
     admit(db)
     assert db.execute("SELECT count(*) FROM pgsched.runs WHERE state = 'cancelled'").fetchone() == (6000,)
+
+
+# ---- the guards, each with what happens without it
+
+
+def test_without_the_lock_two_transactions_do_close_a_cycle(db: psycopg.Connection, connect: Open) -> None:
+    """The twin of test_two_transactions_cannot_close_a_cycle_together."""
+    row = db.execute("SELECT pg_get_functiondef('pgsched.refuse_dependency_cycle'::regproc)").fetchone()
+    assert row is not None
+    text = str(row[0])
+    for lock in ("PERFORM pg_advisory_xact_lock_shared(edges_lock) WHERE NOT backward;",
+                 "PERFORM pg_advisory_xact_lock(edges_lock);"):  # fmt: skip
+        assert text.count(lock) == 1
+        text = text.replace(lock, "")
+    db.execute(text)
+    a, b, c, d = add(db), add(db), add(db), add(db)
+    link(db, b, a)
+    link(db, d, c)
+    one, other = connect(autocommit=False), connect(autocommit=False)
+    link(one, c, b)
+    link(other, a, d)
+    one.commit()
+    other.commit()
+    found = db.execute("SELECT pgsched.dependency_cycle(ARRAY[%s, %s]::bigint[])", [a, c]).fetchone()
+    assert found != (None,)
+
+
+def test_without_the_pruners_guard_a_parents_result_is_gone_while_it_is_wanted(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin of test_a_parent_is_kept_while_a_run_that_waited_for_it_is_not_finished."""
+    a = add(db)
+    add(db, a)
+    end(db, a)
+    admit(db)
+    db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = %s", [a])
+    cut(monkeypatch, leading, "prune", "WHERE d.parent_id = r.id AND c.phase < 3", "WHERE false")
+    assert leading.prune(db, 1.0, 100) == 1
+
+
+def test_a_run_that_somebody_is_cancelling_is_left_alone_and_found_again(db: psycopg.Connection, connect: Open) -> None:
+    a = add(db)
+    b = add(db, a)
+    admit(db)
+    end(db, a)
+    person = connect(autocommit=False)
+    person.execute("SELECT pgsched.cancel(%s)", [b])
+    admit(db)
+    person.commit()
+    admit(db)
+    assert states(db, b) == ["cancelled"]
+    assert db.execute("SELECT count(*) FROM pgsched.runs WHERE has_children").fetchone() == (0,)
+
+
+def test_without_skipping_locked_children_the_leader_waits_for_a_person(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = add(db)
+    b = add(db, a)
+    admit(db)
+    end(db, a)
+    lock = "(SELECT DISTINCT run_id FROM edges))\n    FOR NO KEY UPDATE"
+    cut(monkeypatch, dependencies, "dependencies_release", f"{lock} SKIP LOCKED", lock)
+    person = connect(autocommit=False)
+    person.execute("SELECT pgsched.cancel(%s)", [b])
+    aside = Aside(lambda: admit(db))
+    wait_until_blocked(connect(), db)
+    person.rollback()
+    aside.result()
