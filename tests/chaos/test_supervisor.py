@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import psycopg
@@ -14,6 +15,7 @@ from tests.fleet import Fleet, Member, enqueue, events, one, open_gate, state
 from tests.race.setting import row_of
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in Linux's /proc")
 ALIVE = "SELECT pid FROM pgsched.workers WHERE stopped_at IS NULL AND stopping_at IS NULL ORDER BY id"
 PATIENCE_S = 40.0
 
