@@ -47,12 +47,17 @@ def statement(values: Mapping[str, Any]) -> bytes:
 
 def run_id(row: Any, values: Mapping[str, Any]) -> RunId:
     """What a statement said of the run. Raises AlreadyEnqueued."""
-    found, how = row
+    found, how = row[0], decoded(row[1])
     if how == "created":
         return RunId(found)
     if how == "rejected":
         raise AlreadyEnqueued(f"unique_key: run {found} has {values['unique_key']!r} already", int(found))
     return RunId(found, how)
+
+
+def decoded(value: Any) -> Any:
+    """The value; text also where psycopg gives bytes, because the caller's connection names no encoding."""
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def enqueue_many(conn: Connection[Any], args: Iterable[str], values: Mapping[str, Any]) -> int:
@@ -84,7 +89,7 @@ def constants(row: Any, values: Mapping[str, Any]) -> dict[str, str]:
     """The columns that all runs of a COPY share, as text; those that take their default are left out."""
     shared = {"task": values["task"], "available_at": row[0], "timeout": row[1], "tags": row[2]}
     shared |= {name: values[name] for name in ("queue", "priority", "max_attempts", "concurrency_key")}
-    return {name: str(value) for name, value in shared.items() if value is not None}
+    return {name: str(decoded(value)) for name, value in shared.items() if value is not None}
 
 
 def copy_statement(columns: Mapping[str, str]) -> composing.Composed:

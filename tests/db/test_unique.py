@@ -411,3 +411,13 @@ def test_a_run_that_only_limits_hold_waits_for_its_new_time(greet: Task[Any, Any
     greet.options(unique_key="k", on_conflict="replace").enqueue("Eve")
     run = row_of(db, second)
     assert (run["state"], run["args"]) == ("waiting", {"name": "Eve"}) and run["ready_at"] is not None
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "UTF8"])
+def test_how_is_told_whatever_the_connections_encoding(encoding: str, greet: Task[Any, Any], connect: Connect) -> None:
+    mine = connect(client_encoding=encoding, row_factory=psycopg.rows.namedtuple_row)
+    unique = greet.options(unique_key="k", connection=mine)
+    assert [greet.enqueue("a", connection=mine).how, unique.enqueue("a").how, unique.enqueue("a").how] == [
+        "created", "created", "existing"]  # fmt: skip
+    later = greet.options(at=LATER, timeout=5, tags=["a"], connection=mine)
+    assert later.enqueue_many([["a"]]) == 1
