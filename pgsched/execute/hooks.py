@@ -96,7 +96,10 @@ class Hooks:
                 await (hook() if inspect.iscoroutinefunction(hook) else plainly(hook))
         except TimeoutError:
             logger.error(f"{event} hook has not ended in time", hook=name, seconds=within_s)
-        except Exception as error:
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # not by the hook
             logger.error(f"{event} hook failed", hook=name, error=one_line(error), exc_info=error)
 
 

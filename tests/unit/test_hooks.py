@@ -186,3 +186,25 @@ def test_a_worker_whose_start_hook_fails_ends_with_its_reason(dsn: str, tmp_path
     assert ended.returncode == 1
     assert "on_start hook connects failed: OSError: no such host" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()])
+@pytest.mark.parametrize("is_async", [True, False])
+def test_nothing_that_a_hook_raises_leaves_it(is_async: bool, raised: BaseException, notes_file: Path) -> None:
+    one, called = App(), []
+
+    def hook(run: Run, error: BaseException) -> None:
+        raise type(raised)(*raised.args)
+
+    async def as_async(run: Run, error: BaseException) -> None:
+        hook(run, error)
+
+    one.on_error(as_async if is_async else hook)
+    one.on_error(lambda run, error: called.append(str(error)))
+
+    @one.task(name="t")
+    async def fails() -> None:
+        raise ValueError("no")
+
+    outcome = execute(PythonExecutor(one.tasks, 1, one, hooks=one.hooks), claim("python", "t"))
+    assert (outcome.error, called) == ("ValueError: no", ["no"])
