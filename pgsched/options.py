@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict
 
 from pgsched.declare import POLICIES, duration, instant, one_of, text
 from pgsched.errors import InputError
@@ -21,7 +21,7 @@ class Bucket:
     period_s: float
 
     def __str__(self) -> str:
-        return f"bucket({self.period_s:g} seconds)"
+        return f"bucket({self.period_s!r} seconds)"
 
 
 def bucket(period: float | timedelta) -> Bucket:
@@ -46,6 +46,28 @@ class HasId(Protocol):
 
 
 Parent = int | HasId
+
+
+class Given(TypedDict, total=False):
+    """The keywords of `Task.options`: the fields of Options."""
+
+    queue: str | None
+    priority: int | None
+    max_attempts: int | None
+    timeout: float | timedelta | None
+    tags: list[str] | tuple[str, ...] | None
+    concurrency_key: str | None
+    wait_for_room: float | timedelta | None
+    delay: float | timedelta | None
+    at: datetime | None
+    unique_key: str | None
+    unique_scope: UniqueScope | None
+    on_conflict: OnConflict | None
+    idempotency_key: str | None
+    idempotency_retention: float | timedelta | None
+    after: Iterable[Parent] | None
+    after_any: Iterable[Parent] | None
+    on_failure: OnFailure | None
 
 
 @dataclass(frozen=True, slots=True)

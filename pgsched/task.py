@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from pgsched import arguments
 from pgsched.arguments import Parameters
@@ -19,7 +19,7 @@ from pgsched.execute.batched import Gathering, gathering
 from pgsched.execute.context import Run
 from pgsched.execute.place import Place, captured, place
 from pgsched.model import RunId
-from pgsched.options import AFTER, KEYS, OPTIONS, Options
+from pgsched.options import AFTER, KEYS, OPTIONS, Given, Options
 
 if TYPE_CHECKING:
     from pgsched.app import App
@@ -103,7 +103,7 @@ class Task(Generic[P, R]):
         """The asyncio form of `enqueue_many`."""
         return await Request(self, self.values, connection).enqueue_many_async(calls)
 
-    def options(self, *, connection: Sync | Async | None = None, **options: Any) -> Request[P]:
+    def options(self, *, connection: Sync | Async | None = None, **options: Unpack[Given]) -> Request[P]:
         """The task with other options, those of `Options`: `task.options(delay=60, queue="mail").enqueue(...)`."""
         unknown = sorted(options.keys() - OPTIONS.keys())
         if unknown:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from pgsched import AlreadyEnqueued, App, InputError, QueueFull, RunId, bucket
 from pgsched.db.leading import prune
+from pgsched.options import OPTIONS, Given, Options
 from pgsched.task import Task
 from tests.race.setting import row_of, take
 
@@ -162,6 +164,19 @@ def test_a_bucket_begins_at_the_full_hour_of_the_time_the_run_is_due(
         for at in (LATER, LATER + timedelta(minutes=minutes))
     )
     assert (one == other) is same
+
+
+@pytest.mark.parametrize("seconds", [1, 90.5, 2_592_000, 1_234_567, 3600 * 86_400])
+def test_a_period_reaches_the_database_to_the_second(
+    seconds: float, greet: Task[Any, Any], db: psycopg.Connection[Any]
+) -> None:
+    greet.options(unique_key="k", unique_scope=bucket(seconds), at=LATER).enqueue("Ada")
+    row = db.execute("SELECT split_part(scope, ' ', 2)::numeric FROM pgsched.kept_keys").fetchone()
+    assert row is not None and float(row[0]) == seconds
+
+
+def test_the_typed_keywords_are_the_options() -> None:
+    assert Given.__annotations__.keys() == OPTIONS.keys() == {field.name for field in fields(Options)}
 
 
 def test_weeks_begin_on_monday(greet: Task[Any, Any]) -> None:
