@@ -58,7 +58,9 @@ class Pool:
         return self._open()
 
     def _give_back(self, conn: Connection[Any]) -> None:
-        if conn.closed or conn.info.transaction_status != TransactionStatus.IDLE:
+        if conn.closed:  # whatever ended this one has ended the others as well
+            return self.close()
+        if conn.info.transaction_status != TransactionStatus.IDLE:
             return conn.close()
         with self._lock:
             self._resting.append((time.monotonic(), conn))

@@ -74,14 +74,23 @@ def action(act: Page) -> Endpoint:
 def answer(request: Request, make: Page) -> Response:
     """What a function comes to, or the page that says why it did not."""
     begun = time.perf_counter()
-    try:
-        with request.app.state.pool.connection() as conn:
-            found = make(request, conn)
-    except (PgschedError, DatabaseError) as error:
-        found = failed(explain(error) if isinstance(error, DatabaseError) else error)
+    found = tried(request, make)
+    if isinstance(found, DatabaseUnreachable) and request.method == "GET":  # the pool's connections were old ones
+        found = tried(request, make)
+    if isinstance(found, PgschedError):
+        found = failed(found)
     response = found if isinstance(found, Response) else respond(request, found)
     response.headers["Server-Timing"] = f"total;dur={(time.perf_counter() - begun) * 1000:.1f}"
     return response
+
+
+def tried(request: Request, make: Page) -> View | Done | Response | PgschedError:
+    """What a function comes to, or the error that it ended with."""
+    try:
+        with request.app.state.pool.connection() as conn:
+            return make(request, conn)
+    except (PgschedError, DatabaseError) as error:
+        return explain(error) if isinstance(error, DatabaseError) else error
 
 
 def respond(request: Request, found: View | Done) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute, Route
 
-from pgsched.web import backfills, fleet, job_form, jobs, many, overview, queues, runs
+from pgsched.web import api, backfills, fleet, job_form, jobs, many, openapi, overview, queues, runs
 from pgsched.web.pages import Endpoint, Page, action, page
 
 
@@ -20,6 +20,8 @@ def done(path: str, act: Page) -> Route:
 
 
 ROUTES: list[BaseRoute] = [
+    Route("/api/openapi.json", openapi.serve, methods=["GET"]),
+    *api.routes(),
     shown("/", overview.overview),
     shown("/jobs", jobs.index),
     shown("/jobs/{name:path}", jobs.show),

@@ -107,7 +107,7 @@ for (const form of document.querySelectorAll("form[data-preview]")) {
 // Picking runs: how many, and all at once.
 function counted() {
   const picked = document.querySelectorAll('input[name="id"][form="many"]:checked').length;
-  for (const one of document.querySelectorAll("[data-picked]")) one.textContent = picked;
+  for (const one of document.querySelectorAll("[data-picked]")) one.textContent = picked || "";
   for (const one of document.querySelectorAll("[data-needs-picked]")) one.disabled = !picked;
 }
 document.addEventListener("change", (event) => {

@@ -1,0 +1,195 @@
+"""The JSON API: a table of operations, from which the routes and the OpenAPI document are both made."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from pgsched.cli.output import json_value
+from pgsched.db.connect import DatabaseError, explain
+from pgsched.errors import InputError, PgschedError
+from pgsched.web import operations as do
+from pgsched.web.operations import Call
+from pgsched.web.pages import Endpoint, status_of
+from pgsched.web.shapes import (
+    ANY,
+    COLUMNS,
+    FILTERS,
+    ID,
+    LIMIT,
+    QUEUE,
+    RANGE,
+    Schema,
+    check,
+    listed,
+    one_of,
+    read_body,
+    read_query,
+    record,
+    text,
+    whole,
+)  # fmt: skip
+
+PREFIX = "/api/v1"
+OVERLAPS = ("allow", "skip", "buffer_one", "buffer_all", "replace", "terminate")
+REASON = {"reason": text(500)}
+DRY = {"dry_run": {"type": "boolean"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation."""
+
+    method: str
+    path: str
+    summary: str
+    call: Call
+    answer: Schema
+    query: Mapping[str, Schema] = field(default_factory=dict)
+    body: Mapping[str, Schema] | None = None
+    required: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names in the path."""
+        return re.findall(r"\{(\w+)\}", self.path)
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def list_of(plural: str, name: str) -> Schema:
+    return record({plural: listed(name)})
+
+
+COUNT = {"count": whole(1, 1000)}
+PAUSED = {"what": one_of(("all", "queue", "task")), "name": text(200)}
+MANY = {"ids": {"type": "array", "items": ID, "maxItems": do.MOST}, **FILTERS, **DRY}
+op = Operation
+OPERATIONS = (
+    op("GET", "/status", "The whole system and its health", do.show_status, ref("Thing")),
+    op("GET", "/jobs", "Jobs by name", do.list_jobs, list_of("jobs", "Job"),
+      {"state": one_of(("active", "paused", "error", "done")), "queue": text(), "after": text(),
+       "limit": whole(1, 1000)}),
+    op("POST", "/jobs", "Create a job: any column of the table jobs", do.add_job, ref("Job"), {}, COLUMNS,
+      ("name", "task")),
+    op("POST", "/jobs/{job}/pause", "Stop its schedule", do.pause_job, ref("Job"), {}, REASON),
+    op("POST", "/jobs/{job}/resume", "Start its schedule again", do.resume_job, ref("Job"), {},
+      {"from": one_of(("now", "pause"))}),
+    op("POST", "/jobs/{job}/run", "Run it now, beside its schedule", do.run_job, ref("Run"), {},
+      {"args": ANY, "overlap": one_of(OVERLAPS)}),
+    op("GET", "/jobs/{job}/preview", "Its next slots", do.foresee_job, ref("Thing"), COUNT),
+    op("GET", "/jobs/{job}/explain", "What happened to a slot, and why", do.explain, ref("Thing"), {"at": text(50)}),
+    op("POST", "/jobs/{job}/backfills", "Run it for past slots, or with dry_run say which", do.backfill, ref("Thing"),
+      {}, RANGE, ("from", "to")),
+    op("GET", "/jobs/{job}", "One job, whole", do.show_job, ref("Job")),
+    op("PATCH", "/jobs/{job}", "Change columns; null puts a default back", do.change_job, ref("Job"), {}, COLUMNS),
+    op("DELETE", "/jobs/{job}", "Delete it; its unstarted runs are cancelled", do.delete_job, ref("Thing")),
+    op("GET", "/schedule/preview", "What a schedule means, and its next slots", do.foresee, ref("Thing"),
+      {"expression": text(512, required=True), "timezone": text(100), "from": text(50), **COUNT}),
+    op("GET", "/backfills", "The newest backfills", do.list_backfills, list_of("backfills", "Backfill"),
+      {"limit": whole(1, 1000)}),
+    op("GET", "/backfills/{id}", "One backfill", do.show_backfill, ref("Backfill")),
+    op("POST", "/backfills/{id}/cancel", "End it with its open runs", do.cancel_backfill, ref("Result"), {}, REASON),
+    op("GET", "/runs", "The newest runs that the filters mean", do.list_runs, list_of("runs", "Run"),
+      {**FILTERS, "limit": whole(1, 1000), "before": ID}),
+    op("POST", "/runs/retry", "Revive many: by ids, or by a filter (the dead ones)", do.retry_many, ref("Changed"), {},
+      MANY),
+    op("POST", "/runs/cancel", "Cancel many: by ids, or by a filter", do.cancel_many, ref("Changed"), {},
+      {**MANY, **REASON}),
+    op("GET", "/runs/{id}", "One run, with its attempts", do.show_run, ref("Run")),
+    op("POST", "/runs/{id}/retry", "Revive it", do.retry_run, ref("Result"), {}, {}),
+    op("POST", "/runs/{id}/cancel", "Cancel it, or ask its worker to", do.cancel_run, ref("Result"), {}, REASON),
+    op("GET", "/runs/{id}/tree", "The graph of runs that it belongs to", do.run_tree, ref("Thing")),
+    op("GET", "/runs/{id}/log", "A page of its output", do.run_log, list_of("lines", "Line"),
+      {"attempt": whole(1, 2**31 - 1), "stream": one_of(("stdout", "stderr", "log")),
+       "after_attempt": whole(0, 2**31 - 1), "after_seq": whole(-1, 2**31 - 1)}),
+    op("GET", "/queues", "Queues with settings, a pause or open runs", do.list_queues, list_of("queues", "Queue")),
+    op("PUT", "/queues/{name}", "Set something for a queue; null takes it away", do.set_queue, ref("Queue"), {}, QUEUE),
+    op("GET", "/limits", "Limits of keys", do.list_limits, list_of("limits", "Limit")),
+    op("PUT", "/limits/{name}", "Set a limit of keys; null takes it away", do.set_limit, ref("Limit"), {}, LIMIT),
+    op("DELETE", "/limits/{name}", "Remove a limit", do.remove_limit, ref("Limit")),
+    op("GET", "/pauses", "What is paused", do.list_pauses, list_of("pauses", "Pause")),
+    op("POST", "/pauses", "Let nothing of it start", do.pause, ref("Pause"), {}, {**PAUSED, **REASON, "for": text(30)},
+      ("what",)),
+    op("POST", "/pauses/end", "Let it start again", do.resume, ref("Pause"), {}, PAUSED, ("what",)),
+    op("GET", "/workers", "The workers that are alive", do.list_workers, list_of("workers", "Worker")),
+)  # fmt: skip
+
+
+def endpoint(operation: Operation) -> Endpoint:
+    """The endpoint of an operation."""
+
+    async def answer(request: Request) -> Response:
+        return await run_in_threadpool(answered, request, operation)
+
+    return answer
+
+
+def answered(request: Request, operation: Operation) -> Response:
+    """Read, call, tell."""
+    try:
+        given = read(request, operation)
+        with request.app.state.pool.connection() as conn:
+            found = operation.call(conn, given)
+    except (PgschedError, DatabaseError) as raised:
+        error = explain(raised) if isinstance(raised, DatabaseError) else raised
+        return JSONResponse({"error": str(error), "field": getattr(error, "field", None)}, status_of(error))
+    text = json.dumps(found, default=json_value)
+    return Response(text, media_type="application/json")
+
+
+def read(request: Request, operation: Operation) -> dict[str, Any]:
+    """All that was given: of the path, of the URL, of the body. Raises InputError."""
+    query = read_query(request.query_params.multi_items(), operation.query)
+    for name, schema in operation.query.items():
+        if schema.get("required") and name not in query:
+            raise InputError(f"{name}: is missing", name)
+    body = {} if operation.body is None else body_of(request, operation)
+    path = {name: part(name, request.path_params[name]) for name in operation.parameters}
+    user = {"user": request.state.visitor.user or None} if "pause" in operation.path else {}
+    return {**query, **body, **path, **user}
+
+
+def part(name: str, given: Any) -> Any:
+    """A name or an id in the path."""
+    schema = ID if name == "id" else text(500)
+    check(schema, given, name)
+    return given
+
+
+def body_of(request: Request, operation: Operation) -> dict[str, Any]:
+    """The body; none is an empty one."""
+    assert operation.body is not None
+    try:
+        value = json.loads(request.state.body or b"{}", parse_constant=refuse)
+    except (ValueError, RecursionError):
+        raise InputError("the body is not JSON") from None
+    return read_body(value, operation.body, operation.required)
+
+
+def refuse(name: str) -> Any:
+    """NaN and the infinities, which Python reads and JSON does not have."""
+    raise ValueError(name)
+
+
+def routes() -> list[BaseRoute]:
+    """The routes, in the order of the table: of two that fit the first counts. A job's name may have slashes in it."""
+    return [
+        Route(PREFIX + converted(operation.path), endpoint(operation), methods=[operation.method])
+        for operation in OPERATIONS
+    ]
+
+
+def converted(path: str) -> str:
+    """The path as starlette has it."""
+    return path.replace("{id}", "{id:int}").replace("{job}", "{job:path}").replace("{name}", "{name:path}")

@@ -1,0 +1,69 @@
+"""The OpenAPI document, made from the table of operations that the routes are made from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+import pgsched
+from pgsched.web.api import OPERATIONS, PREFIX, Operation
+from pgsched.web.shapes import ANSWERS, ID, text
+
+REFUSED = {
+    "description": "Refused, and why",
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+}
+
+
+def document(authenticates: bool) -> dict[str, Any]:
+    """The whole document."""
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(PREFIX + operation.path, {})[operation.method.lower()] = described(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "pgsched", "version": pgsched.__version__,
+                 "description": "What the console does, for programs. Changes are sent as application/json."},
+        "paths": paths,
+        "components": {"schemas": ANSWERS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        **({"security": [{"token": []}]} if authenticates else {}),
+    }  # fmt: skip
+
+
+def described(operation: Operation) -> dict[str, Any]:
+    """One operation."""
+    path = [
+        {"name": name, "in": "path", "required": True, "schema": ID if name == "id" else text(500)}
+        for name in operation.parameters
+    ]
+    query = [
+        {"name": name, "in": "query", "required": bool(schema.get("required")),
+         "schema": {key: value for key, value in schema.items() if key != "required"}}
+        for name, schema in operation.query.items()
+    ]  # fmt: skip
+    found = {
+        "summary": operation.summary,
+        "operationId": operation.call.__name__,
+        "tags": [operation.path.split("/")[1]],
+        "parameters": [*path, *query],
+        "responses": {
+            "200": {"description": "Done", "content": {"application/json": {"schema": operation.answer}}},
+            "4XX": REFUSED,
+            "5XX": REFUSED,
+        },
+    }
+    return found | ({} if operation.body is None else {"requestBody": body_of(operation)})
+
+
+def body_of(operation: Operation) -> dict[str, Any]:
+    """The schema of a body. What else a column may not be the database says."""
+    schema = {"type": "object", "properties": dict(operation.body or {}), "required": list(operation.required),
+              "additionalProperties": False}  # fmt: skip
+    return {"required": bool(operation.required), "content": {"application/json": {"schema": schema}}}
+
+
+def serve(request: Request) -> Response:
+    """`/api/openapi.json`."""
+    return JSONResponse(document(request.app.state.settings.authenticates))

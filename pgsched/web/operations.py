@@ -1,0 +1,257 @@
+"""What the JSON API does: each operation calls the function that the command line calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import Any
+
+from pgsched.cli.limits import rate_of, span
+from pgsched.cli.schedules import instant
+from pgsched.cli.values import moment
+from pgsched.core.describe import describe
+from pgsched.core.preview import preview, preview_job
+from pgsched.core.schedule import parse
+from pgsched.db import backfills, graphs, history, holding, jobs, run_filters, run_logs
+from pgsched.db.backfills import Request
+from pgsched.db.connect import Connection
+from pgsched.db.job_columns import SETTABLE
+from pgsched.db.query import Row
+from pgsched.db.run_filters import Filter
+from pgsched.errors import InputError
+from pgsched.model import State
+from pgsched.observe import rates, status
+from pgsched.observe.explain import explain_slot
+
+Given = Mapping[str, Any]
+Call = Callable[[Connection[Any], Given], Any]
+TIMES = ("since", "until", "ended_since", "ended_until")
+MOST = 10_000
+
+
+def show_status(conn: Connection[Any], given: Given) -> Any:
+    return status.status(conn).to_dict()
+
+
+# ---- jobs
+
+
+def list_jobs(conn: Connection[Any], given: Given) -> Any:
+    wanted = {name: given.get(name) for name in ("queue", "state", "after")}
+    return {"jobs": jobs.list_jobs(conn, **wanted, limit=given.get("limit", 100))}
+
+
+def add_job(conn: Connection[Any], given: Given) -> Any:
+    return jobs.add(conn, row_of(given))
+
+
+def show_job(conn: Connection[Any], given: Given) -> Any:
+    return jobs.show(conn, given["job"])
+
+
+def change_job(conn: Connection[Any], given: Given) -> Any:
+    return jobs.update(conn, given["job"], row_of(given))
+
+
+def row_of(given: Given) -> dict[str, Any]:
+    """The columns, durations as PostgreSQL reads them: in JSON they may be seconds, as the API tells them."""
+    return {
+        name: f"{value!r} seconds" if SETTABLE[name] == "interval" and isinstance(value, (int, float)) else value
+        for name, value in given.items()
+        if name != "job"
+    }
+
+
+def delete_job(conn: Connection[Any], given: Given) -> Any:
+    return jobs.delete(conn, given["job"])
+
+
+def pause_job(conn: Connection[Any], given: Given) -> Any:
+    return jobs.pause(conn, given["job"], given.get("reason"), given.get("user"))
+
+
+def resume_job(conn: Connection[Any], given: Given) -> Any:
+    return jobs.resume(conn, given["job"], given.get("from", "now"))
+
+
+def run_job(conn: Connection[Any], given: Given) -> Any:
+    run_id = jobs.trigger(conn, given["job"], given.get("args"), given.get("overlap", "allow"))
+    return history.show(conn, run_id)
+
+
+def foresee_job(conn: Connection[Any], given: Given) -> Any:
+    return asdict(preview_job(jobs.show(conn, given["job"]), given.get("count", 10)))
+
+
+def explain(conn: Connection[Any], given: Given) -> Any:
+    return asdict(explain_slot(conn, given["job"], given.get("at")))
+
+
+def foresee(conn: Connection[Any], given: Given) -> Any:
+    since = instant("from", given.get("from"))
+    schedule = parse(given["expression"], given.get("timezone", "UTC"), since)
+    fires = [] if schedule.fixed_delay else preview(schedule, since, given.get("count", 10))
+    return {"sentence": describe(schedule), "fires": [asdict(fire) for fire in fires]}
+
+
+# ---- backfills
+
+
+def backfill(conn: Connection[Any], given: Given) -> Any:
+    """Ask for one, or with dry_run only say what it would do."""
+    wanted = Request(given["from"], given["to"], given.get("mode", "missing"), given.get("max_active", 1),
+                     given.get("reverse", False), given.get("priority", 9))  # fmt: skip
+    if not given.get("dry_run"):
+        return backfills.add(conn, given["job"], wanted)
+    found, choices = backfills.preview(conn, given["job"], wanted)
+    return {"job": found.job["name"], "slots": found.slots, "undecided_from": found.undecided_from,
+            "choices": [asdict(choice) for choice in choices[:MOST]]}  # fmt: skip
+
+
+def list_backfills(conn: Connection[Any], given: Given) -> Any:
+    return {"backfills": backfills.list_backfills(conn, given.get("limit", 50))}
+
+
+def show_backfill(conn: Connection[Any], given: Given) -> Any:
+    return backfills.show(conn, given["id"])
+
+
+def cancel_backfill(conn: Connection[Any], given: Given) -> Any:
+    return {"id": given["id"], "result": backfills.cancel(conn, given["id"], given.get("reason"))}
+
+
+# ---- runs
+
+
+def chosen(given: Given) -> Filter:
+    """The filter that the parameters make."""
+    texts = {name: given.get(name) for name in ("state", "job", "queue", "task", "kind", "error", "tag", "worker")}
+    times = {name: moment(name, given.get(name)) for name in TIMES}
+    return Filter(**texts, **times)  # type: ignore[arg-type]
+
+
+def list_runs(conn: Connection[Any], given: Given) -> Any:
+    wanted = replace(chosen(given), limit=given.get("limit", 50), before_id=given.get("before"))
+    return {"runs": history.list_runs(conn, wanted)}
+
+
+def show_run(conn: Connection[Any], given: Given) -> Any:
+    return history.show(conn, given["id"])
+
+
+def retry_run(conn: Connection[Any], given: Given) -> Any:
+    return {"id": given["id"], "result": history.retry(conn, given["id"])}
+
+
+def cancel_run(conn: Connection[Any], given: Given) -> Any:
+    return {"id": given["id"], "result": history.cancel(conn, given["id"], given.get("reason"))}
+
+
+def run_tree(conn: Connection[Any], given: Given) -> Any:
+    return {"runs": graphs.tree(conn, given["id"])}
+
+
+def run_log(conn: Connection[Any], given: Given) -> Any:
+    """A page of the output; the next begins after the last line's attempt and seq."""
+    history.show(conn, given["id"])
+    place = run_logs.Place(given.get("after_attempt", 0), given.get("after_seq", -1))
+    found = run_logs.read(conn, given["id"], place, given.get("attempt"), given.get("stream"))
+    return {"lines": [{name: row[name] for name in ("attempt", "seq", "at", "stream")} | {"text": row["chunk"]}
+                      for row in found]}  # fmt: skip
+
+
+def retry_many(conn: Connection[Any], given: Given) -> Any:
+    usual = history.RETRIED if given.get("ids") is not None else history.RETRIED[:1]
+    return many(conn, given, usual, history.RETRIED, lambda ids, states: history.retry_many(conn, ids, states))
+
+
+def cancel_many(conn: Connection[Any], given: Given) -> Any:
+    states, reason = history.CANCELLED, given.get("reason")
+    return many(conn, given, states, states, lambda ids, some: history.cancel_many(conn, ids, reason, some))
+
+
+def many(
+    conn: Connection[Any],
+    given: Given,
+    usual: tuple[State, ...],
+    allowed: tuple[State, ...],
+    act: Callable[[list[int], tuple[State, ...]], list[Row]],
+) -> Any:
+    """A change of the runs with these ids, or else of those that the filters mean."""
+    wanted = chosen(given)
+    if (given.get("ids") is None) == (wanted == Filter()):
+        raise InputError("name runs either by ids or by a filter", "ids")
+    if wanted.state is not None and wanted.state not in allowed:
+        raise InputError(f"state: not of a run that is {wanted.state}; {', '.join(allowed)}", "state")
+    states = usual if wanted.state is None else (State(wanted.state),)
+    ids = given["ids"] if given.get("ids") is not None else run_filters.ids(conn, wanted, states)
+    if len(ids) > MOST:
+        raise InputError(f"{len(ids)} runs are meant; at most {MOST} can be changed at once", "ids")
+    if given.get("dry_run"):
+        return {"dry_run": True, "changed": 0, "skipped": 0, "ids": sorted(set(ids))}
+    done = act(ids, states)
+    skipped = sum(row["skipped"] is not None for row in done)
+    return {"dry_run": False, "changed": len(done) - skipped, "skipped": skipped, "runs": done}
+
+
+# ---- queues, limits, pauses, workers
+
+
+def settings(given: Given) -> dict[str, Any]:
+    """The columns that a body sets; a rate is given as one text."""
+    values = {name: value for name, value in given.items() if name != "name"}
+    if "rate" in values:
+        rate, period = (None, None) if values["rate"] is None else rate_of(values["rate"])
+        values |= {"rate": rate, "rate_period": period} | ({"rate_burst": None} if rate is None else {})
+    if values.get("ageing") is not None:
+        values["ageing"] = span("ageing", values["ageing"])
+    if not values:
+        raise InputError("nothing to set: give at least one field")
+    return values
+
+
+def list_queues(conn: Connection[Any], given: Given) -> Any:
+    return {"queues": holding.list_queues(conn)}
+
+
+def set_queue(conn: Connection[Any], given: Given) -> Any:
+    return holding.set_queue(conn, given["name"], settings(given))
+
+
+def list_limits(conn: Connection[Any], given: Given) -> Any:
+    return {"limits": holding.list_limits(conn)}
+
+
+def set_limit(conn: Connection[Any], given: Given) -> Any:
+    return holding.set_limit(conn, given["name"], settings(given))
+
+
+def remove_limit(conn: Connection[Any], given: Given) -> Any:
+    holding.remove_limit(conn, given["name"])
+    return {"name": given["name"]}
+
+
+def list_pauses(conn: Connection[Any], given: Given) -> Any:
+    return {"pauses": holding.list_pauses(conn)}
+
+
+def paused(given: Given) -> tuple[str, str]:
+    """What a pause is about."""
+    what, name = given["what"], given.get("name") or ""
+    if (what != "all") != bool(name.strip()):
+        raise InputError("name: a queue and a task have one, everything has none", "name")
+    return what, name
+
+
+def pause(conn: Connection[Any], given: Given) -> Any:
+    lasts: timedelta | None = None if given.get("for") is None else span("for", given["for"])
+    return holding.pause(conn, *paused(given), given.get("reason"), given.get("user"), lasts)
+
+
+def resume(conn: Connection[Any], given: Given) -> Any:
+    return holding.resume(conn, *paused(given))
+
+
+def list_workers(conn: Connection[Any], given: Given) -> Any:
+    return {"workers": rates.workers(conn)}

@@ -1,0 +1,181 @@
+"""What the JSON API takes and gives, as JSON Schema, and the reading of it. The rule: what the document says is refused
+is refused, before anything is asked of the database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pgsched.core.backfill import MODES
+from pgsched.db.job_columns import SETTABLE
+from pgsched.errors import InputError
+from pgsched.model import Kind, State
+
+Schema = dict[str, Any]
+WHOLE = re.compile(r"-?[0-9]{1,19}")
+TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,),
+    "object": (dict,), "array": (list,),
+}  # fmt: skip
+
+
+def text(longest: int = 500, **more: Any) -> Schema:
+    return {"type": "string", "minLength": 1, "maxLength": longest, **more}
+
+
+def whole(least: int, most: int, **more: Any) -> Schema:
+    return {"type": "integer", "minimum": least, "maximum": most, **more}
+
+
+def one_of(names: Any, **more: Any) -> Schema:
+    return {"type": "string", "enum": list(names), **more}
+
+
+def maybe(schema: Schema) -> Schema:
+    """The schema, or null."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def record(required: Mapping[str, Schema], **optional: Schema) -> Schema:
+    """An object of the answers: it may have more than is named."""
+    return {"type": "object", "properties": {**required, **optional}, "required": list(required)}
+
+
+def listed(name: str) -> Schema:
+    return {"type": "array", "items": {"$ref": f"#/components/schemas/{name}"}}
+
+
+BIG = 2**63 - 1
+ID = whole(1, BIG)
+INSTANT = {"type": "string", "format": "date-time"}
+ANY: Schema = {}
+FILTERS: dict[str, Schema] = {
+    "state": one_of(State), "job": text(), "queue": text(), "task": text(), "kind": one_of(Kind), "error": text(),
+    "tag": text(), "worker": text(), "since": text(50), "until": text(50), "ended_since": text(50),
+    "ended_until": text(50),
+}  # fmt: skip
+RANGE: dict[str, Schema] = {
+    "from": text(50), "to": text(50), "mode": one_of(MODES), "max_active": whole(1, 1000),
+    "reverse": {"type": "boolean"}, "priority": whole(0, 9), "dry_run": {"type": "boolean"},
+}  # fmt: skip
+SETTING = maybe(whole(0, 1_000_000_000))
+QUEUE: dict[str, Schema] = {
+    "concurrency_limit": SETTING, "rate": maybe(text(30, description="100/m")), "rate_burst": maybe(whole(1, 10**9)),
+    "fair": {"type": "boolean"}, "ageing": maybe(text(30, description="10m")), "max_depth": maybe(whole(1, 10**9)),
+    "on_full": one_of(("reject", "shed_oldest")),
+}  # fmt: skip
+LIMIT: dict[str, Schema] = {
+    "concurrency": SETTING, "rate": maybe(text(30, description="100/m")), "rate_burst": maybe(whole(1, 10**9)),
+    "ordered": {"type": "boolean"}, "weight": whole(1, 1000),
+}  # fmt: skip
+PIECE = {"type": "string", "maxLength": 100_000}
+COLUMN_TYPES: dict[str, Schema] = {
+    "text": maybe(PIECE), "jsonb": ANY, "boolean": maybe({"type": "boolean"}), "timestamptz": maybe(text(50)),
+    "smallint": maybe(whole(-(2**15), 2**15 - 1)), "integer": maybe(whole(-(2**31), 2**31 - 1)),
+    "double precision": maybe({"type": "number", "minimum": -1e300, "maximum": 1e300}),
+    "interval": {"anyOf": [text(100), {"type": "number", "minimum": 0, "maximum": 1e9, "description": "seconds"},
+                           {"type": "null"}]},
+    "text[]": maybe({"type": "array", "items": PIECE}), "bigint[]": maybe({"type": "array", "items": whole(0, BIG)}),
+    "integer[]": maybe({"type": "array", "items": whole(-(2**31), 2**31 - 1)}),
+}  # fmt: skip
+COLUMNS = {name: COLUMN_TYPES[kind] for name, kind in SETTABLE.items()}
+NULLABLE_TEXT = maybe({"type": "string"})
+ANSWERS: dict[str, Schema] = {
+    "Error": record({"error": {"type": "string"}}, field=NULLABLE_TEXT),
+    "Job": record(
+        {"id": {"type": "integer"}, "name": {"type": "string"}, "kind": one_of(Kind), "task": {"type": "string"},
+         "queue": {"type": "string"}, "schedule": NULLABLE_TEXT, "timezone": {"type": "string"}},
+        next_allowed_at=maybe(INSTANT), error=NULLABLE_TEXT,
+    ),
+    "Run": record(
+        {"id": {"type": "integer"}, "state": one_of(State), "queue": {"type": "string"}, "kind": one_of(Kind),
+         "task": {"type": "string"}, "attempt": {"type": "integer"}, "max_attempts": {"type": "integer"}},
+        job=NULLABLE_TEXT, scheduled_at=maybe(INSTANT), reason=NULLABLE_TEXT, error=NULLABLE_TEXT,
+    ),
+    "Backfill": record({"id": {"type": "integer"}, "job": {"type": "string"}, "state": {"type": "string"}}),
+    "Queue": record({"name": {"type": "string"}}),
+    "Limit": record({"name": {"type": "string"}}),
+    "Pause": record({"what": one_of(("all", "queue", "task")), "name": {"type": "string"}}),
+    "Worker": record({"id": {"type": "integer"}, "name": {"type": "string"}, "running": {"type": "integer"}}),
+    "Line": record({"attempt": {"type": "integer"}, "seq": {"type": "integer"}, "stream": {"type": "string"},
+                    "text": {"type": "string"}}),
+    "Changed": record({"changed": {"type": "integer"}, "skipped": {"type": "integer"}}),
+    "Result": record({"id": {"type": "integer"}, "result": {"type": "string"}}),
+    "Thing": {"type": "object"},
+}  # fmt: skip
+
+
+def read_query(pairs: list[tuple[str, str]], known: Mapping[str, Schema]) -> dict[str, Any]:
+    """The parameters of a URL as values. Raises InputError, also for one that is not known or given twice."""
+    found: dict[str, Any] = {}
+    for name, given in pairs:
+        if name not in known or name in found:
+            raise InputError(f"{name[:50]}: {'is given twice' if name in found else 'is not a parameter'}", name[:50])
+        schema = known[name]
+        value: Any = given
+        if schema.get("type") == "integer" and WHOLE.fullmatch(given):
+            value = int(given)
+        elif schema.get("type") == "boolean" and given in ("true", "false"):
+            value = given == "true"
+        check(schema, value, name)
+        found[name] = value
+    return found
+
+
+def read_body(value: Any, known: Mapping[str, Schema], required: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of a body. Raises InputError."""
+    if not isinstance(value, dict):
+        raise InputError("the body is not a JSON object")
+    for name in required:
+        if name not in value:
+            raise InputError(f"{name}: is missing", name)
+    for name, item in value.items():
+        if name in known:
+            check(known[name], item, name)
+        else:
+            raise InputError(f"{name[:50]}: is not a field; these are: {', '.join(known)}", name[:50])
+    return value
+
+
+def check(schema: Schema, value: Any, name: str) -> None:
+    """Raise InputError unless the value is as the schema says."""
+    if "anyOf" in schema:
+        return check_any(schema["anyOf"], value, name)
+    kind = schema.get("type")
+    if kind == "null":
+        if value is not None:
+            raise InputError(f"{name}: is not null", name)
+        return None
+    if kind is not None and (not isinstance(value, TYPES[kind]) or (isinstance(value, bool) and kind != "boolean")):
+        raise InputError(f"{name}: is not {'an' if kind[0] in 'aio' else 'a'} {kind}", name)
+    if "enum" in schema and value not in schema["enum"]:
+        raise InputError(f"{name}: is not one of {', '.join(schema['enum'])}", name)
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if (low is not None and value < low) or (high is not None and value > high):
+        raise InputError(f"{name}: is not between {low} and {high}", name)
+    if isinstance(value, str):
+        check_text(schema, value, name)
+    for item in value if kind == "array" else ():
+        check(schema.get("items", ANY), item, name)
+    return None
+
+
+def check_any(schemas: list[Schema], value: Any, name: str) -> None:
+    """Raise the InputError of the first unless one of them fits."""
+    problem: InputError | None = None
+    for schema in schemas:
+        try:
+            return check(schema, value, name)
+        except InputError as error:
+            problem = problem or error
+    assert problem is not None
+    raise problem
+
+
+def check_text(schema: Schema, value: str, name: str) -> None:
+    """Raise InputError for a text that is too short or too long, or that PostgreSQL cannot store."""
+    if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
+        raise InputError(f"{name}: must have 1 to {schema.get('maxLength')} characters", name)
+    if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise InputError(f"{name}: has a character that cannot be stored", name)

@@ -1,0 +1,307 @@
+"""The pages: each shows what is there, and does what its buttons say."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg
+import pytest
+from starlette.requests import Request
+
+from pgsched.web.guard import Visitor
+from pgsched.web.pages import View, event, look
+from pgsched.web.runs import index
+from pgsched.web.secrets import begun
+from tests.waiting import wait_until
+from tests.web.conftest import Browser
+
+SCRIPT = "<script>alert(1)</script>\"'&"
+JOB = "INSERT INTO pgsched.jobs (name, task, schedule, timezone) VALUES (%s, 't', '30 2 * * *', 'Europe/Berlin')"
+
+
+def one(db: psycopg.Connection, question: str, *given: Any) -> Any:
+    row = db.execute(question.encode(), given).fetchone()
+    return row and row[0]
+
+
+def test_an_empty_database_has_every_page(browser: Browser) -> None:
+    for path in ("/", "/?range=24h", "/jobs", "/job/new", "/runs", "/queues", "/workers", "/doctor"):
+        assert browser.get(path).status_code == 200, path
+
+
+def test_what_others_wrote_is_text_on_every_page(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule, description, queue) VALUES (%(x)s, %(x)s, '@daily',"
+               " %(x)s, 'q')", {"x": SCRIPT})  # fmt: skip
+    db.execute("UPDATE pgsched.jobs SET paused = true, paused_by = %(x)s, paused_reason = %(x)s", {"x": SCRIPT})
+    run_id = one(db, "INSERT INTO pgsched.runs (task, args, tags, concurrency_key) VALUES (%s, jsonb_build_object(%s::text, 1),"
+                     " ARRAY[%s], 'k') RETURNING id", SCRIPT, SCRIPT, SCRIPT)  # fmt: skip
+    db.execute(
+        "UPDATE pgsched.runs SET state = 'dead', finished_at = now(), error = %(x)s, reason = %(x)s", {"x": SCRIPT}
+    )
+    db.execute("INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, finished_at, worker, error, traceback,"
+               " log_tail) VALUES (%(id)s, gen_random_uuid(), 1, 'failed', now(), %(x)s, %(x)s, %(x)s, %(x)s)",
+               {"id": run_id, "x": SCRIPT})  # fmt: skip
+    db.execute("INSERT INTO pgsched.run_logs (run_id, attempt, seq, stream, chunk) VALUES (%s, 1, 0, 'stdout', %s)",
+               [run_id, SCRIPT])  # fmt: skip
+    db.execute("INSERT INTO pgsched.pauses (what, name, reason) VALUES ('task', %(x)s, %(x)s)", {"x": SCRIPT})
+    name = "%3Cscript%3Ealert(1)%3C%2Fscript%3E%22'%26"
+    paths = ["/", "/jobs", f"/jobs/{name}", f"/jobs/{name}?at=%3Cscript%3Ealert(1)", f"/job/edit/{name}", "/runs",
+             f"/runs/{run_id}", f"/runs/{run_id}/tree", "/queues", "/workers", "/doctor", f"/job/backfill/{name}",
+             "/runs?error=%3Cscript%3Ealert(1)", "/preview?schedule=%3Cscript%3Ealert(1)", f"/jobs?after={name}"]  # fmt: skip
+    for path in paths:
+        answer = browser.get(path)
+        assert answer.status_code == 200, path
+        assert "<script>alert" not in answer.text, path
+        assert "style=" not in answer.text and "onclick" not in answer.text, path
+
+
+def test_control_characters_are_shown_and_not_obeyed(browser: Browser, db: psycopg.Connection) -> None:
+    run_id = one(db, "INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id")
+    db.execute("INSERT INTO pgsched.run_logs (run_id, attempt, seq, stream, chunk) VALUES (%s, 1, 0, 'stdout', %s)",
+               [run_id, "a\x1b[31mb\u202ec\n"])  # fmt: skip
+    text = browser.get(f"/runs/{run_id}").text
+    assert "a\\x1b[31mb\\u202ec" in text
+    assert browser.get(f"/runs/{run_id}/log").text == "a\x1b[31mb\u202ec\n"
+
+
+def test_a_job_is_made_from_the_form_and_its_fields_are_kept_when_it_is_refused(
+    browser: Browser, db: psycopg.Connection
+) -> None:
+    form = {"name": "a/b c", "task": "reports.build", "kind": "python", "schedule": "0 99 * * *", "args": '{"x": 1}',
+            "timezone": "Europe/Berlin", "tags": "eu, slow", "timeout": "90 seconds"}  # fmt: skip
+    refused = browser.post("/job/new", form)
+    assert refused.status_code == 422
+    assert 'aria-describedby="problem-schedule"' in refused.text and 'value="0 99 * * *"' in refused.text
+    made = browser.post("/job/new", form | {"schedule": "0 9 * * *"})
+    assert made.status_code == 200 and "Job a/b c is made." in made.text
+    row = db.execute("SELECT args, tags, timeout::text, timezone, max_attempts FROM pgsched.jobs").fetchone()
+    assert row == ({"x": 1}, ["eu", "slow"], "00:01:30", "Europe/Berlin", 3)
+
+
+@pytest.mark.parametrize("args", ["@/etc/passwd", "-", "@-", "{", "null"])
+def test_arguments_are_json_and_never_a_file_of_this_machine(
+    browser: Browser, db: psycopg.Connection, args: str
+) -> None:
+    db.execute(JOB, ["nightly"])
+    answer = browser.post("/job/new", {"name": "x", "task": "t", "args": args})
+    assert answer.status_code == 422 and "args: " in answer.text and "root:" not in answer.text
+    assert browser.post("/job/run/nightly", {"args": args}).status_code == 422
+    assert one(db, "SELECT count(*) FROM pgsched.runs") == 0
+
+
+def edited(browser: Browser, path: str) -> dict[str, str]:
+    """The fields of a form as the browser would send them unchanged."""
+    text = browser.get(path).text
+    found = dict(re.findall(r'<input name="(\w+)" value="([^"]*)"', text))
+    found |= {name: value for name, value in re.findall(r'<textarea name="(\w+)"[^>]*>([^<]*)<', text)}
+    found |= dict(re.findall(r'<select name="(\w+)">.*?<option selected>(\w+)', text))
+    seen = re.search(r'name="seen" value="([^"]*)"', text)
+    assert seen is not None
+    return {name: value.replace("&#34;", '"') for name, value in found.items()} | {"seen": seen[1]}
+
+
+def test_saving_a_job_unchanged_changes_nothing(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(JOB, ["nightly"])
+    db.execute("UPDATE pgsched.jobs SET tags = '{a,b}', timeout = '90 s', args = '{\"a\": [1, 2.5]}', retry_codes = '{1,2}',"
+               " starts_at = '2026-05-01 10:00+02', delete_after_run = false, backoff = 'linear'")  # fmt: skip
+    before = db.execute("SELECT * FROM pgsched.jobs").fetchone()
+    answer = browser.post("/job/edit/nightly", edited(browser, "/job/edit/nightly"))
+    assert "Nothing was changed." in answer.text
+    assert db.execute("SELECT * FROM pgsched.jobs").fetchone() == before
+
+
+def test_only_the_changed_fields_are_set_and_not_over_somebody_elses(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(JOB, ["nightly"])
+    mine = edited(browser, "/job/edit/nightly")
+    assert "Changed: schedule." in browser.post("/job/edit/nightly", mine | {"schedule": "0 4 * * *"}).text
+    conflict = browser.post("/job/edit/nightly", mine | {"schedule": "0 5 * * *"})
+    assert conflict.status_code == 422 and "somebody else has changed" in conflict.text
+    assert one(db, "SELECT schedule FROM pgsched.jobs") == "0 4 * * *"
+
+
+def test_the_preview_tells_of_the_clocks(browser: Browser, db: psycopg.Connection) -> None:
+    assert "At 02:30 every day" in browser.get("/preview?schedule=30+2+*+*+*&timezone=Europe/Berlin").text
+    assert "is not a known IANA zone" in browser.get("/preview?schedule=@daily&timezone=Nowhere").text
+    db.execute(JOB, ["nightly"])
+    text = browser.get("/jobs/nightly").text
+    assert "when the clocks go forward" in text and "when the clocks go back" in text
+    assert "the wall time 02:30 does not exist" in text and "comes twice" in text
+
+
+def test_a_job_is_paused_resumed_run_and_deleted(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(JOB, ["nightly"])
+    assert "incident 7" in browser.post("/job/pause/nightly", {"reason": "incident 7"}).text
+    assert one(db, "SELECT paused FROM pgsched.jobs")
+    browser.post("/job/resume/nightly")
+    assert not one(db, "SELECT paused FROM pgsched.jobs")
+    assert browser.post("/job/run/nightly", {"args": '{"x": 1}'}).url.path.startswith("/runs/")
+    assert one(db, "SELECT args FROM pgsched.runs") == {"x": 1}
+    assert "Not deleted" in browser.post("/job/delete/nightly", {"name": "other"}).text
+    browser.post("/job/delete/nightly", {"name": "nightly"})
+    assert one(db, "SELECT count(*) FROM pgsched.jobs") == 0
+
+
+def test_the_calendar_says_what_became_of_each_slot_and_why(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(JOB, ["nightly"])
+    db.execute("""
+        INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, started_at, finished_at, attempt, origin, reason)
+        SELECT j.id, s.at::timestamptz, 't', s.state, s.at::timestamptz + s.late::interval, s.at::timestamptz + '1 hour',
+            1, 'schedule', s.reason
+        FROM pgsched.jobs j, (VALUES ('2026-05-01 00:30Z', 'succeeded', '1 s', NULL),
+            ('2026-05-02 00:30Z', 'succeeded', '10 min', NULL), ('2026-05-03 00:30Z', 'skipped', NULL, 'overlap: busy'),
+            ('2026-05-04 00:30Z', 'missed', NULL, 'nobody led')) s (at, state, late, reason)""")
+    text = browser.get("/jobs/nightly?month=2026-05").text
+    for day, what in ((1, "1 ran"), (2, "1 late"), (3, "1 skipped"), (4, "1 missed"), (5, "no slot")):
+        assert f'aria-label="2026-05-0{day}: {what}"' in text
+    day = browser.get("/jobs/nightly?day=2026-05-03").text
+    assert "overlap: busy" in day and "explain" in day
+    assert browser.get("/jobs/nightly?day=yesterday").status_code == 422
+    assert browser.get("/jobs/nightly?month=0001-01").status_code == 422
+
+
+def test_a_slot_is_explained(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(JOB, ["nightly"])
+    assert "still to come" in browser.get("/jobs/nightly?at=2099-05-01T02:30").text
+    assert "&#34;soon&#34; is not" in browser.get("/jobs/nightly?at=soon").text
+
+
+def test_a_backfill_is_shown_dry_and_asked_for(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(JOB, ["nightly"])
+    db.execute("UPDATE pgsched.jobs SET decided_until = now(), anchor_at = '2026-01-01'")
+    dry = browser.get("/job/backfill/nightly?from=2026-05-01&to=2026-05-04&mode=missing")
+    assert "3 slots" in dry.text and one(db, "SELECT count(*) FROM pgsched.backfills") == 0
+    asked = browser.post("/job/backfill/nightly", {"from": "2026-05-01", "to": "2026-05-04", "mode": "missing"})
+    assert asked.url.path.startswith("/backfills/") and "No live leader" in asked.text
+    browser.post(f"{asked.url.path}/cancel")
+    assert one(db, "SELECT cancelled_at IS NOT NULL FROM pgsched.backfills")
+    assert "is not later" in browser.post("/job/backfill/nightly", {"from": "2026-05-01", "to": "2026-04-01"}).text
+
+
+def dead(db: psycopg.Connection, n: int, error: str) -> None:
+    db.execute("INSERT INTO pgsched.runs (task, queue, state, attempt, started_at, finished_at, error)"
+               " SELECT 't', 'mail', 'dead', 3, now(), now(), %s FROM generate_series(1, %s)", [error, n])  # fmt: skip
+
+
+def test_runs_are_found_by_the_text_of_their_error(browser: Browser, db: psycopg.Connection) -> None:
+    dead(db, 2, "ConnectionError: Refused by smtp")
+    dead(db, 1, "ValueError: row 17")
+    assert browser.get("/runs?error=refused").text.count('id="run-') == 2
+    assert browser.get("/runs?state=dead&queue=mail&ended_since=1h").text.count('id="run-') == 3
+    assert browser.get("/runs?state=undead").status_code == 422
+
+
+def test_pages_of_runs_follow_each_other(browser: Browser, db: psycopg.Connection) -> None:
+    dead(db, 60, "x")
+    first = browser.get("/runs?state=dead").text
+    older = re.search(r'href="(/runs\?[^"]*before=\d+)"', first)
+    assert older is not None and "state=dead" in older[1]
+    assert browser.get(older[1].replace("&amp;", "&")).text.count('id="run-') == 10
+
+
+def test_many_are_retried_only_after_a_page_has_said_which(browser: Browser, db: psycopg.Connection) -> None:
+    dead(db, 3, "refused")
+    dead(db, 1, "row 17")
+    asked = browser.post("/runs/many", {"verb": "retry-all", "error": "refused"})
+    assert "Retry 3 runs?" in asked.text and one(db, "SELECT count(*) FROM pgsched.runs WHERE state = 'queued'") == 0
+    done = browser.post("/runs/many/do", {"verb": "retry-all", "error": "refused"})
+    assert "Retried 3 of 3 runs." in done.text
+    assert one(db, "SELECT count(*) FROM pgsched.runs WHERE state = 'queued'") == 3
+
+
+def test_ticked_runs_are_cancelled_and_no_others(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 4)")
+    ids = [row[0] for row in db.execute("SELECT id FROM pgsched.runs ORDER BY id LIMIT 2").fetchall()]
+    asked = browser.post("/runs/many", {"verb": "cancel", "id": ids})
+    assert "Cancel 2 runs?" in asked.text
+    assert "Cancelled 2 of 2" in browser.post("/runs/many/do", {"verb": "cancel", "id": ids, "reason": "no"}).text
+    assert one(db, "SELECT array_agg(id) FROM pgsched.runs WHERE state = 'cancelled'") == ids
+    for nothing in (
+        {"verb": "cancel"},
+        {"verb": "cancel-all"},
+        {"verb": "burn", "id": ids},
+        {"verb": "cancel", "id": "x"},
+    ):
+        assert browser.post("/runs/many", nothing).status_code == 422
+
+
+def test_a_run_tells_of_its_attempts_and_is_retried_and_cancelled(browser: Browser, db: psycopg.Connection) -> None:
+    dead(db, 1, "ValueError: row 17")
+    run_id = one(db, "SELECT id FROM pgsched.runs")
+    db.execute("INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, finished_at, worker, error,"
+               " traceback) VALUES (%s, gen_random_uuid(), 3, 'failed', now() - interval '3 s', now(), 'web-1:7', 'e',"
+               " 'File \"x.py\", line 17')", [run_id])  # fmt: skip
+    text = browser.get(f"/runs/{run_id}").text
+    assert "ValueError: row 17" in text and "line 17" in text and "web-1:7" in text
+    assert "is queued again" in browser.post(f"/runs/{run_id}/retry").text
+    assert "is cancelled" in browser.post(f"/runs/{run_id}/cancel", {"reason": "no"}).text
+    assert browser.get("/runs/999999").status_code == 404
+
+
+def test_dependencies_are_shown_on_both_sides(browser: Browser, db: psycopg.Connection) -> None:
+    first, second = (
+        one(db, "INSERT INTO pgsched.runs (task) VALUES (%s) RETURNING id", name) for name in ("load", "sum")
+    )
+    db.execute("INSERT INTO pgsched.dependencies (run_id, parent_id) VALUES (%s, %s)", [second, first])
+    assert "sum" in browser.get(f"/runs/{first}").text
+    assert "load" in browser.get(f"/runs/{second}").text
+    assert "load" in browser.get(f"/runs/{second}/tree").text
+
+
+def test_queues_limits_and_pauses_are_edited(browser: Browser, db: psycopg.Connection) -> None:
+    text = browser.post("/queues/save", {"name": "mail", "concurrency": "20", "rate": "100/m", "fair": "yes"}).text
+    assert "20 at once" in text and 'value="100/m"' in text
+    assert browser.post("/queues/save", {"name": "mail", "rate": "fast"}).status_code == 422
+    browser.post("/queues/save", {"name": "mail"})
+    assert db.execute("SELECT concurrency_limit, rate, fair FROM pgsched.queues").fetchone() == (None, None, False)
+    assert "2 at once" in browser.post("/limits/save", {"name": "customer", "concurrency": "2"}).text
+    browser.post("/limits/remove", {"name": "customer"})
+    assert one(db, "SELECT count(*) FROM pgsched.limits") == 0
+    paused = browser.post("/pauses/begin", {"what": "queue", "name": "mail", "reason": "incident 7", "lasts": "10m"})
+    assert "incident 7" in paused.text and "incident 7" in browser.get("/queues").text
+    browser.post("/pauses/end", {"what": "queue", "name": "mail"})
+    assert "incident 7" not in browser.get("/queues").text
+    assert browser.post("/pauses/begin", {"what": "queue"}).status_code == 422
+
+
+def test_what_is_noted_of_the_depth_is_drawn(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 7)")
+    noted = browser.client.app.app.state.depths.kept  # type: ignore[attr-defined]
+    wait_until(lambda: noted, what="the first note")
+    assert "noted since this console began" in browser.get("/").text
+    assert "no live worker, and 7 runs are queued" in browser.get("/").text
+
+
+def test_a_database_that_is_gone_is_said_and_is_found_again(browser: Browser, db: psycopg.Connection) -> None:
+    assert browser.get("/").status_code == 200
+    db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'pgsched web%'")
+    assert browser.get("/jobs").status_code == 200
+
+
+def test_a_live_page_is_made_by_the_function_that_made_the_page(browser: Browser, db: psycopg.Connection) -> None:
+    app: Any = browser.client.app
+    visitor = Visitor("write", "", begun("write"), "x")
+    scope = {"type": "http", "app": app.app, "method": "GET", "path": "/runs", "query_string": b"", "headers": [],
+             "state": {"visitor": visitor, "form": {}}}  # fmt: skip
+    before = look(Request(scope), index)
+    db.execute("INSERT INTO pgsched.runs (task) VALUES ('fresh.task')")
+    after = look(Request(scope), index)
+    assert (before[0], after[0]) == ("part", "part")
+    assert "fresh.task" in after[1] and "fresh.task" not in before[1] and "<html" not in after[1]
+
+
+def test_a_live_page_says_that_the_database_is_gone(browser: Browser, db: psycopg.Connection) -> None:
+    app: Any = browser.client.app
+    scope = {"type": "http", "app": app.app, "method": "GET", "path": "/x", "query_string": b"", "headers": []}
+
+    def broken(request: Request, conn: psycopg.Connection) -> View:
+        conn.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        raise AssertionError
+
+    name, text, _ = look(Request(scope), broken)
+    assert name == "trouble" and "cannot reach the database" in text
+
+
+def test_an_event_carries_every_line(browser: Browser) -> None:
+    assert event("part", "a\nb\r\n\nc") == b"event: part\ndata: a\ndata: b\ndata: \ndata: c\n\n"
+    assert event("part", "") == b"event: part\ndata:\n\n"
