@@ -76,6 +76,14 @@ def release(conn: Connection[Any], n: int) -> tuple[int, list[int]]:
     return int(row[0]), row[1]
 
 
+def gone(conn: Connection[Any], after: int, n: int) -> tuple[int | None, list[int]]:
+    """Decide the edges to runs that were deleted, of `n` waiting runs behind the id `after`; returns the last one that
+    was looked at, and those that have such an edge."""
+    row = conn.execute(sql("dependencies_gone"), {"after": after, "n": n}).fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
 def judge(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:
     """Let go of the runs whose edges are met, and end those that wait in vain; returns how many of each."""
     row = conn.execute(sql("admit_dependents"), {"ids": literal(run_ids)}).fetchone()

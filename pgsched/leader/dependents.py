@@ -27,3 +27,17 @@ def resolve(conn: Connection[Any], n: int) -> int:
         if not ended and watched < n and edges < n:
             return changed
     return changed + 1
+
+
+class Sweep:
+    """Finds runs that wait for one that somebody has deleted, some of them at a time: nothing tells of that."""
+
+    def __init__(self) -> None:
+        self._after = 0
+
+    def work(self, conn: Connection[Any], n: int) -> None:
+        """Look at the next `n` runs that wait."""
+        last, run_ids = dependencies.gone(conn, self._after, n)
+        self._after = last or 0
+        if run_ids:
+            dependencies.judge(conn, run_ids)

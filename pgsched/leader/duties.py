@@ -17,7 +17,7 @@ from pgsched.config import LeaderSettings
 from pgsched.db import leading, limits
 from pgsched.db.connect import Connection
 from pgsched.leader import admission, backfill, passed_over
-from pgsched.leader.dependents import resolve
+from pgsched.leader.dependents import Sweep, resolve
 from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
 from pgsched.leader.ticker import Ticked, tick
@@ -45,6 +45,7 @@ class Duties:
         self._held_up = 0
         self._lead = Lead()
         self._backfills = backfill.Turn()
+        self._sweep = Sweep()
         self._standing = admission.Standing()
         self._prune_at = time.monotonic() + settings.prune_every_s
 
@@ -174,6 +175,7 @@ class Duties:
         self._prune_at = now + self.settings.prune_every_s  # first: a prune that fails must not hold up every round
         with self.leading() as conn:
             gone = leading.prune(conn, self.settings.keep_history_s, PRUNE_BATCH)
+            self._sweep.work(conn, BATCH)
             limits.forget(conn)
         if gone >= PRUNE_BATCH:  # more is waiting: come back soon, but let the tick go first
             self._prune_at = now + 0.05

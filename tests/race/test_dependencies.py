@@ -9,7 +9,7 @@ import pytest
 
 from pgsched.db import dependencies, leading
 from pgsched.db.statements import sql
-from pgsched.leader.dependents import resolve
+from pgsched.leader.dependents import Sweep, resolve
 from pgsched.model import Claim
 from tests.race.setting import Aside, Open, cut, row_of, take, wait_until_blocked
 
@@ -265,6 +265,20 @@ def test_who_ends_a_parent_wakes_the_leader_and_who_ends_any_other_run_does_not(
 def settle(db: psycopg.Connection, claim: Claim) -> None:
     arrays = {"ids": f"{{{claim.id}}}", "tokens": f"{{{claim.token}}}", "results": None}
     assert len(db.execute(sql("settle_succeeded"), arrays).fetchall()) == 1
+
+
+def test_a_parent_that_somebody_has_deleted_is_noticed(db: psycopg.Connection) -> None:
+    a, b = add(db), add(db)
+    cancelled, anyway, untouched = add(db, a, b), add(db, a, on_failure="run_anyway"), add(db, b)
+    admit(db)
+    db.execute("DELETE FROM pgsched.runs WHERE id = %s", [a])
+    sweep = Sweep()
+    for _ in range(4):
+        with db.transaction():
+            sweep.work(db, 1)
+    admit(db)
+    assert states(db, cancelled, anyway, untouched) == ["cancelled", "queued", "waiting"]
+    assert row_of(db, cancelled)["reason"] == f"dependency: run {a} is gone"
 
 
 def test_thousands_of_runs_are_held_back_and_let_go_in_seconds(db: psycopg.Connection) -> None:
