@@ -34,7 +34,7 @@ Exit codes:
   0 fine   1 unhealthy, or refused   2 bad input   3 database unreachable
   4 database read-only   5 schema too old: pgsched migrate   6 schema too new
   7 a grant is missing   8 no such job or run   9 embedded server unavailable
-  10 a worker over --max-memory has drained
+  10 a worker over --max-memory has drained   12 a queue is full
   70 a bug in pgsched   130 interrupted"""
 EPILOG = f"""{EXIT_CODES}
 

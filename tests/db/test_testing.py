@@ -106,6 +106,20 @@ def test_drain_in_async_code_and_its_time_limit(app: App, seen: list[Any]) -> No
     asyncio.run(main())
 
 
+def test_the_first_result_is_what_the_handler_returned(app: App) -> None:
+    @app.task(name="double")
+    def double(n: int) -> dict[str, int]:
+        return {"n": 2 * n}
+
+    once = double.options(idempotency_key="request 7")
+    first = once.enqueue(21)
+    assert drain(app) == {"succeeded": 1}
+    assert once.enqueue(21) == first and drain(app) == {}
+    found = app.first_result("request 7")
+    assert found is not None and (found.run_id, found.state, found.result) == (first, "succeeded", {"n": 42})
+    assert found.finished_at is not None
+
+
 def test_travelling_makes_delayed_runs_due_and_keys_expire(app: App, welcome: Any, seen: list[Any]) -> None:
     clock = DatabaseClock(app)
     welcome.options(delay=timedelta(hours=2), idempotency_key="k", idempotency_retention=3600).enqueue(1)
