@@ -64,11 +64,12 @@ async def write(conn: AsyncConnection[Any], pages: Sequence[Page]) -> list[int |
     return [bases.get(n) for n in range(1, len(pages) + 1)]
 
 
-async def tell_progress(conn: AsyncConnection[Any], news: Sequence[tuple[Key, str]]) -> None:
-    """Write how far attempts are: for each a JSON object."""
-    ordered = sorted(news)
-    values = {**fences(key for key, _ in ordered), "progresses": literal(text for _, text in ordered)}
-    await conn.execute(sql("run_progress"), values)
+async def tell_progress(conn: AsyncConnection[Any], news: Sequence[tuple[Key, str]]) -> set[Key]:
+    """Write how far attempts are: for each a JSON object. Returns whose is written; the others are no owners, or
+    somebody holds the row of their run for the moment."""
+    values = {**fences(key for key, _ in news), "progresses": literal(text for _, text in news)}
+    rows = await (await conn.execute(sql("run_progress"), values)).fetchall()
+    return {news[row[0] - 1][0] for row in rows}
 
 
 def state(conn: Connection[Any], run_id: int) -> Row:

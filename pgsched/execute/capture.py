@@ -40,12 +40,12 @@ class Record:
     """What one attempt says. Thread-safe; cheap to make, because most attempts that may say something do not."""
 
     __slots__ = ("_cut_bytes", "_cut_lines", "_head", "_head_left", "_journal", "_output", "_progress", "_tail",
-                 "_tail_bytes", "_told", "_torn", "attempt", "book", "closed", "key", "queued")  # fmt: skip
+                 "_tail_bytes", "_told", "_torn", "attempt", "book", "closed", "key", "late", "queued")  # fmt: skip
 
     def __init__(self, journal: Journal, key: Key, attempt: int) -> None:
         self.key = key
         self.attempt = attempt
-        self.closed = self.queued = False
+        self.closed = self.queued = self.late = False
         self.book: Any = None  # the pump's
         self._journal = journal
         self._output: Output | None = None
@@ -118,6 +118,16 @@ class Record:
             self._tail.clear()
             self._tail_bytes = 0
             return taken
+
+    def tell_again(self) -> None:
+        """The progress taken last did not arrive. After the attempt's end it is tried once more."""
+        with self._journal.lock:
+            again = not self.late
+            self.late = self.closed
+            if again:
+                self._told = None
+        if again:
+            self._wake()
 
     def close(self) -> None:
         """The attempt has ended: nothing more is taken from it."""

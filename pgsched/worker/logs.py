@@ -123,7 +123,7 @@ class LogPump:
                     note_bases(batch, pages, await write(self._conn, pages))
                     pages = []
                 if news:
-                    await tell_progress(self._conn, news)
+                    tell_again(batch, news, await tell_progress(self._conn, news))
                     news = []
             except Exception as error:  # also what nobody thought of: the worker goes on without this output
                 reaction = classify(error) if isinstance(error, (DatabaseError, PgschedError)) else Reaction.BUG
@@ -161,6 +161,14 @@ def note_bases(batch: list[Record], pages: Sequence[Page], bases: Sequence[int |
             record.closed = True
         else:
             record.book.base = base
+
+
+def tell_again(batch: list[Record], news: Sequence[tuple[Key, str]], told: set[Key]) -> None:
+    """Whose progress could not be written tells it again with the next flush; after the attempt's end once."""
+    records = {record.key: record for record in batch}
+    for key, _ in news:
+        if key not in told:
+            records[key].tell_again()
 
 
 def progress_text(progress: Progress) -> str | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from pgsched import App, Run
 from pgsched.db import run_logs
 from pgsched.db.claims import settle
 from pgsched.db.run_logs import Page, tell_progress, write
@@ -130,7 +133,7 @@ def test_a_zombie_tells_no_progress(dsn: str, db: psycopg.Connection) -> None:
 
 
 def test_without_the_fence_it_would_tell_one(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut(monkeypatch, run_logs, "run_progress", "r.token = g.token AND ")
+    cut(monkeypatch, run_logs, "run_progress", " AND r.token = g.token")
     former, present = interrupted(dsn, db)
     tell(dsn, present, 5)
     tell(dsn, former, 9)
@@ -216,3 +219,48 @@ def test_output_survives_a_lost_connection(dsn: str, db: psycopg.Connection, tmp
 
     work(dsn, None, ended)
     assert killed and output(db, run_id) == "one\ntwo\nthree\n"
+
+
+def held(dsn: str, db: psycopg.Connection, holder: psycopg.Connection) -> tuple[str, Any]:
+    """One handler tells its progress while somebody holds its run; the output of another run once that has ended,
+    and the progress in the end."""
+    app, gate = App(), threading.Event()
+
+    @app.task(name="tells")
+    def tells(run: Run) -> None:
+        while not gate.wait(0.05):
+            run.progress(1, 2)
+        run.progress(2, 2)
+
+    told = add(db, "python", "tells")
+    other: list[int] = []
+    seen: list[str] = []
+
+    def played() -> bool:
+        states = dict(db.execute("SELECT id, state FROM pgsched.runs").fetchall())
+        if not other and states[told] == "running":
+            holder.execute("UPDATE pgsched.runs SET tags = '{}' WHERE id = %s", [told])
+            other.append(add(db, "shell", "sleep 1.5; echo hello"))  # the pump is at the held run by then
+        elif other and not seen and states.get(other[0]) == "succeeded":
+            seen.append(output(db, other[0]))
+            holder.rollback()
+            gate.set()
+        return all_ended(db)
+
+    work(dsn, app, played)
+    row = db.execute("SELECT progress -> 'done' FROM pgsched.runs WHERE id = %s", [told]).fetchone()
+    assert row is not None
+    return seen[0], row[0]
+
+
+def test_a_run_that_somebody_holds_keeps_no_other_output_waiting(
+    dsn: str, db: psycopg.Connection, connect: Callable[..., psycopg.Connection]
+) -> None:
+    assert held(dsn, db, connect(autocommit=False)) == ("hello\n", 2)
+
+
+def test_if_it_waited_for_the_row_it_would(
+    dsn: str, db: psycopg.Connection, connect: Callable[..., psycopg.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(monkeypatch, run_logs, "run_progress", " FOR NO KEY UPDATE OF r SKIP LOCKED")
+    assert held(dsn, db, connect(autocommit=False))[0] == ""
