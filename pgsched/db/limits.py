@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
+
+from psycopg.rows import dict_row
 
 from pgsched.db.arrays import plain
 from pgsched.db.connect import Connection
@@ -12,20 +14,32 @@ from pgsched.db.query import Row, fetch
 from pgsched.db.statements import sql
 
 
-def groups(conn: Connection[Any], after: tuple[str, str], n: int) -> list[Row]:
-    """Up to `n` groups of runs that wait for limits alone, behind `after` (queue, key)."""
-    return fetch(conn, "limit_groups", {"after_queue": after[0], "after_key": after[1], "n": n})
+class Queues(dict[str, Row]):
+    """What is set for queues, and how much of each is admitted. The row of the empty name stands for all others."""
+
+    def __missing__(self, name: str) -> Row:
+        row = self[name] = {**self[""], "queue": name}
+        return row
 
 
-def queues(conn: Connection[Any], names: Sequence[str]) -> dict[str, Row]:
-    """What is set for these queues, and how much of each is admitted."""
-    return {row["queue"]: row for row in fetch(conn, "limit_queues", {"queues": list(names)})}
+def standing(
+    conn: Connection[Any], after: tuple[str, str], n: int, prove: Callable[[], None]
+) -> tuple[list[Row], Queues]:
+    """Up to `n` groups of runs that wait for limits alone, behind `after` (queue, key); and the queues.
+
+    Asked for together, and read only once `prove` has not raised: in a pipeline that is one way there and back.
+    """
+    values = {"after_queue": after[0], "after_key": after[1], "n": n}
+    with conn.cursor(row_factory=dict_row) as groups, conn.cursor(row_factory=dict_row) as queues:
+        groups.execute(sql("limit_groups"), values)
+        queues.execute(sql("limit_queues"), {})
+        prove()
+        return groups.fetchall(), Queues({row["queue"]: row for row in queues.fetchall()})
 
 
-def keys(conn: Connection[Any], names: Sequence[str], ordered: Sequence[bool]) -> dict[str, Row]:
-    """How much of these keys is admitted."""
-    found = fetch(conn, "limit_keys", {"keys": list(names), "ordereds": list(ordered)}) if names else []
-    return {row["key"]: row for row in found}
+def queues(conn: Connection[Any]) -> Queues:
+    """What is set for queues, and how much of each is admitted."""
+    return Queues({row["queue"]: row for row in fetch(conn, "limit_queues")})
 
 
 def candidates(

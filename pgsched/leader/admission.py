@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -58,20 +59,25 @@ class Standing:
     more: bool = False
 
 
-def admit(conn: Connection[Any], standing: Standing) -> int:
-    """One pass over the groups that wait; returns how many runs were admitted or taken back."""
-    found = limits.groups(conn, standing.after, GROUPS)
+def proved() -> None:
+    """The caller has proved that it leads."""
+
+
+def admit(conn: Connection[Any], standing: Standing, prove: Callable[[], None] = proved) -> int:
+    """One pass over the groups that wait; returns how many runs were admitted or taken back.
+
+    `prove` raises NotLeading; nothing is written before it.
+    """
+    found, queues = limits.standing(conn, standing.after, GROUPS, prove)
     standing.more = len(found) == GROUPS
     standing.after = (found[-1]["queue"], found[-1]["key"]) if standing.more else ("", "")
     standing.wait_s = None
     if not found:
         return 0
-    queues = limits.queues(conn, sorted({row["queue"] for row in found}))
     bound = {row["key"]: row for row in found if row["concurrency"] is not None or row["rate"] is not None}
-    counted = limits.keys(conn, list(bound), [row["ordered"] for row in bound.values()])
-    now = next(iter(queues.values()))["now"]
-    queue_gates = {name: queue_gate(row, standing, now) for name, row in queues.items()}
-    key_gates = {key: gate_of(bound[key] | counted[key], now) for key in bound}
+    now = queues[""]["now"]
+    queue_gates = {name: queue_gate(queues[name], standing, now) for name in {row["queue"] for row in found}}
+    key_gates = {key: gate_of(row, now) for key, row in bound.items()}
     done = take_back(conn, queue_gates, key_gates)
     groups = [
         Group(row["queue"], row["key"], key_gates.get(row["key"]) or Gate(), row["weight"], first(row, queues))
@@ -80,21 +86,51 @@ def admit(conn: Connection[Any], standing: Standing) -> int:
     ]
     ordered = {key for key, row in bound.items() if row["ordered"]}
     groups = [g for g in groups if g.gate.allows(True) and queue_gates[g.queue].allows(True)]
-    groups = in_turn(groups, queues, queue_gates, standing)
-    read(conn, groups, queues, queue_gates, ordered)
+    chosen = pick(conn, in_turn(groups, queues, queue_gates, standing), queues, queue_gates, ordered, standing)
+    done += let_go(conn, chosen, queue_gates)
+    note(conn, standing, now, queues, bound, queue_gates, key_gates)
+    return done
+
+
+def pick(
+    conn: Connection[Any],
+    groups: list[Group],
+    queues: dict[str, Row],
+    gates: dict[str, Gate],
+    ordered: set[str],
+    standing: Standing,
+) -> list[tuple[Group, Candidate]]:
+    """The runs that may go now; the gates have taken them."""
+    most = read(conn, groups, queues, gates, ordered)
     chosen = []
     for name, members in by_queue(groups).items():
-        passed = choose(members, queue_gates[name], queues[name]["fair"])
+        passed = choose(members, gates[name], queues[name]["fair"])
         standing.turns[name] = passed[-1][0].key if passed else members[-1].key
         chosen += passed
-    done += let_go(conn, chosen, queue_gates)
+    # a group of which all that was read could go may have more that can
+    standing.more |= any(
+        0 < n <= len(group.runs) and group.gate.allows(False) and gates[group.queue].allows(False)
+        for group, n in zip(groups, most, strict=True)
+    )
+    return chosen
+
+
+def note(
+    conn: Connection[Any],
+    standing: Standing,
+    now: datetime,
+    queues: dict[str, Row],
+    bound: dict[str, Row],
+    queue_gates: dict[str, Gate],
+    key_gates: dict[str, Gate],
+) -> None:
+    """Write down the tokens that are left, and remember when to look again."""
     rated = {f"queue {name}": gate for name, gate in queue_gates.items() if gate.tokens < UNLIMITED}
     rated |= {f"key {key}": gate for key, gate in key_gates.items() if gate.tokens < UNLIMITED}
     limits.save(conn, [(name, gate.tokens, gate.unstarted) for name, gate in rated.items()], now)
     for name in standing.windows.keys() & queue_gates.keys():
         standing.windows[name].left, standing.windows[name].at = queue_gates[name].unstarted, now
     standing.wait_s = next_token_s(rated, queues, bound)
-    return done
 
 
 def by_queue(groups: list[Group]) -> dict[str, list[Group]]:
@@ -163,12 +199,13 @@ def excess_of(gate: Gate) -> int:
 
 def read(
     conn: Connection[Any], groups: list[Group], queues: dict[str, Row], gates: dict[str, Gate], ordered: set[str]
-) -> None:
-    """Fill the groups with their first runs; those of which one is enough have it already."""
+) -> list[int]:
+    """Fill the groups with their first runs; those of which one is enough have it already.
+
+    Returns how many of each were asked for.
+    """
     most = wanted(groups, gates, {name for name, row in queues.items() if row["fair"]}, BUDGET)
-    pairs = [
-        (group, n) for group, n in zip(groups, most, strict=True) if n > 1 or group.key in ordered or not group.runs
-    ]
+    pairs = [(group, n) for group, n in zip(groups, most, strict=True) if n > 1 or not group.runs]
     groups = [group for group, _ in pairs]
     ageing = [queues[group.queue]["ageing_s"] for group in groups]
     rows = limits.candidates(
@@ -188,6 +225,7 @@ def read(
         if ageing[place] is not None:
             found.sort(key=lambda run: (run.priority, run.ready_at, run.id))
         groups[place].runs = found
+    return most
 
 
 def first(row: Row, queues: dict[str, Row]) -> list[Candidate]:
@@ -230,10 +268,8 @@ def next_token_s(rated: dict[str, Gate], queues: dict[str, Row], bound: dict[str
 def apply(conn: Connection[Any], standing: Standing) -> int:
     """Hold what is admitted beyond limits that were changed; returns how many runs had to wait again."""
     names = limits.unapplied(conn)
-    queues = limits.queues(conn, names) if names else {}
-    gates = {}
-    for name, row in queues.items():
-        gates[name] = queue_gate(row, standing, row["now"], shrink=True)
+    queues = limits.queues(conn)
+    gates = {name: queue_gate(queues[name], standing, queues[name]["now"], shrink=True) for name in names}
     keys = {}
     for row in limits.open_keys(conn):
         gate = keys[row["key"]] = Gate(unstarted=row["unstarted"])

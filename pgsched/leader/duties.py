@@ -53,8 +53,8 @@ class Duties:
         """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
         now = time.monotonic()
         due = leading.look(self.conn, self.term, reap=now >= self._reap_at, lead_s=self._lead.s(now))
-        done = self._try(lambda: self._limit(due.unapplied)) if due.limited or due.unapplied else 0
-        done += self._try(self._tick) if due.jobs else 0
+        more = self._try(lambda: self._limit(due.unapplied)) if due.limited or due.unapplied else 0
+        done = self._try(self._tick) if due.jobs else 0
         done += self._try(self._reap) if due.expired else 0
         if due.runs or due.waiting or done:  # after reaping: a revoked claim may be what a run waited for
             done += self._try(self._admit)
@@ -65,7 +65,7 @@ class Duties:
             self._reap_at = now + self.settings.reap_every_s
         # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
         self._held_up = self._held_up + 1 if not done and (due.jobs or due.runs or due.passed_over) else 0
-        return 0.0 if done else max(0.0, self._pause_s(due))
+        return 0.0 if done or more else max(0.0, self._pause_s(due))
 
     def _pause_s(self, due: leading.Look) -> float:
         """Seconds until there may be something to do, after a round that did nothing."""
@@ -145,9 +145,14 @@ class Duties:
             return resolve(conn, BATCH) + leading.admit(conn, BATCH)
 
     def _limit(self, unapplied: bool) -> int:
-        with self.leading() as conn:
-            taken = admission.apply(conn, self._standing) if unapplied else 0
-            return taken + admission.admit(conn, self._standing) + int(self._standing.more)
+        if unapplied:
+            with self.leading() as conn:
+                admission.apply(conn, self._standing)
+        # a chain of runs hangs on how long this takes: few ways there and back
+        with self.conn.pipeline(), self.conn.transaction():
+            prove = leading.asked(self.conn, self.term)
+            admission.admit(self.conn, self._standing, prove)
+        return int(self._standing.more)
 
     def _reap(self) -> int:
         # first: a reap that fails must not be tried again at once, round after round
