@@ -94,6 +94,9 @@ async def serve(
     for number in handled:
         # a service manager may signal every process: then it is the supervisor who says when to hurry
         loop.add_signal_handler(number, *((worker.stop,) if line is None else (worker.stop_at_least, 1)))
+        # The loop hears of signals by a descriptor; this is called also while a handler blocks the loop.
+        signal.signal(number, lambda *_: worker.heard())
+        signal.siginterrupt(number, False)
     if line is not None:
         worker.tell = line.say
         line.on_stop(lambda times: loop.call_soon_threadsafe(worker.stop_at_least, times))

@@ -34,7 +34,7 @@ Blocked = tuple[float, str]
 
 class Watchdog(threading.Thread):
     """Watches the loop that it is made on. `running` are the attempts being made, `code_of` finds a task's function;
-    `on_news()` is told when the loop is blocked, and when it is no more."""
+    `on_news()` is told when the loop is blocked, and when it is no more; `on_blocked(who)` each second in between."""
 
     def __init__(self, running: Callable[[], Sequence[Running]], code_of: Callable[[str], CodeType | None]) -> None:
         super().__init__(name="pgsched-watchdog", daemon=True)
@@ -43,6 +43,7 @@ class Watchdog(threading.Thread):
         self._running = running
         self._code_of = code_of
         self.on_news: Callable[[], object] = lambda: None
+        self.on_blocked: Callable[[str], object] = lambda who: None
         self._blocked_s = BLOCKED_S
         self._turned_at = time.monotonic()
         self._tell_at_s = self._blocked_s
@@ -87,7 +88,8 @@ class Watchdog(threading.Thread):
                 logger.warning("the event loop turns again", was_blocked_by=self._who)
                 self._who, self._tell_at_s = "", self._blocked_s
                 self.on_news()
-        elif seconds >= self._tell_at_s:
+            return
+        if seconds >= self._tell_at_s:
             frame = sys._current_frames().get(self._loop_thread)
             found = self._at_the_loop(frame)
             others = [] if found else list(self._running())
@@ -96,6 +98,7 @@ class Watchdog(threading.Thread):
             logger.warning("the event loop is blocked", seconds=round(seconds, 1), by=self._who,
                            remedy='run_in="thread" or "process"', stack=self._stack(frame, found))  # fmt: skip
             self.on_news()
+        self.on_blocked(self._who)
 
     def _at_the_loop(self, frame: FrameType | None) -> list[Running]:
         """The attempt whose task is at it; if that is a task of a handler's own, those whose code is on the stack."""

@@ -7,6 +7,7 @@ claims, running handlers get the grace time, the rest is handed back without cos
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -39,6 +40,7 @@ WATCH_S = 0.25
 FLUSH_S = 5.0
 ANSWER_S = 1.0
 PART_END_S = 2.0
+STUCK_S = 15.0
 
 
 class Worker:
@@ -68,6 +70,7 @@ class Worker:
                 executor.attach(self.slots.control_of, dsn)
         self.verdicts: dict[str, int] = {}
         self._stops = 0
+        self._heard_at: float | None = None
         self._stop_event = asyncio.Event()
         self._fatal: PgschedError | None = None
         self.tell: Callable[[str], object] = lambda word: None  # a supervisor, what becomes of this worker
@@ -77,6 +80,10 @@ class Worker:
         self._stops += 1
         self._stop_event.set()
         self.slots.stop()
+
+    def heard(self) -> None:
+        """A signal asks to stop. Called wherever the main thread is, also while the loop is blocked."""
+        self._heard_at = self._heard_at or time.monotonic()
 
     def stop_at_least(self, times: int) -> None:
         """As after so many stops."""
@@ -126,6 +133,7 @@ class Worker:
             self._watchdog.blocked,
         )
         self._watchdog.on_news = heartbeat.beat_soon
+        self._watchdog.on_blocked = lambda who: self._give_up(who, heartbeat)
         self._watchdog.start()
         heartbeat.start()
         try:
@@ -235,6 +243,15 @@ class Worker:
             self.slots.unpark()
 
     # ---- stopping
+
+    def _give_up(self, who: str, heartbeat: Heartbeat) -> None:
+        """The loop is blocked: end the process if it has been told to stop and nothing else will. (From the watchdog's
+        thread.)"""
+        if self._heard_at is not None and time.monotonic() > self._heard_at + self.settings.grace_s + STUCK_S:
+            logger.error("ending at once: the event loop is blocked and hears no stop", by=who)
+            heartbeat.stop()
+            heartbeat.join(3.0)
+            os._exit(1)
 
     async def _drain(self) -> None:
         self.slots.hand_back()

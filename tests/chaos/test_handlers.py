@@ -49,6 +49,19 @@ def test_a_thread_that_does_not_stop_is_abandoned_counted_and_holds_up_no_exit(
     assert worker.ended(40) == 0
 
 
+def test_a_worker_whose_loop_is_blocked_for_good_ends_all_the_same(fleet: Fleet, db: psycopg.Connection) -> None:
+    (worker,) = fleet.start(1, *APP, "--grace", "1")
+    run_id = add(db, "blocks.loop")
+    wait_until(lambda: one(db, "SELECT blocked_by FROM pgsched.workers"), 60, "the worker to be blocked")
+    worker.signal(signal.SIGTERM)
+    assert worker.ended(60) == 1
+    assert worker.said(f"by='blocks.loop (run {run_id})'") and worker.said("hears no stop")
+    fleet.start(1, *APP)
+    db.execute("INSERT INTO public.written VALUES (0, 'go')")
+    wait_until(lambda: state(db, run_id) == "succeeded", 60, "the next attempt")
+    assert of(db, run_id, "attempt") == 2
+
+
 @pytest.mark.parametrize("place", ["loop", "thread", "process"])
 def test_a_run_snoozes_until_it_is_time_and_has_used_one_attempt(
     place: str, fleet: Fleet, db: psycopg.Connection
