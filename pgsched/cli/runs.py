@@ -16,10 +16,10 @@ from pgsched.cli.run_changes import cancel, retry
 from pgsched.cli.run_logs import logs
 from pgsched.cli.tree import tree
 from pgsched.cli.watch import progress_words, watch
+from pgsched.model import HELD_BACK
 
 LONGEST_TASK = 30
 HEADERS = ["ID", "JOB", "STATE", "ATTEMPT", "SLOT", "TOOK", "TASK", "WHY"]
-HELD_BACK = 8998  # see migrations/0003/43_dependencies.sql
 Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run list` shows it.")]
 
 

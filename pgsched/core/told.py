@@ -37,12 +37,13 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Around:
     """What else bears on a run: the job's other open runs, how many live workers there are and would take it, and the
-    pauses and limits that hold it."""
+    pauses and limits that hold it. `parents`: what it waits for because it was told to; None: it was not."""
 
     others: Sequence[Row] = ()
     alive: int = 0
     offering: int = 0
     held: str | None = None
+    parents: Sequence[Row] | None = None
 
 
 def at(instant: datetime) -> str:
@@ -176,6 +177,8 @@ def running(run: Row, _: Around) -> Answer:
 def waiting(run: Row, around: Around) -> Answer:
     if around.held is not None:
         return Answer("limited", f"it waits for its limits since {at(run['ready_at'])}: {around.held}")
+    if around.parents is not None:
+        return waiting_for_parents(around.parents)
     before = [other for other in around.others if other["id"] != run["id"]]
     names = ", ".join(f"run {other['id']} ({other['state']}, slot {at(other['scheduled_at'])})" for other in before[:3])
     whom = names + (f" and {len(before) - 3} more" if len(before) > 3 else "") if before else "the leader to release it"
@@ -183,6 +186,18 @@ def waiting(run: Row, around: Around) -> Answer:
     in_turn = run["reason"] == IN_TURN
     why = "late slots are caught up one after the other" if in_turn else "its overlap policy holds it back"
     return Answer("waiting", f"{why}: it waits for {whom}{until}", {"waits_for": [other["id"] for other in before]})
+
+
+def waiting_for_parents(parents: Sequence[Row]) -> Answer:
+    names = [
+        f"the same slot of {parent['job']}" if parent["id"] is None
+        else f"run {parent['id']} ({', '.join(part for part in (parent['job'], parent['state']) if part)})"
+        for parent in parents
+    ]  # fmt: skip
+    whom = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    ids = [parent["id"] for parent in parents if parent["id"] is not None]
+    return Answer("waiting", f"it is to run after others: it waits for {whom or 'the leader to release it'}",
+                  {"waits_for": ids})  # fmt: skip
 
 
 def scheduled(run: Row, _: Around) -> Answer:

@@ -10,6 +10,7 @@ import pytest
 from pgsched.db import leading
 from pgsched.leader.dependents import resolve
 from pgsched.leader.ticker import tick
+from pgsched.observe.explain import explain_slot
 from tests.race.setting import put_back
 
 
@@ -180,3 +181,17 @@ def test_a_circle_that_there_is_all_the_same_stops_no_leader(db: psycopg.Connect
         db.execute("UPDATE pgsched.jobs SET after_jobs = ARRAY[%s::bigint] WHERE id = %s", [b, a])
     decide(db)
     assert ("skipped", "after_jobs: its jobs wait for each other") in runs(db, "a") + runs(db, "b")
+
+
+def test_explain_says_what_a_slot_waits_for(db: psycopg.Connection) -> None:
+    load = add_job(db, "load")
+    add_job(db, "report", "load")
+    put_back(db, 1)
+    db.execute("UPDATE pgsched.jobs SET paused = true WHERE id = %s", [load])
+    lead(db)
+    row = db.execute("SELECT to_char(scheduled_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') FROM pgsched.runs"
+                     " WHERE state = 'waiting'").fetchone()  # fmt: skip
+    assert row is not None
+    found = explain_slot(db, "report", row[0].replace(" ", "T") + "Z")
+    assert found.answer == "waiting"
+    assert found.text.endswith("it is to run after others: it waits for the same slot of load")
