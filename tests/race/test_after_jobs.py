@@ -194,4 +194,4 @@ def test_explain_says_what_a_slot_waits_for(db: psycopg.Connection) -> None:
     assert row is not None
     found = explain_slot(db, "report", row[0].replace(" ", "T") + "Z")
     assert found.answer == "waiting"
-    assert found.text.endswith("it is to run after others: it waits for the same slot of load")
+    assert found.text.endswith("it is to run after others: it waits for the same slot of load.")
