@@ -45,7 +45,12 @@ def upsert(conn: Connection[Any], table: str, name: str, values: dict[str, Any])
         values=composing.SQL(", ").join(composing.Placeholder(column) for column in ("name", *given)),
         changes=composing.SQL(", ").join(changes),
     )
-    row = one(conn, statement, {"name": name, **given})
+    try:
+        row = one(conn, statement, {"name": name, **given})
+    except InputError as error:
+        if "_rate" in str(error):  # the CHECK that ties the three columns of a rate together
+            raise InputError("burst: needs a rate", "burst") from error
+        raise
     assert row is not None
     return row
 
