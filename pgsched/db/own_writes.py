@@ -19,7 +19,8 @@ from psycopg.errors import ObjectNotInPrerequisiteState
 
 from pgsched.core import payload
 from pgsched.db.claims import fences
-from pgsched.db.connect import BY_KEY, aconnect, connect
+from pgsched.db.connect import BY_KEY
+from pgsched.db.idle import idle
 from pgsched.db.statements import sql
 from pgsched.errors import ClaimLost, InputError
 
@@ -29,8 +30,6 @@ INTERRUPT_S = 2.0
 LOST = ObjectNotInPrerequisiteState.sqlstate
 # The settlement is the last statement of its transaction: nothing of the handler's is planned by these.
 PLAN = "".join(f"SET LOCAL {name} = {value};" for name, value in BY_KEY.items())
-# As in a session of the user's own.
-SETTINGS = {"search_path": '"$user",public,pgsched'}
 
 
 def assert_claim(conn: Any, run_id: int, token: UUID) -> Any:
@@ -88,24 +87,24 @@ def raise_lost(error: Exception) -> None:
 
 
 @contextmanager
-def opened(conn: Any, dsn: Callable[[], str], purpose: str) -> Iterator[Connection[Any]]:
-    """The caller's own connection, or one that is closed at the end."""
+def opened(conn: Any, dsn: Callable[[], str]) -> Iterator[Connection[Any]]:
+    """The caller's own connection, or one of ours."""
     if conn is not None:
         check_idle(conn, Connection, "with")
         yield conn
         return
-    with connect(dsn(), purpose=purpose, timeout_s=0, settings=SETTINGS) as mine:
+    with idle(dsn()).taken() as mine:
         yield mine
 
 
 @asynccontextmanager
-async def opened_async(conn: Any, dsn: Callable[[], str], purpose: str) -> AsyncIterator[AsyncConnection[Any]]:
+async def opened_async(conn: Any, dsn: Callable[[], str]) -> AsyncIterator[AsyncConnection[Any]]:
     """The asyncio form of `opened`."""
     if conn is not None:
         check_idle(conn, AsyncConnection, "async with")
         yield conn
         return
-    async with await aconnect(dsn(), purpose=purpose, timeout_s=0, settings=SETTINGS) as mine:
+    async with idle(dsn()).taken_async() as mine:
         yield mine
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from pgsched.db import own_writes
+from pgsched.db.idle import idle
 from pgsched.errors import Crashed, TaskError, TimedOut
 from pgsched.execute.base import Stopped, kill_after_s
 from pgsched.execute.batched import Batches, Gathering
@@ -195,6 +196,8 @@ class PythonExecutor:
         self._threads.close()
         self._streams.remove()
         await self._pool.close()
+        if self._dsn is not None:
+            await idle(self._dsn).close()
 
     async def _watch(self, work: asyncio.Future[Any], run: Run | None, grace_s: float) -> Any:
         try:

@@ -54,7 +54,7 @@ class Transaction:
         self._own.begin()
         done = False
         try:
-            with own_writes.opened(self._conn, self._dsn, f"run {self._run_id}") as conn, conn.transaction():
+            with own_writes.opened(self._conn, self._dsn) as conn, conn.transaction():
                 own_writes.assert_claim(conn, self._run_id, self._token)
                 self._own.conn = conn
                 yield conn
@@ -74,8 +74,7 @@ class Transaction:
         self._own.begin()
         done = False
         try:
-            purpose = f"run {self._run_id}"
-            async with own_writes.opened_async(self._conn, self._dsn, purpose) as conn, conn.transaction():
+            async with own_writes.opened_async(self._conn, self._dsn) as conn, conn.transaction():
                 await own_writes.assert_claim(conn, self._run_id, self._token)
                 yield conn
                 await own_writes.settle_async(conn, self._run_id, self._token, self._own.result)

@@ -18,6 +18,7 @@ from pgsched import ClaimLost, InputError, Run, TaskError
 from pgsched.app import load
 from pgsched.config import WorkerSettings
 from pgsched.db import own_writes, workers
+from pgsched.db.idle import idle
 from pgsched.execute.control import Own
 from pgsched.execute.python import PythonExecutor
 from pgsched.worker import running
@@ -100,10 +101,11 @@ def test_a_zombies_transaction_rolls_back(
     run_id = add(db, f"transacts.{place}", end="waits inside")
     session = (
         "SELECT FROM pg_stat_activity WHERE application_name LIKE 'pgsched run %' AND datname = current_database()"
+        " AND state LIKE 'idle in%'"
     )
 
     def become_a_zombie() -> None:
-        wait_until(lambda: db.execute(session + " AND state LIKE 'idle in%'").rowcount, what="the transaction")
+        wait_until(lambda: db.execute(session).rowcount, what="the transaction")
         db.execute("UPDATE pgsched.runs SET token = gen_random_uuid()")  # the reaper itself would wait for it
         db.execute("INSERT INTO public.written VALUES (0, 'go')")
 
@@ -305,3 +307,37 @@ def test_a_handler_can_extend_its_timeout(place: str, seconds: float, dsn: str, 
 def test_an_extension_is_a_positive_time(seconds: float, run: Run) -> None:
     with pytest.raises(ValueError, match="extend: expected"):
         run.extend(seconds)
+
+
+def test_connections_are_used_again_and_begin_as_new_ones_would(run: Run, dsn: str, db: psycopg.Connection) -> None:
+    pids = []
+    for _ in range(3):
+        db.execute("UPDATE pgsched.runs SET state = 'running', finished_at = NULL")
+        run.own.settled = False
+        with run.transaction() as conn:
+            pids.append(conn.info.backend_pid)
+            left = "SELECT current_setting('work_mem'), to_regclass('pg_temp.t'), current_setting('lock_timeout')"
+            assert conn.execute(left).fetchone() == ("4MB", None, "0")
+            conn.row_factory = psycopg.rows.dict_row
+            conn.execute("SET work_mem = '1MB'; SET lock_timeout = 5; CREATE TEMP TABLE t (n int);")
+            conn.execute("SELECT pg_advisory_lock(5)")
+    assert len(set(pids)) == 1
+    db.execute("SELECT pg_terminate_backend(%s)", [pids[0]])
+    db.execute("UPDATE pgsched.runs SET state = 'running', finished_at = NULL")
+    run.own.settled = False
+    with run.transaction() as conn:
+        assert conn.info.backend_pid != pids[0]
+    asyncio.run(idle(dsn).close())
+
+
+def test_a_connection_that_its_handler_closed_or_changed_is_not_used_again(
+    run: Run, dsn: str, db: psycopg.Connection
+) -> None:
+    pids = []
+    for spoil in (lambda conn: conn.execute("SELECT pg_terminate_backend(pg_backend_pid())"), lambda conn: None):
+        with contextlib.suppress(psycopg.Error), run.transaction() as conn:
+            pids.append(conn.info.backend_pid)
+            spoil(conn)
+        assert run.own.settled is (len(pids) == 2)
+    assert len(set(pids)) == 2
+    asyncio.run(idle(dsn).close())

@@ -1,0 +1,131 @@
+"""The rule: a connection that handlers use in turn begins each time as a new one would: what the last one left in its
+session is reset, by the same statement that finds out whether it is still there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg import AsyncConnection, Connection, pq
+from psycopg.rows import tuple_row
+
+from pgsched.db.connect import aconnect, connect
+
+MOST_IDLE = 4
+# All of DISCARD ALL but the prepared statements, which psycopg keeps count of.
+RESET = (
+    "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; "
+    "SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
+)
+# As in a session of the user's own.
+SETTINGS = {"search_path": '"$user",public,pgsched'}
+PURPOSE = "run"
+
+
+class Idle:
+    """Connections to one database, for one process. Thread-safe."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._idle: list[Connection[Any]] = []
+        self._idle_async: WeakKeyDictionary[asyncio.AbstractEventLoop, list[AsyncConnection[Any]]] = WeakKeyDictionary()
+
+    @contextmanager
+    def taken(self) -> Iterator[Connection[Any]]:
+        """A connection, for the block alone."""
+        conn = self._reset() or connect(self._dsn, purpose=PURPOSE, timeout_s=0, settings=SETTINGS)
+        try:
+            yield conn
+        finally:
+            with self._lock:
+                keep = self._is_ours() and is_clean(conn) and len(self._idle) < MOST_IDLE
+                if keep:
+                    self._idle.append(conn)
+            if not keep:
+                conn.close()
+
+    @asynccontextmanager
+    async def taken_async(self) -> AsyncIterator[AsyncConnection[Any]]:
+        """The asyncio form of `taken`."""
+        idle = self._of_loop()
+        conn = await reset_async(idle) or await aconnect(self._dsn, purpose=PURPOSE, timeout_s=0, settings=SETTINGS)
+        try:
+            yield conn
+        finally:
+            if is_clean(conn) and len(idle) < MOST_IDLE:
+                idle.append(conn)
+            else:
+                await conn.close()
+
+    async def close(self) -> None:
+        """Close what is idle: of all threads, and of this event loop."""
+        with self._lock:
+            sync, self._idle = self._idle, []
+        for conn in sync:
+            conn.close()
+        for other in self._idle_async.pop(asyncio.get_running_loop(), []):
+            await other.close()
+
+    def _reset(self) -> Connection[Any] | None:
+        while True:
+            with self._lock:
+                conn = self._idle.pop() if self._is_ours() and self._idle else None
+            if conn is None:
+                return None
+            try:
+                conn.execute(RESET)
+                conn.row_factory = tuple_row
+                return conn
+            except psycopg.Error:
+                conn.close()
+
+    def _of_loop(self) -> list[AsyncConnection[Any]]:
+        with self._lock:
+            self._is_ours()
+            return self._idle_async.setdefault(asyncio.get_running_loop(), [])
+
+    def _is_ours(self) -> bool:
+        """After a fork the parent and the child would talk on the same sockets."""
+        if self._pid != os.getpid():
+            self._pid, self._idle, self._idle_async = os.getpid(), [], WeakKeyDictionary()
+        return True
+
+
+async def reset_async(idle: list[AsyncConnection[Any]]) -> AsyncConnection[Any] | None:
+    """An idle connection that is still there, as good as new."""
+    while idle:
+        conn = idle.pop()
+        try:
+            await conn.execute(RESET)
+            conn.row_factory = tuple_row
+            return conn
+        except psycopg.Error:
+            await conn.close()
+    return None
+
+
+def is_clean(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
+    """Can it be used again?"""
+    return (
+        not conn.closed
+        and conn.autocommit
+        and conn.info.transaction_status == pq.TransactionStatus.IDLE
+        and conn.pgconn.pipeline_status == pq.PipelineStatus.OFF
+    )
+
+
+_known: dict[str, Idle] = {}
+
+
+def idle(dsn: str) -> Idle:
+    """The idle connections of this process to a database."""
+    return _known.setdefault(dsn, Idle(dsn))
