@@ -1,6 +1,6 @@
 -- prune: delete a small batch of old history: runs ended before the horizon with their attempts, logs and
--- edges. What became of a run stays with its idempotency key until that expires. A run stays while one that waited for it
--- is not finished: it may ask for its result.
+-- edges. What became of a run stays with its idempotency key until that expires. A run stays while one that waited for
+-- it is not finished: it may ask for its result.
 -- params: keep_s float8, n int
 -- returns: deleted bigint
 -- locks: the deleted rows, and the keys that stand for them

@@ -47,8 +47,8 @@ BEGIN
     IF r.id IS NULL OR r.phase >= 3 THEN
         RETURN NULL;
     ELSIF r.task <> meet_run.task THEN
-        PERFORM pgsched.raise_bad_value(format(
-            'unique_key: run %s has it, of task "%s": it cannot take the payload of another', r.id, left(r.task, 100)), 'runs');
+        PERFORM pgsched.raise_bad_value(format('unique_key: run %s has it, of task "%s": it cannot take the payload of'
+            ' another', r.id, left(r.task, 100)), 'runs');
     ELSIF r.state = 'running' THEN
         RETURN 'existing';
     END IF;
@@ -88,8 +88,9 @@ BEGIN
     END IF;
 END $$;
 
--- Makes a run, or finds the one that stands for it: `how` is created, existing (it has the unique key), replaced (it has,
--- and took the new payload), rejected (it has, and on_conflict is reject), repeated (the idempotency key has been used).
+-- Makes a run, or finds the one that stands for it: `how` is created, existing (it has the unique key), replaced (it
+-- has, and took the new payload), rejected (it has, and on_conflict is reject), repeated (the idempotency key has been
+-- used).
 -- A run that is made waits for all runs of `after` and one of `after_any` (43_dependencies.sql).
 -- NULL takes the default.
 CREATE FUNCTION pgsched.enqueue_result(task text, args jsonb DEFAULT '{}', kind text DEFAULT 'python',
