@@ -36,6 +36,7 @@ class Filter:
     since: Moment = None
     until: Moment = None
     before_id: int | None = None
+    after_id: int | None = None
     limit: int = 50
     kind: str | None = None
     error: str | None = None
@@ -164,6 +165,8 @@ def conditions(wanted: Filter) -> list[ColumnElement[bool]]:
         found.append(r.phase >= 3)
     if wanted.before_id is not None:
         found.append(r.id < wanted.before_id)
+    if wanted.after_id is not None:
+        found.append(r.id > wanted.after_id)
     return found
 
 

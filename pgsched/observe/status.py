@@ -35,8 +35,8 @@ PUT_OFF = 90  # among the next slots, so many on excluded dates are told from th
 T = TypeVar("T")
 
 
-def status(conn: Connection[Any]) -> Status:
-    """Read the state of everything and judge it."""
+def status(conn: Connection[Any], sample: int = SAMPLE) -> Status:
+    """Read the state of everything and judge it; of the finished runs at most the newest `sample` are read."""
     with conn.transaction():
         # statistics of a queue table are stale by nature; each question below has an index that fits it
         conn.execute("SET LOCAL enable_seqscan = off")
@@ -44,7 +44,7 @@ def status(conn: Connection[Any]) -> Status:
         workers = [build(LiveWorker, row) for row in rows(conn, "status_workers")]
         open_runs = rows(conn, "status_open", {"n": MOST_OPEN})
         jobs = build(JobCounts, one(conn, "status_jobs"))
-        finished = newest_finished(conn)
+        finished = newest_finished(conn, sample)
         attention = build(Attention, one(conn, "status_attention"))
         fires = next_fires(rows(conn, "status_next", {"n": 10 + PUT_OFF}))[:10]
         errors = [build(JobError, row) for row in rows(conn, "status_errors", {"n": 20})]
@@ -81,11 +81,11 @@ def newest_leader(conn: Connection[Any]) -> Leader | None:
     return build(Leader, row | {"alive": not row["resigned"] and row["seen_s"] <= LEADER_SEEN_S})
 
 
-def newest_finished(conn: Connection[Any]) -> Finished:
+def newest_finished(conn: Connection[Any], sample: int = SAMPLE) -> Finished:
     """Counts over the newest finished runs; `sampled_s` only where there were more than were read."""
-    row = one(conn, "status_finished", {"n": SAMPLE})
+    row = one(conn, "status_finished", {"n": sample})
     assert row is not None
-    return build(Finished, row | {"sampled_s": row["sampled_s"] if row["read"] >= SAMPLE else None})
+    return build(Finished, row | {"sampled_s": row["sampled_s"] if row["read"] >= sample else None})
 
 
 def next_fires(jobs: list[Row]) -> list[NextFire]:
