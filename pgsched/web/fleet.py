@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from pgsched.db.connect import Connection
 from pgsched.observe import check, rates, status
+from pgsched.web.overview import SAMPLE
 from pgsched.web.pages import View
 
 
@@ -20,4 +21,4 @@ def workers(request: Request, conn: Connection[Any]) -> View:
 def doctor(request: Request, conn: Connection[Any]) -> View:
     """The checks of `pgsched check`, and the problems of `pgsched status`."""
     findings = check.database(request.app.state.settings.dsn)
-    return View("doctor.html", {"findings": findings, "status": status.status(conn)}, every_s=10.0)
+    return View("doctor.html", {"findings": findings, "status": status.status(conn, SAMPLE)}, every_s=10.0)

@@ -15,12 +15,14 @@ from pgsched.web.charts import Chart, Series, chart, number
 from pgsched.web.depth import Depths
 from pgsched.web.pages import View, given
 
+SAMPLE = 5000  # of the finished runs: a page is looked at every two seconds
+
 
 def overview(request: Request, conn: Connection[Any]) -> View:
     """The whole system."""
     asked = given(request, "range")
     span = asked if asked in RANGES else "1h"
-    found = status.status(conn)
+    found = status.status(conn, SAMPLE)
     lately = rates.rates(conn, span)
     values = {
         "status": found, "span": span, "spans": list(RANGES), "failures": rates.failures(conn),

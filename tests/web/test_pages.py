@@ -34,8 +34,12 @@ def test_what_others_wrote_is_text_on_every_page(browser: Browser, db: psycopg.C
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule, description, queue) VALUES (%(x)s, %(x)s, '@daily',"
                " %(x)s, 'q')", {"x": SCRIPT})  # fmt: skip
     db.execute("UPDATE pgsched.jobs SET paused = true, paused_by = %(x)s, paused_reason = %(x)s", {"x": SCRIPT})
-    run_id = one(db, "INSERT INTO pgsched.runs (task, args, tags, concurrency_key) VALUES (%s, jsonb_build_object(%s::text, 1),"
-                     " ARRAY[%s], 'k') RETURNING id", SCRIPT, SCRIPT, SCRIPT)  # fmt: skip
+    run_id = one(
+        db,
+        "INSERT INTO pgsched.runs (task, args, tags, concurrency_key)"
+        " VALUES (%s, jsonb_build_object(%s::text, 1), ARRAY[%s], 'k') RETURNING id",
+        *[SCRIPT] * 3,
+    )
     db.execute(
         "UPDATE pgsched.runs SET state = 'dead', finished_at = now(), error = %(x)s, reason = %(x)s", {"x": SCRIPT}
     )
@@ -48,7 +52,8 @@ def test_what_others_wrote_is_text_on_every_page(browser: Browser, db: psycopg.C
     name = "%3Cscript%3Ealert(1)%3C%2Fscript%3E%22'%26"
     paths = ["/", "/jobs", f"/jobs/{name}", f"/jobs/{name}?at=%3Cscript%3Ealert(1)", f"/job/edit/{name}", "/runs",
              f"/runs/{run_id}", f"/runs/{run_id}/tree", "/queues", "/workers", "/doctor", f"/job/backfill/{name}",
-             "/runs?error=%3Cscript%3Ealert(1)", "/preview?schedule=%3Cscript%3Ealert(1)", f"/jobs?after={name}"]  # fmt: skip
+             "/runs?error=%3Cscript%3Ealert(1)", "/preview?schedule=%3Cscript%3Ealert(1)", f"/jobs?after={name}",
+    ]  # fmt: skip
     for path in paths:
         answer = browser.get(path)
         assert answer.status_code == 200, path
@@ -94,7 +99,7 @@ def edited(browser: Browser, path: str) -> dict[str, str]:
     """The fields of a form as the browser would send them unchanged."""
     text = browser.get(path).text
     found = dict(re.findall(r'<input name="(\w+)" value="([^"]*)"', text))
-    found |= {name: value for name, value in re.findall(r'<textarea name="(\w+)"[^>]*>([^<]*)<', text)}
+    found |= dict(re.findall(r'<textarea name="(\w+)"[^>]*>([^<]*)<', text))
     found |= dict(re.findall(r'<select name="(\w+)">.*?<option selected>(\w+)', text))
     seen = re.search(r'name="seen" value="([^"]*)"', text)
     assert seen is not None
@@ -103,7 +108,8 @@ def edited(browser: Browser, path: str) -> dict[str, str]:
 
 def test_saving_a_job_unchanged_changes_nothing(browser: Browser, db: psycopg.Connection) -> None:
     db.execute(JOB, ["nightly"])
-    db.execute("UPDATE pgsched.jobs SET tags = '{a,b}', timeout = '90 s', args = '{\"a\": [1, 2.5]}', retry_codes = '{1,2}',"
+    db.execute("UPDATE pgsched.jobs SET tags = '{a,b}', timeout = '90 s', args = '{\"a\": [1, 2.5]}',"
+               " retry_codes = '{1,2}',"
                " starts_at = '2026-05-01 10:00+02', delete_after_run = false, backoff = 'linear'")  # fmt: skip
     before = db.execute("SELECT * FROM pgsched.jobs").fetchone()
     answer = browser.post("/job/edit/nightly", edited(browser, "/job/edit/nightly"))
@@ -146,7 +152,8 @@ def test_the_calendar_says_what_became_of_each_slot_and_why(browser: Browser, db
     db.execute(JOB, ["nightly"])
     db.execute("""
         INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, started_at, finished_at, attempt, origin, reason)
-        SELECT j.id, s.at::timestamptz, 't', s.state, s.at::timestamptz + s.late::interval, s.at::timestamptz + '1 hour',
+        SELECT j.id, s.at::timestamptz, 't', s.state, s.at::timestamptz + s.late::interval,
+            s.at::timestamptz + '1 hour',
             1, 'schedule', s.reason
         FROM pgsched.jobs j, (VALUES ('2026-05-01 00:30Z', 'succeeded', '1 s', NULL),
             ('2026-05-02 00:30Z', 'succeeded', '10 min', NULL), ('2026-05-03 00:30Z', 'skipped', NULL, 'overlap: busy'),
