@@ -3,7 +3,6 @@ what is read is bounded, and what was left out is said."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -19,8 +18,7 @@ from pgsched.db.query import Row, rows
 from pgsched.errors import ScheduleError
 
 SHOWN = 50
-READ = 5000
-OPEN = ("waiting", "scheduled", "queued", "running")
+READ = 4000
 DAY, WEEK, YEAR = timedelta(days=1), timedelta(days=7), timedelta(days=366)
 SHIFT, AROUND = timedelta(microseconds=1), 5
 
@@ -58,24 +56,15 @@ def look(row: Row) -> str:
 def month(conn: Connection[Any], job: Row, first: date) -> Month:
     """What became of a month's slots, day by day."""
     end = (first + 31 * DAY).replace(day=1)
-    start_at, end_at = (midnight(day, job["timezone"]) for day in (first, end))
-    values = {"job_id": job["id"], "from_at": start_at, "until_at": end_at, "n": READ}
-    found = rows(conn, "web_slots", values)
-    tz = zones.zone(job["timezone"])
-    counts: dict[date, Counter[str]] = {first + n * DAY: Counter() for n in range((end - first).days)}
+    dates = [first + n * DAY for n in range((end - first).days)]
+    edges = [midnight(day, job["timezone"]) for day in (*dates, end)]
+    found = rows(conn, "web_month", {"job_id": job["id"], "edges": edges, "n": READ})
+    counts: dict[int, dict[str, int]] = {}
     for row in found:
-        counts[row["scheduled_at"].astimezone(tz).date()][kind(row)] += row["covers_count"] or 1
-    days = tuple(Day(day, dict(counted)) for day, counted in counts.items())
-    return Month(first, days, found[-1]["scheduled_at"] if len(found) == READ else None)
-
-
-def kind(row: Row) -> str:
-    """What became of a slot, in the calendar's words."""
-    if row["state"] in OPEN:
-        return "open"
-    if row["state"] == "succeeded":
-        return "late" if row["late_s"] is not None else "ran"
-    return "skipped" if row["state"] == "cancelled" else str(row["state"])
+        counts.setdefault(row["day"], {})[row["kind"]] = row["slots"]
+    days = tuple(Day(day, counts.get(n, {})) for n, day in enumerate(dates, 1))
+    cut = sum(row["read"] for row in found) >= READ
+    return Month(first, days, min(row["first_at"] for row in found) if cut else None)
 
 
 def of_day(conn: Connection[Any], job: Row, day: date, n: int = 300) -> list[Row]:
