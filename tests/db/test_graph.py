@@ -266,3 +266,23 @@ def test_a_run_with_parents_and_a_limit_waits_for_its_parents_first(app: App, db
         "queued", "waiting",
     ]  # fmt: skip
     assert db.execute("SELECT ready_at FROM pgsched.runs WHERE task = 'b'").fetchone() == (None,)
+
+
+def test_who_may_only_make_runs_and_edges_makes_graphs(
+    app: App, db: psycopg.Connection, dsn: str, request: pytest.FixtureRequest
+) -> None:
+    @app.task
+    def step() -> None: ...
+
+    role = f"enqueuer_{db.info.dbname}"
+    db.execute(f'CREATE ROLE "{role}" LOGIN')
+    request.addfinalizer(lambda: db.execute(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"'))
+    db.execute(f'GRANT USAGE ON SCHEMA pgsched TO "{role}"; GRANT SELECT, INSERT ON pgsched.runs TO "{role}";'
+               f' GRANT INSERT, SELECT ON pgsched.dependencies TO "{role}"')  # fmt: skip
+    with psycopg.connect(dsn, user=role, autocommit=True) as mine:
+        with app.graph(connection=mine) as g:
+            a = g.add(step)
+            b = g.add(step, after=[a])
+        c = step.enqueue(after=[a], connection=mine)
+        mine.execute("INSERT INTO pgsched.dependencies (run_id, parent_id) VALUES (%s, %s)", [b.id, c])
+    assert [run[1] for run in runs(db)] == ["queued", "waiting", "waiting"]
