@@ -105,7 +105,7 @@ def test_a_graph_is_made_whole(app: App, db: psycopg.Connection) -> None:
 
     with app.graph() as g:
         a = g.add(step, n=1)
-        b = g.add(step.options(queue="big", delay=3600), n=2, after=[a])
+        b = g.add(step.options(queue="big", delay=3600, concurrency_key="k", tags=["x"]), n=2, after=[a])
         c = g.add(step, 3, after=[a, b], on_failure="run_anyway")
         d = g.add(step, 4, after_any=[b, c])
         assert runs(db) == []
@@ -116,6 +116,8 @@ def test_a_graph_is_made_whole(app: App, db: psycopg.Connection) -> None:
     ]  # fmt: skip
     assert [run[2]["n"] for run in runs(db)] == [1, 2, 3, 4]
     assert runs(db)[1][3] == "big"
+    asked = db.execute("SELECT concurrency_key, tags FROM pgsched.runs WHERE id = %s", [b.id])
+    assert asked.fetchone() == ("k", ["x"])
     end(db, a.id)
     later = db.execute("SELECT available_at > now() + interval '59 min' FROM pgsched.runs WHERE id = %s", [b.id])
     assert later.fetchone() == (True,)
