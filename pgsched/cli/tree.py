@@ -1,6 +1,6 @@
 """`pgsched run tree`, and `--tree` of retry and cancel: a graph of runs as a whole.
 
-The rule: each run is shown once, below the first of the runs that it waits for; the others are named beside it.
+The rule: each run is shown once, below the last of the runs that it waits for; the others are named beside it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAMED = 5
 def tree(run_id: Id, limit: Limit = 200, dsn: Dsn = None, json: Json = False) -> None:
     """Show the graph that a run belongs to: which runs wait for which.
 
-    Each run is shown once, below the first of those that it waits for.
+    Each run is shown once, below the last of those that it waits for.
 
     \b
     Example:
@@ -57,7 +57,7 @@ def lines(found: list[Row], wanted: int) -> Iterator[str]:
     runs = {run["id"]: run for run in found}
     below: dict[int | None, list[int]] = defaultdict(list)
     for run in found:
-        below[min((parent["id"] for parent in run["parents"]), default=None)].append(run["id"])
+        below[max((parent["id"] for parent in run["parents"]), default=None)].append(run["id"])
     todo = [(run_id, "", "", True) for run_id in reversed(below[None])]
     while todo:
         run_id, before, branch, last = todo.pop()
@@ -76,7 +76,7 @@ def told(run: Row, wanted: bool) -> str:
     if run["state"] is None:
         return f"{run['id']}  (pruned)"
     mark = "*" if wanted else ""
-    others = sorted(run["parents"], key=lambda parent: parent["id"])[1:]
+    others = sorted(run["parents"], key=lambda parent: parent["id"])[:-1]
     parts = [f"{run['id']}{mark}", run["state"], clean(run["task"])]
     if others:
         named = ", ".join(str(parent["id"]) for parent in others[:NAMED])

@@ -48,9 +48,9 @@ def test_a_tree_shows_each_run_once_and_names_its_other_parents(pgsched: Cli, db
     assert pgsched("run", "tree", str(b)).out.splitlines() == [
         f"{a}  succeeded  extract",
         f"├─ {b}*  queued  load",
-        f"│  └─ {d}  cancelled  report  (also after {c})  dependency: run {c} (check) is dead",
-        f"│     └─ {e}  queued  mail",
         f"└─ {c}  dead  check  ValueError: no luck",
+        f"   └─ {d}  cancelled  report  (also after {b})  dependency: run {c} (check) is dead",
+        f"      └─ {e}  queued  mail",
         "5 runs: 2 queued, 1 succeeded, 1 dead, 1 cancelled",
     ]
 
