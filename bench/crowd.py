@@ -24,7 +24,7 @@ CONNECTIONS, PROCESSES = 16, 4
 AWAKE, ASLEEP = "nobody is asleep", "a worker is asleep all the time"
 SILENT, WORKER = "one `pgsched worker`, the trigger never notifies", "one `pgsched worker`, as it is"
 BASES = {AWAKE: AWAKE, ASLEEP: AWAKE, SILENT: SILENT, WORKER: SILENT}
-LAST_WORDS_S = 0.5
+START_S, LAST_WORDS_S = 5.0, 0.5
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ def enqueue_all(dsn: str, seconds: float) -> int:
     """How many runs all connections enqueued."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(PROCESSES) as pool:
-        until = time.time() + 1.5 + seconds
-        jobs = [(dsn, until - seconds, until, CONNECTIONS // PROCESSES)] * PROCESSES
+        begin = time.time() + START_S
+        jobs = [(dsn, begin, begin + seconds, CONNECTIONS // PROCESSES)] * PROCESSES
         return sum(pool.starmap(enqueue_some, jobs))
 
 
@@ -123,7 +123,9 @@ async def one_by_one(dsn: str, begin: float, until: float) -> int:
 
     made = 0
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
-        await asyncio.sleep(max(0.0, begin - time.time()))
+        if time.time() > begin:
+            raise AssertionError("crowd: the machine is too busy to start the enqueuers in time")
+        await asyncio.sleep(begin - time.time())
         while time.time() < until:
             await noop.enqueue_async(connection=conn)
             made += 1
