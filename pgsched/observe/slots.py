@@ -67,10 +67,10 @@ def month(conn: Connection[Any], job: Row, first: date) -> Month:
     return Month(first, days, min(row["first_at"] for row in found) if cut else None)
 
 
-def of_day(conn: Connection[Any], job: Row, day: date, n: int = 300) -> list[Row]:
-    """The slots of a day that have a row, newest first, each with its `look`."""
+def of_day(conn: Connection[Any], job: Row, day: date, until: datetime | None, n: int) -> list[Row]:
+    """The slots of a day that have a row (before an instant, if one is given), newest first, each with its `look`."""
     start, end = (midnight(one, job["timezone"]) for one in (day, day + DAY))
-    values = {"job_id": job["id"], "from_at": start, "until_at": end, "n": n}
+    values = {"job_id": job["id"], "from_at": start, "until_at": min(end, until or end), "n": n}
     return [row | {"look": look(row)} for row in rows(conn, "web_slots", values)]
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from starlette.requests import Request
 
+from pgsched.cli.values import moment
 from pgsched.core import zones
 from pgsched.core.preview import preview_job
 from pgsched.db import backfills, jobs
@@ -22,6 +23,7 @@ from pgsched.web.pages import Done, View, given, job_url
 PAGE = 50
 STATES = ("active", "paused", "error", "done")
 FORESEEN = 12
+DAY_SHOWN = 60
 
 
 def index(request: Request, conn: Connection[Any]) -> View:
@@ -43,12 +45,13 @@ def show(request: Request, conn: Connection[Any]) -> View:
     today = job["now"].astimezone(zones.zone(job["timezone"])).date()
     day = a_date(request, "day")
     first = (a_date(request, "month") or day or today).replace(day=1)
+    of_day = slots.of_day(conn, job, day, an_instant(request, "before"), DAY_SHOWN + 1) if day else []
     recent = slots.strips(conn, [job["id"]], 100).get(job["id"], [])
     values = {
         "job": job, "facts": facts(job), "preview": preview_job(job, FORESEEN), "bars": bars(recent), "recent": recent,
         "month": slots.month(conn, job, first), "today": today, "day": day,
         "before": first - timedelta(days=1), "behind": first + timedelta(days=32), "blank": first.weekday(),
-        "of_day": slots.of_day(conn, job, day) if day else None,
+        "of_day": of_day[:DAY_SHOWN] if day else None, "more_of_day": len(of_day) > DAY_SHOWN,
         "changes": slots.around_changes(job), "told_why": explained(request, conn, job),
         "backfills": [one for one in backfills.list_backfills(conn, 20) if one["job_id"] == job["id"]],
     }  # fmt: skip
@@ -76,6 +79,14 @@ def a_date(request: Request, name: str) -> date | None:
         raise InputError(f'{name}: "{text[:50]}" is not a date such as 2026-03-29', name) from None
     if not 1970 <= found.year < 9000:
         raise InputError(f"{name}: {text} is not between 1970 and 9000", name)
+    return found
+
+
+def an_instant(request: Request, name: str) -> datetime | None:
+    """An instant in the URL."""
+    found = moment(name, given(request, name))
+    if isinstance(found, timedelta):
+        raise InputError(f"{name}: is not an instant", name)
     return found
 
 
