@@ -25,7 +25,7 @@ WITH picked AS MATERIALIZED (
         LIMIT %(n)s FOR UPDATE SKIP LOCKED
     ) found
     WHERE NOT EXISTS (SELECT FROM pgsched.pauses p
-                      WHERE (p.what, p.name) IN (('all', ''), ('queue', %(queue)s))
+                      WHERE (p.what, p.name) IN (('all', ''), ('queue', %(queue)s), ('limit', %(queue)s))
                         AND coalesce(p.resume_at > clock_timestamp(), true))
     LIMIT %(n)s
 )

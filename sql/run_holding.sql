@@ -6,7 +6,7 @@
 -- locks: none
 SELECT (SELECT json_agg(json_build_object('what', p.what, 'name', p.name, 'reason', p.reason, 'paused_by', p.paused_by))
         FROM pgsched.pauses p
-        WHERE (p.what, p.name) IN (('all', ''), ('queue', r.queue), ('task', r.task))
+        WHERE (p.what, p.name) IN (('all', ''), ('queue', r.queue), ('task', r.task), ('limit', r.queue))
           AND coalesce(p.resume_at > clock_timestamp(), true)) AS pauses,
     r.concurrency_key AS key, l.name AS limit_name, l.concurrency, l.rate, l.period_s, l.ordered,
     (SELECT count(*) FROM (SELECT FROM pgsched.runs k WHERE k.concurrency_key = r.concurrency_key AND k.phase = 2

@@ -21,9 +21,10 @@ CREATE INDEX runs_waiting ON pgsched.runs (available_at, id) WHERE phase = 0 AND
 CREATE INDEX runs_waiting_of_job ON pgsched.runs (job_id, scheduled_at, id) WHERE phase = 0 AND ready_at IS NULL;
 
 -- What must not start. Claims look here (sql/claim.sql), so that a pause holds from its commit on, costs one look at a
--- table that is nearly always empty, and moves no run. A row whose resume_at has passed pauses nothing.
+-- table that is nearly always empty, and moves no run. A row whose resume_at has passed pauses nothing. `limit` is a queue
+-- that has got its first limit: nothing of it is claimed until the leader has taken back what is queued beyond that.
 CREATE TABLE pgsched.pauses (
-    what      text NOT NULL CHECK (what IN ('all', 'queue', 'task')),
+    what      text NOT NULL CHECK (what IN ('all', 'queue', 'task', 'limit')),
     name      text NOT NULL DEFAULT '' CHECK (length(name) <= 200),
     paused_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     paused_by text NOT NULL DEFAULT session_user,
@@ -37,7 +38,7 @@ CREATE TABLE pgsched.pauses (
 CREATE FUNCTION pgsched.pauses_notify() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pg_notify('pgsched_runs', CASE OLD.what WHEN 'queue' THEN OLD.name ELSE '' END);
+    PERFORM pg_notify('pgsched_runs', CASE WHEN OLD.what IN ('queue', 'limit') THEN OLD.name ELSE '' END);
     PERFORM pg_notify('pgsched_leader', 'limits');
     RETURN NULL;
 END $$;

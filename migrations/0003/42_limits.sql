@@ -48,7 +48,8 @@ $$;
 
 -- ---- the bits of queues
 
--- Whoever sets something for a queue sets its bit first; two at once would lose one without the lock.
+-- Whoever sets something for a queue sets its bit first; two at once would lose one without the lock. What is queued when
+-- it gets its first limit may be more than that allows: it is not claimed until the leader has looked.
 CREATE FUNCTION pgsched.queues_gate() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -56,6 +57,11 @@ BEGIN
     PERFORM setval('pgsched.gated_queues',
                    coalesce(pg_sequence_last_value('pgsched.gated_queues'), 0) | pgsched.queue_bit(NEW.name));
     NEW.applied_at := NULL;
+    INSERT INTO pgsched.pauses (what, name, reason)
+    SELECT 'limit', NEW.name, 'its first limit is being applied'
+    WHERE (NEW.concurrency_limit IS NOT NULL OR NEW.rate IS NOT NULL OR NEW.fair OR NEW.ageing IS NOT NULL)
+      AND NOT EXISTS (SELECT FROM pgsched.queues q WHERE q.name = NEW.name AND q.limited)
+    ON CONFLICT (what, name) DO NOTHING;
     PERFORM pg_notify('pgsched_leader', 'limits');
     RETURN NEW;
 END $$;
@@ -77,6 +83,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pg_notify('pgsched_leader', 'limits');
     IF TG_OP = 'DELETE' THEN
+        DELETE FROM pgsched.pauses WHERE TG_TABLE_NAME = 'queues' AND what = 'limit' AND name = OLD.name;
         RETURN OLD;
     END IF;
     NEW.applied_at := NULL;

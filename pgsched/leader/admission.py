@@ -23,6 +23,7 @@ BUDGET = 20_000  # candidates that one pass reads
 SMALLEST_WINDOW = 10
 LARGEST_WINDOW = 500
 LOOK_S = 0.01
+MOST_COUNTED = 20_000  # as in sql/limit_queues.sql
 WINDOW_S = 0.05
 
 
@@ -276,6 +277,7 @@ def apply(conn: Connection[Any], standing: Standing) -> int:
         gate.room = UNLIMITED if row["concurrency"] is None else row["concurrency"] - row["admitted"]
         gate.burst = UNLIMITED if row["rate"] is None else row["burst"] or default_burst(row["rate"])
     taken = take_back(conn, gates, keys)
-    calm = [name for name, gate in gates.items() if excess_of(gate) <= 0]
+    # what was too much to count is not known to be little enough
+    calm = [name for name, gate in gates.items() if excess_of(gate) <= 0 and queues[name]["admitted"] < MOST_COUNTED]
     limits.applied(conn, calm, all(excess_of(gate) <= 0 for gate in keys.values()))
     return taken

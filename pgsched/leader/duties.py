@@ -145,14 +145,15 @@ class Duties:
             return resolve(conn, BATCH) + leading.admit(conn, BATCH)
 
     def _limit(self, unapplied: bool) -> int:
+        taken = 0
         if unapplied:
             with self.leading() as conn:
-                admission.apply(conn, self._standing)
+                taken = admission.apply(conn, self._standing)
         # a chain of runs hangs on how long this takes: few ways there and back
         with self.conn.pipeline(), self.conn.transaction():
             prove = leading.asked(self.conn, self.term)
             admission.admit(self.conn, self._standing, prove)
-        return int(self._standing.more)
+        return int(self._standing.more) or taken
 
     def _reap(self) -> int:
         # first: a reap that fails must not be tried again at once, round after round

@@ -16,7 +16,7 @@ from pgsched.leader import admission
 from pgsched.model import Claim, Result
 from tests.fleet import one
 from tests.history_checker import Attempt, check
-from tests.race.setting import Open, cut, done, let_expire, row_of, take
+from tests.race.setting import Open, cut, done, let_expire, row_of, take, text_without
 from tests.waiting import wait_until
 
 STATES = "SELECT state, count(*) FROM pgsched.runs GROUP BY state ORDER BY state"
@@ -449,3 +449,26 @@ def test_the_checker_sees_what_is_wrong() -> None:
     c = Attempt(2, "q", "k:1", 2.0, 3.0, "succeeded", 0.2)
     assert check([a, c], {"k": 1}, {"q": 1}, {"k": (1, 1.0, 0)}, {"q": (1, 1.0, 0)}, ["k"]) == []
     assert gates.default_burst(5) == 1
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_nothing_starts_in_a_queue_while_its_first_limit_is_applied(guarded: bool, db: psycopg.Connection) -> None:
+    add(db, 5)
+    limit_queue(db, concurrency_limit=2)
+    text = None if guarded else text_without("claim", ", ('limit', %(queue)s)")
+    assert len(take(db, 5, text=text)) == (0 if guarded else 5)
+    if guarded:
+        admit(db)
+        assert len(take(db, 5)) == 2
+        db.execute("UPDATE pgsched.queues SET concurrency_limit = 3")
+        assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0, "only the first one"
+
+
+def test_a_long_backlog_is_taken_back_whole_before_anything_starts(db: psycopg.Connection) -> None:
+    add(db, 25_000)
+    limit_queue(db, concurrency_limit=2)
+    admit(db)
+    assert take(db, 5) == []
+    admit(db)
+    assert states(db) == {"queued": 2, "waiting": 24_998}
+    assert len(take(db, 5)) == 2

@@ -1,4 +1,4 @@
-"""Pauses and full queues: what is paused does not start from the commit on; what is full refuses, sheds or lets wait."""
+"""Pauses and full queues: what is paused does not start from its commit on; a full queue refuses, sheds or waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 
 QUEUE_GUARD = """
     WHERE NOT EXISTS (SELECT FROM pgsched.pauses p
-                      WHERE (p.what, p.name) IN (('all', ''), ('queue', %(queue)s))
+                      WHERE (p.what, p.name) IN (('all', ''), ('queue', %(queue)s), ('limit', %(queue)s))
                         AND coalesce(p.resume_at > clock_timestamp(), true))"""
 
 
