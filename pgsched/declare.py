@@ -122,6 +122,13 @@ def labels(name: str, value: Any) -> list[str]:
     return [LABEL(name, item) for item in value]
 
 
+def jobs_named(name: str, value: Any) -> list[str]:
+    """A list of the names of jobs."""
+    if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(item, str) for item in value):
+        raise InputError(f"{name}: expected a list of the names of jobs, got {value!r}", name)
+    return sorted({LABEL(name, item) for item in value})
+
+
 LABEL = text(200)
 
 
@@ -152,6 +159,7 @@ POLICIES: dict[str, Check] = {
     "backoff_jitter": number(0, 1),
     "concurrency_key": text(200),
     "concurrency_limit": integer(0, 1_000_000),
+    "after_jobs": jobs_named,
     "paused": boolean,
 }
 

@@ -15,7 +15,7 @@ from pgsched import arguments
 from pgsched.arguments import Parameters
 from pgsched.declare import text
 from pgsched.errors import InputError, TaskError
-from pgsched.execute.batched import Gathering, gathering
+from pgsched.execute.batched import Gathering, alone, gathering
 from pgsched.execute.context import Run
 from pgsched.execute.place import Place, captured, place
 from pgsched.model import RunId
@@ -112,6 +112,8 @@ class Task(Generic[P, R]):
 
     def prepare(self, args: Any, run: Run | None) -> Callable[[], Any]:
         """The call that an executor makes. TaskError if the arguments do not fit."""
+        if self.gathering is not None:
+            return alone(self.function, args, run)
         return arguments.prepare(self.parameters, self.function, args, run)
 
     def __repr__(self) -> str:

@@ -51,7 +51,7 @@ def declare(
 
     Without `remove`, jobs that are declared no more are left as they are (and called left).
     """
-    wanted = sorted(declarations, key=lambda declaration: declaration.name)
+    wanted = in_order(declarations)
     names = [declaration.name for declaration in wanted]
     if twice := {name for name in names if names.count(name) > 1}:
         raise InputError(f"name: declared twice: {', '.join(sorted(twice))}", "name")
@@ -63,9 +63,31 @@ def declare(
     return done
 
 
+def in_order(declarations: Iterable[Declaration]) -> list[Declaration]:
+    """By name, but that a job comes after those that it waits for."""
+    left = sorted(declarations, key=lambda declaration: declaration.name)
+    found: list[Declaration] = []
+    while left:
+        names = {declaration.name for declaration in left}
+        free = [one for one in left if not names & {*(one.policies.get("after_jobs") or ())}]
+        found += free or left  # the database refuses a circle
+        left = [one for one in left if one not in found]
+    return found
+
+
+def ids_of(conn: Connection[Any], job: str, names: Iterable[str]) -> list[int]:
+    """The ids of the jobs that a job waits for."""
+    found = dict(conn.execute("SELECT name, id FROM pgsched.jobs WHERE name = ANY (%s)", [list(names)]).fetchall())
+    if missing := sorted({*names} - {*found}):
+        raise InputError(f'job {job}: after_jobs: there is no job named "{missing[0]}"', "after_jobs")
+    return sorted(found.values())
+
+
 def reconcile(conn: Connection[Any], declaration: Declaration, declared_by: str) -> str:
     """Create or update one job; returns what was done."""
     values = columns_of(declaration)
+    if values["after_jobs"]:
+        values["after_jobs"] = ids_of(conn, declaration.name, values["after_jobs"])
     text, params = upsert(values), {**values, "declared_by": declared_by}
     for _ in range(3):
         try:

@@ -7,6 +7,7 @@ slot of the worker: the call takes one. Whoever is cancelled leaves; the call is
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -264,3 +265,21 @@ class Batches:
             if not work.done():
                 self._on_abandon(work)
             raise
+
+
+def alone(function: Callable[..., Any], args: Any, run: Any) -> Callable[[], Any]:
+    """The call of a batched handler for one run, as a test makes it: it returns or raises what becomes of that run."""
+    said: list[tuple[Any, BaseException | None]] = []
+    item = Item(args, run, lambda value, error: said.append((value, error)))
+
+    def outcome(value: Any) -> Any:
+        one = value[0] if isinstance(value, list | tuple) and value else None
+        result, error = said[0] if said else (one, one if isinstance(one, BaseException) else None)
+        if error is not None:
+            raise error
+        return result
+
+    async def awaited() -> Any:
+        return outcome(await function([item]))
+
+    return awaited if inspect.iscoroutinefunction(function) else lambda: outcome(function([item]))

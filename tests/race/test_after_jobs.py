@@ -7,7 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgsched import App, InputError
 from pgsched.db import leading
+from pgsched.db.declaring import declare
 from pgsched.leader.dependents import resolve
 from pgsched.leader.ticker import tick
 from pgsched.observe.explain import explain_slot
@@ -195,3 +197,27 @@ def test_explain_says_what_a_slot_waits_for(db: psycopg.Connection) -> None:
     found = explain_slot(db, "report", row[0].replace(" ", "T") + "Z")
     assert found.answer == "waiting"
     assert found.text.endswith("it is to run after others: it waits for the same slot of load.")
+
+
+def test_code_declares_what_a_job_waits_for_by_name(db: psycopg.Connection) -> None:
+    app = App("jobs")
+
+    @app.job(schedule="0 2 * * *", name="a report", after_jobs=["load", "check"])
+    @app.job(schedule="0 2 * * *", name="load")
+    @app.job(schedule="0 2 * * *", name="check")
+    @app.task
+    def work() -> None: ...
+
+    assert set(declare(db, app.jobs, "jobs").values()) == {"created"}
+    assert set(declare(db, app.jobs, "jobs").values()) == {"unchanged"}
+    found = db.execute(
+        "SELECT array_agg(p.name ORDER BY p.name) FROM pgsched.jobs j JOIN pgsched.jobs p ON p.id = ANY (j.after_jobs)"
+        " WHERE j.name = 'a report'"
+    ).fetchone()
+    assert found == (["check", "load"],)
+    other = App("other")
+    other.job(schedule="0 2 * * *", name="b", after_jobs=["nothing"])(other.task(name="b")(lambda: None))
+    with pytest.raises(InputError, match='job b: after_jobs: there is no job named "nothing"'):
+        declare(db, other.jobs, "other")
+    with pytest.raises(InputError, match="after_jobs: expected a list of the names of jobs, got 'load'"):
+        app.job(schedule="0 2 * * *", after_jobs="load")

@@ -283,3 +283,23 @@ def test_a_handler_that_does_not_take_a_list_is_refused() -> None:
 
     with pytest.raises(TaskError, match="its handler is called with one argument, the list of items"):
         App().task(name="x", batch=2)(x)
+
+
+def test_one_run_alone_is_called_as_a_batch_of_one() -> None:
+    app = App()
+
+    @app.task(name="many", batch=2)
+    def many(items: list[Item]) -> list[Any]:
+        if items[0]["n"] == 2:
+            items[0].fail(ValueError("two"))
+        return [ValueError("three") if item["n"] == 3 else item["n"] for item in items]
+
+    @app.task(name="later", batch=2)
+    async def later(items: list[Item]) -> None:
+        items[0].done("done")
+
+    assert many.prepare({"n": 1}, None)() == 1
+    for n, message in ((2, "two"), (3, "three")):
+        with pytest.raises(ValueError, match=message):
+            many.prepare({"n": n}, None)()
+    assert asyncio.run(later.prepare({}, None)()) == "done"
