@@ -90,6 +90,8 @@ def conninfo(dsn: str, *, purpose: str, timeout_s: float = 30, settings: dict[st
     session = {
         "search_path": "pgsched,public",
         "TimeZone": "UTC",
+        # Each statement sees what others committed before it: that is what all of ours are written for.
+        "default_transaction_isolation": "read\\ committed",
         "statement_timeout": f"{int(timeout_s * 1000)}",
         "lock_timeout": f"{int(min(timeout_s, 10) * 1000)}",
         **(settings or {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,6 +13,7 @@ import pytest
 from pgsched.execute.sql import SqlExecutor
 from pgsched.model import Outcome, Result
 from tests.executing import claim, execute
+from tests.waiting import wait_until
 
 LOST = "claim of run 1 is lost"
 
@@ -88,3 +90,16 @@ def test_an_owner_without_rights_on_our_schema_commits_with_his_own_rights(
     assert db.execute("SELECT state FROM pgsched.runs").fetchone() == ("running",), "nor has it settled the run"
     assert sql(dsn, token, "INSERT INTO t VALUES (current_user)", stranger).error is None
     assert written(db) == [stranger]
+
+
+def test_a_stricter_default_isolation_does_not_fail_runs_whose_lease_is_renewed_meanwhile(
+    dsn: str, db: psycopg.Connection[Any], token: UUID
+) -> None:
+    db.execute(f"ALTER DATABASE {db.info.dbname} SET default_transaction_isolation = 'repeatable read'")
+    asleep = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+    beat = "UPDATE pgsched.runs SET lease_until = now()"
+    with ThreadPoolExecutor(1) as pool:
+        work = pool.submit(sql, dsn, token, "SELECT pg_sleep(2)", db.info.user)
+        wait_until(lambda: db.execute(asleep).fetchone() is not None, 20, "the statement")
+        db.execute(beat)
+        assert work.result().error is None
