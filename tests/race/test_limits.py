@@ -8,11 +8,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgsched.config import LeaderSettings
 from pgsched.core import admission as gates
 from pgsched.db import leading, limits
 from pgsched.db.claims import settle
 from pgsched.db.connect import aconnect
+from pgsched.db.leading import NotLeading
 from pgsched.leader import admission
+from pgsched.leader.duties import Duties
 from pgsched.model import Claim, Result
 from tests.fleet import one
 from tests.history_checker import Attempt, check
@@ -472,3 +475,56 @@ def test_a_long_backlog_is_taken_back_whole_before_anything_starts(db: psycopg.C
     admit(db)
     assert states(db) == {"queued": 2, "waiting": 24_998}
     assert len(take(db, 5)) == 2
+
+
+# ---- one leader
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_leader_whose_term_has_ended_admits_nothing(
+    guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit(db, "k", 1)
+    add(db, 3, "k")
+    old, new = connect(), connect()
+    with old.transaction():
+        term, _ = leading.elect(old, "old")
+    stale = Duties(old, term, LeaderSettings(), reap_from=0.0)
+    with new.transaction():
+        leading.elect(new, "new")
+    if guarded:
+        with pytest.raises(NotLeading, match="term 1 has ended: term 2 leads"):
+            stale.perform()
+        assert states(db) == {"waiting": 3}
+    else:
+        cut(monkeypatch, leading, "leader_term", "max(term)", "min(term)")
+        stale.perform()
+        assert states(db) == {"queued": 1, "waiting": 2}
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_two_leaders_do_not_admit_at_the_same_moment(
+    guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit(db, "k", 1)
+    first, second = connect(), connect()
+    add(db, 2, "k")
+    if not guarded:
+        lock = "pg_try_advisory_xact_lock(hashtextextended('pgsched.leader.fence', 0))"
+        cut(monkeypatch, leading, "leader_fence", lock, "true")
+    with db.transaction():
+        term, _ = leading.elect(db, "one")
+    with first.transaction():
+        prove = leading.asked(first, term)
+        admission.admit(first, admission.Standing(), prove)
+        with second.transaction():
+            asked = leading.asked(second, term)
+            if guarded:
+                with pytest.raises(NotLeading, match="another leader is inside a transaction"):
+                    admission.admit(second, admission.Standing(), asked)
+            else:
+                second.execute("SET LOCAL lock_timeout = '1s'")
+                run = one(second, "SELECT max(id) FROM pgsched.runs")
+                asked()
+                limits.admit(second, [run])  # what it would choose while it does not see the first one's
+    assert states(db) == ({"queued": 1, "waiting": 1} if guarded else {"queued": 2})
