@@ -12,12 +12,15 @@ BEGIN
     apart := r.covers_state IS NULL AND r.covers_from < r.covers_until AND r.state IN ('missed', 'skipped');
     IF r.id IS NULL THEN
         RETURN NULL;
-    ELSIF r.state NOT IN ('dead', 'cancelled', 'missed', 'skipped') THEN
+    END IF;
+    PERFORM pgsched.refuse_others(format('run %s', r.id), r.owner);
+    IF r.state NOT IN ('dead', 'cancelled', 'missed', 'skipped') THEN
         RETURN r.state;
     ELSIF EXISTS (SELECT FROM pgsched.runs o WHERE o.unique_key = r.unique_key AND o.phase < 3) THEN
         RAISE EXCEPTION USING ERRCODE = 'check_violation', COLUMN = 'unique_key', MESSAGE =
             format('unique_key: an unfinished run has the key "%s" of run %s already', r.unique_key, run_id);
     END IF;
+    PERFORM pgsched.note('retried', 'run', r.id::text, jsonb_build_object('state', r.state, 'task', left(r.task, 200)));
     r.state := CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key) THEN 'waiting' ELSE 'queued' END;
     UPDATE pgsched.runs SET state = r.state, finished_at = NULL, token = NULL, available_at = clock_timestamp(),
         ready_at = CASE r.state WHEN 'waiting' THEN clock_timestamp() END,

@@ -50,6 +50,7 @@ BEGIN
     ELSE
         SELECT * INTO j FROM pgsched.jobs WHERE name = trigger.job FOR KEY SHARE;  -- against a delete, not the tick
     END IF;
+    PERFORM pgsched.refuse_others(format('job "%s"', j.name), j.owner) WHERE j.id IS NOT NULL;
     problem := coalesce(problem, CASE WHEN trigger.args IS NOT NULL THEN pgsched.args_error(j.kind, trigger.args) END);
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'runs');
@@ -73,5 +74,6 @@ BEGIN
         -- two people in the same microsecond: the second one tries again
         EXIT WHEN new_id IS NOT NULL;
     END LOOP;
+    PERFORM pgsched.note('triggered', 'job', j.name, jsonb_build_object('run', new_id));
     RETURN new_id;
 END $$;

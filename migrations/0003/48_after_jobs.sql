@@ -11,7 +11,8 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('pgsched.after_jobs', 0));
     SELECT a.id INTO wrong FROM unnest(NEW.after_jobs) a(id)
-    WHERE NOT EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = a.id) AND a.id IS DISTINCT FROM NEW.id LIMIT 1;
+    WHERE NOT EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = a.id AND pgsched.may_change(j.owner))
+      AND a.id IS DISTINCT FROM NEW.id LIMIT 1;
     problem := CASE
         WHEN array_ndims(NEW.after_jobs) > 1 THEN 'after_jobs: must be a plain list of the ids of jobs'
         WHEN array_position(NEW.after_jobs, NULL) IS NOT NULL THEN 'after_jobs: must not hold null'

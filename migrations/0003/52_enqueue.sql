@@ -29,6 +29,17 @@ BEGIN
     ends_at := starts_at + period;
 END $$;
 
+-- The unfinished run that has a unique key, if it is one's own: that of somebody else is in the way all the same.
+CREATE FUNCTION pgsched.run_of_key(unique_key text) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r record;
+BEGIN
+    SELECT o.id, o.owner INTO r FROM pgsched.runs o WHERE o.unique_key = run_of_key.unique_key AND o.phase < 3;
+    PERFORM pgsched.refuse_others('the run that has the unique key', r.owner) WHERE r.id IS NOT NULL;
+    RETURN r.id;
+END $$;
+
 -- What a run that has the key already becomes. Returns: existing (unchanged), replaced, rejected; null: it has ended.
 -- Payload and time change only while it is not running; to claim it, a worker must hold its row.
 CREATE FUNCTION pgsched.meet_run(existing bigint, on_conflict text, task text, args jsonb, due timestamptz) RETURNS text
@@ -44,6 +55,7 @@ BEGIN
         RETURN 'existing';
     END IF;
     SELECT * INTO r FROM pgsched.runs WHERE id = existing FOR NO KEY UPDATE;
+    PERFORM pgsched.refuse_others(format('run %s, which has the key,', r.id), r.owner) WHERE r.id IS NOT NULL;
     IF r.id IS NULL OR r.phase >= 3 THEN
         RETURN NULL;
     ELSIF r.task <> meet_run.task THEN
@@ -148,10 +160,9 @@ BEGIN
             PERFORM pgsched.hold_back(enqueue_result.id, after, after_any, on_failure)
             WHERE after IS NOT NULL OR after_any IS NOT NULL;
         ELSE
-            SELECT r.id INTO enqueue_result.id FROM pgsched.runs r
-            WHERE r.unique_key = enqueue_result.unique_key AND r.phase < 3;
+            enqueue_result.id := pgsched.run_of_key(unique_key);
             -- the run that was in the way may have ended between two statements: then it is tried again
-            IF FOUND THEN
+            IF enqueue_result.id IS NOT NULL THEN
                 how := pgsched.meet_run(enqueue_result.id, policy, task, args, due);
             END IF;
         END IF;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, SmallInteger, Table, Text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import INET, JSONB
 
 from pgsched.db.table_parts import Instant, key, metadata, need, partial
 
@@ -63,4 +63,21 @@ kept_keys = Table(
     Column("error", Text),
     Column("finished_at", Instant),
     Index("kept_keys_expires_at", "expires_at"),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    key("id"),
+    need("at", Instant),
+    need("who", Text),
+    Column("acting_as", Text),
+    Column("application", Text),
+    Column("address", INET),
+    need("action", Text),
+    need("what", Text),
+    need("name", Text),
+    Column("change", JSONB),
+    Index("audit_of", "what", "name", "id"),
+    Index("audit_at", "at"),
 )
