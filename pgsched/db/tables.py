@@ -228,6 +228,8 @@ workers = Table(
     need("abandoned", Integer),
     Column("blocked_at", Instant),
     Column("blocked_by", Text),
+    Column("drain_asked_at", Instant),
+    Column("drain_asked_by", Text),
     partial("workers_alive", "id", where="stopped_at IS NULL"),
 )
 

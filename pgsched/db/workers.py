@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgsched.db.connect import Connection
+from pgsched.db.query import Row, one
 from pgsched.db.statements import sql
+from pgsched.errors import NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +38,17 @@ def start(conn: Connection[Any], registration: Registration) -> int:
 def stop(conn: Connection[Any], worker_id: int, *, stopped: bool) -> None:
     """Say that the worker is stopping, or gone."""
     conn.execute(sql("worker_stop"), {"worker_id": worker_id, "stopped": stopped})
+
+
+def drain(conn: Connection[Any], worker_id: int, by: str | None = None) -> Row:
+    """Ask a worker to take no more and to end when its runs have; it hears of it within a third of its lease."""
+    found = one(conn, "worker_drain", {"id": worker_id, "asked_by": by}) if 0 < worker_id < 2**63 else None
+    if found is None:
+        raise NotFound(f"there is no worker {worker_id} that has not stopped")
+    return found
+
+
+def drain_asked(conn: Connection[Any], worker_id: int) -> str | None:
+    """Who asked this worker to drain; None: nobody."""
+    row = conn.execute(sql("worker_drain_asked"), {"worker_id": worker_id}).fetchone()
+    return None if row is None else str(row[0])

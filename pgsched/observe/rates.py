@@ -65,7 +65,7 @@ def failures(conn: Connection[Any], n: int = 8) -> list[Row]:
 
 def workers(conn: Connection[Any]) -> list[Row]:
     """The workers that are alive."""
-    return rows(conn, "status_workers")
+    return rows(conn, "web_workers")
 
 
 def gone_workers(conn: Connection[Any], n: int = 20) -> list[Row]:

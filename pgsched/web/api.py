@@ -123,6 +123,7 @@ OPERATIONS = (
       ("what",)),
     op("POST", "/pauses/end", "Let it start again", do.resume, ref("Pause"), {}, PAUSED, ("what",)),
     op("GET", "/workers", "The workers that are alive", do.list_workers, list_of("workers", "Worker")),
+    op("POST", "/workers/{id}/drain", "Let it take no more and end", do.drain_worker, ref("Thing"), {}, {}),
 )  # fmt: skip
 
 
@@ -156,7 +157,9 @@ def read(request: Request, operation: Operation) -> dict[str, Any]:
             raise InputError(f"{name}: is missing", name)
     body = {} if operation.body is None else body_of(request, operation)
     path = {name: part(name, request.path_params[name]) for name in operation.parameters}
-    user = {"user": request.state.visitor.user or None} if "pause" in operation.path else {}
+    user = (
+        {"user": request.state.visitor.user or None} if "pause" in operation.path or "drain" in operation.path else {}
+    )
     return {**query, **body, **path, **user}
 
 

@@ -6,16 +6,23 @@ from typing import Any
 
 from starlette.requests import Request
 
+from pgsched.db import workers as fleet
 from pgsched.db.connect import Connection
 from pgsched.observe import check, rates, status
 from pgsched.web.overview import SAMPLE
-from pgsched.web.pages import View
+from pgsched.web.pages import Done, View
 
 
 def workers(request: Request, conn: Connection[Any]) -> View:
     """Those that are alive, and who has gone lately."""
     alive, leader, gone = rates.workers(conn), status.newest_leader(conn), rates.gone_workers(conn)
     return View("workers.html", {"workers": alive, "leader": leader, "gone": gone})
+
+
+def drain(request: Request, conn: Connection[Any]) -> Done:
+    """Ask one to take no more and to end."""
+    gone = fleet.drain(conn, request.path_params["id"], request.state.visitor.user or None)
+    return Done("/workers", f"{gone['name']} was asked to drain: it hears of it within a third of its lease.")
 
 
 def doctor(request: Request, conn: Connection[Any]) -> View:

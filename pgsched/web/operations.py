@@ -13,7 +13,7 @@ from pgsched.cli.values import moment
 from pgsched.core.describe import describe
 from pgsched.core.preview import preview, preview_job
 from pgsched.core.schedule import parse
-from pgsched.db import backfills, graphs, history, holding, jobs, run_filters, run_logs
+from pgsched.db import backfills, graphs, history, holding, jobs, run_filters, run_logs, workers
 from pgsched.db.backfills import Request
 from pgsched.db.connect import Connection
 from pgsched.db.job_columns import SETTABLE
@@ -251,6 +251,10 @@ def pause(conn: Connection[Any], given: Given) -> Any:
 
 def resume(conn: Connection[Any], given: Given) -> Any:
     return holding.resume(conn, *paused(given))
+
+
+def drain_worker(conn: Connection[Any], given: Given) -> Any:
+    return workers.drain(conn, given["id"], given.get("user"))
 
 
 def list_workers(conn: Connection[Any], given: Given) -> Any:

@@ -53,6 +53,7 @@ ROUTES: list[BaseRoute] = [
     done("/pauses/begin", queues.pause),
     done("/pauses/end", queues.resume),
     shown("/workers", fleet.workers),
+    done("/workers/{id:int}/drain", fleet.drain),
     shown("/doctor", fleet.doctor),
     shown("/backfills/{id:int}", backfills.show),
     done("/backfills/{id:int}/cancel", backfills.cancel),

@@ -82,6 +82,7 @@ class Heartbeat(threading.Thread):
         on_fatal: Callable[[PgschedError], object],
         abandoned: Callable[[], int],
         blocked: Callable[[], tuple[float, str] | None] = lambda: None,
+        on_drain: Callable[[str], object] = bool,
     ) -> None:
         super().__init__(name="pgsched-heartbeat", daemon=True)
         self.dsn = dsn
@@ -91,6 +92,7 @@ class Heartbeat(threading.Thread):
         self.on_fatal = on_fatal
         self.abandoned = abandoned
         self.blocked = blocked
+        self.on_drain = on_drain
         self._stopping = self._stopped = False
         self._nudge = threading.Event()
         self._looked_at: frozenset[Key] = frozenset()
@@ -168,6 +170,8 @@ class Heartbeat(threading.Thread):
         if denied or beat.cancel:
             self.on_beat(denied, beat.cancel)
         self._looked_at = frozenset(held)
+        if not self._stopping and (asked_by := workers.drain_asked(conn, self.worker_id)) is not None:
+            self.on_drain(asked_by)
 
     def _look(self, conn: Connection[Any]) -> None:
         """Between two beats: which of the claims that last for a while are to be cancelled? The notification may have

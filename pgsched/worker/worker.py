@@ -131,6 +131,7 @@ class Worker:
             lambda error: loop.call_soon_threadsafe(self.fail, error),
             lambda: self.slots.abandoned + sum(executor.abandoned for executor in set(self.executors.values())),
             self._watchdog.blocked,
+            lambda by: loop.call_soon_threadsafe(self.retire, f"{by} asked it to drain"),
         )
         self._watchdog.on_news = heartbeat.beat_soon
         self._watchdog.on_blocked = lambda who: self._give_up(who, heartbeat)
