@@ -20,6 +20,9 @@ ENVIRONMENT = {
     "PGSCHED_LOG_FORMAT": "console or json",
     "PGSCHED_SQL_DSN_NAME": "connection string of a database that SQL jobs may name",
     "PGSCHED_LOG_BYTES": "bytes of output that a worker keeps of an attempt",
+    "PGSCHED_WEB_TOKEN": "token that lets people into the console",
+    "PGSCHED_WEB_READER_TOKEN": "token of people who may only look at it",
+    "PGSCHED_WEB_PASSWORD_HASH": "hash of the password that lets people in",
 }
 MAX_PAYLOAD_BYTES = 1_048_576
 CRASH_LIMIT = 5
