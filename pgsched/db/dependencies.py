@@ -62,6 +62,13 @@ class Progress:
 # ---- what the leader does
 
 
+def look(conn: Connection[Any]) -> tuple[bool, bool, bool]:
+    """Are there slots that wait for other jobs' slots, runs with new edges, parents that have ended?"""
+    row = conn.execute(sql("dependencies_look")).fetchone()
+    assert row is not None
+    return row[0], row[1], row[2]
+
+
 def adopt(conn: Connection[Any], n: int) -> tuple[int, list[int]]:
     """Watch the parents of runs whose edges are new; returns how many, and those that wait for nothing that is open."""
     row = conn.execute(sql("dependencies_adopt"), {"n": n}).fetchone()

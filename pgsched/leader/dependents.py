@@ -18,7 +18,10 @@ MOST_STEPS = 50  # the rest is for the next round: the tick must have its turn
 def resolve(conn: Connection[Any], n: int) -> int:
     """Decide what has come to be decided, about `n` edges a step; returns how many runs were let go or ended, or 1 if
     there is more to do."""
-    changed = find_parents(conn, n)
+    slots, fresh, ended_parents = dependencies.look(conn)
+    changed = find_parents(conn, n) if slots else 0
+    if not (fresh or ended_parents or changed):
+        return 0
     for _ in range(MOST_STEPS):
         watched, loose = dependencies.adopt(conn, n)
         edges, free = dependencies.release(conn, n)
