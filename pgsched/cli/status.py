@@ -86,11 +86,11 @@ def tables(found: Status) -> None:
     if found.paused:
         print()
         lines = [
-            [p.what if p.what == "all" else f"{p.what} {p.name}", p.paused_by, cell(p.paused_at),
-             "never" if p.resume_at is None else cell(p.resume_at), p.reason or "-"]
+            [p.what if p.what == "all" else f"{p.what} {p.name}", p.paused_by, duration(p.since_s),
+             "never" if p.resumes_in_s is None else f"in {duration(p.resumes_in_s)}", p.reason or "-"]
             for p in found.paused
         ]  # fmt: skip
-        print_table(["PAUSED", "BY", "SINCE", "RESUMES", "WHY"], lines)
+        print_table(["PAUSED", "BY", "FOR", "RESUMES", "WHY"], lines)
     if found.limits:
         print()
         print_table(["LIMIT", "LET GO", "WAITING"], [[b.name, b.admitted, b.waiting] for b in found.limits])

@@ -23,10 +23,13 @@ def why(conn: Connection[Any], run: Mapping[str, Any]) -> str | None:
 
 def pauses(conn: Connection[Any]) -> list[Paused]:
     """What is paused now."""
-    return [
-        Paused(row["what"], row["name"], row["paused_at"], row["paused_by"], row["reason"], row["resume_at"])
-        for row in holding.list_pauses(conn)
-    ]
+    found = []
+    for row in holding.list_pauses(conn):
+        since_s = (row["now"] - row["paused_at"]).total_seconds()
+        left_s = None if row["resume_at"] is None else (row["resume_at"] - row["now"]).total_seconds()
+        when = (row["paused_at"], row["paused_by"], row["reason"], row["resume_at"])
+        found.append(Paused(row["what"], row["name"], *when, since_s, left_s))
+    return found
 
 
 def binding(conn: Connection[Any]) -> tuple[list[Binding], list[FullQueue]]:

@@ -131,7 +131,8 @@ class JobError:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """What somebody stopped: `what` is all, queue or task. `resume_at`: when it goes on by itself, null: never."""
+    """What somebody stopped `since_s` seconds ago: `what` is all, queue or task. `resume_at`: when it goes on by
+    itself, in `resumes_in_s` seconds; null: never."""
 
     what: str
     name: str
@@ -139,6 +140,8 @@ class Paused:
     paused_by: str
     reason: str | None
     resume_at: datetime | None
+    since_s: float
+    resumes_in_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
