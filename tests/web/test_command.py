@@ -1,0 +1,60 @@
+"""`pgsched web` as a command."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from pgsched.cli import run
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--host", "0.0.0.0"], "can be reached from elsewhere"),
+        (["--token-file", "/nonexistent"], "cannot read"),
+        (["--password-hash", "secret"], "--hash-password"),
+        (["--trusted-proxy-header", "x-user"], "need each other"),
+        (["--trusted-proxy-header", "x-user", "--trusted-proxy", "here"], "trusted proxy"),
+    ],
+)
+def test_what_protects_nothing_is_bad_input(
+    flags: list[str], why: str, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["web", "--dsn", dsn, *flags]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and why in error and error.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_bad_input(dsn: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert run(["web", "--dsn", dsn, "--port", str(taken.getsockname()[1])]) == 2
+    assert "cannot listen" in capsys.readouterr().err
+
+
+def test_it_says_where_it_listens_serves_and_ends_with_a_signal(dsn: str, tmp_path: Path) -> None:
+    said = tmp_path / "err"
+    command = [sys.executable, "-m", "pgsched", "web", "--dsn", dsn, "--port", "0"]
+    with said.open("w") as err, subprocess.Popen(command, cwd=ROOT, stderr=err, env=os.environ) as process:
+        try:
+            pattern = re.compile(r"pgsched web: (http://127\.0\.0\.1:\d+/)\n")
+            found = wait_until(lambda: pattern.search(said.read_text()), 60, "the address")
+            with urllib.request.urlopen(f"{found[1]}healthz", timeout=30) as answer:
+                assert answer.read() == b'{"ok":true}'
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(30) in (0, -signal.SIGTERM)
+    assert "Traceback" not in said.read_text()
