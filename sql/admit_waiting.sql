@@ -19,7 +19,9 @@ WITH RECURSIVE oldest AS (
     WHERE (SELECT true FROM pgsched.runs o WHERE o.job_id = oldest.job_id AND o.phase < 3
            AND (o.state <> 'waiting' OR o.ready_at IS NOT NULL) AND o.origin <> 'backfill' LIMIT 1) IS NULL
     UNION ALL
-    SELECT id FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL AND job_id IS NULL AND available_at <= clock_timestamp()
+    -- the clock is asked once and bounds the scan: all that waits for other runs would be read else
+    SELECT id FROM pgsched.runs
+    WHERE phase = 0 AND ready_at IS NULL AND job_id IS NULL AND available_at <= (SELECT clock_timestamp())
 ), free AS MATERIALIZED (
     -- by key, and not by phase: an index of that would be read through
     SELECT w.id FROM pgsched.runs w

@@ -5,12 +5,13 @@
 -- returns: nothing; the number of rows says how many
 -- locks: FOR UPDATE on those runs, skipping locked ones
 WITH late AS MATERIALIZED (
+    -- the clock is asked once, here and below, and bounds the scan: all bounds that are to come would be read else
     SELECT id FROM pgsched.runs
-    WHERE phase < 3 AND expires_at <= clock_timestamp() AND state <> 'running' AND started_at IS NULL
+    WHERE phase < 3 AND expires_at <= (SELECT clock_timestamp()) AND state <> 'running' AND started_at IS NULL
     ORDER BY expires_at LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), in_vain AS MATERIALIZED (
     SELECT id FROM pgsched.runs
-    WHERE phase = 0 AND held_until <= clock_timestamp() AND held_until < coalesce(expires_at, 'infinity')
+    WHERE phase = 0 AND held_until <= (SELECT clock_timestamp()) AND held_until < coalesce(expires_at, 'infinity')
     ORDER BY held_until LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), ended AS (
     SELECT coalesce(late.id, in_vain.id) AS id, in_vain.id IS NOT NULL AS in_vain

@@ -6,7 +6,7 @@
 -- locks: none
 WITH newest AS MATERIALIZED (
     SELECT finished_at, started_at, scheduled_at, job_id, state, attempt, origin FROM pgsched.runs
-    WHERE phase >= 3 AND finished_at > clock_timestamp() - interval '1 day'
+    WHERE phase >= 3 AND finished_at > (SELECT clock_timestamp() - interval '1 day')
     ORDER BY finished_at DESC LIMIT %(n)s
 )
 SELECT count(*) FILTER (WHERE executed AND finished_at > clock_timestamp() - interval '1 minute') AS done_1,
