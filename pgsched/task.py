@@ -186,18 +186,13 @@ class Request(Generic[P]):
         return {**self._values, "task": self._task.name}
 
     def _enqueue(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunId:
-        values = self._run_values(args, kwargs)
-        return self._task.app.database.enqueue(self._connection, values)
+        return self._task.app.database.enqueue(self._connection, self.values(args, kwargs))
 
     async def _enqueue_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunId:
-        values = self._run_values(args, kwargs)
-        return await self._task.app.database.enqueue_async(self._connection, values)
+        return await self._task.app.database.enqueue_async(self._connection, self.values(args, kwargs))
 
     def values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The run that these arguments make, as the database takes it."""
-        return self._run_values(args, kwargs)
-
-    def _run_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         task, values = self._task, self._values
         if "after" in kwargs or "after_any" in kwargs:
             values, kwargs = held_back(task.parameters, values, kwargs)

@@ -45,42 +45,35 @@ class Enqueueing:
 
     def enqueue(self, conn: Any, values: dict[str, Any]) -> RunId:
         return when_there_is_room(
-            lambda: self._send(conn, lambda mine: runs.enqueue(mine, **values)), patience(conn, values)
+            lambda: self.send(conn, lambda mine: runs.enqueue(mine, **values)), patience(conn, values)
         )
 
     def enqueue_many(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
         args = list(args) if patience(conn, values) else args  # it may have to be sent again
         return when_there_is_room(
-            lambda: self._send(conn, lambda mine: runs.enqueue_many(mine, args, values)), patience(conn, values)
+            lambda: self.send(conn, lambda mine: runs.enqueue_many(mine, args, values)), patience(conn, values)
         )
 
     async def enqueue_async(self, conn: Any, values: dict[str, Any]) -> RunId:
         return await when_there_is_room_async(
-            lambda: self._send_async(conn, lambda mine: runs.enqueue_async(mine, **values)), patience(conn, values)
+            lambda: self.send_async(conn, lambda mine: runs.enqueue_async(mine, **values)), patience(conn, values)
         )
 
     async def enqueue_many_async(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
         args = list(args) if patience(conn, values) else args
         return await when_there_is_room_async(
-            lambda: self._send_async(conn, lambda mine: runs.enqueue_many_async(mine, args, values)),
+            lambda: self.send_async(conn, lambda mine: runs.enqueue_many_async(mine, args, values)),
             patience(conn, values),
         )
 
     def first_result(self, key: str) -> FirstResult | None:
-        return self._send(None, lambda mine: runs.first_result(mine, key))
+        return self.send(None, lambda mine: runs.first_result(mine, key))
 
     async def first_result_async(self, key: str) -> FirstResult | None:
-        return await self._send_async(None, lambda mine: runs.first_result_async(mine, key))
+        return await self.send_async(None, lambda mine: runs.first_result_async(mine, key))
 
     def send(self, conn: Any, send: Callable[[Any], T]) -> T:
         """What `send` makes of the caller's connection, or of ours."""
-        return self._send(conn, send)
-
-    async def send_async(self, conn: Any, send: Callable[[Any], Awaitable[T]]) -> T:
-        """The asyncio form of `send`."""
-        return await self._send_async(conn, send)
-
-    def _send(self, conn: Any, send: Callable[[Any], T]) -> T:
         if conn is not None:
             try:
                 return send(conn if isinstance(conn, Connection) else held(conn))
@@ -91,7 +84,8 @@ class Enqueueing:
         except DatabaseError as error:
             raise reported(error) from error
 
-    async def _send_async(self, conn: Any, send: Callable[[Any], Awaitable[T]]) -> T:
+    async def send_async(self, conn: Any, send: Callable[[Any], Awaitable[T]]) -> T:
+        """The asyncio form of `send`."""
         if conn is not None:
             try:
                 return await send(conn if isinstance(conn, AsyncConnection) else await held_async(conn))
