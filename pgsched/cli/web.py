@@ -38,6 +38,9 @@ def web(
     allowed_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Host name that it answers to (repeatable).")
     ] = None,
+    https: Annotated[
+        bool, typer.Option("--https", help="People come over https, which a proxy ends: cookies are for that alone.")
+    ] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Nobody can change anything.")] = False,
     hash_password: Annotated[
         bool, typer.Option("--hash-password", help="Ask for a password, print its hash, and end.")
@@ -68,7 +71,7 @@ def web(
         reader_token=settings.secret("reader token", reader_token_file, env, "PGSCHED_WEB_READER_TOKEN"),
         password=secrets.parse_hash(given) if given else None,
         proxy_header=trusted_proxy_header, proxies=settings.networks(trusted_proxy or []),
-        read_only=read_only, hosts=tuple(name.lower() for name in allowed_host or ()),
+        read_only=read_only, https=https, hosts=tuple(name.lower() for name in allowed_host or ()),
     )  # fmt: skip
     with database(dsn) as address:
         with connect(address) as conn:

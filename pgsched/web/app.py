@@ -36,7 +36,7 @@ def make(settings: Settings) -> ASGIApp:
         lifespan=lifespan,
     )
     app.state.settings = settings
-    app.state.signer = Signer(next(filter(None, (settings.token, settings.reader_token)), None))
+    app.state.signer = Signer(settings.token)  # what a reader knows must not be the key
     app.state.pool = Pool(settings.dsn, size=CONNECTIONS, purpose="web", timeout_s=TIMEOUT_S, settings=SESSION)
     app.state.depths = Depths()
     app.state.guesses = login.Guesses()

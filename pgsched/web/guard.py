@@ -114,7 +114,7 @@ class Guard:
     def cookie(self, scope: Scope, session: Session) -> str:
         """The Set-Cookie header of a session."""
         response = Response()
-        secure = scope.get("scheme") == "https"
+        secure = self.settings.https or scope.get("scheme") == "https"
         response.set_cookie(COOKIE, self.signer.cookie(session), httponly=True, samesite="strict", secure=secure)
         return response.headers["set-cookie"]
 

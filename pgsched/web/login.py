@@ -74,7 +74,7 @@ def allowed(settings: Settings, secret: str) -> Role:
 def signed_in(request: Request, response: Response, role: Role) -> Response:
     """A new session, so that one that somebody else put into this browser is not raised to a role."""
     sealed = request.app.state.signer.cookie(begun(role))
-    secure = request.url.scheme == "https"
+    secure = request.app.state.settings.https or request.url.scheme == "https"
     response.set_cookie(COOKIE, sealed, httponly=True, samesite="strict", secure=secure)
     return response
 

@@ -19,7 +19,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 class Settings:
     """How the console is reached and by whom. `token` and `password` let people in who may change things,
     `reader_token` people who may only look; `proxy_header` names a header that proxies in `proxies` put the user's
-    name in. `hosts`: the names that it answers to (empty: any, which needs authentication)."""
+    name in. `hosts`: the names that it answers to (empty: any, which needs authentication). `https`: people come over
+    https, which a proxy ends."""
 
     dsn: str
     host: str = "127.0.0.1"
@@ -32,6 +33,7 @@ class Settings:
     read_only: bool = False
     hosts: tuple[str, ...] = ()
     every_s: float = 2.0
+    https: bool = False
 
     def __post_init__(self) -> None:
         for name, token in (("token", self.token), ("reader token", self.reader_token)):

@@ -204,3 +204,15 @@ def test_the_proxys_word_counts_only_from_the_proxy(console: Console) -> None:
     assert "ada" in console("10.1.2.3", **settings).get("/", **says).text
     assert console("10.1.2.3", **settings).get("/").status_code == 401
     assert console("192.0.2.1", **settings).get("/", **says).status_code == 401
+
+
+def test_who_has_the_readers_token_cannot_make_a_cookie_that_may_write(console: Console) -> None:
+    for settings in ({"reader_token": READER}, {"reader_token": READER, "password": HASH}):
+        forged = secrets.Signer(READER).cookie(secrets.begun("write"))
+        assert console(**settings).get("/", headers={"cookie": f"pgsched_session={forged}"}).status_code == 303
+
+
+def test_behind_https_the_cookies_are_for_https_alone(console: Console) -> None:
+    assert "secure" not in console(token=TOKEN).get("/login").headers["set-cookie"].lower()
+    browser = console(token=TOKEN, https=True)
+    assert "secure" in browser.get("/login").headers["set-cookie"].lower()
