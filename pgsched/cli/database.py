@@ -23,6 +23,9 @@ def migrate(
         bool, typer.Option("--set-search-path", help="Let plain `INSERT INTO jobs` work in new sessions.")
     ] = False,
     as_sql: Annotated[bool, typer.Option("--sql", help="Print the statements for an empty database instead.")] = False,
+    with_roles: Annotated[
+        bool, typer.Option("--roles", help="Also make the roles of least privilege; with --sql, print only those.")
+    ] = False,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
@@ -33,16 +36,21 @@ def migrate(
     \b
     Example:
       pgsched migrate --set-search-path
+      pgsched migrate --roles
       pgsched migrate --sql > pgsched.sql
     """
     from pgsched.db import migrate as moving
+    from pgsched.db import roles
 
     if as_sql:
-        return typer.echo(moving.upgrade_sql())
+        return typer.echo(roles.text() if with_roles else moving.upgrade_sql())
     place = locate(dsn)
-    before, after = moving.upgrade(place.dsn, set_search_path=set_search_path or place.embedded)
+    wanted = set_search_path or place.embedded
+    before, after = moving.upgrade(place.dsn, set_search_path=wanted, with_roles=with_roles)
     if json:
-        return print_json({"before": before, "after": after})
+        return print_json({"before": before, "after": after, "roles": with_roles})
+    if with_roles:
+        typer.echo(f"the roles are pgsched_{', pgsched_'.join(roles.ROLES)}")
     return typer.echo(f"the schema is version {after}" + (" already" if before == after else f" (was {before})"))
 
 

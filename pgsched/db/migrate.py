@@ -9,6 +9,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+from pgsched.db import roles
 from pgsched.db.connect import Connection, DatabaseError, connect, explain
 from pgsched.db.statements import folder
 from pgsched.errors import SchemaTooNew, SchemaTooOld
@@ -50,11 +51,11 @@ def check(conn: Connection[Any]) -> None:
         raise SchemaTooNew(f"the schema is version {version}, newer than {SCHEMA_VERSION}: upgrade this pgsched")
 
 
-def upgrade(dsn: str, *, set_search_path: bool = False) -> tuple[str | None, str]:
+def upgrade(dsn: str, *, set_search_path: bool = False, with_roles: bool = False) -> tuple[str | None, str]:
     """Bring the database to this program's version. Returns (version before, version after).
 
     `set_search_path` puts pgsched into the database's default search_path, so that `INSERT INTO jobs` works
-    unqualified in new sessions.
+    unqualified in new sessions. `with_roles` puts sql/roles.sql in force; where it is, a migration does so again.
     """
     with connect(dsn, purpose="migrate", timeout_s=0) as conn:
         before = current(conn)
@@ -62,6 +63,8 @@ def upgrade(dsn: str, *, set_search_path: bool = False) -> tuple[str | None, str
             check(conn)
         try:
             before = before if before == SCHEMA_VERSION else run_upgrade(conn)
+            if with_roles or (before not in (None, SCHEMA_VERSION) and roles.in_force(conn)):
+                roles.apply(conn)
             if set_search_path:
                 put_on_search_path(conn)
         except DatabaseError as error:

@@ -66,7 +66,11 @@ def enqueue_many(conn: Connection[Any], args: Iterable[str], values: Mapping[str
         raise wrong_connection(conn, "psycopg.Connection")
     with Cursor(conn, row_factory=tuple_row) as cursor:
         # before `transaction`, which would commit if it were the first in a connection without autocommit
-        columns = constants(cursor.execute(sql("enqueue_at"), values).fetchone(), values)
+        row = cursor.execute(sql("enqueue_at"), values).fetchone()
+        if row is not None and row[3]:
+            with conn.transaction():
+                return sum(cursor.execute(sql("enqueue_rows"), page).rowcount for page in pages(args, values))
+        columns = constants(row, values)
         with conn.transaction(), cursor.copy(copy_statement(columns)) as copy:
             for chunk in chunks(args, columns):
                 copy.write(chunk)
@@ -78,7 +82,11 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Iterable[str], va
     if not isinstance(conn, AsyncConnection):
         raise wrong_connection(conn, "psycopg.AsyncConnection")
     async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
-        columns = constants(await (await cursor.execute(sql("enqueue_at"), values)).fetchone(), values)
+        row = await (await cursor.execute(sql("enqueue_at"), values)).fetchone()
+        if row is not None and row[3]:
+            async with conn.transaction():
+                return sum([(await cursor.execute(sql("enqueue_rows"), page)).rowcount for page in pages(args, values)])
+        columns = constants(row, values)
         async with conn.transaction(), cursor.copy(copy_statement(columns)) as copy:
             for chunk in chunks(args, columns):
                 await copy.write(chunk)
@@ -107,6 +115,13 @@ def chunks(args: Iterable[str], columns: Mapping[str, str]) -> Iterator[str]:
     lines = (f"{before}{text.replace(BACKSLASH, DOUBLED)}\n" for text in args)
     while chunk := "".join(islice(lines, LINES)):
         yield chunk
+
+
+def pages(args: Iterable[str], values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The values of `enqueue_rows`, some hundred rows at a time."""
+    texts = iter(args)
+    while page := list(islice(texts, LINES)):
+        yield {**values, "args": page}
 
 
 def copied(text: str) -> str:

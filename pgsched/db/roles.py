@@ -1,0 +1,36 @@
+"""Least privilege. The rule: what each role may do is said in one place, `sql/roles.sql`, and put in force as a whole.
+
+It is opt-in (`pgsched migrate --roles`). Where it is in force every later migration puts it in force again, because new
+tables and functions belong to whoever migrates and may be used by everybody.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgsched.db.connect import Connection, DatabaseError, explain
+from pgsched.db.statements import folder, sql
+
+ROLES = ("owner", "worker", "leader", "producer", "operator", "viewer")
+IN_FORCE = "SELECT EXISTS (SELECT FROM pg_policies WHERE schemaname = 'pgsched' AND policyname = 'pgsched_all')"
+
+
+def text() -> str:
+    """The statements, as they are sent."""
+    return (folder("sql") / "roles.sql").read_text(encoding="utf-8")
+
+
+def in_force(conn: Connection[Any]) -> bool:
+    """Has this database roles?"""
+    row = conn.execute(IN_FORCE).fetchone()
+    return row is not None and bool(row[0])
+
+
+def apply(conn: Connection[Any]) -> None:
+    """Make the roles and give them what they need; all or nothing. Raises NotPermitted."""
+    try:
+        with conn.transaction():
+            conn.execute("SET LOCAL statement_timeout = 0")
+            conn.execute(sql("roles"))
+    except DatabaseError as error:
+        raise explain(error) from error

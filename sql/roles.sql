@@ -1,0 +1,224 @@
+-- roles: least privilege. Makes six roles, gives everything to the first and to the others what their work needs.
+-- params: none. Run by `pgsched migrate --roles`, and again by each later `pgsched migrate`; printed by --roles --sql.
+-- returns: nothing
+-- locks: ACCESS EXCLUSIVE on all tables of pgsched, until the transaction ends
+--
+--   pgsched_owner     owns the schema; nobody logs in as it
+--   pgsched_worker    claims and settles; may also enqueue, because handlers do
+--   pgsched_leader    plans, admits, reaps and prunes
+--   pgsched_producer  makes jobs and runs, and sees, edits and cancels its own
+--   pgsched_operator  sees everything; edits, pauses, cancels and retries what is anybody's; sets limits
+--   pgsched_viewer    sees everything
+--
+-- A login gets one or more of them: GRANT pgsched_worker, pgsched_leader TO app_worker. Roles belong to the whole
+-- server; what they may do is said here for one database.
+
+DO $$
+DECLARE
+    role text;
+BEGIN
+    FOREACH role IN ARRAY ARRAY['owner', 'worker', 'leader', 'producer', 'operator', 'viewer'] LOOP
+        IF to_regrole('pgsched_' || role) IS NULL THEN
+            BEGIN
+                EXECUTE format('CREATE ROLE %I NOLOGIN', 'pgsched_' || role);
+            EXCEPTION WHEN duplicate_object OR unique_violation THEN
+                NULL;  -- made by somebody else meanwhile, for another database
+            END;
+        END IF;
+    END LOOP;
+    IF NOT pg_has_role('pgsched_owner', 'USAGE') THEN  -- a superuser has the rights of all
+        EXECUTE format('GRANT pgsched_owner TO %I', current_user);
+    END IF;
+    IF NOT pg_has_role('pgsched_worker', 'pgsched_producer', 'USAGE') THEN
+        GRANT pgsched_producer TO pgsched_worker;
+    END IF;
+    IF NOT pg_has_role('pgsched_operator', 'pgsched_viewer', 'USAGE') THEN
+        GRANT pgsched_viewer TO pgsched_operator;
+    END IF;
+END $$;
+
+-- ---- everything is owned by a role that nobody logs in as
+
+-- Functions that run with their owner's rights then have these and not, say, a superuser's.
+DO $$
+DECLARE
+    statement text;
+BEGIN
+    FOR statement IN
+        SELECT 'ALTER SCHEMA pgsched OWNER TO pgsched_owner'  -- first: an owner of tables must be able to make some
+        UNION ALL
+        SELECT format('ALTER TABLE %s OWNER TO pgsched_owner', c.oid::regclass) FROM pg_class c
+        WHERE c.relnamespace = 'pgsched'::regnamespace AND c.relkind IN ('r', 'p')
+          AND c.relowner <> 'pgsched_owner'::regrole
+        UNION ALL
+        SELECT format('ALTER SEQUENCE %s OWNER TO pgsched_owner', c.oid::regclass) FROM pg_class c
+        WHERE c.relnamespace = 'pgsched'::regnamespace AND c.relkind = 'S' AND c.relowner <> 'pgsched_owner'::regrole
+          AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'i')
+        UNION ALL
+        SELECT format('ALTER ROUTINE %s OWNER TO pgsched_owner', p.oid::regprocedure) FROM pg_proc p
+        WHERE p.pronamespace = 'pgsched'::regnamespace AND p.proowner <> 'pgsched_owner'::regrole
+    LOOP
+        EXECUTE statement;
+    END LOOP;
+END $$;
+
+-- ---- nobody has anything but what follows
+
+REVOKE ALL ON SCHEMA pgsched FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA pgsched FROM PUBLIC, pgsched_worker, pgsched_leader, pgsched_producer,
+    pgsched_operator, pgsched_viewer;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA pgsched FROM PUBLIC, pgsched_worker, pgsched_leader, pgsched_producer,
+    pgsched_operator, pgsched_viewer;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pgsched FROM PUBLIC, pgsched_worker, pgsched_leader, pgsched_producer,
+    pgsched_operator, pgsched_viewer;
+
+GRANT USAGE ON SCHEMA pgsched TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
+-- read by the insert of a run; setting one takes a function
+GRANT SELECT ON SEQUENCE pgsched.asleep_until, pgsched.told_at, pgsched.gated_queues, pgsched.backward_edge
+    TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
+
+-- Most functions have only the rights of who calls them.
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgsched
+    TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
+-- only for other functions, which say truly what was done
+REVOKE EXECUTE ON FUNCTION pgsched.note(text, text, text, jsonb) FROM pgsched_worker, pgsched_leader, pgsched_producer,
+    pgsched_operator, pgsched_viewer;
+REVOKE EXECUTE ON FUNCTION pgsched.forget_gates() FROM pgsched_worker, pgsched_producer, pgsched_operator, pgsched_viewer;
+
+-- ---- functions that run with the rights of pgsched_owner, and why that gives nobody more than he should have
+
+-- They ask whose the run or the job is (pgsched.refuse_others).
+ALTER FUNCTION pgsched.cancel(bigint, text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.retry(bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.retry_tree(bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.cancel_backfill(bigint, text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.trigger(text, jsonb, text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.backfill(text, timestamptz, timestamptz, text, integer, boolean, integer) SECURITY DEFINER;
+ALTER FUNCTION pgsched.meet_run(bigint, text, text, jsonb, timestamptz) SECURITY DEFINER;
+ALTER FUNCTION pgsched.run_of_key(text) SECURITY DEFINER;
+-- It asks for the token, and changes nothing.
+ALTER FUNCTION pgsched.assert_claim(bigint, uuid) SECURITY DEFINER;
+-- It makes room in a full queue as an enqueue would, by the queue's own settings.
+ALTER FUNCTION pgsched.entry_state(text, text) SECURITY DEFINER;
+-- Triggers, for rows that their user may write: what follows from an edit is not for him to write.
+ALTER FUNCTION pgsched.jobs_before_update() SECURITY DEFINER;
+ALTER FUNCTION pgsched.jobs_after_jobs() SECURITY DEFINER;
+ALTER FUNCTION pgsched.jobs_rekey() SECURITY DEFINER;
+ALTER FUNCTION pgsched.jobs_after_delete() SECURITY DEFINER;
+ALTER FUNCTION pgsched.job_calendars_after() SECURITY DEFINER;
+ALTER FUNCTION pgsched.audit_jobs_added() SECURITY DEFINER;
+ALTER FUNCTION pgsched.audit_jobs_changed() SECURITY DEFINER;
+ALTER FUNCTION pgsched.audit_jobs_gone() SECURITY DEFINER;
+ALTER FUNCTION pgsched.audit_setting() SECURITY DEFINER;
+ALTER FUNCTION pgsched.audit_backfills() SECURITY DEFINER;
+
+-- ---- who reads what
+
+GRANT SELECT ON ALL TABLES IN SCHEMA pgsched TO pgsched_viewer, pgsched_leader;
+GRANT SELECT ON pgsched.alembic_version, pgsched.jobs, pgsched.job_calendars, pgsched.runs, pgsched.attempts,
+    pgsched.run_logs, pgsched.workers, pgsched.leader, pgsched.queues, pgsched.limits, pgsched.pauses, pgsched.buckets,
+    pgsched.dependencies, pgsched.backfills, pgsched.kept_keys TO pgsched_producer;
+REVOKE SELECT ON pgsched.audit FROM pgsched_leader;
+
+-- ---- producers: what to run and when; never a state, a claim or an attempt
+
+GRANT DELETE, INSERT (name, description, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at,
+        ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up,
+        max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base,
+        backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit,
+        after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, owner),
+    UPDATE (name, description, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at,
+        ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up,
+        max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base,
+        backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit,
+        after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, owner)
+    ON pgsched.jobs TO pgsched_producer, pgsched_operator;
+-- state: which one a new run may have, its row policy says. tags: an UPDATE of some column allows locking one's rows.
+GRANT INSERT (task, args, kind, queue, priority, available_at, unique_key, idempotency_key, concurrency_key, max_attempts,
+        timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, expires_at, options, tags, owner, state),
+    UPDATE (tags) ON pgsched.runs TO pgsched_producer, pgsched_operator;
+GRANT INSERT, UPDATE, DELETE ON pgsched.job_calendars TO pgsched_producer, pgsched_operator;
+GRANT INSERT (run_id, parent_id, on_failure, any_of) ON pgsched.dependencies TO pgsched_producer, pgsched_operator;
+GRANT INSERT (job_id, job, schedule, timezone, anchor_at, from_at, to_at, mode, max_active, reverse, priority, slots)
+    ON pgsched.backfills TO pgsched_producer, pgsched_operator;
+GRANT INSERT (scope, key, task, expires_at), UPDATE, DELETE ON pgsched.kept_keys TO pgsched_producer, pgsched_operator;
+
+-- ---- operators: settings of everybody
+
+GRANT INSERT, UPDATE, DELETE ON pgsched.limits, pgsched.queues, pgsched.pauses TO pgsched_operator;
+
+-- ---- workers: claims, and what comes of them
+
+GRANT UPDATE (state, token, worker_id, attempt, started_at, finished_at, lease_until, available_at, ready_at, crashes,
+        result, error, reason, progress, options) ON pgsched.runs TO pgsched_worker;
+GRANT INSERT ON pgsched.attempts TO pgsched_worker;
+GRANT INSERT, UPDATE (stream, chunk), DELETE ON pgsched.run_logs TO pgsched_worker;
+GRANT INSERT, UPDATE ON pgsched.workers TO pgsched_worker;
+
+-- ---- the leader
+
+GRANT INSERT, UPDATE, DELETE ON pgsched.runs, pgsched.dependencies, pgsched.leader, pgsched.buckets TO pgsched_leader;
+GRANT DELETE, UPDATE (decided_until, next_run_at, run_count, error, error_at) ON pgsched.jobs TO pgsched_leader;
+GRANT UPDATE, DELETE ON pgsched.passed_over, pgsched.backfills, pgsched.kept_keys TO pgsched_leader;
+GRANT INSERT, DELETE ON pgsched.attempts TO pgsched_leader;
+GRANT DELETE ON pgsched.run_logs, pgsched.pauses TO pgsched_leader;
+GRANT DELETE, UPDATE (stopped_at) ON pgsched.workers TO pgsched_leader;
+GRANT UPDATE (applied_at) ON pgsched.queues, pgsched.limits TO pgsched_leader;
+
+-- ---- whose rows: producers have their own, the others all. A row belongs to the role that made it (its column owner).
+
+ALTER TABLE pgsched.runs ALTER COLUMN owner SET DEFAULT current_user;
+
+DO $$
+DECLARE
+    name text;
+    policy record;
+BEGIN
+    FOR policy IN SELECT tablename, policyname FROM pg_policies WHERE schemaname = 'pgsched' AND policyname LIKE 'pgsched\_%' LOOP
+        EXECUTE format('DROP POLICY %I ON pgsched.%I', policy.policyname, policy.tablename);
+    END LOOP;
+    FOREACH name IN ARRAY ARRAY['jobs', 'job_calendars', 'runs', 'attempts', 'run_logs', 'dependencies', 'backfills',
+                                'kept_keys'] LOOP
+        EXECUTE format('ALTER TABLE pgsched.%I ENABLE ROW LEVEL SECURITY', name);
+        -- a constant: the planner drops it, and claims cost what they did
+        EXECUTE format('CREATE POLICY pgsched_all ON pgsched.%I TO pgsched_worker, pgsched_leader, pgsched_operator'
+                       ' USING (true) WITH CHECK (true)', name);
+        EXECUTE format('CREATE POLICY pgsched_read ON pgsched.%I FOR SELECT TO pgsched_viewer USING (true)', name);
+    END LOOP;
+    -- what a run says of itself is as much its owner's as the run: both are looked up with the row policies of runs
+    FOREACH name IN ARRAY ARRAY['attempts', 'run_logs'] LOOP
+        EXECUTE format('CREATE POLICY pgsched_own ON pgsched.%I FOR SELECT TO pgsched_producer'
+                       ' USING (EXISTS (SELECT FROM pgsched.runs r WHERE r.id = run_id))', name);
+    END LOOP;
+END $$;
+
+CREATE POLICY pgsched_own ON pgsched.jobs TO pgsched_producer
+    USING (owner = ANY ((SELECT pgsched.my_roles())::name[])) WITH CHECK (owner = ANY ((SELECT pgsched.my_roles())::name[]));
+CREATE POLICY pgsched_own ON pgsched.runs TO pgsched_producer
+    USING (owner = ANY ((SELECT pgsched.my_roles())::name[]))
+    WITH CHECK (owner = ANY ((SELECT pgsched.my_roles())::name[]));
+CREATE POLICY pgsched_own ON pgsched.job_calendars TO pgsched_producer
+    USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id))
+    WITH CHECK (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id));
+CREATE POLICY pgsched_own ON pgsched.dependencies TO pgsched_producer
+    USING (EXISTS (SELECT FROM pgsched.runs r WHERE r.id = run_id))
+    WITH CHECK (EXISTS (SELECT FROM pgsched.runs r WHERE r.id = run_id)
+                AND EXISTS (SELECT FROM pgsched.runs r WHERE r.id = parent_id));
+-- the schedule of the job as it is, which was checked when it was written
+CREATE POLICY pgsched_own ON pgsched.backfills TO pgsched_producer
+    USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id))
+    WITH CHECK (EXISTS (SELECT FROM pgsched.jobs j WHERE (j.id, j.name, j.schedule, j.timezone, j.anchor_at)
+                        = (backfills.job_id, backfills.job, backfills.schedule, backfills.timezone, backfills.anchor_at)));
+-- Keys are everybody's; one that stands for a run stays as it is until it expires.
+CREATE POLICY pgsched_see ON pgsched.kept_keys FOR SELECT TO pgsched_producer USING (true);
+CREATE POLICY pgsched_take ON pgsched.kept_keys FOR INSERT TO pgsched_producer WITH CHECK (run_id IS NULL);
+CREATE POLICY pgsched_use ON pgsched.kept_keys FOR UPDATE TO pgsched_producer
+    USING (run_id IS NULL OR expires_at <= clock_timestamp()) WITH CHECK (true);
+CREATE POLICY pgsched_give_back ON pgsched.kept_keys FOR DELETE TO pgsched_producer USING (run_id IS NULL);
+
+-- Nobody but the leader makes jobs and runs in another's name, or runs that have run already.
+CREATE POLICY pgsched_born ON pgsched.runs AS RESTRICTIVE FOR INSERT TO pgsched_producer, pgsched_worker, pgsched_operator
+    WITH CHECK (state IN ('queued', 'scheduled', 'waiting') AND owner = ANY ((SELECT pgsched.my_roles())::name[])
+                OR (SELECT pg_has_role('pgsched_leader', 'USAGE')));
+CREATE POLICY pgsched_born ON pgsched.jobs AS RESTRICTIVE FOR INSERT TO pgsched_producer, pgsched_worker, pgsched_operator
+    WITH CHECK (owner = ANY ((SELECT pgsched.my_roles())::name[]));

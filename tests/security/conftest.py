@@ -1,0 +1,73 @@
+"""A database where the roles are in force, and a login for each of them."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from pgsched.db import roles
+from tests.waiting import wait_until
+
+LOGINS = {"alice": "producer", "bob": "producer", "worker": "worker", "leader": "leader", "ops": "operator",
+          "eye": "viewer", "nobody": None}  # fmt: skip
+
+
+class Logins:
+    """The logins of one test; the names are only its own, because roles belong to the whole server."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._mark = uuid.uuid4().hex[:8]
+        self.opened = contextlib.ExitStack()
+
+    def name(self, who: str) -> str:
+        return f"pgsched_test_{self._mark}_{who}"
+
+    def dsn(self, who: str) -> str:
+        return make_conninfo(self._dsn, user=self.name(who), password="x", passfile="/dev/null")
+
+    def connect(self, who: str) -> psycopg.Connection[Any]:
+        conn = psycopg.connect(self.dsn(who), autocommit=True, options="-c search_path=pgsched,public")
+        self.opened.callback(conn.close)
+        return conn
+
+
+def alone(act: Callable[[], object]) -> None:
+    """Do something to the server's roles: another test's database may be doing it as well."""
+
+    def done() -> bool:
+        try:
+            act()
+        except psycopg.errors.InternalError as error:
+            if "concurrently" not in str(error):
+                raise
+            return False
+        return True
+
+    wait_until(done, 30, "the other tests to be done with the roles")
+
+
+@pytest.fixture
+def logins(db: psycopg.Connection[Any], dsn: str) -> Iterator[Logins]:
+    """The roles are in force; one may log in as each."""
+    alone(lambda: roles.apply(db))
+    made = Logins(dsn)
+    for who, role in LOGINS.items():
+        name = sql.Identifier(made.name(who))
+        db.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x'").format(name))
+        if role is not None:
+            member = sql.SQL("GRANT {} TO {}").format(sql.Identifier(f"pgsched_{role}"), name)
+            alone(lambda member=member: db.execute(member))  # type: ignore[misc]
+    try:
+        with made.opened:
+            yield made
+    finally:
+        for who in LOGINS:
+            db.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(made.name(who))))

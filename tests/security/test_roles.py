@@ -1,0 +1,391 @@
+"""Each role can do its whole work and nothing else: every forbidden thing is tried, and refused with 42501."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched import App
+from pgsched.config import LeaderSettings
+from pgsched.db import graphs, history, jobs, migrate, roles, runs
+from pgsched.leader.election import Leader
+from tests.security.conftest import Logins, alone
+from tests.waiting import wait_until
+from tests.working import all_ended, work
+
+DENIED = "42501"
+VALUES: dict[str, Any] = dict.fromkeys(
+    ("queue", "priority", "max_attempts", "timeout", "at", "delay", "tags", "unique_key", "unique_scope", "on_conflict",
+     "idempotency_key", "idempotency_retention", "after", "after_any", "on_failure", "concurrency_key")
+)  # fmt: skip
+
+
+def not_refused(conn: psycopg.Connection[Any], *statements: str) -> dict[str, str]:
+    """What came of those statements that were not refused with 42501."""
+    wrong = {}
+    for statement in statements:
+        try:
+            conn.execute("BEGIN")
+            conn.execute(statement.encode())
+            wrong[statement] = "allowed"
+        except psycopg.Error as error:
+            if error.sqlstate != DENIED:
+                wrong[statement] = f"{error.sqlstate} {error}"
+        finally:
+            conn.execute("ROLLBACK")
+    return wrong
+
+
+def one(conn: psycopg.Connection[Any], statement: str, *values: Any) -> Any:
+    row = conn.execute(statement.encode(), values).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def test_a_producer_does_its_whole_work(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    alice = logins.connect("alice")
+    jobs.add(alice, {"name": "nightly", "schedule": "0 2 * * *", "task": "t"})
+    jobs.update(alice, "nightly", {"schedule": "0 3 * * *", "concurrency_limit": 1})
+    jobs.pause(alice, "nightly", "why not")
+    jobs.resume(alice, "nightly")
+    alice.execute("INSERT INTO job_calendars (job_id, from_date) SELECT id, '2030-01-01' FROM jobs")
+    triggered = jobs.trigger(alice, "nightly", overlap="replace")
+    db.execute("UPDATE pgsched.jobs SET decided_until = clock_timestamp(), anchor_at = '2020-01-01'")
+    asked = one(alice, "SELECT backfill('nightly', '2024-01-01', '2024-01-03')")
+    assert one(alice, "SELECT cancel_backfill(%s)", asked) == "cancelled"
+    alice.execute("INSERT INTO runs (task) VALUES ('t')")
+    plain = runs.enqueue(alice, **VALUES | {"task": "t", "args": "{}"})
+    keyed = VALUES | {"task": "t", "args": "{}", "unique_key": "k", "idempotency_key": "i", "on_conflict": "replace"}
+    assert (
+        runs.enqueue(alice, **keyed)
+        == runs.enqueue(alice, **keyed)
+        == runs.enqueue(alice, **keyed | {"args": '{"a": 1}', "idempotency_key": None})
+    )
+    assert runs.enqueue(alice, **VALUES | {"task": "t", "args": "{}", "after": [plain]}) > plain
+    assert runs.enqueue_many(alice, ['{"n": 1}', '{"n": "a\\tb"}'], VALUES | {"task": "many", "tags": ["x", "y"]}) == 2
+    assert [r[0] for r in alice.execute("SELECT args FROM runs WHERE task = 'many'")] == [{"n": 1}, {"n": "a\tb"}]
+    assert history.cancel(alice, plain, "no more") == "cancelled"
+    assert history.retry(alice, plain) == "queued"
+    assert [row["skipped"] for row in history.cancel_many(alice, [plain, triggered], None, history.CANCELLED)] == [
+        None
+    ] * 2
+    assert graphs.retry(alice, plain)
+    assert one(alice, "SELECT count(*) FROM runs WHERE owner IS DISTINCT FROM current_user") == 0
+    jobs.delete(alice, "nightly")
+
+
+def test_a_producer_touches_no_state_token_lease_or_attempt(logins: Logins) -> None:
+    alice = logins.connect("alice")
+    alice.execute("INSERT INTO runs (task) VALUES ('t')")
+    alice.execute("INSERT INTO jobs (name, schedule, task) VALUES ('j', '@daily', 't')")
+    columns = ("state", "token", "lease_until", "attempt", "worker_id", "started_at", "finished_at", "result", "owner",
+               "crashes", "max_attempts", "task", "args", "kind", "queue", "job_id", "ready_at")  # fmt: skip
+    claim = ("token", "attempt", "lease_until", "job_id")
+    assert not_refused(
+        alice,
+        *(f"UPDATE runs SET {column} = DEFAULT" for column in columns),
+        "INSERT INTO runs (task, state, finished_at) VALUES ('t', 'succeeded', now())",
+        "INSERT INTO runs (task, state) VALUES ('t', 'running')",
+        *(f"INSERT INTO runs (task, {column}) VALUES ('t', DEFAULT)" for column in claim),
+        "DELETE FROM runs",
+        "UPDATE jobs SET decided_until = '-infinity'",
+        "UPDATE jobs SET next_run_at = NULL",
+        "UPDATE jobs SET run_count = 0",
+        "UPDATE jobs SET anchor_at = now()",
+        "INSERT INTO attempts (run_id, token, attempt, outcome) VALUES (1, gen_random_uuid(), 1, 'failed')",
+        "UPDATE attempts SET error = NULL",
+        "DELETE FROM attempts",
+        "INSERT INTO run_logs (run_id, attempt, seq, stream, chunk) VALUES (1, 1, 1, 'log', 'x')",
+        "DELETE FROM run_logs",
+        "INSERT INTO passed_over (job_id) VALUES (1)",
+        "SELECT * FROM passed_over",
+        "UPDATE workers SET stopped_at = now()",
+        "INSERT INTO leader (term, holder, hostname, pid) VALUES (99, 'me', 'here', 1)",
+        "UPDATE leader SET term = 99",
+        "INSERT INTO pauses (what) VALUES ('all')",
+        "DELETE FROM pauses",
+        "UPDATE queues SET concurrency_limit = 0",
+        "INSERT INTO limits (name) VALUES ('x')",
+        "UPDATE backfills SET cursor_at = now()",
+        "UPDATE dependencies SET state = 'met'",
+        "DELETE FROM dependencies",
+        "SELECT * FROM audit",
+        "INSERT INTO audit (action, what, name) VALUES ('created', 'job', 'x')",
+        "SELECT note('cancelled', 'run', '1')",
+        "SELECT setval('gated_queues', 0)",
+        "SELECT setval('asleep_until', 0)",
+        "SELECT forget_gates()",
+        "UPDATE alembic_version SET version_num = '0'",
+        "TRUNCATE runs",
+        "ALTER TABLE runs DISABLE ROW LEVEL SECURITY",
+        "CREATE TABLE pgsched.mine ()",
+        "CREATE OR REPLACE FUNCTION pgsched.cancel(bigint, text) RETURNS text LANGUAGE sql AS 'SELECT NULL'",
+        "SET ROLE pgsched_owner",
+        "SET ROLE pgsched_worker",
+    ) == {}  # fmt: skip
+
+
+def test_a_producer_does_not_see_or_change_what_is_another_owners(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    bobs = one(bob, "SELECT enqueue('t', unique_key => 'k')")
+    bobs_job = one(bob, "INSERT INTO jobs (name, schedule, task) VALUES ('bobs', '@daily', 't') RETURNING id")
+    done = one(bob, "SELECT pgsched.trigger('bobs')")
+    db.execute("UPDATE pgsched.runs SET state = 'dead', finished_at = now() WHERE id = %s", [done])
+    db.execute(
+        "INSERT INTO pgsched.attempts (run_id, token, attempt, outcome) VALUES (%s, gen_random_uuid(), 1, 'failed')",
+        [done],
+    )
+    db.execute(
+        "INSERT INTO pgsched.run_logs (run_id, attempt, seq, stream, chunk) VALUES (%s, 1, 1, 'log', 'x')", [done]
+    )
+    asked = one(db, "INSERT INTO pgsched.backfills (job_id, job, schedule, timezone, anchor_at, from_at, to_at, slots)"
+                    " SELECT id, name, schedule, timezone, anchor_at, '2024-01-01', '2024-01-03', 2 FROM pgsched.jobs"
+                    " RETURNING id")  # fmt: skip
+    mine = one(alice, "SELECT enqueue('t')")
+    for table in ("jobs", "attempts", "run_logs", "backfills"):
+        assert one(bob, f"SELECT count(*) FROM {table}") == 1
+        assert one(alice, f"SELECT count(*) FROM {table}") == 0, table
+    assert [row[0] for row in alice.execute("SELECT id FROM runs")] == [mine]
+    assert alice.execute("UPDATE jobs SET task = 'mine'").rowcount == alice.execute("DELETE FROM jobs").rowcount == 0
+    assert alice.execute("UPDATE runs SET tags = '{mine}' WHERE id <> %s", [mine]).rowcount == 0
+    assert not_refused(
+        alice,
+        f"SELECT cancel({bobs})",
+        f"SELECT retry({done})",
+        f"SELECT retry_tree({done})",
+        "SELECT pgsched.trigger('bobs')",
+        "SELECT backfill('bobs', '2024-01-01', '2024-01-03')",
+        f"SELECT cancel_backfill({asked})",
+        "SELECT enqueue('t', unique_key => 'k')",
+        "SELECT enqueue('t', unique_key => 'k', on_conflict => 'replace')",
+        f"SELECT meet_run({bobs}, 'replace', 't', '{{}}', now())",
+        f"SELECT enqueue('t', after => ARRAY[{bobs}])",
+        f"INSERT INTO dependencies (run_id, parent_id) VALUES ({bobs}, {mine})",
+        f"INSERT INTO job_calendars (job_id, from_date) VALUES ({bobs_job}, '2030-01-01')",
+        f"INSERT INTO runs (task, owner) VALUES ('t', '{logins.name('bob')}')",
+        f"INSERT INTO backfills (job_id, job, schedule, timezone, anchor_at, from_at, to_at, slots) VALUES"
+        f" ({bobs_job}, 'bobs', '@daily', 'UTC', now(), '2024-01-01', '2024-01-03', 2)",
+    ) == {}  # fmt: skip
+    for statement in (
+        f"INSERT INTO jobs (name, task, owner) VALUES ('x', 't', '{logins.name('bob')}')",
+        f"INSERT INTO runs (kind, task, owner) VALUES ('sql', 'SELECT 1', '{logins.name('bob')}')",
+    ):
+        with pytest.raises(psycopg.errors.CheckViolation, match="may not act for role"):
+            alice.execute(statement.encode())
+    with pytest.raises(psycopg.errors.CheckViolation, match=f"there is no job {bobs_job}"):
+        alice.execute("INSERT INTO jobs (name, task, after_jobs) VALUES ('x', 't', %s)", [[bobs_job]])
+    kept = one(bob, "SELECT enqueue('t', idempotency_key => 'i')")
+    alice.execute("DELETE FROM kept_keys")
+    alice.execute("UPDATE kept_keys SET run_id = NULL")
+    assert one(db, "SELECT run_id FROM pgsched.kept_keys WHERE key = 'i'") == kept
+
+
+def test_rows_of_a_group_belong_to_each_of_its_members(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    group = logins.name("group")
+    db.execute(f'CREATE ROLE "{group}"'.encode())
+    try:
+        for who in ("alice", "bob"):
+            db.execute(f'GRANT "{group}" TO "{logins.name(who)}"'.encode())
+        alice, bob = logins.connect("alice"), logins.connect("bob")
+        alice.execute("INSERT INTO jobs (name, task, owner) VALUES ('ours', 't', %s)", [group])
+        bob.execute("UPDATE jobs SET task = 'u' WHERE name = 'ours'")
+        assert one(bob, "SELECT owner FROM jobs") == group
+        assert jobs.trigger(bob, "ours")
+    finally:
+        db.execute(f'DROP ROLE "{group}"'.encode())
+
+
+def test_an_operator_has_everything_but_the_state_of_runs(logins: Logins) -> None:
+    alice, ops = logins.connect("alice"), logins.connect("ops")
+    alice.execute("INSERT INTO jobs (name, schedule, task) VALUES ('hers', '@daily', 't')")
+    hers = one(alice, "SELECT enqueue('t')")
+    assert history.cancel(ops, hers) == "cancelled"
+    assert history.retry(ops, hers) == "queued"
+    jobs.pause(ops, "hers")
+    jobs.update(ops, "hers", {"priority": 1})
+    assert one(ops, "SELECT owner FROM jobs") == logins.name("alice")
+    assert jobs.trigger(ops, "hers")
+    jobs.update(ops, "hers", {"task": "mine"})
+    assert one(ops, "SELECT owner FROM jobs") == logins.name("ops"), "who says what runs becomes its owner"
+    ops.execute("INSERT INTO pauses (what, name) VALUES ('queue', 'default')")
+    ops.execute("DELETE FROM pauses")
+    ops.execute("INSERT INTO queues (name, concurrency_limit) VALUES ('q', 2)")
+    ops.execute("INSERT INTO limits (name, concurrency) VALUES ('l', 2)")
+    assert one(ops, "SELECT count(*) FROM audit") >= 8
+    assert not_refused(
+        ops,
+        "UPDATE runs SET state = 'queued'",
+        "UPDATE runs SET token = NULL",
+        "UPDATE runs SET attempt = 0",
+        "DELETE FROM runs",
+        "DELETE FROM audit",
+        "UPDATE audit SET who = 'x'",
+        "UPDATE leader SET term = 9",
+        "UPDATE workers SET seen_at = now()",
+        f"INSERT INTO runs (task, owner) VALUES ('t', '{logins.name('alice')}')",
+    ) == {}  # fmt: skip
+
+
+def test_a_viewer_sees_everything_and_changes_nothing(logins: Logins) -> None:
+    alice, eye = logins.connect("alice"), logins.connect("eye")
+    hers = one(alice, "SELECT enqueue('t')")
+    alice.execute("INSERT INTO jobs (name, task) VALUES ('hers', 't')")
+    assert history.show(eye, hers)["task"] == "t"
+    assert jobs.show(eye, "hers")["task"] == "t"
+    assert one(eye, "SELECT count(*) FROM audit") == 1
+    assert not_refused(
+        eye,
+        "INSERT INTO runs (task) VALUES ('t')",
+        "INSERT INTO jobs (name, task) VALUES ('x', 't')",
+        "UPDATE runs SET tags = NULL",
+        "UPDATE jobs SET paused = true",
+        "DELETE FROM jobs",
+        "SELECT enqueue('t')",
+        f"SELECT cancel({hers})",
+        f"SELECT retry({hers})",
+        "SELECT pgsched.trigger('hers')",
+        "INSERT INTO pauses (what) VALUES ('all')",
+        "DELETE FROM audit",
+    ) == {}  # fmt: skip
+
+
+def test_a_login_without_a_role_has_nothing(logins: Logins) -> None:
+    assert not_refused(logins.connect("nobody"), "SELECT * FROM pgsched.runs", "SELECT pgsched.enqueue('t')",
+                       "SELECT pgsched.cancel(1)", "SELECT pgsched.workers_asleep(1)") == {}  # fmt: skip
+
+
+def test_a_worker_makes_no_plans_and_a_leader_no_jobs(logins: Logins) -> None:
+    alice = logins.connect("alice")
+    alice.execute("INSERT INTO jobs (name, schedule, task) VALUES ('j', '@daily', 't')")
+    alice.execute("INSERT INTO runs (task) VALUES ('t')")
+    assert not_refused(
+        logins.connect("worker"),
+        "UPDATE runs SET task = 'evil'",
+        "UPDATE runs SET args = '{}'",
+        "UPDATE runs SET kind = 'shell'",
+        "UPDATE runs SET owner = 'postgres'",
+        "UPDATE runs SET queue = 'q'",
+        "DELETE FROM runs",
+        "DELETE FROM attempts",
+        "UPDATE jobs SET next_run_at = now()",
+        f"INSERT INTO runs (task, owner) VALUES ('t', '{logins.name('alice')}')",
+        "INSERT INTO leader (term, holder, hostname, pid) VALUES (99, 'me', 'here', 1)",
+        "INSERT INTO pauses (what) VALUES ('all')",
+        "SELECT * FROM audit",
+        "SELECT forget_gates()",
+    ) == {}  # fmt: skip
+    assert not_refused(
+        logins.connect("leader"),
+        "INSERT INTO jobs (name, task) VALUES ('x', 't')",
+        "UPDATE jobs SET task = 'evil'",
+        "UPDATE jobs SET paused = true",
+        "UPDATE jobs SET owner = 'postgres'",
+        "UPDATE queues SET concurrency_limit = 0",
+        "INSERT INTO pauses (what) VALUES ('all')",
+        "SELECT * FROM audit",
+        "SELECT note('cancelled', 'run', '1')",
+    ) == {}  # fmt: skip
+
+
+def test_workers_and_leaders_work_with_their_roles_alone(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    app = App("least")
+    tries: list[int] = []
+
+    @app.task(name="flaky")
+    def flaky(fail: bool = False) -> str:
+        print("some output")
+        tries.append(1)
+        if fail and len(tries) < 3:
+            raise ValueError("once")
+        return "done"
+
+    alice = logins.connect("alice")
+    alice.execute("INSERT INTO runs (task, max_attempts, backoff_base) VALUES ('flaky', 3, '10 milliseconds')")
+    alice.execute("INSERT INTO runs (task, args, max_attempts, backoff_base) VALUES ('flaky', '{\"fail\": true}', 3,"
+                  " '10 milliseconds')")  # fmt: skip
+    alice.execute("INSERT INTO runs (task, concurrency_key) VALUES ('flaky', 'k')")
+    alice.execute("INSERT INTO runs (task, available_at) VALUES ('flaky', clock_timestamp() + interval '1 second')")
+    alice.execute("INSERT INTO runs (kind, task) VALUES ('shell', 'echo hello')")
+    alice.execute("SELECT enqueue('flaky', after => ARRAY(SELECT min(id) FROM runs))")
+    alice.execute("INSERT INTO jobs (name, schedule, task) VALUES ('tick', '@every 1s', 'flaky')")
+    alice.execute("INSERT INTO jobs (name, task, delete_after_run) VALUES ('once', 'flaky', true)")
+
+    def done() -> bool:
+        return bool(one(db, "SELECT count(*) FILTER (WHERE state = 'succeeded') >= 8 FROM pgsched.runs"))
+
+    refused: list[Exception] = []
+    leader = Leader(
+        logins.dsn("leader"), LeaderSettings(election_every_s=0.1, prune_every_s=0.5), "test", refused.append
+    )
+    leading = threading.Thread(target=leader.run, daemon=True)
+    leading.start()
+    try:
+        work(logins.dsn("worker"), app, lambda: refused or done())
+    finally:
+        leader.stop()
+        leading.join()
+    assert refused == []
+    assert one(db, "SELECT count(*) FROM pgsched.runs WHERE state = 'dead'") == 0
+    assert one(alice, "SELECT count(*) FROM run_logs") > 0
+    assert one(alice, "SELECT count(DISTINCT owner) FROM runs") == 1
+    assert one(db, "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL") >= 1
+
+
+def test_a_worker_that_does_not_lead_needs_its_own_role_alone(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    app = App("least")
+
+    @app.task(name="child")
+    def child() -> None:
+        pass
+
+    @app.task(name="parent")
+    def parent() -> None:
+        child.enqueue()
+
+    logins.connect("alice").execute("INSERT INTO runs (task) VALUES ('parent')")
+    app.dsn = logins.dsn("worker")
+    work(logins.dsn("worker"), app, lambda: all_ended(db))
+    assert one(db, "SELECT string_agg(task || ' ' || state, ', ' ORDER BY id) FROM pgsched.runs") == (
+        "parent succeeded, child succeeded"
+    )
+
+
+def test_a_migration_puts_the_roles_in_force_again(logins: Logins, db: psycopg.Connection[Any], dsn: str) -> None:
+    assert roles.in_force(db)
+    db.execute("GRANT SELECT ON pgsched.audit TO PUBLIC")
+    alone(lambda: migrate.upgrade(dsn, with_roles=True))
+    assert not_refused(logins.connect("alice"), "SELECT * FROM audit") == {}
+
+
+def test_functions_with_anothers_rights_pin_their_search_path(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    functions = db.execute(
+        "SELECT proname, prosecdef, coalesce(proconfig::text LIKE '%search_path=pg_catalog, pg_temp%', false)"
+        " FROM pg_proc WHERE pronamespace = 'pgsched'::regnamespace"
+    ).fetchall()
+    assert len([name for name, definer, _ in functions if definer]) > 20
+    assert [name for name, definer, pinned in functions if definer and not pinned] == []
+    # these are inlined or too hot for it; they run with the rights of who calls them
+    assert {name for name, _, pinned in functions if not pinned} <= {
+        "back_in_line", "is_limited", "job_options", "limit_of", "runs_before_insert", "settled_state", "waits_in_turn",
+    }  # fmt: skip
+
+
+def test_the_leaders_work_needs_no_more_than_the_leaders_role(logins: Logins) -> None:
+    from tests.race.test_duties import lead
+
+    alice, conn = logins.connect("alice"), logins.connect("leader")
+    alice.execute("INSERT INTO jobs (name, schedule, task) VALUES ('tick', '@every 1s', 't')")
+    alice.execute("INSERT INTO runs (task, available_at) VALUES ('t', clock_timestamp() + interval '100 ms')")
+    alice.execute("INSERT INTO runs (task, concurrency_key) VALUES ('t', 'k')")
+    alice.execute("INSERT INTO runs (task, expires_at) VALUES ('t', clock_timestamp() + interval '100 ms')")
+    duties = lead(conn)
+
+    def admitted() -> bool:
+        duties.perform()
+        return bool(one(alice, "SELECT count(*) FILTER (WHERE state = 'queued') >= 2 AND bool_or(state = 'missed')"
+                               " AND bool_or(job_id IS NOT NULL) FROM runs"))  # fmt: skip
+
+    wait_until(admitted, 30, "the leader's work")
