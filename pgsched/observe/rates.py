@@ -71,10 +71,3 @@ def workers(conn: Connection[Any]) -> list[Row]:
 def gone_workers(conn: Connection[Any], n: int = 20) -> list[Row]:
     """Those that have gone within the last hour."""
     return rows(conn, "web_workers_gone", {"n": n})
-
-
-def newest_run(conn: Connection[Any]) -> int:
-    """The highest id of a run, 0 without one."""
-    found = one(conn, "web_newest_run")
-    assert found is not None
-    return int(found["id"])

@@ -35,8 +35,10 @@ PUT_OFF = 90  # among the next slots, so many on excluded dates are told from th
 T = TypeVar("T")
 
 
-def status(conn: Connection[Any], sample: int = SAMPLE) -> Status:
-    """Read the state of everything and judge it; of the finished runs at most the newest `sample` are read."""
+def status(conn: Connection[Any], sample: int | None = None) -> Status:
+    """Read the state of everything and judge it; of the finished runs, and of those that ended badly,
+    at most the newest `sample` (None: SAMPLE) are read."""
+    sample = sample or SAMPLE
     with conn.transaction():
         # statistics of a queue table are stale by nature; each question below has an index that fits it
         conn.execute("SET LOCAL enable_seqscan = off")
@@ -45,7 +47,7 @@ def status(conn: Connection[Any], sample: int = SAMPLE) -> Status:
         open_runs = rows(conn, "status_open", {"n": MOST_OPEN})
         jobs = build(JobCounts, one(conn, "status_jobs"))
         finished = newest_finished(conn, sample)
-        attention = build(Attention, one(conn, "status_attention"))
+        attention = build(Attention, one(conn, "status_attention", {"n": sample}))
         fires = next_fires(rows(conn, "status_next", {"n": 10 + PUT_OFF}))[:10]
         errors = [build(JobError, row) for row in rows(conn, "status_errors", {"n": 20})]
         paused = holding.pauses(conn)
@@ -81,7 +83,7 @@ def newest_leader(conn: Connection[Any]) -> Leader | None:
     return build(Leader, row | {"alive": not row["resigned"] and row["seen_s"] <= LEADER_SEEN_S})
 
 
-def newest_finished(conn: Connection[Any], sample: int = SAMPLE) -> Finished:
+def newest_finished(conn: Connection[Any], sample: int) -> Finished:
     """Counts over the newest finished runs; `sampled_s` only where there were more than were read."""
     row = one(conn, "status_finished", {"n": sample})
     assert row is not None

@@ -15,7 +15,7 @@ from pgsched.web.charts import Chart, Series, chart, number
 from pgsched.web.depth import Depths
 from pgsched.web.pages import View, given
 
-SAMPLE = 5000  # of the finished runs: a page is looked at every two seconds
+SAMPLE = 2500  # of the finished runs: a page is looked at every two seconds
 
 
 def overview(request: Request, conn: Connection[Any]) -> View:
@@ -31,7 +31,7 @@ def overview(request: Request, conn: Connection[Any]) -> View:
         "slots": sum(worker.concurrency for worker in found.workers),
         "depth": {name: sum(getattr(queue, name) for queue in found.queues)
                   for name in ("queued", "running", "scheduled", "waiting")},
-        "tasks": sorted({(u.queue, u.task or f"any {u.kind}") for u in found.unroutable})[:8],
+        "sampled": found.attention.dead + found.attention.missed_day >= SAMPLE,
     }  # fmt: skip
     return View("overview.html", values)
 

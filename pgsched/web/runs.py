@@ -17,16 +17,15 @@ from pgsched.db.connect import Connection
 from pgsched.db.run_filters import Filter
 from pgsched.errors import InputError
 from pgsched.model import Kind, State
-from pgsched.observe import following, rates
+from pgsched.observe import following, run_pages
 from pgsched.observe.run import Span, whole
 from pgsched.web.pages import Done, View, given, local, number
+from pgsched.web.rendering import query
 
 PAGE = 50
 TEXTS = ("state", "job", "queue", "task", "kind", "error", "tag", "worker")
 TIMES = ("since", "until", "ended_since", "ended_until")
 TREE_SHOWN = 500
-READ = 100_000
-INDEXED = tuple(state for state in State if state not in (State.SUCCEEDED, State.CANCELLED, State.SKIPPED))
 WIDTH = 600.0
 
 
@@ -47,25 +46,14 @@ def index(request: Request, conn: Connection[Any]) -> View:
     before = number(request, "before")
     if before is not None and not 0 < before < 2**63:
         raise InputError("before: is not the id of a run", "before")
-    asked = replace(wanted(request), before_id=before, limit=PAGE + 1)
-    end = window(conn, asked)
-    found = history.list_runs(conn, replace(asked, after_id=end))
-    values = {
-        "runs": found[:PAGE], "fields": fields(request), "states": list(State), "kinds": list(Kind),
-        "more": found[PAGE - 1]["id"] if len(found) > PAGE else None,
-        "end": end if len(found) <= PAGE else None,
-    }  # fmt: skip
+    found = run_pages.page(conn, replace(wanted(request), before_id=before, limit=PAGE))
+    asked, last = fields(request), found.runs[-1]["id"] if found.runs else None
+    further = query(asked, before=found.end_id + 1) if found.end_id is not None else None
+    if found.end_at is not None:
+        further = query(asked, ended_until=found.end_at.isoformat())
+    values = {"runs": found.runs, "fields": asked, "states": list(State), "kinds": list(Kind),
+              "more": query(asked, before=last) if found.more else None, "further": further}  # fmt: skip
     return View("runs.html", values)
-
-
-def window(conn: Connection[Any], wanted: Filter) -> int | None:
-    """How far back a page of runs looks: no further than READ ids where no index answers the filters, so that a filter
-    that finds little is as quick as any. None: to the beginning."""
-    indexed = wanted.ended_since is not None or wanted.state in INDEXED or (wanted.job and wanted.error is None)
-    if indexed or replace(wanted, before_id=None, limit=Filter().limit) == Filter():
-        return None
-    newest = rates.newest_run(conn) if wanted.before_id is None else wanted.before_id
-    return newest - READ if newest > READ else None
 
 
 def show(request: Request, conn: Connection[Any]) -> View:

@@ -312,3 +312,35 @@ def test_a_live_page_says_that_the_database_is_gone(browser: Browser, db: psycop
 def test_an_event_carries_every_line(browser: Browser) -> None:
     assert event("part", "a\nb\r\n\nc") == b"event: part\ndata: a\ndata: b\ndata: \ndata: c\n\n"
     assert event("part", "") == b"event: part\ndata:\n\n"
+
+
+def test_a_page_says_what_it_did_not_look_at_and_goes_on_from_there(
+    browser: Browser, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pgsched.observe import run_pages
+
+    monkeypatch.setattr(run_pages, "READ", 3)
+    monkeypatch.setattr(run_pages, "BAD", 3)
+    db.execute("INSERT INTO pgsched.runs (task) VALUES ('rare')")
+    dead(db, 9, "x")
+    db.execute("UPDATE pgsched.runs SET finished_at = now() - id * interval '1 s', task = 'rare' WHERE id = 2")
+    for start in ("/runs?task=rare", "/runs?state=dead&task=rare"):
+        path, found, pages = start, 0, 0
+        while path:
+            text = browser.get(path).text
+            found += text.count('id="run-')
+            pages += 1
+            further = re.search(r'href="(/runs\?[^"]*)">Look further', text)
+            path = further[1].replace("&amp;", "&") if further else ""
+        assert found == (2 if start == "/runs?task=rare" else 1) and pages > 1, start
+
+
+def test_the_runs_of_a_job_follow_each_other_by_slot(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(JOB, ["nightly"])
+    db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, finished_at)"
+               " SELECT j.id, '2026-05-01'::timestamptz + n * interval '1 h', 't', 'succeeded', now()"
+               " FROM pgsched.jobs j, generate_series(1, 70) n")  # fmt: skip
+    first = browser.get("/runs?job=nightly").text
+    older = re.search(r'href="(/runs\?[^"]*before=\d+)">Older', first)
+    assert first.count('id="run-') == 50 and older is not None
+    assert browser.get(older[1].replace("&amp;", "&")).text.count('id="run-') == 20

@@ -1,0 +1,80 @@
+"""Pages of runs. The rule: a page reads a bounded part of history, whatever is asked and however little is found; what
+it did not look at it says, and the next page goes on from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from pgsched.db import run_filters
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row, one, rows
+from pgsched.db.run_filters import Filter
+from pgsched.model import State
+
+READ, BAD = 100_000, 2000
+FEW = (State.DEAD, State.MISSED)
+OPEN = (State.WAITING, State.SCHEDULED, State.QUEUED, State.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Runs, newest first. `more`: there are more among those looked at. `end_id` or `end_at`: only runs after it were
+    looked at; both None: all were."""
+
+    runs: list[Row]
+    more: bool
+    end_id: int | None = None
+    end_at: datetime | None = None
+
+
+def page(conn: Connection[Any], wanted: Filter) -> Page:
+    """The page of at most `limit` runs that a filter begins. Raises InputError, NotFound."""
+    asked = replace(wanted, limit=wanted.limit + 1)
+    run_filters.check(conn, asked)
+    plain = replace(wanted, before_id=None, limit=Filter().limit)
+    if plain == Filter() or wanted.state in OPEN:
+        return cut(run_filters.list_runs(conn, asked), wanted)
+    if plain == Filter(job=wanted.job):
+        return by_slot(conn, asked, wanted)
+    return bad(conn, asked, wanted) if wanted.state in FEW else by_id(conn, asked, wanted)
+
+
+def cut(found: list[Row], wanted: Filter, end_id: int | None = None, end_at: datetime | None = None) -> Page:
+    """The page without the run that only says that there are more."""
+    more = len(found) > wanted.limit
+    return Page(found[: wanted.limit], more, None if more else end_id, None if more else end_at)
+
+
+def by_slot(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
+    """A job's runs: its index is in the order of slots."""
+    values = {"job": wanted.job, "before_id": wanted.before_id, "n": asked.limit}
+    ids = [row["id"] for row in rows(conn, "web_job_runs", values)]
+    found = {row["id"]: row for row in run_filters.by_id(conn, ids)} if ids else {}
+    return cut([found[run_id] for run_id in ids if run_id in found], wanted)
+
+
+def bad(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
+    """Runs that ended badly: an index has them by their end, and they may be many."""
+    if wanted.ended_since is not None:
+        return cut(run_filters.list_runs(conn, asked), wanted)
+    until = wanted.ended_until if isinstance(wanted.ended_until, datetime) else None
+    row = one(conn, "web_bad_since", {"until": until, "n": BAD})
+    since = None if row is None else row["finished_at"]
+    return cut(run_filters.list_runs(conn, replace(asked, ended_since=since)), wanted, end_at=since)
+
+
+def by_id(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
+    """What no index answers: the newest READ ids are looked at."""
+    newest = wanted.before_id
+    if newest is None:
+        row = one(conn, "web_newest_run")
+        assert row is not None
+        newest = row["id"] + 1
+    end = newest - READ - 1 if newest > READ + 1 else None
+    with conn.transaction():
+        # the order by id then comes from the primary key alone, whose range is what bounds the reading
+        conn.execute("SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
+        found = run_filters.list_runs(conn, replace(asked, after_id=end))
+    return cut(found, wanted, end_id=end)
