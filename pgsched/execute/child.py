@@ -25,7 +25,7 @@ BURST_BYTES = 1 << 20
 PAUSE_S = 0.01  # after every burst, so that a flood of output leaves the loop to the heartbeats
 LOOK_S, LONGEST_LOOK_S = 0.02, 0.5
 TELLS_STATES = Path("/proc/self/stat").exists()
-GROUP, SESSION = 2, 3  # their places in what /proc/N/stat says after the name
+KILLS = 3  # what is killed may just have started another
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +57,36 @@ def _death_signal() -> Callable[[int], None]:
 DIE_WITH = _death_signal()
 
 
-def only_zombies(group: int) -> bool:
-    """Has everything in the group ended, though nobody has reaped it? A container's first process may never do so."""
-    return TELLS_STATES and next(living(GROUP, group), None) is None
+def living(session: int) -> Iterator[int]:
+    """The processes of a session that have not ended; none where the system has no Linux /proc."""
+    for name in os.listdir("/proc") if TELLS_STATES else ():  # noqa: PTH208 - looked at after each run: no Paths
+        if name.isdigit():
+            with contextlib.suppress(OSError):  # it is gone
+                if os.getsid(int(name)) == session and state(name) not in "ZX":
+                    yield int(name)
 
 
-def living(which: int, number: int) -> Iterator[int]:
-    """The processes of a group or session that have not ended; none where the system has no Linux /proc."""
-    for entry in Path("/proc").iterdir() if TELLS_STATES else ():
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):  # it is gone
-            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split(maxsplit=4)
-            if int(fields[which]) == number and fields[0] not in "ZX":
-                yield int(entry.name)
+def state(pid: str) -> str:
+    """The letter that Linux has for it; Z: it has ended, though nobody has reaped it. OSError: it is gone."""
+    return Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split(maxsplit=1)[0]
+
+
+def kill_session(session: int) -> None:
+    """Kill what is left of a session, but for what runs as somebody else (Linux)."""
+    for _ in range(KILLS):
+        found = list(living(session))
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            return
 
 
 class Group:
-    """A running process and its group. Must be made on the loop's thread."""
+    """A running process and its session: its group, and those that timeout(1) or a shell with job control make in it.
+
+    Must be made on the loop's thread.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -95,25 +107,44 @@ class Group:
             await asyncio.sleep(LOOK_S)
 
     async def all_ended(self) -> None:
-        """Wait for the process and everything in its group."""
+        """Wait for the process and everything in its session."""
         await self.ended()
         pause_s = LOOK_S
-        while self.signal(0) and not only_zombies(self.group):  # nothing tells when a group becomes empty
+        while self.signal(0) and not self._only_zombies():  # nothing tells when a session becomes empty
             self._reap_adopted()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_LOOK_S)
 
     def signal(self, number: int) -> bool:
-        """Signal the whole group; False when nobody is left in it."""
-        if self._gone:  # its number may belong to another group by now
+        """Signal the whole session; False when nobody is left in it that can be."""
+        if self._gone:  # its number may belong to another by now
             return False
+        others = [pid for pid in living(self.group) if not self._has(pid)]
+        refused = False
         try:
             os.killpg(self.group, number)
         except ProcessLookupError:
-            self._gone = True
-        except PermissionError:  # all that is left runs as somebody else: nothing that we can do
-            return False
-        return not self._gone
+            self._gone = not others
+        except PermissionError:  # all that is left of the group runs as somebody else: nothing that we can do
+            refused = True
+        for pid in others:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+        return bool(others) or not (self._gone or refused)
+
+    def kill(self) -> None:
+        """End the whole session."""
+        if self.signal(signal.SIGKILL):
+            kill_session(self.group)
+
+    def _has(self, pid: int) -> bool:
+        with contextlib.suppress(OSError):
+            return os.getpgid(pid) == self.group
+        return True  # it is gone
+
+    def _only_zombies(self) -> bool:
+        """Has everything ended, though nobody has reaped it? A container's first process may never do so."""
+        return TELLS_STATES and next(living(self.group), None) is None
 
     def _reap_adopted(self) -> None:
         """As process 1 of a container, the worker inherits the group's orphans."""

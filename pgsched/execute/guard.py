@@ -2,7 +2,8 @@
 
 The parent-death signal reaches only the process that the worker started itself. This program, one beside each worker,
 holds the read end of a pipe whose other end only the worker has: at its end of file the worker is dead, however it
-died, and every process group that is still listed is killed. Run as a script; it imports nothing of pgsched.
+died, and every group that is still listed is killed, with all of the session that it leads. Run as a script; it imports
+nothing of pgsched.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import sys
 
 LOOK_S = 1.0
+KILLS = 3  # what is killed may just have started another
 
 
 def watch(pipe: int, worker: int) -> set[int]:
@@ -36,13 +38,24 @@ def watch(pipe: int, worker: int) -> set[int]:
     return groups
 
 
+def kill(groups: set[int]) -> None:
+    """Kill the groups, and others of their sessions where /proc tells them."""
+    for group in groups:
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
+    with contextlib.suppress(FileNotFoundError):  # no Linux
+        for _ in range(KILLS):
+            for name in os.listdir("/proc"):  # noqa: PTH208 - fast
+                with contextlib.suppress(OSError, ValueError):  # it is gone, or no process
+                    if os.getsid(int(name)) in groups:
+                        os.kill(int(name), signal.SIGKILL)
+
+
 def main() -> None:
     # Signals meant for the worker (Ctrl-C in its terminal, a service manager's stop) must not end its guard first.
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
-    for group in watch(0, int(sys.argv[1])):
-        with contextlib.suppress(OSError):
-            os.killpg(group, signal.SIGKILL)
+    kill(watch(0, int(sys.argv[1])))
 
 
 if __name__ == "__main__":

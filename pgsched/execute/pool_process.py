@@ -50,7 +50,7 @@ class Channel(asyncio.Protocol):
                 del self._data[:end]
                 self._child.answered(message)
         except ValueError:  # user code wrote into the channel
-            self._child.signal(signal.SIGKILL)
+            self._child.kill()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._child.hung_up()
@@ -117,7 +117,7 @@ class PoolChild(Group):
             if self._answer is not None:
                 await asyncio.wait({self._answer}, timeout=grace_s)
         finally:  # also when a second cancellation cuts the grace time short
-            self.signal(signal.SIGKILL)
+            self.kill()
 
     async def leave(self, within_s: float) -> None:
         """Let an idle child end by itself, so that what it registered for its exit is done."""
@@ -129,9 +129,9 @@ class PoolChild(Group):
                 await self.dead.wait()
 
     async def end(self) -> None:
-        """Kill it with everything in its group, and let go of it."""
+        """Kill it with everything in its session, and let go of it."""
         self._left = True
-        self.signal(signal.SIGKILL)
+        self.kill()
         gone = asyncio.create_task(self.all_ended())
         try:
             await asyncio.wait({gone, self._watch}, timeout=KILLED_WITHIN_S)
@@ -161,7 +161,7 @@ class PoolChild(Group):
         elif self._answer is not None and not self._answer.done():
             self._answer.set_result(message)
         elif message is not None:  # nobody asked: it was not our program that wrote this
-            self.signal(signal.SIGKILL)
+            self.kill()
 
     def _heard(self, message: Message) -> None:
         try:
@@ -170,13 +170,13 @@ class PoolChild(Group):
             elif "said" in message and self.record is not None:
                 hear(self.record, message)
         except (KeyError, TypeError, ValueError, AttributeError):
-            self.signal(signal.SIGKILL)
+            self.kill()
 
     def hung_up(self) -> None:
         """The channel has ended: the child is about to end, or has closed it under itself."""
         self._eof.set()
         if not self._left:
-            self._loop.call_later(LAST_WORDS_S, self.signal, signal.SIGKILL)
+            self._loop.call_later(LAST_WORDS_S, self.kill)
 
     async def _watched(self) -> None:
         await self.ended()

@@ -1,7 +1,7 @@
-"""The rule: a program runs in a group of its own, in a clean environment, and nothing of that group outlives its run.
+"""The rule: a program runs in a session of its own, in a clean environment, and nothing of it outlives its run.
 
-Work that is meant to outlive its run has to leave the session itself (setsid). To stop, the group gets SIGTERM and,
-after `kill_after`, SIGKILL. A program that cannot be started is a failure that is retried: an operator can fix it.
+Work that is meant to outlive its run has to leave that session (setsid). To stop, all of it gets SIGTERM and, after
+`kill_after`, SIGKILL. A program that cannot be started is a failure that is retried: an operator can fix it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Processes:
         return ended(claim, child.returncode, record.output)
 
     def _release(self, child: Child) -> None:
-        child.signal(signal.SIGKILL)  # whatever the program left running in its group ends with it
+        child.kill()  # whatever the program left running ends with it
         child.finish()
         self._groups.remove(child.group)
 
@@ -70,7 +70,7 @@ async def _stop(child: Child, grace_s: float) -> None:
         child.signal(signal.SIGCONT)  # a stopped process hears SIGTERM only when it goes on
         await asyncio.wait({gone}, timeout=grace_s)
     finally:  # also when a second cancellation cuts the grace time short
-        child.signal(signal.SIGKILL)
+        child.kill()
         await asyncio.wait({gone}, timeout=KILLED_WITHIN_S)
         gone.cancel()
 

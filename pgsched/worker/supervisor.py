@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from pgsched import log
 from pgsched.errors import MemoryReached
-from pgsched.execute.child import SESSION, living
+from pgsched.execute.child import kill_session
 from pgsched.worker.supervised import READY, SWOLLEN, VARIABLE
 
 logger = log.get("supervisor")
@@ -176,7 +176,7 @@ class Supervisor:
                     self._hear(child)  # its last words
                     self._loop.remove_reader(child.link)
                     child.link.close()
-                    kill_session(child.pid)
+                    kill_session(child.pid)  # what its handlers left running
                     self._ended(child, child.process.returncode)
         if not self._children and self._stops:
             self._over.set()
@@ -260,17 +260,6 @@ class Supervisor:
     def _end_renewal(self) -> None:
         self._heir, self._renew_again = None, False
         self._to_renew.clear()
-
-
-def kill_session(leader: int) -> None:
-    """What the handlers of a worker that has ended left running, but for what left its session (Linux)."""
-    for _ in range(3):  # what is killed may just have started another
-        found = list(living(SESSION, leader))
-        for pid in found:
-            with contextlib.suppress(OSError):  # it has ended, or runs as somebody else
-                os.kill(pid, signal.SIGKILL)
-        if not found:
-            return
 
 
 def pause(failures: int, chance: float) -> float:

@@ -179,7 +179,7 @@ class Table:
     def hanging(self, case: str, **more: Any) -> dict[str, Cell]:
         """A run of each kind that goes on until it is stopped, with children of its own where it can have some."""
         self.server.answers[f"/{case}"] = never
-        script = f"sleep 3600 & touch {self.on(case, 'command')}; sleep 3600"
+        script = f"timeout 3600 sleep 3600 & sleep 3600 & touch {self.on(case, 'command')}; sleep 3600"
         loop, thread, process = (
             Cell("python", f"{place}.wait", {"on": str(self.on(case, place))}, **more) for place in PLACES
         )
@@ -188,7 +188,7 @@ class Table:
             "thread": thread,
             "process": process,
             "command": Cell("command", "sh", ["-c", script], **more),
-            "shell": Cell("shell", f"sleep 3600 & touch {self.on(case, 'shell')}; sleep 3600", **more),
+            "shell": Cell("shell", f"set -m; sleep 3600 & touch {self.on(case, 'shell')}; sleep 3600", **more),
             "sql": Cell("sql", f"SELECT '{case}', pg_sleep(3600)", **more),
             "http": Cell("http", self.server.url(f"/{case}"), **more),
         }
