@@ -1,9 +1,11 @@
 -- worker_start: register this process.
 -- params: name, hostname text, pid int, version text, app text, concurrency int, queues text[], kinds text[],
---         tasks text[], lease_s float8
+--         tasks text[], lease_s float8, clock_s float8 (the host's, since 1970), tz_version text
 -- returns: id bigint
 -- locks: the new row
-INSERT INTO pgsched.workers (name, hostname, pid, version, app, concurrency, queues, kinds, tasks, lease)
+INSERT INTO pgsched.workers (name, hostname, pid, version, app, concurrency, queues, kinds, tasks, lease,
+    clock_ahead_s, tz_version)
 VALUES (%(name)s, %(hostname)s, %(pid)s, %(version)s, %(app)s, %(concurrency)s, %(queues)s, %(kinds)s, %(tasks)s,
-        make_interval(secs => %(lease_s)s))
+        make_interval(secs => %(lease_s)s),
+        %(clock_s)s - extract(epoch FROM clock_timestamp())::float8, %(tz_version)s)
 RETURNING id

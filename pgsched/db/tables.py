@@ -230,6 +230,8 @@ workers = Table(
     Column("blocked_by", Text),
     Column("drain_asked_at", Instant),
     Column("drain_asked_by", Text),
+    Column("clock_ahead_s", Double),
+    Column("tz_version", Text),
     partial("workers_alive", "id", where="stopped_at IS NULL"),
 )
 

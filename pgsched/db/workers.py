@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from dataclasses import dataclass
 from typing import Any
 
+from pgsched.core.zones import tzdata_version
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, one
 from pgsched.db.statements import sql
@@ -30,7 +32,8 @@ class Registration:
 def start(conn: Connection[Any], registration: Registration) -> int:
     """Register this process; returns the worker's id."""
     values = {name: getattr(registration, name) for name in Registration.__slots__}
-    row = conn.execute(sql("worker_start"), {**values, "hostname": socket.gethostname(), "pid": os.getpid()}).fetchone()
+    here = {"hostname": socket.gethostname(), "pid": os.getpid(), "tz_version": tzdata_version(), "clock_s": time.time()}
+    row = conn.execute(sql("worker_start"), {**values, **here}).fetchone()
     assert row is not None
     return int(row[0])
 
