@@ -90,6 +90,7 @@ REVOKE EXECUTE ON FUNCTION pgsched.forget_gates() FROM pgsched_worker, pgsched_p
 -- They ask whose the run or the job is (pgsched.refuse_others).
 ALTER FUNCTION pgsched.cancel(bigint, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry(bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.retry_now(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry_tree(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.cancel_backfill(bigint, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.trigger(text, jsonb, text) SECURITY DEFINER;

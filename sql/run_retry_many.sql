@@ -1,6 +1,6 @@
 -- run_retry_many: revive those of some runs that are still in one of the named states.
--- params: ids bigint[], states text[]
--- returns: (id, before, after: queued, skipped: null, or why it was left alone); none for a run that is not there, or that
+-- params: ids bigint[], states text[], now boolean (start them whatever became of runs that they waited for)
+-- returns: (id, before, after: queued or waiting, skipped: null, or why it was left alone); none for a run that is not there, or that
 --          another session holds
 -- locks: those runs, skipping those that others hold. A unique_key that an unfinished run has, or one revived here before
 --        it, is no error; one that is taken between the look and the change is, and fails the statement.
@@ -19,5 +19,6 @@ WITH held AS MATERIALIZED (
             THEN 'an unfinished run has its unique_key' END AS obstacle
     FROM held h
 )
-SELECT id, state AS before, CASE WHEN obstacle IS NULL THEN pgsched.retry(id) END AS after, obstacle AS skipped
+SELECT id, state AS before, CASE WHEN obstacle IS NOT NULL THEN NULL WHEN %(now)s THEN pgsched.retry_now(id)
+    ELSE pgsched.retry(id) END AS after, obstacle AS skipped
 FROM judged ORDER BY id

@@ -1,8 +1,8 @@
 -- Revives a dead, cancelled, missed or skipped run with at least one more attempt. Returns the new state, or
 -- the unchanged one when it is not ended (or succeeded); NULL when there is no such run. The row of a stretch that did
--- not run is revived for its own slot. A run that was cancelled because of one that it waited for starts whatever that
--- one does; runs that still wait for it are let go when it succeeds.
-CREATE OR REPLACE FUNCTION pgsched.retry(run_id bigint) RETURNS text
+-- not run is revived for its own slot. It starts whatever became of runs that it waited for; runs that still wait for it
+-- are let go when it succeeds.
+CREATE FUNCTION pgsched.retry_now(run_id bigint) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r pgsched.runs;
@@ -30,7 +30,45 @@ BEGIN
         covers_state = CASE WHEN apart THEN state ELSE covers_state END,
         covers_reason = CASE WHEN apart THEN r.reason ELSE covers_reason END
     WHERE id = run_id;
+    UPDATE pgsched.dependencies d SET state = 'met' WHERE d.run_id = r.id AND d.state <> 'met';
     PERFORM CASE r.state WHEN 'queued' THEN pg_notify('pgsched_runs', r.queue)
         ELSE pg_notify('pgsched_leader', 'runs') END;
     RETURN r.state;
+END $$;
+
+-- Revived runs wait again for what they waited for: for one that has not succeeded, too, until somebody revives that.
+-- What was pruned meanwhile holds nothing back.
+CREATE FUNCTION pgsched.wait_again(run_ids bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off AS $$
+BEGIN
+    UPDATE pgsched.dependencies d SET
+        state = CASE WHEN p.state IS NULL OR p.state = 'succeeded' OR p.phase >= 3 AND d.on_failure = 'run_anyway'
+                     THEN 'met' ELSE 'open' END,
+        on_failure = CASE WHEN p.phase >= 3 AND p.state <> 'succeeded' AND d.on_failure = 'cancel'
+                          THEN 'wait' ELSE d.on_failure END
+    FROM pgsched.dependencies e LEFT JOIN LATERAL (SELECT * FROM pgsched.runs r WHERE r.id = e.parent_id OFFSET 0) p ON true
+    WHERE e.run_id = ANY (run_ids) AND d.run_id = e.run_id AND d.parent_id = e.parent_id;
+    UPDATE pgsched.runs r SET state = 'waiting', ready_at = NULL, available_at = '8999-01-01 00:00Z'
+    FROM (SELECT d.run_id FROM pgsched.dependencies d WHERE d.run_id = ANY (run_ids) GROUP BY d.run_id
+          HAVING bool_or(d.state = 'open' AND NOT d.any_of)
+              OR bool_or(d.any_of) AND NOT bool_or(d.any_of AND d.state = 'met')) held
+    WHERE r.id = held.run_id AND r.state IN ('waiting', 'queued');
+    PERFORM pg_notify('pgsched_leader', 'runs') WHERE FOUND;
+END $$;
+
+-- The same, but that a run which has never started waits again for the runs that it waited for.
+CREATE OR REPLACE FUNCTION pgsched.retry(run_id bigint) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    unstarted boolean;
+BEGIN
+    SELECT r.attempt = 0 AND r.state IN ('dead', 'cancelled', 'missed', 'skipped') INTO unstarted
+    FROM pgsched.runs r WHERE r.id = run_id FOR UPDATE;
+    IF unstarted THEN
+        PERFORM pgsched.retry_now(run_id);
+        PERFORM pgsched.wait_again(ARRAY[run_id]);
+        RETURN (SELECT r.state FROM pgsched.runs r WHERE r.id = run_id);
+    END IF;
+    RETURN pgsched.retry_now(run_id);
 END $$;

@@ -29,13 +29,8 @@ BEGIN
     revived := ARRAY(SELECT r.id FROM pgsched.runs r WHERE r.id = ANY (ARRAY(SELECT pgsched.run_graph(retry_tree.run_id)))
                      AND r.state IN ('dead', 'cancelled', 'missed', 'skipped') ORDER BY r.id FOR UPDATE);
     FOREACH one IN ARRAY revived LOOP
-        PERFORM pgsched.retry(one);
+        PERFORM pgsched.retry_now(one);
     END LOOP;
-    UPDATE pgsched.dependencies d SET state = CASE p.state WHEN 'succeeded' THEN 'met' ELSE 'open' END
-    FROM pgsched.runs p WHERE d.run_id = ANY (revived) AND p.id = d.parent_id;
-    UPDATE pgsched.runs r SET state = 'waiting', ready_at = NULL, available_at = '8999-01-01 00:00Z'
-    WHERE r.id = ANY (revived)
-      AND EXISTS (SELECT FROM pgsched.dependencies d WHERE d.run_id = r.id AND d.state = 'open');
-    PERFORM pg_notify('pgsched_leader', 'runs');
+    PERFORM pgsched.wait_again(revived);
     RETURN QUERY SELECT r.id, r.state FROM pgsched.runs r WHERE r.id = ANY (revived) ORDER BY r.id;
 END $$;

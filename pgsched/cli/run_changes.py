@@ -30,6 +30,7 @@ Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="Runs b
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say how many and which, and change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help=f"Do not ask, though more than {ASK} are meant.")]
 Tree = Annotated[bool, typer.Option("--tree", help="The whole graph of runs that wait for each other.")]
+Now = Annotated[bool, typer.Option("--now", help="Start them, whatever became of runs that they waited for.")]
 Limit = Annotated[int | None, typer.Option(help="At most so many, the oldest first.", min=1)]
 Row = dict[str, Any]
 
@@ -50,6 +51,7 @@ def retry(
     ended_until: options.EndedUntil = None,
     limit: Limit = None,
     tree: Tree = False,
+    now: Now = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     dsn: Dsn = None,
@@ -59,8 +61,9 @@ def retry(
 
     By id: runs that are dead, cancelled, missed or skipped. By filters: the dead ones, unless --state names others.
     What another session holds or has changed meanwhile is left alone, and so is a run whose unique_key an unfinished
-    one has. Exit code: 1 if a run named by its id was left alone. With --tree, all runs of the graph that one belongs
-    to: what failed runs again, what was cancelled for it waits again, what succeeded stays.
+    one has. Exit code: 1 if a run named by its id was left alone. A run that never started waits again for the runs
+    that it waited for; for one that did not succeed until you retry that, too. With --tree, all runs of the graph that
+    one belongs to: what failed runs again, what was cancelled for it waits again, what succeeded stays.
 
     \b
     Example:
@@ -74,18 +77,32 @@ def retry(
     with session(dsn) as conn:
         if tree:
             refuse_both(wanted)
+            if now:
+                raise InputError("now: a graph that is retried as a whole runs in its order", "now")
             return change_tree(conn, "retry", run_ids, None, dry_run, json)
         if run_ids is not None and len(run_ids) == 1 and not dry_run:
             refuse_both(wanted)
-            after = history.retry(conn, run_ids[0])
-            return (
-                print_json({"id": run_ids[0], "state": after}) if json else print(f"run {run_ids[0]} is {after} again")
-            )
+            return retry_one(conn, run_ids[0], now, json)
         many = Many(conn, "retry", "retried", run_ids, dry_run, yes, json)
         usual = history.RETRIED if run_ids is not None else history.RETRIED[:1]
         states = many.allowed(wanted, usual, history.RETRIED)
         ids = many.choose(wanted, states, limit)
-        return many.change(ids, lambda: history.retry_many(conn, ids, states))
+        return many.change(ids, lambda: history.retry_many(conn, ids, states, now))
+
+
+def retry_one(conn: Connection[Any], run_id: int, now: bool, json: bool) -> None:
+    """Revive one run, and say what it waits for."""
+    from pgsched.db import graphs, history
+
+    after = history.retry(conn, run_id, now)
+    parents = graphs.waits_for(conn, run_id) if after == "waiting" else []
+    if json:
+        return print_json({"id": run_id, "state": after, **({"waits_for": parents} if parents else {})})
+    more = f" and {len(parents) - SHOWN} more" if len(parents) > SHOWN else ""
+    named = ", ".join(map(str, parents[:SHOWN])) + more
+    words = f" for run{'s' * (len(parents) > 1)} {named}; --now starts it without" if parents else ""
+    print(f"run {run_id} is {after} again{words}")
+    return None
 
 
 def cancel(

@@ -34,9 +34,12 @@ def show(conn: Connection[Any], run_id: int) -> Row:
     return found | {"attempts": rows(conn, "run_attempts", {"id": run_id})}
 
 
-def retry(conn: Connection[Any], run_id: int) -> str:
-    """Revive a dead, cancelled, missed or skipped run; returns its new state. Harmless on one that is queued."""
-    done = known(run_id, one(conn, "run_retry", {"id": checked(run_id)}))
+def retry(conn: Connection[Any], run_id: int, now: bool = False) -> str:
+    """Revive a dead, cancelled, missed or skipped run; returns its new state. Harmless on one that is queued.
+
+    One that never started waits again for the runs that it waited for, unless it is to start `now`.
+    """
+    done = known(run_id, one(conn, "run_retry", {"id": checked(run_id), "now": now}))
     before, after = done["before"], known(run_id, done if done["after"] else None)["after"]
     if after != State.QUEUED and not (after == State.WAITING and before in RETRIED):
         raise InputError(f"run {run_id} is {before}: only dead, cancelled, missed and skipped runs can be retried")
@@ -49,9 +52,11 @@ def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> str
     return str(known(run_id, done if done["what"] else None)["what"])
 
 
-def retry_many(conn: Connection[Any], ids: Iterable[int], states: Sequence[str] = RETRIED) -> list[Row]:
+def retry_many(
+    conn: Connection[Any], ids: Iterable[int], states: Sequence[str] = RETRIED, now: bool = False
+) -> list[Row]:
     """Revive those that are (still) in one of these states: (id, before, after, skipped: null, or why) of each."""
-    return change(conn, "run_retry_many", ids, {"states": plain(states)})
+    return change(conn, "run_retry_many", ids, {"states": plain(states), "now": now})
 
 
 def cancel_many(

@@ -90,6 +90,27 @@ def test_a_graph_is_retried_from_the_run_that_failed(pgsched: Cli, db: psycopg.C
     assert said.json == {"retried": 0, "runs": []}
 
 
+def test_one_run_of_a_graph_that_is_retried_alone_waits_again_unless_it_is_to_start_now(
+    pgsched: Cli, db: psycopg.Connection
+) -> None:
+    a, _, c, d, _ = diamond(db)
+    end(db, a, "succeeded")
+    end(db, c, "dead")
+    b = c - 1
+    assert (
+        pgsched("run", "retry", str(d)).out == f"run {d} is waiting again for runs {b}, {c}; --now starts it without\n"
+    )
+    pgsched("run", "cancel", str(d))
+    assert pgsched("run", "retry", str(d), "--json").json == {"id": d, "state": "waiting", "waits_for": [b, c]}
+    pgsched("run", "cancel", str(d))
+    assert pgsched("run", "retry", "--now", str(d)).out == f"run {d} is queued again\n"
+    assert states(db)[3] == "queued"
+    assert pgsched("run", "retry", "--now", "--tree", str(d)).code == 2
+    pgsched("run", "cancel", str(d))
+    assert pgsched("run", "retry", str(d), str(c)).out == "retried 2 of 2 runs\n"
+    assert states(db)[2:4] == ["queued", "waiting"]
+
+
 def test_a_graph_is_cancelled_as_one(pgsched: Cli, db: psycopg.Connection) -> None:
     a, *_, e = diamond(db)
     end(db, a, "succeeded")
