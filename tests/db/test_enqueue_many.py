@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
 from pgsched import App, InputError, TaskError
@@ -69,6 +70,21 @@ def test_both_forms_take_any_iterable_in_pieces(greet: Task[Any, Any], db: psyco
     distinct = db.execute("SELECT count(*), count(DISTINCT id), count(DISTINCT args) FROM pgsched.runs").fetchone()
     assert distinct == (2468, 2468, 1234)
     assert greet.enqueue_many([]) == 0
+
+
+def test_what_makes_the_calls_may_enqueue_on_the_same_connection(
+    greet: Task[Any, Any], db: psycopg.Connection[Any], connect: Connect
+) -> None:
+    mine = connect(autocommit=False)
+
+    def calls() -> Iterator[tuple[str]]:
+        for n in range(3):
+            assert mine.info.transaction_status != TransactionStatus.ACTIVE, "it would wait for itself for ever"
+            yield (f"after {greet.enqueue(str(n), connection=mine)}",)
+
+    assert greet.enqueue_many(calls(), connection=mine) == 3
+    mine.commit()
+    assert len(rows(db)) == 6
 
 
 @pytest.mark.parametrize(
