@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
 from pgsched.app import App
 from pgsched.db import testkit
+from pgsched.errors import InputError
 from pgsched.task import Task
 from pgsched.testing.found import Enqueued, of_row
 from pgsched.testing.recorder import Recorder
@@ -43,6 +45,7 @@ def assert_enqueued(
     in `Enqueued`.
     """
     __tracebackhide__ = True
+    check(columns)
     found = enqueued(task, connection=connection)
     for run in found:
         if fits(run, args, at, within, columns):
@@ -61,6 +64,7 @@ def refute_enqueued(
 ) -> None:
     """Fail if an unfinished run of the task fits; see `assert_enqueued`."""
     __tracebackhide__ = True
+    check(columns)
     found = enqueued(task, connection=connection)
     fitting = [run for run in found if fits(run, args, at, within, columns)]
     if fitting:
@@ -68,16 +72,29 @@ def refute_enqueued(
         raise AssertionError(told(what, task, fitting, connection))
 
 
+def check(columns: dict[str, Any]) -> None:
+    """Refuse a name that no run has: to refute it would prove nothing."""
+    known = [field.name for field in fields(Enqueued) if field.name not in ("id", "task")]
+    for name in columns:
+        if name not in known:
+            raise InputError(f"{name}: no such column of a run; known are {', '.join(known)}", name)
+
+
 def fits(run: Enqueued, args: Any, at: datetime | None, within: float | timedelta, columns: dict[str, Any]) -> bool:
     """Is it such a run?"""
     near = within if isinstance(within, timedelta) else timedelta(seconds=within)
     if at is not None and abs(run.at - at) > near:
         return False
-    if any(getattr(run, name) != value for name, value in columns.items()):
+    if any(getattr(run, name) != listed(value) for name, value in columns.items()):
         return False
     if isinstance(args, Mapping) and isinstance(run.args, Mapping):
         return all(name in run.args and run.args[name] == value for name, value in args.items())
-    return args is None or run.args == (list(args) if isinstance(args, tuple) else args)
+    return args is None or run.args == listed(args)
+
+
+def listed(value: Any) -> Any:
+    """The value as JSON and the database have it: a tuple is a list."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def wanted(args: Any, at: datetime | None, columns: dict[str, Any]) -> str:

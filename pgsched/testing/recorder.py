@@ -70,7 +70,7 @@ class Recorder:
         self._inline = inline
         self._anchor_at = clock.now()
         self._keys = Keys(clock)
-        self._parents: dict[int, list[int]] = {}
+        self._parents: dict[int, tuple[set[int], set[int]]] = {}  # all of these, and one of those
         self._lock = threading.Lock()
         clock.passed.append(self._passed)
 
@@ -150,7 +150,7 @@ class Recorder:
             given = {name: values[name] for name in COLUMNS if values[name] is not None}
             run = Enqueued(len(self.runs) + 1, values["task"], json.loads(values["args"]), due, slot=slot, **given)
             self.runs.append(run)
-            self._parents[run.id] = [*(values["after"] or ()), *(values["after_any"] or ())]
+            self._parents[run.id] = {*(values["after"] or ())}, {*(values["after_any"] or ())}
             self._keys.keep(values, due, run)
             return run, "created"
 
@@ -169,11 +169,16 @@ class Recorder:
             run
             for run in self.runs
             if run.state == "queued" and (scheduled or run.at <= now) and queue in (None, run.queue)
-            and ended.issuperset(self._parents[run.id])
+            and self._is_let_go(run, ended)
         ]  # fmt: skip
         return min(
             waiting, key=lambda run: (run.at if run.at > now else now, run.priority, run.at, run.id), default=None
         )
+
+    def _is_let_go(self, run: Enqueued, ended: set[int]) -> bool:
+        """Have the runs ended that it waits for, in whatever way?"""
+        every, one = self._parents[run.id]
+        return every <= ended and (not one or bool(one & ended))
 
     # ---- running them
 

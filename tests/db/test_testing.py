@@ -131,6 +131,27 @@ def test_travelling_makes_delayed_runs_due_and_keys_expire(app: App, welcome: An
     assert drain(app) == {"succeeded": 1}
 
 
+def test_travelling_frees_runs_that_wait_for_others_when_it_would(app: App, welcome: Any, seen: list[Any]) -> None:
+    clock = DatabaseClock(app)
+    first = welcome.options(delay=3600).enqueue(1)
+    second = welcome.options(after=[first]).enqueue(2)
+    welcome.options(after=[second], delay=7200).enqueue(3)
+    clock.travel(3600)
+    assert drain(app) == {"succeeded": 2}
+    clock.travel(3600)
+    assert drain(app) == {"succeeded": 1}
+    assert seen == [1, 2, 3]
+
+
+def test_drain_waits_for_no_run_that_waits_for_a_later_one(app: App, welcome: Any, seen: list[Any]) -> None:
+    welcome.options(after=[welcome.enqueue(0)]).enqueue(1)
+    later = welcome.options(delay=3600).enqueue(2)
+    welcome.options(after=[later]).enqueue(3)
+    assert drain(app) == {"succeeded": 2}
+    assert drain(app, scheduled=True) == {"succeeded": 2}
+    assert seen == [0, 1, 2, 3]
+
+
 def test_each_slot_that_the_clock_passes_has_one_run(app: App, db: psycopg.Connection[Any], seen: list[Any]) -> None:
     @app.task(name="report")
     def report(run: Run, days: int) -> None:

@@ -47,6 +47,16 @@ def test_what_is_recorded_can_be_asserted(app: App, welcome: Any) -> None:
         refute_enqueued(welcome, queue="default")
 
 
+def test_tags_are_a_list_or_a_tuple_and_what_no_run_has_is_refused(app: App, welcome: Any) -> None:
+    with record(app):
+        with pytest.raises(InputError, match="quue: no such column of a run; known are args, at, queue, "):
+            refute_enqueued(welcome, quue="mail")
+        welcome.enqueue(1)
+        assert_enqueued(welcome, tags=("new",))
+        with pytest.raises(InputError, match="quue: no such column"):
+            assert_enqueued(welcome, quue="mail")
+
+
 def test_a_failed_assertion_says_what_there_is(app: App, welcome: Any) -> None:
     with record(app, now=NOON):
         with pytest.raises(AssertionError, match=r"no run of welcome with args=\{'user': 1\} is enqueued; nothing is"):
@@ -136,6 +146,14 @@ def test_a_run_waits_for_those_that_it_comes_after(app: App, welcome: Any, seen:
         welcome.options(priority=0, after=[parent]).enqueue(2)
         recorder.drain()
     assert seen == [(1, False), (2, False)]
+
+
+def test_one_of_those_of_which_one_is_enough_is_enough(app: App, welcome: Any, seen: list[Any]) -> None:
+    with record(app) as recorder:
+        soon, later = welcome.enqueue(1), welcome.options(delay=60).enqueue(2)
+        welcome.options(after_any=[later, soon]).enqueue(3)
+        recorder.drain()
+    assert seen == [(1, False), (3, False)]
 
 
 def test_graphs_are_refused(app: App) -> None:
