@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from pgsched.execute.report import Kinds, failed, refused, succeeded
 from pgsched.execute.threads import Threads
 from pgsched.model import Claim, Outcome, Result, Unreadable
 
+Told = tuple[Outcome, BaseException | None]  # what becomes of an attempt, and the exception that says so
 MARGIN_S = 5.0
 LARGEST, LONGEST_S = 10_000, 3600.0
 
@@ -114,18 +115,18 @@ class Member:
     def __init__(self, claim: Claim, run: Run, no_retry: Kinds) -> None:
         loop = asyncio.get_running_loop()
         self.claim = claim
-        self.future: asyncio.Future[Outcome] = loop.create_future()
+        self.future: asyncio.Future[Told] = loop.create_future()
 
         def say(value: Any, error: BaseException | None) -> None:
             outcome = succeeded(value) if error is None else failed(error, no_retry)
-            loop.call_soon_threadsafe(self.tell, outcome)
+            loop.call_soon_threadsafe(self.tell, outcome, error)
 
         self.item = Item(claim.args, run, say)
 
-    def tell(self, outcome: Outcome) -> None:
+    def tell(self, outcome: Outcome, error: BaseException | None = None) -> None:
         """The attempt's outcome; only the first counts."""
         if not self.future.done():
-            self.future.set_result(outcome)
+            self.future.set_result((outcome, error))
 
 
 class Group:
@@ -154,21 +155,22 @@ class Group:
 
     def tell(self, value: Any, error: BaseException | None) -> None:
         """What the call returned or raised, for those that it said nothing of."""
-        count = len(self.members)
+        count, told = len(self.members), list[Told]()
         if error is not None:
-            outcomes = [failed(error, self.handler.no_retry)] * count
+            told = [(failed(error, self.handler.no_retry), error)] * count
         elif value is None:
-            outcomes = [succeeded(None)] * count
+            told = [(succeeded(None), None)] * count
         elif isinstance(value, list | tuple) and len(value) == count:
-            outcomes = [
-                failed(one, self.handler.no_retry) if isinstance(one, BaseException) else succeeded(one)
+            told = [
+                (failed(one, self.handler.no_retry), one) if isinstance(one, BaseException) else (succeeded(one), None)
                 for one in value
             ]
         else:
             what = f"{len(value)} of them" if isinstance(value, list | tuple) else type(value).__name__
-            outcomes = [refused(f"batch: a handler returns None or a list of {count} results, not {what}")] * count
-        for member, outcome in zip(self.members, outcomes, strict=True):
-            member.tell(outcome)
+            wrong = TaskError(f"batch: a handler returns None or a list of {count} results, not {what}")
+            told = [(refused(str(wrong)), wrong)] * count
+        for member, (outcome, why) in zip(self.members, told, strict=True):
+            member.tell(outcome, why)
 
     def timeout_s(self) -> float | None:
         """How long the call may take: the shortest time that one of its runs has."""
@@ -177,13 +179,23 @@ class Group:
 
 
 class Batches:
-    """The groups of one executor. `seats` is set by the worker that it belongs to."""
+    """The groups of one executor. `seats` is set by the worker that it belongs to.
 
-    def __init__(self, tasks: Mapping[str, Any], threads: Threads[Any], on_abandon: Callable[[Any], None]) -> None:
+    `on_error(run, error)` is awaited for each attempt that failed by an exception, before it is settled.
+    """
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Any],
+        threads: Threads[Any],
+        on_abandon: Callable[[Any], None],
+        on_error: Callable[[Run, BaseException], Awaitable[None]],
+    ) -> None:
         self.gathered = frozenset(name for name, task in tasks.items() if getattr(task, "gathering", None) is not None)
         self.seats: Seats | None = None
         self._threads = threads
         self._on_abandon = on_abandon
+        self._on_error = on_error
         self._open: dict[str, Group] = {}
         self._drivers: set[asyncio.Task[None]] = set()
 
@@ -200,10 +212,13 @@ class Batches:
         member = Member(claim, run, handler.no_retry)
         group.add(member)
         try:
-            return await member.future
+            outcome, error = await member.future
         except asyncio.CancelledError:
             group.leave(member)
             raise
+        if error is not None:
+            await self._on_error(run, error)
+        return outcome
 
     async def _drive(self, task: str, group: Group) -> None:
         try:

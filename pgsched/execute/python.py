@@ -83,7 +83,7 @@ class PythonExecutor:
         self._tasks = tasks
         self._pool = Pool(concurrency, app)
         self._threads: Threads[Any] = Threads(concurrency)
-        self.batches = Batches(tasks, self._threads, self._abandon)
+        self.batches = Batches(tasks, self._threads, self._abandon, self._tell)
         self._hooks = hooks or Hooks()
         self._telling: set[asyncio.Task[None]] = set()
         self._journal = journal or Journal()
@@ -161,8 +161,7 @@ class PythonExecutor:
             failure = error
         except BaseException as error:
             failure = error
-        if not isinstance(failure, Snooze):
-            await hooks.tell(run, failure, self._aside)
+        await self._tell(run, failure)
         return failed(failure, handler.no_retry)
 
     async def _plainly(self, call: Call, run: Run, grace_s: float) -> Any:
@@ -170,6 +169,11 @@ class PythonExecutor:
         if error is not None:
             raise error
         return value
+
+    async def _tell(self, run: Run, error: BaseException) -> None:
+        """Tell who wants to know that an attempt failed."""
+        if not isinstance(error, Snooze):
+            await self._hooks.tell(run, error, self._aside)
 
     async def _aside(self, call: Call) -> Any:
         return await in_thread(self._threads, call)

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from pgsched import App, Item, Retry, TaskError
+from pgsched import App, Item, Retry, Run, Snooze, TaskError
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Claim, Outcome, Result
 from pgsched.worker.lease import Leases
@@ -24,7 +24,7 @@ class Bench:
 
     def __init__(self, app: App, concurrency: int = 2) -> None:
         self.settled: dict[int, Outcome] = {}
-        self.executor = PythonExecutor(app.tasks, concurrency)
+        self.executor = PythonExecutor(app.tasks, concurrency, hooks=app.hooks)
         self.bugs: list[BaseException] = []
         self.slots = Slots(
             {"python": self.executor}, concurrency, Leases(60.0), self._settle, lambda: None, self.bugs.append
@@ -73,6 +73,33 @@ def test_a_call_gets_as_many_as_gather_and_more_than_there_are_slots() -> None:
         assert calls == [[1, 2, 3, 4, 5], [6]]
         assert bench.results() == {n: (Result.SUCCEEDED, n * 10) for n in range(1, 7)}
         assert bench.slots.room() == 2
+
+    run(test)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_on_error_hook_hears_of_each_item_that_failed(whole: bool) -> None:
+    app, heard = App(), []
+
+    @app.on_error
+    def note(run: Run, error: BaseException) -> None:
+        heard.append((run.id, type(error)))
+
+    @app.task(name="many", batch=5, batch_wait=0.05)
+    def many(items: list[Item]) -> list[Any]:
+        next(item for item in items if item["n"] == 1).fail(KeyError("k"))
+        next(item for item in items if item["n"] == 2).done()
+        if whole:
+            raise OSError("all others")
+        return [Snooze(5) if item["n"] == 3 else ValueError("v") for item in items]
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2, 3, 4, 5)
+        await bench.all_settled(5)
+        others = {3: OSError, 4: OSError, 5: OSError} if whole else {4: ValueError, 5: ValueError}
+        assert dict(heard) == {1: KeyError, **others}
+        assert len(heard) == len(others) + 1
 
     run(test)
 
