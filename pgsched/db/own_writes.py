@@ -16,6 +16,7 @@ from uuid import UUID
 import psycopg
 from psycopg import AsyncConnection, Connection, pq
 from psycopg.errors import ObjectNotInPrerequisiteState
+from psycopg.rows import tuple_row
 
 from pgsched.core import payload
 from pgsched.db.claims import fences
@@ -25,6 +26,10 @@ from pgsched.db.statements import sql
 from pgsched.errors import ClaimLost, InputError
 
 ASSERT = "SELECT pgsched.assert_claim(%s, %s)"
+STRICTER = (
+    "SELECT current_setting('transaction_isolation') AS level"
+    " WHERE current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')"
+)
 ASSERT_TEXT = "SELECT pgsched.assert_claim(:run_id, CAST(:token AS uuid))"
 INTERRUPT_S = 2.0
 LOST = ObjectNotInPrerequisiteState.sqlstate
@@ -116,6 +121,25 @@ def check_idle(conn: Any, kind: type[Any], how: str) -> None:
         raise InputError(
             "transaction: the connection is in a transaction already: commit it first, or write there with "
             "run.assert_claim(conn)",
+            "conn",
+        )
+
+
+def check_isolation(conn: Connection[Any]) -> None:
+    """Refuse a transaction whose settlement would fail as soon as a heartbeat has renewed the run's lease."""
+    refuse(conn.cursor(row_factory=tuple_row).execute(STRICTER).fetchone())
+
+
+async def check_isolation_async(conn: AsyncConnection[Any]) -> None:
+    """The asyncio form of `check_isolation`."""
+    refuse(await (await conn.cursor(row_factory=tuple_row).execute(STRICTER)).fetchone())
+
+
+def refuse(stricter: tuple[str] | None) -> None:
+    if stricter is not None:
+        raise InputError(
+            f"transaction: the connection's isolation is {stricter[0]}, which the next renewal of the run's lease "
+            "would break: use READ COMMITTED, or run.assert_claim(conn) in a transaction of your own",
             "conn",
         )
 

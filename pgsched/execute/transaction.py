@@ -55,6 +55,8 @@ class Transaction:
         done = False
         try:
             with own_writes.opened(self._conn, self._dsn) as conn, conn.transaction():
+                if self._conn is not None:
+                    own_writes.check_isolation(conn)
                 own_writes.assert_claim(conn, self._run_id, self._token)
                 self._own.conn = conn
                 yield conn
@@ -75,6 +77,8 @@ class Transaction:
         done = False
         try:
             async with own_writes.opened_async(self._conn, self._dsn) as conn, conn.transaction():
+                if self._conn is not None:
+                    await own_writes.check_isolation_async(conn)
                 await own_writes.assert_claim(conn, self._run_id, self._token)
                 yield conn
                 await own_writes.settle_async(conn, self._run_id, self._token, self._own.result)

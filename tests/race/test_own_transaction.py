@@ -101,15 +101,16 @@ def test_a_zombies_transaction_rolls_back(
     run_id = add(db, f"transacts.{place}", end="waits inside")
     session = (
         "SELECT FROM pg_stat_activity WHERE application_name LIKE 'pgsched run %' AND datname = current_database()"
-        " AND state LIKE 'idle in%'"
+        " AND state "
     )
 
     def become_a_zombie() -> None:
-        wait_until(lambda: db.execute(session).rowcount, what="the transaction")
+        wait_until(lambda: db.execute(session + "LIKE 'idle in%'").rowcount, what="the transaction")
         db.execute("UPDATE pgsched.runs SET token = gen_random_uuid()")  # the reaper itself would wait for it
         db.execute("INSERT INTO public.written VALUES (0, 'go')")
 
-    worker = serve(dsn, lambda: "go" in written(db) and not db.execute(session).rowcount, become_a_zombie, lease_s=60)
+    over = session + "<> 'idle'"  # while it waits it asks, and is active for a moment
+    worker = serve(dsn, lambda: "go" in written(db) and not db.execute(over).rowcount, become_a_zombie, lease_s=60)
     assert written(db) == (["go"] if guarded else ["go", "inside"])
     assert worker.verdicts == {"lost": 1}
     assert (state(db, run_id) == "running") is guarded
@@ -219,6 +220,29 @@ def test_a_connection_that_is_in_a_transaction_or_none_is_refused(run: Run, conn
 
     with pytest.raises(InputError, match="`async with` needs a psycopg AsyncConnection, got Connection"):
         asyncio.run(within())
+
+
+def test_an_isolation_that_the_renewal_of_the_lease_would_break_is_refused(
+    run: Run, dsn: str, db: psycopg.Connection, connect: Open
+) -> None:
+    strict = connect(autocommit=False)
+    strict.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    with pytest.raises(InputError, match="repeatable read"), run.transaction(strict):
+        pass
+
+    async def within() -> None:
+        async with await psycopg.AsyncConnection.connect(dsn) as conn:
+            await conn.set_isolation_level(psycopg.IsolationLevel.SERIALIZABLE)
+            async with run.transaction(conn):
+                pass
+
+    with pytest.raises(InputError, match="serializable"):
+        asyncio.run(within())
+    with strict.transaction():
+        run.assert_claim(strict)
+        db.execute("UPDATE pgsched.runs SET lease_until = now()")
+        with pytest.raises(psycopg.errors.SerializationFailure), strict.transaction():
+            own_writes.settle(strict, run.id, run.token, None)
 
 
 def test_a_result_belongs_into_the_transaction_and_is_json(run: Run) -> None:
