@@ -22,7 +22,7 @@ from pgsched.web.pages import Done, View, given, job_url
 
 PAGE = 50
 STATES = ("active", "paused", "error", "done")
-FORESEEN = 12
+FORESEEN = 8
 DAY_SHOWN = 60
 
 
