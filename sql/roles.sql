@@ -91,6 +91,7 @@ REVOKE EXECUTE ON FUNCTION pgsched.forget_gates() FROM pgsched_worker, pgsched_p
 ALTER FUNCTION pgsched.cancel(bigint, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry_now(bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.retry_now(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry_tree(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.cancel_backfill(bigint, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.trigger(text, jsonb, text) SECURITY DEFINER;

@@ -91,7 +91,9 @@ DECLARE
     change jsonb := CASE TG_OP WHEN 'UPDATE' THEN pgsched.audited_change(was, is_now) ELSE pgsched.audited(r) END;
     pause boolean := TG_ARGV[0] = 'pause';
 BEGIN
-    IF change IS NOT NULL AND NOT (pause AND TG_OP = 'DELETE' AND (r ->> 'resume_at')::timestamptz <= clock_timestamp())
+    -- what limit: the database's own, while a queue's first limit is applied
+    IF change IS NOT NULL AND r ->> 'what' IS DISTINCT FROM 'limit'
+        AND NOT (pause AND TG_OP = 'DELETE' AND coalesce((r ->> 'resume_at')::timestamptz <= clock_timestamp(), false))
     THEN
         PERFORM pgsched.note(CASE TG_OP WHEN 'INSERT' THEN CASE WHEN pause THEN 'paused' ELSE 'created' END
                                         WHEN 'DELETE' THEN CASE WHEN pause THEN 'resumed' ELSE 'deleted' END

@@ -26,6 +26,8 @@ MODULES = (
     "queues",
     "explaining",
     "database",
+    "doctor",
+    "audit",
     "web",
 )
 INTERRUPTED, BUG = 130, 70

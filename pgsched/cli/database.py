@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pgsched.cli.common import Dsn, Json, locate
 from pgsched.cli.output import clean, print_json
+
+if TYPE_CHECKING:
+    from pgsched.observe.check import Finding
 
 
 def register(app: typer.Typer) -> None:
@@ -63,20 +66,25 @@ def check(dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched check --json
     """
-    from dataclasses import asdict
-
     from pgsched.observe import check as observe
 
     found = observe.check(dsn)
     code = observe.exit_code(found)
-    if json:
-        print_json({"exit_code": code, "findings": [asdict(finding) for finding in found]})
-    else:
-        for finding in found:
-            colour = {"ok": "green", "warn": "yellow", "fail": "red"}[finding.level]
-            typer.secho(f"{finding.level:5}", fg=colour, nl=False)
-            print(f"{finding.name:18}  {clean(finding.text)}")
+    print_findings(found, code, json)
     raise typer.Exit(code)
+
+
+def print_findings(found: list[Finding], code: int, json: bool) -> None:
+    """One line for each, or all as JSON with the exit code."""
+    from dataclasses import asdict
+
+    if json:
+        return print_json({"exit_code": code, "findings": [asdict(finding) for finding in found]})
+    for finding in found:
+        colour = {"ok": "green", "warn": "yellow", "fail": "red"}[finding.level]
+        typer.secho(f"{finding.level:5}", fg=colour, nl=False)
+        print(f"{finding.name:18}  {clean(finding.text)}")
+    return None
 
 
 def psql(

@@ -32,8 +32,9 @@ class Registration:
 def start(conn: Connection[Any], registration: Registration) -> int:
     """Register this process; returns the worker's id."""
     values = {name: getattr(registration, name) for name in Registration.__slots__}
-    here = {"hostname": socket.gethostname(), "pid": os.getpid(), "tz_version": tzdata_version(), "clock_s": time.time()}
-    row = conn.execute(sql("worker_start"), {**values, **here}).fetchone()
+    process = {"hostname": socket.gethostname(), "pid": os.getpid()}
+    time_of_host = {"tz_version": tzdata_version(), "clock_s": time.time()}
+    row = conn.execute(sql("worker_start"), {**values, **process, **time_of_host}).fetchone()
     assert row is not None
     return int(row[0])
 

@@ -64,6 +64,11 @@ def check(flag: str | None, environ: Mapping[str, str] | None = None) -> list[Fi
     return found
 
 
+def reachable(flag: str | None, environ: Mapping[str, str] | None = None) -> str | None:
+    """The DSN of a server that runs, without starting one."""
+    return find_dsn(flag, os.environ if environ is None else environ) or embedded_server()[1]
+
+
 def exit_code(found: list[Finding]) -> int:
     """The code of the first failure, 0 without one."""
     return next((finding.exit_code for finding in found if finding.level == "fail"), 0)

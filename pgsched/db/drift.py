@@ -1,0 +1,49 @@
+"""Is the schema what this program believes it to be? `tables.py` is compared with the catalog.
+
+The rule: the same comparison as in the tests, so that the two never differ in what they call the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgsched.db.connect import Connection
+
+
+def drift(conn: Connection[Any]) -> list[str]:
+    """What differs between the database's tables and the ones of this version, each as one phrase."""
+    import sqlalchemy
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    from pgsched.db.table_parts import metadata
+    from pgsched.db.tables import runs  # noqa: F401  metadata must hold them
+
+    options = {"include_schemas": True, "include_name": ours, "version_table_schema": "pgsched", "compare_type": True}
+    engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: conn, poolclass=sqlalchemy.StaticPool)
+    # what is found by the search path is taken for a table of no schema
+    conn.execute("SET search_path = pg_catalog")
+    try:
+        with engine.connect() as bind:
+            found = compare_metadata(MigrationContext.configure(bind, opts=options), metadata)
+    finally:
+        conn.execute("RESET search_path")
+    return [phrase(difference) for difference in found]
+
+
+def ours(name: str | None, kind: str, _: object) -> bool:
+    """Whether alembic shall look at it: everything in our schema."""
+    return kind != "schema" or name == "pgsched"
+
+
+def phrase(difference: Any) -> str:
+    """A difference as alembic gives it: what would have to be done to the database."""
+    if isinstance(difference, list):  # changes of one column
+        _, _, table, column, *_ = difference[0]
+        return f"column {table}.{column} is another than expected"
+    what, *about = difference
+    thing = about[-1]
+    verb = {"add": "is missing", "remove": "is not ours"}.get(what.partition("_")[0], "is another than expected")
+    kind = what.partition("_")[2]
+    name = f"{about[-2]}.{thing.name}" if kind == "column" else str(getattr(thing, "name", thing))
+    return f"{kind} {name} {verb}"

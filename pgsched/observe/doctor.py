@@ -1,0 +1,200 @@
+"""`pgsched doctor`: what is wrong with the running system, who is to blame, and what to do.
+
+The rule: everything that `check` looks at, then what only shows while work goes on. A failure holds work up or loses
+it; a warning will, or may. It writes nothing, and each question is bounded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pgsched.db.connect import Connection, connect
+from pgsched.db.query import Row, one, rows
+from pgsched.errors import PgschedError
+from pgsched.observe import check
+from pgsched.observe.check import Finding, fail, ok, warn
+from pgsched.observe.status import status
+
+PINNED_WARN_S, PINNED_FAIL_S = 60.0, 3600.0
+WAITS_S = 2.0
+SKEW_S = 5.0
+TREND_S = 1.5
+MOST_DEAD = 3.0  # times what autovacuum comes for
+FEW_DEAD = 50_000
+
+
+def doctor(flag: str | None, environ: Mapping[str, str] | None = None, trend_s: float = TREND_S) -> list[Finding]:
+    """Look at the settings, the database, and the work that goes on in it. Takes `trend_s` seconds and a little."""
+    found = check.check(flag, environ)
+    dsn = check.reachable(flag, environ)
+    if dsn is None or check.exit_code(found):
+        return found
+    try:
+        with connect(dsn, purpose="doctor", timeout_s=20) as conn, connect(dsn, purpose="doctor") as other:
+            before = tables(conn), time.monotonic()
+            found += living(conn, other)
+            time.sleep(max(0.0, trend_s - (time.monotonic() - before[1])))
+            conn.execute("SELECT pg_stat_clear_snapshot()")
+            found += dead_rows(before[0], tables(conn), time.monotonic() - before[1])
+    except PgschedError as error:
+        found.append(fail("connection", error))
+    return found
+
+
+def living(conn: Connection[Any], other: Connection[Any]) -> Iterator[Finding]:
+    """Everything that can be seen at one moment."""
+    facts = one(conn, "doctor_server")
+    assert facts is not None
+    yield from work(conn)
+    yield from leader(rows(conn, "doctor_leader"))
+    yield from waits(rows(conn, "doctor_waits", {"longer_s": WAITS_S}))
+    yield from pins(rows(conn, "doctor_pins", {"older_s": PINNED_WARN_S}))
+    yield from objects(conn)
+    yield from workers(rows(conn, "doctor_workers"))
+    yield from replication(facts)
+    yield from pooler(conn, other, facts)
+    if not facts["all_queries"]:
+        yield warn("rights", "this role does not see others' queries: GRANT pg_read_all_stats TO it (or pg_monitor)")
+
+
+def exit_code(found: list[Finding], strict: bool = False) -> int:
+    """0 if nothing failed, nor, if `strict`, was warned of; else the code of the first failure, 1 for a warning."""
+    warned = strict and any(finding.level == "warn" for finding in found)
+    return check.exit_code(found) or int(warned)
+
+
+def wrong(name: str, text: str) -> Finding:
+    """Work is held up, or lost."""
+    return fail(name, PgschedError(text))
+
+
+def shown(row: Row) -> str:
+    """Who a session is and what it does."""
+    parts = [f"pid {row['pid']}", f"user {row['who']}", row.get("application") or row.get("by"), row["state"]]
+    query = " ".join((row["query"] or "").split())
+    return ", ".join(str(part) for part in parts if part) + (f": {query[:120]}" if query else "")
+
+
+def work(conn: Connection[Any]) -> Iterator[Finding]:
+    """What `status` calls a problem: no leader, no worker, unroutable runs, jobs in error, stuck handlers."""
+    problems = status(conn).problems
+    yield from (wrong("work", problem) for problem in problems)
+    if not problems:
+        yield ok("work", "everything that is due is being done")
+
+
+def leader(holders: list[Row]) -> Iterator[Finding]:
+    """Is the lock that makes a leader held by one, and does it move?"""
+    for row in holders:
+        ours = (row["application"] or "").startswith("pgsched leader")
+        if not ours and row["lock"] == "leader":
+            yield wrong("leader", f"the leader's lock is held by another session ({shown(row)}): end that session")
+        elif row["lock"] == "fence" and (row["held_s"] or 0) > WAITS_S:
+            text = f"the leader's transaction has gone on for {row['held_s']:.0f} s ({shown(row)})"
+            yield wrong("leader", f"{text}: nothing is planned meanwhile")
+
+
+def waits(found: list[Row]) -> Iterator[Finding]:
+    """Who makes us wait for a lock?"""
+    for row in found:
+        text = f"{row['application']} has waited {row['waits_s']:.0f} s for a lock of {shown(row)}"
+        yield wrong("blocked", f"{text}; to end it: SELECT pg_terminate_backend({row['pid']})")
+
+
+def pins(found: list[Row]) -> Iterator[Finding]:
+    """Who keeps dead rows from being taken away?"""
+    for row in found:
+        age = "" if row["age_s"] is None else f" for {row['age_s']:.0f} s"
+        if row["what"] == "session":
+            text = f"vacuum waits{age} for {shown(row)}; to end it: SELECT pg_terminate_backend({row['pid']})"
+        elif row["what"] == "prepared":
+            gid = row["application"]
+            text = f"vacuum waits{age} for a prepared transaction: COMMIT PREPARED or ROLLBACK PREPARED '{gid}'"
+        elif row["what"] == "slot":
+            text = f"vacuum waits for replication slot {row['application']} ({row['state']}): drop it if unused"
+        else:
+            text = f"vacuum waits for standby {row['application']}: see its hot_standby_feedback and its long queries"
+        yield (wrong if (row["age_s"] or 0) > PINNED_FAIL_S else warn)("xmin", text)
+    if not found:
+        yield ok("xmin", f"no transaction is older than {PINNED_WARN_S:.0f} s")
+
+
+def objects(conn: Connection[Any]) -> Iterator[Finding]:
+    """Are the tables, indexes and triggers those of this version, and do they work?"""
+    from pgsched.db.drift import drift
+
+    found = [f"{row['what']} {row['name']} of {row['of']} {row['text']}" for row in rows(conn, "doctor_objects")]
+    found += drift(conn)
+    for text in found:
+        broken = "valid" in text or "not ready" in text
+        cure = "REINDEX INDEX CONCURRENTLY makes it anew" if broken else "`pgsched migrate --sql` says how it should be"
+        yield wrong("schema", f"{text}: {cure}")
+    if not found:
+        yield ok("objects", "tables, indexes and triggers are those of this version")
+
+
+def workers(found: list[Row]) -> Iterator[Finding]:
+    """Do the processes agree on the time and on the tz database, and are they there?"""
+    for row in found:
+        if not row["alive"]:
+            text = f"{row['name']} was last seen {row['seen_s']:.0f} s ago and has not signed off"
+            yield warn("worker", f"{text}: its process or its host is gone or cut off; its runs start again elsewhere")
+        if abs(row["clock_ahead_s"] or 0) > SKEW_S:
+            text = f"the clock of {row['hostname']} differed from the database's by {row['clock_ahead_s']:+.0f} s"
+            yield warn("clock", f"{text} when {row['name']} started; due times follow the database's, logs do not")
+    for field, what in (("tz_version", "tz database"), ("version", "pgsched version")):
+        seen = {row[field]: row["name"] for row in found if row["alive"] and row[field]}
+        if len(seen) > 1:
+            text = ", ".join(f"{version} ({name})" for version, name in sorted(seen.items()))
+            yield warn(field, f"the workers differ in their {what}: {text}; which one plans depends on who leads")
+
+
+def replication(facts: Row) -> Iterator[Finding]:
+    """Would a failover lose what was committed?"""
+    if facts["standbys"] and not facts["synchronous"]:
+        text = f"{facts['standbys']} standbys, none synchronous: a failover forgets the last commits"
+        yield warn("standby", f"{text}, and runs that were settled run again (synchronous_standby_names)")
+
+
+def pooler(conn: Connection[Any], other: Connection[Any], facts: Row) -> Iterator[Finding]:
+    """Is there a pooler on the way? One that shares sessions gives a transaction to whichever is free."""
+    if conn.info.backend_pid == facts["pid"]:
+        return
+    with other.transaction():
+        other.execute("SELECT pg_backend_pid()")
+        row = conn.execute("SELECT pg_backend_pid()").fetchone()
+    moved = row is not None and row[0] != facts["pid"]
+    if moved:
+        text = "a pooler in transaction mode: NOTIFY wakes nobody, and a leader has only the lock of each transaction"
+        yield warn("pooler", f"{text}; give workers a DSN that goes round it, or one in session mode")
+    else:
+        yield ok("pooler", "a pooler in session mode, as far as can be seen")
+
+
+def tables(conn: Connection[Any]) -> list[Row]:
+    """The figures of dead rows."""
+    return rows(conn, "doctor_tables")
+
+
+def dead_rows(before: list[Row], now: list[Row], seconds: float) -> Iterator[Finding]:
+    """Is vacuum keeping up?"""
+    was = {row["name"]: row["dead"] for row in before}
+    bad = False
+    for row in now:
+        if row["off"]:
+            yield warn(
+                "vacuum", f"autovacuum is off for table {row['name']}: ALTER TABLE ... RESET (autovacuum_enabled)"
+            )
+        if row["dead"] > max(MOST_DEAD * row["limit"], FEW_DEAD):
+            bad = True
+            trend = (row["dead"] - was.get(row["name"], row["dead"])) / seconds
+            last = "never" if row["vacuumed_s"] is None else f"{row['vacuumed_s']:.0f} s ago"
+            text = f"{row['dead']} dead rows ({trend:+.0f}/s) beside {row['live']} live ones, vacuumed {last}"
+            yield warn(
+                "vacuum", f"table {row['name']}: {text}; see xmin, and give autovacuum more workers or less delay"
+            )
+    if not bad:
+        dead, earlier = sum(row["dead"] for row in now), sum(was.values())
+        yield ok("vacuum", f"{dead} dead rows in all tables ({(dead - earlier) / seconds:+.0f}/s)")

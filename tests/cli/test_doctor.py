@@ -1,0 +1,160 @@
+"""`pgsched doctor` names who is to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.observe import doctor
+from tests.waiting import wait_until
+
+Pgsched = Callable[..., Any]
+Open = Callable[..., psycopg.Connection]
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PINNED_WARN_S", "WAITS_S"):
+        monkeypatch.setattr(doctor, name, 0.1)
+
+
+def told(found: list[doctor.Finding], name: str, *levels: str) -> str:
+    return " ".join(one.text for one in found if one.name == name and one.level in (levels or ("warn", "fail")))
+
+
+def living(connect: Open) -> list[doctor.Finding]:
+    return list(doctor.living(connect(), connect()))
+
+
+def test_a_healthy_system_is_ok(pgsched: Pgsched) -> None:
+    said = pgsched("doctor", "--json")
+    assert said.code == said.json["exit_code"] == 0, said.out
+    assert {"work", "objects", "vacuum"} <= {one["name"] for one in said.json["findings"] if one["level"] == "ok"}
+    assert [one for one in said.json["findings"] if one["level"] == "fail"] == []
+
+
+def test_without_a_schema_it_says_what_check_says(pgsched: Pgsched, empty_dsn: str) -> None:
+    assert pgsched("doctor", "--dsn", empty_dsn).code == 5
+
+
+def test_what_cannot_run_fails(pgsched: Pgsched, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+    said = pgsched("doctor")
+    assert said.code == 1
+    assert "no live worker, and 1 runs are queued" in said.out
+
+
+def test_who_pins_xmin_is_named(db: psycopg.Connection, connect: Open) -> None:
+    reader = connect(autocommit=False, application_name="a long report")
+    reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    reader.execute("SELECT 'report' FROM pgsched.runs")
+    wait_until(lambda: told(living(connect), "xmin"), 20, "the transaction to be old")
+    text = told(living(connect), "xmin")
+    assert f"pid {reader.info.backend_pid}, user {reader.info.user}, a long report, idle in transaction" in text
+    assert "SELECT 'report' FROM pgsched.runs" in text
+    reader.rollback()
+    assert told(living(connect), "xmin") == ""
+
+
+def test_who_blocks_the_leader_is_named(db: psycopg.Connection, connect: Open) -> None:
+    thief = connect(application_name="thief")
+    thief.execute("SELECT pg_advisory_lock(hashtextextended('pgsched.leader', 0))")
+    assert f"held by another session (pid {thief.info.backend_pid}" in told(living(connect), "leader", "fail")
+    thief.execute("SELECT pg_advisory_unlock_all()")
+    leader = connect(application_name="pgsched leader here")
+    leader.execute("SELECT pg_advisory_lock(hashtextextended('pgsched.leader', 0))")
+    assert told(living(connect), "leader") == ""
+    with leader.transaction():
+        leader.execute("SELECT pg_advisory_xact_lock(hashtextextended('pgsched.leader.fence', 0))")
+        wait_until(lambda: "transaction has gone on" in told(living(connect), "leader"), 20, "the term to be slow")
+
+
+def test_who_holds_a_lock_that_pgsched_waits_for_is_named(db: psycopg.Connection, connect: Open) -> None:
+    locker, waiter = connect(application_name="locker"), connect(application_name="pgsched settle here")
+    waiter.execute("SET lock_timeout = '20s'")
+    with locker.transaction():
+        locker.execute("LOCK TABLE pgsched.runs")
+        import threading
+
+        waiting = threading.Thread(target=lambda: waiter.execute("SELECT FROM pgsched.runs"))
+        waiting.start()
+        watcher = connect()
+        wanted = {"longer_s": 0.1}
+        wait_until(lambda: doctor.rows(watcher, "doctor_waits", wanted), 20, "the lock to be waited for")
+        text = " ".join(one.text for one in doctor.waits(doctor.rows(watcher, "doctor_waits", wanted)))
+    waiting.join()
+    assert "pgsched settle here has waited" in text
+    assert f"pid {locker.info.backend_pid}" in text
+    assert "LOCK TABLE pgsched.runs" in text
+
+
+def test_missing_and_invalid_indexes_disabled_triggers_and_drift_are_named(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    db.execute("DROP INDEX pgsched.runs_finished")
+    db.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'pgsched.runs_claim'::regclass")
+    db.execute("ALTER TABLE pgsched.jobs DISABLE TRIGGER a_check_insert")
+    db.execute("ALTER TABLE pgsched.runs ADD COLUMN mine int")
+    text = told(list(doctor.objects(connect())), "schema", "fail")
+    for part in ("index runs_finished is missing", "index runs_claim of runs is invalid",
+                 "trigger a_check_insert of jobs is disabled", "column runs.mine is not ours"):  # fmt: skip
+        assert part in text
+
+
+def test_workers_that_are_gone_or_differ_are_named(db: psycopg.Connection, connect: Open) -> None:
+    add = (
+        "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease, seen_at,"
+        " clock_ahead_s, tz_version)"
+        " VALUES (%s, 'h', 1, '1', 1, '{python}', '{}', '30 s', now() - %s::interval, %s, %s)"
+    )
+    db.execute(add, ["gone", "90 s", 0.01, "2025a"])
+    db.execute(add, ["old", "1 s", 0.01, "2025a"])
+    db.execute(add, ["new", "1 s", -3600, "2026a"])
+    found = list(doctor.workers(doctor.rows(connect(), "doctor_workers")))
+    assert "gone was last seen 9" in told(found, "worker", "warn")
+    assert "the clock of h differed from the database's by -3600 s when new started" in told(found, "clock")
+    assert "2025a (old), 2026a (new)" in told(found, "tz_version")
+    assert told(found, "version") == ""
+
+
+def test_the_trend_of_dead_rows_is_told() -> None:
+    row = {"name": "runs", "live": 10, "limit": 1000.0, "vacuumed_s": None, "off": False}
+    found = list(doctor.dead_rows([row | {"dead": 80_000}], [row | {"dead": 90_000}], 2.0))
+    assert "90000 dead rows (+5000/s) beside 10 live ones, vacuumed never" in told(found, "vacuum", "warn")
+    found = list(doctor.dead_rows([row | {"dead": 10}], [row | {"dead": 20, "off": True}], 2.0))
+    assert "autovacuum is off for table runs" in told(found, "vacuum", "warn")
+    assert "20 dead rows in all tables (+5/s)" in told(found, "vacuum", "ok")
+
+
+def test_asynchronous_standbys_are_warned_of() -> None:
+    assert [one.level for one in doctor.replication({"standbys": 2, "synchronous": 0})] == ["warn"]
+    assert [one.level for one in doctor.replication({"standbys": 2, "synchronous": 1})] == []
+
+
+def test_a_pooler_is_seen_by_the_pid_and_its_mode_by_its_change(connect: Open) -> None:
+    class Pooled:
+        """A connection whose statements go to whichever session is free."""
+
+        def __init__(self, pids: list[int]) -> None:
+            self.pids = pids
+            self.info = type("Info", (), {"backend_pid": 1})()
+
+        def execute(self, _: str) -> Any:
+            return type("Cursor", (), {"fetchone": lambda _: (self.pids.pop(0),)})()
+
+    other = connect()
+    assert list(doctor.pooler(connect(), other, {"pid": 0})) != []
+    shared: Any = Pooled([8])
+    assert [one.level for one in doctor.pooler(shared, other, {"pid": 7})] == ["warn"]
+    kept: Any = Pooled([7])
+    assert [one.level for one in doctor.pooler(kept, other, {"pid": 7})] == ["ok"]
+    direct = connect()
+    assert list(doctor.pooler(direct, other, {"pid": direct.info.backend_pid})) == []
+
+
+def test_strict_counts_warnings() -> None:
+    found = [doctor.warn("x", "y")]
+    assert (doctor.exit_code(found), doctor.exit_code(found, strict=True)) == (0, 1)

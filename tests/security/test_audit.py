@@ -1,0 +1,141 @@
+"""What people change is noted in the same transaction, with who, when and what; what the leader writes is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import history, holding, jobs
+from pgsched.db.audit import entries
+from pgsched.db.connect import connect
+from pgsched.errors import InputError
+from tests.race.test_duties import lead
+from tests.security.conftest import Logins
+
+
+@pytest.fixture
+def conn(dsn: str) -> Any:
+    with connect(dsn) as opened:
+        yield opened
+
+
+def noted(conn: psycopg.Connection[Any]) -> list[tuple[str, str, str]]:
+    return [(row["action"], row["what"], row["name"]) for row in reversed(entries(conn))]
+
+
+def test_the_life_of_a_job_is_noted(conn: psycopg.Connection[Any]) -> None:
+    jobs.add(conn, {"name": "nightly", "schedule": "0 2 * * *", "task": "t", "args": {"a": 1}})
+    jobs.update(conn, "nightly", {"schedule": "0 3 * * *", "args": {"a": 2}})
+    jobs.update(conn, "nightly", {"schedule": "0 3 * * *"})
+    jobs.pause(conn, "nightly", "why not")
+    jobs.resume(conn, "nightly")
+    run = jobs.trigger(conn, "nightly")
+    history.cancel(conn, run, "no more")
+    history.retry(conn, run)
+    jobs.delete(conn, "nightly")
+    assert noted(conn) == [
+        ("created", "job", "nightly"),
+        ("changed", "job", "nightly"),
+        ("paused", "job", "nightly"),
+        ("resumed", "job", "nightly"),
+        ("triggered", "job", "nightly"),
+        ("cancelled", "run", str(run)),
+        ("retried", "run", str(run)),
+        ("deleted", "job", "nightly"),
+    ]
+    edit = entries(conn, "job", "nightly")[-2]
+    assert edit["change"] == {"schedule": ["0 2 * * *", "0 3 * * *"], "args": [{"a": 1}, {"a": 2}]}
+    assert edit["who"] == conn.info.user
+    assert edit["application"].startswith("pgsched cli")
+    assert entries(conn, "run")[-1]["change"] == {"state": "queued", "task": "t", "why": "no more"}
+
+
+def test_settings_and_pauses_are_noted(conn: psycopg.Connection[Any]) -> None:
+    holding.set_queue(conn, "q", {"concurrency_limit": 2})
+    holding.set_queue(conn, "q", {"concurrency_limit": 3})
+    holding.set_limit(conn, "l", {"concurrency": 1})
+    holding.remove_limit(conn, "l")
+    holding.pause(conn, "queue", "q", "why not", None, None)
+    holding.resume(conn, "queue", "q")
+    assert noted(conn) == [
+        ("created", "queue", "q"),
+        ("changed", "queue", "q"),
+        ("created", "limit", "l"),
+        ("deleted", "limit", "l"),
+        ("paused", "pause", "queue q"),
+        ("resumed", "pause", "queue q"),
+    ]
+    assert entries(conn, "queue")[0]["change"] == {"concurrency_limit": [2, 3]}
+
+
+def test_what_is_rolled_back_was_not_done(conn: psycopg.Connection[Any]) -> None:
+    with conn.transaction():
+        jobs.add(conn, {"name": "never", "task": "t"})
+        raise psycopg.Rollback
+    assert noted(conn) == []
+
+
+def test_what_the_leader_writes_is_not_noted(conn: psycopg.Connection[Any], db: psycopg.Connection[Any]) -> None:
+    jobs.add(conn, {"name": "tick", "schedule": "@every 1s", "task": "t"})
+    jobs.add(conn, {"name": "once", "task": "t", "delete_after_run": True})
+    holding.set_queue(conn, "q", {"concurrency_limit": 2})
+    before = noted(conn)
+    db.execute("INSERT INTO pgsched.pauses (what, resume_at) VALUES ('all', now() - interval '1 second')")
+    duties = lead(db, prune_every_s=0.1)
+    for _ in range(3):
+        duties.perform()
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE task = 't'")
+    for _ in range(20):
+        duties.perform()
+        db.execute("SELECT pg_sleep(0.02)")
+    db.execute("DELETE FROM pgsched.pauses")
+    assert db.execute("SELECT count(*) FROM pgsched.jobs").fetchone() == (1,), "the one-off is gone"
+    assert noted(conn) == [*before, ("paused", "pause", "all")]
+
+
+def test_a_long_value_is_noted_by_its_beginning(conn: psycopg.Connection[Any]) -> None:
+    jobs.add(conn, {"name": "big", "task": "t", "args": {"text": "x" * 100_000}})
+    kept = entries(conn)[0]["change"]["args"]
+    assert kept.startswith('{"text": "xxx')
+    assert "100012 bytes" in kept
+    assert len(kept) < 600
+
+
+def test_who_it_was_is_the_login_and_the_role_it_acted_as(
+    logins: Logins, db: psycopg.Connection[Any], conn: psycopg.Connection[Any]
+) -> None:
+    alice, group = logins.connect("alice"), logins.name("group")
+    db.execute(f'CREATE ROLE "{group}"; GRANT pgsched_producer TO "{group}"'.encode())
+    try:
+        db.execute(f'GRANT "{group}" TO "{logins.name("alice")}"'.encode())
+        alice.execute(f'SET ROLE "{group}"'.encode())
+        alice.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('ours', 't')")
+        found = entries(conn)[0]
+        assert (found["who"], found["acting_as"]) == (logins.name("alice"), group)
+        assert entries(conn, who=group) == entries(conn, who=logins.name("alice")) == [found]
+    finally:
+        alice.close()
+        db.execute(f'DROP ROLE "{group}"'.encode())
+
+
+def test_what_is_asked_for_is_checked(conn: psycopg.Connection[Any]) -> None:
+    with pytest.raises(InputError, match="not one of job"):
+        entries(conn, "jobs")
+
+
+def test_the_command_lists_and_pages(conn: psycopg.Connection[Any], dsn: str, capsys: Any) -> None:
+    from pgsched.cli import run
+
+    jobs.add(conn, {"name": "a", "task": "t"})
+    jobs.update(conn, "a", {"description": "\x1b[31mred"})
+    said: Callable[..., int] = lambda *words: run(["audit", *words, "--dsn", dsn])  # noqa: E731
+    assert said("job", "a", "--since", "1h") == 0
+    text = capsys.readouterr().out
+    assert "description: null -> \\x1b[31mred" in text
+    assert "\x1b" not in text
+    assert said("--json", "--limit", "1") == 0
+    assert '"action": "changed"' in capsys.readouterr().out
+    assert said("nonsense") == 2
