@@ -68,6 +68,15 @@ def test_the_wheel_holds_the_statements_and_the_migrations(installed: Path) -> N
         assert relative_files(found) == relative_files(CHECKOUT / name) != set()
 
 
+def test_the_wheel_holds_the_pages_of_the_console(installed: Path) -> None:
+    code = "import pgsched.web; print(pgsched.web.__path__[0])"
+    found = Path(run(str(installed / "bin" / "python"), "-c", code).strip())
+    assert found.is_relative_to(installed)
+    for name in ("templates", "static"):
+        held = {path.name for path in (found / name).iterdir()}
+        assert held == {path.name for path in (CHECKOUT / "pgsched" / "web" / name).iterdir()} != set()
+
+
 def test_pytest_finds_the_test_kit_of_the_wheel(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "from pgsched import App\nfrom pgsched.testing import record\n"
