@@ -55,7 +55,9 @@ class SqlExecutor:
             rowcount = await asyncio.shield(work)
         except asyncio.CancelledError:
             await job.stop(work, kill_after_s(claim))
-            raise Stopped(notices.output.text()) from None
+            if not committed(work):
+                raise Stopped(notices.output.text()) from None
+            rowcount = work.result()
         except Exception as error:
             return refused(one_line(error), retry=True, log_tail=notices.output.text())
         finally:
@@ -64,3 +66,8 @@ class SqlExecutor:
 
     async def close(self) -> None:
         """Nothing is held between runs."""
+
+
+def committed(work: asyncio.Task[int]) -> bool:
+    """Had it gone too far to be stopped?"""
+    return work.done() and not work.cancelled() and work.exception() is None

@@ -168,3 +168,18 @@ def test_a_statement_that_traps_its_cancellation_is_terminated(
     stopped = cancel_when(SqlExecutor(dsn), given, lambda: db.execute(asleep).fetchone(), times)
     assert isinstance(stopped, asyncio.CancelledError)
     wait_until(lambda: db.execute("SELECT 1 " + RUNNING).fetchone() is None, what="the end of the session")
+
+
+def test_what_was_committed_in_spite_of_a_stop_has_succeeded(dsn: str, table: psycopg.Connection[Any]) -> None:
+    """Otherwise a run that timed out during its COMMIT would write everything once more on a named database."""
+    table.execute(
+        """CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN PERFORM pg_sleep(3600); EXCEPTION WHEN query_canceled THEN RETURN NULL; END $$;
+        CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON public.t DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION public.slow()"""
+    )
+    asleep = "SELECT 1 " + RUNNING + " AND wait_event = 'PgSleep'"
+    given = mine(dsn, "INSERT INTO t VALUES (1)")
+    with pytest.raises(AssertionError, match="it was not cancelled"):
+        cancel_when(SqlExecutor(dsn), given, lambda: table.execute(asleep).fetchone())
+    assert rows(table) == [(1, None)]
