@@ -145,6 +145,19 @@ BEGIN
             how := coalesce(pgsched.meet_run(enqueue_result.id, policy, task, args, due), 'existing');
         END IF;
     END IF;
+    -- A queue with a max_depth is asked for room, and may cancel a run for it, before the index says that none is needed.
+    -- Not in a snapshot of its own, where the run may have ended since.
+    IF how IS NULL AND bucket IS NULL AND unique_key IS NOT NULL
+        AND current_setting('transaction_isolation') = 'read committed'
+        AND EXISTS (SELECT FROM pgsched.queues q WHERE q.name = coalesce(enqueue_result.queue, 'default')
+                                                   AND q.max_depth IS NOT NULL)
+    THEN
+        SELECT r.id INTO enqueue_result.id FROM pgsched.runs r
+        WHERE r.unique_key = enqueue_result.unique_key AND r.phase < 3;
+        IF FOUND THEN
+            how := pgsched.meet_run(enqueue_result.id, policy, task, args, due);
+        END IF;
+    END IF;
     WHILE how IS NULL LOOP
         INSERT INTO pgsched.runs (task, args, kind, queue, priority, available_at, unique_key, max_attempts, timeout,
                                   idempotency_key, tags, concurrency_key)

@@ -113,6 +113,21 @@ def test_keep_time_takes_the_new_payload_only(greet: Task[Any, Any], db: psycopg
         {"name": "Bob"}, "scheduled", LATER)  # fmt: skip
 
 
+@pytest.mark.parametrize("on_full", ["reject", "shed_oldest"])
+def test_a_full_queue_is_no_hindrance_to_an_enqueue_that_makes_no_run(
+    on_full: str, greet: Task[Any, Any], db: psycopg.Connection[Any]
+) -> None:
+    db.execute("INSERT INTO pgsched.queues (name, max_depth, on_full) VALUES ('default', 2, %s)", [on_full])
+    greet.enqueue("oldest")
+    only = greet.options(unique_key="k").enqueue("first")
+    assert greet.options(unique_key="k").enqueue("second").how == "existing"
+    assert greet.options(unique_key="k", on_conflict="replace").enqueue("third") == only
+    assert db.execute("SELECT state, args->>'name' FROM pgsched.runs ORDER BY id").fetchall() == [
+        ("queued", "oldest"),
+        ("queued", "third"),
+    ]
+
+
 @pytest.mark.parametrize("policy", ["replace", "keep_time"])
 def test_a_run_that_is_running_is_left_as_it_is(
     policy: Any, greet: Task[Any, Any], db: psycopg.Connection[Any]
