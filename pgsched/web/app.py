@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from pgsched.db.pool import Pool
 from pgsched.web import login, routes
 from pgsched.web.depth import Depths, watching
+from pgsched.web.diagnosis import Diagnosis
 from pgsched.web.guard import Guard
 from pgsched.web.pages import View, render
 from pgsched.web.secrets import Signer
@@ -39,6 +40,7 @@ def make(settings: Settings) -> ASGIApp:
     app.state.signer = Signer(settings.token)  # what a reader knows must not be the key
     app.state.pool = Pool(settings.dsn, size=CONNECTIONS, purpose="web", timeout_s=TIMEOUT_S, settings=SESSION)
     app.state.depths = Depths()
+    app.state.diagnosis = Diagnosis(settings.dsn)
     app.state.guesses = login.Guesses()
     app.state.streams = 0
     app.state.ending = asyncio.Event()

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from pgsched.db import workers as fleet
 from pgsched.db.connect import Connection
-from pgsched.observe import check, rates, status
+from pgsched.observe import rates, status
 from pgsched.web.overview import SAMPLE
 from pgsched.web.pages import Done, View
 
@@ -26,6 +26,8 @@ def drain(request: Request, conn: Connection[Any]) -> Done:
 
 
 def doctor(request: Request, conn: Connection[Any]) -> View:
-    """The checks of `pgsched check`, and the problems of `pgsched status`."""
-    findings = check.database(request.app.state.settings.dsn)
-    return View("doctor.html", {"findings": findings, "status": status.status(conn, SAMPLE)}, every_s=10.0)
+    """The problems of now, and what `pgsched doctor` said last."""
+    findings, age_s = request.app.state.diagnosis.last()
+    values = {"findings": findings and [one for one in findings if one.name != "work"], "age_s": age_s,
+              "status": status.status(conn, SAMPLE)}  # fmt: skip
+    return View("doctor.html", values, every_s=1.0 if findings is None else 5.0)

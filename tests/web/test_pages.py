@@ -344,3 +344,9 @@ def test_the_runs_of_a_job_follow_each_other_by_slot(browser: Browser, db: psyco
     older = re.search(r'href="(/runs\?[^"]*before=\d+)">Older', first)
     assert first.count('id="run-') == 50 and older is not None
     assert browser.get(older[1].replace("&amp;", "&")).text.count('id="run-') == 20
+
+
+def test_the_doctors_findings_are_shown_once_he_has_looked(browser: Browser, db: psycopg.Connection) -> None:
+    assert "Looking at it" in browser.get("/doctor").text
+    wait_until(lambda: "takes writes" in browser.get("/doctor").text, 60, "the first look")
+    assert "looked at" in browser.get("/doctor").text
