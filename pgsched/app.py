@@ -115,7 +115,7 @@ class App:
         `batch`: one call of the handler serves up to so many runs, as a list of `Item`; it waits `batch_wait` seconds
         (0.1) for them to gather. Each run is settled by itself.
         """
-        defaults = Options(**options)
+        defaults = Options.named(options, "name", "run_in", "memory_mb", "no_retry", "capture", "batch", "batch_wait")
         handling = (run_in, memory_mb, no_retry, capture, batch, batch_wait)
         if function is not None:
             return self._register(function, name, defaults, *handling)

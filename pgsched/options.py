@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol, TypedDict
@@ -91,6 +91,14 @@ class Options:
     after: Iterable[Parent] | None = None
     after_any: Iterable[Parent] | None = None
     on_failure: OnFailure | None = None
+
+    @classmethod
+    def named(cls, given: Mapping[str, Any], *others: str) -> Options:
+        """The options of these names. InputError for a name that is none; `others` are told to be known as well."""
+        unknown = sorted(given.keys() - OPTIONS.keys())
+        if unknown:
+            raise InputError(f"{unknown[0]}: no such option; known are {', '.join((*OPTIONS, *others))}", unknown[0])
+        return cls(**given)
 
     def checked(self) -> dict[str, Any]:
         """The values as the database takes them. InputError names the option."""

@@ -105,9 +105,7 @@ class Task(Generic[P, R]):
 
     def options(self, *, connection: Sync | Async | None = None, **options: Unpack[Given]) -> Request[P]:
         """The task with other options, those of `Options`: `task.options(delay=60, queue="mail").enqueue(...)`."""
-        unknown = sorted(options.keys() - OPTIONS.keys())
-        if unknown:
-            raise InputError(f"{unknown[0]}: no such option; known are {', '.join(OPTIONS)}, connection", unknown[0])
+        Options.named(options, "connection")
         return Request(self, replace(self.defaults, **options).checked(), connection)
 
     def prepare(self, args: Any, run: Run | None) -> Callable[[], Any]:

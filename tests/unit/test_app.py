@@ -189,9 +189,10 @@ def test_a_name_is_registered_once() -> None:
     ],
 )  # fmt: skip
 def test_options_are_checked(options: dict[str, Any], field: str) -> None:
-    with pytest.raises(InputError) as refused:
-        App().task(lambda: None).options(**options)
-    assert refused.value.field == field and str(refused.value).startswith(f"{field}: ")
+    for declare in (lambda: App().task(lambda: None).options(**options), lambda: App().task(**options)(lambda: None)):
+        with pytest.raises(InputError) as refused:
+            declare()
+        assert refused.value.field == field and str(refused.value).startswith(f"{field}: ")
 
 
 def test_a_job_is_declared_next_to_its_code() -> None:
