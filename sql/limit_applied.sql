@@ -1,22 +1,21 @@
--- limit_applied: nothing is admitted beyond these limits any more. They count as applied once nothing can be: when every
--- transaction that could have begun before somebody changed them has ended, or changed nothing.
--- params: queues text[], limits boolean (all limits that are yet to be applied)
--- returns: applied bigint; and what was held back because it got its first limit is claimed again
+-- limit_applied: nothing is admitted beyond these limits any more, and nothing can be. What of a queue was held back
+-- because it got its first limit is claimed again. One that was changed again meanwhile is left for the next round.
+-- params: parallel arrays queues text[] (null: a limit), names text[], versions text[] (as in limit_unapplied)
+-- returns: applied bigint
 -- locks: those rows, skipping locked ones
-WITH old AS MATERIALIZED (
-    SELECT age(pg_snapshot_xmin(pg_current_snapshot())::xid) AS oldest
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest(%(queues)s::text[], %(names)s::text[], %(versions)s::text[]) AS g(queue, name, version)
 ), q AS (
     UPDATE pgsched.queues SET applied_at = clock_timestamp() WHERE name IN (
-        SELECT name FROM pgsched.queues WHERE applied_at IS NULL AND name = ANY (%(queues)s::text[])
-          AND age(xmin) > (SELECT oldest FROM old) FOR UPDATE SKIP LOCKED)
+        SELECT t.name FROM given g JOIN pgsched.queues t ON t.name = g.queue
+        WHERE t.applied_at IS NULL AND t.xmin::text = g.version FOR UPDATE OF t SKIP LOCKED)
     RETURNING name
 ), l AS (
     UPDATE pgsched.limits SET applied_at = clock_timestamp() WHERE name IN (
-        SELECT name FROM pgsched.limits WHERE applied_at IS NULL AND %(limits)s
-          AND age(xmin) > (SELECT oldest FROM old) FOR UPDATE SKIP LOCKED)
+        SELECT t.name FROM given g JOIN pgsched.limits t ON g.queue IS NULL AND t.name = g.name
+        WHERE t.applied_at IS NULL AND t.xmin::text = g.version FOR UPDATE OF t SKIP LOCKED)
     RETURNING name
-)
-, opened AS (
-    DELETE FROM pgsched.pauses WHERE what = 'limit' AND name = ANY (%(queues)s::text[])
+), opened AS (
+    DELETE FROM pgsched.pauses WHERE what = 'limit' AND name IN (SELECT name FROM q)
 )
 SELECT (SELECT count(*) FROM q) + (SELECT count(*) FROM l) AS applied

@@ -22,6 +22,8 @@ WITH known AS MATERIALIZED (
     WHERE b.name = k.name AND (k.rate IS NULL OR k.unstarted = 0
         AND k.at < clock_timestamp() - make_interval(secs => 60 + k.period_s * (1 + k.burst::float8 / k.rate)))
 ), over AS (
-    DELETE FROM pgsched.pauses WHERE resume_at <= clock_timestamp()
+    -- and those for a first limit of which there is none to apply: somebody has renamed the queue
+    DELETE FROM pgsched.pauses p WHERE p.resume_at <= clock_timestamp() OR p.what = 'limit' AND NOT EXISTS (
+        SELECT FROM pgsched.queues q WHERE q.name = p.name AND q.applied_at IS NULL)
 )
 SELECT pgsched.forget_gates()

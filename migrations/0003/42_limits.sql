@@ -147,7 +147,9 @@ BEGIN
     IF q.max_depth IS NOT NULL THEN
         PERFORM pgsched.make_room(q);
     END IF;
-    RETURN CASE WHEN entry_state.concurrency_key IS NOT NULL OR q.limited THEN 'waiting' ELSE 'queued' END;
+    -- a snapshot of the whole transaction may be older than the queue's limit: let the leader judge
+    RETURN CASE WHEN entry_state.concurrency_key IS NOT NULL OR q.limited
+                    OR current_setting('transaction_isolation') <> 'read committed' THEN 'waiting' ELSE 'queued' END;
 END $$;
 
 -- A run that becomes claimable again goes through admission again. No search_path: it is to be inlined.

@@ -21,7 +21,9 @@ BEGIN
             format('unique_key: an unfinished run has the key "%s" of run %s already', r.unique_key, run_id);
     END IF;
     PERFORM pgsched.note('retried', 'run', r.id::text, jsonb_build_object('state', r.state, 'task', left(r.task, 200)));
-    r.state := CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key) THEN 'waiting' ELSE 'queued' END;
+    -- a snapshot of the whole transaction may be older than the queue's limit: let the leader judge
+    r.state := CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key)
+                        OR current_setting('transaction_isolation') <> 'read committed' THEN 'waiting' ELSE 'queued' END;
     UPDATE pgsched.runs SET state = r.state, finished_at = NULL, token = NULL, available_at = clock_timestamp(),
         ready_at = CASE r.state WHEN 'waiting' THEN clock_timestamp() END,
         crashes = 0, max_attempts = least(1000, greatest(max_attempts, attempt + 1)), cancel_requested_at = NULL,

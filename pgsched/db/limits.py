@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,15 @@ from pgsched.db.arrays import plain
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, fetch
 from pgsched.db.statements import sql
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A queue, or a limit (`queue` is None), as somebody has changed it; `version`: of its row."""
+
+    queue: str | None
+    name: str
+    version: str
 
 
 class Queues(dict[str, Row]):
@@ -85,9 +95,14 @@ def save(conn: Connection[Any], buckets: Sequence[tuple[str, float, int]], at: d
         conn.execute(sql("limit_save"), values)
 
 
-def unapplied(conn: Connection[Any]) -> list[str]:
-    """The queues whose limits were changed and are yet to be applied."""
-    return [row[0] for row in conn.execute(sql("limit_unapplied")).fetchall()]
+def unapplied(conn: Connection[Any]) -> list[Changed]:
+    """The queues and limits that were changed and are yet to be applied."""
+    return [Changed(*row) for row in conn.execute(sql("limit_unapplied")).fetchall()]
+
+
+def writers(conn: Connection[Any]) -> frozenset[str]:
+    """The transactions of others that have written runs and have not ended."""
+    return frozenset(row[0] for row in conn.execute(sql("limit_writers")).fetchall())
 
 
 def open_keys(conn: Connection[Any]) -> list[Row]:
@@ -95,9 +110,10 @@ def open_keys(conn: Connection[Any]) -> list[Row]:
     return fetch(conn, "limit_open_keys")
 
 
-def applied(conn: Connection[Any], queues: Sequence[str], limits: bool) -> int:
-    """Nothing is admitted beyond these queues' limits any more, and (with `limits`) beyond those of keys."""
-    row = conn.execute(sql("limit_applied"), {"queues": list(queues), "limits": limits}).fetchone()
+def applied(conn: Connection[Any], changes: Sequence[Changed]) -> int:
+    """Nothing is admitted beyond these limits any more, and nothing can be; how many had not been changed again."""
+    columns = {"queues": [c.queue for c in changes], "names": [c.name for c in changes]}
+    row = conn.execute(sql("limit_applied"), columns | {"versions": [c.version for c in changes]}).fetchone()
     return int(row[0]) if row else 0
 
 

@@ -23,7 +23,6 @@ BUDGET = 20_000  # candidates that one pass reads
 SMALLEST_WINDOW = 10
 LARGEST_WINDOW = 500
 LOOK_S = 0.01
-MOST_COUNTED = 20_000  # as in sql/limit_queues.sql
 WINDOW_S = 0.05
 
 
@@ -51,13 +50,15 @@ class Window:
 @dataclass
 class Standing:
     """What a leader remembers from pass to pass: hints, never counts. `wait_s`: until a rate has a token again, or a
-    group may be looked at anew; None: nothing but an event changes anything."""
+    group may be looked at anew; None: nothing but an event changes anything. `writers`: of a changed queue, the
+    transactions that may not have seen the change and have not ended."""
 
     after: tuple[str, str] = ("", "")
     turns: dict[str, str] = field(default_factory=dict)
     windows: dict[str, Window] = field(default_factory=dict)
     wait_s: float | None = None
     more: bool = False
+    writers: dict[limits.Changed, frozenset[str]] = field(default_factory=dict)
 
 
 def proved() -> None:
@@ -267,9 +268,16 @@ def next_token_s(rated: dict[str, Gate], queues: dict[str, Row], bound: dict[str
 
 
 def apply(conn: Connection[Any], standing: Standing) -> int:
-    """Hold what is admitted beyond limits that were changed; returns how many runs had to wait again."""
-    names = limits.unapplied(conn)
+    """Hold what is admitted beyond limits that were changed; returns how many runs had to wait again.
+
+    The order counts: changes, then who writes, then counts. Whoever writes later sees the changes, and what the others
+    wrote is counted once they have ended; until then a queue that got its first limit stays shut.
+    """
+    changes = limits.unapplied(conn)
+    writers = limits.writers(conn)
+    standing.writers = {change: standing.writers.get(change, writers) & writers for change in changes if change.queue}
     queues = limits.queues(conn)
+    names = [change.queue for change in changes if change.queue is not None]
     gates = {name: queue_gate(queues[name], standing, queues[name]["now"], shrink=True) for name in names}
     keys = {}
     for row in limits.open_keys(conn):
@@ -278,6 +286,9 @@ def apply(conn: Connection[Any], standing: Standing) -> int:
         gate.burst = UNLIMITED if row["rate"] is None else row["burst"] or default_burst(row["rate"])
     taken = take_back(conn, gates, keys)
     # what was too much to count is not known to be little enough
-    calm = [name for name, gate in gates.items() if excess_of(gate) <= 0 and queues[name]["admitted"] < MOST_COUNTED]
-    limits.applied(conn, calm, all(excess_of(gate) <= 0 for gate in keys.values()))
+    calm = {name for name, gate in gates.items() if excess_of(gate) <= 0 and queues[name]["counted"]}
+    calm_keys = all(excess_of(gate) <= 0 for gate in keys.values())
+    limits.applied(
+        conn, [c for c in changes if (calm_keys if c.queue is None else c.queue in calm and not standing.writers[c])]
+    )
     return taken

@@ -454,6 +454,73 @@ def test_the_checker_sees_what_is_wrong() -> None:
     assert gates.default_burst(5) == 1
 
 
+@pytest.mark.parametrize("first", ["the run", "the limit"])
+def test_what_an_older_transaction_adds_does_not_slip_past_a_queues_first_limit(
+    first: str, db: psycopg.Connection, connect: Open
+) -> None:
+    slow, person, standing = connect(autocommit=False), connect(autocommit=False), admission.Standing()
+    if first == "the limit":  # not committed: it is not seen, though its transaction is the older one
+        limit_queue(person, concurrency_limit=2)
+        add(slow, 5)
+    else:
+        add(slow, 5)
+        limit_queue(person, concurrency_limit=2)
+    person.commit()
+    admit(db, standing)
+    slow.commit()
+    assert take(db, 5) == []
+    admit(db, standing)
+    assert states(db) == {"queued": 2, "waiting": 3}
+    assert len(take(db, 5)) == 2
+
+
+@pytest.mark.parametrize("how", ["insert", "retry"])
+def test_a_snapshot_that_is_older_than_a_queues_first_limit_does_not_pass_it(
+    how: str, db: psycopg.Connection, connect: Open
+) -> None:
+    (dead,) = add(db, 1)
+    end(db, dead, "dead")
+    old = connect(autocommit=False)
+    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    one(old, "SELECT count(*) FROM pgsched.queues")
+    limit_queue(db, concurrency_limit=0)
+    wait_until(lambda: applied(db), what="the limit to be applied")
+    add(old, 1) if how == "insert" else one(old, "SELECT pgsched.retry(%s)", dead)
+    old.commit()
+    assert take(db, 5) == []
+
+
+def test_a_limit_that_is_changed_while_it_is_applied_is_applied_again(db: psycopg.Connection, connect: Open) -> None:
+    add(db, 5)
+    limit_queue(db, concurrency_limit=5)
+    with db.transaction():
+        changes = limits.unapplied(db)
+        connect().execute("UPDATE pgsched.queues SET concurrency_limit = 2")
+        assert limits.applied(db, changes) == 0
+    admit(db)
+    assert states(db) == {"queued": 2, "waiting": 3}
+
+
+def test_a_limit_of_very_many_is_kept_and_opens_its_queue(db: psycopg.Connection) -> None:
+    add(db, 21_500)
+    limit_queue(db, concurrency_limit=21_000)
+    admit(db)
+    assert states(db) == {"queued": 21_000, "waiting": 500}
+    assert admit(db) == 0
+    assert len(take(db, 5)) == 5
+
+
+def test_a_queue_that_is_renamed_while_its_first_limit_is_applied_is_not_shut(
+    db: psycopg.Connection,
+) -> None:
+    limit_queue(db, "a", concurrency_limit=1)
+    db.execute("UPDATE pgsched.queues SET name = 'b'")
+    admit(db)
+    with db.transaction():
+        limits.forget(db)
+    assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0
+
+
 @pytest.mark.parametrize("guarded", [True, False])
 def test_nothing_starts_in_a_queue_while_its_first_limit_is_applied(guarded: bool, db: psycopg.Connection) -> None:
     add(db, 5)
