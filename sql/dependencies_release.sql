@@ -1,7 +1,7 @@
 -- dependencies_release: what runs that have ended mean for those that wait for them. An edge is met by a success, or by
 -- any end where on_failure says run_anyway; it fails where on_failure says cancel; under `wait` it stays open.
--- params: n int (so many parents, and so many edges, at most)
--- returns: (found bigint: edges to decide; ids bigint[]: the runs of which some were decided)
+-- params: n int (so many parents, and twice as many edges, at most)
+-- returns: (more boolean: something was decided, and not all may have been; ids bigint[]: the runs of which some were)
 -- locks: row locks on those parents and children, skipping locked ones. A parent is looked at again until all its edges
 --        are decided.
 WITH ended AS MATERIALIZED (
@@ -13,8 +13,8 @@ WITH ended AS MATERIALIZED (
     FROM ended CROSS JOIN LATERAL (
         SELECT e.run_id, e.parent_id, e.on_failure FROM pgsched.dependencies e
         WHERE e.parent_id = ended.id AND e.state = 'open' AND (ended.state = 'succeeded' OR e.on_failure <> 'wait')
-        LIMIT %(n)s) d
-    LIMIT %(n)s
+        LIMIT 2 * %(n)s) d
+    LIMIT 2 * %(n)s
 ), free AS MATERIALIZED (
     SELECT id FROM pgsched.runs WHERE id = ANY (ARRAY(SELECT DISTINCT run_id FROM edges))
     FOR NO KEY UPDATE SKIP LOCKED
@@ -25,9 +25,11 @@ WITH ended AS MATERIALIZED (
     RETURNING d.run_id
 ), done AS (
     UPDATE pgsched.runs r SET has_children = NULL FROM ended
-    WHERE r.id = ended.id AND (SELECT count(*) FROM edges) < %(n)s
+    WHERE r.id = ended.id AND (SELECT count(*) FROM edges) < 2 * %(n)s
       -- `free` lacks those that somebody has locked, and those that were deleted by hand
       AND NOT EXISTS (SELECT FROM edges WHERE edges.parent_id = ended.id AND edges.run_id NOT IN (SELECT id FROM free)
                       AND EXISTS (SELECT FROM pgsched.runs c WHERE c.id = edges.run_id))
+    RETURNING r.id
 )
-SELECT (SELECT count(*) FROM edges), ARRAY(SELECT DISTINCT run_id FROM decided)
+SELECT ((SELECT count(*) FROM ended) = %(n)s OR (SELECT count(*) FROM edges) = 2 * %(n)s)
+        AND (EXISTS (SELECT FROM decided) OR EXISTS (SELECT FROM done)), ARRAY(SELECT DISTINCT run_id FROM decided)

@@ -76,11 +76,11 @@ def adopt(conn: Connection[Any], n: int) -> tuple[int, list[int]]:
     return int(row[0]), row[1]
 
 
-def release(conn: Connection[Any], n: int) -> tuple[int, list[int]]:
-    """Decide the edges to runs that have ended; returns how many there were, and the runs that waited for them."""
+def release(conn: Connection[Any], n: int) -> tuple[bool, list[int]]:
+    """Decide the edges to runs that have ended; returns whether to go on, and the runs that waited for them."""
     row = conn.execute(sql("dependencies_release"), {"n": n}).fetchone()
     assert row is not None
-    return int(row[0]), row[1]
+    return row[0], row[1]
 
 
 def gone(conn: Connection[Any], after: int, n: int) -> tuple[int | None, list[int]]:

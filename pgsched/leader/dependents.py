@@ -24,10 +24,10 @@ def resolve(conn: Connection[Any], n: int) -> int:
         return 0
     for _ in range(MOST_STEPS):
         watched, loose = dependencies.adopt(conn, n)
-        edges, free = dependencies.release(conn, n)
+        more, free = dependencies.release(conn, n)
         ready, ended = dependencies.judge(conn, loose + free) if loose or free else (0, 0)
         changed += ready + ended
-        if not ended and watched < n and edges < n:
+        if not ended and watched < n and not more:
             return changed
     return changed + 1
 

@@ -296,6 +296,32 @@ def test_thousands_of_runs_are_held_back_and_let_go_in_seconds(db: psycopg.Conne
     assert states(db, 6001, 6002, 12000) == ["queued", "waiting", "waiting"]
 
 
+def test_one_pass_goes_on_while_more_parents_have_ended_than_a_step_takes(db: psycopg.Connection) -> None:
+    parents = [add(db) for _ in range(35)]
+    child = add(db, *parents)
+    end(db, *parents)
+    with db.transaction():
+        resolve(db, 10)
+    assert states(db, child) == ["queued"]
+
+
+def test_parents_that_cannot_be_looked_at_now_do_not_keep_the_pass_going(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parents = [add(db) for _ in range(35)]
+    child = add(db, *parents)
+    admit(db)
+    end(db, *parents)
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [child])
+    steps = []
+    judged = dependencies.release
+    monkeypatch.setattr(dependencies, "release", lambda conn, n: (steps.append(n), judged(conn, n))[1])
+    with db.transaction():
+        assert resolve(db, 10) == 0
+    assert len(steps) == 1
+
+
 def test_a_failure_above_thousands_ends_them_in_one_pass(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 6001)")
     db.execute("INSERT INTO pgsched.dependencies (run_id, parent_id) SELECT id, 1 FROM pgsched.runs WHERE id > 1")
