@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, cast
+
+from pgsched.escape import clean
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-PASSWORD = re.compile(r"(?i)(://[^:/@\s]*:)[^@\s]*(?=@)|(password\s*=\s*)('[^']*'|\S+)")
+PASSWORD = re.compile(r"""(?i)(://[^:/@\s]*:)[^@\s]*(?=@)|(password["']?\s*[=:]\s*)('[^']*'|"[^"]*"|\S+)""")
+SECRET = re.compile(r"(?i)://|password")
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -24,11 +27,22 @@ def redact(text: str) -> str:
     return PASSWORD.sub(lambda m: (m.group(1) or m.group(2)) + "***", text)
 
 
-def _redact_event(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def _safe_event(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Without passwords, and without control characters that others' text may hold; a traceback keeps its lines."""
     for key, value in event.items():
-        if isinstance(value, str) and ("://" in value or "assword" in value):
-            event[key] = redact(value)
+        event[key] = _safe(value, "\n\t" if key in ("exception", "stack") else "")
     return event
+
+
+def _safe(value: Any, keep: str = "") -> Any:
+    if isinstance(value, str):
+        return clean(redact(value) if SECRET.search(value) else value, keep)
+    if isinstance(value, Mapping):
+        return {_safe(name): _safe(item, keep) for name, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_safe(item, keep) for item in value]
+    plain = value is None or isinstance(value, bool | int | float)
+    return value if plain else _safe(str(value), keep)
 
 
 def configure(level: str = "info", fmt: str = "console", **fields: Any) -> None:
@@ -47,7 +61,7 @@ def configure(level: str = "info", fmt: str = "console", **fields: Any) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            _redact_event,
+            _safe_event,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS.get(level, logging.INFO)),

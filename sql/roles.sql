@@ -137,7 +137,7 @@ GRANT DELETE, INSERT (name, description, kind, task, args, queue, priority, tags
     ON pgsched.jobs TO pgsched_producer, pgsched_operator;
 -- state: which one a new run may have, its row policy says. tags: an UPDATE of some column allows locking one's rows.
 GRANT INSERT (task, args, kind, queue, priority, available_at, unique_key, idempotency_key, concurrency_key, max_attempts,
-        timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, expires_at, options, tags, owner, state),
+        timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, expires_at, options, tags, owner, state, has_children),
     UPDATE (tags) ON pgsched.runs TO pgsched_producer, pgsched_operator;
 GRANT INSERT, UPDATE, DELETE ON pgsched.job_calendars TO pgsched_producer, pgsched_operator;
 GRANT INSERT (run_id, parent_id, on_failure, any_of) ON pgsched.dependencies TO pgsched_producer, pgsched_operator;
@@ -148,6 +148,7 @@ GRANT INSERT (scope, key, task, expires_at), UPDATE, DELETE ON pgsched.kept_keys
 -- ---- operators: settings of everybody
 
 GRANT INSERT, UPDATE, DELETE ON pgsched.limits, pgsched.queues, pgsched.pauses TO pgsched_operator;
+GRANT UPDATE (drain_asked_at, drain_asked_by) ON pgsched.workers TO pgsched_operator;
 
 -- ---- workers: claims, and what comes of them
 

@@ -7,7 +7,6 @@ forge a line, are shown as escapes.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 import textwrap
@@ -16,8 +15,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-# C0, DEL, C1, line separators, and the bidirectional overrides that show text in another order
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+from pgsched.escape import clean as clean  # what commands import from here
+
 STATES = {
     **dict.fromkeys(("succeeded", "active", "ok", "alive"), "green"),
     **dict.fromkeys(("dead", "missed", "error", "fail", "failed", "crashed", "timed_out"), "red"),
@@ -26,17 +25,6 @@ STATES = {
 }
 LAST_CELLS, NARROW_CELLS = 20, 13  # what the last column should have, and what others keep
 UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-
-
-def clean(text: str, keep: str = "") -> str:
-    """The text with control characters as escapes (`\\x1b`), but for those in `keep`."""
-
-    def escape(found: re.Match[str]) -> str:
-        code = ord(found[0])
-        named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(found[0])
-        return found[0] if found[0] in keep else named or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
-
-    return CONTROL.sub(escape, text)
 
 
 def duration(seconds: float | timedelta | None) -> str:

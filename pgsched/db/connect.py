@@ -6,6 +6,7 @@ psycopg is spoken only inside `db`; the rest of pgsched names its types from her
 
 from __future__ import annotations
 
+import ipaddress
 import random
 import socket
 from enum import Enum
@@ -39,6 +40,7 @@ __all__ = [
     "classify",
     "connect",
     "explain",
+    "ssl_problem",
 ]
 
 LONGEST_BACK_OFF_S = 5.0
@@ -122,6 +124,23 @@ async def aconnect(
         )
     except psycopg.OperationalError as error:
         raise explain(error) from error
+
+
+def ssl_problem(conn: Connection[Any]) -> str | None:
+    """What is unwise about the way to a server on another host; None for one on this, by a socket or loopback."""
+    host = conn.info.host
+    try:
+        near = host.startswith("/") or ipaddress.ip_address(conn.info.hostaddr or host).is_loopback
+    except ValueError:
+        near = not host or host == "localhost"
+    mode = conn.info.get_parameters().get("sslmode", "prefer")
+    if near or mode == "verify-full":
+        return None
+    if not conn.pgconn.ssl_in_use:
+        return f"the connection to {host} is not encrypted: set sslmode=verify-full (and sslrootcert) in the DSN"
+    if mode == "verify-ca":
+        return None
+    return f"sslmode={mode} does not ask whether {host} is who it says: set sslmode=verify-full in the DSN"
 
 
 def first_line(error: BaseException) -> str:

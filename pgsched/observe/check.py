@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pgsched.config import ENVIRONMENT, find_dsn
 from pgsched.db import embedded, migrate
 from pgsched.db.cluster import MAJOR, Cluster
-from pgsched.db.connect import Connection, connect
+from pgsched.db.connect import Connection, connect, ssl_problem
 from pgsched.db.query import Row, one, rows
 from pgsched.errors import DatabaseReadOnly, EmbeddedUnavailable, InputError, NotPermitted, PgschedError
 from pgsched.log import LEVELS, redact
@@ -74,6 +74,15 @@ def exit_code(found: list[Finding]) -> int:
     return next((finding.exit_code for finding in found if finding.level == "fail"), 0)
 
 
+def acting(role: str, held: list[str]) -> Iterator[Finding]:
+    """What a role of least privilege is for."""
+    yield ok("grants", f"role {role} acts as pgsched_{', pgsched_'.join(held)}")
+    if "worker" not in held:
+        yield warn("grants", f"for workers: GRANT pgsched_worker, pgsched_leader TO {role}")
+    elif "leader" not in held:
+        yield warn("grants", f"workers have to say --no-leader as this role, or: GRANT pgsched_leader TO {role}")
+
+
 def settings(env: Mapping[str, str]) -> Iterator[Finding]:
     """The environment variables that pgsched reads, and those that look as if they were meant to be."""
     for name, allowed in (("PGSCHED_LOG", tuple(LEVELS)), ("PGSCHED_LOG_FORMAT", FORMATS)):
@@ -119,9 +128,16 @@ def database(dsn: str) -> list[Finding]:
             facts = one(conn, "check_server")
             assert facts is not None
             where = f"PostgreSQL {facts['version']}, database {facts['database']} as role {facts['role']}"
-            return [ok("connection", where), *server(facts), *durability(facts), *load(facts), *schema(conn, facts)]
+            found = [ok("connection", where), *encryption(conn), *server(facts), *durability(facts), *load(facts)]
+            return found + list(schema(conn, facts))
     except PgschedError as error:
         return [fail("connection", error)]
+
+
+def encryption(conn: Connection[Any]) -> Iterator[Finding]:
+    """Can somebody on the way read along, or pretend to be the server?"""
+    if problem := ssl_problem(conn):
+        yield warn("sslmode", problem)
 
 
 def server(facts: Row) -> Iterator[Finding]:
@@ -172,6 +188,9 @@ def schema(conn: Connection[Any], facts: Row) -> Iterator[Finding]:
     try:
         migrate.check(conn)
     except PgschedError as error:
+        if isinstance(error, NotPermitted):
+            yield fail("grants", error)
+            return
         yield fail("schema", error)
         if migrate.current(conn) is None and not facts["may_create"]:
             text = (
@@ -180,6 +199,10 @@ def schema(conn: Connection[Any], facts: Row) -> Iterator[Finding]:
             yield fail("grants", NotPermitted(text))
         return
     yield ok("schema", f"version {migrate.SCHEMA_VERSION}")
+    held = [row["role"] for row in rows(conn, "check_roles")]
+    if held and "owner" not in held:
+        yield from acting(facts["role"], held)
+        return
     missing = [row["missing"] for row in rows(conn, "check_grants")]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""

@@ -18,7 +18,7 @@ import pgsched
 from pgsched import log
 from pgsched.config import Settings
 from pgsched.db import jobs, migrate, workers
-from pgsched.db.connect import Connection, connect
+from pgsched.db.connect import Connection, connect, ssl_problem
 from pgsched.errors import PgschedError
 from pgsched.execute.capture import Journal
 from pgsched.execute.registry import executors
@@ -46,6 +46,8 @@ def prepare(settings: Settings, app: App | None) -> None:
     """Check the schema and reconcile the jobs that the app declares. Raises PgschedError."""
     with connect(settings.dsn, purpose="worker") as conn:
         migrate.check(conn)
+        if problem := ssl_problem(conn):
+            logger.warning(problem)
         if app is not None:
             declare(conn, app)
 

@@ -217,6 +217,7 @@ def test_an_operator_has_everything_but_the_state_of_runs(logins: Logins) -> Non
     ops.execute("DELETE FROM pauses")
     ops.execute("INSERT INTO queues (name, concurrency_limit) VALUES ('q', 2)")
     ops.execute("INSERT INTO limits (name, concurrency) VALUES ('l', 2)")
+    ops.execute("UPDATE workers SET drain_asked_at = now(), drain_asked_by = 'me'")
     assert one(ops, "SELECT count(*) FROM audit") >= 8
     assert not_refused(
         ops,
@@ -393,3 +394,59 @@ def test_the_leaders_work_needs_no_more_than_the_leaders_role(logins: Logins) ->
                                " AND bool_or(job_id IS NOT NULL) FROM runs"))  # fmt: skip
 
     wait_until(admitted, 30, "the leader's work")
+
+
+def test_check_says_what_a_role_is_for(logins: Logins) -> None:
+    from pgsched.observe.check import check
+
+    def grants(who: str) -> list[tuple[str, str]]:
+        return [(found.level, found.text) for found in check(logins.dsn(who), {}) if found.name == "grants"]
+
+    assert grants("worker")[0] == ("ok", f"role {logins.name('worker')} acts as pgsched_producer, pgsched_worker")
+    assert "--no-leader" in grants("worker")[1][1]
+    assert grants("alice")[1][0] == "warn"
+    assert [level for level, _ in grants("nobody")] == ["fail"]
+
+
+def test_row_policies_cost_a_worker_nothing(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    from pgsched.db.statements import sql
+    from tests.race.setting import FROM_THE_START, KINDS
+
+    worker = logins.connect("worker")
+    values = {"queue": "default", "n": 1, "token": None, "worker_id": 1, "lease_s": 1.0, **KINDS, **FROM_THE_START}
+    claim = b"EXPLAIN (VERBOSE, COSTS OFF) " + sql("claim")
+    settle = b"EXPLAIN (VERBOSE, COSTS OFF) " + sql("settle_succeeded")
+    ended = {"ids": "{1}", "tokens": "{00000000-0000-0000-0000-000000000000}", "results": None}
+
+    def plan(conn: psycopg.Connection[Any], text: bytes, given: dict[str, Any]) -> list[Any]:
+        conn.execute("SET enable_seqscan = off; SET search_path = pgsched, public")
+        return [line for (line,) in conn.execute(text, given) if "Query Identifier" not in line]
+
+    assert plan(worker, claim, values) == plan(db, claim, values), "db is the owner's: policies do not apply"
+    assert plan(worker, settle, ended) == plan(db, settle, ended)
+    producers = plan(logins.connect("alice"), b"EXPLAIN (VERBOSE, COSTS OFF) SELECT id FROM pgsched.runs", {})
+    assert any("owner" in line for line in producers), "what a policy that costs looks like"
+
+
+def test_every_table_is_for_somebody_and_nothing_is_for_everybody(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    tables = [
+        name
+        for (name,) in db.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'pgsched'::regnamespace AND relkind = 'r'"
+            " AND relname <> 'locks'"
+        )
+    ]
+    leader, eye = logins.name("leader"), logins.name("eye")
+    unread = "SELECT NOT has_table_privilege(%s, 'pgsched.' || %s, 'SELECT')"
+    assert [name for name in tables if one(db, unread, eye, name)] == []
+    assert [name for name in tables if name != "audit" and one(db, unread, leader, name)] == []
+    assert one(
+        db,
+        "SELECT count(*) FROM pg_class c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a"
+        " WHERE c.relnamespace = 'pgsched'::regnamespace AND c.relkind IN ('r', 'S') AND a.grantee = 0",
+    ) == 0  # fmt: skip
+    assert one(
+        db,
+        "SELECT count(*) FROM pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a"
+        " WHERE p.pronamespace = 'pgsched'::regnamespace AND a.grantee = 0",
+    ) == 0  # fmt: skip

@@ -1,0 +1,99 @@
+"""Statements are files and constants: no text of anybody's becomes part of one, and no payload becomes code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "pgsched"
+# what sends a statement, and what makes one that is sent unquoted
+SENDERS = {"execute", "executemany", "copy", "stream", "SQL", "mogrify"}
+FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
+FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml"}
+# made of names and numbers of our own, and of nothing that anybody gives
+CONSTANT = {
+    "pgsched/db/own_writes.py:PLAN",
+}
+
+
+def files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def built(node: ast.expr, made: dict[str, ast.expr]) -> bool:
+    """Is this text put together from others?"""
+    if isinstance(node, ast.JoinedStr):
+        return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
+        return True
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in ("format", "join") and isinstance(node.func.value, ast.Constant):
+            return True
+        if node.func.attr == "encode":
+            return built(node.func.value, made)
+    if isinstance(node, ast.Name) and node.id in made:
+        return built(made[node.id], {name: value for name, value in made.items() if name != node.id})
+    return False
+
+
+def assigned(tree: ast.AST) -> dict[str, ast.expr]:
+    """The names that are given a value, wherever: the worst that each may be."""
+    found: dict[str, ast.expr] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            if name not in found or built(node.value, {}):
+                found[name] = node.value
+    return found
+
+
+def offences(text: str, where: str) -> Iterator[str]:
+    tree = ast.parse(text)
+    made = assigned(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            first = node.args[0] if node.args else None
+            allowed = isinstance(first, ast.Name) and f"{where}:{first.id}" in CONSTANT
+            if name in SENDERS and first is not None and built(first, made) and not allowed:
+                yield f"{where}:{node.lineno}: a statement built from strings"
+            if isinstance(node.func, ast.Name) and node.func.id in FORBIDDEN_CALLS:
+                yield f"{where}:{node.lineno}: {node.func.id}"
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        yield from (f"{where}:{node.lineno}: {n}" for n in names if n.partition(".")[0] in FORBIDDEN_MODULES)  # type: ignore[attr-defined]
+
+
+def test_no_statement_is_built_from_strings_and_no_payload_is_code() -> None:
+    found = [
+        offence for file in files() for offence in offences(file.read_text(), str(file.relative_to(PACKAGE.parent)))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'conn.execute(f"SELECT {x}")',
+        'conn.execute("SELECT %s" % x)',
+        'conn.execute("SELECT " + x)',
+        'conn.execute("SELECT {}".format(x))',
+        'conn.execute(" ".join(x))',
+        'conn.execute(f"SELECT {x}".encode())',
+        'text = f"SELECT {x}"\nconn.execute(text)',
+        'composing.SQL(f"SELECT {x}")',
+        "eval(x)",
+        "import pickle",
+        "from yaml import load",
+    ],
+)
+def test_each_way_to_build_one_is_seen(text: str) -> None:
+    assert len(list(offences(text, "x.py"))) == 1
+
+
+def test_what_is_allowed_is_not_seen() -> None:
+    text = 'conn.execute("SELECT %s", [x])\nconn.execute(sql("claim"), values)\nTEXT = "SELECT 1"\nconn.execute(TEXT)'
+    assert list(offences(text, "x.py")) == []
