@@ -27,7 +27,6 @@ from pgsched.execute.hooks import Hooks
 from pgsched.execute.pool_wire import FarControl, Message, outcome_message, run_of
 from pgsched.execute.python import Call, Handler
 from pgsched.execute.report import failed, refused, succeeded
-from pgsched.execute.signals import Snooze
 from pgsched.model import Outcome
 
 PAGE_BYTES = resource.getpagesize()
@@ -156,7 +155,7 @@ class Attempts:
         except BaseException as error:
             self._inside = False
             self._stop.then(None)
-            if run is not None and self._hooks.on_error and not isinstance(error, Snooze):
+            if run is not None and self._hooks.on_error:
                 self._runner.run(self._hooks.tell(run, error, at_once))
             return failed(error, handler.no_retry)
         finally:
@@ -224,7 +223,7 @@ class Attempts:
             with limit:
                 value = await cast(Awaitable[Any], call())
         except BaseException as error:
-            if run is not None and self._hooks.on_error and not isinstance(error, Snooze):
+            if run is not None and self._hooks.on_error:
                 await self._hooks.tell(run, error, at_once)
             return failed(error, handler.no_retry)
         return succeeded(value)

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from pgsched import log
 from pgsched.errors import PgschedError, TaskError
 from pgsched.execute.context import Run
-from pgsched.execute.report import one_line
+from pgsched.execute.report import one_line, said
+from pgsched.execute.signals import Snooze
 from pgsched.execute.threads import Threads
 
 logger = log.get("hooks")
@@ -85,7 +86,10 @@ class Hooks:
         return call
 
     async def tell(self, run: Run, error: BaseException, plainly: Plainly) -> None:
-        """Tell of an attempt that failed. `plainly` calls a plain hook where it blocks nobody. Raises nothing."""
+        """Tell of an attempt that failed; a Snooze is no failure. `plainly` calls a plain hook where it blocks nobody.
+        Raises nothing."""
+        if isinstance(said(error), Snooze):
+            return
         for hook in self.on_error:
             await self._guarded("on_error", partial(hook, run, error), ON_ERROR_S, plainly)
 

@@ -30,7 +30,6 @@ from pgsched.execute.hooks import Hooks, caught, in_thread
 from pgsched.execute.place import Place
 from pgsched.execute.pool import Pool
 from pgsched.execute.report import Kinds, failed, refused, succeeded
-from pgsched.execute.signals import Snooze
 from pgsched.execute.threads import Threads
 from pgsched.model import Claim, Key, Outcome, Result, Unreadable
 
@@ -172,8 +171,7 @@ class PythonExecutor:
 
     async def _tell(self, run: Run, error: BaseException) -> None:
         """Tell who wants to know that an attempt failed."""
-        if not isinstance(error, Snooze):
-            await self._hooks.tell(run, error, self._aside)
+        await self._hooks.tell(run, error, self._aside)
 
     async def _aside(self, call: Call) -> Any:
         return await in_thread(self._threads, call)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ Kinds = tuple[type[BaseException], ...]
 OURS = f"{Path(__file__).parent}{os.sep}"
 ERROR_CHARACTERS = 1000
 TRACEBACK_CHARACTERS = 16_000
+NO_TIME = timedelta(0)
 
 
 def storable(text: str) -> str:
@@ -26,9 +28,12 @@ def storable(text: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """`TypeName: message`, whatever the exception's own text does."""
+    """`TypeName: message`, whatever the exception's own text does; of a group with its first error."""
     try:
         message = str(error)
+        if isinstance(error, BaseExceptionGroup):
+            first = leaves(error)[0]
+            message = f"{message}: {type(first).__name__}: {first}"
     except BaseException as second:
         message = f"(its text raises {type(second).__name__})"
     name = type(error).__name__
@@ -52,22 +57,40 @@ def traceback_text(error: BaseException) -> str | None:
 
 def failed(error: BaseException, no_retry: Kinds = ()) -> Outcome:
     """The outcome of an attempt that raised. Exceptions of the kinds `no_retry` are not retried."""
-    if isinstance(error, Snooze):
-        return Outcome(Result.SNOOZED, error=one_line(error), retry_in=error.after)
+    meant = said(error)
+    if isinstance(meant, Snooze):
+        return Outcome(Result.SNOOZED, error=one_line(meant), retry_in=meant.after)
     return Outcome(
         Result.FAILED,
         error=one_line(error),
         traceback=traceback_text(error),
-        retry=isinstance(error, Retry) or not consists_of(error, (Discard, *no_retry)),
-        retry_in=error.after if isinstance(error, Retry) else None,
+        retry=isinstance(meant, Retry) or not consists_of(error, (Discard, *no_retry)),
+        retry_in=meant.after if isinstance(meant, Retry) else None,
     )
+
+
+def said(error: BaseException) -> BaseException:
+    """What an exception means: itself; of a group that is all Snooze or all Retry, the one with the longest wait."""
+    if isinstance(error, BaseExceptionGroup) and (consists_of(error, (Snooze,)) or consists_of(error, (Retry,))):
+        return max(leaves(error), key=lambda one: one.after or NO_TIME)  # type: ignore[attr-defined]
+    return error
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions in a group and in its groups, in order."""
+    found, left = [], [error]
+    while left:
+        one = left.pop()
+        if isinstance(one, BaseExceptionGroup):
+            left.extend(reversed(one.exceptions))
+        else:
+            found.append(one)
+    return found
 
 
 def consists_of(error: BaseException, kinds: Kinds) -> bool:
     """Is it one of these kinds, or a group of nothing else (as asyncio.TaskGroup raises)?"""
-    if isinstance(error, kinds):
-        return True
-    return isinstance(error, BaseExceptionGroup) and error.split(kinds)[1] is None
+    return isinstance(error, kinds) or all(isinstance(one, kinds) for one in leaves(error))
 
 
 def refused(message: str, *, retry: bool = False, log_tail: str | None = None) -> Outcome:
