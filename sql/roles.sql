@@ -137,7 +137,8 @@ GRANT DELETE, INSERT (name, description, kind, task, args, queue, priority, tags
     ON pgsched.jobs TO pgsched_producer, pgsched_operator;
 -- state: which one a new run may have, its row policy says. tags: an UPDATE of some column allows locking one's rows.
 GRANT INSERT (task, args, kind, queue, priority, available_at, unique_key, idempotency_key, concurrency_key, max_attempts,
-        timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, expires_at, options, tags, owner, state, has_children),
+        timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, expires_at, options, tags, owner, state,
+        has_children),
     UPDATE (tags) ON pgsched.runs TO pgsched_producer, pgsched_operator;
 GRANT INSERT, UPDATE, DELETE ON pgsched.job_calendars TO pgsched_producer, pgsched_operator;
 GRANT INSERT (run_id, parent_id, on_failure, any_of) ON pgsched.dependencies TO pgsched_producer, pgsched_operator;
@@ -154,7 +155,7 @@ GRANT UPDATE (drain_asked_at, drain_asked_by) ON pgsched.workers TO pgsched_oper
 
 GRANT UPDATE (state, token, worker_id, attempt, started_at, finished_at, lease_until, available_at, ready_at, crashes,
         result, error, reason, progress, options) ON pgsched.runs TO pgsched_worker;
-GRANT INSERT ON pgsched.attempts TO pgsched_worker;
+GRANT INSERT ON pgsched.attempts, pgsched.refunds TO pgsched_worker;
 GRANT INSERT, UPDATE (stream, chunk), DELETE ON pgsched.run_logs TO pgsched_worker;
 GRANT INSERT, UPDATE ON pgsched.workers TO pgsched_worker;
 
@@ -164,7 +165,7 @@ GRANT INSERT, UPDATE, DELETE ON pgsched.runs, pgsched.dependencies, pgsched.lead
 GRANT DELETE, UPDATE (decided_until, next_run_at, run_count, error, error_at) ON pgsched.jobs TO pgsched_leader;
 GRANT UPDATE, DELETE ON pgsched.passed_over, pgsched.backfills, pgsched.kept_keys TO pgsched_leader;
 GRANT INSERT, DELETE ON pgsched.attempts TO pgsched_leader;
-GRANT DELETE ON pgsched.run_logs, pgsched.pauses TO pgsched_leader;
+GRANT DELETE ON pgsched.run_logs, pgsched.pauses, pgsched.refunds TO pgsched_leader;
 GRANT DELETE, UPDATE (stopped_at) ON pgsched.workers TO pgsched_leader;
 GRANT UPDATE (applied_at) ON pgsched.queues, pgsched.limits TO pgsched_leader;
 

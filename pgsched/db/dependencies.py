@@ -185,8 +185,10 @@ async def enqueue_graph_async(conn: AsyncConnection[Any], new: Sequence[NewRun])
 
 def steps(new: Sequence[NewRun], ids: list[int]) -> Generator[Step, None, None]:
     """The statements that make a graph; whoever sends them puts the ids of the runs that are made into `ids`."""
+    waited_for = {-parent - 1 for run in new for parent in run.parents if parent < 0}
+    rows = [row_of(run, place in waited_for) for place, run in enumerate(new)]
     for start in range(0, len(new), ROWS):
-        yield "dependencies_runs", {"rows": json.dumps([row_of(run) for run in new[start : start + ROWS]])}
+        yield "dependencies_runs", {"rows": json.dumps(rows[start : start + ROWS])}
     edges = [
         (ids[place], ids[-parent - 1] if parent < 0 else parent, run.on_failure, any_of)
         for place, run in enumerate(new)
@@ -202,10 +204,10 @@ def arrays(edges: Sequence[Edge]) -> dict[str, str]:
     return dict(zip(("run_ids", "parent_ids", "on_failures", "any_ofs"), columns, strict=True))
 
 
-def row_of(run: NewRun) -> dict[str, Any]:
+def row_of(run: NewRun, has_children: bool) -> dict[str, Any]:
     """A run as a row of `dependencies_runs`."""
     given = {name: told(run.values[name]) for name in COLUMNS if run.values.get(name) is not None}
-    return {**given, "waits": True} if run.parents else given
+    return {**given, **({"waits": True} if run.parents else {}), **({"has_children": True} if has_children else {})}
 
 
 def told(value: Any) -> Any:

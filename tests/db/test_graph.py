@@ -123,6 +123,21 @@ def test_a_graph_is_made_whole(app: App, db: psycopg.Connection) -> None:
     assert later.fetchone() == (True,)
 
 
+def test_the_leader_need_not_mark_the_parents_of_a_graph(app: App, db: psycopg.Connection) -> None:
+    @app.task
+    def step() -> None: ...
+
+    with app.graph() as g:
+        a = g.add(step)
+        b = g.add(step, after=[a])
+        c = g.add(step, after_any=[a, b])
+    marked = "SELECT array_agg(id ORDER BY id) FROM pgsched.runs WHERE has_children"
+    assert db.execute(marked).fetchone() == ([a.id, b.id],)
+    end(db, a.id)  # before the leader has looked at any of them
+    assert [run[1] for run in runs(db)] == ["succeeded", "queued", "queued"]
+    assert c.id
+
+
 def test_an_exception_in_the_block_makes_nothing(app: App, db: psycopg.Connection) -> None:
     @app.task
     def step() -> None: ...
