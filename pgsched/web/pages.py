@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from pgsched.db.connect import Connection, DatabaseError, explain
-from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotFound, PgschedError
+from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotFound, NotPermitted, PgschedError
 from pgsched.web.guard import Visitor
 from pgsched.web.rendering import ENVIRONMENT
 
@@ -119,6 +119,8 @@ def status_of(error: PgschedError) -> int:
         return 404
     if isinstance(error, InputError):
         return 422
+    if isinstance(error, NotPermitted):
+        return 403
     return 503 if isinstance(error, (DatabaseUnreachable, DatabaseReadOnly)) else 500
 
 

@@ -1,0 +1,69 @@
+"""The console with the rights of a viewer shows everything, and with those of an operator does what people do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from starlette.testclient import TestClient
+
+from pgsched.db import roles
+from pgsched.web.app import make
+from pgsched.web.settings import Settings
+from tests.security.conftest import alone
+from tests.web.conftest import Browser
+
+PAGES = ("/", "/jobs", "/jobs/nightly", "/jobs/nightly?at=", "/job/edit/nightly", "/job/new", "/runs",
+         "/runs?state=dead", "/runs/{run}", "/runs/{run}/tree", "/runs/{run}/log", "/queues", "/workers",
+         "/doctor")  # fmt: skip
+
+
+@pytest.fixture
+def run_id(db: psycopg.Connection) -> Any:
+    """A job, a run, and roles in force."""
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('nightly', 't', '0 2 * * *')")
+    row = db.execute("INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id").fetchone()
+    db.execute("INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
+               " VALUES ('w:1', 'w', 1, '0', 1, '{python}', '{t}', '1 min')")  # fmt: skip
+    alone(lambda: roles.apply(db))
+    assert row is not None
+    return row[0]
+
+
+def as_role(dsn: str, role: str) -> TestClient:
+    """A client of a console whose sessions have this role."""
+    app = make(Settings(make_conninfo(dsn, options=f"-c role=pgsched_{role}")))
+    return TestClient(app, base_url="http://localhost")
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator"])
+def test_every_page_can_be_read(dsn: str, run_id: int, role: str) -> None:
+    with as_role(dsn, role) as client:
+        for page in PAGES:
+            answer = client.get(page.format(run=run_id))
+            assert answer.status_code == 200, (page, answer.text[-500:])
+
+
+def test_a_viewer_changes_nothing_and_is_told_so(dsn: str, db: psycopg.Connection, run_id: int) -> None:
+    with as_role(dsn, "viewer") as client:
+        answer = Browser(client).post(f"/runs/{run_id}/cancel")
+    assert answer.status_code == 403 and "lacks a grant" in answer.text
+    assert db.execute("SELECT state FROM pgsched.runs").fetchall() == [("queued",)]
+
+
+def test_an_operator_does_what_people_do(dsn: str, db: psycopg.Connection, run_id: int) -> None:
+    changes: dict[str, dict[str, Any]] = {
+        "/job/pause/nightly": {}, "/job/resume/nightly": {},
+        "/job/run/nightly": {}, f"/runs/{run_id}/cancel": {}, f"/runs/{run_id}/retry": {},
+        "/runs/many/do": {"verb": "cancel", "id": [run_id]}, "/queues/save": {"name": "mail", "rate": "1/s"},
+        "/limits/save": {"name": "k", "concurrency": "1"}, "/limits/remove": {"name": "k"},
+        "/pauses/begin": {"what": "all"}, "/pauses/end": {"what": "all"}, "/workers/1/drain": {},
+    }  # fmt: skip
+    with as_role(dsn, "operator") as client:
+        browser = Browser(client)
+        for path, form in changes.items():
+            answer = browser.post(path, form)
+            assert answer.status_code == 200, (path, answer.text[-500:])
+    assert db.execute("SELECT drain_asked_at IS NOT NULL FROM pgsched.workers").fetchall() == [(True,)]
