@@ -10,7 +10,8 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from pgsched.cli.output import ago, clean, duration, json_value
+from pgsched.cli.output import ago, duration, json_value
+from pgsched.escape import clean
 
 GOOD, BAD, HELD = ("succeeded", "active", "ok", "alive"), ("dead", "missed", "error", "fail"), ("paused", "warn")
 
