@@ -18,7 +18,24 @@ CREATE TABLE pgsched.kept_keys (
 CREATE INDEX kept_keys_expires_at ON pgsched.kept_keys (expires_at);
 
 -- The index of 0001 made a key last as long as its run's row, whatever its retention, and every run paid for it.
+INSERT INTO pgsched.kept_keys (scope, key, run_id, task, created_at, expires_at)
+SELECT 'idempotency', r.idempotency_key, r.id, r.task, r.created_at, clock_timestamp() + interval '24 hours'
+FROM pgsched.runs r WHERE r.idempotency_key IS NOT NULL;
 DROP INDEX pgsched.runs_idempotency_key;
+
+-- An INSERT that names a key by itself would have it ignored: only pgsched.enqueue takes keys (52_enqueue.sql).
+CREATE FUNCTION pgsched.refuse_untaken_key() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pgsched.kept_keys k
+                   WHERE k.scope = 'idempotency' AND k.key = NEW.idempotency_key AND k.run_id IS NULL) THEN
+        PERFORM pgsched.raise_bad_value(
+            'idempotency_key: an INSERT cannot keep it: use pgsched.enqueue(..., idempotency_key => ...)', 'runs');
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER a_refuse_key BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (NEW.idempotency_key IS NOT NULL)
+    EXECUTE FUNCTION pgsched.refuse_untaken_key();
 
 -- Takes a key for a run that is about to be made, or tells whose it is: `run_id` is null if it is the caller's now.
 -- Waits for a transaction that is just taking the same key.

@@ -131,3 +131,14 @@ def test_a_rolled_back_enqueue_leaves_no_key(
         greet.options(connection=mine, **key).enqueue("Ada")
     mine.rollback()
     assert db.execute("SELECT count(*) FROM pgsched.kept_keys").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_plain_insert_cannot_name_a_key_that_nobody_would_keep(
+    taken: bool, greet: Task[Any, Any], db: psycopg.Connection[Any]
+) -> None:
+    if taken:
+        greet.options(idempotency_key="k").enqueue("Ada")
+    with pytest.raises(psycopg.errors.CheckViolation, match=r"idempotency_key: .* pgsched\.enqueue"):
+        db.execute("INSERT INTO pgsched.runs (task, idempotency_key) VALUES ('t', 'k')")
+    assert count(db) == int(taken)

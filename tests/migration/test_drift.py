@@ -114,10 +114,12 @@ def test_a_database_of_the_first_version_keeps_its_rows(empty_dsn: str) -> None:
     moved(empty_dsn, command.upgrade, "0001")
     with psycopg.connect(empty_dsn, autocommit=True) as db:
         db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('a', 'b', '* * * * *')")
-        db.execute("INSERT INTO pgsched.runs (task) VALUES ('c')")
+        db.execute("INSERT INTO pgsched.runs (task, idempotency_key) VALUES ('c', 'k')")
         assert migrate.upgrade(empty_dsn) == ("0001", migrate.SCHEMA_VERSION)
         assert db.execute("SELECT name FROM pgsched.jobs").fetchall() == [("a",)]
         assert db.execute("SELECT task, state FROM pgsched.runs").fetchall() == [("c", "queued")]
+        again = "SELECT how FROM pgsched.enqueue_result('c', idempotency_key => 'k')"
+        assert db.execute(again).fetchall() == [("repeated",)]
 
 
 def test_no_version_but_the_empty_one_is_gone_back_to(empty_dsn: str) -> None:
