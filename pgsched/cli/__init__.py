@@ -89,6 +89,10 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
 def main() -> None:
     """The `pgsched` program."""
+    if any(arg.startswith(("--dsn", "--sql-dsn")) for arg in sys.argv):
+        from pgsched.cli.hiding import hide_passwords
+
+        hide_passwords()
     sys.exit(run(sys.argv[1:]))
 
 
