@@ -32,7 +32,9 @@ BEGIN
         covers_state = CASE WHEN apart THEN state ELSE covers_state END,
         covers_reason = CASE WHEN apart THEN r.reason ELSE covers_reason END
     WHERE id = run_id;
-    UPDATE pgsched.dependencies d SET state = 'met' WHERE d.run_id = r.id AND d.state <> 'met';
+    IF EXISTS (SELECT FROM pgsched.dependencies d WHERE d.run_id = r.id AND d.state <> 'met') THEN  -- a right of its own
+        UPDATE pgsched.dependencies d SET state = 'met' WHERE d.run_id = r.id AND d.state <> 'met';
+    END IF;
     PERFORM CASE r.state WHEN 'queued' THEN pg_notify('pgsched_runs', r.queue)
         ELSE pg_notify('pgsched_leader', 'runs') END;
     RETURN r.state;
@@ -65,7 +67,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     unstarted boolean;
 BEGIN
-    SELECT r.attempt = 0 AND r.state IN ('dead', 'cancelled', 'missed', 'skipped') INTO unstarted
+    SELECT r.attempt = 0 AND r.state IN ('dead', 'cancelled', 'missed', 'skipped')
+        AND EXISTS (SELECT FROM pgsched.dependencies d WHERE d.run_id = r.id) INTO unstarted
     FROM pgsched.runs r WHERE r.id = run_id FOR UPDATE;
     IF unstarted THEN
         PERFORM pgsched.retry_now(run_id);
