@@ -10,7 +10,7 @@ import importlib
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
@@ -18,6 +18,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, over
 from pgsched import arguments
 from pgsched.batch import Batch
 from pgsched.config import find_dsn
+from pgsched.db.dependencies import Progress
 from pgsched.db.enqueueing import Enqueueing
 from pgsched.declare import JobDeclaration, checked, text
 from pgsched.errors import InputError, TaskError
@@ -26,7 +27,8 @@ from pgsched.execute.context import Run
 from pgsched.execute.hooks import Hook, Hooks
 from pgsched.graph import Graph
 from pgsched.model import FirstResult
-from pgsched.options import INHERITED, OnConflict, Options, UniqueScope
+from pgsched.names import task_name, where
+from pgsched.options import INHERITED, OnConflict, Options, Parent, UniqueScope
 from pgsched.task import Request, Task
 
 P = ParamSpec("P")
@@ -174,6 +176,14 @@ class App:
         """
         return Batch(self, callback, args, on_failure, connection)
 
+    def progress(self, runs: Iterable[Parent]) -> Progress:
+        """How far some runs are, by their ids: `app.progress(ids)` with the `batch.ids` that another process kept."""
+        return self.graph().known(runs).progress
+
+    async def progress_async(self, runs: Iterable[Parent]) -> Progress:
+        """The asyncio form of `progress`."""
+        return await self.graph().known(runs).progress_async()
+
     def on_start(self, hook: Hook) -> Hook:
         """Call this function, plain or async, once in every process that runs handlers, before the first one. If it
         raises, the process does not start."""
@@ -227,34 +237,6 @@ def _job_args(task: Task[..., Any], args: Any) -> str:
         raise TaskError(f"task {task.name}: args: expected a dict or a list, got {type(args).__name__}")
     positional, named = ((), args) if isinstance(args, dict) else (tuple(args), {})
     return arguments.encode(task.parameters, positional, named)
-
-
-def where(function: Any) -> str:
-    """The file and line of a function, for messages."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else repr(function)
-
-
-def task_name(function: Callable[..., Any]) -> str:
-    """`module.qualname`, with the importable name of the module that runs as __main__."""
-    module = getattr(function, "__module__", None) or "__main__"
-    qualname = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return f"{main_module() if module == '__main__' else module}.{qualname}"
-
-
-def main_module() -> str:
-    """The name by which the program's first module would be imported; __main__ where it has none (a prompt)."""
-    main = sys.modules["__main__"]
-    if (spec := getattr(main, "__spec__", None)) is not None:
-        return str(spec.name)
-    if not (file := getattr(main, "__file__", None)):
-        return "__main__"
-    path = Path(file).resolve()
-    parts = [path.stem]
-    while (path.parent / "__init__.py").exists() and path.parent != path.parent.parent:
-        path = path.parent
-        parts.insert(0, path.name)
-    return ".".join(parts)
 
 
 def load(path: str) -> App:

@@ -90,14 +90,26 @@ class Graph:
         )
 
     @property
+    def ids(self) -> list[int]:
+        """The ids of the runs, in the order in which they were added. PgschedError before they are enqueued."""
+        if self._ids is None:
+            raise PgschedError("ids, progress: nothing has been enqueued yet")
+        return list(self._ids)
+
+    def known(self, runs: Iterable[Any]) -> Graph:
+        """The graph of runs that were enqueued elsewhere, as far as asking for their progress goes."""
+        self._ids = OPTIONS["after"]("runs", runs) or []
+        return self
+
+    @property
     def progress(self) -> Progress:
         """How many of the runs have ended, and how many of these did not succeed."""
-        ids = self._known()
+        ids = self.ids
         return self._app.database.send(None, lambda mine: progress(mine, ids))
 
     async def progress_async(self) -> Progress:
         """The asyncio form of `progress`."""
-        ids = self._known()
+        ids = self.ids
         return await self._app.database.send_async(None, lambda mine: progress_async(mine, ids))
 
     def __len__(self) -> int:
@@ -150,8 +162,3 @@ class Graph:
         for node, run_id in zip(self._nodes, ids, strict=True):
             node._id = run_id
         return list(ids)
-
-    def _known(self) -> list[int]:
-        if self._ids is None:
-            raise PgschedError("progress: nothing has been enqueued yet")
-        return self._ids

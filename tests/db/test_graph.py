@@ -223,6 +223,34 @@ def test_a_batch_tells_its_progress_and_runs_its_callback_when_all_have_ended(ap
     assert runs(db)[-1][1] == "queued"
 
 
+def test_another_process_asks_for_the_progress_of_a_batch_by_its_ids(
+    app: App, db: psycopg.Connection, dsn: str
+) -> None:
+    @app.task
+    def part(n: int) -> None: ...
+
+    with app.batch(part, {"n": 9}) as batch:
+        for n in range(3):
+            batch.add(part, n)
+    end(db, batch.ids[0], state="dead")
+    other = App("another", dsn=dsn)
+    found = other.progress(batch.ids)
+    assert (found.total, found.done, found.failed) == (3, 1, 1)
+    assert other.progress([]).finished
+    assert asyncio.run(asked(other, batch.ids)) == found
+    with pytest.raises(InputError, match="runs: expected a list of runs or of their ids, got int"):
+        other.progress(batch.ids[0])  # type: ignore[arg-type]
+    with pytest.raises(PgschedError, match="nothing has been enqueued yet"):
+        print(app.batch().ids)
+    other.close()
+
+
+async def asked(app: App, ids: list[int]) -> Any:
+    found = await app.progress_async(ids)
+    await app.close_async()
+    return found
+
+
 def test_a_callback_only_for_success_is_cancelled_by_a_failure(app: App, db: psycopg.Connection) -> None:
     @app.task
     def part() -> None: ...
