@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+import textwrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -83,8 +86,16 @@ def print_findings(found: list[Finding], code: int, json: bool) -> None:
     for finding in found:
         colour = {"ok": "green", "warn": "yellow", "fail": "red"}[finding.level]
         typer.secho(f"{finding.level:5}", fg=colour, nl=False)
-        print(f"{finding.name:18}  {clean(finding.text)}")
+        print(f"{finding.name:18}  {folded(clean(finding.text), 25)}")
     return None
+
+
+def folded(text: str, indent: int) -> str:
+    """The text; in a terminal, between words and below itself. A pipe gets one line."""
+    if not sys.stdout.isatty():
+        return text
+    room = max(30, shutil.get_terminal_size().columns - indent)
+    return ("\n" + " " * indent).join(textwrap.wrap(text, room, break_on_hyphens=False) or [""])
 
 
 def psql(
