@@ -1,0 +1,112 @@
+"""The pages of runs: found by filters, changed one by one or many at a time."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+import pytest
+
+from pgsched.observe import run_pages
+from tests.web.conftest import Browser
+from tests.web.test_pages import JOB, one
+
+
+def dead(db: psycopg.Connection, n: int, error: str) -> None:
+    db.execute("INSERT INTO pgsched.runs (task, queue, state, attempt, started_at, finished_at, error)"
+               " SELECT 't', 'mail', 'dead', 3, now(), now(), %s FROM generate_series(1, %s)", [error, n])  # fmt: skip
+
+
+def test_runs_are_found_by_the_text_of_their_error(browser: Browser, db: psycopg.Connection) -> None:
+    dead(db, 2, "ConnectionError: Refused by smtp")
+    dead(db, 1, "ValueError: row 17")
+    assert browser.get("/runs?error=refused").text.count('id="run-') == 2
+    assert browser.get("/runs?state=dead&queue=mail&ended_since=1h").text.count('id="run-') == 3
+    assert browser.get("/runs?state=undead").status_code == 422
+
+
+def test_pages_of_runs_follow_each_other(browser: Browser, db: psycopg.Connection) -> None:
+    dead(db, 60, "x")
+    first = browser.get("/runs?state=dead").text
+    older = re.search(r'href="(/runs\?[^"]*before=\d+)"', first)
+    assert older is not None and "state=dead" in older[1]
+    assert browser.get(older[1].replace("&amp;", "&")).text.count('id="run-') == 10
+
+
+def test_many_are_retried_only_after_a_page_has_said_which(browser: Browser, db: psycopg.Connection) -> None:
+    dead(db, 3, "refused")
+    dead(db, 1, "row 17")
+    asked = browser.post("/runs/many", {"verb": "retry-all", "error": "refused"})
+    assert "Retry 3 runs?" in asked.text and one(db, "SELECT count(*) FROM pgsched.runs WHERE state = 'queued'") == 0
+    done = browser.post("/runs/many/do", {"verb": "retry-all", "error": "refused"})
+    assert "Retried 3 of 3 runs." in done.text
+    assert one(db, "SELECT count(*) FROM pgsched.runs WHERE state = 'queued'") == 3
+
+
+def test_ticked_runs_are_cancelled_and_no_others(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 4)")
+    ids = [row[0] for row in db.execute("SELECT id FROM pgsched.runs ORDER BY id LIMIT 2").fetchall()]
+    asked = browser.post("/runs/many", {"verb": "cancel", "id": ids})
+    assert "Cancel 2 runs?" in asked.text
+    assert "Cancelled 2 of 2" in browser.post("/runs/many/do", {"verb": "cancel", "id": ids, "reason": "no"}).text
+    assert one(db, "SELECT array_agg(id) FROM pgsched.runs WHERE state = 'cancelled'") == ids
+    for nothing in (
+        {"verb": "cancel"},
+        {"verb": "cancel-all"},
+        {"verb": "burn", "id": ids},
+        {"verb": "cancel", "id": "x"},
+    ):
+        assert browser.post("/runs/many", nothing).status_code == 422
+
+
+def test_a_run_tells_of_its_attempts_and_is_retried_and_cancelled(browser: Browser, db: psycopg.Connection) -> None:
+    dead(db, 1, "ValueError: row 17")
+    run_id = one(db, "SELECT id FROM pgsched.runs")
+    db.execute("INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, finished_at, worker, error,"
+               " traceback) VALUES (%s, gen_random_uuid(), 3, 'failed', now() - interval '3 s', now(), 'web-1:7', 'e',"
+               " 'File \"x.py\", line 17')", [run_id])  # fmt: skip
+    text = browser.get(f"/runs/{run_id}").text
+    assert "ValueError: row 17" in text and "line 17" in text and "web-1:7" in text
+    assert "is queued again" in browser.post(f"/runs/{run_id}/retry").text
+    assert "is cancelled" in browser.post(f"/runs/{run_id}/cancel", {"reason": "no"}).text
+    assert browser.get("/runs/999999").status_code == 404
+
+
+def test_dependencies_are_shown_on_both_sides(browser: Browser, db: psycopg.Connection) -> None:
+    first, second = (
+        one(db, "INSERT INTO pgsched.runs (task) VALUES (%s) RETURNING id", name) for name in ("load", "sum")
+    )
+    db.execute("INSERT INTO pgsched.dependencies (run_id, parent_id) VALUES (%s, %s)", [second, first])
+    assert "sum" in browser.get(f"/runs/{first}").text
+    assert "load" in browser.get(f"/runs/{second}").text
+    assert "load" in browser.get(f"/runs/{second}/tree").text
+
+
+def test_a_page_says_what_it_did_not_look_at_and_goes_on_from_there(
+    browser: Browser, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_pages, "READ", 3)
+    monkeypatch.setattr(run_pages, "BAD", 3)
+    db.execute("INSERT INTO pgsched.runs (task) VALUES ('rare')")
+    dead(db, 9, "x")
+    db.execute("UPDATE pgsched.runs SET finished_at = now() - id * interval '1 s', task = 'rare' WHERE id = 2")
+    for start in ("/runs?task=rare", "/runs?state=dead&task=rare"):
+        path, found, pages = start, 0, 0
+        while path:
+            text = browser.get(path).text
+            found += text.count('id="run-')
+            pages += 1
+            further = re.search(r'href="(/runs\?[^"]*)">Look further', text)
+            path = further[1].replace("&amp;", "&") if further else ""
+        assert found == (2 if start == "/runs?task=rare" else 1) and pages > 1, start
+
+
+def test_the_runs_of_a_job_follow_each_other_by_slot(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(JOB, ["nightly"])
+    db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, finished_at)"
+               " SELECT j.id, '2026-05-01'::timestamptz + n * interval '1 h', 't', 'succeeded', now()"
+               " FROM pgsched.jobs j, generate_series(1, 70) n")  # fmt: skip
+    first = browser.get("/runs?job=nightly").text
+    older = re.search(r'href="(/runs\?[^"]*before=\d+)">Older', first)
+    assert first.count('id="run-') == 50 and older is not None
+    assert browser.get(older[1].replace("&amp;", "&")).text.count('id="run-') == 20
