@@ -33,15 +33,22 @@ Blocked = tuple[float, str]
 
 
 class Watchdog(threading.Thread):
-    """Watches the loop that it is made on. `running` are the attempts being made, `code_of` finds a task's function;
-    `on_news()` is told when the loop is blocked, and when it is no more; `on_blocked(who)` each second in between."""
+    """Watches the loop that it is made on. `running` are the attempts being made, `tasks` all there are, and `code_of`
+    finds a task's function; `on_news()` is told when the loop is blocked, and when no more; `on_blocked(who)` each
+    second in between."""
 
-    def __init__(self, running: Callable[[], Sequence[Running]], code_of: Callable[[str], CodeType | None]) -> None:
+    def __init__(
+        self,
+        running: Callable[[], Sequence[Running]],
+        code_of: Callable[[str], CodeType | None],
+        tasks: Sequence[str] = (),
+    ) -> None:
         super().__init__(name="pgsched-watchdog", daemon=True)
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._running = running
         self._code_of = code_of
+        self._tasks = tasks
         self.on_news: Callable[[], object] = lambda: None
         self.on_blocked: Callable[[str], object] = lambda who: None
         self._blocked_s = BLOCKED_S
@@ -120,13 +127,17 @@ class Watchdog(threading.Thread):
     def _tell_held(self, seconds: float, cpu_s: float) -> None:
         """No Python code ran in this process: a C call held the interpreter, or the whole process stood still."""
         dump = self._take_dump()
-        running = list(self._running())
-        threads = [block for block in dump.split("\n\n") if any(self._is_in(one, block) for one in running)]
-        found = [one for one in running if any(self._is_in(one, block) for block in threads)]
+        running, blocks = list(self._running()), dump.split("\n\n")
+        found = [one for one in running if any(self._is_in(one.claim.task, block) for block in blocks)]
+        # The attempt may have ended since: its thread went on first.
+        tasks = {one.claim.task for one in found} or {
+            task for task in self._tasks if any(self._is_in(task, block) for block in blocks)
+        }
+        threads = [block for block in blocks if any(self._is_in(task, block) for task in tasks)]
         mine = f"{self._loop_thread:#018x}"
-        shown = threads or [block for block in dump.split("\n\n") if mine in block]
+        shown = threads or [block for block in blocks if mine in block]
         logger.warning("no Python code of this process ran", seconds=round(seconds, 1), cpu_s=round(cpu_s, 1),
-                       by=names(found) or "no handler found", remedy='run_in="process"',
+                       by=names(found) or ", ".join(sorted(tasks)[:5]) or "no handler found", remedy='run_in="process"',
                        stack="\n".join(shown)[:STACK_CHARACTERS] or None)  # fmt: skip
 
     def _take_dump(self) -> str:
@@ -136,8 +147,8 @@ class Watchdog(threading.Thread):
         os.lseek(fd, 0, os.SEEK_SET)
         return text
 
-    def _is_in(self, one: Running, block: str) -> bool:
-        code = self._code_of(one.claim.task)
+    def _is_in(self, task: str, block: str) -> bool:
+        code = self._code_of(task)
         return code is not None and any(
             f'File "{code.co_filename}"' in line and line.endswith(f" in {code.co_name}") for line in block.splitlines()
         )

@@ -122,7 +122,7 @@ class Worker:
         self._claimer = Claimer(
             self.dsn, wanted, self.settings.queues, self.settings.poll_s, self.slots.room, self.slots.take
         )
-        self._watchdog = Watchdog(self.slots.running, self._code_of)
+        self._watchdog = Watchdog(self.slots.running, self._code_of, self.registration.tasks)
         heartbeat = Heartbeat(
             self.dsn,
             worker_id,
