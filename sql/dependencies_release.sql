@@ -19,16 +19,17 @@ WITH ended AS MATERIALIZED (
     SELECT id FROM pgsched.runs WHERE id = ANY (ARRAY(SELECT DISTINCT run_id FROM edges))
     FOR NO KEY UPDATE SKIP LOCKED
 ), decided AS (
-    UPDATE pgsched.dependencies d SET state = edges.state
-    FROM edges JOIN free ON free.id = edges.run_id
-    WHERE d.run_id = edges.run_id AND d.parent_id = edges.parent_id
+    UPDATE pgsched.dependencies d SET state = edges.state FROM edges
+    WHERE (edges.run_id IN (SELECT id FROM free)) IS TRUE  -- a hash, and no join of both
+      AND d.run_id = edges.run_id AND d.parent_id = edges.parent_id
     RETURNING d.run_id
+), whole AS MATERIALIZED (
+    SELECT id FROM ended WHERE (SELECT count(*) FROM edges) < 2 * %(n)s
+    -- `free` lacks those that somebody has locked, and those that were deleted by hand
+    EXCEPT SELECT parent_id FROM edges WHERE run_id NOT IN (SELECT id FROM free)
+        AND (SELECT true FROM pgsched.runs c WHERE c.id = edges.run_id)
 ), done AS (
-    UPDATE pgsched.runs r SET has_children = NULL FROM ended
-    WHERE r.id = ended.id AND (SELECT count(*) FROM edges) < 2 * %(n)s
-      -- `free` lacks those that somebody has locked, and those that were deleted by hand
-      AND NOT EXISTS (SELECT FROM edges WHERE edges.parent_id = ended.id AND edges.run_id NOT IN (SELECT id FROM free)
-                      AND EXISTS (SELECT FROM pgsched.runs c WHERE c.id = edges.run_id))
+    UPDATE pgsched.runs r SET has_children = NULL WHERE r.id = ANY (ARRAY(SELECT id FROM whole))
     RETURNING r.id
 )
 SELECT ((SELECT count(*) FROM ended) = %(n)s OR (SELECT count(*) FROM edges) = 2 * %(n)s)

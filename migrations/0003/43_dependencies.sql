@@ -152,3 +152,13 @@ BEGIN
 END $$;
 CREATE TRIGGER a_look_again AFTER DELETE ON pgsched.dependencies REFERENCING OLD TABLE AS removed
     FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_after_delete();
+
+-- What an edge binds is judged when it is made.
+CREATE FUNCTION pgsched.dependencies_no_update() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', TABLE = 'dependencies', MESSAGE =
+        'dependencies: the runs of an edge cannot be changed: delete it, and insert another';
+END $$;
+CREATE TRIGGER a_no_update BEFORE UPDATE OF run_id, parent_id ON pgsched.dependencies
+    FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_no_update();

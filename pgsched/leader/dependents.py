@@ -6,13 +6,14 @@ A run that ends here is a parent that has ended, too: the pass goes on until not
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from pgsched.db import dependencies
 from pgsched.db.connect import Connection
 from pgsched.leader.slots_after import find_parents
 
-MOST_STEPS = 50  # the rest is for the next round: the tick must have its turn
+LONGEST_S = 0.3  # the rest is for the next round: the tick must have its turn, and what is locked is not claimed
 
 
 def resolve(conn: Connection[Any], n: int) -> int:
@@ -22,14 +23,16 @@ def resolve(conn: Connection[Any], n: int) -> int:
     changed = find_parents(conn, n) if slots else 0
     if not (fresh or ended_parents or changed):
         return 0
-    for _ in range(MOST_STEPS):
+    ends_at = time.monotonic() + LONGEST_S
+    while True:
         watched, loose = dependencies.adopt(conn, n)
         more, free = dependencies.release(conn, n)
         ready, ended = dependencies.judge(conn, loose + free) if loose or free else (0, 0)
         changed += ready + ended
         if not ended and watched < n and not more:
             return changed
-    return changed + 1
+        if time.monotonic() > ends_at:
+            return changed + 1
 
 
 class Sweep:

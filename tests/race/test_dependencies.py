@@ -9,6 +9,7 @@ import pytest
 
 from pgsched.db import dependencies, leading
 from pgsched.db.statements import sql
+from pgsched.leader import dependents
 from pgsched.leader.dependents import Sweep, resolve
 from pgsched.model import Claim
 from tests.race.setting import Aside, Open, cut, row_of, take, wait_until_blocked
@@ -296,12 +297,39 @@ def test_thousands_of_runs_are_held_back_and_let_go_in_seconds(db: psycopg.Conne
     assert states(db, 6001, 6002, 12000) == ["queued", "waiting", "waiting"]
 
 
-def test_one_pass_goes_on_while_more_parents_have_ended_than_a_step_takes(db: psycopg.Connection) -> None:
+def test_an_edge_cannot_be_turned_into_another_one_past_the_check_for_cycles(db: psycopg.Connection) -> None:
+    a = add(db)
+    b = add(db, a)
+    c = add(db, b)
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="delete it, and insert another"):
+        db.execute("UPDATE pgsched.dependencies SET parent_id = %s WHERE run_id = %s", [c, b])
+
+
+def test_one_pass_goes_on_while_more_parents_have_ended_than_a_step_takes(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dependents, "LONGEST_S", 30.0)
     parents = [add(db) for _ in range(35)]
     child = add(db, *parents)
     end(db, *parents)
     with db.transaction():
         resolve(db, 10)
+    assert states(db, child) == ["queued"]
+
+
+def test_a_pass_ends_after_a_while_and_says_that_there_is_more(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parents = [add(db) for _ in range(35)]
+    child = add(db, *parents)
+    end(db, *parents)
+    monkeypatch.setattr(dependents, "LONGEST_S", -1.0)
+    with db.transaction():
+        assert resolve(db, 10) == 1
+    assert states(db, child) == ["waiting"]
+    for _ in range(3):
+        with db.transaction():
+            resolve(db, 10)
     assert states(db, child) == ["queued"]
 
 
