@@ -1,7 +1,8 @@
 """`limits`: what admission costs those who have limits, and those who have none.
 
-The rule: the drains without and with limits elsewhere take turns in one run, so that what else the machine does meets
-both; a hand-over is from the settlement of one run to the claim of the next, both in the database's time.
+The rule: the drains without and with limits elsewhere take turns in one run, also in which of them comes first, so that
+what else the machine does meets both; a hand-over is from the settlement of one run to the claim of the next, both in
+the database's time.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class Figures:
 def limits(server: Server, n: int, rounds: int, chain: int) -> Result:
     """All of it, one worker process with default settings, which is the leader too."""
     plain, beside = [], []
-    for _ in range(rounds):
-        plain.append(drained(server, n, "default"))
-        beside.append(drained(server, n, "default", ELSEWHERE))
+    for turn in range(rounds):
+        for found, settings in ((plain, None), (beside, ELSEWHERE))[:: 1 if turn % 2 == 0 else -1]:
+            found.append(drained(server, n, "default", settings))
         progress(f"limits: unlimited {plain[-1]:,.0f}/s, with limits elsewhere {beside[-1]:,.0f}/s")
     narrow = drained(
         server, n, "narrow", "INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('narrow', 2000)"

@@ -21,6 +21,8 @@ WITH known AS MATERIALIZED (
     DELETE FROM pgsched.buckets b USING bounded k
     WHERE b.name = k.name AND (k.rate IS NULL OR k.unstarted = 0
         AND k.at < clock_timestamp() - make_interval(secs => 60 + k.period_s * (1 + k.burst::float8 / k.rate)))
+), worthless AS (
+    DELETE FROM pgsched.refunds WHERE claimed_at < clock_timestamp() - interval '31 days'
 ), over AS (
     -- and those for a first limit of which there is none to apply: somebody has renamed the queue
     DELETE FROM pgsched.pauses p WHERE p.resume_at <= clock_timestamp() OR p.what = 'limit' AND NOT EXISTS (

@@ -4,7 +4,7 @@
 -- returns: (queue, key: empty where a run has none, name: of its limit, concurrency, rate, period_s, burst, ordered,
 --          weight; admitted: queued, running, and for an ordered key also what has started and waits for a further
 --          attempt; unstarted: of those the queued ones; tokens, bucket_at, bucket_unstarted: null while the bucket of its
---          rate is full; id, priority, ready_at, waited_s, paid: of the run that is first by (priority, ready_at, id), or
+--          rate is full; id, priority, ready_at, waited_s: of the run that is first by (priority, ready_at, id), or
 --          by (ready_at, id) where the key is ordered, as in limit_candidates; free: nothing else is in its way), in the
 --          order of queue and key; null: no such limit. Without a limit nothing is counted
 -- locks: none
@@ -28,7 +28,6 @@ WITH RECURSIVE g AS (
 SELECT g.queue, g.key, b.name, b.concurrency, b.rate, b.period_s, b.burst, b.ordered, coalesce(b.weight, 1) AS weight,
     c.admitted + h.held AS admitted, c.unstarted, k.tokens, k.at AS bucket_at, k.unstarted AS bucket_unstarted,
     r.id, r.priority, r.ready_at, extract(epoch FROM clock_timestamp() - r.ready_at)::float8 AS waited_s,
-    r.token IS NOT NULL AND r.worker_id IS NULL AS paid,
     r.queue = g.queue AND r.available_at <= clock_timestamp()
         AND coalesce(least(r.held_until, r.expires_at) > clock_timestamp() OR r.started_at IS NOT NULL, true)
         AND NOT coalesce(r.task = ANY ((SELECT tasks FROM paused)::text[]), false) AS free

@@ -8,8 +8,7 @@
 -- either, and a run that no attempt has begun has not started yet, so that its start deadline holds. 'snoozed' costs no
 -- attempt and leaves no evidence either, but the run has started; it goes on when it asked to. 'crashed' took its process
 -- down with it, and counts towards the quarantine as if that had been the worker (reap).
--- A limited run that is given back goes through admission again; one that was released has paid for its start: it keeps
--- its token and has no worker (limit_admit).
+-- A limited run that is given back goes through admission again; one that was released gets its tokens back (refunds).
 -- The fence is one expression that the planner cannot estimate, so that stale statistics cannot make it read all runs.
 -- locks: row locks on those runs, in the order given: by id. Repeating it is harmless.
 WITH settled AS (
@@ -54,6 +53,15 @@ WITH settled AS (
            %(worker)s, error, traceback, log_tail
     FROM settled WHERE outcome NOT IN ('succeeded', 'released', 'snoozed')
     ON CONFLICT (run_id, token) DO NOTHING
+), refunded AS (
+    INSERT INTO pgsched.refunds (run_id, claimed_at, queue, concurrency_key)
+    -- a statement does not see what it writes: this is the row before
+    SELECT s.id, o.started_at, o.queue, o.concurrency_key FROM settled s CROSS JOIN LATERAL (
+        SELECT r.started_at, r.queue, r.concurrency_key FROM pgsched.runs r WHERE r.id = s.id OFFSET 0) o
+    WHERE s.outcome = 'released' AND s.ready_at IS NOT NULL AND o.started_at IS NOT NULL AND (
+        EXISTS (SELECT FROM pgsched.queues q WHERE q.name = o.queue AND q.rate IS NOT NULL)
+        OR EXISTS (SELECT FROM pgsched.limit_of(o.concurrency_key) l WHERE l.rate IS NOT NULL))
+    ON CONFLICT (run_id, claimed_at) DO NOTHING
 ), woken AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM settled WHERE state = 'queued') q
     UNION ALL

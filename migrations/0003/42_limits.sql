@@ -33,6 +33,15 @@ CREATE TABLE pgsched.buckets (
     unstarted integer NOT NULL
 ) WITH (fillfactor = 50);
 
+-- Claims that a rate has charged and that were given back unstarted, until the leader has given their tokens back.
+CREATE TABLE pgsched.refunds (
+    run_id          bigint,
+    claimed_at      timestamptz,
+    queue           text NOT NULL,
+    concurrency_key text,
+    PRIMARY KEY (run_id, claimed_at)
+);
+
 -- The limit that binds a key: its job's own, that of its whole name, or that of what is before its first colon.
 CREATE FUNCTION pgsched.limit_of(key text, OUT name text, OUT concurrency integer, OUT rate integer,
     OUT period_s double precision, OUT burst integer, OUT ordered boolean, OUT weight integer)

@@ -15,10 +15,14 @@ import math
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
 UNLIMITED = math.inf
+SMALLEST_WINDOW = 10
+LARGEST_WINDOW = 500
+WINDOW_S = 0.05
 
 
 @dataclass(slots=True)
@@ -32,19 +36,24 @@ class Gate:
     unstarted: int = 0
 
     def most(self) -> float:
-        """How many could pass now, if none had paid before."""
+        """How many could pass now."""
         whole = self.tokens if self.tokens == UNLIMITED else math.floor(self.tokens + 1e-9)
         return max(0.0, min(self.room, whole, self.burst - self.unstarted))
 
-    def allows(self, paid: bool) -> bool:
-        """May one more pass? `paid`: its token was taken at an earlier admission."""
-        return self.room >= 1 and self.burst - self.unstarted >= 1 and (paid or self.tokens >= 1 - 1e-9)
+    def allows(self) -> bool:
+        """May one more pass?"""
+        return self.room >= 1 and self.burst - self.unstarted >= 1 and self.tokens >= 1 - 1e-9
 
-    def take(self, paid: bool) -> None:
+    def take(self) -> None:
         """One more has passed."""
         self.room -= 1
         self.unstarted += 1
-        self.tokens = min(self.tokens - (0 if paid else 1), self.burst - self.unstarted)
+        self.tokens -= 1
+
+    def give_back(self, n: int) -> None:
+        """So many of those that had passed wait again, or have not passed after all."""
+        self.unstarted -= n
+        self.tokens = min(self.tokens + n, self.burst - self.unstarted)
 
 
 OPEN = Gate()
@@ -57,7 +66,6 @@ class Candidate:
     id: int
     priority: int
     ready_at: Any
-    paid: bool = False
     risen: bool = False
 
 
@@ -72,18 +80,58 @@ class Group:
     runs: Sequence[Candidate] = ()
 
 
+@dataclass
+class Window:
+    """How many runs of a queue may be let go before they start: two for each slot, and more only where the workers take
+    them so fast that this is less than they take in WINDOW_S. `left`: unstarted runs after the pass at `at`."""
+
+    size: float = 0.0
+    left: int = 0
+    at: datetime | None = None
+
+    def most(self, slots: int, unstarted: int, now: datetime) -> int:
+        """What may be unstarted now."""
+        elapsed_s = max(0.001, (now - self.at).total_seconds()) if self.at else math.inf
+        if unstarted:
+            wanted = (self.left - unstarted) / elapsed_s * WINDOW_S
+        else:  # they might have taken more
+            wanted = 2.0 * self.left if elapsed_s < WINDOW_S else 0.0
+        least = max(SMALLEST_WINDOW, 2 * slots)
+        self.size = max(least, min(LARGEST_WINDOW, max(wanted, 0.9 * self.size)))
+        return math.floor(self.size)
+
+
 def tokens_now(
-    rate: int, period_s: float, burst: int, unstarted: int, bucket: tuple[float, float, int] | None
+    rate: int,
+    period_s: float,
+    burst: int,
+    unstarted: int,
+    bucket: tuple[float, float, int] | None,
+    given_back: Sequence[float] = (),
 ) -> float:
     """What a bucket has for more admissions. `bucket`: (tokens then, seconds since, unstarted then), None: it is full.
+    `given_back`: how many seconds ago claims were made that were then given back unstarted.
 
     Between two looks runs have started, nobody knows when: no more is gained than if all of them had started just now.
     """
     if bucket is None:
         return float(burst - unstarted)
     then, elapsed_s, unstarted_then = bucket
-    gained = then + max(0.0, elapsed_s) * rate / period_s
+    gained = then + max(0.0, elapsed_s) * rate / period_s + refund(rate / period_s, given_back)
+    # those that were unstarted then and have been given back since have not started
+    unstarted_then -= sum(age_s < elapsed_s for age_s in given_back)
     return min(gained, float(burst - max(unstarted_then, unstarted)))
+
+
+def refund(per_s: float, ages_s: Iterable[float]) -> float:
+    """The tokens that claims given back unstarted are worth, made so many seconds ago.
+
+    Had they not been made, the bucket might have been full ever since, and what came in be lost: so much less.
+    """
+    worth, then = 0.0, math.inf
+    for age_s in sorted(ages_s, reverse=True):
+        worth, then = max(0.0, worth - (then - age_s) * per_s) + 1, age_s
+    return max(0.0, worth - then * per_s)
 
 
 def default_burst(rate: int) -> int:
@@ -96,13 +144,11 @@ def choose(groups: Sequence[Group], queue_gate: Gate, fair: bool) -> list[tuple[
     order of their turns."""
     chosen = []
     for group, run in in_turns(groups) if fair else in_order(groups):
-        if not queue_gate.allows(run.paid):
-            if queue_gate.most() < 1 and not queue_gate.allows(True):
-                break
-            continue
-        if group.gate.allows(run.paid):
-            group.gate.take(run.paid)
-            queue_gate.take(run.paid)
+        if not queue_gate.allows():
+            break
+        if group.gate.allows():
+            group.gate.take()
+            queue_gate.take()
             chosen.append((group, run))
     return chosen
 
@@ -136,7 +182,6 @@ def wanted(groups: Sequence[Group], queue_gates: Mapping[str, Gate], fair: Conta
         room = queue_gates[group.queue].most()
         if group.queue in fair and room < UNLIMITED:
             room = group.weight * math.ceil(room / members[group.queue])
-        # at least one, whatever its tokens are: it may have paid
         return int(max(1, min(share, group.gate.most(), room)))
 
     return [most(group) for group in groups]

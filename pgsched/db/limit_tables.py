@@ -51,6 +51,15 @@ pauses = Table(
     Column("resume_at", Instant),
 )
 
+refunds = Table(
+    "refunds",
+    metadata,
+    Column("run_id", BigInteger, primary_key=True, autoincrement=False),
+    key("claimed_at", Instant),
+    need("queue", Text),
+    Column("concurrency_key", Text),
+)
+
 buckets = Table(
     "buckets",
     metadata,

@@ -65,10 +65,18 @@ def candidates(
     return fetch(conn, "limit_candidates", values | {"ageing_ss": list(ageing_s)}) if ns else []
 
 
-def admit(conn: Connection[Any], ids: Sequence[int]) -> set[int]:
-    """Let these runs go; returns those that were."""
-    rows = conn.execute(sql("limit_admit"), {"ids": plain(ids)}).fetchall() if ids else []
-    return {row[0] for row in rows}
+def refunds(conn: Connection[Any], queues: Sequence[str], keys: Sequence[str]) -> list[Row]:
+    """Claims of these queues and keys that were given back unstarted; each is told once."""
+    return fetch(conn, "limit_refunds", {"queues": list(queues), "keys": list(keys)}) if queues or keys else []
+
+
+def admit(conn: Connection[Any], runs: Sequence[tuple[int, str, str]]) -> set[int]:
+    """Let these runs (id, queue, key) go; returns those that were."""
+    if not runs:
+        return set()
+    ids, queues, keys = zip(*runs, strict=True)
+    values = {"ids": plain(ids), "queues": list(queues), "keys": list(keys)}
+    return {row[0] for row in conn.execute(sql("limit_admit"), values).fetchall()}
 
 
 def raise_priorities(conn: Connection[Any], ids: Sequence[int], priorities: Sequence[int]) -> None:

@@ -6,45 +6,20 @@ number of admitted runs (queued or running) can only fall. What is admitted beyo
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pgsched.core.admission import UNLIMITED, Candidate, Gate, Group, choose, default_burst, tokens_now, wanted
+from pgsched.core.admission import UNLIMITED, Candidate, Gate, Group, Window, choose, default_burst, tokens_now, wanted
 from pgsched.db import limits
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row
 
 GROUPS = 5000
 BUDGET = 20_000  # candidates that one pass reads
-SMALLEST_WINDOW = 10
-LARGEST_WINDOW = 500
 LOOK_S = 0.01
-WINDOW_S = 0.05
-
-
-@dataclass
-class Window:
-    """How many runs of a queue may be let go before they start: two for each slot, and more only where the workers take
-    them so fast that this is less than they take in WINDOW_S. `left`: unstarted runs after the pass at `at`."""
-
-    size: float = 0.0
-    left: int = 0
-    at: datetime | None = None
-
-    def most(self, slots: int, unstarted: int, now: datetime) -> int:
-        """What may be unstarted now."""
-        elapsed_s = max(0.001, (now - self.at).total_seconds()) if self.at else math.inf
-        if unstarted:
-            wanted = (self.left - unstarted) / elapsed_s * WINDOW_S
-        else:  # they might have taken more
-            wanted = 2.0 * self.left if elapsed_s < WINDOW_S else 0.0
-        least = max(SMALLEST_WINDOW, 2 * slots)
-        self.size = max(least, min(LARGEST_WINDOW, max(wanted, 0.9 * self.size)))
-        return math.floor(self.size)
 
 
 @dataclass
@@ -78,7 +53,9 @@ def admit(conn: Connection[Any], standing: Standing, prove: Callable[[], None] =
         return 0
     bound = {row["key"]: row for row in found if row["concurrency"] is not None or row["rate"] is not None}
     now = queues[""]["now"]
-    queue_gates = {name: queue_gate(queues[name], standing, now) for name in {row["queue"] for row in found}}
+    rows = {name: queues[name] for name in {row["queue"] for row in found}}
+    give_back(conn, rows, bound)
+    queue_gates = {name: queue_gate(row, standing, now) for name, row in rows.items()}
     key_gates = {key: gate_of(row, now) for key, row in bound.items()}
     done = take_back(conn, queue_gates, key_gates)
     groups = [
@@ -87,7 +64,7 @@ def admit(conn: Connection[Any], standing: Standing, prove: Callable[[], None] =
         if not queues[row["queue"]]["paused"]
     ]
     ordered = {key for key, row in bound.items() if row["ordered"]}
-    groups = [g for g in groups if g.gate.allows(True) and queue_gates[g.queue].allows(True)]
+    groups = [g for g in groups if g.gate.allows() and queue_gates[g.queue].allows()]
     chosen = pick(conn, in_turn(groups, queues, queue_gates, standing), queues, queue_gates, ordered, standing)
     done += let_go(conn, chosen, queue_gates)
     note(conn, standing, now, queues, bound, queue_gates, key_gates)
@@ -111,7 +88,7 @@ def pick(
         chosen += passed
     # a group of which all that was read could go may have more that can
     standing.more |= any(
-        0 < n <= len(group.runs) and group.gate.allows(False) and gates[group.queue].allows(False)
+        0 < n <= len(group.runs) and group.gate.allows() and gates[group.queue].allows()
         for group, n in zip(groups, most, strict=True)
     )
     return chosen
@@ -156,6 +133,15 @@ def in_turn(groups: list[Group], queues: dict[str, Row], gates: dict[str, Gate],
     return found
 
 
+def give_back(conn: Connection[Any], queues: dict[str, Row], bound: dict[str, Row]) -> None:
+    """Add to the rows of what has a rate how long ago claims were made that were given back unstarted."""
+    rated = [{name: row for name, row in rows.items() if row["rate"] is not None} for rows in (queues, bound)]
+    for one in limits.refunds(conn, list(rated[0]), list(rated[1])):
+        for row in (rated[0].get(one["queue"]), rated[1].get(one["key"])):
+            if row is not None:
+                row.setdefault("given_back", []).append(one["age_s"])
+
+
 def gate_of(row: Row, now: Any) -> Gate:
     """The gate of a limit. A negative room is what has to be taken back."""
     gate = Gate(unstarted=row["unstarted"])
@@ -166,7 +152,9 @@ def gate_of(row: Row, now: Any) -> Gate:
         elapsed = (now - row["bucket_at"]).total_seconds() if row["bucket_at"] is not None else 0.0
         bucket = None if row["tokens"] is None else (row["tokens"], elapsed, row["bucket_unstarted"])
         gate.burst = burst
-        gate.tokens = tokens_now(row["rate"], row["period_s"], burst, row["unstarted"], bucket)
+        gate.tokens = tokens_now(
+            row["rate"], row["period_s"], burst, row["unstarted"], bucket, row.get("given_back", ())
+        )
     return gate
 
 
@@ -189,8 +177,7 @@ def take_back(conn: Connection[Any], queue_gates: dict[str, Gate], key_gates: di
     taken = limits.take_back(conn, [(queue, key, excess_of(gate)) for queue, key, gate in over])
     for (_, _, gate), n in zip(over, taken, strict=True):
         gate.room += n
-        gate.unstarted -= n
-        gate.tokens = min(gate.tokens + n, gate.burst - gate.unstarted)
+        gate.give_back(n)
     return sum(taken)
 
 
@@ -238,19 +225,18 @@ def first(row: Row, queues: dict[str, Row]) -> list[Candidate]:
 def aged(row: Row, ageing_s: float | None) -> Candidate:
     """A candidate with the priority that it has risen to."""
     risen = 0 if ageing_s is None else min(row["priority"], int(max(0.0, row["waited_s"]) / ageing_s))
-    return Candidate(row["id"], row["priority"] - risen, row["ready_at"], row["paid"], risen > 0)
+    return Candidate(row["id"], row["priority"] - risen, row["ready_at"], risen > 0)
 
 
 def let_go(conn: Connection[Any], chosen: list[tuple[Group, Candidate]], queue_gates: dict[str, Gate]) -> int:
     """Admit what was chosen; what somebody else holds just now has taken no room and no token."""
     risen = [run for _, run in chosen if run.risen]
     limits.raise_priorities(conn, [run.id for run in risen], [run.priority for run in risen])
-    admitted = limits.admit(conn, [run.id for _, run in chosen])
+    admitted = limits.admit(conn, [(run.id, group.queue, group.key) for group, run in chosen])
     for group, run in chosen:
         if run.id not in admitted:
             for gate in (group.gate, queue_gates[group.queue]):
-                gate.unstarted -= 1
-                gate.tokens = min(gate.tokens + (0 if run.paid else 1), gate.burst - gate.unstarted)
+                gate.give_back(1)
     return len(admitted)
 
 

@@ -339,8 +339,21 @@ def test_a_run_that_was_cancelled_meanwhile_is_not_admitted(
     (first,) = add(db, 1, "k")
     db.execute("SELECT pgsched.cancel(%s)", [first])
     with db.transaction():
-        limits.admit(db, [first])
+        limits.admit(db, [(first, "default", "k")])
     assert row_of(db, first)["state"] == ("cancelled" if guarded else "queued")
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_run_that_has_got_another_key_meanwhile_is_not_admitted(
+    guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        cut(monkeypatch, limits, "limit_admit", " AND coalesce(r.concurrency_key, '') = given.key")
+    (first,) = add(db, 1, "k")
+    db.execute("UPDATE pgsched.runs SET concurrency_key = 'job:1'")
+    with db.transaction():
+        limits.admit(db, [(first, "default", "k")])
+    assert row_of(db, first)["state"] == ("waiting" if guarded else "queued")
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -391,9 +404,31 @@ def test_a_claim_that_is_given_back_unstarted_has_paid(db: psycopg.Connection, d
     claims = take(db, 2)
     assert admit(db) == 0
     release(dsn, claims[0])
-    assert admit(db) == 1
+    wait_until(lambda: admit(db) == 1, what="its token, which lacks what the bucket may have lost since")
     assert claim_all(db) == [claims[0].id]
     assert admit(db) == 0
+
+
+def test_many_claims_given_back_long_after_they_were_made_do_not_all_start_anew(
+    db: psycopg.Connection, dsn: str
+) -> None:
+    """What came in since they were claimed others may have used."""
+    limit(db, "api", rate=100, rate_period="1 second", rate_burst=1)
+    add(db, 8, "api")
+    standing, claims = admission.Standing(), list[Claim]()
+    while len(claims) < 8:
+        admit(db, standing)
+        claims += take(db, 8)
+    db.execute("UPDATE pgsched.runs SET started_at = started_at - interval '1 minute'")
+    for claim in claims:
+        release(dsn, claim)
+    started = 0
+    for _ in range(3):
+        admit(db, standing)
+        started += len(take(db, 8))
+    assert one(db, "SELECT count(*) FROM pgsched.refunds") == 0
+    spread = "SELECT extract(epoch FROM max(started_at) - min(started_at))::float8 FROM pgsched.runs"
+    assert started <= 1 + 100 * (one(db, spread) or 0.0) + 1e-6
 
 
 def test_a_retry_costs_a_token(db: psycopg.Connection) -> None:
@@ -412,7 +447,7 @@ def test_one_tenants_backlog_does_not_delay_anothers_first_run(db: psycopg.Conne
     standing = admission.Standing()
     admit(db, standing)
     ahead = states(db)["queued"]
-    assert ahead <= admission.SMALLEST_WINDOW
+    assert ahead <= gates.SMALLEST_WINDOW
     (small,) = add(db, 1, "small")
     claim_all(db)
     admit(db, standing)
@@ -593,5 +628,7 @@ def test_two_leaders_do_not_admit_at_the_same_moment(
                 second.execute("SET LOCAL lock_timeout = '1s'")
                 run = one(second, "SELECT max(id) FROM pgsched.runs")
                 asked()
-                limits.admit(second, [run])  # what it would choose while it does not see the first one's
+                limits.admit(
+                    second, [(run, "default", "k")]
+                )  # what it would choose while it does not see the first one's
     assert states(db) == ({"queued": 1, "waiting": 1} if guarded else {"queued": 2})
