@@ -18,9 +18,11 @@ WITH seen AS (
         least((SELECT min(available_at) FROM pgsched.runs WHERE phase = 1),
               (SELECT min(expires_at) FROM pgsched.runs WHERE phase < 3 AND state <> 'running' AND started_at IS NULL),
               (SELECT min(held_until) FROM pgsched.runs WHERE phase = 0)) AS run_at,
-        (SELECT min(available_at) FROM pgsched.runs
+        (SELECT available_at FROM pgsched.runs
          -- asked once: it bounds the scan, so that what waits since earlier is not read in every round
-         WHERE phase = 0 AND ready_at IS NULL AND available_at > (SELECT clock_timestamp())) AS start_at
+         WHERE phase = 0 AND ready_at IS NULL AND available_at > (SELECT clock_timestamp())
+         -- not min(): PostgreSQL 15 would not use the index for it
+         ORDER BY available_at LIMIT 1) AS start_at
 )
 SELECT CASE WHEN coalesce(job_at, run_at, start_at) IS NOT NULL THEN
         greatest(0, extract(epoch FROM least(job_at, run_at, start_at) - now))::float8 END AS wait_s,
