@@ -61,7 +61,7 @@ WITH settled AS (
     WHERE s.outcome = 'released' AND s.ready_at IS NOT NULL AND o.started_at IS NOT NULL AND (
         EXISTS (SELECT FROM pgsched.queues q WHERE q.name = o.queue AND q.rate IS NOT NULL)
         OR EXISTS (SELECT FROM pgsched.limit_of(o.concurrency_key) l WHERE l.rate IS NOT NULL))
-    ON CONFLICT (run_id, claimed_at) DO NOTHING
+    ON CONFLICT DO NOTHING
 ), woken AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM settled WHERE state = 'queued') q
     UNION ALL
