@@ -76,8 +76,8 @@ class RunId(int):
 
 @dataclass(frozen=True, slots=True)
 class FirstResult:
-    """What became of the run that an idempotency key stands for. `state` is the run's, None if somebody deleted its row;
-    `result` is what it returned, `error` the last failure; `finished_at` is None until it has ended."""
+    """What became of the run that an idempotency key stands for. `state` is the run's, None if somebody deleted its
+    row; `result` is what it returned, `error` the last failure; `finished_at` is None until it has ended."""
 
     run_id: int
     state: str | None

@@ -25,12 +25,21 @@ NO_TESTS = ("help", "version", "collectonly", "markers", "showfixtures", "show_f
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    _hear_signals()
     if hasattr(config, "workerinput") or any(config.getoption(name, False) for name in NO_TESTS):
         return
     with contextlib.suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, _end_like_ctrl_c)
     config.stash[SESSION] = uuid.uuid4().hex[:8]
     config.stash[SERVER] = start_server()
+
+
+def _hear_signals() -> None:
+    """What nohup and a shell's background ignore, all that tests start would ignore. A handler is not inherited."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            with contextlib.suppress(ValueError):  # not the main thread
+                signal.signal(number, lambda *_: None)
 
 
 def _end_like_ctrl_c(*_: object) -> None:
