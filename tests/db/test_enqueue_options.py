@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,26 +15,6 @@ from tests.race.setting import row_of
 
 Connect = Callable[..., psycopg.Connection[Any]]
 LATER = datetime(2100, 1, 1, 10, 15, tzinfo=UTC)
-
-
-@pytest.fixture
-def app(dsn: str) -> Iterator[App]:
-    app = App(dsn=dsn)
-    yield app
-    app.close()
-
-
-@pytest.fixture
-def greet(app: App) -> Any:
-    @app.task(name="t")
-    def greet(name: str) -> None: ...
-
-    return greet
-
-
-def count(db: psycopg.Connection[Any]) -> int:
-    row = db.execute("SELECT count(*) FROM pgsched.runs").fetchone()
-    return int(row[0]) if row else 0
 
 
 # ---- the same in SQL

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -14,33 +13,9 @@ import pytest
 from pgsched import AlreadyEnqueued, App, InputError, bucket
 from pgsched.db.leading import prune
 from pgsched.task import Task
+from tests.db.enqueued import count, end
 
 Connect = Callable[..., psycopg.Connection[Any]]
-
-
-@pytest.fixture
-def app(dsn: str) -> Iterator[App]:
-    app = App(dsn=dsn)
-    yield app
-    app.close()
-
-
-@pytest.fixture
-def greet(app: App) -> Any:
-    @app.task(name="t")
-    def greet(name: str) -> None: ...
-
-    return greet
-
-
-def end(db: psycopg.Connection[Any], run_id: int, state: str = "succeeded", result: Any = None) -> None:
-    ended = "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp(), result = %s WHERE id = %s"
-    db.execute(ended, [state, json.dumps(result), run_id])
-
-
-def count(db: psycopg.Connection[Any]) -> int:
-    row = db.execute("SELECT count(*) FROM pgsched.runs").fetchone()
-    return int(row[0]) if row else 0
 
 
 def test_an_idempotency_key_gives_the_first_run_also_after_it_has_ended(

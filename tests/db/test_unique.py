@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,35 +16,11 @@ from pgsched import AlreadyEnqueued, App, InputError, RunId, bucket
 from pgsched.db.leading import prune
 from pgsched.options import OPTIONS, Given, Options
 from pgsched.task import Task
+from tests.db.enqueued import count, end
 from tests.race.setting import row_of, take
 
 Connect = Callable[..., psycopg.Connection[Any]]
 LATER = datetime(2100, 1, 1, 10, 15, tzinfo=UTC)
-
-
-@pytest.fixture
-def app(dsn: str) -> Iterator[App]:
-    app = App(dsn=dsn)
-    yield app
-    app.close()
-
-
-@pytest.fixture
-def greet(app: App) -> Any:
-    @app.task(name="t")
-    def greet(name: str) -> None: ...
-
-    return greet
-
-
-def end(db: psycopg.Connection[Any], run_id: int, state: str = "succeeded", result: Any = None) -> None:
-    ended = "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp(), result = %s WHERE id = %s"
-    db.execute(ended, [state, json.dumps(result), run_id])
-
-
-def count(db: psycopg.Connection[Any]) -> int:
-    row = db.execute("SELECT count(*) FROM pgsched.runs").fetchone()
-    return int(row[0]) if row else 0
 
 
 # ---- what an enqueue gives
