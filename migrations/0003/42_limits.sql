@@ -193,15 +193,18 @@ BEGIN
 END $$;
 
 -- A limit that a job gets, changes or loses holds for its unfinished runs as well: those that are queued go through
--- admission again.
+-- admission again. Those that are just being made hold the job's key: they have to be seen first.
 CREATE FUNCTION pgsched.jobs_rekey() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
+    IF (NEW.concurrency_key, NEW.concurrency_limit) IS NOT DISTINCT FROM (OLD.concurrency_key, OLD.concurrency_limit) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM FROM pgsched.jobs j WHERE j.id = NEW.id FOR UPDATE;
     UPDATE pgsched.runs r SET concurrency_key = pgsched.run_key(NEW.id, NEW.concurrency_key, NEW.concurrency_limit, r.args),
         ready_at = CASE WHEN r.state = 'queued' THEN coalesce(r.ready_at, clock_timestamp()) ELSE r.ready_at END,
         state = CASE WHEN r.state = 'queued' THEN 'waiting' ELSE r.state END
-    WHERE r.job_id = NEW.id AND r.phase < 3
-      AND (NEW.concurrency_key, NEW.concurrency_limit) IS DISTINCT FROM (OLD.concurrency_key, OLD.concurrency_limit);
+    WHERE r.job_id = NEW.id AND r.phase < 3;
     PERFORM pg_notify('pgsched_leader', 'limits');
     RETURN NULL;
 END $$;
