@@ -41,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--rounds", type=int, default=3, help="rounds of drain and enqueue")
     made.add_argument("--seconds", type=int, help="how long latency, pinned and every-second load the server")
+    made.add_argument("--unpinned", action="store_true", help="pinned: only the load without a pinned transaction")
     made.add_argument("--rows", type=int, help="kept runs of history (default 10,000,000)")
     made.add_argument("--quick", action="store_true", help="a small run that shows that everything works")
     made.add_argument("--out", type=Path, default=ROOT / "out", help="where results.json and the plots go")
@@ -84,7 +85,8 @@ def run_latency(on: Server, given: argparse.Namespace) -> list[Result]:
 
 
 def run_pinned(on: Server, given: argparse.Namespace) -> list[Result]:
-    return [pinned(on, contestants(given), given.seconds or (6 if given.quick else 60))]
+    seconds = given.seconds or (6 if given.quick else 60)
+    return [pinned(on, contestants(given), seconds, unpinned=given.unpinned)]
 
 
 def run_slow(on: Server, given: argparse.Namespace) -> list[Result]:
