@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter, Signature
@@ -17,7 +17,7 @@ from typing import Any
 
 from pgsched.core import payload
 from pgsched.core.annotations import carries_json, describe, fitting, mismatch
-from pgsched.errors import TaskError
+from pgsched.errors import InputError, TaskError
 from pgsched.execute.context import Run
 
 RESERVED = "connection"
@@ -195,3 +195,23 @@ def prepare(parameters: Parameters, function: Callable[..., Any], args: Any, run
     whole = inspect.BoundArguments(parameters.full, {**bound.arguments, **extra})
     whole.apply_defaults()
     return partial(function, *whole.args, **whole.kwargs)
+
+
+class Encoded:
+    """The calls of `enqueue_many` as JSON texts. What makes the calls is run at once, because it may enqueue too, which
+    a connection cannot do during a COPY; they are encoded while they are sent, and again should they be sent again.
+
+    InputError or TaskError comes while they are read.
+    """
+
+    def __init__(self, parameters: Parameters, calls: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:
+        self._parameters = parameters
+        self._calls = list(calls)
+
+    def __iter__(self) -> Iterator[str]:
+        for number, call in enumerate(self._calls):
+            if isinstance(call, str | bytes) or not isinstance(call, Mapping | Sequence):
+                kind = type(call).__name__
+                raise InputError(f"calls: number {number} is of type {kind}; expected a mapping or a sequence", "calls")
+            named = isinstance(call, Mapping)
+            yield encode(self._parameters, () if named else tuple(call), dict(call) if named else {})

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from pgsched import arguments
-from pgsched.arguments import Parameters
+from pgsched.arguments import Encoded, Parameters
 from pgsched.declare import text
 from pgsched.errors import InputError, TaskError
 from pgsched.execute.batched import Gathering, alone, gathering
@@ -158,21 +158,13 @@ class Request(Generic[P]):
 
     def enqueue_many(self, calls: Iterable[Call], /) -> int:
         """Make a run for each call, with these options; see `Task.enqueue_many`."""
-        return self._task.app.database.enqueue_many(self._connection, self._encoded(calls), self._values_of_many())
+        encoded = Encoded(self._task.parameters, calls)
+        return self._task.app.database.enqueue_many(self._connection, encoded, self._values_of_many())
 
     async def enqueue_many_async(self, calls: Iterable[Call], /) -> int:
         """The asyncio form of `enqueue_many`."""
-        database = self._task.app.database
-        return await database.enqueue_many_async(self._connection, self._encoded(calls), self._values_of_many())
-
-    def _encoded(self, calls: Iterable[Call]) -> Iterator[str]:
-        parameters = self._task.parameters
-        for number, call in enumerate(calls):
-            if isinstance(call, str | bytes) or not isinstance(call, Mapping | Sequence):
-                kind = type(call).__name__
-                raise InputError(f"calls: number {number} is of type {kind}; expected a mapping or a sequence", "calls")
-            named = isinstance(call, Mapping)
-            yield arguments.encode(parameters, () if named else tuple(call), dict(call) if named else {})
+        encoded = Encoded(self._task.parameters, calls)
+        return await self._task.app.database.enqueue_many_async(self._connection, encoded, self._values_of_many())
 
     def _values_of_many(self) -> dict[str, Any]:
         for key in KEYS:

@@ -49,7 +49,6 @@ class Enqueueing:
         )
 
     def enqueue_many(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
-        args = list(args)  # before the COPY: what makes them may enqueue too, which a connection cannot do meanwhile
         return when_there_is_room(
             lambda: self.send(conn, lambda mine: runs.enqueue_many(mine, args, values)), patience(conn, values)
         )
@@ -60,7 +59,6 @@ class Enqueueing:
         )
 
     async def enqueue_many_async(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
-        args = list(args)
         return await when_there_is_room_async(
             lambda: self.send_async(conn, lambda mine: runs.enqueue_many_async(mine, args, values)),
             patience(conn, values),
