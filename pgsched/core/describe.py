@@ -7,13 +7,12 @@ what happens to them when clocks change is not in the sentence, the preview show
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
 from itertools import pairwise
 
 from pgsched.core import grammar
+from pgsched.core.durations import DAY, HOUR, MINUTE, duration
 from pgsched.core.schedule import Schedule, parse
 
-DAY, HOUR, MINUTE = 86_400, 3600, 60
 FEW, SOME = 4, 6
 MONTHS = ["January", "February", "March", "April", "May", "June",
           "July", "August", "September", "October", "November", "December"]  # fmt: skip
@@ -54,33 +53,6 @@ def _interval(interval: grammar.Interval) -> str:
         single = length if length.count(" ") > 1 else length.removeprefix("1 ")
         return f"Every {single}, counted from the job's start"
     return f"{length} after the last run ended"
-
-
-def duration(length: timedelta) -> str:
-    """Elapsed time: `90 seconds`, `24 hours` (a day may have 23 or 25 of them), `1 hour 2 minutes 5 seconds`."""
-    total = length // timedelta(seconds=1)
-    for size, unit in ((HOUR, "hour"), (MINUTE, "minute"), (1, "second")):
-        if total % size == 0 and (total < 120 * size or size == HOUR):
-            return _count(total // size, unit)
-    return _hours(total)
-
-
-def elapsed(length: timedelta) -> str:
-    """The same, always in the largest units: `1 minute 30 seconds`; from two days on in days of 24 hours, and hours."""
-    total = length // timedelta(seconds=1)
-    if total >= 2 * DAY:
-        hours = total % DAY // HOUR
-        return _count(total // DAY, "day") + (f" {_count(hours, 'hour')}" if hours else "")
-    return _hours(total)
-
-
-def _hours(total: int) -> str:
-    parts = ((total // HOUR, "hour"), (total // MINUTE % 60, "minute"), (total % 60, "second"))
-    return " ".join(_count(number, unit) for number, unit in parts if number) or "0 seconds"
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 def _clock(cron: grammar.Cron) -> tuple[str, bool]:

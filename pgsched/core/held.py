@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from pgsched.core.describe import elapsed
+from pgsched.core.durations import elapsed
 
 Row = Mapping[str, Any]
 

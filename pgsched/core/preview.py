@@ -15,7 +15,8 @@ from typing import Any
 
 from pgsched.core import grammar, jitter, zones
 from pgsched.core.calendar import calendar
-from pgsched.core.describe import describe, duration
+from pgsched.core.describe import describe
+from pgsched.core.durations import duration
 from pgsched.core.plan import undecided_after
 from pgsched.core.schedule import Schedule, parse
 from pgsched.core.zones import Change

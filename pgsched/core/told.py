@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pgsched.core.describe import elapsed
+from pgsched.core.durations import elapsed
 from pgsched.core.overlap import IN_TURN
 
 Row = Mapping[str, Any]

@@ -1,0 +1,35 @@
+"""Lengths of time in plain English."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+DAY, HOUR, MINUTE = 86_400, 3600, 60
+
+
+def duration(length: timedelta) -> str:
+    """Elapsed time: `90 seconds`, `24 hours` (a day may have 23 or 25 of them), `1 hour 2 minutes 5 seconds`."""
+    total = length // timedelta(seconds=1)
+    for size, unit in ((HOUR, "hour"), (MINUTE, "minute"), (1, "second")):
+        if total % size == 0 and (total < 120 * size or size == HOUR):
+            return counted(total // size, unit)
+    return _hours(total)
+
+
+def elapsed(length: timedelta) -> str:
+    """The same, always in the largest units: `1 minute 30 seconds`; from two days on in days of 24 hours, and hours."""
+    total = length // timedelta(seconds=1)
+    if total >= 2 * DAY:
+        hours = total % DAY // HOUR
+        return counted(total // DAY, "day") + (f" {counted(hours, 'hour')}" if hours else "")
+    return _hours(total)
+
+
+def _hours(total: int) -> str:
+    parts = ((total // HOUR, "hour"), (total // MINUTE % 60, "minute"), (total % 60, "second"))
+    return " ".join(counted(number, unit) for number, unit in parts if number) or "0 seconds"
+
+
+def counted(number: int, unit: str) -> str:
+    """`1 hour`, `2 hours`."""
+    return f"{number} {unit}{'' if number == 1 else 's'}"
