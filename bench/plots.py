@@ -50,11 +50,12 @@ def canvas(columns: int = 1) -> tuple[Any, Any]:
 
 def pinned(data: Data) -> Any:
     """Throughput over time, with a pinned xmin and without."""
-    figure, [axes] = canvas(2)
-    for axis, part, title in zip(axes, ("pinned", "free"), ("xmin pinned", "xmin free"), strict=True):
-        for name, one in data[part].items():
+    ways = [way for way in ("pinned", "free") if way in data]
+    figure, [axes] = canvas(len(ways))
+    for axis, way in zip(axes, ways, strict=True):
+        for name, one in data[way].items():
             axis.plot(range(1, len(one["per_second"]) + 1), one["per_second"], label=name)
-        axis.set(title=f"Full load, {title}", xlabel="s", ylabel="runs/s", ylim=(0, None))
+        axis.set(title=f"Full load, xmin {way}", xlabel="s", ylabel="runs/s", ylim=(0, None))
         axis.legend(fontsize="small")
     return figure
 
