@@ -1,7 +1,7 @@
 """The rule: a handler's own transaction is fenced like a write of ours: whoever does not own the run rolls back.
 
-`assert_claim` takes whatever connection the handler has, sync or async; one that would commit by itself is refused,
-because the claim would be held for no longer than the question.
+`assert_claim` takes whatever connection the handler has, sync or async. One of psycopg that would commit by itself is
+refused, because the claim would be held for no longer than the question; SQLAlchemy does not tell.
 """
 
 from __future__ import annotations
