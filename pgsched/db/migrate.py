@@ -14,7 +14,7 @@ from pgsched.db.connect import Connection, DatabaseError, connect, explain
 from pgsched.db.statements import folder
 from pgsched.errors import SchemaTooNew, SchemaTooOld
 
-SCHEMA_VERSION = "0003"
+SCHEMA_VERSION = "0004"
 MIGRATE_LOCK = 0x70677363_6D696772  # "pgscmigr"
 
 

@@ -365,7 +365,7 @@ def test_a_migration_puts_the_roles_in_force_again(
     migrate.upgrade(dsn)
     assert not_refused(logins.connect("alice"), "SELECT * FROM audit") != {}, "nothing was migrated"
     monkeypatch.setattr(migrate, "SCHEMA_VERSION", "9999")
-    monkeypatch.setattr(migrate, "run_upgrade", lambda conn: "0003")
+    monkeypatch.setattr(migrate, "run_upgrade", lambda conn: "0004")
     alone(lambda: migrate.upgrade(dsn))
     assert not_refused(logins.connect("alice"), "SELECT * FROM audit") == {}
 
