@@ -1,0 +1,115 @@
+"""What goes over a PostgreSQL connection, cut into messages: enough of the protocol to know which statement a client
+asks for, and when the server has answered it.
+
+The rule: nothing is changed and nothing is lost. The pieces that come out, put together, are the bytes that went in.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+SSL_REQUEST, CANCEL_REQUEST, GSS_REQUEST = 80877103, 80877102, 80877104
+HEAD = struct.Struct("!cI")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client sent up to a point at which the server answers: the bytes, and the statements in them."""
+
+    data: bytes
+    statements: tuple[str, ...] = ()
+    answered: bool = True  # does the server say when it is done?
+
+
+@dataclass
+class Frontend:
+    """The client's side of one connection."""
+
+    application: str = ""
+    encrypted: bool = False
+    begun: bool = False  # has it said who it is?
+    _rest: bytes = b""
+    _open: list[bytes] = field(default_factory=list)
+    _asked: list[str] = field(default_factory=list)
+    _prepared: dict[bytes, str] = field(default_factory=dict)
+
+    def feed(self, data: bytes) -> Iterator[Request]:
+        """The requests that these bytes complete. Once encrypted, bytes are passed on as they come."""
+        if self.encrypted:
+            yield Request(data, answered=False)
+            return
+        self._rest += data
+        if not self.begun:
+            yield from self._greet()
+        if self.begun:
+            yield from self._messages()
+
+    def _greet(self) -> Iterator[Request]:
+        while not self.begun and len(self._rest) >= 8:
+            size, code = struct.unpack_from("!II", self._rest)
+            if len(self._rest) < size:
+                return
+            packet, self._rest = self._rest[:size], self._rest[size:]
+            if code not in (SSL_REQUEST, GSS_REQUEST):
+                self.begun = True
+                words = packet[8:].split(b"\0")
+                named = dict(zip(words[::2], words[1::2], strict=False))
+                self.application = named.get(b"application_name", b"").decode(errors="replace")
+            yield Request(packet, answered=code not in (SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST))
+
+    def _messages(self) -> Iterator[Request]:
+        at, data = 0, self._rest
+        while len(data) - at >= 5:
+            kind, size = HEAD.unpack_from(data, at)
+            if len(data) - at < size + 1:
+                break
+            message = data[at : at + size + 1]
+            at += size + 1
+            self._open.append(message)
+            self._look(kind, message[5:])
+            if kind in b"QSFpXHdcf":  # query, sync, function call, password, terminate, flush, copied data and its end
+                yield self._request(answered=kind in b"QSF")
+        self._rest = data[at:]
+
+    def _look(self, kind: bytes, body: bytes) -> None:
+        """Note the statement that a message names: a query, or what a Bind refers to."""
+        if kind == b"Q":
+            self._asked.append(body.rstrip(b"\0").decode(errors="replace"))
+        elif kind == b"P":
+            name, text = body.split(b"\0", 2)[:2]
+            self._prepared[name] = text.decode(errors="replace")
+        elif kind == b"B":
+            name = body.split(b"\0", 2)[1]
+            self._asked.append(self._prepared.get(name, ""))
+
+    def _request(self, *, answered: bool) -> Request:
+        request = Request(b"".join(self._open), tuple(self._asked), answered)
+        self._open, self._asked = [], []
+        return request
+
+
+class Backend:
+    """The server's side: how often it has said that it is ready for the next request."""
+
+    def __init__(self) -> None:
+        self.ready = 0
+        self._skip = 0  # bytes of the message in progress that are still to come
+        self._head = b""
+
+    def feed(self, data: bytes) -> None:
+        """Count the ReadyForQuery messages. A byte that answers a request for encryption is no message."""
+        at = 0
+        while at < len(data):
+            if self._skip:
+                step = min(self._skip, len(data) - at)
+                at, self._skip = at + step, self._skip - step
+                continue
+            need = 5 - len(self._head)
+            self._head += data[at : at + need]
+            at += need
+            if len(self._head) == 5:
+                kind, size = HEAD.unpack(self._head)
+                self.ready += kind == b"Z"
+                self._skip, self._head = size - 4, b""
