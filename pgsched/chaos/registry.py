@@ -1,0 +1,86 @@
+"""The faults by name: each module of `faults/` declares its own, and is imported when somebody asks for the list."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pgsched.chaos import faults
+from pgsched.errors import InputError
+
+if TYPE_CHECKING:
+    from pgsched.chaos.stage import Stage
+
+Tier = Literal["quick", "full"]
+NEEDS = ("root", "netns", "faketime", "standby", "tmpfs")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the stage of one fault is set. Durations in seconds."""
+
+    server: str = "private"  # or: standby, tmpfs, faketime (servers.py)
+    direct: bool = False  # no proxy between the processes and the server
+    workers: int = 3
+    concurrency: int = 4
+    lease_s: float | None = 3.0  # None: the product's default, for this and the next two
+    reap_s: float | None = 0.5
+    poll_s: float | None = 0.2
+    jobs: int = 6  # with a slot every second or so
+    rate: float = 20.0  # enqueues a second
+    drain_s: float = 60.0  # all must be ended so long after the fault
+    apart: bool = False  # the ledger in a server of its own, for faults after which the first one is another
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault, what it needs of the machine, and how its stage is set."""
+
+    name: str
+    run: Callable[[Stage], None]
+    tier: Tier
+    needs: tuple[str, ...] = ()
+    options: Options = field(default_factory=Options)
+
+    @property
+    def says(self) -> str:
+        """What happens and what must hold: the first line of its docstring."""
+        return (self.run.__doc__ or "").strip().splitlines()[0]
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(
+    name: str, *, tier: Tier, needs: tuple[str, ...] = (), **options: Any
+) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
+    """Declare a fault. `options` are those of `Options`."""
+
+    def declare(run: Callable[[Stage], None]) -> Callable[[Stage], None]:
+        assert name not in FAULTS, f"two faults are called {name}"
+        assert run.__doc__, f"the fault {name} has no docstring"
+        assert set(needs) <= set(NEEDS), f"the fault {name} needs {needs}"
+        FAULTS[name] = Fault(name, run, tier, needs, Options(**options))
+        return run
+
+    return declare
+
+
+def load() -> dict[str, Fault]:
+    """Every fault, in the order of modules and of declaration."""
+    for module in sorted(found.name for found in pkgutil.iter_modules(faults.__path__)):
+        importlib.import_module(f"{faults.__name__}.{module}")
+    return dict(FAULTS)
+
+
+def chosen(names: list[str], tier: Tier) -> list[Fault]:
+    """The named faults; without names those of the tier (full: all). Raises InputError."""
+    known = load()
+    if unknown := [name for name in names if name not in known]:
+        raise InputError(f"faults: there is no {', '.join(unknown)}; `pgsched chaos --list` names them", "faults")
+    if names:
+        return [known[name] for name in names]
+    return [one for one in known.values() if tier == "full" or one.tier == "quick"]

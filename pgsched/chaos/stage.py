@@ -1,0 +1,182 @@
+"""What a fault acts on: a server, a proxy, workers, producers, and the words in which it tells what it saw.
+
+The rule: a fault waits on conditions with a bound, and cleans up after itself even when it fails.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+
+from pgsched.chaos.fleet import Fleet, Member, wait_until
+from pgsched.chaos.history import Figure, Outage
+from pgsched.chaos.load import Acknowledged, Producer
+from pgsched.chaos.place import Place
+from pgsched.chaos.proxy import Proxy
+from pgsched.chaos.registry import Fault, Options
+
+T = TypeVar("T")
+LEADER = "SELECT CASE WHEN resigned_at IS NULL THEN pid END FROM pgsched.leader ORDER BY term DESC LIMIT 1"
+NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
+STARTS = "SELECT pid FROM chaos.ledger WHERE run_id = %s AND event = 'start' ORDER BY seq"
+OPEN = "INSERT INTO chaos.gates VALUES (%s) ON CONFLICT DO NOTHING"
+
+
+class Stage:
+    """Everything that lives while one fault runs. `server` is one of servers.KINDS; `dsn` leads to the fault's own
+    database directly, `workers_dsn` as the processes go there."""
+
+    def __init__(
+        self, fault: Fault, place: Place, proxy: Proxy | None, fleet: Fleet, seed: int, say: Callable[[str], None]
+    ) -> None:
+        self.fault = fault
+        self.server = place.server
+        self.dsn = place.dsn
+        self.workers_dsn = proxy.dsn if proxy is not None else place.dsn
+        self._proxy = proxy
+        self.fleet = fleet
+        self.random = random.Random(f"{seed} {fault.name}")
+        self.figures: list[Figure] = []
+        self.notes: list[str] = []
+        self.outages: list[Outage] = []
+        self.scars: list[str] = []  # leaks that the fault itself makes and that the leak check must not count
+        self._say = say
+        self._db: psycopg.Connection[Any] | None = None
+        self._asker = Producer(self.workers_dsn, "fault", 0, 0)
+
+    @property
+    def options(self) -> Options:
+        return self.fault.options
+
+    @property
+    def proxy(self) -> Proxy:
+        """What the processes' connections go through; a fault declared with direct=True has none."""
+        assert self._proxy is not None, f"{self.fault.name} is declared with direct=True"
+        return self._proxy
+
+    @property
+    def workers(self) -> list[Member]:
+        """The processes that live."""
+        return [member for member in self.fleet.members if member.alive]
+
+    @property
+    def db(self) -> psycopg.Connection[Any]:
+        """A direct autocommit connection; a new one after the server went away."""
+        if self._db is None or self._db.closed or self._db.broken:
+            self._db = psycopg.connect(self.dsn, autocommit=True, connect_timeout=5, application_name="chaos stage")
+        return self._db
+
+    def close(self) -> None:
+        """Close what the stage itself opened."""
+        self._asker.stop()
+        if self._db is not None:
+            self._db.close()
+
+    # ---- acting
+
+    def worker_options(self) -> list[str]:
+        """The flags of every worker of this stage."""
+        found = ["--concurrency", str(self.options.concurrency), "--grace", "5"]
+        for flag, value in (("lease", self.options.lease_s), ("reap-every", self.options.reap_s),
+                            ("poll", self.options.poll_s)):  # fmt: skip
+            found += [] if value is None else [f"--{flag}", f"{value:g}"]
+        return found
+
+    def start_worker(self, *options: str, dsn: str | None = None, env: Mapping[str, str] | None = None) -> Member:
+        """One more worker with the stage's options and these; returns when it is at work."""
+        member = self.fleet.launch(*self.worker_options(), *options, dsn=dsn, env=env)
+        self.fleet.await_start(member)
+        return member
+
+    def enqueue(self, task: str, n: int = 1, *, max_attempts: int = 20, key: str | None = None, **args: Any) -> int:
+        """Enqueue `n` runs of a task of ledger.py, recorded as acknowledged; the last one's id."""
+        ids = [self._asker.send(task, args, key, max_attempts) for _ in range(n)]
+        return ids[-1]
+
+    @property
+    def asked(self) -> list[Acknowledged]:
+        """What the fault itself enqueued."""
+        return self._asker.acknowledged
+
+    def open_gate(self, name: str) -> None:
+        """Let the handlers go on that wait for this gate."""
+        self.db.execute(OPEN, [name])
+
+    # ---- seeing
+
+    def wait(self, condition: Callable[[], T], within_s: float, what: str) -> T:
+        """Poll until it is true and give its value. Raises WaitedTooLong."""
+        return wait_until(condition, within_s, what)
+
+    def one(self, query: str, *values: Any) -> Any:
+        """The only value of the only row."""
+        row = self.db.execute(query.encode(), values).fetchone()
+        return None if row is None else row[0]
+
+    def clock(self) -> float:
+        """The database's time, in seconds since 1970."""
+        return float(self.one(NOW))
+
+    def leader_pid(self) -> int | None:
+        """Who leads by the newest term, None if it resigned or there is none."""
+        found = self.one(LEADER)
+        return None if found is None else int(found)
+
+    def leader(self, within_s: float = 20.0, *, other_than: Member | None = None) -> Member:
+        """The worker that leads, and lives. Raises WaitedTooLong."""
+
+        def found() -> Member | None:
+            pid = self.leader_pid()
+            member = None if pid is None else self.fleet.by_pid(pid)
+            return member if member is not None and member is not other_than and member.alive else None
+
+        member = self.wait(found, within_s, "a leader")
+        assert member is not None
+        return member
+
+    def other_than(self, *members: Member) -> Member:
+        """A living worker that is none of these."""
+        return next(member for member in self.workers if member not in members and not member.frozen)
+
+    def started_on(self, run_id: int) -> list[int]:
+        """The pids of the processes that started this run, oldest first."""
+        rows = self.db.execute(
+            "SELECT pid FROM chaos.ledger WHERE run_id = %s AND event = 'start' ORDER BY seq", [run_id]
+        )
+        return [row[0] for row in rows.fetchall()]
+
+    def state(self, run_id: int) -> str:
+        """The run's state now."""
+        return str(self.one("SELECT state FROM pgsched.runs WHERE id = %s", run_id))
+
+    # ---- telling
+
+    def figure(self, name: str, value: float, bound: float | None = None) -> None:
+        """Record a figure (seconds where the name does not say otherwise); above its bound it is a violation."""
+        self.figures.append(Figure(name, float(value), bound))
+        self._say(f"{name}: {value:.2f}" + ("" if bound is None else f" (bound {bound:g})"))
+
+    def note(self, text: str) -> None:
+        """Say what happens now."""
+        self.notes.append(text)
+        self._say(text)
+
+    @contextmanager
+    def outage(self, why: str) -> Iterator[None]:
+        """While this lasts nothing can be expected to move: bounds of the checks begin at its end."""
+        began = self.clock()
+        try:
+            yield
+        finally:
+            wait_until(self._answers, 60, "the server to answer after the outage")
+            self.outages.append(Outage(began, self.clock(), why))
+
+    def _answers(self) -> bool:
+        try:
+            return self.clock() > 0
+        except psycopg.Error:
+            return False
