@@ -5,20 +5,13 @@
 -- becomes claimable again; ready_at stays, so that it keeps its place. Whoever lets a run go that something else held
 -- (an overlap policy, another run, a later time) asks pgsched.is_limited first.
 
--- Since when a run is held by limits alone; null where none ever held it.
-ALTER TABLE pgsched.runs ADD COLUMN ready_at timestamptz;
+-- Since when a run is held by limits alone, runs.ready_at says; null where none ever held it (before/10_columns.sql).
 
--- What waits for limits alone: by queue and key in the order of admission, and by key in the order of arrival. The
--- second one also counts what of a key was admitted. No other run is in either.
-CREATE INDEX runs_ready ON pgsched.runs (queue, coalesce(concurrency_key, ''), priority, ready_at, id)
-    WHERE ready_at IS NOT NULL AND phase = 0;
-CREATE INDEX runs_of_key ON pgsched.runs (concurrency_key, phase, ready_at, id)
-    WHERE concurrency_key IS NOT NULL AND phase < 3;
 -- What something else holds is apart from them: there may be a million runs that wait for limits.
 DROP INDEX pgsched.runs_waiting;
 DROP INDEX pgsched.runs_waiting_of_job;
-CREATE INDEX runs_waiting ON pgsched.runs (available_at, id) WHERE phase = 0 AND ready_at IS NULL;
-CREATE INDEX runs_waiting_of_job ON pgsched.runs (job_id, scheduled_at, id) WHERE phase = 0 AND ready_at IS NULL;
+ALTER INDEX pgsched.runs_waiting_next RENAME TO runs_waiting;
+ALTER INDEX pgsched.runs_waiting_of_job_next RENAME TO runs_waiting_of_job;
 
 -- What must not start. Claims look here (sql/claim.sql), so that a pause holds from its commit on, costs one look at a
 -- table that is nearly always empty, and moves no run. A row whose resume_at has passed pauses nothing. `limit` is a queue

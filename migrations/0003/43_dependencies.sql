@@ -13,14 +13,12 @@
 --
 -- INSERT INTO pgsched.dependencies is all that a client in any language needs; the triggers below do the rest.
 
-ALTER TABLE pgsched.runs ADD COLUMN has_children boolean;
-CREATE INDEX runs_ended_parents ON pgsched.runs (id) WHERE phase >= 3 AND has_children;
-
 -- any_of: of all edges of a run that say so, one has to be met; every other edge has to be.
 -- state: met, failed (the run will be cancelled), or open: its parent has not ended, or went wrong and is waited for.
 ALTER TABLE pgsched.dependencies
     ADD COLUMN any_of boolean NOT NULL DEFAULT false,
-    ADD COLUMN state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'met', 'failed'));
+    ADD COLUMN state text NOT NULL DEFAULT 'open',
+    ADD CONSTRAINT dependencies_state_check CHECK (state IN ('open', 'met', 'failed')) NOT VALID;
 
 -- Edges to a run that was made later: only these can close a cycle, and there is hardly ever one.
 CREATE INDEX dependencies_backward ON pgsched.dependencies (run_id) WHERE parent_id > run_id AND state = 'open';

@@ -3,4 +3,4 @@
 ALTER TABLE pgsched.run_logs ADD COLUMN token uuid;
 ALTER TABLE pgsched.run_logs DROP CONSTRAINT run_logs_stream;
 ALTER TABLE pgsched.run_logs
-    ADD CONSTRAINT run_logs_stream CHECK (stream IN ('stdout', 'stderr', 'log', 'cut'));
+    ADD CONSTRAINT run_logs_stream CHECK (stream IN ('stdout', 'stderr', 'log', 'cut')) NOT VALID;

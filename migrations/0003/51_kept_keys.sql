@@ -1,26 +1,8 @@
 -- Keys that outlive the run they stand for: idempotency keys, and unique keys of a bucket of time. A primary key of
 -- their own decides who is first, so that pruned history frees none of them, and other runs pay for no index.
-
-CREATE TABLE pgsched.kept_keys (
-    scope       text NOT NULL,         -- idempotency, or a bucket's length and beginning
-    key         text NOT NULL,
-    run_id      bigint,                -- null only within the transaction that is making the run
-    task        text NOT NULL,
-    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-    expires_at  timestamptz NOT NULL,
-    -- what became of the run, once its row is pruned
-    state       text,
-    result      jsonb,
-    error       text,
-    finished_at timestamptz,
-    PRIMARY KEY (scope, key)
-);
-CREATE INDEX kept_keys_expires_at ON pgsched.kept_keys (expires_at);
-
--- The index of 0001 made a key last as long as its run's row, whatever its retention, and every run paid for it.
-INSERT INTO pgsched.kept_keys (scope, key, run_id, task, created_at, expires_at)
-SELECT 'idempotency', r.idempotency_key, r.id, r.task, r.created_at, clock_timestamp() + interval '24 hours'
-FROM pgsched.runs r WHERE r.idempotency_key IS NOT NULL;
+-- The table is made and filled before (before/30_kept_keys.sql), and until now a trigger kept it so.
+DROP TRIGGER IF EXISTS a_keep_key ON pgsched.runs;
+DROP FUNCTION IF EXISTS pgsched.keep_key();
 DROP INDEX pgsched.runs_idempotency_key;
 
 -- An INSERT that names a key by itself would have it ignored: only pgsched.enqueue takes keys (52_enqueue.sql).

@@ -28,36 +28,57 @@ def migrate(
     set_search_path: Annotated[
         bool, typer.Option("--set-search-path", help="Let plain `INSERT INTO jobs` work in new sessions.")
     ] = False,
-    as_sql: Annotated[bool, typer.Option("--sql", help="Print the statements for an empty database instead.")] = False,
+    as_sql: Annotated[
+        bool, typer.Option("--sql", help="Print a psql script that does it, for an empty or an older database.")
+    ] = False,
     with_roles: Annotated[
         bool, typer.Option("--roles", help="Also make the roles of least privilege; with --sql, print only those.")
     ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="VERSION", help="Stop at this version; the one before the last: go back."),
+    ] = None,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, max=1e6, help="Seconds to try for a lock that another session holds.")
+    ] = 600,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
     """Install or upgrade the schema. Safe to repeat and to run from several places at once.
 
-    Exit code: 6 if the schema is newer than this program, 7 if the role may not create it.
+    Workers go on meanwhile: no lock is held for long, nor waited for for more than half a second at a time. What it
+    does, and who is in the way, goes to standard error. Where it was cut off, it goes on.
+
+    Exit code: 1 if somebody was in the way for longer than --wait, 6 if the schema is newer than this program, 7 if the
+    role may not create it.
 
     \b
     Example:
       pgsched migrate --set-search-path
       pgsched migrate --roles
-      pgsched migrate --sql > pgsched.sql
+      pgsched migrate --sql | psql -f - "$PGSCHED_DSN"
+      pgsched migrate --to 0003
     """
     from pgsched.db import migrate as moving
-    from pgsched.db import roles
+    from pgsched.db import roles, script
 
     if as_sql:
-        return typer.echo(roles.text() if with_roles else moving.upgrade_sql())
+        return typer.echo(roles.text() if with_roles else script.upgrade_sql())
     place = locate(dsn)
     wanted = set_search_path or place.embedded
-    before, after = moving.upgrade(place.dsn, set_search_path=wanted, with_roles=with_roles)
+    before, after = moving.upgrade(
+        place.dsn, set_search_path=wanted, with_roles=with_roles, to=to, wait_s=wait, tell=tell
+    )
     if json:
         return print_json({"before": before, "after": after, "roles": with_roles})
     if with_roles:
         typer.echo(f"the roles are pgsched_{', pgsched_'.join(roles.ROLES)}")
     return typer.echo(f"the schema is version {after}" + (" already" if before == after else f" (was {before})"))
+
+
+def tell(line: str) -> None:
+    """What goes on, for whoever waits."""
+    print(clean(line), file=sys.stderr, flush=True)
 
 
 def check(dsn: Dsn = None, json: Json = False) -> None:

@@ -1,20 +1,27 @@
 """The schema is moved only by alembic revisions; a program runs only on the version that it knows.
 
-Several processes may migrate at once: a transaction-level advisory lock makes them take turns.
+Several processes may migrate at once: an advisory lock makes them take turns. Work goes on meanwhile: what takes time
+comes before a revision, in steps (pgsched/db/steps.py), and the revision itself is one short transaction. Cut off
+anywhere, it is done again from there.
 """
 
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pgsched.db import roles
 from pgsched.db.connect import Connection, DatabaseError, connect, explain
 from pgsched.db.statements import folder
-from pgsched.errors import SchemaTooNew, SchemaTooOld
+from pgsched.db.steps import Tell, patiently, progress, run, steps, turn
+from pgsched.errors import InputError, SchemaTooNew, SchemaTooOld
 
-SCHEMA_VERSION = "0004"
+VERSIONS = ("0001", "0002", "0003", "0004")
+SCHEMA_VERSION = VERSIONS[-1]
+TAKEN_BACK = ("0004",)  # versions from which there is a way back
+WAIT_S = 600.0
 MIGRATE_LOCK = 0x70677363_6D696772  # "pgscmigr"
 
 
@@ -51,49 +58,92 @@ def check(conn: Connection[Any]) -> None:
         raise SchemaTooNew(f"the schema is version {version}, newer than {SCHEMA_VERSION}: upgrade this pgsched")
 
 
-def upgrade(dsn: str, *, set_search_path: bool = False, with_roles: bool = False) -> tuple[str | None, str]:
-    """Bring the database to this program's version. Returns (version before, version after).
+def silent(_: str) -> None:
+    """Tells nobody."""
+
+
+def upgrade(
+    dsn: str,
+    *,
+    set_search_path: bool = False,
+    with_roles: bool = False,
+    to: str | None = None,
+    wait_s: float = WAIT_S,
+    tell: Tell = silent,
+) -> tuple[str | None, str]:
+    """Bring the database to this program's version, or to `to`. Returns (version before, version after).
 
     `set_search_path` puts pgsched into the database's default search_path, so that `INSERT INTO jobs` works
     unqualified in new sessions. `with_roles` puts sql/roles.sql in force; where it is, a migration does so again.
+    `wait_s`: seconds to try for a lock that others hold. `tell` is called with one line for each thing that takes time.
+    Raises SchemaTooNew, NotPermitted, InputError (no such version, or one that cannot be gone back to).
     """
-    with connect(dsn, purpose="migrate", timeout_s=0) as conn:
-        before = current(conn)
-        if before is not None and before > SCHEMA_VERSION:
-            check(conn)
+    target = to or SCHEMA_VERSION
+    if target not in VERSIONS:
+        raise InputError(f"to: there is no version {target!r}: there are {', '.join(VERSIONS)}", "to")
+    with connect(dsn, purpose="migrate", timeout_s=0, settings={"client_connection_check_interval": "2s"}) as conn:
         try:
-            before = before if before == SCHEMA_VERSION else run_upgrade(conn)
-            if with_roles or (before not in (None, SCHEMA_VERSION) and roles.in_force(conn)):
-                roles.apply(conn)
-            if set_search_path:
-                put_on_search_path(conn)
+            with turn(conn, MIGRATE_LOCK, tell):
+                before = current(conn)
+                if before is not None and before > SCHEMA_VERSION:
+                    check(conn)
+                move(conn, before, target, wait_s, tell)
+                conn.execute(validation())
+                if with_roles:
+                    patiently(conn, lambda: roles.apply(conn), "roles", wait_s, tell)
+                if set_search_path:
+                    put_on_search_path(conn)
         except DatabaseError as error:
             raise explain(error) from error
-    return before, SCHEMA_VERSION
+    return before, target
 
 
-def run_upgrade(conn: Connection[Any]) -> str | None:
-    """Run the missing revisions in one transaction; returns the version before."""
+def move(conn: Connection[Any], before: str | None, target: str, wait_s: float, tell: Tell) -> None:
+    """Run the missing revisions one by one, or take the last one back."""
+    if before is None:
+        return revise(conn, command_name="upgrade", target=target, online=False)
+    if target < before:
+        if target != VERSIONS[VERSIONS.index(before) - 1] or before != SCHEMA_VERSION or before not in TAKEN_BACK:
+            raise InputError(f"to: {before} cannot be taken back to {target}: restore a backup made before it", "to")
+        tell(f"taking back {before}")
+        return patiently(conn, lambda: revise(conn, "downgrade", target, online=True), before, wait_s, tell)
+    missing = [version for version in VERSIONS if before < version <= target]
+    for version in missing:
+        todo = steps(version)
+        for number, step in enumerate(todo, 1):
+            tell(f"{step.name} ({number} of {len(todo)})")
+            with progress(conn, step, tell):
+                patiently(conn, partial(run, conn, step), step.name, wait_s, tell)
+        tell(f"{version}: tables and functions")
+        patiently(conn, partial(revise, conn, "upgrade", version, online=True), version, wait_s, tell)
+    return None
+
+
+def revise(conn: Connection[Any], command_name: str, target: str, *, online: bool) -> None:
+    """Let alembic move the schema in one transaction. `online`: the steps before it are done already."""
     import sqlalchemy
     from alembic import command
 
+    config = configuration()
+    config.attributes["online"] = online
+    engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: conn, poolclass=sqlalchemy.StaticPool)
+    in_force = online and roles.in_force(conn)
     conn.execute("SET lock_timeout = 0")
     conn.autocommit = False
-    engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: conn, poolclass=sqlalchemy.StaticPool)
-    with engine.connect() as bind, bind.begin():
-        bind.execute(sqlalchemy.text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATE_LOCK})
-        before = current(conn)
-        bind.execute(sqlalchemy.text("CREATE SCHEMA IF NOT EXISTS pgsched"))
-        config = configuration()
-        config.attributes["connection"] = bind
-        try:
-            command.upgrade(config, "head")
-        except sqlalchemy.exc.DBAPIError as error:
-            if isinstance(error.orig, DatabaseError):
-                raise error.orig from error
-            raise
-    conn.autocommit = True
-    return before
+    try:
+        with engine.connect() as bind, bind.begin():
+            bind.execute(sqlalchemy.text("CREATE SCHEMA IF NOT EXISTS pgsched"))
+            config.attributes["connection"] = bind
+            getattr(command, command_name)(config, target)
+            if in_force and target == SCHEMA_VERSION:
+                roles.apply(conn)  # in the same transaction: new functions must not be anybody's meanwhile
+    except sqlalchemy.exc.DBAPIError as error:
+        if isinstance(error.orig, DatabaseError):
+            raise error.orig from error
+        raise
+    finally:
+        conn.rollback()
+        conn.autocommit = True
 
 
 def put_on_search_path(conn: Connection[Any]) -> None:
@@ -113,14 +163,9 @@ def put_on_search_path(conn: Connection[Any]) -> None:
         )
 
 
-def upgrade_sql() -> str:
-    """The statements that `upgrade` would run on an empty database, as text."""
-    from alembic import command
-
-    config = configuration()
-    config.output_buffer = io.StringIO()
-    command.upgrade(config, "head", sql=True)
-    return "CREATE SCHEMA IF NOT EXISTS pgsched;\n" + str(config.output_buffer.getvalue())
+def validation() -> bytes:
+    """Looks at old rows for new CHECKs."""
+    return (folder("migrations") / "validate.sql").read_bytes()
 
 
 def revisions() -> list[Path]:

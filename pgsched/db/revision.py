@@ -1,17 +1,64 @@
-"""The rule: a revision is the .sql files of its folder, run in the order of their names."""
+"""The rule: a revision is the .sql files of its folder, run in the order of their names in one short transaction.
+
+It takes its locks first, all at once or not at all, so that nobody waits behind a migration that waits. What takes time
+(an index, a backfill) is a step of its own in `before/` (pgsched/db/steps.py); `down/` takes the revision back.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+# Vacuum is waited for, and called off, with a lock that nobody else minds; then everybody else, for half a second.
+LOCK = """
+SET LOCAL statement_timeout = '{wait}';
+DO $$
+DECLARE
+    tables text;
+BEGIN
+    SELECT string_agg(format('pgsched.%I', c.relname), ', ' ORDER BY c.relname = 'runs', c.relname) INTO tables
+    FROM pg_class c WHERE c.relnamespace = 'pgsched'::regnamespace AND c.relkind = 'r'
+        AND c.relname <> 'alembic_version';
+    IF tables IS NOT NULL THEN
+        EXECUTE format('LOCK TABLE %s IN {mode} MODE', tables);
+    END IF;
+END $$;
+SET LOCAL statement_timeout = 0;
+"""
+LOCKS = (LOCK.format(wait="30s", mode="SHARE UPDATE EXCLUSIVE"), LOCK.format(wait="500ms", mode="ACCESS EXCLUSIVE"))
 
 
 def run_files(folder: Path) -> None:
-    """Run them on alembic's connection; with `--sql`, print them."""
+    """Run them on alembic's connection, after the steps if those are not done yet."""
+    from alembic import context
+
+    texts = [] if context.config.attributes.get("online") else steps_at_once(folder)
+    for text in [*texts, *LOCKS, *(file.read_text() for file in sorted(folder.glob("*.sql")))]:
+        send(text)
+
+
+def steps_at_once(folder: Path) -> list[str]:
+    """The steps as parts of one transaction, for a database that nobody uses yet."""
+    found = (file.read_text() for file in sorted((folder / "before").glob("*.sql")))
+    return [text.replace(" CONCURRENTLY", "").replace("COMMIT;", "") for text in found]
+
+
+def take_back(folder: Path) -> None:
+    """Undo the revision: its `down/*.sql` in reverse order, then the functions as they were before."""
+    from pgsched.db.taking_back import restore_functions
+
+    for text in [*LOCKS, *(file.read_text() for file in sorted((folder / "down").glob("*.sql"), reverse=True))]:
+        send(text)
+    restore_functions(connection(), folder)
+
+
+def send(text: str) -> None:
+    """One file, as it is: with no parameters, so that % means %."""
+    connection().exec_driver_sql(text)
+
+
+def connection() -> Any:
+    """Alembic's connection."""
     from alembic import op
 
-    offline = op.get_context().as_sql
-    for file in sorted(folder.glob("*.sql")):
-        if offline:
-            op.execute(file.read_text())
-        else:
-            op.get_bind().execution_options(no_parameters=True).exec_driver_sql(file.read_text())
+    return op.get_bind().execution_options(no_parameters=True)

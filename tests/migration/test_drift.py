@@ -18,7 +18,7 @@ from alembic.migration import MigrationContext
 from pgsched.db import migrate
 from pgsched.db.connect import connect
 from pgsched.db.tables import metadata
-from pgsched.errors import SchemaTooNew, SchemaTooOld
+from pgsched.errors import InputError, SchemaTooNew, SchemaTooOld
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -92,13 +92,6 @@ def test_four_processes_may_migrate_at_once(empty_dsn: str) -> None:
         migrate.check(conn)
 
 
-def test_the_statements_as_text_make_the_same_tables(empty_dsn: str) -> None:
-    with psycopg.connect(empty_dsn, autocommit=True) as db:
-        db.execute(migrate.upgrade_sql().encode())
-        migrate.check(db)
-        db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('a', 'b', '* * * * *')")
-
-
 def moved(dsn: str, move: Callable[[Any, str], None], revision: str) -> None:
     """Let alembic move the database up or down to this revision."""
     with psycopg.connect(dsn) as db:
@@ -122,11 +115,16 @@ def test_a_database_of_the_first_version_keeps_its_rows(empty_dsn: str) -> None:
         assert db.execute(again).fetchall() == [("repeated",)]
 
 
-def test_no_version_but_the_empty_one_is_gone_back_to(empty_dsn: str) -> None:
+def test_no_version_but_the_last_is_taken_back(empty_dsn: str) -> None:
     migrate.upgrade(empty_dsn)
-    with pytest.raises(NotImplementedError, match="restore a backup"):
-        moved(empty_dsn, command.downgrade, "0001")
-    assert migrate.upgrade(empty_dsn)[0] == migrate.SCHEMA_VERSION
+    with pytest.raises(InputError, match="restore a backup"):
+        migrate.upgrade(empty_dsn, to="0002")
+    migrate.upgrade(empty_dsn, to="0003")
+    with pytest.raises(InputError, match="restore a backup"):
+        migrate.upgrade(empty_dsn, to="0002")
+    with pytest.raises(InputError, match="there is no version '0042'"):
+        migrate.upgrade(empty_dsn, to="0042")
+    assert migrate.upgrade(empty_dsn)[0] == "0003"
 
 
 def test_downgrading_to_base_leaves_nothing_but_alembics_own_table(empty_dsn: str) -> None:

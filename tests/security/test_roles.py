@@ -358,16 +358,16 @@ def test_a_worker_that_does_not_lead_needs_its_own_role_alone(logins: Logins, db
     )
 
 
-def test_a_migration_puts_the_roles_in_force_again(
-    logins: Logins, db: psycopg.Connection[Any], dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_migration_puts_the_roles_in_force_again(logins: Logins, db: psycopg.Connection[Any], dsn: str) -> None:
     db.execute("GRANT SELECT ON pgsched.audit TO PUBLIC")
     migrate.upgrade(dsn)
     assert not_refused(logins.connect("alice"), "SELECT * FROM audit") != {}, "nothing was migrated"
-    monkeypatch.setattr(migrate, "SCHEMA_VERSION", "9999")
-    monkeypatch.setattr(migrate, "run_upgrade", lambda conn: "0004")
+    definers = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'pgsched'::regnamespace AND prosecdef"
+    before = one(db, definers)
+    alone(lambda: migrate.upgrade(dsn, to="0003"))
     alone(lambda: migrate.upgrade(dsn))
     assert not_refused(logins.connect("alice"), "SELECT * FROM audit") == {}
+    assert one(db, definers) == before
 
 
 def test_functions_with_anothers_rights_pin_their_search_path(logins: Logins, db: psycopg.Connection[Any]) -> None:

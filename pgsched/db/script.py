@@ -1,0 +1,61 @@
+"""`pgsched migrate --sql`: what a migration does, as a script for psql.
+
+The rule: one script for every database. A revision that it has is left out; what was cut off is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pgsched.db.migrate import VERSIONS, validation
+from pgsched.db.revision import LOCKS
+from pgsched.db.statements import folder
+from pgsched.db.steps import LOCK_WAIT, Step, drop_invalid, steps
+
+HEAD = """\\set ON_ERROR_STOP on
+\\set QUIET on
+SET client_min_messages = warning;
+CREATE SCHEMA IF NOT EXISTS pgsched;
+CREATE TABLE IF NOT EXISTS pgsched.alembic_version (
+    version_num varchar(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));
+SELECT coalesce(max(version_num), '') > :'newest' AS newer FROM pgsched.alembic_version \\gset
+\\if :newer
+    DO $$ BEGIN RAISE EXCEPTION 'the schema is newer than this script'; END $$;
+\\endif
+"""
+MISSING = """SELECT NOT EXISTS (SELECT FROM pgsched.alembic_version WHERE version_num >= :'version') AS missing \\gset
+\\if :missing"""
+REACHED = """DELETE FROM pgsched.alembic_version;
+INSERT INTO pgsched.alembic_version VALUES (:'version');
+COMMIT;
+\\endif
+"""
+
+
+def upgrade_sql() -> str:
+    """A script for psql that brings an empty or an older database to this program's version."""
+    return "\n".join([f"\\set newest {VERSIONS[-1]}", HEAD, *revisions(), validation().decode()])
+
+
+def revisions() -> Iterator[str]:
+    """Each of them, and what tells whether it is missing."""
+    for version in VERSIONS:
+        yield f"\\set version {version}"
+        yield MISSING
+        for step in steps(version):
+            yield from as_text(step)
+        yield f"\\echo '{version}'\nBEGIN;\n{''.join(LOCKS)}"
+        yield from (file.read_text() for file in sorted((folder("migrations") / version).glob("*.sql")))
+        yield REACHED
+
+
+def as_text(step: Step) -> Iterator[str]:
+    """A step (pgsched.db.steps.run)."""
+    yield f"\\echo '{step.name}'"
+    if not step.alone:
+        yield f"BEGIN;\n{LOCKS[0]}SET LOCAL lock_timeout = '{LOCK_WAIT}';\n{step.text}COMMIT;"
+        return
+    yield f"SET lock_timeout = '{LOCK_WAIT}';"
+    if step.index is not None:
+        yield f"SET pgsched.index = '{step.index}';\n{drop_invalid()}SET lock_timeout = 0;"
+    yield step.text

@@ -1,0 +1,147 @@
+"""The rule: whatever takes time is a step of its own before its revision, may be cut off, and may be run again.
+
+A step is one file of `migrations/NNNN/before`. Nobody waits for one for long: an index is built CONCURRENTLY, a
+backfill commits its batches, and what needs a strong lock asks for it for half a second at a time.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from psycopg.conninfo import make_conninfo
+
+from pgsched.db.connect import Connection, DatabaseError, connect
+from pgsched.db.revision import LOCKS
+from pgsched.db.statements import folder, sql
+from pgsched.errors import PgschedError
+
+LOCK_WAIT = "500ms"
+AGAIN = ("55P03", "57014", "40P01", "40001")  # what a lock that was not to be had, or a deadlock, ends with
+LONGEST_PAUSE_S = 5.0
+TELL_EVERY_S = 5.0
+BUILT = re.compile(r"^CREATE (?:UNIQUE )?INDEX CONCURRENTLY IF NOT EXISTS (\w+)", re.MULTILINE)
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One file. `index`: the one that it builds; `alone`: it cannot be part of a transaction."""
+
+    name: str
+    text: str
+    index: str | None
+    alone: bool
+
+
+def steps(revision: str) -> list[Step]:
+    """What is to be done before the revision, in order."""
+    files = sorted((folder("migrations") / revision / "before").glob("*.sql"))
+    return [step(file) for file in files]
+
+
+def step(file: Path) -> Step:
+    """A file, read."""
+    text = file.read_text(encoding="utf-8")
+    built = BUILT.search(text)
+    return Step(f"{file.parent.parent.name}/{file.stem}", text, built and built[1], bool(built) or "COMMIT;" in text)
+
+
+def drop_invalid() -> str:
+    """Removes what is left of an index of which the build was cut off."""
+    return (folder("migrations") / "drop_invalid.sql").read_text(encoding="utf-8")
+
+
+def run(conn: Connection[Any], one: Step) -> None:
+    """Do a step on an autocommit connection. An index that is being built is waited for by nobody, and may wait."""
+    conn.execute("SELECT set_config('lock_timeout', %s, false)", [LOCK_WAIT])
+    if one.index is not None:
+        conn.execute("SELECT set_config('pgsched.index', %s, false)", [one.index])
+        conn.execute(drop_invalid().encode())
+        conn.execute("SET lock_timeout = 0")
+        conn.execute(one.text.encode())
+    elif one.alone:
+        conn.execute(one.text.encode())
+    else:
+        with conn.transaction():
+            conn.execute(LOCKS[0].encode())
+            conn.execute(one.text.encode())
+
+
+def patiently(conn: Connection[Any], do: Callable[[], None], name: str, wait_s: float, tell: Tell) -> None:
+    """Do it again and again while somebody is in the way; raises the database's error after `wait_s` seconds."""
+    until, pause, tries = time.monotonic() + wait_s, 0.25, 0
+    while True:
+        try:
+            return do()
+        except DatabaseError as error:
+            if error.sqlstate not in AGAIN or time.monotonic() > until:
+                raise
+        tries += 1
+        if tries in (2, 4) or tries % 10 == 0:
+            tell(f"{name}: waits for {in_the_way(conn)}")
+        time.sleep(pause)
+        pause = min(LONGEST_PAUSE_S, pause * 2)
+
+
+def in_the_way(conn: Connection[Any]) -> str:
+    """Who holds locks on our tables, the oldest transaction first."""
+    row = conn.execute(sql("migrate_in_the_way")).fetchone()
+    return "a transaction that has ended by now" if row is None else str(row[0])
+
+
+@contextmanager
+def turn(conn: Connection[Any], key: int, tell: Tell) -> Iterator[None]:
+    """Our turn to migrate. Asked for again and again: who waits in one statement holds a snapshot, and whoever builds
+    an index would wait for that."""
+    asked = 0
+    while not conn.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchone()[0]:  # type: ignore[index]
+        if asked % 50 == 0:
+            tell("another process is migrating: waiting for it")
+        asked += 1
+        time.sleep(0.1)
+    try:
+        yield
+    finally:
+        if not conn.closed and not conn.broken:
+            conn.execute("SELECT pg_advisory_unlock(%s)", [key])
+
+
+@contextmanager
+def progress(conn: Connection[Any], one: Step, tell: Tell) -> Iterator[None]:
+    """Tell now and then how far an index is; and what the server remarks."""
+    done = threading.Event()
+
+    def noticed(notice: Any) -> None:
+        tell(f"{one.name}: {notice.message_primary}")
+
+    conn.add_notice_handler(noticed)
+    about = (make_conninfo(conn.info.dsn, password=conn.info.password or None), conn.info.backend_pid)
+    watcher = threading.Thread(target=watch, args=(*about, one, tell, done), daemon=True)
+    if one.index is not None:
+        watcher.start()
+    try:
+        yield
+    finally:
+        conn.remove_notice_handler(noticed)
+        done.set()
+        if one.index is not None:
+            watcher.join()
+
+
+def watch(dsn: str, pid: int, one: Step, tell: Tell, done: threading.Event) -> None:
+    """Look at what the server says of the index that session `pid` builds, until it is done."""
+    while not done.wait(TELL_EVERY_S):
+        try:
+            with connect(dsn, purpose="migrate") as looking:
+                row = looking.execute(sql("migrate_progress"), {"pid": pid}).fetchone()
+        except PgschedError:
+            continue
+        if row is not None and not done.is_set():
+            tell(f"{one.name}: {row[0]}")
