@@ -72,6 +72,12 @@ def elect(conn: Connection[Any], holder: str) -> tuple[int, float]:
     return int(row[0]), float(row[1] or 0)
 
 
+def leases(conn: Connection[Any]) -> tuple[float, float]:
+    """The shortest and the longest lease of this fleet in seconds, 0 without workers."""
+    row = conn.execute(sql("leases")).fetchone()
+    return (float(row[0]), float(row[1])) if row and row[0] is not None else (0.0, 0.0)
+
+
 def seen(conn: Connection[Any], term: int, *, resign: bool = False) -> None:
     """Renew the leader row of `term`, or close it."""
     conn.execute(sql("leader_seen"), {"term": term, "resign": resign})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +21,7 @@ from pgsched.leader import admission, backfill, passed_over
 from pgsched.leader.dependents import Sweep, resolve
 from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
+from pgsched.leader.stall import Stall
 from pgsched.leader.ticker import Ticked, tick
 
 logger = log.get("leader")
@@ -43,6 +45,7 @@ class Duties:
         self.settings = settings
         self._reap_at = reap_from
         self._held_up = 0
+        self._stall = Stall()
         self._lead = Lead()
         self._backfills = backfill.Turn()
         self._sweep = Sweep()
@@ -53,6 +56,8 @@ class Duties:
         """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
         now = time.monotonic()
         due = leading.look(self.conn, self.term, reap=now >= self._reap_at, lead_s=self._lead.s(now))
+        if (grace_s := self._stall.grace_s(self.conn, now)) > 0:
+            self._reap_at, due = time.monotonic() + grace_s, replace(due, expired=False)
         more = self._try(lambda: self._limit(due.unapplied)) if due.limited or due.unapplied else 0
         done = self._try(self._tick) if due.jobs else 0
         done += self._try(self._reap) if due.expired else 0
@@ -63,6 +68,8 @@ class Duties:
         self._try(lambda: self._prune(now))
         if now >= self._reap_at and not due.expired:
             self._reap_at = now + self.settings.reap_every_s
+            self._stall.reaped()
+        self._stall.took(time.monotonic() - now)
         # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
         self._held_up = self._held_up + 1 if not done and (due.jobs or due.runs or due.passed_over) else 0
         return 0.0 if done or more else max(0.0, self._pause_s(due))
@@ -160,6 +167,7 @@ class Duties:
         due_at, self._reap_at = self._reap_at, time.monotonic() + self.settings.reap_every_s
         with self.leading() as conn:
             reaped = leading.reap(conn, BATCH, self.settings.crash_limit)
+        self._stall.reaped()
         for run in reaped:
             logger.warning("claim expired", run=run["id"], attempt=run["attempt"], crashes=run["crashes"],
                            now=run["state"])  # fmt: skip

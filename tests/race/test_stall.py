@@ -1,0 +1,105 @@
+"""An outage that the leader's session survives must not cost healthy workers their claims."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from pgsched.config import LeaderSettings
+from pgsched.leader import stall
+from pgsched.leader.duties import Duties
+from tests.race.setting import Aside, Open, add_runs, let_expire, row_of, take, wait_until_blocked
+from tests.race.test_duties import lead
+from tests.waiting import wait_until
+
+LEASE_S = 0.8
+
+
+@pytest.fixture
+def running(db: psycopg.Connection) -> int:
+    """A run that a worker with a short lease has claimed."""
+    db.execute(
+        "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
+        " VALUES ('w', 'h', 1, '0', 1, '{}', '{}', make_interval(secs => %s))",
+        [LEASE_S],
+    )
+    add_runs(db, 1)
+    (claim,) = take(db)
+    return claim.id
+
+
+@contextmanager
+def away(db: psycopg.Connection, connect: Open, conn: psycopg.Connection, seconds: float) -> Iterator[None]:
+    """The leader's next statement waits so long, and meanwhile leases end."""
+    let_expire(db)
+    db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() - interval '1 minute'")
+    holder = connect(autocommit=False)
+    holder.execute("SELECT FROM pgsched.leader FOR UPDATE")
+    began = time.monotonic()
+    yield
+    wait_until_blocked(db, conn)
+    wait_until(lambda: time.monotonic() >= began + seconds, what="the end of the outage")
+    holder.commit()
+
+
+def after_an_outage(db: psycopg.Connection, connect: Open, seconds: float = LEASE_S) -> Duties:
+    conn = connect()
+    duties = lead(conn, reap_every_s=0.05)
+    with away(db, connect, conn, seconds):
+        round_ = Aside(duties.perform)
+    round_.result()
+    return duties
+
+
+def test_a_leader_that_had_to_wait_lets_the_others_speak_first(
+    db: psycopg.Connection, connect: Open, running: int
+) -> None:
+    duties = after_an_outage(db, connect)
+    began = time.monotonic()
+    duties.perform()
+    assert row_of(db, running)["state"] == "running", "its worker waited as well"
+    wait_until(lambda: duties.perform() >= 0 and row_of(db, running)["state"] != "running", what="the reaping")
+    assert time.monotonic() - began > LEASE_S * 0.8, "one lease to be renewed, and no longer than that"
+
+
+def test_without_that_grace_every_claim_is_taken(
+    db: psycopg.Connection, connect: Open, running: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stall, "NOTICED_S", float("inf"))
+    after_an_outage(db, connect)
+    assert row_of(db, running)["state"] == "queued"
+
+
+def test_a_short_wait_is_no_outage(db: psycopg.Connection, connect: Open, running: int) -> None:
+    after_an_outage(db, connect, seconds=0.01)
+    assert row_of(db, running)["state"] == "queued"
+
+
+def test_where_every_round_is_slow_claims_end_all_the_same(db: psycopg.Connection, connect: Open, running: int) -> None:
+    let_expire(db)
+    conn = connect()
+    duties = lead(conn, reap_every_s=0.05)
+    for _ in range(stall.MOST):
+        assert duties._stall.grace_s(conn, time.monotonic() - 5) > 0
+    assert duties._stall.grace_s(conn, time.monotonic() - 5) == 0
+    duties.perform()
+    assert row_of(db, running)["state"] == "queued"
+    assert duties._stall.grace_s(conn, time.monotonic() - 5) > 0, "the next outage counts anew"
+
+
+def test_an_outage_in_the_middle_of_a_round_counts_too(db: psycopg.Connection, connect: Open, running: int) -> None:
+    duties = lead(connect(), reap_every_s=0.05)
+    let_expire(db)
+    duties._stall.took(5.0)
+    duties.perform()
+    assert row_of(db, running)["state"] == "running"
+
+
+def test_a_fleet_without_workers_has_nothing_to_wait_for(connect: Open) -> None:
+    conn = connect()
+    duties = Duties(conn, 1, LeaderSettings(), reap_from=0.0)
+    assert duties._stall.grace_s(conn, time.monotonic() - 5) == 0
