@@ -5,11 +5,13 @@
 -- returns: (wait_s float8: seconds until something is due, null: nothing known; jobs, runs, waiting, expired,
 --          passed_over, backfills, limited, unapplied boolean: due jobs; runs to be made claimable or ended; held runs that nothing but
 --          another run's end can free; ended leases; stretches to record; open backfills;
---          runs that only limits hold; limits that were changed and are yet to be applied)
+--          runs that only limits hold; limits that were changed and are yet to be applied; now_s float8: the database's
+--          clock, since 1970)
 -- locks: the row of the term, once a second
 WITH seen AS (
     UPDATE pgsched.leader SET seen_at = clock_timestamp()
-    WHERE term = %(term)s AND seen_at < clock_timestamp() - interval '1 second'
+    -- a clock that was moved back must not make a leader look alive that is not
+    WHERE term = %(term)s AND (seen_at < clock_timestamp() - interval '1 second' OR seen_at > clock_timestamp())
       AND term = (SELECT max(term) FROM pgsched.leader)
 ), next AS MATERIALIZED (
     SELECT clock_timestamp() AS now,
@@ -35,5 +37,6 @@ SELECT CASE WHEN coalesce(job_at, run_at, start_at) IS NOT NULL THEN
     EXISTS (SELECT FROM pgsched.backfills WHERE finished_at IS NULL) AS backfills,
     EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NOT NULL) AS limited,
     EXISTS (SELECT FROM pgsched.queues WHERE applied_at IS NULL)
-        OR EXISTS (SELECT FROM pgsched.limits WHERE applied_at IS NULL) AS unapplied
+        OR EXISTS (SELECT FROM pgsched.limits WHERE applied_at IS NULL) AS unapplied,
+    extract(epoch FROM now)::float8 AS now_s
 FROM next

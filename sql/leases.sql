@@ -4,4 +4,5 @@
 -- locks: none
 SELECT extract(epoch FROM min(lease))::float8 AS shortest, extract(epoch FROM max(lease))::float8 AS longest
 FROM pgsched.workers
-WHERE stopped_at IS NULL AND seen_at > clock_timestamp() - interval '1 day'
+-- counted back from the newest: the clock may just have been moved
+WHERE stopped_at IS NULL AND seen_at > (SELECT max(seen_at) FROM pgsched.workers) - interval '1 day'

@@ -185,24 +185,21 @@ def admit(conn: Connection[Any], n: int) -> int:
     return ended + int(due[0] if due else 0) + int(free[0] if free else 0)
 
 
-def reap(conn: Connection[Any], n: int, crash_limit: int) -> list[dict[str, Any]]:
-    """Take back expired claims; see `sql/reap.sql` for the columns."""
-    return fetch(conn, sql("reap"), {"n": n, "crash_limit": crash_limit})
+def shorten_leases(conn: Connection[Any]) -> int:
+    """No claim is believed for longer than a lease from now; returns how many were."""
+    return conn.execute(sql("lease_shorten")).rowcount
 
 
-def prune(conn: Connection[Any], keep_s: float, n: int) -> int:
-    """Delete a batch of old history; returns how many runs went, or keys that have expired, if that is more."""
-    row = conn.execute(sql("prune"), {"keep_s": keep_s, "n": n}).fetchone()
-    keys = conn.execute(sql("prune_keys"), {"n": n}).fetchone()
-    conn.execute(sql("prune_backfills"), {"keep_s": keep_s, "n": n})
-    conn.execute(sql("prune_workers"))
-    conn.execute(sql("prune_jobs"), {"n": n})
-    return max(int(row[0]) if row else 0, int(keys[0]) if keys else 0)
+def reap(conn: Connection[Any], n: int, crash_limit: int, before_s: float | None = None) -> list[dict[str, Any]]:
+    """Take back claims whose lease had ended at `before_s` (database's clock, since 1970; None: now); see
+    `sql/reap.sql` for the columns."""
+    return fetch(conn, sql("reap"), {"n": n, "crash_limit": crash_limit, "before_s": before_s})
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What there is to do; see `sql/leader_look.sql`. `wait_s`: seconds until something is due, None if never."""
+    """What there is to do; see `sql/leader_look.sql`. `wait_s`: seconds until something is due, None if never; `now_s`:
+    the database's clock, since 1970."""
 
     wait_s: float | None
     jobs: bool
@@ -213,6 +210,7 @@ class Look:
     backfills: bool
     limited: bool
     unapplied: bool
+    now_s: float
 
 
 def look(conn: Connection[Any], term: int, *, reap: bool = False, lead_s: float = 0.0) -> Look:

@@ -1,0 +1,83 @@
+"""The database's clock is moved: no claim is taken from who can renew it, and none is believed for hours."""
+
+from __future__ import annotations
+
+import time
+
+import psycopg
+
+from pgsched.db import leading, workers
+from pgsched.leader.duties import Duties
+from tests.race.setting import add_runs, row_of, take
+from tests.race.test_duties import lead
+
+HOUR = 3600.0
+
+
+def a_worker(db: psycopg.Connection, lease_s: float = 30.0) -> int:
+    return workers.start(db, workers.Registration("host:1", "1", None, 1, None, ["python"], ["t"], lease_s))
+
+
+def moved(duties: Duties, by_s: float) -> None:
+    """As if the clock had been moved since the last look."""
+    duties._clock._earliest -= by_s
+    duties._clock._latest -= by_s
+
+
+def test_a_clock_moved_ahead_takes_no_claim_from_anybody(db: psycopg.Connection) -> None:
+    a_worker(db)
+    add_runs(db, 1)
+    (claim,) = take(db)
+    duties = lead(db)
+    duties.perform()
+    duties._reap_at = 0
+    db.execute("UPDATE pgsched.runs SET lease_until = lease_until - interval '2 hours'")  # what the clock does to it
+    moved(duties, 2 * HOUR)
+    duties.perform()
+    assert row_of(db, claim.id)["state"] == "running"
+    assert 25 < duties._reap_at - time.monotonic() <= 30, "a lease for everybody to renew"
+    duties._reap_at = 0
+    duties.perform()
+    assert row_of(db, claim.id)["state"] == "queued", "who has not renewed by then is gone"
+
+
+def test_a_step_between_the_look_and_the_reap_takes_no_claim_either(db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+    (claim,) = take(db)
+    db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() - interval '1 second'")
+    before = leading.look(db, 0).now_s - HOUR
+    assert leading.reap(db, 10, 5, before) == []
+    assert row_of(db, claim.id)["state"] == "running"
+    assert [run["id"] for run in leading.reap(db, 10, 5, before + HOUR)] == [claim.id]
+
+
+def test_after_a_step_back_no_claim_is_believed_for_longer_than_a_lease(db: psycopg.Connection) -> None:
+    worker = a_worker(db)
+    add_runs(db, 2)
+    held, other = take(db, 2)
+    duties = lead(db)
+    duties.perform()
+    db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour', worker_id = %s", [worker])
+    db.execute("UPDATE pgsched.runs SET worker_id = -1 WHERE id = %s", [other.id])
+    moved(duties, -HOUR)
+    duties.perform()
+    left = "SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 FROM pgsched.runs WHERE id = %s"
+    assert 25 < db.execute(left, [held.id]).fetchone()[0] <= 30  # type: ignore[index]
+    assert 55 < db.execute(left, [other.id]).fetchone()[0] <= 60, "of a worker that nobody knows"  # type: ignore[index]
+
+
+def test_a_new_leader_shortens_leases_that_a_clock_moved_back_before_its_time_left(db: psycopg.Connection) -> None:
+    worker = a_worker(db)
+    add_runs(db, 1)
+    (claim,) = take(db)
+    db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour', worker_id = %s", [worker])
+    lead(db).perform()
+    left = "SELECT lease_until < clock_timestamp() + interval '31 s' FROM pgsched.runs WHERE id = %s"
+    assert db.execute(left, [claim.id]).fetchone() == (True,)
+
+
+def test_a_leader_says_that_it_is_alive_although_its_clock_was_moved_back(db: psycopg.Connection) -> None:
+    duties = lead(db)
+    db.execute("UPDATE pgsched.leader SET seen_at = seen_at + interval '1 hour'")
+    duties.perform()
+    assert db.execute("SELECT seen_at <= clock_timestamp() FROM pgsched.leader").fetchone() == (True,)

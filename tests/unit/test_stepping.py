@@ -1,0 +1,35 @@
+"""The leader tells a clock that was moved from time that passed."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgsched.leader.stepping import DatabaseClock
+
+START = 1_700_000_000.0
+
+
+@pytest.fixture
+def clock() -> DatabaseClock:
+    found = DatabaseClock()
+    assert found.stepped_s(100.0, 100.1, START) == 0, "there is nothing to compare the first look with"
+    return found
+
+
+def test_time_that_passes_is_no_step(clock: DatabaseClock) -> None:
+    assert clock.stepped_s(3700.0, 3700.01, START + 3600) == 0
+
+
+def test_an_answer_that_took_long_is_no_step(clock: DatabaseClock) -> None:
+    assert clock.stepped_s(101.0, 131.0, START + 1) == 0, "the statement waited after it had read the clock"
+    assert clock.stepped_s(132.0, 162.0, START + 61.5) == 0, "and before"
+
+
+@pytest.mark.parametrize("by", [7200.0, 2.0, -2.0, -3600.0])
+def test_a_step_is_noticed_once(clock: DatabaseClock, by: float) -> None:
+    assert clock.stepped_s(101.0, 101.1, START + 1 + by) == pytest.approx(by, abs=0.2)
+    assert clock.stepped_s(102.0, 102.1, START + 2 + by) == 0
+
+
+def test_small_corrections_are_of_no_consequence(clock: DatabaseClock) -> None:
+    assert clock.stepped_s(101.0, 101.0, START + 1.9) == 0
