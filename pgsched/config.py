@@ -47,6 +47,8 @@ class WorkerSettings:
     log_bytes: int = 1 << 20  # how much of an attempt's output is kept; 0: none
     max_runs: int | None = None  # end after so many
     max_memory_mb: int | None = None  # end when the process takes more
+    metrics: str | None = None  # where metrics are served, and health with them
+    health: str | None = None  # where health is served
 
     def __post_init__(self) -> None:
         require("concurrency", self.concurrency, 1, 10_000)

@@ -19,6 +19,8 @@ MAX_RUNS = "End after so many runs; under --processes a new worker takes over."
 MAX_MEMORY = "End when the process takes more than so many MB (exit code 10); under --processes as above."
 LOG_BYTES = "Bytes of output kept of an attempt: a quarter its beginning, the rest its end; 0 keeps none."
 SQL_DSN = "NAME=DSN: a database that SQL jobs may name (repeatable). In the environment: PGSCHED_SQL_DSN_NAME."
+METRICS = "Serve metrics for Prometheus, and health: :9464, 127.0.0.1:9464 or [::]:9464."
+HEALTH = "Serve only /healthz and /readyz at this address."
 REAP = "Seconds between two looks for expired claims."
 
 
@@ -47,6 +49,8 @@ def worker(
     max_runs: Annotated[int | None, typer.Option(help=MAX_RUNS)] = None,
     max_memory: Annotated[int | None, typer.Option(help=MAX_MEMORY)] = None,
     log_bytes: Annotated[int, typer.Option(help=LOG_BYTES, envvar="PGSCHED_LOG_BYTES")] = 1 << 20,
+    metrics: Annotated[str | None, typer.Option(help=METRICS, metavar="[HOST]:PORT")] = None,
+    health: Annotated[str | None, typer.Option(help=HEALTH, metavar="[HOST]:PORT")] = None,
     json: JsonLog = False,
 ) -> None:
     """Claim and run jobs until stopped.
@@ -76,9 +80,11 @@ def worker(
         max_runs=max_runs,
         max_memory_mb=max_memory,
         log_bytes=log_bytes,
+        metrics=metrics,
+        health=health,
     )
     if processes is not None and link is None:
-        return supervise(processes, dsn)
+        return supervise(processes, dsn, metrics, health)
     from pgsched.worker.process import run_worker
 
     tasks = None
@@ -91,17 +97,19 @@ def worker(
     return None
 
 
-def supervise(processes: int, dsn: str | None) -> None:
+def supervise(processes: int, dsn: str | None, metrics: str | None, health: str | None) -> None:
     """Be the parent of so many workers. The embedded server is started once, here, and theirs by its DSN."""
     from pgsched.worker.supervisor import supervise as run
 
     with database(dsn) as address:
-        raise typer.Exit(run(processes, address if dsn is None else None))
+        raise typer.Exit(run(processes, address if dsn is None else None, metrics, health))
 
 
 def leader(
     dsn: Dsn = None,
     reap_every: Annotated[float, typer.Option(help=REAP)] = 5.0,
+    metrics: Annotated[str | None, typer.Option(help=METRICS, metavar="[HOST]:PORT")] = None,
+    health: Annotated[str | None, typer.Option(help=HEALTH, metavar="[HOST]:PORT")] = None,
     json: JsonLog = False,
 ) -> None:
     """Only decide slots and reap; run nothing.
@@ -110,12 +118,13 @@ def leader(
 
     Example: pgsched leader
     """
-    from pgsched.config import LeaderSettings, Settings
+    from pgsched.config import LeaderSettings, Settings, WorkerSettings
     from pgsched.worker.process import run_leader
 
     configure_log(json)
     with database(dsn) as address:
-        run_leader(Settings(address, leader=LeaderSettings(reap_every_s=reap_every)))
+        shown = WorkerSettings(metrics=metrics, health=health)
+        run_leader(Settings(address, shown, LeaderSettings(reap_every_s=reap_every)))
 
 
 def configure_log(json: bool, **fields: object) -> None:

@@ -21,8 +21,8 @@ from pgsched.leader import admission, backfill, passed_over
 from pgsched.leader.dependents import Sweep, resolve
 from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
+from pgsched.leader.metered import LeaderMeter
 from pgsched.leader.stall import Stall
-from pgsched.leader.stepping import DatabaseClock
 from pgsched.leader.ticker import Ticked, tick
 
 logger = log.get("leader")
@@ -44,6 +44,7 @@ class Duties:
         self.conn = conn
         self.term = term
         self.settings = settings
+        self.counted: LeaderMeter | None = None
         self._reap_at = reap_from
         self._held_up = 0
         self._stall = Stall()
@@ -51,8 +52,6 @@ class Duties:
         self._backfills = backfill.Turn()
         self._sweep = Sweep()
         self._standing = admission.Standing()
-        self._clock = DatabaseClock()
-        self._leases_known = False
         self._prune_at = time.monotonic() + settings.prune_every_s
 
     def perform(self) -> float:
@@ -61,38 +60,21 @@ class Duties:
         due = leading.look(self.conn, self.term, reap=now >= self._reap_at, lead_s=self._lead.s(now))
         if (grace_s := self._stall.grace_s(self.conn, now)) > 0:
             self._reap_at, due = time.monotonic() + grace_s, replace(due, expired=False)
-        expired = not self._heed_clock(now, due.now_s) and due.expired
         more = self._try(lambda: self._limit(due.unapplied)) if due.limited or due.unapplied else 0
         done = self._try(self._tick) if due.jobs else 0
-        done += self._try(lambda: self._reap(due.now_s)) if expired else 0
+        done += self._try(self._reap) if due.expired else 0
         if due.runs or due.waiting or done:  # after reaping: a revoked claim may be what a run waited for
             done += self._try(self._admit)
         done += self._try(self._record) if due.passed_over else 0
         done += self._try(self._backfill) if due.backfills else 0
         self._try(lambda: self._prune(now))
-        if now >= self._reap_at and not expired:
+        if now >= self._reap_at and not due.expired:
             self._reap_at = now + self.settings.reap_every_s
             self._stall.reaped()
         self._stall.took(time.monotonic() - now)
         # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
         self._held_up = self._held_up + 1 if not done and (due.jobs or due.runs or due.passed_over) else 0
         return 0.0 if done or more else max(0.0, self._pause_s(due))
-
-    def _heed_clock(self, sent_at: float, now_s: float) -> bool:
-        """True when the database's clock was moved: every worker gets the time to renew its claims."""
-        stepped_s = self._clock.stepped_s(sent_at, time.monotonic(), now_s)
-        if stepped_s < 0 or not self._leases_known:
-            self._leases_known = True
-            self._try(self._shorten_leases)
-        if stepped_s == 0:
-            return False
-        logger.warning("the database's clock was moved", ahead_s=round(stepped_s, 1))
-        self._reap_at = time.monotonic() + leading.leases(self.conn)[1]
-        return True
-
-    def _shorten_leases(self) -> int:
-        with self.leading() as conn:
-            return leading.shorten_leases(conn)
 
     def _pause_s(self, due: leading.Look) -> float:
         """Seconds until there may be something to do, after a round that did nothing."""
@@ -139,13 +121,16 @@ class Duties:
         try:
             with self.leading() as conn:
                 done = tick(conn, self.settings.tick_batch, lead_s)
+                took_s = time.monotonic() - began
                 if done.jobs:
-                    self._lead.took(time.monotonic() - began)
+                    self._lead.took(took_s)
                 if done.instant is not None:
                     self._await(conn, done, done.instant, lead_s)
         except NotAsPrepared as reason:
             logger.debug("prepared in vain", reason=str(reason))
             return 0
+        if self.counted is not None:
+            self.counted.ticked(took_s, done.jobs, done.slots)
         if done.errors:
             logger.warning("jobs in error", count=done.errors)
         if done.slots:
@@ -182,12 +167,14 @@ class Duties:
             admission.admit(self.conn, self._standing, prove)
         return int(self._standing.more) or taken
 
-    def _reap(self, before_s: float) -> int:
+    def _reap(self) -> int:
         # first: a reap that fails must not be tried again at once, round after round
         due_at, self._reap_at = self._reap_at, time.monotonic() + self.settings.reap_every_s
         with self.leading() as conn:
-            reaped = leading.reap(conn, BATCH, self.settings.crash_limit, before_s)
+            reaped = leading.reap(conn, BATCH, self.settings.crash_limit)
         self._stall.reaped()
+        if self.counted is not None:
+            self.counted.reaped(reaped)
         for run in reaped:
             logger.warning("claim expired", run=run["id"], attempt=run["attempt"], crashes=run["crashes"],
                            now=run["state"])  # fmt: skip
@@ -211,6 +198,8 @@ class Duties:
             gone = leading.prune(conn, self.settings.keep_history_s, PRUNE_BATCH)
             self._sweep.work(conn, BATCH)
             limits.forget(conn)
+        if self.counted is not None:
+            self.counted.pruned(gone)
         if gone >= PRUNE_BATCH:  # more is waiting: come back soon, but let the tick go first
             self._prune_at = now + 0.05
         return gone

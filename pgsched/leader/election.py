@@ -22,6 +22,7 @@ from pgsched.db.connect import BY_INDEX, Connection, DatabaseError, Reaction, ba
 from pgsched.db.leading import NotLeading
 from pgsched.errors import PgschedError
 from pgsched.leader.duties import Duties
+from pgsched.leader.metered import LeaderMeter
 
 logger = log.get("leader")
 
@@ -40,6 +41,8 @@ class Leader:
         self.holder = holder
         self.on_fatal = on_fatal
         self.term: int | None = None
+        self.counted: LeaderMeter | None = None
+        self.heard_at: float | None = None  # when the database last answered
         self._stop = threading.Event()
         # written from a signal handler; an Event's wait could be interrupted by the very handler that sets it
         self._wake_read, self._wake_write = os.pipe()
@@ -88,7 +91,7 @@ class Leader:
             conn.execute("LISTEN pgsched_election")
             yield conn
         finally:
-            self.term = None
+            self._leads(None)
             conn.close()
 
     def _campaign(self, conn: Connection[Any]) -> None:
@@ -103,10 +106,11 @@ class Leader:
         term, grace_s = self._begin_term(conn)
         if term is None:
             return
-        self.term = term
+        self._leads(term)
         logger.info("leading", term=term, reaps_in_s=round(grace_s, 1))
         conn.execute("LISTEN pgsched_leader")
         duties = Duties(conn, term, self.settings, reap_from=time.monotonic() + grace_s)
+        duties.counted = self.counted
         try:
             while not self._stop.is_set():
                 self.pause(conn, duties.perform())
@@ -115,6 +119,11 @@ class Leader:
         except NotLeading as reason:
             # closing the session gives the lock back
             logger.warning("leadership lost", term=term, reason=str(reason))
+
+    def _leads(self, term: int | None) -> None:
+        self.term = term
+        if self.counted is not None:
+            self.counted.term = term
 
     def _begin_term(self, conn: Connection[Any]) -> tuple[int | None, float]:
         """A new term, once the fence is free: a former leader may be inside its last transaction."""
@@ -129,6 +138,8 @@ class Leader:
 
     def pause(self, conn: Connection[Any] | None, seconds: float) -> None:
         """Wait for a notification, a stop, or so many seconds."""
+        if conn is not None:
+            self.heard_at = time.monotonic()
         if self._stop.is_set() or seconds <= 0:
             return
         # one may have come with the answer to a statement: then the socket has nothing to read any more

@@ -96,6 +96,8 @@ class Heartbeat(threading.Thread):
         self._stopping = self._stopped = False
         self._nudge = threading.Event()
         self._looked_at: frozenset[Key] = frozenset()
+        self.beaten_at = time.monotonic()  # when the database last answered a beat
+        self.after_beat: Callable[[Connection[Any]], object] = bool
 
     def drain(self) -> None:
         """Let everybody see at once that this worker takes no more."""
@@ -166,12 +168,14 @@ class Heartbeat(threading.Thread):
             blocked=self.blocked(),
         )
         self.leases.renewed(beat.kept, sent_at)
+        self.beaten_at = time.monotonic()
         denied = [key for key in held if key not in beat.kept and key not in beat.unsure]
         if denied or beat.cancel:
             self.on_beat(denied, beat.cancel)
         self._looked_at = frozenset(held)
         if not self._stopping and (asked_by := workers.drain_asked(conn, self.worker_id)) is not None:
             self.on_drain(asked_by)
+        self.after_beat(conn)
 
     def _look(self, conn: Connection[Any]) -> None:
         """Between two beats: which of the claims that last for a while are to be cancelled? The notification may have

@@ -23,6 +23,7 @@ from pgsched.errors import PgschedError
 from pgsched.execute.capture import Journal
 from pgsched.execute.registry import executors
 from pgsched.leader.election import Leader
+from pgsched.worker.observed import Observed
 from pgsched.worker.recycling import check_memory
 from pgsched.worker.worker import Worker
 
@@ -78,7 +79,8 @@ def run_worker(
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
     check_memory(settings.worker.max_memory_mb)
-    asyncio.run(serve(settings, app, on_start, line))
+    with Observed(settings, under_supervisor=line is not None) as observed:
+        asyncio.run(serve(settings, app, on_start, line, observed))
 
 
 async def serve(
@@ -86,12 +88,13 @@ async def serve(
     app: App | None,
     on_start: Callable[[Worker], None] | None = None,
     line: Line | None = None,
+    observed: Observed | None = None,
 ) -> None:
     """The asyncio part of `run_worker`; returns when drained."""
     loop = asyncio.get_running_loop()
     if app is not None:
         await app.hooks.start([task.name for task in app.tasks.values() if task.is_async])
-    worker = make_worker(settings, app)
+    worker = make_worker(settings, app, observed)
     handled = [*SIGNALS, *([] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP])]
     for number in handled:
         # a service manager may signal every process: then it is the supervisor who says when to hurry
@@ -108,6 +111,8 @@ async def serve(
         process_name(),
         on_fatal=lambda error: loop.call_soon_threadsafe(worker.fail, error),
     )
+    if observed is not None:
+        observed.watch(worker, leader)
     thread = threading.Thread(target=leader.run, name="pgsched-leader", daemon=True)
     if settings.worker.leader:
         thread.start()
@@ -125,7 +130,7 @@ async def serve(
             await app.hooks.shutdown()
 
 
-def make_worker(settings: Settings, app: App | None) -> Worker:
+def make_worker(settings: Settings, app: App | None, observed: Observed | None = None) -> Worker:
     """A worker with an executor for each allowed kind, and what it says of itself."""
     mine = settings.worker
     journal = Journal(mine.log_bytes)
@@ -140,7 +145,7 @@ def make_worker(settings: Settings, app: App | None) -> Worker:
         tasks=sorted(app.tasks) if app is not None and "python" in chosen else [],
         lease_s=mine.lease_s,
     )
-    return Worker(settings.dsn, mine, chosen, registration, journal)
+    return Worker(settings.dsn, mine, chosen, registration, journal, None if observed is None else observed.counted)
 
 
 def run_leader(settings: Settings) -> None:
@@ -148,9 +153,12 @@ def run_leader(settings: Settings) -> None:
     prepare(settings, None)
     fatal: list[PgschedError] = []
     leader = Leader(settings.dsn, settings.leader, process_name(), on_fatal=fatal.append)
+    observed = Observed(settings)
     before = {number: signal.signal(number, lambda *_: leader.stop()) for number in SIGNALS}
     try:
-        leader.run()
+        with observed:
+            observed.watch(None, leader)
+            leader.run()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pgsched import log
 from pgsched.errors import MemoryReached
 from pgsched.execute.child import kill_session
+from pgsched.worker.front import Member, fronting
+from pgsched.worker.observed import FOLDER
 from pgsched.worker.supervised import READY, SWOLLEN, VARIABLE
 
 logger = log.get("supervisor")
@@ -94,6 +96,22 @@ class Supervisor:
             for child in list(self._children.values()):
                 child.kill()
         return self._worst
+
+    def members(self) -> list[Member]:
+        """The workers that there are now, for the endpoint; called from its thread."""
+        return [
+            Member(
+                str(place.number) if (place := child.place).child is child else f"{place.number}/{pid}",
+                pid,
+                child.ready,
+            )
+            for pid, child in list(self._children.items())
+        ]
+
+    def show(self, folder: str | None) -> None:
+        """Where the workers are to have their socket files."""
+        if folder is not None:
+            self._env[FOLDER] = folder
 
     def _handle_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -269,7 +287,11 @@ def pause(failures: int, chance: float) -> float:
     return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10)) * (0.5 + chance / 2))
 
 
-def supervise(processes: int, dsn: str | None) -> int:
-    """Run this process's own command line with `processes` workers; the exit code. `dsn`: their PGSCHED_DSN."""
+def supervise(processes: int, dsn: str | None, metrics: str | None = None, health: str | None = None) -> int:
+    """Run this process's own command line with `processes` workers; the exit code. `dsn`: their PGSCHED_DSN.
+    `metrics`, `health`: where theirs are served."""
     env = dict(os.environ) | ({} if dsn is None else {"PGSCHED_DSN": dsn})
-    return asyncio.run(Supervisor([sys.executable, *sys.orig_argv[1:]], processes, env).run())
+    supervisor = Supervisor([sys.executable, *sys.orig_argv[1:]], processes, env)
+    with fronting(metrics, health, supervisor.members) as folder:
+        supervisor.show(folder)
+        return asyncio.run(supervisor.run())

@@ -62,6 +62,10 @@ class Watchdog(threading.Thread):
         """The loop has had a turn; to be called on it at least once a second."""
         self._turned_at = time.monotonic()
 
+    def silent_s(self) -> float:
+        """Seconds since the loop had a turn."""
+        return time.monotonic() - self._turned_at
+
     def blocked(self) -> Blocked | None:
         """For how many seconds the loop has not turned, and who is at it; None when it turns."""
         seconds = time.monotonic() - self._turned_at

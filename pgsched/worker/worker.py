@@ -11,6 +11,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -28,6 +29,7 @@ from pgsched.worker.claim import Claimer
 from pgsched.worker.lease import Heartbeat, Leases
 from pgsched.worker.listen import listen
 from pgsched.worker.logs import LogPump
+from pgsched.worker.metered import MeteredSlots, WorkerMeter
 from pgsched.worker.recycling import watch_memory
 from pgsched.worker.running import Ended
 from pgsched.worker.settle import Settled, Settler, retry_in_s
@@ -53,15 +55,19 @@ class Worker:
         executors: Mapping[str, Executor],
         registration: workers.Registration,
         journal: Journal | None = None,
+        counted: WorkerMeter | None = None,
     ) -> None:
-        """`journal`: what the executors write output and progress to."""
+        """`journal`: what the executors write output and progress to. `counted`: for metrics."""
         self.journal = journal or Journal()
         self.dsn = dsn
         self.settings = settings
         self.executors = executors
         self.registration = registration
         self.leases = Leases(settings.lease_s)
-        self.slots = Slots(
+        self.counted = counted
+        self.heartbeat: Heartbeat | None = None
+        self.watchdog: Watchdog | None = None
+        self.slots = (Slots if counted is None else partial(MeteredSlots, counted))(
             executors, settings.concurrency, self.leases, self._settle, self._room, self._bug,
             settings.max_runs or 0, lambda: self.retire(SPENT),
         )  # fmt: skip
@@ -89,6 +95,11 @@ class Worker:
         """As after so many stops."""
         while self._stops < times:
             self.stop()
+
+    @property
+    def stopping(self) -> bool:
+        """Does it take no more runs?"""
+        return self._stop_event.is_set()
 
     def retire(self, why: str, error: PgschedError | None = None) -> None:
         """Take no more, and end when what runs has ended by itself; with this error if there is one."""
@@ -122,8 +133,8 @@ class Worker:
         self._claimer = Claimer(
             self.dsn, wanted, self.settings.queues, self.settings.poll_s, self.slots.room, self.slots.take
         )
-        self._watchdog = Watchdog(self.slots.running, self._code_of, self.registration.tasks)
-        heartbeat = Heartbeat(
+        self._watchdog = self.watchdog = Watchdog(self.slots.running, self._code_of, self.registration.tasks)
+        heartbeat = self.heartbeat = Heartbeat(
             self.dsn,
             worker_id,
             self.leases,
@@ -133,6 +144,8 @@ class Worker:
             self._watchdog.blocked,
             lambda by: loop.call_soon_threadsafe(self.retire, f"{by} asked it to drain"),
         )
+        if self.counted is not None:
+            heartbeat.after_beat = self.counted.look_at_clock
         self._watchdog.on_news = heartbeat.beat_soon
         self._watchdog.on_blocked = lambda who: self._give_up(who, heartbeat)
         self._watchdog.start()
@@ -160,6 +173,8 @@ class Worker:
         ]
         if self.settings.max_memory_mb is not None:
             others.append(self._part(watch_memory(self.settings.max_memory_mb, self.retire)))
+        if self.counted is not None:
+            others.append(self._part(self.counted.watch_loop()))
         await self._stop_event.wait()
         self._claimer.stop()
         heartbeat.drain()
@@ -226,6 +241,8 @@ class Worker:
 
     def _settled(self, told: list[Settled]) -> None:
         self.leases.drop(*(settlement.claim.key for settlement, _ in told))
+        if self.counted is not None:
+            self.counted.settled(told)
         for _, verdict in told:
             self.verdicts[verdict] = self.verdicts.get(verdict, 0) + 1
 

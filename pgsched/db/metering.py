@@ -1,0 +1,36 @@
+"""What metrics ask the database: read-only, bounded in rows and in time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row, fetch
+from pgsched.db.statements import sql
+
+MOST_RUNS = 1_000_000  # counted of each phase
+
+
+def queues(conn: Connection[Any], most: int = MOST_RUNS) -> list[Row]:
+    """(queue, state, n, oldest_s) of the unfinished runs."""
+    return fetch(conn, "metrics_queues", {"n": most})
+
+
+def tables(conn: Connection[Any]) -> list[Row]:
+    """(name, live, dead) of pgsched's tables."""
+    return fetch(conn, "metrics_tables")
+
+
+def jobs(conn: Connection[Any]) -> Row:
+    """How many jobs are planned, paused and broken, and for how many seconds a slot has been overdue."""
+    return fetch(conn, "status_jobs")[0]
+
+
+def clock_offset(conn: Connection[Any]) -> float:
+    """What added to `time.monotonic()` gives the database's time in seconds since 1970, within half of the way there
+    and back."""
+    sent_at = time.monotonic()
+    row = conn.execute(sql("clock")).fetchone()
+    assert row is not None
+    return float(row[0]) - (sent_at + time.monotonic()) / 2

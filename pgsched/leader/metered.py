@@ -1,0 +1,40 @@
+"""What the leader counts where metrics are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pgsched.observe.meter import Meter, Sample
+
+
+class LeaderMeter:
+    """Counts the leader's duties into `meter`. `term`: that of this process, None while it does not lead."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+        self.term: int | None = None
+
+    def ticked(self, seconds: float, jobs: int, slots: int) -> None:
+        """A tick decided so many jobs."""
+        if jobs:
+            self.meter.observe("pgsched_tick_duration_seconds", [seconds])
+            self.meter.observe("pgsched_tick_slots", [slots])
+            self.meter.count("pgsched_slots_decided_total", (), slots)
+
+    def reaped(self, runs: Sequence[dict[str, Any]]) -> None:
+        """The claims of these runs had expired."""
+        for state, count in Counter(run["state"] for run in runs).items():
+            self.meter.count("pgsched_runs_reaped_total", (state,), count)
+
+    def pruned(self, count: int) -> None:
+        """So many runs were removed."""
+        if count:
+            self.meter.count("pgsched_runs_pruned_total", (), count)
+
+    def samples(self) -> Iterator[Sample]:
+        """A source: does this process lead?"""
+        yield "pgsched_leader", (), int(self.term is not None)
+        if self.term is not None:
+            yield "pgsched_leader_term", (), self.term

@@ -1,0 +1,156 @@
+"""A tiny HTTP server for probes and scrapes, in a thread and on an event loop of its own.
+
+The rule: whoever asks can cost it neither memory nor patience. A request has HEAD_BYTES and HEAD_S, there are MOST at a
+time, only GET and HEAD of known paths are answered, and each connection serves one request. It answers also while the
+worker's own loop is blocked: then it says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from pgsched import log
+from pgsched.errors import InputError
+
+logger = log.get("endpoint")
+HEAD_BYTES = 8192
+HEAD_S = 5.0
+ANSWER_S = 10.0
+MOST = 32
+PHRASES = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+
+
+class Answer(NamedTuple):
+    """What a path says."""
+
+    status: int
+    body: bytes
+    kind: str = "text/plain; charset=utf-8"
+
+
+Route = Callable[[str], Answer]  # given the Accept header; called in a thread
+
+
+class Endpoint:
+    """Serves `routes` on a listening socket until closed."""
+
+    def __init__(self, listening: socket.socket, routes: Mapping[str, Route], name: str = "pgsched-endpoint") -> None:
+        self._listening = listening
+        self._routes = routes
+        self._open = 0
+        self._loop = asyncio.new_event_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Serve from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Serve no more; returns when the thread has ended."""
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            self._loop.call_soon_threadsafe(self._ended.cancel)
+        self._thread.join(3.0)
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        except Exception:  # never silent
+            logger.error("the endpoint for probes and metrics failed", exc_info=True)
+        finally:
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        is_local = self._listening.family == socket.AF_UNIX
+        start: Any = asyncio.start_unix_server if is_local else asyncio.start_server
+        server = await start(self._connected, sock=self._listening, limit=HEAD_BYTES)
+        async with server:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._ended
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= MOST:
+                async with asyncio.timeout(HEAD_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                async with asyncio.timeout(ANSWER_S):
+                    writer.write(await self._answer(head))
+                    await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _answer(self, head: bytes) -> bytes:
+        lines = head.decode("latin-1").split("\r\n")
+        words = lines[0].split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return written(Answer(400, b"this is no HTTP request\n"))
+        method, path = words[0], words[1].partition("?")[0]
+        route = self._routes.get(path)
+        if route is None:
+            known = ", ".join(sorted(self._routes))
+            return written(Answer(404, f"there are {known}\n".encode()))
+        if method not in ("GET", "HEAD"):
+            return written(Answer(405, b"only GET and HEAD\n"))
+        accept = next((line[7:].strip() for line in lines[1:] if line[:7].lower() == "accept:"), "")
+        try:
+            answer = await asyncio.to_thread(route, accept)
+        except Exception as error:
+            logger.error("an answer failed", path=path, exc_info=True)
+            answer = Answer(503, f"{type(error).__name__}\n".encode())
+        return written(answer, with_body=method == "GET")
+
+
+def written(answer: Answer, *, with_body: bool = True) -> bytes:
+    """The answer as HTTP has it."""
+    head = (
+        f"HTTP/1.1 {answer.status} {PHRASES.get(answer.status, 'OK')}\r\nContent-Type: {answer.kind}\r\n"
+        f"Content-Length: {len(answer.body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (answer.body if with_body else b"")
+
+
+def address(flag: str, text: str) -> tuple[str, int]:
+    """Host and port of `:9464`, `127.0.0.1:9464` or `[::1]:9464`; the host is empty for all addresses. InputError."""
+    host, sign, port = text.rpartition(":")
+    bare = ":" in host and not (host.startswith("[") and host.endswith("]"))
+    if not sign or bare or not port.isascii() or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise InputError(
+            f"{flag}: expected [HOST]:PORT, such as :9464, 127.0.0.1:9464 or [::1]:9464, got {text!r}", flag
+        )
+    return host.strip("[]"), int(port)
+
+
+def listen(flag: str, text: str) -> socket.socket:
+    """A socket that listens at this address. Raises InputError where there can be none."""
+    host, port = address(flag, text)
+    try:
+        if not host and has_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=64)
+        family, _, _, _, where = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(where[:2], family=family, backlog=64)
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)
+        raise InputError(f"{flag}: cannot listen on {text}: {reason}", flag) from None
+
+
+def has_ipv6() -> bool:
+    """Can one socket listen on all addresses of both kinds? A host may have IPv6 built in and turned off."""
+    if not socket.has_dualstack_ipv6():
+        return False
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,60 @@
+"""Snapshots as Prometheus reads them. The only module that knows prometheus_client (the extra `metrics`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from pgsched.observe.catalogue import METRICS
+from pgsched.observe.catalogue import Metric as Described
+from pgsched.observe.meter import Sample
+
+Snapshots = Mapping[str, Iterable[Sample]]  # by the number of the worker under --processes, "" where there is one
+
+
+class Collector:
+    """Gives prometheus_client one scrape's snapshots."""
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+
+    def collect(self) -> Iterator[Metric]:
+        found: dict[str, list[tuple[list[str], Any]]] = {}
+        several = any(self._snapshots)
+        for process, samples in self._snapshots.items():
+            for name, labels, value in samples:
+                found.setdefault(name, []).append(([*labels, process] if several else [*labels], value))
+        for metric in METRICS:
+            if metric.name in found:
+                yield family(metric, (*metric.labels, "process") if several else metric.labels, found[metric.name])
+
+
+def family(metric: Described, labels: Sequence[str], samples: Iterable[tuple[list[str], Any]]) -> Metric:
+    """One metric with its samples."""
+    if metric.kind == "histogram":
+        made = HistogramMetricFamily(metric.name, metric.meaning, labels=labels)
+        for values, (counts, total) in samples:
+            names = [*(str(bound) for bound in metric.buckets), "+Inf"]
+            made.add_metric(values, list(zip(names, accumulate(counts), strict=True)), total)
+        return made
+    kind: Any = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    plain: Any = kind(metric.name, metric.meaning, labels=labels)
+    for values, value in samples:
+        plain.add_metric(values, value)
+    found: Metric = plain
+    return found
+
+
+def page(snapshots: Snapshots, accept: str) -> tuple[bytes, str]:
+    """The answer to a scrape and its content type; `accept`: the request's header of that name."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collector(snapshots))
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    encode, kind = choose_encoder(accept)
+    return encode(registry), kind

@@ -1,0 +1,106 @@
+"""Figures of the whole database, for the metrics of the process that leads: nobody else reads them.
+
+The rule: they are read by a connection and a thread of their own, every EVERY_S at most, and so seldom that reading
+takes no more than a twentieth of the time; a scrape only shows what was read last.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pgsched import log
+from pgsched.db import metering
+from pgsched.db.connect import Connection, DatabaseError, connect, first_line
+from pgsched.errors import PgschedError
+from pgsched.observe.meter import Bounded, Sample
+
+logger = log.get("metrics")
+EVERY_S = 15.0
+SHARE = 20
+TIMEOUT_S = 10.0
+LOOK_S = 0.5
+
+
+class Figures(threading.Thread):
+    """Reads while `leads()` is true; `samples()` gives what was read last, nothing where this process does not lead."""
+
+    def __init__(self, dsn: str, leads: Callable[[], bool]) -> None:
+        super().__init__(name="pgsched-figures", daemon=True)
+        self._dsn = dsn
+        self._leads = leads
+        self._stopping = threading.Event()
+        self._read: list[Sample] = []
+        self._read_at = 0.0
+        self._queue = Bounded()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+
+    def samples(self) -> list[Sample]:
+        """A source for a Meter."""
+        if not self._read or not self._leads():
+            return []
+        return [*self._read, ("pgsched_database_read_age_seconds", (), time.monotonic() - self._read_at)]
+
+    def run(self) -> None:
+        conn: Connection[Any] | None = None
+        next_at = 0.0
+        while not self._stopping.wait(LOOK_S):
+            if not self._leads():
+                close(conn)
+                conn, self._read = None, []
+            elif time.monotonic() >= next_at:
+                began = time.monotonic()
+                try:
+                    conn = conn or connect(self._dsn, purpose="metrics", timeout_s=TIMEOUT_S)
+                    self._take(conn)
+                except (DatabaseError, PgschedError) as error:
+                    logger.warning("figures not read", error=log.redact(first_line(error)))
+                    close(conn)
+                    conn = None
+                next_at = time.monotonic() + max(EVERY_S, SHARE * (time.monotonic() - began))
+        close(conn)
+
+    def _take(self, conn: Connection[Any]) -> None:
+        began = time.monotonic()
+        found = [*self._queues(conn), *jobs(conn), *tables(conn)]
+        self._read_at = time.monotonic()
+        self._read = [*found, ("pgsched_database_read_seconds", (), self._read_at - began)]
+
+    def _queues(self, conn: Connection[Any]) -> Iterator[Sample]:
+        counts: dict[tuple[str, str], float] = {}
+        ages: dict[tuple[str, str], float] = {}
+        for row in sorted(metering.queues(conn), key=lambda row: -row["n"]):
+            key = self._queue(row["queue"]), row["state"]
+            counts[key] = counts.get(key, 0) + row["n"]
+            ages[key] = max(ages.get(key, 0.0), row["oldest_s"] or 0.0)
+        for queue in {queue for queue, _ in counts}:
+            counts.setdefault((queue, "queued"), 0)  # so that an alert for it has a series to look at
+        for key, count in counts.items():
+            yield "pgsched_queue_runs", key, count
+            yield "pgsched_queue_oldest_age_seconds", key, ages.get(key, 0.0)
+
+
+def jobs(conn: Connection[Any]) -> Iterator[Sample]:
+    """The jobs, by what they are in."""
+    row = metering.jobs(conn)
+    for state, column in (("planned", "planned"), ("paused", "paused"), ("error", "broken")):
+        yield "pgsched_jobs", (state,), row[column]
+    yield "pgsched_jobs_overdue_seconds", (), row["overdue_s"] or 0.0
+
+
+def tables(conn: Connection[Any]) -> Iterator[Sample]:
+    """Live and dead rows."""
+    for row in metering.tables(conn):
+        yield "pgsched_table_live_tuples", (row["name"],), row["live"]
+        yield "pgsched_table_dead_tuples", (row["name"],), row["dead"]
+
+
+def close(conn: Connection[Any] | None) -> None:
+    """Close it, if there is one."""
+    if conn is not None:
+        conn.close()

@@ -1,0 +1,58 @@
+"""Is a process alive, and may it claim? The rule: a reason for every no, and no answer that needs the database.
+
+Alive: its event loop turns and its heartbeats are answered. Ready: alive, it has registered itself in a schema of the
+right version, and it takes runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+LOOP_S = 10.0
+STARTING = "it has not come to work yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a process says of itself: an empty list means that nothing is wrong."""
+
+    alive: list[str]
+    ready: list[str]
+
+    def answer(self, path: str) -> tuple[int, bytes]:
+        """The HTTP status and body of /healthz or /readyz."""
+        wrong = self.alive if path == "/healthz" else [*self.alive, *self.ready]
+        if not wrong:
+            return 200, b"ok\n"
+        return 503, "".join(f"{reason}\n" for reason in wrong).encode()
+
+
+def starting() -> Health:
+    """A process that has just begun: not to be killed for it, and not ready."""
+    return Health([], [STARTING])
+
+
+def together(children: Mapping[str, Health | None]) -> Health:
+    """Of the workers of one parent: it is alive, and ready, as long as one of them is. None: one gave no answer."""
+    told = {name: health or Health(["it gives no answer"], []) for name, health in children.items()}
+    if not told:
+        return Health([], ["no worker has been started"])
+    alive = [f"process {name}: {reason}" for name, health in told.items() for reason in health.alive]
+    ready = [f"process {name}: {reason}" for name, health in told.items() for reason in health.ready]
+    return Health(
+        alive if all(health.alive for health in told.values()) else [],
+        [] if any(not (health.alive or health.ready) for health in told.values()) else ready,
+    )
+
+
+def as_json(health: Health) -> bytes:
+    """For the parent."""
+    return json.dumps(asdict(health)).encode()
+
+
+def from_json(text: Mapping[str, Any]) -> Health:
+    """What a worker has told its parent."""
+    return Health(list(text["alive"]), list(text["ready"]))

@@ -1,0 +1,76 @@
+"""What a process counts for its metrics. The rule: in batches, with one lock taken for each, and read at a scrape.
+
+A snapshot is plain lists and numbers, so that workers can hand theirs to the parent that serves them.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any
+
+from pgsched.observe.catalogue import BY_NAME, MOST, OTHER
+
+Labels = tuple[str, ...]
+Sample = tuple[str, Labels, Any]  # name, label values, and a number or a histogram's [counts by bucket, sum]
+Source = Callable[[], Iterable[Sample]]
+
+
+class Bounded:
+    """Label values, of which there may be many: the first `most` go by their names, the others by `other`."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._known: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        known = self._known.get(name)
+        if known is None:
+            known = OTHER if len(self._known) >= self._most else name
+            if known is not OTHER:
+                self._known[name] = name
+        return known
+
+
+class Meter:
+    """Counters, gauges and histograms by name and label values. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers: dict[tuple[str, Labels], float] = {}
+        self._histograms: dict[tuple[str, Labels], list[Any]] = {}
+        self.sources: list[Source] = []  # asked at each scrape, for what is better looked at than counted
+
+    def count(self, name: str, labels: Labels = (), by: float = 1) -> None:
+        """Add to a counter."""
+        key = name, labels
+        with self._lock:
+            self._numbers[key] = self._numbers.get(key, 0) + by
+
+    def observe(self, name: str, values: list[float], labels: Labels = ()) -> None:
+        """Add values to a histogram; sorts the list."""
+        bounds = BY_NAME[name].buckets
+        values.sort()
+        places = [bisect_right(values, bound) for bound in bounds] if len(values) > 1 else None
+        with self._lock:
+            kept = self._histograms.get((name, labels))
+            if kept is None:
+                kept = self._histograms[name, labels] = [[0] * (len(bounds) + 1), 0.0]
+            counts = kept[0]
+            if places is None:
+                counts[bisect_left(bounds, values[0])] += 1
+            else:
+                for place, (before, upto) in enumerate(pairwise((0, *places, len(values)))):
+                    counts[place] += upto - before
+            kept[1] += sum(values)
+
+    def snapshot(self) -> list[Sample]:
+        """Everything, as it is now."""
+        with self._lock:
+            found: list[Sample] = [(name, labels, value) for (name, labels), value in self._numbers.items()]
+            found += [(name, labels, [list(kept[0]), kept[1]]) for (name, labels), kept in self._histograms.items()]
+        for source in self.sources:
+            found += source()
+        return found

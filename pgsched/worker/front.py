@@ -1,0 +1,104 @@
+"""The parent's endpoint: it asks each of its workers, by its socket file, and answers for all of them.
+
+The rule: one that gives no answer in time is left out of the metrics and is named in the health; it holds up nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pgsched.observe.endpoint import Answer
+from pgsched.observe.health import Health, from_json, starting, together
+from pgsched.worker.observed import outer, require_client
+
+ASK_S = 3.0
+AT_ONCE = 16
+
+
+class Member(NamedTuple):
+    """A worker of the parent. `name`: its place's number, and its pid too if it leaves while another has the place."""
+
+    name: str
+    pid: int
+    ready: bool
+
+
+class Front:
+    """Answers for the workers that `members()` tells of."""
+
+    def __init__(self, folder: Path, members: Callable[[], list[Member]]) -> None:
+        self._folder = folder
+        self._members = members
+
+    def metrics(self, accept: str) -> Answer:
+        """All workers' metrics, each sample with the label `process`."""
+        from pgsched.observe.exposition import page
+
+        told = self._ask("/metrics")
+        return Answer(200, *page({member.name: samples for member, samples in told if samples is not None}, accept))
+
+    def health(self) -> Health:
+        """Of all workers together."""
+        told = self._ask("/health")
+        return together({
+            member.name: from_json(text) if text is not None else None if member.ready else starting()
+            for member, text in told
+        })  # fmt: skip
+
+    def _ask(self, path: str) -> list[tuple[Member, Any]]:
+        members = self._members()
+        with ThreadPoolExecutor(AT_ONCE, "pgsched-front") as pool:
+            return list(zip(members, pool.map(lambda one: self._asked(one, path), members), strict=True))
+
+    def _asked(self, member: Member, path: str) -> Any:
+        link = Link(str(self._folder / f"{member.pid}.sock"))
+        try:
+            link.request("GET", path)
+            return json.loads(link.getresponse().read())
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
+        finally:
+            link.close()
+
+
+class Link(http.client.HTTPConnection):
+    """HTTP over a socket file."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__("worker", timeout=ASK_S)
+        self._place = place
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._place)
+
+
+@contextlib.contextmanager
+def fronting(metrics: str | None, health: str | None, members: Callable[[], list[Member]]) -> Iterator[str | None]:
+    """Serve while the block lasts; gives the folder for the workers' socket files, None if nothing is asked for."""
+    if metrics is None and health is None:
+        yield None
+        return
+    if metrics is not None:
+        require_client()
+    folder = Path(tempfile.mkdtemp(prefix="pgsched-"))
+    try:
+        front = Front(folder, members)
+        endpoints = outer(metrics, health, front.metrics, front.health)
+        for endpoint in endpoints:
+            endpoint.start()
+        yield str(folder)
+        for endpoint in endpoints:
+            endpoint.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,134 @@
+"""What one process shows of itself: its metrics, and whether it is alive and ready.
+
+The rule: nothing of it is made unless it was asked for. Under a supervisor the process listens on a socket file, where
+its parent, which has the port, asks for its part.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pgsched
+from pgsched.config import Settings
+from pgsched.errors import InputError
+from pgsched.leader.election import Leader
+from pgsched.leader.metered import LeaderMeter
+from pgsched.observe.endpoint import Answer, Endpoint, Route, address, listen
+from pgsched.observe.figures import Figures
+from pgsched.observe.health import Health, as_json, starting
+from pgsched.observe.meter import Meter, Sample
+from pgsched.worker.health import of_leader, of_worker
+from pgsched.worker.metered import MeteredSlots, WorkerMeter
+from pgsched.worker.worker import Worker
+
+FOLDER = "PGSCHED_ENDPOINTS"  # where supervised workers have their socket files
+
+
+class Observed:
+    """The endpoints of one process, between `with` and its end."""
+
+    def __init__(self, settings: Settings, *, under_supervisor: bool = False) -> None:
+        """Listens at once. Raises InputError when it cannot, or prometheus_client is missing."""
+        mine = settings.worker
+        self._worker: Worker | None = None
+        self._leader: Leader | None = None
+        self._figures: Figures | None = None
+        self.meter: Meter | None = None
+        self.counted: WorkerMeter | None = None
+        if mine.metrics is not None:
+            require_client()
+            self.meter = Meter()
+            self.counted = WorkerMeter(self.meter)
+            self.meter.sources += [self._about, self.counted.samples]
+        self._dsn = settings.dsn
+        if under_supervisor:
+            self._endpoints = self._inner() if mine.metrics is not None or mine.health is not None else []
+        else:
+            self._endpoints = outer(mine.metrics, mine.health, self._metrics, self.health)
+
+    def watch(self, worker: Worker | None, leader: Leader) -> None:
+        """Tell of these from now on."""
+        self._worker, self._leader = worker, leader
+        if self.meter is None:
+            return
+        counted = leader.counted = LeaderMeter(self.meter)
+        self.meter.sources.append(counted.samples)
+        self._figures = Figures(self._dsn, lambda: counted.term is not None)
+        self.meter.sources.append(self._figures.samples)
+        if worker is not None and isinstance(worker.slots, MeteredSlots):
+            self.meter.sources.append(worker.slots.samples)
+        self._figures.start()
+
+    def health(self) -> Health:
+        """As it is now."""
+        if self._worker is not None:
+            return of_worker(self._worker)
+        return starting() if self._leader is None else of_leader(self._leader)
+
+    def __enter__(self) -> Observed:
+        for endpoint in self._endpoints:
+            endpoint.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._figures is not None:
+            self._figures.stop()
+        for endpoint in self._endpoints:
+            endpoint.close()
+
+    def _metrics(self, accept: str) -> Answer:
+        from pgsched.observe.exposition import page
+
+        assert self.meter is not None
+        return Answer(200, *page({"": self.meter.snapshot()}, accept))
+
+    def _about(self) -> Iterator[Sample]:
+        yield "pgsched_build_info", (pgsched.__version__, platform.python_version()), 1
+        heartbeat = None if self._worker is None else self._worker.heartbeat
+        if heartbeat is not None:
+            yield "pgsched_heartbeat_age_seconds", (), time.monotonic() - heartbeat.beaten_at
+
+    def _inner(self) -> list[Endpoint]:
+        """For the parent only."""
+        place = Path(os.environ[FOLDER], f"{os.getpid()}.sock")
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(str(place))
+        listening.listen(16)
+        told: dict[str, Route] = {"/health": lambda _: Answer(200, as_json(self.health()), "application/json")}
+        if self.meter is not None:
+            meter = self.meter
+            told["/metrics"] = lambda _: Answer(200, json.dumps(meter.snapshot()).encode(), "application/json")
+        return [Endpoint(listening, told)]
+
+
+def require_client() -> None:
+    """Raise InputError where prometheus_client is missing."""
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise InputError(
+            "metrics: needs the package prometheus-client: pip install 'pgsched[metrics]'; --health needs none",
+            "metrics",
+        )
+
+
+def outer(metrics: str | None, health: str | None, page: Route, tell: object) -> list[Endpoint]:
+    """The endpoints for others: metrics have health beside them, and health alone may have an address of its own."""
+    assert callable(tell)
+
+    def probe(path: str) -> Route:
+        return lambda _: Answer(*tell().answer(path))
+
+    probes: dict[str, Route] = {path: probe(path) for path in ("/healthz", "/readyz")}
+    same = metrics is not None and health is not None and address("metrics", metrics) == address("health", health)
+    made = []
+    if metrics is not None:
+        made.append(Endpoint(listen("metrics", metrics), {"/metrics": page, **probes}))
+    if health is not None and not same:
+        made.append(Endpoint(listen("health", health), probes))
+    return made
