@@ -23,6 +23,7 @@ from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
 from pgsched.leader.metered import LeaderMeter
 from pgsched.leader.stall import Stall
+from pgsched.leader.stepping import DatabaseClock
 from pgsched.leader.ticker import Ticked, tick
 
 logger = log.get("leader")
@@ -52,6 +53,8 @@ class Duties:
         self._backfills = backfill.Turn()
         self._sweep = Sweep()
         self._standing = admission.Standing()
+        self._clock = DatabaseClock()
+        self._leases_known = False
         self._prune_at = time.monotonic() + settings.prune_every_s
 
     def perform(self) -> float:
@@ -60,21 +63,38 @@ class Duties:
         due = leading.look(self.conn, self.term, reap=now >= self._reap_at, lead_s=self._lead.s(now))
         if (grace_s := self._stall.grace_s(self.conn, now)) > 0:
             self._reap_at, due = time.monotonic() + grace_s, replace(due, expired=False)
+        expired = not self._heed_clock(now, due.now_s) and due.expired
         more = self._try(lambda: self._limit(due.unapplied)) if due.limited or due.unapplied else 0
         done = self._try(self._tick) if due.jobs else 0
-        done += self._try(self._reap) if due.expired else 0
+        done += self._try(lambda: self._reap(due.now_s)) if expired else 0
         if due.runs or due.waiting or done:  # after reaping: a revoked claim may be what a run waited for
             done += self._try(self._admit)
         done += self._try(self._record) if due.passed_over else 0
         done += self._try(self._backfill) if due.backfills else 0
         self._try(lambda: self._prune(now))
-        if now >= self._reap_at and not due.expired:
+        if now >= self._reap_at and not expired:
             self._reap_at = now + self.settings.reap_every_s
             self._stall.reaped()
         self._stall.took(time.monotonic() - now)
         # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
         self._held_up = self._held_up + 1 if not done and (due.jobs or due.runs or due.passed_over) else 0
         return 0.0 if done or more else max(0.0, self._pause_s(due))
+
+    def _heed_clock(self, sent_at: float, now_s: float) -> bool:
+        """True when the database's clock was moved: every worker gets the time to renew its claims."""
+        stepped_s = self._clock.stepped_s(sent_at, time.monotonic(), now_s)
+        if stepped_s < 0 or not self._leases_known:
+            self._leases_known = True
+            self._try(self._shorten_leases)
+        if stepped_s == 0:
+            return False
+        logger.warning("the database's clock was moved", ahead_s=round(stepped_s, 1))
+        self._reap_at = time.monotonic() + leading.leases(self.conn)[1]
+        return True
+
+    def _shorten_leases(self) -> int:
+        with self.leading() as conn:
+            return leading.shorten_leases(conn)
 
     def _pause_s(self, due: leading.Look) -> float:
         """Seconds until there may be something to do, after a round that did nothing."""
@@ -167,11 +187,11 @@ class Duties:
             admission.admit(self.conn, self._standing, prove)
         return int(self._standing.more) or taken
 
-    def _reap(self) -> int:
+    def _reap(self, before_s: float) -> int:
         # first: a reap that fails must not be tried again at once, round after round
         due_at, self._reap_at = self._reap_at, time.monotonic() + self.settings.reap_every_s
         with self.leading() as conn:
-            reaped = leading.reap(conn, BATCH, self.settings.crash_limit)
+            reaped = leading.reap(conn, BATCH, self.settings.crash_limit, before_s)
         self._stall.reaped()
         if self.counted is not None:
             self.counted.reaped(reaped)
