@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from pgsched.chaos.checks import limits, owners, processes, progress, promises, slots
 from pgsched.chaos.history import History
 
 Check = Callable[[History], Iterator[str]]
@@ -33,7 +34,30 @@ def figures(history: History) -> Iterator[str]:
             yield f"{one.name}: {one.value:.2f}, at most {one.bound:g} is allowed"
 
 
-CHECKS: dict[str, Check] = {"troubles": troubles, "figures": figures}
+CHECKS: dict[str, Check] = {
+    "fault": troubles,
+    "figures": figures,
+    "slots-lost": slots.lost,
+    "slots-twice": slots.twice,
+    "slots-invented": slots.invented,
+    "one-owner": owners.one_at_a_time,
+    "taken-early": owners.taken_early,
+    "ended-once": owners.ended_once,
+    "events-by-owners": owners.events_by_owners,
+    "settled-by-last": owners.settled_by_the_last,
+    "acknowledged": promises.acknowledged,
+    "all-ended": promises.all_ended,
+    "enqueued-once": promises.enqueued_once,
+    "ran": promises.ran,
+    "stuck": progress.stuck,
+    "marks-rise": progress.marks_rise,
+    "terms-rise": progress.terms_rise,
+    "terms-overlap": progress.terms_overlap,
+    "limits": limits.at_every_instant,
+    "fates": processes.fates,
+    "stops": processes.stops,
+    "leaks": processes.leaks,
+}
 
 
 def check(history: History) -> list[Violation]:

@@ -97,10 +97,12 @@ class Fleet:
         self.env = dict(env or {})
         self.members: list[Member] = []
 
-    def launch(self, *options: str, dsn: str | None = None, env: Mapping[str, str] | None = None) -> Member:
+    def launch(
+        self, *options: str, dsn: str | None = None, env: Mapping[str, str] | None = None, app: str | None = None
+    ) -> Member:
         """Start a process and do not wait for it."""
         log = self.folder / f"worker-{len(self.members)}.log"
-        command = [sys.executable, "-m", "pgsched", "worker", "--app", self.app, *options]
+        command = [sys.executable, "-m", "pgsched", "worker", "--app", app or self.app, *options]
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")}
         environment = kept | {"PGSCHED_DSN": dsn or self.dsn} | self.env | dict(env or {})
         with log.open("wb") as sink:

@@ -171,8 +171,13 @@ class Trouble:
 
 @dataclass(slots=True)
 class History:
-    """Everything of one fault. `settings`: fault, seed, lease_s, reap_s, limits (name -> at once), ended (the instant
-    of collecting), stuck_s (an expired claim may stand so long)."""
+    """Everything of one fault.
+
+    `settings`: fault, seed, lease_s, reap_s; limits (name: so many at once); ended (the instant of collecting); stuck_s
+    (so long an expired claim may stand); stop_within_s; ledger ("apart": in another server, so that its numbers mean
+    nothing beside the journal's); lost_keys and lost_tokens (enqueues and claims that an asynchronous standby had not
+    got: the fault itself proves that those are all).
+    """
 
     settings: dict[str, Any] = field(default_factory=dict)
     jobs: list[Job] = field(default_factory=list)

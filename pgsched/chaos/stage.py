@@ -43,9 +43,13 @@ class Stage:
         self.figures: list[Figure] = []
         self.notes: list[str] = []
         self.outages: list[Outage] = []
-        self.scars: list[str] = []  # leaks that the fault itself makes and that the leak check must not count
+        self.producers_dsn = self.workers_dsn
+        self.ledger_dsn = place.dsn
+        self.settings: dict[str, Any] = {}  # what goes into the history's settings besides
+        self.gates: set[str] = set()  # what handlers wait for: opened at the latest when all is to end
         self._say = say
         self._db: psycopg.Connection[Any] | None = None
+        self._ledger: psycopg.Connection[Any] | None = None
         self._asker = Producer(self.workers_dsn, "fault", 0, 0)
 
     @property
@@ -70,11 +74,21 @@ class Stage:
             self._db = psycopg.connect(self.dsn, autocommit=True, connect_timeout=5, application_name="chaos stage")
         return self._db
 
+    @property
+    def ledger(self) -> psycopg.Connection[Any]:
+        """A connection to where the ledger is: the database, or another server."""
+        if self.ledger_dsn == self.dsn:
+            return self.db
+        if self._ledger is None or self._ledger.closed or self._ledger.broken:
+            self._ledger = psycopg.connect(self.ledger_dsn, autocommit=True, application_name="chaos stage")
+        return self._ledger
+
     def close(self) -> None:
         """Close what the stage itself opened."""
         self._asker.stop()
-        if self._db is not None:
-            self._db.close()
+        for conn in (self._db, self._ledger):
+            if conn is not None:
+                conn.close()
 
     # ---- acting
 
@@ -86,14 +100,17 @@ class Stage:
             found += [] if value is None else [f"--{flag}", f"{value:g}"]
         return found
 
-    def start_worker(self, *options: str, dsn: str | None = None, env: Mapping[str, str] | None = None) -> Member:
+    def start_worker(
+        self, *options: str, dsn: str | None = None, env: Mapping[str, str] | None = None, app: str | None = None
+    ) -> Member:
         """One more worker with the stage's options and these; returns when it is at work."""
-        member = self.fleet.launch(*self.worker_options(), *options, dsn=dsn, env=env)
+        member = self.fleet.launch(*self.worker_options(), *options, dsn=dsn, env=env, app=app)
         self.fleet.await_start(member)
         return member
 
     def enqueue(self, task: str, n: int = 1, *, max_attempts: int = 20, key: str | None = None, **args: Any) -> int:
         """Enqueue `n` runs of a task of ledger.py, recorded as acknowledged; the last one's id."""
+        self.gates |= {args[name] for name in ("gate", "mended_by") if name in args}
         ids = [self._asker.send(task, args, key, max_attempts) for _ in range(n)]
         return ids[-1]
 
@@ -104,7 +121,9 @@ class Stage:
 
     def open_gate(self, name: str) -> None:
         """Let the handlers go on that wait for this gate."""
-        self.db.execute(OPEN, [name])
+        for dsn in {self.dsn, self.ledger_dsn}:
+            with psycopg.connect(dsn, autocommit=True, connect_timeout=5) as db:
+                db.execute(OPEN, [name])
 
     # ---- seeing
 

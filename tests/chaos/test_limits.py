@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from pgsched.chaos.checks.limits import check, read, save
 from tests.fleet import Fleet, leader_pid, one
-from tests.history_checker import check, read, save
 from tests.waiting import wait_until
 
 LOAD_S = float(os.environ.get("PGSCHED_CHAOS_S", "8"))

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgsched.chaos.checks.limits import Attempt, check
 from pgsched.config import LeaderSettings
 from pgsched.core import admission as gates
 from pgsched.db import leading, limits
@@ -18,7 +19,6 @@ from pgsched.leader import admission
 from pgsched.leader.duties import Duties
 from pgsched.model import Claim, Result
 from tests.fleet import one
-from tests.history_checker import Attempt, check
 from tests.race.setting import Open, cut, done, let_expire, row_of, take, text_without
 from tests.waiting import wait_until
 

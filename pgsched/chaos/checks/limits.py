@@ -3,8 +3,8 @@
 An attempt is recorded with the database's times: from its claim until it was settled, or taken back from a dead worker.
 Read a history from a database, or a file of JSON lines that `--save` wrote:
 
-    python -m tests.history_checker --dsn DSN --save history.jsonl --key customer=2 --queue emails=5
-    python -m tests.history_checker history.jsonl --key customer=2 --key-rate customer=100/60+10 --ordered account
+    python -m pgsched.chaos.checks.limits --dsn DSN --save history.jsonl --key customer=2 --queue emails=5
+    python -m pgsched.chaos.checks.limits history.jsonl --key customer=2 --key-rate api=100/60+10 --ordered account
 
 A limit of keys holds for each key with that prefix. N/P+B: at most N + B starts in any window of P seconds. The exit
 code is 1 if something is violated; each violation is a line.
@@ -22,6 +22,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import psycopg
+
+from pgsched.chaos.checks.owners import of_runs, spells
+from pgsched.chaos.history import History
 
 READ = """
 SELECT a.run_id, r.queue, r.concurrency_key, extract(epoch FROM a.started_at)::float8,
@@ -151,6 +154,21 @@ def check(
         for key, attempts in by_key(history, prefix).items():
             found += out_of_order(f"key {key}", attempts)
     return found
+
+
+def at_every_instant(history: History) -> Iterator[str]:
+    """No limit of the history's settings was exceeded: counted along the journal, so that no clock matters."""
+    keys = {run.id: run.key for run in history.runs if run.key is not None}
+    spans = [one for run_id, changes in of_runs(history).items() if run_id in keys for one in spells(changes)]
+    attempts = [
+        Attempt(one.run_id, "", keys[one.run_id], one.claimed.seq, one.released.seq if one.released else None, "")
+        for one in spans
+    ]
+    for name, most in history.settings.get("limits", {}).items():
+        for key, group in by_key(attempts, name).items():
+            number, when = most_at_once(group)
+            if number > most:
+                yield f"key {key}: {number} at once at entry {when:.0f} of the journal, {most} are allowed"
 
 
 def limit(text: str) -> tuple[str, int]:

@@ -1,0 +1,125 @@
+"""One owner at a time: read from the journal, in which every change of a run has its place.
+
+An owner is who holds the token of a claim. Order is that of the journal's numbers, so that no clock matters.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pgsched.chaos.history import Change, History
+
+TERMINAL = ("succeeded", "dead", "cancelled", "skipped", "missed")
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """A token's ownership of a run: from the number of its claim to that of the change that ended it (None: open)."""
+
+    run_id: int
+    token: str
+    attempt: int
+    claimed: Change
+    released: Change | None
+    last: Change  # the last change while it was held: its lease
+
+
+def of_runs(history: History) -> dict[int, list[Change]]:
+    """The journal of each run, in order."""
+    found: dict[int, list[Change]] = defaultdict(list)
+    for change in sorted(history.changes, key=lambda change: change.seq):
+        found[change.run_id].append(change)
+    return found
+
+
+def spells(changes: list[Change]) -> list[Spell]:
+    """The ownerships of one run, oldest first."""
+    found: list[Spell] = []
+    held: list[Change] = []
+    for change in changes:
+        running = change.state == "running" and change.op != "delete"
+        if held and not (running and change.token == held[0].token):
+            found.append(spell(held, change))
+            held = []
+        if running:
+            held.append(change)
+    if held:
+        found.append(spell(held, None))
+    return found
+
+
+def spell(held: list[Change], released: Change | None) -> Spell:
+    first = held[0]
+    return Spell(first.run_id, first.token or "", first.attempt, first, released, held[-1])
+
+
+def one_at_a_time(history: History) -> Iterator[str]:
+    """A run changes its owner only after the former one was released, and never goes back to a token."""
+    for run_id, changes in of_runs(history).items():
+        seen: set[str] = set()
+        for before, change in pairwise([None, *changes]):
+            assert change is not None
+            same = before is not None and (before.state, before.token) == ("running", change.token)
+            if change.state != "running" or same or change.op == "delete":
+                continue
+            if before is not None and before.state == "running":
+                yield f"run {run_id}: claimed with {change.token} while {before.token} owned it"
+            if (change.token or "") in seen:
+                yield f"run {run_id}: the token {change.token} claimed it twice"
+            seen.add(change.token or "")
+
+
+def taken_early(history: History) -> Iterator[str]:
+    """Nobody takes a claim away before its lease has ended."""
+    crashed = {(one.run_id, one.token) for one in history.attempts if one.outcome == "crashed"}
+    for run_id, changes in of_runs(history).items():
+        for one in spells(changes):
+            end = one.released
+            if end is None or end.token is not None or (run_id, one.token) not in crashed:
+                continue  # it was settled by its owner, who leaves the token
+            if one.last.lease_until is not None and end.at < one.last.lease_until:
+                early = one.last.lease_until - end.at
+                yield f"run {run_id}: taken from {one.token} {early:.3f} s before its lease ended"
+
+
+def ended_once(history: History) -> Iterator[str]:
+    """What has ended changes no more."""
+    for run_id, changes in of_runs(history).items():
+        for before, change in pairwise(changes):
+            moved = (change.state, change.token) != (before.state, before.token)
+            if before.state in TERMINAL and change.op == "update" and moved:
+                yield f"run {run_id}: was {before.state}, and became {change.state}"
+
+
+def events_by_owners(history: History) -> Iterator[str]:
+    """Handlers run with tokens that were claimed, and what they write under the claim lies within their ownership."""
+    owned: dict[int, dict[str, Spell]] = {
+        run_id: {one.token: one for one in spells(changes)} for run_id, changes in of_runs(history).items()
+    }
+    lost = set(history.settings.get("lost_tokens", ()))  # claimed in a server that had not passed it on
+    for event in (event for event in history.ledger if event.token not in lost):
+        one = owned.get(event.run_id, {}).get(event.token)
+        if one is None:
+            yield f"run {event.run_id}: {event.event} by {event.token}, which never owned it"
+        elif event.event == "end" and history.settings.get("ledger", "here") == "here":
+            late = one.released is not None and event.seq > one.released.seq
+            if event.seq < one.claimed.seq or late:
+                yield f"run {event.run_id}: {event.token} wrote its end when it was not the owner"
+
+
+def settled_by_the_last(history: History) -> Iterator[str]:
+    """The token that a run ended with is that of its last claim, and the run succeeded once."""
+    runs = {run.id: run for run in history.runs}
+    for run_id, changes in of_runs(history).items():
+        run, owners = runs.get(run_id), spells(changes)
+        if run is None or run.state != "succeeded":
+            continue
+        if not owners or run.token != owners[-1].token:
+            last = owners[-1].token if owners else "nobody"
+            yield f"run {run_id}: settled by {run.token}, the last owner was {last}"
+        times = sum(now.state == "succeeded" != before.state for before, now in pairwise(changes))
+        if times != 1:
+            yield f"run {run_id}: succeeded {times} times"

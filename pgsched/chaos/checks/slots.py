@@ -1,0 +1,115 @@
+"""Every slot of every job was decided once: none lost, none twice, none invented.
+
+The nominal slots come from a cron library that the product does not use (cronsim), and for @every from counting. What
+was pruned meanwhile counts too: the journal has every row that there ever was.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from pgsched.chaos.history import Change, History, Job
+from pgsched.errors import InputError
+
+MICRO = 1_000_000
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+SHOWN = 3
+
+
+def lost(history: History) -> Iterator[str]:
+    """Every nominal slot has a row, or lies in the stretch that a row stands for."""
+    gone = {change.run_id for change in history.changes if change.op == "delete"}
+    there = {run.id for run in history.runs} | gone
+    rows = defaultdict(set)
+    stretches = defaultdict(list)
+    for change in slot_rows(history):
+        if change.run_id in there:
+            rows[change.job_id].add(micros(change.slot))
+            if change.covers_from is not None and change.covers_until is not None:
+                stretches[change.job_id].append((micros(change.covers_from), micros(change.covers_until)))
+    for job in history.jobs:
+        missing = [
+            slot
+            for slot in nominal(job)
+            if slot not in rows[job.id] and not any(low <= slot <= high for low, high in stretches[job.id])
+        ]
+        if missing:
+            yield f"job {job.name}: {len(missing)} slots were lost: {listed(missing)}"
+
+
+def twice(history: History) -> Iterator[str]:
+    """No slot was ever given two rows, not even after the first one was pruned."""
+    made = defaultdict(set)
+    for change in slot_rows(history):
+        if change.op == "insert":
+            made[change.job_id, micros(change.slot)].add(change.run_id)
+    for (job_id, slot), runs in made.items():
+        if len(runs) > 1:
+            yield f"job {job_id}: slot {shown(slot)} was made {len(runs)} times: runs {sorted(runs)}"
+
+
+def invented(history: History) -> Iterator[str]:
+    """Every row of a job stands for a slot that its schedule has."""
+    rows = defaultdict(set)
+    for change in slot_rows(history):
+        rows[change.job_id].add(micros(change.slot))
+    for job in history.jobs:
+        wrong = sorted(rows[job.id] - set(nominal(job)))
+        if wrong:
+            yield f"job {job.name}: {len(wrong)} rows are for slots that it does not have: {listed(wrong)}"
+
+
+def slot_rows(history: History) -> Iterator[Change]:
+    """The journal of runs that stand for slots."""
+    return (change for change in history.changes if change.job_id is not None and change.slot is not None)
+
+
+def micros(at: float | None) -> int:
+    """Microseconds: what PostgreSQL keeps, and what a float of this century's seconds holds exactly enough."""
+    return round((at or 0.0) * MICRO)
+
+
+def nominal(job: Job) -> list[int]:
+    """The slots that the schedule has after `since` and up to the job's end, in microseconds."""
+    end = job.decided if job.ends is None else job.ends
+    if job.schedule.startswith("@every "):
+        step = every(job.schedule) * MICRO
+        first = max(1, (micros(job.since) - micros(job.anchor)) // step + 1)
+        last = (micros(end) - micros(job.anchor)) // step
+        return [micros(job.anchor) + n * step for n in range(first, last + 1)]
+    return list(cron(job, end))
+
+
+def cron(job: Job, end: float) -> Iterator[int]:
+    try:
+        from cronsim import CronSim
+    except ImportError:
+        raise InputError("checking slots needs an independent cron library: pip install 'pgsched[chaos]'") from None
+    start = datetime.fromtimestamp(job.since, UTC).astimezone(ZoneInfo(job.timezone))
+    for at in CronSim(job.schedule, start):
+        if at.timestamp() > end:
+            return
+        yield micros(at.timestamp())
+
+
+def every(schedule: str) -> int:
+    """The seconds of `@every 1h30m`."""
+    total, number = 0, ""
+    for letter in schedule.removeprefix("@every ").strip():
+        if letter in UNITS:
+            total, number = total + int(number) * UNITS[letter], ""
+        else:
+            number += letter
+    return total
+
+
+def shown(slot: int) -> str:
+    return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=slot)).strftime("%F %T.%f").rstrip("0").rstrip(".")
+
+
+def listed(slots: list[int]) -> str:
+    some = ", ".join(shown(slot) for slot in slots[:SHOWN])
+    return some + (" …" if len(slots) > SHOWN else "")

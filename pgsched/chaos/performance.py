@@ -1,0 +1,169 @@
+"""One fault on its stage, from the first worker to the history.
+
+The rule: what goes wrong here (an exception, a wait in vain) is a trouble in the history; the steps after it are still
+taken, because what they see explains it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from pathlib import Path
+
+import psycopg
+
+from pgsched.chaos import load, resting
+from pgsched.chaos.collect import collect
+from pgsched.chaos.fleet import Member, WaitedTooLong
+from pgsched.chaos.history import History, Leak, Process, Trouble
+from pgsched.chaos.load import Producer
+from pgsched.chaos.stage import Stage
+
+OPEN_RUNS = "SELECT count(*) FROM pgsched.runs WHERE phase < 3"
+SEEN = "SELECT DISTINCT pid FROM chaos.ledger WHERE seq > %s"
+NEWEST = "SELECT coalesce(max(seq), 0) FROM chaos.ledger"
+ROLL_CALL_S, REST_S, STOP_S = 30.0, 10.0, 20.0
+SLACK_S = 3.0  # of a machine with other things to do
+LEASE_S, REAP_S = 30.0, 5.0  # the product's defaults
+COMPLAINTS = ("warning", "error", "critical")
+
+
+def trouble(error: BaseException) -> Trouble:
+    """The error in one line with the place it came from."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split())
+    return Trouble(f"{type(error).__name__}: {text} ({Path(where.filename).name}:{where.lineno})")
+
+
+class Performance:
+    """One fault on its stage."""
+
+    def __init__(self, stage: Stage, seed: int) -> None:
+        self.stage = stage
+        self.seed = seed
+        self.producer = Producer(stage.producers_dsn, "load", stage.options.rate, seed)
+        self.troubles: list[Trouble] = []
+        self.before: dict[int, dict[str, int]] = {}
+        self.after: dict[int, dict[str, int]] = {}
+        self.fates: dict[int, str] = {}
+        self.stop_s: dict[int, float] = {}
+        self.leaks: list[Leak] = []
+
+    def perform(self) -> History:
+        """Load, fault, quiet, roll call, end."""
+        self.warm_up()
+        for step in (self.suffer, self.heal, self.quiet, self.roll_call, self.rest, self.end):
+            try:
+                step()
+            except Exception as error:
+                self.troubles.append(trouble(error))
+        return self.history()
+
+    def warm_up(self) -> None:
+        """Start the workers, use every slot of theirs once, see what they hold at rest; then the load."""
+        stage, options = self.stage, self.stage.options
+        started = [stage.fleet.launch(*stage.worker_options()) for _ in range(options.workers)]
+        stage.fleet.await_start(*started)
+        if started:
+            stage.enqueue("brief", 2 * options.workers * options.concurrency, seconds=0.2)
+            stage.wait(lambda: stage.one(OPEN_RUNS) == 0, 30, "the first runs to end")
+        self.before = held(started)
+        load.install_jobs(stage.db, options.jobs)
+        self.producer.start()
+
+    def suffer(self) -> None:
+        self.stage.fault.run(self.stage)
+
+    def heal(self) -> None:
+        """Whatever the fault left: nobody stays frozen, somebody works."""
+        for member in self.stage.workers:
+            if member.frozen:
+                member.thaw()
+        if not self.stage.workers:
+            self.stage.start_worker()
+
+    def quiet(self) -> None:
+        """No more load; everything must end."""
+        self.producer.stop()
+        load.end_jobs(self.stage.db)
+        for name in self.stage.gates:
+            self.stage.open_gate(name)
+        self.stage.wait(lambda: self.stage.one(OPEN_RUNS) == 0, self.stage.options.drain_s, "all runs to end")
+
+    def roll_call(self) -> None:
+        """Every process that lives must run something, or say that it cannot."""
+        stage = self.stage
+        (since,) = stage.ledger.execute(NEWEST).fetchone() or (0,)
+        logged = {member.pid: member.log.stat().st_size for member in stage.workers}
+        seen: set[int] = set()
+        deadline = time.monotonic() + ROLL_CALL_S
+        while not seen.issuperset(logged) and time.monotonic() < deadline:
+            stage.enqueue("brief", stage.options.concurrency * len(logged), seconds=0.1)
+            with contextlib.suppress(WaitedTooLong):
+                stage.wait(lambda: stage.one(OPEN_RUNS) == 0, 10, "the roll call to end")
+            seen = {row[0] for row in stage.ledger.execute(SEEN, [since]).fetchall()}
+        for member in stage.workers:
+            self.fates[member.pid] = "worked" if member.pid in seen else fate(member, logged.get(member.pid, 0))
+        stage.wait(lambda: stage.one(OPEN_RUNS) == 0, 10, "the roll call to end")
+
+    def rest(self) -> None:
+        """What they hold when nothing is going on any more."""
+        with contextlib.suppress(WaitedTooLong):
+            self.stage.wait(lambda: resting.at_rest(self.stage.workers, self.before), REST_S, "rest")
+        self.after = held(self.stage.workers)
+
+    def end(self) -> None:
+        """Ask all to stop; then nothing may be left in the server."""
+        asked = time.monotonic()
+        living = self.stage.workers
+        for member in living:
+            member.terminate()
+        for member in living:
+            member.ended(STOP_S)
+            self.stop_s[member.pid] = time.monotonic() - asked
+        self.stage.close()
+        with psycopg.connect(self.stage.dsn, autocommit=True, application_name="chaos stage") as db:
+            with contextlib.suppress(WaitedTooLong):
+                self.stage.wait(lambda: not resting.left_over(db), REST_S, "all sessions to end")
+            self.leaks = resting.left_over(db)
+
+    def history(self) -> History:
+        stage = self.stage
+        with psycopg.connect(stage.dsn, autocommit=True) as db, psycopg.connect(stage.ledger_dsn) as ledger:
+            found = collect(db, ledger, self.producer.acknowledged + stage.asked)
+            ended = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+        lease_s, reap_s = stage.options.lease_s or LEASE_S, stage.options.reap_s or REAP_S
+        found.settings = {
+            "fault": stage.fault.name, "seed": self.seed, "lease_s": lease_s, "reap_s": reap_s, "limits": load.LIMITS,
+            "ended": ended[0] if ended else None, "stuck_s": reap_s + SLACK_S, "stop_within_s": STOP_S,
+            "ledger": "apart" if stage.ledger_dsn != stage.dsn else "here", **stage.settings,
+        }  # fmt: skip
+        found.figures, found.outages, found.notes = stage.figures, stage.outages, stage.notes
+        found.processes = [self.process(member) for member in stage.fleet.members]
+        found.troubles = self.troubles + [Trouble(f"an enqueue was refused: {text}") for text in self.producer.refused]
+        found.leaks = self.leaks
+        return found
+
+    def process(self, member: Member) -> Process:
+        """What is to be said of one process."""
+        pid = member.pid
+        fate = self.fates.get(pid, "exited" if not member.alive else "silent")
+        code = None if member.alive else member.process.returncode
+        before, after = self.before.get(pid), self.after.get(pid)
+        return Process(pid, fate, code, member.ended_by, self.stop_s.get(pid), before, after)
+
+
+def held(members: list[Member]) -> dict[int, dict[str, int]]:
+    """By pid: what each holds."""
+    return {member.pid: found for member in members if (found := resting.holdings(member.pid)) is not None}
+
+
+def fate(member: Member, logged: int) -> str:
+    """Of a process that ran nothing: has it ended, has it complained since its log had this length, or is it silent?"""
+    if not member.alive:
+        return "exited"
+    with member.log.open("rb") as log:
+        log.seek(logged)
+        said = log.read().decode(errors="replace").lower()
+    return "unhealthy" if any(word in said for word in COMPLAINTS) else "silent"
