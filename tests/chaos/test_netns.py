@@ -1,0 +1,83 @@
+"""Packets vanish in a namespace, in the direction that was asked for, and nothing of it stays behind."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pgsched.chaos import needs
+from pgsched.chaos.netns import Namespace, NetworkFailed, run
+
+pytestmark = pytest.mark.skipif(needs.netns() is not None, reason=f"no namespaces: {needs.netns()}")
+ASK = """
+import socket, sys
+link = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=2)
+link.sendall(b"a")
+print(link.recv(1).decode(), flush=True)
+input()
+link.sendall(b"b")
+try:
+    print(link.recv(1).decode())
+except TimeoutError:
+    print("nothing")
+"""
+
+
+class Echo:
+    """Answers each byte with itself, in a namespace's reach; `heard` is what arrived."""
+
+    def __init__(self, host: str) -> None:
+        self.listener = socket.create_server((host, 0))
+        self.port = self.listener.getsockname()[1]
+        self.heard = b""
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        link, _ = self.listener.accept()
+        while data := link.recv(1):
+            self.heard += data
+            link.sendall(data)
+
+
+@pytest.fixture
+def net() -> Iterator[Namespace]:
+    with Namespace() as made:
+        yield made
+
+
+def asked(net: Namespace, echo: Echo, drop: str | None) -> str:
+    """What a process inside reads after packets have begun to vanish."""
+    command = [*net.prefix, sys.executable, "-c", ASK, net.host, str(echo.port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as inside:
+        assert inside.stdin is not None and inside.stdout is not None
+        assert inside.stdout.readline() == "a\n"
+        if drop:
+            net.drop(drop)  # type: ignore[arg-type]
+        out, _ = inside.communicate("\n", timeout=10)
+    return out.strip()
+
+
+@pytest.mark.parametrize(
+    ("drop", "answer", "heard"), [(None, "b", b"ab"), ("up", "nothing", b"a"), ("down", "nothing", b"ab")]
+)
+def test_packets_vanish_in_one_direction(net: Namespace, drop: str | None, answer: str, heard: bytes) -> None:
+    echo = Echo(net.host)
+    assert asked(net, echo, drop) == answer
+    assert echo.heard == heard
+    net.heal()
+    assert asked(net, Echo(net.host), None) == "b"
+
+
+def test_nothing_of_it_stays_behind() -> None:
+    with pytest.raises(NetworkFailed), Namespace() as net:
+        run("ip", "link", "show", net._outside)
+        run("ip", "no-such-thing")
+    with pytest.raises(NetworkFailed, match="does not exist"):
+        run("ip", "link", "show", net._outside)
+    names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    assert net.name not in names
