@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -102,7 +102,7 @@ class Fleet:
     ) -> Member:
         """Start a process and do not wait for it."""
         log = self.folder / f"worker-{len(self.members)}.log"
-        command = [sys.executable, "-m", "pgsched", "worker", "--app", app or self.app, *options]
+        command = [*prefix, sys.executable, "-m", "pgsched", "worker", "--app", app or self.app, *options]
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")}
         environment = kept | {"PGSCHED_DSN": dsn or self.dsn} | self.env | dict(env or {})
         with log.open("wb") as sink:

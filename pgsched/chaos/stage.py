@@ -6,7 +6,7 @@ The rule: a fault waits on conditions with a bound, and cleans up after itself e
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
