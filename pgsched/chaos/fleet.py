@@ -98,9 +98,14 @@ class Fleet:
         self.members: list[Member] = []
 
     def launch(
-        self, *options: str, dsn: str | None = None, env: Mapping[str, str] | None = None, app: str | None = None
+        self,
+        *options: str,
+        dsn: str | None = None,
+        env: Mapping[str, str] | None = None,
+        app: str | None = None,
+        prefix: Sequence[str] = (),
     ) -> Member:
-        """Start a process and do not wait for it."""
+        """Start a process and do not wait for it. `prefix`: a program that becomes it, and its arguments."""
         log = self.folder / f"worker-{len(self.members)}.log"
         command = [*prefix, sys.executable, "-m", "pgsched", "worker", "--app", app or self.app, *options]
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")}

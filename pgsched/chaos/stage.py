@@ -101,10 +101,15 @@ class Stage:
         return found
 
     def start_worker(
-        self, *options: str, dsn: str | None = None, env: Mapping[str, str] | None = None, app: str | None = None
+        self,
+        *options: str,
+        dsn: str | None = None,
+        env: Mapping[str, str] | None = None,
+        app: str | None = None,
+        prefix: Sequence[str] = (),
     ) -> Member:
         """One more worker with the stage's options and these; returns when it is at work."""
-        member = self.fleet.launch(*self.worker_options(), *options, dsn=dsn, env=env, app=app)
+        member = self.fleet.launch(*self.worker_options(), *options, dsn=dsn, env=env, app=app, prefix=prefix)
         self.fleet.await_start(member)
         return member
 
