@@ -11,6 +11,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -90,6 +91,10 @@ class Claimer:
         self._recent: dict[str, int] = {}
         self._again_s = poll_s
         self._rest = Rest(poll_s)
+
+    def known_as(self, worker_id: int) -> None:
+        """Claim under this number from now on."""
+        self.wanted = replace(self.wanted, worker_id=worker_id)
 
     def wake(self) -> None:
         """Look again now: there is room again."""

@@ -16,7 +16,7 @@ from pgsched import log
 from pgsched.db import workers
 from pgsched.db.claims import Beat, cancel_asked, heartbeat
 from pgsched.db.connect import BY_KEY, Connection, DatabaseError, Reaction, classify, connect, explain
-from pgsched.errors import PgschedError
+from pgsched.errors import NotFound, PgschedError
 from pgsched.model import Claim, Key
 
 logger = log.get("lease")
@@ -77,22 +77,24 @@ class Heartbeat(threading.Thread):
         self,
         dsn: str,
         worker_id: int,
+        registration: workers.Registration,
         leases: Leases,
         on_beat: Callable[[list[Key], frozenset[Key]], object],
         on_fatal: Callable[[PgschedError], object],
         abandoned: Callable[[], int],
         blocked: Callable[[], tuple[float, str] | None] = lambda: None,
-        on_drain: Callable[[str], object] = bool,
     ) -> None:
         super().__init__(name="pgsched-heartbeat", daemon=True)
         self.dsn = dsn
         self.worker_id = worker_id
+        self.registration = registration
+        self.on_registered: Callable[[int], object] = bool
         self.leases = leases
         self.on_beat = on_beat
         self.on_fatal = on_fatal
         self.abandoned = abandoned
         self.blocked = blocked
-        self.on_drain = on_drain
+        self.on_drain: Callable[[str], object] = bool
         self._stopping = self._stopped = False
         self._nudge = threading.Event()
         self._looked_at: frozenset[Key] = frozenset()
@@ -173,7 +175,21 @@ class Heartbeat(threading.Thread):
         if denied or beat.cancel:
             self.on_beat(denied, beat.cancel)
         self._looked_at = frozenset(held)
-        if not self._stopping and (asked_by := workers.drain_asked(conn, self.worker_id)) is not None:
+        if not self._stopping:
+            self._read_own_row(conn)
+        self.after_beat(conn)
+
+    def _read_own_row(self, conn: Connection[Any]) -> None:
+        """Is this worker to drain? And does the database know it at all? A failover to a standby that lagged may have
+        lost its row, and given its number to another worker: nobody would see that this one is there."""
+        try:
+            asked_by = workers.drain_asked(conn, self.worker_id, self.registration.name)
+        except NotFound:
+            self.worker_id, before = workers.start(conn, self.registration), self.worker_id
+            self.on_registered(self.worker_id)
+            logger.warning("registered again: the database had lost this worker", id=self.worker_id, before=before)
+            return
+        if asked_by is not None:
             self.on_drain(asked_by)
         self.after_beat(conn)
 

@@ -137,15 +137,17 @@ class Worker:
         heartbeat = self.heartbeat = Heartbeat(
             self.dsn,
             worker_id,
+            self.registration,
             self.leases,
             lambda denied, cancel: loop.call_soon_threadsafe(self.slots.beaten, denied, cancel),
             lambda error: loop.call_soon_threadsafe(self.fail, error),
             lambda: self.slots.abandoned + sum(executor.abandoned for executor in set(self.executors.values())),
             self._watchdog.blocked,
-            lambda by: loop.call_soon_threadsafe(self.retire, f"{by} asked it to drain"),
         )
         if self.counted is not None:
             heartbeat.after_beat = self.counted.look_at_clock
+        heartbeat.on_drain = lambda by: loop.call_soon_threadsafe(self.retire, f"{by} asked it to drain")
+        heartbeat.on_registered = lambda number: loop.call_soon_threadsafe(self._claimer.known_as, number)
         self._watchdog.on_news = heartbeat.beat_soon
         self._watchdog.on_blocked = lambda who: self._give_up(who, heartbeat)
         self._watchdog.start()

@@ -367,12 +367,40 @@ def test_a_claim_past_its_deadline_is_past_and_an_unknown_one_too() -> None:
 
 def test_the_heartbeat_signs_off(dsn: str, db: psycopg.Connection) -> None:
     worker_id = workers.start(db, registration())
-    thread = Heartbeat(dsn, worker_id, Leases(3), lambda *_: None, lambda _: None, lambda: 0)
+    thread = Heartbeat(dsn, worker_id, registration(), Leases(3), lambda *_: None, lambda _: None, lambda: 0)
     thread.start()
     thread.stop()
     thread.join(10)
     row = db.execute("SELECT stopping_at IS NOT NULL, stopped_at IS NOT NULL FROM pgsched.workers").fetchone()
     assert row == (True, True)
+
+
+@pytest.mark.parametrize("other", [None, "another:1"])
+def test_a_worker_whose_row_is_lost_registers_again(other: str | None, dsn: str, db: psycopg.Connection) -> None:
+    """A failover to a standby that lagged loses the row, and may give its number to another worker."""
+    handler = Handler()
+    handler.go.set()
+
+    async def scene() -> None:
+        worker = make(dsn, handler)
+        working = asyncio.create_task(worker.run())
+        mine = "SELECT id FROM pgsched.workers WHERE name = %s"
+        await becomes(lambda: db.execute(mine, ["w"]).fetchone(), "the worker to register")
+        (before,) = db.execute(mine, ["w"]).fetchall()
+        lose = "UPDATE pgsched.workers SET name = %s" if other else "DELETE FROM pgsched.workers"
+        db.execute(lose, [other] if other else None)
+        await becomes(lambda: db.execute(mine, ["w"]).fetchone(), "the worker to register again")
+        (after,) = db.execute(mine, ["w"]).fetchall()
+        assert after != before
+        add_runs(db, 1)
+        await becomes(lambda: db.execute("SELECT worker_id FROM pgsched.runs").fetchone() == after, "its own number")
+        worker.stop()
+        await working
+        assert db.execute("SELECT name FROM pgsched.workers WHERE stopped_at IS NULL").fetchone() == (
+            (other,) if other else None
+        )
+
+    play(scene)
 
 
 @pytest.mark.parametrize("guarded", [True, False])
