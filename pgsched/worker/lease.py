@@ -191,7 +191,6 @@ class Heartbeat(threading.Thread):
             return
         if asked_by is not None:
             self.on_drain(asked_by)
-        self.after_beat(conn)
 
     def _look(self, conn: Connection[Any]) -> None:
         """Between two beats: which of the claims that last for a while are to be cancelled? The notification may have
