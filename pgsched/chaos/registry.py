@@ -47,8 +47,8 @@ class Fault:
 
     @property
     def says(self) -> str:
-        """What happens and what must hold: the first line of its docstring."""
-        return (self.run.__doc__ or "").strip().splitlines()[0]
+        """What happens and what must hold: the first paragraph of its docstring."""
+        return " ".join((self.run.__doc__ or "").strip().split("\n\n")[0].split())
 
 
 FAULTS: dict[str, Fault] = {}

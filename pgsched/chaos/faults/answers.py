@@ -1,0 +1,94 @@
+"""Faults of answers: a statement is cut off before the server hears of it, or after the server has done it. Whoever
+sent it cannot tell the two apart."""
+
+from __future__ import annotations
+
+from pgsched.chaos.proxy import Loss, of
+from pgsched.chaos.registry import fault
+from pgsched.chaos.stage import Stage
+
+CLAIM = r"SET state = 'running', token"
+SUCCEEDED = r"SET state = 'succeeded', finished_at"
+OUTCOMES = r"INSERT INTO pgsched\.attempts"
+ENQUEUE = r"pgsched\.enqueue_result"
+SLOTS = r"INSERT INTO pgsched\.runs \(job_id"
+TIMES = 3
+SLOT_RUNS = "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL"
+
+
+def happened(stage: Stage, loss: Loss, what: str) -> None:
+    stage.wait(lambda: loss.wait(0), 30, f"{what} to be cut off")
+
+
+@fault("claim-unanswered", tier="quick")
+def claim_unanswered(stage: Stage) -> None:
+    """Claims lose their answers before and after the server takes them: what was taken runs at once, and once."""
+    for at in ("before", "after"):
+        loss = stage.proxy.lose_answer(CLAIM, at, times=TIMES, which=of("pgsched claim"))
+        happened(stage, loss, f"claims, {at} they are done,")
+        first = stage.proxy.lose_answer(CLAIM, at, which=of("pgsched claim"))
+        sent_at = stage.clock()
+        run = stage.enqueue("brief", seconds=0.1)
+        happened(stage, first, "one more claim")
+        stage.wait(lambda: stage.state(run) == "succeeded", 10, "the run to succeed")  # noqa: B023
+        began = stage.one("SELECT extract(epoch FROM started_at)::float8 FROM pgsched.runs WHERE id = %s", run)
+        stage.figure(f"start after a claim cut off {at} it is done", began - sent_at, bound=3.0)
+    stage.figure("attempts that ended without an outcome", crashed(stage), bound=0)
+
+
+@fault("settlement-unanswered", tier="quick")
+def settlement_unanswered(stage: Stage) -> None:
+    """Settlements lose their answers before and after the server records them: each is recorded once, and no run is
+    repeated."""
+    for at in ("before", "after"):
+        loss = stage.proxy.lose_answer(SUCCEEDED, at, times=TIMES, which=of("pgsched settle"))
+        happened(stage, loss, f"settlements, {at} they are done,")
+        gate = f"mended-{at}"
+        failing = stage.enqueue("fail", mended_by=gate)
+        failed = stage.proxy.lose_answer(OUTCOMES, at, which=of("pgsched settle"))
+        happened(stage, failed, "the settlement of a failure")
+        stage.open_gate(gate)
+        stage.wait(lambda: stage.state(failing) == "succeeded", 30, "the failed run to succeed")  # noqa: B023
+        recorded = stage.one(
+            "SELECT r.attempt - 1 - count(a.token) FROM pgsched.runs r LEFT JOIN pgsched.attempts a ON a.run_id = r.id"
+            " WHERE r.id = %s GROUP BY r.id", failing)  # fmt: skip
+        stage.figure(f"failures that were not recorded once ({at})", abs(recorded), bound=0)
+    stage.figure("attempts that ended without an outcome", crashed(stage), bound=0)
+
+
+@fault("enqueue-unanswered", tier="quick")
+def enqueue_unanswered(stage: Stage) -> None:
+    """Enqueues lose their answers before and after COMMIT: sent again with the same key, each makes exactly one run."""
+    for at in ("before", "after"):
+        loss = stage.proxy.lose_answer(ENQUEUE, at, times=TIMES, which=of("pgsched producer"))
+        happened(stage, loss, f"enqueues, {at} they are done,")
+        one = stage.proxy.lose_answer(ENQUEUE, at, which=lambda link: "producer" in link.frontend.application)
+        stage.enqueue("brief")
+        happened(stage, one, "one more enqueue")
+    again = sum(one.sent > 1 for one in stage.asked)
+    doubles = stage.one(
+        "SELECT count(*) FROM (SELECT FROM pgsched.runs WHERE task = 'brief' AND idempotency_key IS NOT NULL"
+        " GROUP BY idempotency_key HAVING count(*) > 1) d"
+    )
+    stage.note(f"{again} of the fault's own enqueues were sent again")
+    stage.figure("keys with two runs", doubles, bound=0)
+
+
+@fault("tick-unanswered", tier="quick")
+def tick_unanswered(stage: Stage) -> None:
+    """The leader's transaction with new slots is cut off before and after COMMIT: a new term goes on, no slot is made
+    twice and none is lost."""
+    for at in ("before", "after"):
+        for _ in range(TIMES):
+            term = stage.one("SELECT max(term) FROM pgsched.leader")
+            loss = stage.proxy.lose_answer(SLOTS, at, commit=True, which=of("pgsched leader"))
+            happened(stage, loss, f"a tick, {at} its COMMIT is done,")
+            cut_at, made = stage.clock(), stage.one(SLOT_RUNS)
+            stage.wait(lambda: stage.one("SELECT max(term) FROM pgsched.leader") > term, 15, "a new term")  # noqa: B023
+            stage.wait(lambda: stage.one(SLOT_RUNS) > made, 15, "new slots")  # noqa: B023
+            stage.figure(f"slots again after a tick cut off {at} COMMIT", stage.clock() - cut_at, bound=12.0)
+
+
+def crashed(stage: Stage) -> int:
+    """Attempts whose claim was taken away."""
+    return int(stage.one("SELECT count(*) FROM pgsched.attempts WHERE outcome = 'crashed'"))
