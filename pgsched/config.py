@@ -67,7 +67,8 @@ class LeaderSettings:
     election_every_s: float = 1.25
     reap_every_s: float = 5.0
     prune_every_s: float = 60.0
-    keep_history_s: float = 7 * 86_400.0
+    prune_batch: int = 2000
+    count_every_s: float = 5.0
     tick_batch: int = 5000
     crash_limit: int = CRASH_LIMIT
     session_timeout_s: float = 10.0

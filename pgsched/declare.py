@@ -130,6 +130,17 @@ def jobs_named(name: str, value: Any) -> list[str]:
 
 
 LABEL = text(200)
+OUTCOMES = ("succeeded", "dead", "cancelled", "skipped", "missed", "any")
+
+
+def kept(name: str, value: Any) -> dict[str, str]:
+    """How long ended runs are kept: seconds or a timedelta for all, or a mapping from outcomes, or `any`, to such."""
+    given = value if isinstance(value, dict) else {"any": value}
+    for outcome in given:
+        if outcome not in OUTCOMES:
+            raise InputError(f'{name}: "{outcome}" is not one of {", ".join(OUTCOMES)}', name)
+    check = duration(0)
+    return {outcome: f"{check(name, one).total_seconds():.15g} seconds" for outcome, one in given.items()}
 
 
 POLICIES: dict[str, Check] = {
@@ -161,6 +172,11 @@ POLICIES: dict[str, Check] = {
     "concurrency_limit": integer(0, 1_000_000),
     "after_jobs": jobs_named,
     "paused": boolean,
+    "keep": kept,
+    "alert_after_failures": integer(1, 1000),
+    "max_lateness": duration(1),
+    "max_duration": duration(1),
+    "expect_every": duration(1),
 }
 
 

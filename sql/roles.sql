@@ -128,12 +128,14 @@ GRANT DELETE, INSERT (name, description, kind, task, args, queue, priority, tags
         ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up,
         max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base,
         backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit,
-        after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, owner),
+        after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, owner, keep, alert_after_failures,
+        max_lateness, max_duration, expect_every),
     UPDATE (name, description, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at,
         ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up,
         max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base,
         backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit,
-        after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, owner)
+        after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, owner, keep, alert_after_failures,
+        max_lateness, max_duration, expect_every)
     ON pgsched.jobs TO pgsched_producer, pgsched_operator;
 -- state: which one a new run may have, its row policy says. tags: an UPDATE of some column allows locking one's rows.
 GRANT INSERT (task, args, kind, queue, priority, available_at, unique_key, idempotency_key, concurrency_key, max_attempts,
@@ -149,6 +151,8 @@ GRANT INSERT (scope, key, task, expires_at), UPDATE, DELETE ON pgsched.kept_keys
 -- ---- operators: settings of everybody
 
 GRANT INSERT, UPDATE, DELETE ON pgsched.limits, pgsched.queues, pgsched.pauses TO pgsched_operator;
+GRANT UPDATE ON pgsched.retention TO pgsched_operator;
+GRANT INSERT (job_id, kind, details), UPDATE (closed_at, recovery) ON pgsched.alerts TO pgsched_operator;  -- a test
 GRANT UPDATE (drain_asked_at, drain_asked_by) ON pgsched.workers TO pgsched_operator;
 
 -- ---- workers: claims, and what comes of them
@@ -158,6 +162,9 @@ GRANT UPDATE (state, token, worker_id, attempt, started_at, finished_at, lease_u
 GRANT INSERT ON pgsched.attempts, pgsched.refunds TO pgsched_worker;
 GRANT INSERT, UPDATE (stream, chunk), DELETE ON pgsched.run_logs TO pgsched_worker;
 GRANT INSERT, UPDATE ON pgsched.workers TO pgsched_worker;
+-- where there is no leader, they find what is wrong with jobs
+GRANT SELECT ON pgsched.rollups TO pgsched_worker;
+GRANT SELECT, INSERT, UPDATE ON pgsched.alerts, pgsched.alert_deliveries TO pgsched_worker;
 
 -- ---- the leader
 
@@ -168,6 +175,9 @@ GRANT INSERT, DELETE ON pgsched.attempts TO pgsched_leader;
 GRANT DELETE ON pgsched.run_logs, pgsched.pauses, pgsched.refunds TO pgsched_leader;
 GRANT DELETE, UPDATE (stopped_at) ON pgsched.workers TO pgsched_leader;
 GRANT UPDATE (applied_at) ON pgsched.queues, pgsched.limits TO pgsched_leader;
+GRANT INSERT, UPDATE, DELETE ON pgsched.rollups, pgsched.alerts, pgsched.alert_deliveries TO pgsched_leader;
+GRANT UPDATE ON pgsched.rollup_mark TO pgsched_leader;
+GRANT INSERT ON pgsched.archived_runs TO pgsched_leader;
 
 -- ---- whose rows: producers have their own, the others all. A row belongs to the role that made it (its column owner).
 

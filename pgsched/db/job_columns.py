@@ -29,7 +29,8 @@ SETTABLE = {
     "backoff": "text", "backoff_base": "interval", "backoff_max": "interval", "backoff_jitter": "double precision",
     "success_codes": "integer[]", "retry_codes": "integer[]", "dead_codes": "integer[]", "concurrency_key": "text",
     "concurrency_limit": "integer", "after_jobs": "bigint[]", "paused": "boolean", "paused_reason": "text",
-    "paused_by": "text", "resume_from": "text",
+    "paused_by": "text", "resume_from": "text", "keep": "jsonb", "alert_after_failures": "integer",
+    "max_lateness": "interval", "max_duration": "interval", "expect_every": "interval",
 }  # fmt: skip
 
 
@@ -46,7 +47,12 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     for column in values:
         if column not in SETTABLE:
             raise InputError(f"{column}: is not a column to set; these are: {', '.join(SETTABLE)}", column)
-    return {c: json_text(v) if c == "args" and v is not None else v for c, v in values.items()}
+    return {c: json_text(v) if c == "args" and v is not None else as_json(v) for c, v in values.items()}
+
+
+def as_json(value: Any) -> Any:
+    """A mapping (`keep`) as the driver sends it; text of JSON stays what it is."""
+    return Jsonb(value) if isinstance(value, dict) else value
 
 
 def placeholder(column: str, value: Any) -> composing.Composable:

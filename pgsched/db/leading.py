@@ -196,16 +196,6 @@ def reap(conn: Connection[Any], n: int, crash_limit: int, before_s: float | None
     return fetch(conn, sql("reap"), {"n": n, "crash_limit": crash_limit, "before_s": before_s})
 
 
-def prune(conn: Connection[Any], keep_s: float, n: int) -> int:
-    """Delete a batch of old history; returns how many runs went, or keys that have expired, if that is more."""
-    row = conn.execute(sql("prune"), {"keep_s": keep_s, "n": n}).fetchone()
-    keys = conn.execute(sql("prune_keys"), {"n": n}).fetchone()
-    conn.execute(sql("prune_backfills"), {"keep_s": keep_s, "n": n})
-    conn.execute(sql("prune_workers"))
-    conn.execute(sql("prune_jobs"), {"n": n})
-    return max(int(row[0]) if row else 0, int(keys[0]) if keys else 0)
-
-
 @dataclass(frozen=True, slots=True)
 class Look:
     """What there is to do; see `sql/leader_look.sql`. `wait_s`: seconds until something is due, None if never; `now_s`:

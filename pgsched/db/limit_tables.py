@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Computed, Double, Integer, Table, Text
-from sqlalchemy.dialects.postgresql import INTERVAL
+from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 
 from pgsched.db.table_parts import Instant, key, metadata, need, partial
 
@@ -23,6 +23,7 @@ queues = Table(
     Column("ageing", INTERVAL),
     Column("applied_at", Instant),
     Column("limited", Boolean, Computed(LIMITED, persisted=True), nullable=False),
+    Column("keep", JSONB),
     partial("queues_to_apply", "name", where="applied_at IS NULL"),
 )
 

@@ -26,6 +26,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, UUID
 from pgsched.db.limit_tables import buckets, limits, pauses, queues  # noqa: F401  metadata must hold them
 from pgsched.db.policy_tables import backfills, kept_keys, passed_over  # noqa: F401  metadata must hold them
 from pgsched.db.table_parts import Instant, Integers, Role, Texts, key, metadata, need, partial
+from pgsched.db.watch_tables import alerts, retention, rollups  # noqa: F401  metadata must hold them
 
 jobs = Table(
     "jobs",
@@ -83,8 +84,20 @@ jobs = Table(
     need("run_count", BigInteger),
     Column("error", Text),
     Column("error_at", Instant),
+    Column("keep", JSONB),
+    Column("alert_after_failures", Integer),
+    Column("max_lateness", INTERVAL),
+    Column("max_duration", INTERVAL),
+    Column("expect_every", INTERVAL),
     UniqueConstraint("name", name="jobs_name_key"),
     partial("jobs_due", "next_run_at", where="NOT paused AND next_run_at IS NOT NULL"),
+    partial("jobs_keep", "id", where="keep IS NOT NULL"),
+    partial(
+        "jobs_watched",
+        "id",
+        where="alert_after_failures IS NOT NULL OR max_lateness IS NOT NULL OR max_duration IS NOT NULL"
+        " OR expect_every IS NOT NULL",
+    ),
 )
 
 job_calendars = Table(

@@ -17,12 +17,13 @@ from pgsched import log
 from pgsched.config import LeaderSettings
 from pgsched.db import leading, limits
 from pgsched.db.connect import Connection
-from pgsched.leader import admission, backfill, passed_over
+from pgsched.leader import admission, backfill, counting, passed_over
 from pgsched.leader.dependents import Sweep, resolve
 from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
 from pgsched.leader.metered import LeaderMeter
 from pgsched.leader.stall import Stall
+from pgsched.leader.pruner import Pruner
 from pgsched.leader.stepping import DatabaseClock
 from pgsched.leader.ticker import Ticked, tick
 
@@ -31,7 +32,8 @@ LONGEST_PAUSE_S = 2.0  # how late a lost notification may be noticed
 WAITING_PAUSE_S = 1.0
 HELD_UP_PAUSE_S = 0.2
 BATCH = 5000
-PRUNE_BATCH = 2000
+TIDY_BATCH = 2000
+AGAIN_S = 0.05
 
 
 class NotAsPrepared(Exception):
@@ -57,7 +59,10 @@ class Duties:
         self._leases_known = False
         self._prune_at = time.monotonic() + settings.prune_every_s
 
+        self._pruner = Pruner()
+        self._counting = counting.Counting()
     def perform(self) -> float:
+        self._count_at = 0.0
         """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
         now = time.monotonic()
         due = leading.look(self.conn, self.term, reap=now >= self._reap_at, lead_s=self._lead.s(now))
@@ -73,6 +78,7 @@ class Duties:
         done += self._try(self._backfill) if due.backfills else 0
         self._try(lambda: self._prune(now))
         if now >= self._reap_at and not expired:
+        self._try(lambda: self._count(now))
             self._reap_at = now + self.settings.reap_every_s
             self._stall.reaped()
         self._stall.took(time.monotonic() - now)
@@ -214,12 +220,25 @@ class Duties:
         if now < self._prune_at:
             return 0
         self._prune_at = now + self.settings.prune_every_s  # first: a prune that fails must not hold up every round
+    def _count(self, now: float) -> int:
+        if now < self._count_at:
+            return 0
+        self._count_at = now + self.settings.count_every_s
+        counted = self._counting.work(self.conn, self.leading)
+        if counted >= counting.BATCH:
+            self._count_at = now + AGAIN_S
+        return 0
+
         with self.leading() as conn:
-            gone = leading.prune(conn, self.settings.keep_history_s, PRUNE_BATCH)
-            self._sweep.work(conn, BATCH)
-            limits.forget(conn)
+            gone = self._pruner.work(conn, self.settings.prune_batch)
         if self.counted is not None:
             self.counted.pruned(gone)
-        if gone >= PRUNE_BATCH:  # more is waiting: come back soon, but let the tick go first
-            self._prune_at = now + 0.05
+        if self._pruner.more:  # come back soon, but let the tick go first
+            self._prune_at = now + AGAIN_S
+            return gone
+        with self.leading() as conn:
+            if self._pruner.tidy(conn, TIDY_BATCH) >= TIDY_BATCH:
+                self._prune_at = now + AGAIN_S
+            self._sweep.work(conn, BATCH)
+            limits.forget(conn)
         return gone

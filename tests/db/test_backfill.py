@@ -12,11 +12,12 @@ import pytest
 
 from pgsched.core import backfill as core
 from pgsched.core.schedule import parse
-from pgsched.db import backfills, history, jobs, leading
+from pgsched.db import backfills, history, jobs
 from pgsched.db.backfills import Request
 from pgsched.errors import InputError, NotFound
 from pgsched.leader import backfill
 from pgsched.leader.duties import Duties
+from tests.pruning import prune
 from tests.race.setting import done, row_of, take
 from tests.race.test_duties import lead
 from tests.race.test_settle import settle
@@ -469,10 +470,10 @@ def test_an_old_backfill_is_pruned_with_history_once_its_last_run_has_ended(db: 
     db.execute("UPDATE pgsched.backfills SET finished_at = finished_at - interval '8 days' WHERE id = %s", [cancelled])
     db.execute("UPDATE pgsched.runs SET state = 'running', finished_at = NULL, token = gen_random_uuid(),"
                " lease_until = clock_timestamp() WHERE backfill_id = %s", [cancelled])  # fmt: skip
-    leading.prune(db, 7 * 86_400, 100)
+    prune(db, 7 * 86_400, 100)
     assert [b["id"] for b in backfills.list_backfills(db)] == [open_still, recent, cancelled], "its run still runs"
     finish(db)
-    leading.prune(db, 7 * 86_400, 100)
+    prune(db, 7 * 86_400, 100)
     assert [b["id"] for b in backfills.list_backfills(db)] == [open_still, recent]
     assert history.show(db, 1)["backfill_id"] == cancelled, "its runs, kept for now, still have its number"
 

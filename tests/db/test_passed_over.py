@@ -8,10 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import jobs, leading
+from pgsched.db import jobs
 from pgsched.errors import InputError
 from tests.db.passing import lead, now, pass_time
 from tests.db.test_pause import HOUR, add, hours, runs
+from tests.pruning import prune
 
 
 def stands(db: psycopg.Connection) -> tuple[bool, datetime | None]:
@@ -109,7 +110,7 @@ def test_a_one_off_in_the_pause_is_skipped_when_resumed_from_now(db: psycopg.Con
     assert stands(db) == (True, None), "decided by the resume itself"
     for _ in range(2):
         lead(db)
-        leading.prune(db, 3600, 100)
+        prune(db, 3600, 100)
     ((state, slot, *covers, reason),) = runs(db)
     assert (state, slot, covers) == ("skipped", resumed["run_at"], [None] * 3)
     assert reason.startswith("paused since 20")

@@ -15,6 +15,7 @@ import pytest
 from pgsched.core.jitter import offset
 from pgsched.db import leading
 from tests.db.passing import add, columns_of, job, lead, now, pass_time, runs, set_past_triggers, states
+from tests.pruning import prune
 from tests.race.setting import add_jobs, slots
 
 HOUR, DAY, INSTANT = timedelta(hours=1), timedelta(days=1), timedelta(microseconds=1)
@@ -125,10 +126,10 @@ def test_a_one_off_is_deleted_once_it_succeeded_and_its_run_stays(
 ) -> None:
     add(db, delete_after_run=True)
     lead(db)
-    leading.prune(db, 3600, 100)
+    prune(db, 3600, 100)
     assert db.execute("SELECT count(*) FROM pgsched.jobs").fetchone() == (1,), "its run is not finished"
     finish(db, state)
-    leading.prune(db, 3600, 100)
+    prune(db, 3600, 100)
     assert db.execute("SELECT count(*) FROM pgsched.jobs").fetchone() == (0 if gone else 1,)
     assert states(db) == [state]
 

@@ -7,11 +7,12 @@ import time
 import psycopg
 import pytest
 
-from pgsched.db import dependencies, leading
+from pgsched.db import dependencies, leading, retention
 from pgsched.db.statements import sql
 from pgsched.leader import dependents
 from pgsched.leader.dependents import Sweep, resolve
 from pgsched.model import Claim
+from tests.pruning import prune
 from tests.race.setting import Aside, Open, cut, row_of, take, wait_until_blocked
 
 ENDED = "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE id = ANY (%s)"
@@ -240,11 +241,11 @@ def test_a_parent_is_kept_while_a_run_that_waited_for_it_is_not_finished(db: psy
     end(db, a)
     admit(db)
     db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = %s", [a])
-    assert leading.prune(db, 1.0, 100) == 0
+    assert prune(db, 1.0, 100) == 0
     end(db, b)
-    assert leading.prune(db, 1.0, 100) == 1
+    assert prune(db, 1.0, 100) == 1
     db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = %s", [b])
-    assert leading.prune(db, 1.0, 100) == 1
+    assert prune(db, 1.0, 100) == 1
     assert db.execute("SELECT count(*) FROM pgsched.dependencies").fetchone() == (0,)
 
 
@@ -392,8 +393,8 @@ def test_without_the_pruners_guard_a_parents_result_is_gone_while_it_is_wanted(
     end(db, a)
     admit(db)
     db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = %s", [a])
-    cut(monkeypatch, leading, "prune", "WHERE d.parent_id = r.id AND c.phase < 3", "WHERE false")
-    assert leading.prune(db, 1.0, 100) == 1
+    cut(monkeypatch, retention, "prune_delete", "WHERE d.parent_id = r.id AND c.phase < 3", "WHERE false")
+    assert prune(db, 1.0, 100) == 1
 
 
 def test_a_run_that_somebody_is_cancelling_is_left_alone_and_found_again(db: psycopg.Connection, connect: Open) -> None:

@@ -1,0 +1,3 @@
+DROP TABLE IF EXISTS pgsched.rollups, pgsched.rollup_mark;
+DROP AGGREGATE IF EXISTS pgsched.sum_bins(bigint[]);
+DROP AGGREGATE IF EXISTS pgsched.histogram(integer, numeric);

@@ -1,0 +1,93 @@
+"""How long ended runs are kept, and what takes them away. Each call is a part of the caller's transaction.
+
+The rule: a row goes only when its ending is counted (db/rollups.py), by the settings that are in force at that moment,
+and with everything that says something of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg import sql as composing
+from psycopg.types.json import Jsonb
+
+from pgsched.db.arrays import plain
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row, fetch, one, rows
+from pgsched.db.statements import sql
+
+BEGINNING = "-infinity"
+SETTINGS = ("keep", "archive", "keep_minutes", "keep_hours")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is set: every length of time that some runs are kept for, in seconds, the shortest first; another `version`
+    when a setting has changed. `counted_until`: text of an instant, what ended later stays."""
+
+    keeps_s: tuple[float, ...]
+    version: str
+    archive: bool
+    now: datetime
+    counted_until: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Locked runs that may go; how many were read for that, and when the last of those had ended."""
+
+    ids: tuple[int, ...]
+    read: int
+    last_at: datetime | None
+
+
+def rules(conn: Connection[Any]) -> Rules:
+    """The settings as they are."""
+    (row,) = fetch(conn, "retention_rules")
+    return Rules(tuple(row["keeps_s"]), row["version"], row["archive"], row["now"], row["counted_until"] or BEGINNING)
+
+
+def pick(conn: Connection[Any], keep_s: float, after: str, until: datetime, n: int) -> Picked:
+    """Read the next `n` ended runs from `after` (text of an instant) to `until`; lock those kept at most `keep_s`."""
+    values = {"keep_s": keep_s, "after": after, "until": until, "n": n}
+    (row,) = fetch(conn, "prune_pick", values)
+    return Picked(tuple(row["ids"]), row["read"], row["last_at"])
+
+
+def delete(conn: Connection[Any], ids: tuple[int, ...], *, archive: bool = False, tell: bool = False) -> list[Row]:
+    """Delete locked runs; (id, run) of those that went, `run` being the whole of it if `tell`."""
+    values = {"ids": plain(ids), "archive": archive, "tell": tell}
+    return fetch(conn, sql("prune_delete"), values) if ids else []
+
+
+def tidy(conn: Connection[Any], keep_s: float, n: int) -> int:
+    """Drop what else has had its time: keys, backfills, workers, jobs that ran once, figures; returns how many keys."""
+    keys = conn.execute(sql("prune_keys"), {"n": n}).fetchone()
+    conn.execute(sql("prune_backfills"), {"keep_s": keep_s, "n": n})
+    conn.execute(sql("prune_workers"))
+    conn.execute(sql("prune_jobs"), {"n": n})
+    conn.execute(sql("rollup_prune"), {"n": n})
+    return int(keys[0]) if keys else 0
+
+
+def would_go(conn: Connection[Any]) -> list[Row]:
+    """How many runs the settings keep no longer: (queue, state, runs, oldest_at)."""
+    return rows(conn, "prune_count", {"until": rules(conn).now})
+
+
+def settings(conn: Connection[Any]) -> Row:
+    """What holds for everything, and `jobs` and `queues`: those with settings of their own (name, keep)."""
+    found = one(conn, "retention_show")
+    assert found is not None
+    return found
+
+
+def change(conn: Connection[Any], values: dict[str, Any]) -> Row:
+    """Set what holds for everything (SETTINGS), and return it."""
+    given = {name: Jsonb(value) if name == "keep" else value for name, value in values.items()}
+    parts = [composing.SQL("{} = {}").format(composing.Identifier(n), composing.Placeholder(n)) for n in given]
+    text = composing.SQL("UPDATE pgsched.retention SET {} RETURNING name").format(composing.SQL(", ").join(parts))
+    rows(conn, text, given)
+    return settings(conn)

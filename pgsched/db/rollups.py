@@ -1,0 +1,45 @@
+"""The figures that outlive the rows: writing them (the leader), and reading them (charts). See sql/rollup*.sql.
+
+The rule: an ending is counted once, in the transaction that moves the mark behind it, and only when nobody can still
+commit an earlier one.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from pgsched.db import limits
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row, fetch, rows
+from pgsched.db.statements import sql
+
+writers = limits.writers
+IDLE = timedelta(minutes=1)
+
+
+def clock(conn: Connection[Any]) -> datetime:
+    """The database's time."""
+    row = conn.execute(sql("rollup_clock")).fetchone()
+    assert row is not None
+    found: datetime = row[0]
+    return found
+
+
+def count(conn: Connection[Any], safe: datetime, n: int) -> int:
+    """Count about `n` endings behind the mark, none after `safe`; returns how many. In the caller's transaction."""
+    (mark,) = fetch(conn, "rollup_lock")
+    after = mark["counted_until"]
+    (reach,) = fetch(conn, "rollup_reach", {"after": after, "safe": safe, "n": n})
+    if not reach["found"] and after != "-infinity" and safe < datetime.fromisoformat(after) + IDLE:
+        return 0  # where nothing ends, nothing is written
+    until = reach["until_at"] if reach["found"] >= n else safe
+    (row,) = fetch(conn, "rollup", {"after": after, "until": until})
+    return int(row["counted"])
+
+
+def stretches(conn: Connection[Any], width_s: float, count: int, job_id: int | None = None) -> list[Row]:
+    """The figures of the last `count` stretches of `width_s` seconds, oldest first (see sql/rollup_read.sql)."""
+    width = "minute" if job_id is None and width_s < 3600 else "hour"
+    values = {"width": width, "width_s": width_s, "count": count, "job_id": job_id}
+    return rows(conn, "rollup_read", values)

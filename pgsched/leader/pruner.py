@@ -1,0 +1,82 @@
+"""The pruner: what the settings keep no longer goes, in small batches.
+
+The rule: a run is read once for each length of time that anything is kept for, when it has just reached that age; so a
+batch never steps over what it has deleted, nor over what others say is kept for longer. Once an hour, and when a setting
+has changed, all is read again: for what was locked, or uncounted, or waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from pgsched.db import retention
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row
+from pgsched.db.retention import BEGINNING, Rules
+
+AGAIN_S = 3600.0
+INSTANT = timedelta(microseconds=1)
+Keep = Callable[[list[Row]], object]
+
+
+class Pruner:
+    """Where one process is. `keep_rows` is given the rows of a batch before their deletion is committed.
+
+    `more`: the last batch was a full one.
+    """
+
+    def __init__(self, keep_rows: Keep | None = None) -> None:
+        self.more = False
+        self._keep_rows = keep_rows
+        self._reached: dict[float, datetime] = {}
+        self._version: str | None = None
+        self._again_at = 0.0
+
+    def work(self, conn: Connection[Any], n: int) -> int:
+        """Delete what may go of the next `n` ended runs, in the caller's transaction; returns how many went."""
+        rules = retention.rules(conn)
+        now = time.monotonic()
+        if rules.version != self._version or now >= self._again_at:
+            self._reached.clear()
+            self._version, self._again_at = rules.version, now + AGAIN_S
+        gone = 0
+        self.more = False
+        for keep_s in rules.keeps_s:
+            gone += self._batch(conn, rules, keep_s, n)
+            if self.more:
+                break
+        return gone
+
+    def tidy(self, conn: Connection[Any], n: int) -> int:
+        """Drop what else has had its time, in the caller's transaction; returns how many of what there may be many."""
+        return retention.tidy(conn, max(retention.rules(conn).keeps_s), n)
+
+    def _batch(self, conn: Connection[Any], rules: Rules, keep_s: float, n: int) -> int:
+        until = end_of(rules, keep_s)
+        after = self._reached.get(keep_s)
+        if until is None or (after is not None and until <= after):
+            return 0
+        picked = retention.pick(conn, keep_s, BEGINNING if after is None else after.isoformat(), until, n)
+        gone = retention.delete(conn, picked.ids, archive=rules.archive, tell=self._keep_rows is not None)
+        if self._keep_rows is not None and gone:
+            self._keep_rows(gone)
+        self.more = picked.read >= n
+        if self.more and picked.last_at is not None:
+            # beyond the last, if all of a batch ended at one instant
+            self._reached[keep_s] = picked.last_at + (INSTANT if picked.last_at == after else timedelta())
+        else:
+            self._reached[keep_s] = until
+        return len(gone)
+
+
+def end_of(rules: Rules, keep_s: float) -> datetime | None:
+    """The newest end of runs that have reached this age and are counted; None: there can be none."""
+    if rules.counted_until == BEGINNING:
+        return None
+    try:
+        return min(rules.now - timedelta(seconds=keep_s), datetime.fromisoformat(rules.counted_until))
+    except OverflowError:
+        return None

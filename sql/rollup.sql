@@ -1,0 +1,60 @@
+-- rollup: count the endings behind the mark up to an instant, and move the mark there. The caller holds the mark
+-- (rollup_lock), and nobody can still commit an ending of that time.
+-- params: after text (timestamptz), until timestamptz
+-- returns: counted bigint
+-- locks: the rows of those minutes and hours, and the mark
+WITH ended AS MATERIALIZED (
+    SELECT date_trunc('minute', r.finished_at) AS minute, date_trunc('hour', r.finished_at, 'UTC') AS hour,
+        coalesce(r.job_id, 0) AS job_id, r.queue, r.state, r.finished_at, r.attempt, r.started_at IS NOT NULL AS started,
+        -- one for all of a kind where the task may be another text in each run
+        CASE WHEN r.kind IN ('python', 'command') THEN left(r.task, 100) ELSE '(' || r.kind || ')' END AS task,
+        greatest(extract(epoch FROM r.finished_at - r.started_at)::float8, 0) AS duration_s,
+        CASE WHEN r.started_at IS NOT NULL
+             THEN greatest(extract(epoch FROM r.started_at - r.available_at)::float8, 0) END AS wait_s,
+        CASE WHEN r.origin = 'schedule' AND r.attempt = 1
+             THEN greatest(extract(epoch FROM r.started_at - r.scheduled_at)::float8, 0) END AS late_s
+    FROM pgsched.runs r
+    WHERE r.phase >= 3 AND r.finished_at > %(after)s::timestamptz AND r.finished_at <= %(until)s
+), sums AS (
+    SELECT w.width, w.from_at, w.job_id, e.queue, e.task, e.state, count(*) AS runs,
+        count(*) FILTER (WHERE e.started) AS started, count(*) FILTER (WHERE e.started AND e.attempt > 1) AS retried,
+        coalesce(sum(e.duration_s), 0) AS duration_s, coalesce(sum(e.wait_s), 0) AS wait_s,
+        coalesce(sum(e.late_s), 0) AS late_s, count(e.late_s) AS late, max(e.late_s) AS late_max_s,
+        max(e.finished_at) AS last_at
+    FROM ended e CROSS JOIN LATERAL (VALUES ('minute', e.minute, 0::bigint), ('hour', e.hour, e.job_id))
+        AS w(width, from_at, job_id)
+    GROUP BY 1, 2, 3, 4, 5, 6
+), fine AS MATERIALIZED (
+    SELECT e.minute, e.hour, e.job_id, e.queue, e.task, e.state, m.what, pgsched.bin_of(m.seconds) AS bin, count(*) AS n
+    FROM ended e CROSS JOIN LATERAL (VALUES ('duration', e.duration_s), ('wait', e.wait_s), ('late', e.late_s))
+        AS m(what, seconds)
+    WHERE m.seconds IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+), binned AS (
+    SELECT w.width, w.from_at, w.job_id, f.queue, f.task, f.state, f.what, f.bin, sum(f.n) AS n
+    FROM fine f CROSS JOIN LATERAL (VALUES ('minute', f.minute, 0::bigint), ('hour', f.hour, f.job_id))
+        AS w(width, from_at, job_id)
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+), bins AS (
+    SELECT width, from_at, job_id, queue, task, state,
+        pgsched.histogram(bin, n) FILTER (WHERE what = 'duration') AS durations,
+        pgsched.histogram(bin, n) FILTER (WHERE what = 'wait') AS waits,
+        pgsched.histogram(bin, n) FILTER (WHERE what = 'late') AS lates
+    FROM binned GROUP BY 1, 2, 3, 4, 5, 6
+), counted AS (
+    INSERT INTO pgsched.rollups AS r (width, from_at, job_id, queue, task, state, runs, started, retried, duration_s,
+        wait_s, late_s, late, late_max_s, last_at, durations, waits, lates)
+    SELECT width, from_at, job_id, queue, task, state, runs, started, retried, duration_s, wait_s, late_s, late,
+        late_max_s, last_at, coalesce(durations, none.bins), coalesce(waits, none.bins), coalesce(lates, none.bins)
+    FROM sums LEFT JOIN bins USING (width, from_at, job_id, queue, task, state)
+    CROSS JOIN (SELECT array_fill(0::bigint, ARRAY[26]) AS bins) none
+    ON CONFLICT (width, from_at, job_id, queue, task, state) DO UPDATE SET
+        runs = r.runs + excluded.runs, started = r.started + excluded.started, retried = r.retried + excluded.retried,
+        duration_s = r.duration_s + excluded.duration_s, wait_s = r.wait_s + excluded.wait_s,
+        late_s = r.late_s + excluded.late_s, late = r.late + excluded.late,
+        late_max_s = greatest(r.late_max_s, excluded.late_max_s), last_at = greatest(r.last_at, excluded.last_at),
+        durations = pgsched.add_bins(r.durations, excluded.durations),
+        waits = pgsched.add_bins(r.waits, excluded.waits), lates = pgsched.add_bins(r.lates, excluded.lates)
+), moved AS (
+    UPDATE pgsched.rollup_mark SET counted_until = greatest(counted_until, %(until)s)
+)
+SELECT count(*) AS counted FROM ended

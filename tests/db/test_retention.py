@@ -1,0 +1,214 @@
+"""Retention: what goes, what stays, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import retention
+from pgsched.leader.pruner import Pruner
+from pgsched.observe.explain import explain_slot
+from tests.pruning import count, keep, prune
+from tests.race.setting import Open
+
+STATES = ("succeeded", "dead", "cancelled", "skipped", "missed")
+
+
+def ended(db: psycopg.Connection, age: str, state: str = "succeeded", queue: str = "default", n: int = 1) -> None:
+    """Ad-hoc runs that ended so long ago."""
+    db.execute(
+        "INSERT INTO pgsched.runs (task, state, queue, started_at, finished_at) SELECT 't', %(s)s, %(q)s,"
+        " clock_timestamp() - %(a)s::interval, clock_timestamp() - %(a)s::interval FROM generate_series(1, %(n)s)",
+        {"s": state, "q": queue, "a": age, "n": n},
+    )
+
+
+def slots_of(db: psycopg.Connection, job: str, age: str, n: int, state: str = "succeeded") -> int:
+    """Ended slots of a job, an hour apart, the newest so long ago; the job's id."""
+    db.execute(
+        "INSERT INTO pgsched.jobs (name, schedule, task) VALUES (%s, '@every 1h', 't') ON CONFLICT DO NOTHING", [job]
+    )
+    row = db.execute(
+        "INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, origin, started_at, finished_at)"
+        " SELECT j.id, s.at, 't', %(state)s, 'schedule', s.at, s.at FROM pgsched.jobs j, generate_series(1, %(n)s) i,"
+        " LATERAL (SELECT date_trunc('hour', clock_timestamp()) - %(age)s::interval"
+        "     - (i - 1) * interval '1 hour' AS at) s"
+        " WHERE j.name = %(job)s RETURNING job_id",
+        {"job": job, "age": age, "n": n, "state": state},
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def left(db: psycopg.Connection) -> dict[str, int]:
+    return dict(db.execute("SELECT state || ' ' || queue, count(*) FROM pgsched.runs GROUP BY 1").fetchall())
+
+
+def prune_all(db: psycopg.Connection) -> int:
+    count(db)
+    pruner, gone = Pruner(), 0
+    while True:
+        with db.transaction():
+            gone += pruner.work(db, 7)
+        if not pruner.more:
+            return gone
+
+
+def test_each_outcome_may_be_kept_for_a_time_of_its_own(db: psycopg.Connection) -> None:
+    for state in STATES:
+        ended(db, "3 days", state)
+        ended(db, "30 minutes", state)
+    keep(db, any="2 days", dead="90 days", missed="4 days", skipped="10 minutes")
+    assert prune_all(db) == 4
+    assert left(db) == {"succeeded default": 1, "dead default": 2, "cancelled default": 1, "missed default": 2}
+
+
+def test_a_queue_goes_before_everything_and_a_job_before_its_queue(db: psycopg.Connection) -> None:
+    ended(db, "3 days")
+    ended(db, "3 days", queue="loud")
+    ended(db, "3 days", "dead", queue="loud")
+    slots_of(db, "dear", "3 days", 4)
+    db.execute("UPDATE pgsched.jobs SET queue = 'loud', keep = '{\"any\": \"30 days\"}'")
+    db.execute("UPDATE pgsched.runs SET queue = 'loud' WHERE job_id IS NOT NULL")
+    db.execute("INSERT INTO pgsched.queues (name, keep) VALUES ('loud', '{\"succeeded\": \"1 hour\"}')")
+    assert prune_all(db) == 1
+    assert left(db) == {"succeeded default": 1, "dead loud": 1, "succeeded loud": 4}
+    db.execute('UPDATE pgsched.jobs SET keep = \'{"any": "1 hour", "dead": "2 hours"}\'')
+    assert prune_all(db) == 3
+    assert left(db) == {"succeeded default": 1, "dead loud": 1, "succeeded loud": 1}, "its newest slot stays"
+
+
+def test_a_setting_that_was_changed_reaches_what_was_read_before(db: psycopg.Connection) -> None:
+    ended(db, "3 days", n=3)
+    pruner = Pruner()
+    assert prune(db, 7 * 86_400.0, pruner=pruner) == 0
+    db.execute("INSERT INTO pgsched.queues (name, keep) VALUES ('default', '{\"any\": \"1 hour\"}')")
+    with db.transaction():
+        assert pruner.work(db, 100) == 3
+
+
+def test_what_was_read_once_is_not_read_again(db: psycopg.Connection) -> None:
+    ended(db, "3 days", "dead", n=50)
+    keep(db, any="1 day", dead="30 days")
+    count(db)
+    pruner = Pruner()
+    with db.transaction():
+        assert pruner.work(db, 100) == 0
+    ended(db, "26 hours", n=2)  # later than what was read, and not yet: the pruner stands one day ago
+    db.execute("UPDATE pgsched.runs SET finished_at = clock_timestamp() - interval '1 day' WHERE state = 'succeeded'")
+    with db.transaction():
+        picked = retention.pick(
+            db, 86_400.0, (datetime.now(UTC) - timedelta(days=1, seconds=30)).isoformat(), datetime.now(UTC), 100
+        )
+    assert picked.read == 2
+    with db.transaction():
+        assert pruner.work(db, 100) == 2
+
+
+def test_the_newest_slot_of_a_job_stays_until_the_job_is_deleted(db: psycopg.Connection) -> None:
+    job = slots_of(db, "hourly", "30 days", 3)
+    assert prune(db, 60.0) == 2
+    db.execute("DELETE FROM pgsched.jobs WHERE id = %s", [job])
+    assert prune(db, 60.0) == 1
+
+
+def test_a_run_that_is_not_counted_yet_stays(db: psycopg.Connection) -> None:
+    ended(db, "30 days")
+    with db.transaction():
+        assert Pruner().work(db, 100) == 0
+    count(db)
+    with db.transaction():
+        assert Pruner().work(db, 100) == 1
+
+
+def test_attempts_and_output_go_with_their_run(db: psycopg.Connection) -> None:
+    ended(db, "30 days", "dead")
+    db.execute("INSERT INTO pgsched.attempts (run_id, token, attempt, outcome)"
+               " SELECT id, gen_random_uuid(), 1, 'failed' FROM pgsched.runs")  # fmt: skip
+    db.execute("INSERT INTO pgsched.run_logs (run_id, attempt, seq, stream, chunk)"
+               " SELECT id, 1, 1, 'stdout', 'hello' FROM pgsched.runs")  # fmt: skip
+    assert prune(db, 60.0) == 1
+    for table in ("attempts", "run_logs"):
+        assert db.execute(f"SELECT count(*) FROM pgsched.{table}".encode()).fetchone() == (0,)
+
+
+def test_a_locked_run_holds_up_nothing_and_goes_later(db: psycopg.Connection, connect: Open) -> None:
+    ended(db, "30 days", n=3)
+    other = connect(autocommit=False)
+    other.execute("SELECT FROM pgsched.runs ORDER BY id LIMIT 1 FOR KEY SHARE")
+    count(db)
+    impatient = connect(options="-c lock_timeout=500ms")
+    with impatient.transaction():
+        assert Pruner().work(impatient, 100) == 2
+    other.rollback()
+    assert prune_all(db) == 1
+
+
+def test_the_archive_gets_what_went_with_its_attempts_and_output(db: psycopg.Connection) -> None:
+    slots_of(db, "hourly", "30 days", 2, "dead")
+    db.execute("INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, error)"
+               " SELECT id, gen_random_uuid(), 1, 'failed', 'broke' FROM pgsched.runs")  # fmt: skip
+    db.execute("INSERT INTO pgsched.run_logs (run_id, attempt, seq, stream, chunk)"
+               " SELECT id, 1, 1, 'stdout', 'hello' FROM pgsched.runs")  # fmt: skip
+    db.execute("UPDATE pgsched.retention SET archive = true")
+    assert prune(db, 60.0) == 1
+    rows = db.execute("SELECT job, state, run FROM pgsched.archived_runs").fetchall()
+    assert [(job, state) for job, state, _ in rows] == [("hourly", "dead")]
+    run = rows[0][2]
+    assert (run["task"], run["attempts"][0]["error"], run["output"][0]["chunk"]) == ("t", "broke", "hello")
+
+
+def test_an_archive_that_cannot_be_written_keeps_the_rows(db: psycopg.Connection) -> None:
+    ended(db, "30 days", n=2)
+    db.execute("UPDATE pgsched.retention SET archive = true")
+    db.execute("ALTER TABLE pgsched.archived_runs ADD CONSTRAINT full_up CHECK (false)")
+    with pytest.raises(psycopg.errors.CheckViolation):
+        prune(db, 60.0)
+    assert left(db) == {"succeeded default": 2}
+
+
+def test_the_high_water_mark_outlives_the_rows_and_explain_says_so(db: psycopg.Connection) -> None:
+    job = slots_of(db, "hourly", "3 hours", 20)
+    row = db.execute("SELECT scheduled_at FROM pgsched.runs ORDER BY scheduled_at LIMIT 1").fetchone()
+    assert row is not None
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute(
+            "UPDATE pgsched.jobs SET anchor_at = date_trunc('hour', clock_timestamp()) - interval '30 days',"
+            " created_at = clock_timestamp() - interval '30 days', decided_until = clock_timestamp() WHERE id = %s",
+            [job],
+        )
+    before = db.execute("SELECT decided_until, run_count FROM pgsched.jobs").fetchone()
+    assert prune(db, 60.0) == 19
+    assert db.execute("SELECT decided_until, run_count FROM pgsched.jobs").fetchone() == before
+    told = explain_slot(db, "hourly", row[0].isoformat())
+    assert "pruned" in told.text, told.text
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ('{"failed": "1 day"}', 'keep: "failed" is not one of'),
+        ('{"dead": "soon"}', 'keep: dead: "soon" is not an interval'),
+        ('{"dead": 7}', "keep: dead: 7 is not an interval: it needs a unit"),
+        ('{"any": "-1 day"}', "keep: any: -1 days is less than"),
+        ("[]", "keep: expected an object"),
+    ],
+)
+@pytest.mark.parametrize("table", ["jobs", "queues", "retention"])
+def test_a_wrong_setting_is_refused_with_its_reason(db: psycopg.Connection, table: str, given: str, said: str) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('j', 't')")
+    db.execute("INSERT INTO pgsched.queues (name) VALUES ('q')")
+    with pytest.raises(psycopg.errors.CheckViolation) as refused:
+        db.execute(f"UPDATE pgsched.{table} SET keep = %s".encode(), [given])
+    assert said in str(refused.value)
+
+
+def test_changing_what_is_kept_is_audited(db: psycopg.Connection) -> None:
+    retention.change(db, {"keep": {"any": "1 day"}, "archive": True})
+    row: Any = db.execute("SELECT what, name, change FROM pgsched.audit ORDER BY id DESC LIMIT 1").fetchone()
+    assert row[:2] == ("retention", "everything")
+    assert row[2]["archive"] == [False, True]
