@@ -43,6 +43,8 @@ def show(found: Status) -> None:
     print(f"\nleader      {leader(found)}")
     workers, taken = found.workers, sum(worker.running for worker in found.workers)
     print(f"workers     {len(workers)} alive, {taken} of {sum(w.concurrency for w in workers)} busy")
+    if text := through_pooler(found):
+        print(f"pooler      {text}")
     jobs, finished, attention = found.jobs, found.finished, found.attention
     print(f"jobs        {jobs.total}, {jobs.paused} paused, {jobs.broken} in error")
     rates = ", ".join(f"{getattr(finished, f'done_{m}')} in {m} min ({finished.per_s(m):.3g}/s)" for m in (1, 5, 15))
@@ -52,6 +54,16 @@ def show(found: Status) -> None:
     print(f"last 24 h   {finished.late} late, {attention.missed_slots_day} missed, {attention.dead_day} dead")
     print(f"dead        {attention.dead} kept (pgsched run list --state dead)")
     tables(found)
+
+
+def through_pooler(found: Status) -> str | None:
+    """Who reaches the server through a pooler, in a line; None: nobody."""
+    polling = sum(worker.pooler == "transaction" for worker in found.workers)
+    if polling:
+        return f"in transaction mode: {polling} of {len(found.workers)} workers poll, no notification reaches them"
+    if found.pooler or any(worker.pooler for worker in found.workers):
+        return f"in {found.pooler or 'session'} mode"
+    return None
 
 
 def leader(found: Status) -> str:

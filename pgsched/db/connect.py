@@ -6,9 +6,11 @@ psycopg is spoken only inside `db`; the rest of pgsched names its types from her
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import random
 import socket
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
@@ -17,6 +19,8 @@ from psycopg import AsyncConnection, Connection
 from psycopg import Error as DatabaseError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from pgsched.db import ways
+from pgsched.db.pooler import refuses_settings
 from pgsched.errors import (
     DatabaseReadOnly,
     DatabaseUnreachable,
@@ -80,36 +84,49 @@ class Reaction(Enum):
     BUG = "anything else: not expected"
 
 
-def conninfo(dsn: str, *, purpose: str, timeout_s: float = 30, settings: dict[str, str] | None = None) -> str:
-    """The connection string with our defaults where the user's names nothing else.
-
-    `purpose` becomes part of application_name. `settings` are server parameters for this session.
-    """
-    try:
-        given = conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError as error:
-        raise InputError(f"dsn: {redact(first_line(error))}", "dsn") from None
-    session = {
+def session_settings(purpose: str, timeout_s: float, settings: Mapping[str, str] | None) -> dict[str, str]:
+    """What the session of a connection has, by name. `purpose` becomes part of application_name."""
+    return {
+        "application_name": f"pgsched {purpose} {socket.gethostname()}"[:63],
         "search_path": "pgsched,public",
         "TimeZone": "UTC",
         # Each statement sees what others committed before it: that is what all of ours are written for.
-        "default_transaction_isolation": "read\\ committed",
+        "default_transaction_isolation": "read committed",
         "statement_timeout": f"{int(timeout_s * 1000)}",
         "lock_timeout": f"{int(min(timeout_s, 10) * 1000)}",
         **(settings or {}),
     }
-    options = " ".join(f"-c {name}={value}" for name, value in session.items())
-    merged = {**DEFAULTS, **given, "options": f"{given.get('options') or ''} {options}".strip()}
-    merged.setdefault("application_name", f"pgsched {purpose} {socket.gethostname()}"[:63])
-    return make_conninfo("", **merged)
+
+
+def conninfo(dsn: str, settings: dict[str, str]) -> tuple[str, str]:
+    """The connection string with our defaults where the user's names nothing else: one that starts a session with
+    these settings, and one with none of them, for a pooler. What the user names itself is taken out of `settings`."""
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError as error:
+        raise InputError(f"dsn: {redact(first_line(error))}", "dsn") from None
+    if "application_name" in given:
+        settings.pop("application_name", None)
+    bare = {**DEFAULTS, **given}
+    escaped = {name: value.replace(" ", "\\ ") for name, value in settings.items() if name != "application_name"}
+    options = " ".join(f"-c {name}={value}" for name, value in escaped.items())
+    full = {**bare, "options": f"{given.get('options') or ''} {options}".strip()}
+    full.setdefault("application_name", settings.get("application_name"))
+    return make_conninfo("", **full), make_conninfo("", **bare)
 
 
 def connect(
     dsn: str, *, purpose: str = "cli", timeout_s: float = 30, settings: dict[str, str] | None = None
 ) -> Connection[Any]:
     """A blocking autocommit connection. Raises the `PgschedError` that explains why there is none."""
+    wanted = session_settings(purpose, timeout_s, settings)
+    full, bare = conninfo(dsn, wanted)
     try:
-        return psycopg.connect(conninfo(dsn, purpose=purpose, timeout_s=timeout_s, settings=settings), autocommit=True)
+        if not ways.pooled(dsn):
+            conn = ways.straight(full)
+            if conn is not None:
+                return conn
+        return ways.through(ways.way(dsn, bare), bare, wanted)
     except psycopg.OperationalError as error:
         raise explain(error) from error
 
@@ -118,10 +135,15 @@ async def aconnect(
     dsn: str, *, purpose: str = "worker", timeout_s: float = 30, settings: dict[str, str] | None = None
 ) -> AsyncConnection[Any]:
     """The asyncio form of `connect`."""
+    wanted = session_settings(purpose, timeout_s, settings)
+    full, bare = conninfo(dsn, wanted)
     try:
-        return await psycopg.AsyncConnection.connect(
-            conninfo(dsn, purpose=purpose, timeout_s=timeout_s, settings=settings), autocommit=True
-        )
+        if not ways.pooled(dsn):
+            conn = await ways.straight_async(full)
+            if conn is not None:
+                return conn
+        way = await asyncio.to_thread(ways.way, dsn, bare)
+        return await ways.through_async(way, bare, wanted)
     except psycopg.OperationalError as error:
         raise explain(error) from error
 
@@ -196,8 +218,10 @@ def explain(error: psycopg.Error) -> PgschedError:
     """The same failure as one line that says what, why and what to do, with its own exit code."""
     reason = redact(first_line(error))
     code = error.sqlstate
-    if code is None and isinstance(error, psycopg.DataError):
-        return InputError(reason)  # refused by psycopg before sending: NUL in a text, a number too large
+    if refuses_settings(error):
+        reason = f"dsn: {reason}: a pooler takes no options of a DSN (or PGOPTIONS): leave them out, or go round it"
+    if refuses_settings(error) or (code is None and isinstance(error, psycopg.DataError)):
+        return InputError(reason)  # by psycopg before sending: NUL in a text, a number too large
     # libpq refuses a standby by target_session_attrs without a sqlstate; one line a host
     standby = code is None and ("session is read-only" in str(error) or "session is not read-write" in str(error))
     if code == "25006" or standby:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgsched.db.connect import Connection
+from pgsched.db.shared import begin
 
 
 def drift(conn: Connection[Any]) -> list[str]:
@@ -22,12 +23,13 @@ def drift(conn: Connection[Any]) -> list[str]:
     options = {"include_schemas": True, "include_name": ours, "version_table_schema": "pgsched", "compare_type": True}
     engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: conn, poolclass=sqlalchemy.StaticPool)
     # what is found by the search path is taken for a table of no schema
-    conn.execute("SET search_path = pg_catalog")
+    begin(conn)
     try:
+        conn.execute("SET LOCAL search_path = pg_catalog")
         with engine.connect() as bind:
             found = compare_metadata(MigrationContext.configure(bind, opts=options), metadata)
     finally:
-        conn.execute("RESET search_path")
+        conn.rollback()
     return [phrase(difference) for difference in found]
 
 

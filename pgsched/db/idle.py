@@ -17,6 +17,7 @@ from psycopg import AsyncConnection, Connection, pq
 from psycopg.rows import tuple_row
 
 from pgsched.db.connect import aconnect, connect
+from pgsched.db.shared import is_shared
 
 MOST_IDLE = 4
 # All of DISCARD ALL but the prepared statements, which psycopg keeps count of.
@@ -24,6 +25,7 @@ RESET = (
     "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; "
     "SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
 )
+STILL_THERE = "SELECT 1"  # through a pooler: the session is not ours to reset
 # As in a session of the user's own.
 SETTINGS = {"search_path": '"$user",public,pgsched'}
 PURPOSE = "run"
@@ -82,7 +84,7 @@ class Idle:
             if conn is None:
                 return None
             try:
-                conn.execute(RESET)
+                conn.execute(STILL_THERE if is_shared(conn) else RESET)
                 conn.row_factory = tuple_row
                 return conn
             except psycopg.Error:
@@ -105,7 +107,7 @@ async def reset_async(idle: list[AsyncConnection[Any]]) -> AsyncConnection[Any] 
     while idle:
         conn = idle.pop()
         try:
-            await conn.execute(RESET)
+            await conn.execute(STILL_THERE if is_shared(conn) else RESET)
             conn.row_factory = tuple_row
             return conn
         except psycopg.Error:

@@ -38,6 +38,12 @@ def try_lead(conn: Connection[Any]) -> bool:
     return bool(row and row[0])
 
 
+def vacant(conn: Connection[Any], gone_s: float) -> bool:
+    """Has the newest term resigned, or not been seen for `gone_s` seconds? False on a standby."""
+    row = conn.execute(sql("leader_vacant"), {"gone_s": gone_s}).fetchone()
+    return bool(row and row[0])
+
+
 def fence(conn: Connection[Any], term: int | None) -> None:
     """First call of every leader transaction. Raises NotLeading unless `term` is the newest (None: electing)."""
     asked(conn, term)()

@@ -14,6 +14,7 @@ from typing import Any
 
 from pgsched.db import roles
 from pgsched.db.connect import Connection, DatabaseError, connect, explain
+from pgsched.db.shared import is_shared
 from pgsched.db.statements import folder
 from pgsched.db.steps import Tell, patiently, progress, run, steps, turn
 from pgsched.errors import InputError, SchemaTooNew, SchemaTooOld
@@ -82,6 +83,8 @@ def upgrade(
     if target not in VERSIONS:
         raise InputError(f"to: there is no version {target!r}: there are {', '.join(VERSIONS)}", "to")
     with connect(dsn, purpose="migrate", timeout_s=0, settings={"client_connection_check_interval": "2s"}) as conn:
+        if is_shared(conn):
+            raise InputError("dsn: migrate needs a session of its own: give a DSN that goes round the pooler", "dsn")
         try:
             with turn(conn, MIGRATE_LOCK, tell):
                 before = current(conn)

@@ -26,6 +26,7 @@ from psycopg.types.json import Jsonb
 
 from pgsched.db import own_writes
 from pgsched.db.connect import aconnect
+from pgsched.db.shared import begin_async, is_shared
 from pgsched.errors import InputError
 
 BECOME_OWNER = "SELECT set_config('role', %(owner)s, true) WHERE current_user <> %(owner)s"
@@ -61,6 +62,7 @@ class SqlJob:
         self._purpose = purpose
         self._on_notice = on_notice
         self._conn: AsyncConnection[Any] | None = None
+        self._pid: int | None = None
         self._stopping = False
 
     async def run(self, text: SqlText) -> int:
@@ -69,9 +71,11 @@ class SqlJob:
         self._conn = conn
         try:
             conn.add_notice_handler(lambda notice: self._on_notice(notice.message_primary or ""))
-            with contextlib.suppress(psycopg.Error):
-                await conn.execute(LOOK_FOR_CLIENT)
-            await conn.execute("BEGIN")
+            if not is_shared(conn):  # there the pooler is the server's client
+                with contextlib.suppress(psycopg.Error):
+                    await conn.execute(LOOK_FOR_CLIENT)
+            await begin_async(conn)
+            self._pid = await server_process(conn)
             await become_owner(conn, text.owner)
             rows = await conn.wait(drain(conn.pgconn, merged(conn, text)))
             if conn.info.transaction_status is not pq.TransactionStatus.INTRANS:
@@ -106,11 +110,20 @@ class SqlJob:
                 _ = work.done() and work.exception()
 
     async def _terminate(self) -> None:
-        if self._conn is None or self._conn.closed:
+        if self._conn is None or self._conn.closed or self._pid is None:
             return
         with contextlib.suppress(Exception):
             async with await aconnect(self._dsn, purpose="sql stop", timeout_s=UNREACHABLE_S) as conn:
-                await conn.execute("SELECT pg_terminate_backend(%(pid)s)", {"pid": self._conn.info.backend_pid})
+                await conn.execute("SELECT pg_terminate_backend(%(pid)s)", {"pid": self._pid})
+
+
+async def server_process(conn: AsyncConnection[Any]) -> int:
+    """The process of the server that runs the open transaction."""
+    if not is_shared(conn):
+        return conn.info.backend_pid
+    row = await (await conn.execute("SELECT pg_backend_pid()")).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def elsewhere(name: str, dsn: str) -> str:

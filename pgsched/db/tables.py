@@ -245,6 +245,7 @@ workers = Table(
     Column("drain_asked_by", Text),
     Column("clock_ahead_s", Double),
     Column("tz_version", Text),
+    Column("pooler", Text),
     partial("workers_alive", "id", where="stopped_at IS NULL"),
 )
 

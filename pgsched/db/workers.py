@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgsched.core.zones import tzdata_version
+from pgsched.db import pooler
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, one
 from pgsched.db.statements import sql
@@ -34,7 +35,8 @@ def start(conn: Connection[Any], registration: Registration) -> int:
     values = {name: getattr(registration, name) for name in Registration.__slots__}
     process = {"hostname": socket.gethostname(), "pid": os.getpid()}
     time_of_host = {"tz_version": tzdata_version(), "clock_s": time.time()}
-    row = conn.execute(sql("worker_start"), {**values, **process, **time_of_host}).fetchone()
+    way = {"pooler": pooler.of(conn)}
+    row = conn.execute(sql("worker_start"), {**values, **process, **time_of_host, **way}).fetchone()
     assert row is not None
     return int(row[0])
 

@@ -17,6 +17,7 @@ from pgsched import log
 from pgsched.config import LeaderSettings
 from pgsched.db import leading, limits
 from pgsched.db.connect import Connection
+from pgsched.db.shared import is_shared
 from pgsched.leader import admission, backfill, counting, passed_over
 from pgsched.leader.dependents import Sweep, resolve
 from pgsched.leader.isolation import isolated
@@ -29,6 +30,7 @@ from pgsched.leader.ticker import Ticked, tick
 
 logger = log.get("leader")
 LONGEST_PAUSE_S = 2.0  # how late a lost notification may be noticed
+UNHEARD_PAUSE_S = 1.0  # behind a pooler, where there are none
 WAITING_PAUSE_S = 1.0
 HELD_UP_PAUSE_S = 0.2
 BATCH = 5000
@@ -107,7 +109,7 @@ class Duties:
         if self._held_up:
             return min(HELD_UP_PAUSE_S, 0.001 * 2.0 ** min(self._held_up, 10))
         # well below the idle time after which the server ends this session
-        longest = min(LONGEST_PAUSE_S, self.settings.session_timeout_s / 4)
+        longest = min(UNHEARD_PAUSE_S if is_shared(self.conn) else LONGEST_PAUSE_S, self.settings.session_timeout_s / 4)
         pauses: list[float] = [longest, self._reap_at - time.monotonic()]
         if due.wait_s is not None:
             pauses.append(due.wait_s)
@@ -135,6 +137,8 @@ class Duties:
         with self.conn.transaction():
             leading.fence(self.conn, self.term)
             yield self.conn
+            if is_shared(self.conn):  # a long one must not look like the end of the term
+                leading.seen(self.conn, self.term)
 
     def resign(self) -> None:
         """Close the term."""

@@ -1,7 +1,9 @@
 """One leader at a time: a session lock chooses it, a fence in every transaction proves it, a term names it.
 
 A candidate asks for the lock about once a second and never waits for it in the server. The leader's session times out
-by itself when its process freezes, so that the others need not wait for TCP to notice.
+by itself when its process freezes, so that the others need not wait for TCP to notice. Behind a pooler that lends
+sessions for a transaction there is no session to hold a lock: a candidate stands when the last term has resigned or has
+not been seen for as long as such a session would have lasted, and the fence alone decides.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pgsched.config import LeaderSettings
 from pgsched.db import leading
 from pgsched.db.connect import BY_INDEX, Connection, DatabaseError, Reaction, back_off_s, classify, connect, explain
 from pgsched.db.leading import NotLeading
+from pgsched.db.shared import is_shared
 from pgsched.errors import PgschedError
 from pgsched.leader.duties import Duties
 from pgsched.leader.metered import LeaderMeter
@@ -88,7 +91,8 @@ class Leader:
         ends = {"idle_session_timeout": timeout_ms, "idle_in_transaction_session_timeout": timeout_ms}
         conn = connect(self.dsn, purpose="leader", timeout_s=60, settings=ends | BY_INDEX)
         try:
-            conn.execute("LISTEN pgsched_election")
+            if not is_shared(conn):
+                conn.execute("LISTEN pgsched_election")
             yield conn
         finally:
             self._leads(None)
@@ -96,11 +100,14 @@ class Leader:
 
     def _campaign(self, conn: Connection[Any]) -> None:
         while not self._stop.is_set():
-            if leading.try_lead(conn):
+            if self._vacant(conn) if is_shared(conn) else leading.try_lead(conn):
                 self._lead(conn)
                 return
             # the server ends the session of a candidate that asks too seldom, as it would a frozen one's
             self.pause(conn, min(self.settings.election_every_s, self.settings.session_timeout_s / 2))
+
+    def _vacant(self, conn: Connection[Any]) -> bool:
+        return leading.vacant(conn, self.settings.session_timeout_s)
 
     def _lead(self, conn: Connection[Any]) -> None:
         term, grace_s = self._begin_term(conn)
@@ -108,14 +115,16 @@ class Leader:
             return
         self._leads(term)
         logger.info("leading", term=term, reaps_in_s=round(grace_s, 1))
-        conn.execute("LISTEN pgsched_leader")
+        if not is_shared(conn):
+            conn.execute("LISTEN pgsched_leader")
         duties = Duties(conn, term, self.settings, reap_from=time.monotonic() + grace_s)
         duties.counted = self.counted
         try:
             while not self._stop.is_set():
                 self.pause(conn, duties.perform())
             duties.resign()
-            leading.unlock(conn)
+            if not is_shared(conn):
+                leading.unlock(conn)
         except NotLeading as reason:
             # closing the session gives the lock back
             logger.warning("leadership lost", term=term, reason=str(reason))
@@ -131,6 +140,8 @@ class Leader:
             try:
                 with conn.transaction():
                     leading.fence(conn, None)
+                    if is_shared(conn) and not self._vacant(conn):
+                        break  # another candidate was first
                     return leading.elect(conn, self.holder)
             except NotLeading:
                 self.pause(conn, 0.2)

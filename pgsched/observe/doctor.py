@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pgsched.db import pooler
 from pgsched.db.connect import Connection, connect
 from pgsched.db.query import Row, one, rows
 from pgsched.errors import PgschedError
@@ -32,9 +33,9 @@ def doctor(flag: str | None, environ: Mapping[str, str] | None = None, trend_s: 
     if dsn is None or check.exit_code(found):
         return found
     try:
-        with connect(dsn, purpose="doctor", timeout_s=20) as conn, connect(dsn, purpose="doctor") as other:
+        with connect(dsn, purpose="doctor", timeout_s=20) as conn:
             before = tables(conn), time.monotonic()
-            found += living(conn, other)
+            found += living(conn)
             time.sleep(max(0.0, trend_s - (time.monotonic() - before[1])))
             conn.execute("SELECT pg_stat_clear_snapshot()")
             found += dead_rows(before[0], tables(conn), time.monotonic() - before[1])
@@ -43,7 +44,7 @@ def doctor(flag: str | None, environ: Mapping[str, str] | None = None, trend_s: 
     return found
 
 
-def living(conn: Connection[Any], other: Connection[Any]) -> Iterator[Finding]:
+def living(conn: Connection[Any]) -> Iterator[Finding]:
     """Everything that can be seen at one moment."""
     facts = one(conn, "doctor_server")
     assert facts is not None
@@ -54,7 +55,7 @@ def living(conn: Connection[Any], other: Connection[Any]) -> Iterator[Finding]:
     yield from objects(conn)
     yield from workers(rows(conn, "doctor_workers"))
     yield from replication(facts)
-    yield from pooler(conn, other, facts)
+    yield from poolers(conn)
     if not facts["all_queries"]:
         yield warn("rights", "this role does not see others' queries: GRANT pg_read_all_stats TO it (or pg_monitor)")
 
@@ -158,19 +159,16 @@ def replication(facts: Row) -> Iterator[Finding]:
         yield warn("standby", f"{text}, and runs that were settled run again (synchronous_standby_names)")
 
 
-def pooler(conn: Connection[Any], other: Connection[Any], facts: Row) -> Iterator[Finding]:
-    """Is there a pooler on the way? One that shares sessions gives a transaction to whichever is free."""
-    if conn.info.backend_pid == facts["pid"]:
-        return
-    with other.transaction():
-        other.execute("SELECT pg_backend_pid()")
-        row = conn.execute("SELECT pg_backend_pid()").fetchone()
-    moved = row is not None and row[0] != facts["pid"]
-    if moved:
-        text = "a pooler in transaction mode: NOTIFY wakes nobody, and a leader has only the lock of each transaction"
-        yield warn("pooler", f"{text}; give workers a DSN that goes round it, or one in session mode")
-    else:
-        yield ok("pooler", "a pooler in session mode, as far as can be seen")
+def poolers(conn: Connection[Any]) -> Iterator[Finding]:
+    """What is between this command, or a worker, and the server?"""
+    here, workers = pooler.of(conn), rows(conn, "status_workers")
+    polling = [row["name"] for row in workers if row["pooler"] == "transaction"]
+    if here == "transaction" or polling:
+        text = "a pooler in transaction mode: no notification passes, so work is found a poll period later (--poll)"
+        who = f"{len(polling)} of {len(workers)} workers go through it" if workers else "this command goes through it"
+        yield ok("pooler", f"{text}, and leadership is proved in each transaction; {who}")
+    elif here or any(row["pooler"] for row in workers):
+        yield ok("pooler", "a pooler in session mode: as good as none")
 
 
 def tables(conn: Connection[Any]) -> list[Row]:

@@ -43,6 +43,7 @@ class LiveWorker:
     stopping: bool
     blocked_s: float | None = None
     blocked_by: str | None = None
+    pooler: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +185,7 @@ class Status:
     paused: list[Paused] = field(default_factory=list)
     limits: list[Binding] = field(default_factory=list)
     full: list[FullQueue] = field(default_factory=list)
+    pooler: str | None = None  # session or transaction: what this very connection goes through
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON can hold it: instants as ISO text."""

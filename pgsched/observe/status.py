@@ -10,6 +10,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, TypeVar
 
+from pgsched.db import pooler
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, one, rows
 from pgsched.observe import holding
@@ -66,7 +67,7 @@ def status(conn: Connection[Any], sample: int | None = None) -> Status:
     ]
     counted_all = sum(row["n"] for row in open_runs) < MOST_OPEN
     known = (leader, workers, queues, jobs, finished, attention, unroutable, fires, errors)
-    return Status(not problems, problems, *known, counted_all, paused, limits, full)
+    return Status(not problems, problems, *known, counted_all, paused, limits, full, pooler.of(conn))
 
 
 def build(kind: type[T], row: Row | None) -> T:

@@ -28,10 +28,11 @@ from pgsched.db.connect import (
     explain,
     first_line,
 )
+from pgsched.db.shared import is_shared
 from pgsched.errors import PgschedError
 from pgsched.model import Claim
 from pgsched.worker.cursor import Budget, Cursor
-from pgsched.worker.rest import NAP_S, Rest
+from pgsched.worker.rest import NAP_S, Polling, Rest
 
 logger = log.get("claim")
 LARGEST_BATCH = 1000
@@ -169,6 +170,7 @@ class Claimer:
         if self._conn is None:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
             read_fast(self._conn)
+            self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
         if self._unanswered is not None:
             await self._ask_again(self._conn, *self._unanswered)
         more = False

@@ -1,4 +1,5 @@
-"""LISTEN on one dedicated connection: hints that shorten waits. Nothing depends on them."""
+"""LISTEN on one dedicated connection: hints that shorten waits. Nothing depends on them, and behind a pooler that lends
+sessions for a transaction there are none."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Callable
 
 from pgsched import log
 from pgsched.db.connect import DatabaseError, Reaction, aconnect, back_off_s, classify, explain, first_line
+from pgsched.db.shared import is_shared
 from pgsched.errors import PgschedError
 
 logger = log.get("listen")
@@ -18,6 +20,8 @@ async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Ca
     while True:
         try:
             async with await aconnect(dsn, purpose="listen", timeout_s=0) as conn:
+                if is_shared(conn):
+                    return
                 await conn.execute("LISTEN pgsched_runs")
                 await conn.execute("LISTEN pgsched_cancel")
                 failures = 0

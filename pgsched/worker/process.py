@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pgsched
 from pgsched import log
 from pgsched.config import Settings
-from pgsched.db import jobs, migrate, workers
+from pgsched.db import jobs, migrate, pooler, workers
 from pgsched.db.connect import Connection, connect, ssl_problem
 from pgsched.errors import PgschedError
 from pgsched.execute.capture import Journal
@@ -49,6 +49,8 @@ def prepare(settings: Settings, app: App | None) -> None:
         migrate.check(conn)
         if problem := ssl_problem(conn):
             logger.warning(problem)
+        if mode := pooler.of(conn):
+            logger.info("a pooler is on the way", mode=str(mode))
         if app is not None:
             declare(conn, app)
 

@@ -58,3 +58,17 @@ class Rest:
         wait_s = min(self._look_s, self.poll_s, sure_s)
         self._look_s = min(self._look_s * LATER, self.poll_s)
         return wait_s
+
+
+class Polling(Rest):
+    """How one waits that no notification reaches: it says nothing, naps after work, and looks ever later."""
+
+    def must_ask(self, now: float) -> bool:
+        return False
+
+    def wait_s(self, now: float) -> float:
+        if not self._idle:
+            return NAP_S
+        wait_s = min(self._look_s, self.poll_s)
+        self._look_s = min(self._look_s * LATER, self.poll_s)
+        return wait_s

@@ -37,7 +37,7 @@ def connection() -> psycopg.Connection:
     """This thread's connection; a new one after the server went away."""
     conn: psycopg.Connection | None = getattr(mine, "conn", None)
     if conn is None or conn.closed:
-        conn = mine.conn = psycopg.connect(os.environ["PGSCHED_DSN"], autocommit=True)
+        conn = mine.conn = psycopg.connect(os.environ.get("LEDGER_DSN") or os.environ["PGSCHED_DSN"], autocommit=True)
     return conn
 
 

@@ -26,7 +26,7 @@ def told(found: list[doctor.Finding], name: str, *levels: str) -> str:
 
 
 def living(connect: Open) -> list[doctor.Finding]:
-    return list(doctor.living(connect(), connect()))
+    return list(doctor.living(connect()))
 
 
 def test_a_healthy_system_is_ok(pgsched: Pgsched) -> None:
@@ -134,25 +134,8 @@ def test_asynchronous_standbys_are_warned_of() -> None:
     assert [one.level for one in doctor.replication({"standbys": 2, "synchronous": 1})] == []
 
 
-def test_a_pooler_is_seen_by_the_pid_and_its_mode_by_its_change(connect: Open) -> None:
-    class Pooled:
-        """A connection whose statements go to whichever session is free."""
-
-        def __init__(self, pids: list[int]) -> None:
-            self.pids = pids
-            self.info = type("Info", (), {"backend_pid": 1})()
-
-        def execute(self, _: str) -> Any:
-            return type("Cursor", (), {"fetchone": lambda _: (self.pids.pop(0),)})()
-
-    other = connect()
-    assert list(doctor.pooler(connect(), other, {"pid": 0})) != []
-    shared: Any = Pooled([8])
-    assert [one.level for one in doctor.pooler(shared, other, {"pid": 7})] == ["warn"]
-    kept: Any = Pooled([7])
-    assert [one.level for one in doctor.pooler(kept, other, {"pid": 7})] == ["ok"]
-    direct = connect()
-    assert list(doctor.pooler(direct, other, {"pid": direct.info.backend_pid})) == []
+def test_where_there_is_no_pooler_none_is_told_of(db: psycopg.Connection[Any]) -> None:
+    assert list(doctor.poolers(db)) == []
 
 
 def test_strict_counts_warnings() -> None:

@@ -1,0 +1,1 @@
+ALTER TABLE pgsched.workers DROP COLUMN IF EXISTS pooler;

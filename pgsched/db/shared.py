@@ -1,0 +1,202 @@
+"""Connections through a pooler that lends a session for one transaction at a time.
+
+The rule: nothing of ours stays in a session, and nothing is expected to be there. Each transaction begins with our
+settings, which end with it; a statement outside of one gets a transaction of its own, sent in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, Error, IsolationLevel, pq, sql
+from psycopg.rows import tuple_row
+
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+COMMIT = "COMMIT"
+# What has no meaning within one transaction, or is said when it begins.
+OF_SESSIONS = ("idle_session_timeout", "default_transaction_isolation", "TimeZone")
+
+
+def assigning(settings: Mapping[str, str], *, local: bool) -> sql.Composed:
+    """The statement that gives these settings, until the transaction's end or the session's."""
+    given = {name: value for name, value in settings.items() if not (local and name in OF_SESSIONS)}
+    one = sql.SQL("set_config({}, {}, {})")
+    return sql.SQL("SELECT ") + sql.SQL(", ").join(one.format(name, value, local) for name, value in given.items())
+
+
+class SharedCursor(Cursor[Any]):
+    """Sends a statement that stands alone as a transaction."""
+
+    def execute(self, query: Any, params: Any = None, **more: Any) -> Any:
+        conn = self.connection
+        assert isinstance(conn, SharedConnection)
+        if not conn.outside():
+            return super().execute(query, params, **more)
+        with conn.whole():
+            return super().execute(query, params, **more)
+
+
+class SharedConnection(Connection[Any]):
+    """A blocking connection of this kind; `settings` is the statement that begins each transaction."""
+
+    settings: sql.Composed
+    inside = False
+
+    def outside(self) -> bool:
+        """Would a statement sent now be a transaction of its own?"""
+        idle = self.info.transaction_status == pq.TransactionStatus.IDLE
+        return idle and self.autocommit and not self.inside
+
+    def begin(self) -> None:
+        """Open a transaction that ends with a COMMIT or ROLLBACK of the caller's."""
+        plain(self).execute(BEGIN)
+        plain(self).execute(self.settings)
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """A transaction around what is sent within, there and back once."""
+        self.inside = True
+        failed: Exception | None = None
+        try:
+            with self.pipeline():
+                try:
+                    self.begin()
+                    yield
+                    plain(self).execute(COMMIT)
+                except Exception as error:  # not through the pipeline's end, which would log what it says of it
+                    failed = error
+        except Error as error:
+            failed = failed or error
+        except BaseException:  # cut off: nobody knows in which state
+            self.close()
+            raise
+        finally:
+            self.inside = False
+        if failed is not None:
+            if not self.closed:
+                self.rollback()
+            raise failed
+
+    @contextmanager
+    def transaction(self, savepoint_name: str | None = None, force_rollback: bool = False) -> Iterator[Any]:
+        outermost = self.outside()
+        try:
+            with super().transaction(savepoint_name, force_rollback) as made:
+                if outermost:
+                    self.inside = True
+                    plain(self).execute(self.settings)
+                yield made
+        finally:
+            if outermost:
+                self.inside = False
+
+
+class AsyncSharedCursor(AsyncCursor[Any]):
+    """The asyncio form of `SharedCursor`."""
+
+    async def execute(self, query: Any, params: Any = None, **more: Any) -> Any:
+        conn = self.connection
+        assert isinstance(conn, AsyncSharedConnection)
+        if not conn.outside():
+            return await super().execute(query, params, **more)
+        async with conn.whole():
+            return await super().execute(query, params, **more)
+
+
+class AsyncSharedConnection(AsyncConnection[Any]):
+    """The asyncio form of `SharedConnection`."""
+
+    settings: sql.Composed
+    inside = False
+
+    def outside(self) -> bool:
+        """Would a statement sent now be a transaction of its own?"""
+        idle = self.info.transaction_status == pq.TransactionStatus.IDLE
+        return idle and self.autocommit and not self.inside
+
+    async def begin(self) -> None:
+        """Open a transaction that ends with a COMMIT or ROLLBACK of the caller's."""
+        await plain_async(self).execute(BEGIN)
+        await plain_async(self).execute(self.settings)
+
+    @asynccontextmanager
+    async def whole(self) -> AsyncIterator[None]:
+        """A transaction around what is sent within, there and back once."""
+        self.inside = True
+        failed: Exception | None = None
+        try:
+            async with self.pipeline():
+                try:
+                    await self.begin()
+                    yield
+                    await plain_async(self).execute(COMMIT)
+                except Exception as error:  # not through the pipeline's end, which would log what it says of it
+                    failed = error
+        except Error as error:
+            failed = failed or error
+        except BaseException:  # cut off: nobody knows in which state
+            await self.close()
+            raise
+        finally:
+            self.inside = False
+        if failed is not None:
+            if not self.closed:
+                await self.rollback()
+            raise failed
+
+    @asynccontextmanager
+    async def transaction(self, savepoint_name: str | None = None, force_rollback: bool = False) -> AsyncIterator[Any]:
+        outermost = self.outside()
+        try:
+            async with super().transaction(savepoint_name, force_rollback) as made:
+                if outermost:
+                    self.inside = True
+                    await plain_async(self).execute(self.settings)
+                yield made
+        finally:
+            if outermost:
+                self.inside = False
+
+
+class KeptConnection(Connection[Any]):
+    """A blocking connection through a pooler that keeps one session for it: as good as a direct one."""
+
+
+class AsyncKeptConnection(AsyncConnection[Any]):
+    """The asyncio form of `KeptConnection`."""
+
+
+def plain(conn: Connection[Any]) -> Cursor[Any]:
+    """A cursor that sends what it is given and no more."""
+    return Cursor(conn, row_factory=tuple_row)
+
+
+def plain_async(conn: AsyncConnection[Any]) -> AsyncCursor[Any]:
+    """The asyncio form of `plain`."""
+    return AsyncCursor(conn, row_factory=tuple_row)
+
+
+def is_shared(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
+    """Does it get another session for each transaction?"""
+    return isinstance(conn, SharedConnection | AsyncSharedConnection)
+
+
+def begin(conn: Connection[Any]) -> None:
+    """Open a transaction that the caller ends, on a connection of whatever kind."""
+    conn.begin() if isinstance(conn, SharedConnection) else conn.execute("BEGIN")
+
+
+async def begin_async(conn: AsyncConnection[Any]) -> None:
+    """The asyncio form of `begin`."""
+    await (conn.begin() if isinstance(conn, AsyncSharedConnection) else conn.execute("BEGIN"))
+
+
+def prepared(conn: Any, settings: Mapping[str, str]) -> None:
+    """Make a fresh SharedConnection ready: its cursors, and what each of its transactions begins with."""
+    conn.settings = assigning(settings, local=True)
+    conn.cursor_factory = SharedCursor if isinstance(conn, Connection) else AsyncSharedCursor
+
+
+READ_COMMITTED = IsolationLevel.READ_COMMITTED

@@ -1,0 +1,100 @@
+"""The ways to a server: straight, or through a pooler as far as it goes.
+
+The rule: whether the server itself answers is asked of every connection, because a DSN may lead elsewhere tomorrow.
+Settings go with the start of a straight connection, once into a kept session, into each transaction of a shared one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, Connection
+
+from pgsched.db import shared
+from pgsched.db.pooler import Known, Pooler, learn, refuses_settings
+
+WHO_ANSWERS = "SELECT pg_backend_pid()"
+PREPARE_AFTER = 5  # psycopg's own
+_known: dict[str, Known] = {}
+
+
+def pooled(dsn: str) -> bool:
+    """Was a pooler found there?"""
+    return dsn in _known
+
+
+def way(dsn: str, conninfo: str) -> Known:
+    """How the pooler behind a DSN has to be used."""
+    found = _known.get(dsn)
+    if found is None or time.monotonic() > found.until:
+        found = _known[dsn] = learn(conninfo)
+    return found
+
+
+def straight(conninfo: str) -> Connection[Any] | None:
+    """A connection to the server itself; None if something in between answers."""
+    try:
+        conn = psycopg.connect(conninfo, autocommit=True)
+    except psycopg.OperationalError as error:
+        if refuses_settings(error):
+            return None
+        raise
+    row = conn.execute(WHO_ANSWERS).fetchone()
+    if row is not None and row[0] == conn.info.backend_pid:
+        return conn
+    conn.close()
+    return None
+
+
+async def straight_async(conninfo: str) -> AsyncConnection[Any] | None:
+    """The asyncio form of `straight`."""
+    try:
+        conn = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
+    except psycopg.OperationalError as error:
+        if refuses_settings(error):
+            return None
+        raise
+    row = await (await conn.execute(WHO_ANSWERS)).fetchone()
+    if row is not None and row[0] == conn.info.backend_pid:
+        return conn
+    await conn.close()
+    return None
+
+
+def through(found: Known, conninfo: str, settings: Mapping[str, str]) -> Connection[Any]:
+    """A connection through a pooler."""
+    prepare = PREPARE_AFTER if found.prepares else None
+    if found.pooler is Pooler.SESSION:
+        kept = shared.KeptConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
+        kept.execute(shared.assigning(settings, local=False))
+        return kept
+    conn = shared.SharedConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
+    conn.isolation_level = shared.READ_COMMITTED
+    shared.prepared(conn, settings)
+    if zone := zone_to_set(conn, settings):
+        shared.plain(conn).execute(zone)
+    return conn
+
+
+async def through_async(found: Known, conninfo: str, settings: Mapping[str, str]) -> AsyncConnection[Any]:
+    """The asyncio form of `through`."""
+    prepare = PREPARE_AFTER if found.prepares else None
+    if found.pooler is Pooler.SESSION:
+        kept = await shared.AsyncKeptConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
+        await kept.execute(shared.assigning(settings, local=False))
+        return kept
+    conn = await shared.AsyncSharedConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
+    await conn.set_isolation_level(shared.READ_COMMITTED)
+    shared.prepared(conn, settings)
+    if zone := zone_to_set(conn, settings):
+        await shared.plain_async(conn).execute(zone)
+    return conn
+
+
+def zone_to_set(conn: Connection[Any] | AsyncConnection[Any], settings: Mapping[str, str]) -> bytes | None:
+    """The statement for our time zone, if need be. Poolers keep this one setting apart for each of their clients: it is
+    one of those that a server reports."""
+    return None if conn.info.parameter_status("TimeZone") == settings["TimeZone"] else b"SET TimeZone TO 'UTC'"
