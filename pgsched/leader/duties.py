@@ -23,8 +23,8 @@ from pgsched.leader.dependents import Sweep, resolve
 from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
 from pgsched.leader.metered import LeaderMeter
-from pgsched.leader.stall import Stall
 from pgsched.leader.pruner import Pruner
+from pgsched.leader.stall import Stall
 from pgsched.leader.stepping import DatabaseClock
 from pgsched.leader.ticker import Ticked, tick
 
@@ -59,12 +59,12 @@ class Duties:
         self._standing = admission.Standing()
         self._clock = DatabaseClock()
         self._leases_known = False
-        self._prune_at = time.monotonic() + settings.prune_every_s
-
         self._pruner = Pruner()
         self._counting = counting.Counting()
-    def perform(self) -> float:
+        self._prune_at = time.monotonic() + settings.prune_every_s
         self._count_at = 0.0
+
+    def perform(self) -> float:
         """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
         now = time.monotonic()
         due = leading.look(self.conn, self.term, reap=now >= self._reap_at, lead_s=self._lead.s(now))
@@ -78,9 +78,9 @@ class Duties:
             done += self._try(self._admit)
         done += self._try(self._record) if due.passed_over else 0
         done += self._try(self._backfill) if due.backfills else 0
+        self._try(lambda: self._count(now))
         self._try(lambda: self._prune(now))
         if now >= self._reap_at and not expired:
-        self._try(lambda: self._count(now))
             self._reap_at = now + self.settings.reap_every_s
             self._stall.reaped()
         self._stall.took(time.monotonic() - now)
@@ -220,10 +220,6 @@ class Duties:
         with self.leading() as conn:
             return int(backfill.work(conn, self._backfills))
 
-    def _prune(self, now: float) -> int:
-        if now < self._prune_at:
-            return 0
-        self._prune_at = now + self.settings.prune_every_s  # first: a prune that fails must not hold up every round
     def _count(self, now: float) -> int:
         if now < self._count_at:
             return 0
@@ -233,6 +229,10 @@ class Duties:
             self._count_at = now + AGAIN_S
         return 0
 
+    def _prune(self, now: float) -> int:
+        if now < self._prune_at:
+            return 0
+        self._prune_at = now + self.settings.prune_every_s  # first: a prune that fails must not hold up every round
         with self.leading() as conn:
             gone = self._pruner.work(conn, self.settings.prune_batch)
         if self.counted is not None:
