@@ -23,6 +23,8 @@ VERSIONS = ("0001", "0002", "0003", "0004")
 SCHEMA_VERSION = VERSIONS[-1]
 TAKEN_BACK = ("0004",)  # versions from which there is a way back
 WAIT_S = 600.0
+# a statement whose process was killed ends soon, and with it that process's turn
+SETTINGS = {"client_connection_check_interval": "2s", "client_min_messages": "warning"}
 MIGRATE_LOCK = 0x70677363_6D696772  # "pgscmigr"
 
 
@@ -82,7 +84,8 @@ def upgrade(
     target = to or SCHEMA_VERSION
     if target not in VERSIONS:
         raise InputError(f"to: there is no version {target!r}: there are {', '.join(VERSIONS)}", "to")
-    with connect(dsn, purpose="migrate", timeout_s=0, settings={"client_connection_check_interval": "2s"}) as conn:
+    with connect(dsn, purpose="migrate", timeout_s=0, settings=SETTINGS) as conn:
+        conn.add_notice_handler(lambda notice: tell(str(notice.message_primary)))
         if is_shared(conn):
             raise InputError("dsn: migrate needs a session of its own: give a DSN that goes round the pooler", "dsn")
         try:

@@ -75,14 +75,17 @@ def run(conn: Connection[Any], one: Step) -> None:
 
 
 def patiently(conn: Connection[Any], do: Callable[[], None], name: str, wait_s: float, tell: Tell) -> None:
-    """Do it again and again while somebody is in the way; raises the database's error after `wait_s` seconds."""
+    """Do it again and again while somebody is in the way; raises PgschedError after `wait_s` seconds."""
     until, pause, tries = time.monotonic() + wait_s, 0.25, 0
     while True:
         try:
             return do()
         except DatabaseError as error:
-            if error.sqlstate not in AGAIN or time.monotonic() > until:
+            if error.sqlstate not in AGAIN:
                 raise
+            if time.monotonic() > until:
+                raise PgschedError(f"{name} got no lock within {wait_s:.0f} s: {in_the_way(conn)} is in the way; "
+                                   "what was done stays, `pgsched migrate` goes on from there") from error  # fmt: skip
         tries += 1
         if tries in (2, 4) or tries % 10 == 0:
             tell(f"{name}: waits for {in_the_way(conn)}")
@@ -115,24 +118,19 @@ def turn(conn: Connection[Any], key: int, tell: Tell) -> Iterator[None]:
 
 @contextmanager
 def progress(conn: Connection[Any], one: Step, tell: Tell) -> Iterator[None]:
-    """Tell now and then how far an index is; and what the server remarks."""
+    """Tell now and then how far an index is."""
+    if one.index is None:
+        yield
+        return
     done = threading.Event()
-
-    def noticed(notice: Any) -> None:
-        tell(f"{one.name}: {notice.message_primary}")
-
-    conn.add_notice_handler(noticed)
     about = (make_conninfo(conn.info.dsn, password=conn.info.password or None), conn.info.backend_pid)
     watcher = threading.Thread(target=watch, args=(*about, one, tell, done), daemon=True)
-    if one.index is not None:
-        watcher.start()
+    watcher.start()
     try:
         yield
     finally:
-        conn.remove_notice_handler(noticed)
         done.set()
-        if one.index is not None:
-            watcher.join()
+        watcher.join()
 
 
 def watch(dsn: str, pid: int, one: Step, tell: Tell, done: threading.Event) -> None:

@@ -1,0 +1,39 @@
+"""Everything that a schema is, as text: what pg_dump says of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def program(name: str) -> str:
+    """One of PostgreSQL's programs: the embedded wheel's, else the system's."""
+    try:
+        from pgsched.db.embedded import bin_dir
+
+        found = Path(bin_dir()) / name
+        if found.exists():
+            return str(found)
+    except Exception:
+        pass
+    return shutil.which(name) or pytest.skip(f"no {name} here: the schemas are not compared")
+
+
+def catalog(dsn: str) -> str:
+    """The schema pgsched, with owners and grants."""
+    dumped = subprocess.run(
+        [program("pg_dump"), "--schema-only", "--schema=pgsched", dsn], capture_output=True, text=True
+    )
+    assert dumped.returncode == 0, dumped.stderr
+    return "\n".join(
+        line for line in dumped.stdout.splitlines() if "restrict" not in line
+    )  # a random word in each dump
+
+
+def apply_script(dsn: str, text: str) -> subprocess.CompletedProcess[str]:
+    """Give a script to psql."""
+    command = [program("psql"), "--no-psqlrc", dsn, "-f", "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
