@@ -25,7 +25,6 @@ SEEN = "SELECT DISTINCT pid FROM chaos.ledger WHERE seq > %s"
 NEWEST = "SELECT coalesce(max(seq), 0) FROM chaos.ledger"
 ROLL_CALL_S, REST_S, STOP_S = 30.0, 10.0, 20.0
 SLACK_S = 3.0  # of a machine with other things to do
-LEASE_S, REAP_S = 30.0, 5.0  # the product's defaults
 COMPLAINTS = ("warning", "error", "critical")
 
 
@@ -133,7 +132,7 @@ class Performance:
         with psycopg.connect(stage.dsn, autocommit=True) as db, psycopg.connect(stage.ledger_dsn) as ledger:
             found = collect(db, ledger, self.producer.acknowledged + stage.asked)
             ended = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
-        lease_s, reap_s = stage.options.lease_s or LEASE_S, stage.options.reap_s or REAP_S
+        lease_s, reap_s = stage.lease_s, stage.reap_s
         found.settings = {
             "fault": stage.fault.name, "seed": self.seed, "lease_s": lease_s, "reap_s": reap_s, "limits": load.LIMITS,
             "ended": ended[0] if ended else None, "stuck_s": reap_s + SLACK_S, "stop_within_s": STOP_S,

@@ -20,9 +20,10 @@ from pgsched.chaos.proxy import Proxy
 from pgsched.chaos.registry import Fault, Options
 
 T = TypeVar("T")
+LEASE_S, REAP_S = 30.0, 5.0  # the product's defaults
 LEADER = "SELECT CASE WHEN resigned_at IS NULL THEN pid END FROM pgsched.leader ORDER BY term DESC LIMIT 1"
 NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
-STARTS = "SELECT pid FROM chaos.ledger WHERE run_id = %s AND event = 'start' ORDER BY seq"
+EVENTS = "SELECT pid FROM chaos.ledger WHERE run_id = %s AND event = %s ORDER BY seq"
 OPEN = "INSERT INTO chaos.gates VALUES (%s) ON CONFLICT DO NOTHING"
 
 
@@ -166,12 +167,19 @@ class Stage:
         """A living worker that is none of these."""
         return next(member for member in self.workers if member not in members and not member.frozen)
 
-    def started_on(self, run_id: int) -> list[int]:
-        """The pids of the processes that started this run, oldest first."""
-        rows = self.db.execute(
-            "SELECT pid FROM chaos.ledger WHERE run_id = %s AND event = 'start' ORDER BY seq", [run_id]
-        )
-        return [row[0] for row in rows.fetchall()]
+    def events(self, run_id: int, event: str = "start") -> list[int]:
+        """The pids of the processes that wrote this event of the run, oldest first."""
+        return [row[0] for row in self.ledger.execute(EVENTS, [run_id, event]).fetchall()]
+
+    @property
+    def lease_s(self) -> float:
+        """The workers' lease, in seconds."""
+        return LEASE_S if self.options.lease_s is None else self.options.lease_s
+
+    @property
+    def reap_s(self) -> float:
+        """The leader's reap period, in seconds."""
+        return REAP_S if self.options.reap_s is None else self.options.reap_s
 
     def state(self, run_id: int) -> str:
         """The run's state now."""

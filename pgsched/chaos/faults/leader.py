@@ -1,0 +1,184 @@
+"""Faults of the leader: killed and frozen at chosen points of its tick, several at once, none for hours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from pgsched.chaos.fleet import Member
+from pgsched.chaos.registry import fault
+from pgsched.chaos.stage import Stage
+
+ELECTED = "SELECT extract(epoch FROM elected_at)::float8 FROM pgsched.leader ORDER BY term DESC LIMIT 1"
+TERM = "SELECT coalesce(max(term), 0) FROM pgsched.leader"
+SLOTS = "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL AND scheduled_at > to_timestamp(%s)"
+TRIP_LOCK = "SELECT pg_advisory_lock(hashtextextended('chaos.trip', 0))"
+TRIPPED = """SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objsubid = 1
+AND (classid::bigint << 32) + objid::bigint = hashtextextended('chaos.trip', 0)"""
+LEADER_LOCK = "SELECT pg_advisory_lock(hashtextextended('pgsched.leader', 0))"
+NEWEST_SLOT = """SELECT coalesce(max(seq), 0) FROM chaos.journal
+WHERE what = 'run' AND op = 'insert' AND job_id IS NOT NULL"""
+BEHIND = """SELECT coalesce(max(extract(epoch FROM clock_timestamp() - decided_until)), 0)::float8
+FROM pgsched.jobs WHERE schedule IS NOT NULL"""
+HOURS = """
+SET LOCAL session_replication_role = replica;
+UPDATE pgsched.jobs SET anchor_at = anchor_at - interval '5 hours', created_at = created_at - interval '5 hours',
+    decided_until = decided_until - interval '5 hours', next_run_at = next_run_at - interval '5 hours';
+UPDATE pgsched.jobs SET catch_up = 'all', max_catch_up = 50 WHERE name = 'chaos-0';
+UPDATE pgsched.runs SET scheduled_at = scheduled_at - interval '5 hours' WHERE job_id IS NOT NULL;
+UPDATE pgsched.leader SET elected_at = elected_at - interval '5 hours', seen_at = seen_at - interval '5 hours';
+UPDATE chaos.journal SET slot = slot - interval '5 hours', mark = mark - interval '5 hours';
+"""
+
+
+def replaced(stage: Stage, former: Member, since: float, bound: float) -> None:
+    """Another one leads within so many seconds, and decides slots."""
+    stage.leader(30, other_than=former)
+    stage.figure("another leads after", float(stage.one(ELECTED)) - since, bound=bound)
+    now = stage.clock()
+    stage.wait(lambda: stage.one(SLOTS, now) >= 3, 15, "slots after the change")
+
+
+@contextmanager
+def tripped(stage: Stage, where: str) -> Iterator[Member]:
+    """Hold the leader at this point of its next tick; it goes on at the end of the block, if it lives."""
+    with psycopg.connect(stage.dsn, autocommit=True, application_name="chaos stage") as trip:
+        trip.execute(TRIP_LOCK)
+        trip.execute("INSERT INTO chaos.trips VALUES (%s)", [where])
+        try:
+            stage.wait(lambda: stage.one(TRIPPED), 15, f"the leader to be held {where}")
+            yield stage.leader()
+        finally:
+            trip.execute("DELETE FROM chaos.trips")
+
+
+def killed_at(stage: Stage, where: str) -> None:
+    """Kill the leader at a point of its tick."""
+    with tripped(stage, where) as leader:
+        since = stage.clock()
+        leader.kill()
+    replaced(stage, leader, since, 5.0)
+
+
+@fault("leader-killed-before-insert", tier="quick")
+def leader_killed_before_insert(stage: Stage) -> None:
+    """The leader is killed when it is about to insert slots: another leads in seconds, no slot is lost."""
+    killed_at(stage, "before insert")
+
+
+@fault("leader-killed-after-insert", tier="quick")
+def leader_killed_after_insert(stage: Stage) -> None:
+    """The leader is killed when it has inserted slots and not committed: they are decided again, once."""
+    killed_at(stage, "after insert")
+
+
+@fault("leader-killed-after-commit", tier="quick")
+def leader_killed_after_commit(stage: Stage) -> None:
+    """The leader is killed when it has just committed slots, three times: none is made twice."""
+    for _ in range(3):
+        leader, before = stage.leader(), stage.one(NEWEST_SLOT)
+        stage.wait(lambda before=before: stage.one(NEWEST_SLOT) > before, 15, "a tick to commit")  # type: ignore[misc]
+        since = stage.clock()
+        leader.kill()
+        replaced(stage, leader, since, 5.0)
+        stage.start_worker()
+
+
+@fault("leader-frozen-idle", tier="quick", lease_s=None, reap_s=None, poll_s=None, jobs=3)
+def leader_frozen_idle(stage: Stage) -> None:
+    """The leader freezes between two ticks, with default settings: another leads within 12 s."""
+    leader = stage.leader()
+    since = stage.clock()
+    leader.freeze()
+    replaced(stage, leader, since, 12.0)
+    leader.thaw()
+
+
+@fault("leader-frozen-in-tick", tier="quick", lease_s=None, reap_s=None, poll_s=None, jobs=3)
+def leader_frozen_in_tick(stage: Stage) -> None:
+    """The leader freezes inside the tick's transaction, with default settings: another leads within 12 s."""
+    with tripped(stage, "after insert") as leader:
+        leader.freeze()
+        since = stage.clock()
+    replaced(stage, leader, since, 12.0)
+    leader.thaw()
+
+
+@fault("eight-leaders", tier="full", workers=0)
+def eight_leaders(stage: Stage) -> None:
+    """Eight processes believe that they hold the leader's lock: the fence and the terms keep every slot single."""
+    believers = [stage.start_worker(app="pgsched.chaos.forced:app") for _ in range(8)]
+    began, since = stage.one(TERM), stage.clock()
+    time.sleep(8)  # how long they are at it is the fault itself
+    stage.figure("terms", stage.one(TERM) - began)
+    stage.figure("slots decided", stage.one(SLOTS, since))
+    for member in believers:
+        member.terminate()
+    for member in believers:
+        member.ended(20)
+    stage.start_worker()
+    now = stage.clock()
+    stage.wait(lambda: stage.one(SLOTS, now) >= 3, 20, "slots with one leader")
+
+
+@fault("no-leader-for-hours", tier="quick")
+def no_leader_for_hours(stage: Stage) -> None:
+    """Nobody leads for five hours (all that was decided is moved back by them): every slot is accounted for."""
+    now = stage.clock()
+    stage.wait(lambda: stage.one(SLOTS, now) >= 6, 15, "some slots")
+    for member in stage.workers:
+        member.terminate()
+        member.ended(20)
+    with stage.db.transaction():
+        stage.db.execute(HOURS)
+    began = time.monotonic()
+    for _ in range(2):
+        stage.start_worker()
+    stage.wait(lambda: stage.one(BEHIND) < 5, 60, "all slots of five hours to be decided")
+    stage.figure("five hours of slots were decided after", time.monotonic() - began, bound=30)
+
+
+@fault("leader-lock-held", tier="quick", workers=0)
+def leader_lock_held(stage: Stage) -> None:
+    """Another application holds the leader's lock: doctor names it; once it has gone, a leader decides all slots."""
+    with psycopg.connect(stage.dsn, autocommit=True, application_name="monthly report") as other:
+        other.execute(LEADER_LOCK)
+        for _ in range(2):
+            stage.start_worker()
+        says = stage.wait(lambda: named(stage, other.info.backend_pid), 20, "doctor to name it")
+        stage.note(says or "")
+        assert stage.one(TERM) == 0, "nobody leads meanwhile"
+    began = time.monotonic()
+    stage.leader()
+    stage.figure("a leader after the lock was free", time.monotonic() - began, bound=5)
+    now = stage.clock()
+    stage.wait(lambda: stage.one(SLOTS, now) >= 3, 15, "slots")
+
+
+def named(stage: Stage, pid: int) -> str | None:
+    """What doctor says of this server process."""
+    command = [sys.executable, "-m", "pgsched", "doctor", "--json"]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env={**os.environ, "PGSCHED_DSN": stage.dsn}
+    )
+    texts = [str(one) for one in found(json.loads(done.stdout))]
+    return next((text for text in texts if str(pid) in text and "monthly report" in text), None)
+
+
+def found(answer: object) -> Iterator[object]:
+    """Every text in doctor's answer."""
+    if isinstance(answer, dict):
+        for value in answer.values():
+            yield from found(value)
+    elif isinstance(answer, list):
+        for value in answer:
+            yield from found(value)
+    else:
+        yield answer
