@@ -49,8 +49,8 @@ class Meter:
         with self._lock:
             self._numbers[key] = self._numbers.get(key, 0) + by
 
-    def observe(self, name: str, values: list[float], labels: Labels = ()) -> None:
-        """Add values to a histogram; sorts the list."""
+    def observe(self, name: str, values: list[float], labels: Labels = (), weight: int = 1) -> None:
+        """Add values to a histogram, each for so many; sorts the list."""
         bounds = BY_NAME[name].buckets
         values.sort()
         places = [bisect_right(values, bound) for bound in bounds] if len(values) > 1 else None
@@ -60,11 +60,11 @@ class Meter:
                 kept = self._histograms[name, labels] = [[0] * (len(bounds) + 1), 0.0]
             counts = kept[0]
             if places is None:
-                counts[bisect_left(bounds, values[0])] += 1
+                counts[bisect_left(bounds, values[0])] += weight
             else:
                 for place, (before, upto) in enumerate(pairwise((0, *places, len(values)))):
-                    counts[place] += upto - before
-            kept[1] += sum(values)
+                    counts[place] += (upto - before) * weight
+            kept[1] += sum(values) * weight
 
     def snapshot(self) -> list[Sample]:
         """Everything, as it is now."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 
 from pgsched.db import metering
 from pgsched.db.connect import Connection
 from pgsched.db.tried import TRIED
-from pgsched.model import Claim, Kind, Outcome
+from pgsched.model import Claim, Kind, Outcome, Result
 from pgsched.observe.catalogue import OTHER
 from pgsched.observe.meter import Bounded, Meter, Sample
 from pgsched.worker.running import Ended, Running
@@ -22,10 +24,13 @@ from pgsched.worker.settle import Settled
 from pgsched.worker.slots import Slots
 
 STRETCH_S, LAG_EVERY_S = 15.0, 0.25
-BACKFILLED_S = 3600.0  # a slot whose run came so late was asked for later
+BACKFILLED = timedelta(hours=1)  # a slot whose run came so late was asked for later
 FINAL = ("succeeded", "dead", "cancelled")
 PURPOSES = ("claim", "settle", "heartbeat", "listen", "leader", "logs", "metrics")
-Ended_ = tuple[Claim, float, float]  # when its attempt began and ended, in monotonic seconds
+SAMPLE = 30  # attempts noted between two batches: what is beyond them costs nothing
+MOST_KNOWN = 1000
+Way = tuple[str, str, str]
+WAY: Callable[[Claim], Way] = attrgetter("queue", "kind", "task")
 
 
 class WorkerMeter:
@@ -33,8 +38,11 @@ class WorkerMeter:
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
-        self.ended: list[Ended_] = []
+        self.ended: list[tuple[Running, float]] = []  # and when, in monotonic seconds
         self._queue, self._task = Bounded(), Bounded()
+        self._owed = 0  # attempts told of that nothing stands for yet
+        self._known: dict[Way, tuple[str, str, str]] = {}
+        self.note: Callable[[], object] = bool  # to be called when more attempts are to be noted
         self._lags = (0.0, 0.0)  # the worst of the last stretch, and of this one
         self._offset_s: float | None = None  # of the database's clock, against this process's monotonic one
 
@@ -53,8 +61,7 @@ class WorkerMeter:
 
     def gone(self, claim: Claim) -> None:
         """An attempt was stopped because its claim was lost."""
-        labels = self._queue(claim.queue), claim.kind, self._named(claim.kind, claim.task), "lost"
-        self.meter.count("pgsched_attempts_total", labels)
+        self.meter.count("pgsched_attempts_total", (*self._labels(WAY(claim)), "lost"))
 
     async def watch_loop(self) -> None:
         """Measure how late the event loop comes to a timer, until cancelled."""
@@ -71,48 +78,56 @@ class WorkerMeter:
     def settled(self, told: Sequence[Settled]) -> None:
         """A batch of outcomes has been written."""
         self.meter.observe("pgsched_settle_batch_size", [len(told)])
-        ways = Counter([(s[0].queue, s[0].kind, s[0].task, s[1].result, verdict) for s, verdict in told])
-        for (queue, kind, task, result, verdict), count in ways.items():
-            labels = self._queue(queue), kind, self._named(kind, task)
-            outcome = "lost" if verdict == "lost" else result.value
-            self.meter.count("pgsched_attempts_total", (*labels, outcome), count)
-            if verdict in FINAL:
-                self.meter.count("pgsched_runs_finished_total", (*labels, verdict), count)
-            elif verdict == "lost":
-                self.lost("settled_late", count)
-        self.flush()
+        if {verdict for _, verdict in told} == {"succeeded"}:  # nearly always: then no outcome need be looked at
+            for way, count in Counter(map(WAY, [settlement[0] for settlement, _ in told])).items():
+                self._count(way, Result.SUCCEEDED.value, "succeeded", count)
+        else:
+            for (way, verdict, result), count in Counter(
+                (WAY(s[0]), verdict, s[1].result.value) for s, verdict in told
+            ).items():
+                self._count(way, result, verdict, count)
+        self._times(sum(s[1].result is not Result.RELEASED for s, _ in told))
 
-    def flush(self) -> None:
-        """Count the attempts that have ended since the last time."""
+    def _count(self, way: Way, outcome: str, verdict: str, count: int) -> None:
+        labels = self._labels(way)
+        self.meter.count("pgsched_attempts_total", (*labels, "lost" if verdict == "lost" else outcome), count)
+        if verdict in FINAL:
+            self.meter.count("pgsched_runs_finished_total", (*labels, verdict), count)
+        elif verdict == "lost":
+            self.lost("settled_late", count)
+
+    def _times(self, told: int) -> None:
+        """Put the attempts that were noted since the last time into the histograms, where they stand for all that
+        ended: as many as were told of."""
         ended, self.ended = self.ended, []
-        took: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
-        for claim, began, end in ended:
-            took[claim.queue, claim.kind, claim.task].append(end - began)
-        for (queue, kind, task), values in took.items():
-            labels = self._queue(queue), kind, self._named(kind, task)
-            self.meter.observe("pgsched_attempt_duration_seconds", values, labels)
-        if self._offset_s is not None:
-            self._waits(ended, self._offset_s)
-
-    def _waits(self, ended: Sequence[Ended_], offset_s: float) -> None:
-        """How long they had waited to be started."""
-        waited: defaultdict[str, list[float]] = defaultdict(list)
-        late: defaultdict[str, list[float]] = defaultdict(list)
-        for claim, began, _ in ended:
-            available_at, slot = claim.available_at, claim.scheduled_at
-            if available_at is None:
+        self._owed += told
+        weight = max(1, self._owed // max(1, len(ended)))
+        self._owed -= weight * len(ended)
+        self.note()
+        offset_s = self._offset_s
+        found: defaultdict[tuple[str, tuple[str, ...]], list[float]] = defaultdict(list)
+        for running, end in ended:
+            claim, began = running.claim, running.started
+            labels = self._labels(WAY(claim))
+            found["pgsched_attempt_duration_seconds", labels].append(end - began)
+            if offset_s is None or claim.available_at is None:
                 continue
-            due_s = available_at.timestamp()
-            waited[claim.queue].append(began + offset_s - due_s)
-            if slot is not None and claim.attempt == 1 and due_s - (slot_s := slot.timestamp()) < BACKFILLED_S:
-                late[claim.queue].append(began + offset_s - slot_s)
-        for name, found in (("pgsched_pickup_latency_seconds", waited), ("pgsched_lateness_seconds", late)):
-            for queue, values in found.items():
-                self.meter.observe(name, [max(0.0, value) for value in values], (self._queue(queue),))
+            waited_s, slot = began + offset_s - claim.available_at.timestamp(), claim.scheduled_at
+            found["pgsched_pickup_latency_seconds", labels[:1]].append(max(0.0, waited_s))
+            if slot is not None and claim.attempt == 1 and claim.available_at - slot < BACKFILLED:
+                found["pgsched_lateness_seconds", labels[:1]].append(max(0.0, began + offset_s - slot.timestamp()))
+        for (name, values_of), values in found.items():
+            self.meter.observe(name, values, values_of, weight)
 
-    def _named(self, kind: str, task: str) -> str:
-        """The label for a task: a program, statement or URL is none."""
-        return self._task(task) if kind == Kind.PYTHON else OTHER
+    def _labels(self, way: Way) -> tuple[str, str, str]:
+        """Queue, kind and task as labels: a program, statement or URL is no task."""
+        labels = self._known.get(way)
+        if labels is None:
+            queue, kind, task = way
+            labels = self._queue(queue), kind, self._task(task) if kind == Kind.PYTHON else OTHER
+            if kind == Kind.PYTHON and len(self._known) < MOST_KNOWN:
+                self._known[way] = labels
+        return labels
 
     def samples(self) -> Iterator[Sample]:
         """A source: the loop's lag, and how often each connection was opened again."""
@@ -127,30 +142,36 @@ class MeteredSlots(Slots):
     def __init__(self, counted: WorkerMeter, *given: Any) -> None:
         super().__init__(*given)
         self.counted = counted
+        counted.note = self._note
+        self._note()
 
     def take(self, claims: list[Claim], sent_at: float) -> None:
         self.counted.claimed(claims)
         super().take(claims, sent_at)
 
     def end(self, key: Any, why: Ended) -> None:
-        held = why in (Ended.LOST, Ended.DEADLINE) and (running := self._running.get(key)) is not None
-        if held and running is not None and running.ended is None:
+        running = self._running.get(key) if why in (Ended.LOST, Ended.DEADLINE) else None
+        if running is not None and running.ended is not why:
             self.counted.lost("denied" if why is Ended.LOST else "deadline")
+            if why is Ended.LOST:  # there will be no outcome
+                self.counted.gone(running.claim)
         super().end(key, why)
 
-    def _ended(self, running: Running, outcome: Outcome | None) -> None:
-        self.counted.ended.append((running.claim, running.started, time.monotonic()))
-        super()._ended(running, outcome)
+    def _note(self) -> None:
+        """Note the next attempts that end. No override, which would cost something for every run."""
+        self.__dict__["_ended"] = self._ended_noted
+
+    def _ended_noted(self, running: Running, outcome: Outcome | None) -> None:
+        Slots._ended(self, running, outcome)
+        noted = self.counted.ended
+        noted.append((running, self._moved_at))
+        if len(noted) >= SAMPLE:
+            self.__dict__.pop("_ended", None)
 
     def _ended_gathered(self, running: Running, outcome: Outcome | None = None) -> None:
         if running.key in self._running:
-            self.counted.ended.append((running.claim, running.started, time.monotonic()))
+            self.counted.ended.append((running, time.monotonic()))
         super()._ended_gathered(running, outcome)
-
-    def _settled(self, claim: Claim, outcome: Outcome | None) -> None:
-        if outcome is None:
-            self.counted.gone(claim)
-        super()._settled(claim, outcome)
 
     def samples(self) -> Iterator[Sample]:
         """A source: how the slots are at the moment."""
