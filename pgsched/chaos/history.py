@@ -195,9 +195,9 @@ class History:
     troubles: list[Trouble] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, *, append: bool = False) -> None:
         """Write it as JSON lines."""
-        with path.open("w") as file:
+        with path.open("a" if append else "w") as file:
             file.writelines(json.dumps(line) + "\n" for line in self.lines())
 
     def lines(self) -> Iterator[dict[str, Any]]:

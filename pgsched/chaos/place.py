@@ -20,6 +20,8 @@ from psycopg.conninfo import make_conninfo
 from pgsched.chaos.servers import KINDS
 from pgsched.db.cluster import StopMode
 
+TEMPLATE = "chaos_template"
+
 
 class Server(Protocol):
     """What a stage needs of its server; see servers.py for what the kinds can do beyond. `dsn` is that of the
@@ -59,17 +61,18 @@ class Places:
         name = f"chaos_{self._number}"
         with contextlib.ExitStack() as stack:
             if kind == "private":
-                server = self.shared()
+                server, template = self.shared(), TEMPLATE
                 stack.callback(drop_database, server.dsn, name)
             else:
-                server = open_server(kind, self._binaries)
+                server, template = open_server(kind, self._binaries), None
                 stack.callback(server.remove)
-            yield Place(server, create_database(server.dsn, name))
+            yield Place(server, create_database(server.dsn, name, template))
 
     def shared(self) -> Server:
         """The server of plain faults, running: a fault may have stopped it."""
         if self._shared is None:
             self._shared = open_server("plain", self._binaries)
+            create_database(self._shared.dsn, TEMPLATE)
         self._shared.start()
         return self._shared
 
@@ -102,14 +105,16 @@ def open_server(kind: str, binaries: Path | None = None) -> Server:
     return server
 
 
-def create_database(server_dsn: str, name: str) -> str:
-    """A database with the pgsched schema; its DSN."""
+def create_database(server_dsn: str, name: str, template: str | None = None) -> str:
+    """A database with the pgsched schema, that of the template or a fresh one; its DSN."""
     from pgsched.db.migrate import upgrade
 
     with psycopg.connect(server_dsn, autocommit=True) as conn:
-        conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        names = sql.Identifier(name), sql.Identifier(template or "template1")
+        conn.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
     dsn = make_conninfo(server_dsn, dbname=name)
-    upgrade(dsn)
+    if template is None:
+        upgrade(dsn)
     return dsn
 
 

@@ -28,6 +28,7 @@ MODULES = (
     "database",
     "doctor",
     "audit",
+    "chaos",
     "web",
 )
 INTERRUPTED, BUG = 130, 70

@@ -83,7 +83,7 @@ def worker_frozen_successor_done(stage: Stage) -> None:
     turned_away(stage, run, victim)
 
 
-@fault("worker-frozen-successor-running", tier="quick")
+@fault("worker-frozen-successor-running", tier="full")
 def worker_frozen_successor_running(stage: Stage) -> None:
     """A worker is frozen past its lease and thawed while another one runs its run: it leaves the other alone."""
     run = stage.enqueue("hold", gate="go")

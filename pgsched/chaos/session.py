@@ -1,0 +1,87 @@
+"""A run of `pgsched chaos`: which faults, in which order, for how long; and saved histories that are checked again."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pgsched.chaos import history
+from pgsched.chaos.checker import check
+from pgsched.chaos.place import places
+from pgsched.chaos.registry import Fault
+from pgsched.chaos.runner import Result, run_fault
+from pgsched.errors import InputError
+
+Tell = Callable[[str, str], None]  # what kind of line (fault, figure), and its text
+
+
+def run(faults: list[Fault], seed: int, seconds: float | None, binaries: Path | None, tell: Tell) -> Iterator[Result]:
+    """Run each fault once; with `seconds`, again and again in an order drawn from the seed, until that time is over."""
+    with places(binaries) as where:
+        for number, (fault, part) in enumerate(order(faults, seed, seconds), 1):
+            count = f"[{number}/{len(faults)}]" if seconds is None else f"[{number}]"
+            tell("fault", f"{count} {fault.name}: {fault.says}")
+            yield run_fault(fault, where, part, lambda text: tell("figure", text))
+
+
+def order(faults: list[Fault], seed: int, seconds: float | None) -> Iterator[tuple[Fault, int]]:
+    """The faults to run, each with a seed of its own."""
+    if seconds is None:
+        yield from ((fault, seed) for fault in faults)
+        return
+    deadline, dice = time.monotonic() + seconds, random.Random(seed)
+    while True:
+        for fault in dice.sample(faults, len(faults)):
+            if time.monotonic() >= deadline:
+                return
+            yield fault, dice.randrange(1 << 31)
+
+
+def save(result: Result, path: Path, *, first: bool) -> None:
+    """Write the history of a fault to the file: anew, or behind those of others. Raises InputError."""
+    try:
+        result.history.save(path, append=not first)
+    except OSError as error:
+        raise InputError(f"save: {error.strerror}: {path}", "save") from None
+
+
+def check_file(path: Path) -> Iterator[tuple[history.History, list[dict[str, Any]]]]:
+    """Each saved history, and what in it breaks a promise. Raises InputError."""
+    try:
+        found = history.load(path)
+    except OSError as error:
+        raise InputError(f"check: {error.strerror}: {path}", "check") from None
+    except ValueError as error:
+        raise InputError(f"check: {error}", "check") from None
+    if not found:
+        raise InputError(f"check: {path} holds no history", "check")
+    for one in found:
+        yield one, [asdict(violation) for violation in check(one)]
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """A result for programs."""
+    recorded = result.history
+    return {
+        "fault": result.fault.name,
+        "tier": result.fault.tier,
+        "result": verdict(result),
+        "skipped": result.skipped,
+        "seed": recorded.settings.get("seed"),
+        "seconds": round(result.seconds, 3),
+        "runs": len(recorded.runs),
+        "figures": [asdict(one) for one in recorded.figures],
+        "notes": recorded.notes,
+        "violations": [asdict(one) for one in result.violations],
+    }
+
+
+def verdict(result: Result) -> str:
+    """held, violated or skipped."""
+    if result.skipped:
+        return "skipped"
+    return "violated" if result.violations else "held"
