@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 # Vacuum is waited for, and called off, with a lock that nobody else minds; then everybody else, for half a second. In
-# the order in which statements and their triggers take them: who has runs and wants another would wait for us, and we for
-# him.
+# the order in which statements and their triggers take them: who has runs and wants another would wait for us, and we
+# for him.
 LOCK = """
 SET LOCAL statement_timeout = '{wait}';
 DO $$
 DECLARE
     tables text;
 BEGIN
-    SELECT string_agg(format('pgsched.%I', c.relname), ', ' ORDER BY array_position('{{jobs,runs}}', c.relname::text), c.relname)
-        INTO tables
+    SELECT string_agg(format('pgsched.%I', c.relname), ', '
+                      ORDER BY array_position('{{jobs,runs}}', c.relname::text), c.relname) INTO tables
     FROM pg_class c WHERE c.relnamespace = 'pgsched'::regnamespace AND c.relkind = 'r'
         AND c.relname <> 'alembic_version';
     IF tables IS NOT NULL THEN
