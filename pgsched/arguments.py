@@ -208,6 +208,9 @@ class Encoded:
         self._parameters = parameters
         self._calls = list(calls)
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     def __iter__(self) -> Iterator[str]:
         for number, call in enumerate(self._calls):
             if isinstance(call, str | bytes) or not isinstance(call, Mapping | Sequence):

@@ -11,7 +11,7 @@ import asyncio
 import os
 import select
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -48,7 +48,7 @@ class Enqueueing:
             lambda: self.send(conn, lambda mine: runs.enqueue(mine, **values)), patience(conn, values)
         )
 
-    def enqueue_many(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
+    def enqueue_many(self, conn: Any, args: runs.Texts, values: dict[str, Any]) -> int:
         return when_there_is_room(
             lambda: self.send(conn, lambda mine: runs.enqueue_many(mine, args, values)), patience(conn, values)
         )
@@ -58,7 +58,7 @@ class Enqueueing:
             lambda: self.send_async(conn, lambda mine: runs.enqueue_async(mine, **values)), patience(conn, values)
         )
 
-    async def enqueue_many_async(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
+    async def enqueue_many_async(self, conn: Any, args: runs.Texts, values: dict[str, Any]) -> int:
         return await when_there_is_room_async(
             lambda: self.send_async(conn, lambda mine: runs.enqueue_many_async(mine, args, values)),
             patience(conn, values),
@@ -114,7 +114,7 @@ class Enqueueing:
         # After a fork the parent and the child would talk on the same socket.
         if conn is None or pid != os.getpid() or not is_alive(conn):
             self.close()
-            conn = connect(self.dsn(), purpose="enqueue")
+            conn = runs.own(connect(self.dsn(), purpose="enqueue"))
             self._thread.held = (os.getpid(), conn)
         return conn
 
@@ -123,7 +123,7 @@ class Enqueueing:
             if mine.conn is not None:
                 await mine.conn.close()
             dsn = await asyncio.to_thread(self.dsn)
-            mine.conn = await aconnect(dsn, purpose="enqueue")
+            mine.conn = await runs.own_async(await aconnect(dsn, purpose="enqueue"))
         return mine.conn
 
     def dsn(self) -> str:

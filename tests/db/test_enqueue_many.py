@@ -34,7 +34,7 @@ def rows(db: psycopg.Connection[Any]) -> list[dict[str, Any]]:
     with db.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute("SELECT * FROM pgsched.runs ORDER BY id").fetchall()
     for row in found:
-        for moving in ("id", "available_at", "created_at"):
+        for moving in ("id", "available_at", "created_at", "checked"):  # the last: who has judged the row
             del row[moving]
     return found
 

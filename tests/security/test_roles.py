@@ -83,7 +83,7 @@ def test_a_producer_touches_no_state_token_lease_or_attempt(logins: Logins) -> N
     alice.execute("INSERT INTO jobs (name, schedule, task) VALUES ('j', '@daily', 't')")
     columns = ("state", "token", "lease_until", "attempt", "worker_id", "started_at", "finished_at", "result", "owner",
                "crashes", "max_attempts", "task", "args", "kind", "queue", "job_id", "ready_at")  # fmt: skip
-    claim = ("token", "attempt", "lease_until", "job_id")
+    claim = ("token", "attempt", "lease_until", "job_id", "checked")
     assert not_refused(
         alice,
         *(f"UPDATE runs SET {column} = DEFAULT" for column in columns),

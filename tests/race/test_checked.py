@@ -1,0 +1,179 @@
+"""Runs that the statement itself has judged: what the trigger would have done to them has been done all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched import App
+from pgsched.db import runs
+from pgsched.db.limits import writers
+from pgsched.errors import QueueFull
+from pgsched.task import Task
+from tests.fleet import one
+
+Open = Callable[..., psycopg.Connection[Any]]
+ASLEEP = "SELECT setval('pgsched.asleep_until', (date_part('epoch', clock_timestamp()) * 1000)::bigint + %s)"
+CHECKED = "SELECT count(*) FROM pgsched.runs WHERE checked"
+MANY = [{"n": n} for n in range(runs.WORTH_CHECKING)]
+OPTIONS = dict.fromkeys(("queue", "priority", "max_attempts", "timeout", "at", "delay", "tags"))
+VALUES = {**OPTIONS, "task": "t", "concurrency_key": None, **dict.fromkeys(runs.KEYED)}
+
+
+@pytest.fixture
+def task(dsn: str) -> Iterator[Task[Any, Any]]:
+    app = App(dsn=dsn)
+
+    @app.task(name="t")
+    def t(n: int) -> None: ...
+
+    yield t
+    app.close()
+
+
+def one_and_many(task: Any) -> None:
+    task.enqueue(n=1)
+    task.enqueue_many(MANY)
+
+
+def test_plain_runs_are_judged_by_their_statement(task: Task[Any, Any], db: psycopg.Connection) -> None:
+    one_and_many(task)
+    assert one(db, CHECKED) == 1 + len(MANY)
+
+
+def test_a_few_runs_are_not_worth_a_question(task: Task[Any, Any], db: psycopg.Connection) -> None:
+    task.enqueue_many(MANY[1:])
+    assert one(db, CHECKED) == 0
+
+
+@pytest.mark.parametrize("options", [{"delay": 60}, {"concurrency_key": "k"}, {"unique_key": "k"}])
+def test_what_is_not_plain_is_left_to_the_trigger(
+    options: dict[str, Any], task: Task[Any, Any], db: psycopg.Connection
+) -> None:
+    task.options(**options).enqueue(n=1)
+    if "unique_key" not in options:
+        task.options(**options).enqueue_many(MANY)
+    assert one(db, CHECKED) == 0
+    assert one(db, "SELECT count(*) FROM pgsched.runs WHERE state = 'queued'") == ("unique_key" in options)
+
+
+def test_a_limited_queue_holds_them(task: Task[Any, Any], db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('default', 1)")
+    one_and_many(task)
+    assert db.execute("SELECT state, count(*) FROM pgsched.runs GROUP BY state").fetchall() == [
+        ("waiting", 1 + len(MANY))
+    ]
+
+
+def test_a_full_queue_refuses_them(task: Task[Any, Any], db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.queues (name, max_depth) VALUES ('default', 2)")
+    task.enqueue(n=1)
+    with pytest.raises(QueueFull):
+        task.enqueue_many(MANY)
+
+
+def test_a_queue_that_is_limited_while_they_are_made_knows_of_the_writer(connect: Open, db: psycopg.Connection) -> None:
+    """The lock is there before the question whether the queue is limited: no limit can come in between unseen."""
+    producer = connect(autocommit=False)
+    assert writers(db) == frozenset()
+    row = producer.execute(runs.sql("enqueue_plain"), VALUES).fetchone()
+    assert row == (True,)
+    assert len(writers(db)) == 1
+
+
+@pytest.mark.parametrize("how", ["one", "many"])
+def test_a_sleeping_worker_is_told(how: str, task: Task[Any, Any], connect: Open, db: psycopg.Connection) -> None:
+    db.execute(ASLEEP, [600_000])
+    listener = connect()
+    listener.execute("LISTEN pgsched_runs")
+    if how == "one":
+        task.enqueue(n=1)
+    else:
+        task.enqueue_many(MANY)
+    assert [notify.payload for notify in listener.notifies(timeout=10, stop_after=1)] == ["default"]
+    assert one(db, CHECKED) == (0 if how == "one" else len(MANY))
+
+
+def test_nobody_is_told_while_nobody_sleeps(task: Task[Any, Any], connect: Open, db: psycopg.Connection) -> None:
+    db.execute(ASLEEP, [-1000])
+    listener = connect()
+    listener.execute("LISTEN pgsched_runs")
+    one_and_many(task)
+    db.execute("NOTIFY pgsched_runs, 'end'")
+    assert [notify.payload for notify in listener.notifies(timeout=10, stop_after=1)] == ["end"]
+
+
+BAD = [
+    {"task": " "},
+    {"task": "x" * 65537},
+    {"args": "[1]"},
+    {"args": "1"},
+    {"queue": " a"},
+    {"queue": "q" * 101},
+    {"queue": ""},
+    {"priority": 10},
+    {"priority": -1},
+    {"max_attempts": 0},
+    {"max_attempts": 1001},
+    {"timeout": "0 s"},
+    {"timeout": "11 years"},
+    {"at": "infinity"},
+    {"at": "1969-01-01"},
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=str)
+@pytest.mark.parametrize("statement", ["enqueue", "enqueue_checked"])
+def test_bad_values_are_refused_as_ever(statement: str, bad: dict[str, Any], db: psycopg.Connection) -> None:
+    """Where an array is no bad value for the trigger, it is none here."""
+    values = {"args": "{}", **VALUES, **bad}
+    if bad == {"args": "[1]"}:
+        db.execute(runs.sql(statement), values)
+        assert one(db, CHECKED) == 0
+        return
+    with pytest.raises(psycopg.errors.CheckViolation):
+        db.execute(runs.sql(statement), values)
+
+
+@pytest.mark.parametrize(
+    "bad", [bad for bad in BAD if bad.keys() & {"task", "queue", "priority", "max_attempts", "timeout"}], ids=str
+)
+def test_bad_values_of_many_are_not_plain(bad: dict[str, Any], db: psycopg.Connection) -> None:
+    assert db.execute(runs.sql("enqueue_plain"), {**VALUES, **bad}).fetchone() == (False,)
+    with pytest.raises(psycopg.errors.CheckViolation):
+        runs.enqueue_many(db, ["{}"] * runs.WORTH_CHECKING, {**VALUES, **bad})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "available_at = 'infinity'",
+        "available_at = '1969-12-31'",
+        "expires_at = '-infinity'",
+        "job_id = 1",
+        "scheduled_at = now()",
+        "job_id = 1, scheduled_at = 'infinity'",
+        "state = 'lost'",
+        "state = 'lost', finished_at = now()",
+    ],
+)
+def test_no_later_edit_makes_a_row_impossible(change: str, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+    with pytest.raises(psycopg.errors.CheckViolation):
+        db.execute(f"UPDATE pgsched.runs SET {change}")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "(task, job_id) VALUES ('t', 1)",
+        "(task, scheduled_at) VALUES ('t', now())",
+        "(task, state) VALUES ('t', 'lost')",
+    ],
+)
+def test_no_row_is_made_impossible(columns: str, db: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation):
+        db.execute(f"INSERT INTO pgsched.runs {columns}")
