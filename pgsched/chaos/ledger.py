@@ -2,7 +2,8 @@
 
 The rule: `end` is written in one transaction with `assert_claim`, so it is there exactly if the claim was still good.
 A worker is started with `--app pgsched.chaos.ledger:app`; the ledger's database is PGSCHED_CHAOS_LEDGER (the proxies
-that faults use do not lie on the way there), and PGSCHED_DSN where that is missing.
+that faults use do not lie on the way there), and PGSCHED_CHAOS_RUNS leads to the runs as directly; both are PGSCHED_DSN
+where they are missing.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ def install(dsn: str) -> None:
         conn.execute(TABLES.read_bytes())
 
 
-def connection() -> psycopg.Connection:
-    """This thread's connection; a new one after the server went away."""
-    conn: psycopg.Connection | None = getattr(mine, "conn", None)
+def connection(name: str = "PGSCHED_CHAOS_LEDGER") -> psycopg.Connection:
+    """This thread's connection to where that leads; a new one after the server went away."""
+    dsn = os.environ.get(name) or os.environ["PGSCHED_DSN"]
+    held: dict[str, psycopg.Connection] = mine.__dict__.setdefault("connections", {})
+    conn = held.get(dsn)
     if conn is None or conn.closed:
-        dsn = os.environ.get("PGSCHED_CHAOS_LEDGER") or os.environ["PGSCHED_DSN"]
-        conn = mine.conn = psycopg.connect(dsn, autocommit=True, connect_timeout=5, application_name="chaos ledger")
+        conn = held[dsn] = psycopg.connect(dsn, autocommit=True, connect_timeout=5, application_name="chaos ledger")
     return conn
 
 
@@ -69,8 +71,10 @@ def finish(run: Run) -> None:
     """Write the end under the claim; `refused` if another owns the run by now."""
 
     def guarded() -> None:
-        with connection().transaction():
-            connection().execute(ASSERT, [run.id, run.token])
+        # where the ledger is apart from the runs, these are two transactions, the claim's around the other
+        runs = connection("PGSCHED_CHAOS_RUNS")
+        with runs.transaction():
+            runs.execute(ASSERT, [run.id, run.token])
             write(run.id, run.token, "end")
 
     try:

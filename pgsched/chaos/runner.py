@@ -67,7 +67,7 @@ def stage_of(fault: Fault, places: Places, seed: int, say: Say) -> Iterator[Stag
             ledger_dsn = apart.dsn
             ledger.install(ledger_dsn)
         proxy = None if fault.options.direct else stack.enter_context(Proxy(place.dsn))
-        env = {"PGSCHED_CHAOS_LEDGER": ledger_dsn}
+        env = {"PGSCHED_CHAOS_LEDGER": ledger_dsn, "PGSCHED_CHAOS_RUNS": place.dsn}
         fleet = Fleet(proxy.dsn if proxy else place.dsn, folder, APP, env)
         stack.callback(fleet.end)
         stage = Stage(fault, place, proxy, fleet, seed, say)

@@ -44,6 +44,7 @@ class Leader:
         self.holder = holder
         self.on_fatal = on_fatal
         self.term: int | None = None
+        self._shortages = 0  # in a row
         self.counted: LeaderMeter | None = None
         self.heard_at: float | None = None  # when the database last answered
         self._stop = threading.Event()
@@ -121,13 +122,30 @@ class Leader:
         duties.counted = self.counted
         try:
             while not self._stop.is_set():
-                self.pause(conn, duties.perform())
+                self._round(conn, duties)
             duties.resign()
             if not is_shared(conn):
                 leading.unlock(conn)
         except NotLeading as reason:
             # closing the session gives the lock back
             logger.warning("leadership lost", term=term, reason=str(reason))
+
+    def _round(self, conn: Connection[Any], duties: Duties) -> None:
+        """What is due, and a pause. A server that has no room keeps its leader, who asks less and less often: a new one
+        would have no more of it, and reap nothing for a lease."""
+        try:
+            seconds = duties.perform()
+            self._shortages = 0
+        except DatabaseError as error:
+            if classify(error) is not Reaction.BACK_OFF or conn.closed:
+                raise
+            self._shortages += 1
+            delay = min(back_off_s(self._shortages, 1.0), self.settings.session_timeout_s / 2)
+            logger.warning("the database is short of something", error=log.redact(str(error)),
+                           retry_in_s=round(delay, 2))  # fmt: skip
+            self.pause(None, delay)
+        else:
+            self.pause(conn, seconds)
 
     def _leads(self, term: int | None) -> None:
         self.term = term

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -180,3 +182,27 @@ def test_a_new_leader_reaps_nothing_for_a_full_lease(
     after = db.execute("SELECT extract(epoch FROM finished_at - %s) FROM pgsched.attempts", elected).fetchone()
     assert after is not None
     assert (after[0] >= lease_s) is guarded
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_server_without_room_keeps_its_leader(
+    closed: bool, db: psycopg.Connection, lead: Callable[[int], list[Leader]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full made 47 terms in twelve seconds, none of which could write anything."""
+    look, times = leading.look, []
+
+    def refuse(conn: psycopg.Connection, *args: Any, **more: Any) -> leading.Look:
+        times.append(time.monotonic())
+        if len(times) < 4:
+            conn.execute("SELECT 1")
+            if closed:
+                conn.close()
+            raise psycopg.errors.DiskFull("could not extend file")
+        return look(conn, *args, **more)
+
+    monkeypatch.setattr(leading, "look", refuse)
+    lead(1)
+    wait_until(lambda: len(times) > 5, 20, "rounds after the shortage")
+    assert db.execute("SELECT count(*) FROM pgsched.leader").fetchone() == (4 if closed else 1,)
+    if not closed:
+        assert times[3] - times[0] > 2.5, "it does not ask again at once"

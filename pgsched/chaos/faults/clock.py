@@ -1,0 +1,95 @@
+"""Faults of clocks: the database's goes back and ahead, a worker's host is hours or days off."""
+
+from __future__ import annotations
+
+import time
+
+from pgsched.chaos.clocks import Clock
+from pgsched.chaos.faults.server import under_load
+from pgsched.chaos.fleet import Member
+from pgsched.chaos.registry import fault
+from pgsched.chaos.stage import Stage
+
+HOUR = 3600
+CRASHED = "SELECT count(*) FROM pgsched.attempts WHERE outcome = 'crashed'"
+SLOTS = "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL"
+LAST = "SELECT coalesce(max(seq), 0) FROM chaos.ledger"
+RUN_SINCE = "SELECT count(DISTINCT run_id) FROM chaos.ledger WHERE seq > %s AND event = 'end' AND pid = ANY (%s)"
+EXPIRED = (
+    "SELECT count(*) FROM pgsched.runs WHERE state = 'running' AND lease_until > clock_timestamp() + interval '1 min'"
+)
+
+
+def move(stage: Stage, to_s: int) -> None:
+    """Move the database's clock and wait until it shows."""
+    before, since = stage.clock(), time.monotonic()
+    stage.server.clock.set(to_s)
+    stage.wait(lambda: abs(stage.clock() - before - (time.monotonic() - since)) > HOUR / 2, 15, "the clock to move")
+
+
+@fault("database-clock", tier="full", needs=("faketime",), server="faketime", rate=10, drain_s=120)
+def database_clock(stage: Stage) -> None:
+    """The database's clock goes an hour back, then two ahead: no slot twice, none lost, no claim taken away."""
+    under_load(stage, 20)
+    held = stage.enqueue("hold", gate="go")
+    stage.wait(lambda: stage.events(held), 15, "a run that is held")
+    newest = stage.one(LAST)
+    move(stage, -HOUR)
+    stage.wait(
+        lambda: stage.one(RUN_SINCE, newest, pids(stage)) > 20, 30, "work in the hour that is lived through again"
+    )
+    stage.wait(lambda: stage.one(EXPIRED) == 0, 15, "leases that end in time")
+    made = stage.one(SLOTS)
+    time.sleep(3)  # what must not happen has this long to happen
+    stage.figure("slots made in the hour that is lived through again", stage.one(SLOTS) - made, bound=0)
+    move(stage, HOUR)
+    stage.wait(lambda: stage.one(SLOTS) > made, 20, "slots after the clock went ahead")
+    assert len(stage.events(held)) == 1
+    stage.figure("claims lost by healthy workers", stage.one(CRASHED), bound=0)
+    stage.open_gate("go")
+    stage.wait(lambda: stage.state(held) == "succeeded", 15, "the held run to succeed")
+
+
+@fault("worker-killed-then-clock-back", tier="full", needs=("faketime",), server="faketime", drain_s=120)
+def killed_then_back(stage: Stage) -> None:
+    """A worker is killed, and the database's clock goes an hour back: its claim ends with a lease, not in an hour."""
+    run = stage.enqueue("hold", gate="go")
+    (pid,) = stage.wait(lambda: stage.events(run), 15, "the start")
+    victim = stage.fleet.by_pid(pid)
+    assert victim is not None
+    if stage.leader() is victim:
+        stage.note("it led as well")
+    victim.kill()
+    killed = time.monotonic()
+    move(stage, -HOUR)
+    stage.wait(lambda: len(stage.events(run)) > 1, 60, "the second start")
+    stage.figure("claimed again after", time.monotonic() - killed, bound=4 * stage.lease_s + stage.reap_s + 8)
+    stage.open_gate("go")
+    move(stage, 0)
+
+
+@fault("worker-clock", tier="quick", needs=("faketime",))
+def worker_clock(stage: Stage) -> None:
+    """A worker's host is an hour ahead, then two days behind: it works like the others, leads like the others."""
+    clock = Clock(stage.fleet.folder / "worker.clock")
+    wrong = stage.start_worker(env=clock.environment)
+    for off in (HOUR, -2 * 24 * HOUR):
+        clock.set(off)
+        works(stage, wrong)
+    for member in stage.workers:
+        if member is not wrong:
+            member.kill()  # who is left leads, with its wrong clock
+    stage.leader()
+    made = stage.one(SLOTS)
+    stage.wait(lambda: stage.one(SLOTS) > made + 10, 20, "slots from a leader whose clock is wrong")
+    works(stage, wrong)
+
+
+def works(stage: Stage, member: Member) -> None:
+    """Wait until it has done its share."""
+    newest = stage.one(LAST)
+    stage.wait(lambda: stage.one(RUN_SINCE, newest, [member.pid]) > 10, 30, "the worker with the wrong clock to work")
+
+
+def pids(stage: Stage) -> list[int]:
+    return [member.pid for member in stage.workers]
