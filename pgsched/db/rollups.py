@@ -28,7 +28,7 @@ def clock(conn: Connection[Any]) -> datetime:
 
 def count(conn: Connection[Any], safe: datetime, n: int) -> int:
     """Count about `n` endings behind the mark, none after `safe`; returns how many. In the caller's transaction."""
-    (mark,) = fetch(conn, "rollup_lock")
+    (mark,) = fetch(conn, sql("rollup_lock"))
     after = mark["counted_until"]
     (reach,) = fetch(conn, "rollup_reach", {"after": after, "safe": safe, "n": n})
     if not reach["found"] and after != "-infinity" and safe < datetime.fromisoformat(after) + IDLE:

@@ -1,0 +1,84 @@
+"""The figures that outlive the rows say what the rows said."""
+
+from __future__ import annotations
+
+import psycopg
+
+from pgsched.db import rollups
+from tests.pruning import count, keep, prune
+
+
+def add(db: psycopg.Connection, seconds: float, **columns: object) -> None:
+    """A run that ended just now and took so long."""
+    given = {"task": "t", "state": "succeeded", "attempt": 1} | columns
+    names, marks = ", ".join(given), ", ".join(f"%({name})s" for name in given)
+    db.execute(
+        f"INSERT INTO pgsched.runs ({names}, available_at, started_at, finished_at) SELECT {marks},"
+        " t - interval '10 s', t - %(s)s * interval '1 s', t FROM clock_timestamp() t".encode(),
+        {**given, "s": seconds},
+    )
+
+
+def test_they_tell_queues_tasks_jobs_and_outcomes_apart(db: psycopg.Connection) -> None:
+    for _ in range(3):
+        add(db, 1.0)
+    add(db, 1.0, queue="loud")
+    add(db, 2.0, state="dead", attempt=3)
+    add(db, 1.0, kind="shell", task="echo 1")
+    add(db, 1.0, kind="shell", task="echo 2")
+    add(db, 1.0, job_id=7, scheduled_at="2026-01-01T00:00Z", origin="schedule")
+    assert count(db) == 8
+    rows = db.execute(
+        "SELECT queue, task, state, runs::int, retried::int, round(duration_s::numeric, 3)::float8 FROM pgsched.rollups"
+        " WHERE width = 'minute' ORDER BY 1, 2, 3"
+    ).fetchall()
+    assert rows == [
+        ("default", "(shell)", "succeeded", 2, 0, 2.0),
+        ("default", "t", "dead", 1, 1, 2.0),
+        ("default", "t", "succeeded", 4, 0, 4.0),
+        ("loud", "t", "succeeded", 1, 0, 1.0),
+    ]
+    hours = db.execute(
+        "SELECT job_id::int, sum(runs)::int FROM pgsched.rollups WHERE width = 'hour' GROUP BY 1 ORDER BY 1"
+    )
+    assert hours.fetchall() == [(0, 7), (7, 1)]
+
+
+def test_a_later_batch_adds_to_the_same_minute(db: psycopg.Connection) -> None:
+    add(db, 0.003)
+    count(db)
+    add(db, 0.003)
+    add(db, 100.0)
+    count(db)
+    row = db.execute("SELECT runs::int, durations, waits FROM pgsched.rollups WHERE width = 'hour'").fetchone()
+    assert row is not None
+    assert (row[0], sum(row[1]), sum(row[2])) == (3, 3, 3)
+    assert (row[1][2], row[1][17]) == (2, 1), "two from 2 to 4 ms, one from 65 to 131 s"
+
+
+def test_figures_stay_when_rows_go_and_are_read_by_stretches(db: psycopg.Connection) -> None:
+    for _ in range(4):
+        add(db, 1.0)
+    add(db, 1.0, state="dead")
+    db.execute("UPDATE pgsched.runs SET finished_at = finished_at - interval '10 minutes'")
+    assert prune(db, 1.0) == 5
+    found = rollups.stretches(db, 60.0, 60)
+    assert (sum(row["executed"] for row in found), sum(row["dead"] for row in found)) == (5.0, 1.0)
+    assert len(found) == 60
+
+
+def test_minutes_go_after_days_and_hours_after_a_year(db: psycopg.Connection) -> None:
+    add(db, 1.0)
+    count(db)
+    ages = ("2 days", "4 days", "399 days", "401 days")
+    for age in ages:
+        db.execute(
+            "INSERT INTO pgsched.rollups SELECT width, from_at - %s::interval, job_id, queue, task, state, runs,"
+            " started, retried, duration_s, wait_s, late_s, late, late_max_s, durations, waits, lates, last_at"
+            " FROM pgsched.rollups WHERE from_at > clock_timestamp() - interval '1 day'",
+            [age],
+        )
+    keep(db, any="1 day")
+    prune(db, 86_400.0)
+    left = db.execute("SELECT width, count(*)::int FROM pgsched.rollups GROUP BY 1 ORDER BY 1").fetchall()
+    assert left == [("hour", 4), ("minute", 2)]

@@ -1,0 +1,159 @@
+"""Counting what ended: each ending once, whoever commits late, whoever leads, whatever is cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import leading, rollups
+from pgsched.db.leading import NotLeading
+from pgsched.leader import counting
+from pgsched.leader.counting import Counting
+from pgsched.model import Claim
+from tests.race.setting import Aside, Open, add_runs, cut, take, wait_until_blocked
+
+TOTALS = (
+    "SELECT coalesce(sum(runs) FILTER (WHERE width = 'minute'), 0)::int,"
+    " coalesce(sum(runs) FILTER (WHERE width = 'hour'), 0)::int FROM pgsched.rollups"
+)
+
+
+def totals(db: psycopg.Connection) -> tuple[int, int]:
+    row = db.execute(TOTALS).fetchone()
+    assert row is not None
+    return int(row[0]), int(row[1])
+
+
+def passes(db: psycopg.Connection, count: Counting, n: int = 3) -> None:
+    """Rounds of a leader's counting."""
+    for _ in range(n):
+        count.work(db, begin(db))
+
+
+def begin(db: psycopg.Connection) -> Any:
+    @contextmanager
+    def transaction() -> Iterator[psycopg.Connection[Any]]:
+        with db.transaction():
+            yield db
+
+    return transaction
+
+
+def settle(conn: psycopg.Connection[Any], claims: list[Claim]) -> None:
+    """They have succeeded, in the caller's transaction."""
+    conn.execute(
+        "UPDATE pgsched.runs SET state = 'succeeded', finished_at = clock_timestamp() WHERE id = ANY (%s)",
+        [[claim.id for claim in claims]],
+    )
+
+
+def end_some(db: psycopg.Connection, n: int) -> None:
+    """Runs that were claimed and have succeeded."""
+    add_runs(db, n)
+    settle(db, take(db, n))
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_an_ending_that_commits_late_is_counted_once(
+    guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler's own transaction: it says that its run has ended, and commits behind later endings."""
+    if not guarded:
+        monkeypatch.setattr(rollups, "writers", lambda conn: frozenset())
+    count = Counting()
+    add_runs(db, 1)
+    claims = take(db)
+    handler = connect(autocommit=False)
+    settle(handler, claims)
+    end_some(db, 3)
+    passes(db, count)
+    assert totals(db)[0] == (0 if guarded else 3), "while it is open nothing behind it can be counted"
+    handler.commit()
+    passes(db, count)
+    assert totals(db) == ((4, 4) if guarded else (3, 3))
+
+
+def test_who_writes_all_the_time_holds_nothing_up(db: psycopg.Connection, connect: Open) -> None:
+    """Another transaction is open at every look, but none for two."""
+    count = Counting()
+    one, other = connect(autocommit=False), connect(autocommit=False)
+    for turn in range(6):
+        mine, yours = (one, other) if turn % 2 else (other, one)
+        add_runs(mine, 1)
+        yours.commit()
+        passes(db, count, 1)
+        end_some(db, 1)
+    one.commit()
+    other.commit()
+    assert totals(db)[0] >= 3
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_two_leaders_count_nothing_twice(
+    guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark is taken before it is read; without that both count from the same mark on."""
+    if not guarded:
+        cut(monkeypatch, rollups, "rollup_lock", " FOR UPDATE")
+    end_some(db, 5)
+    mine, yours = connect(autocommit=False), connect(autocommit=False)
+    safe = rollups.clock(db)
+    rollups.count(mine, safe, 1000)
+    second = Aside(lambda: rollups.count(yours, safe, 1000))
+    wait_until_blocked(db, yours)
+    mine.commit()
+    second.result()
+    yours.commit()
+    assert totals(db) == ((5, 5) if guarded else (10, 10))
+
+
+def test_what_is_cut_off_before_the_commit_is_counted_by_the_next_leader(db: psycopg.Connection, connect: Open) -> None:
+    end_some(db, 5)
+    gone = connect(autocommit=False)
+    assert rollups.count(gone, rollups.clock(db), 1000) == 5
+    gone.close()
+    assert totals(db) == (0, 0)
+    passes(db, Counting())
+    passes(db, Counting())
+    assert totals(db) == (5, 5)
+
+
+def test_who_does_not_lead_counts_nothing(db: psycopg.Connection) -> None:
+    end_some(db, 5)
+
+    @contextmanager
+    def fenced() -> Iterator[psycopg.Connection[Any]]:
+        with db.transaction():
+            leading.fence(db, 17)
+            yield db
+
+    with pytest.raises(NotLeading):
+        Counting().work(db, fenced)
+    assert totals(db) == (0, 0)
+
+
+def test_batches_split_nothing_that_ended_at_one_instant(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "BATCH", 2)
+    end_some(db, 7)
+    db.execute(
+        "UPDATE pgsched.runs SET finished_at = (SELECT max(finished_at) FROM pgsched.runs) WHERE id %% 2 = 0", []
+    )
+    count = Counting()
+    passes(db, count, 8)
+    assert totals(db) == (7, 7)
+
+
+def test_a_run_that_ends_again_after_a_retry_is_counted_again(db: psycopg.Connection) -> None:
+    end_some(db, 1)
+    passes(db, Counting())
+    db.execute("UPDATE pgsched.runs SET state = 'dead'")
+    db.execute("SELECT pgsched.retry(id) FROM pgsched.runs")
+    settle(db, take(db))
+    passes(db, Counting())
+    assert totals(db) == (2, 2)
