@@ -18,6 +18,7 @@ ENVIRONMENT = {
     "PGSCHED_HOME": "where the embedded server keeps its data",
     "PGSCHED_LOG": "log level: debug, info, warning, error",
     "PGSCHED_LOG_FORMAT": "console or json",
+    "PGSCHED_OTEL": "1: set up OpenTelemetry's SDK in workers",
     "PGSCHED_SQL_DSN_NAME": "connection string of a database that SQL jobs may name",
     "PGSCHED_LOG_BYTES": "bytes of output that a worker keeps of an attempt",
     "PGSCHED_WEB_TOKEN": "token that lets people into the console",
@@ -49,6 +50,7 @@ class WorkerSettings:
     max_memory_mb: int | None = None  # end when the process takes more
     metrics: str | None = None  # where metrics are served, and health with them
     health: str | None = None  # where health is served
+    otel: bool = False  # set up OpenTelemetry's SDK by its environment variables
 
     def __post_init__(self) -> None:
         require("concurrency", self.concurrency, 1, 10_000)
@@ -68,7 +70,7 @@ class LeaderSettings:
     reap_every_s: float = 5.0
     prune_every_s: float = 60.0
     prune_batch: int = 2000
-    count_every_s: float = 5.0
+    count_every_s: float = 10.0
     tick_batch: int = 5000
     crash_limit: int = CRASH_LIMIT
     session_timeout_s: float = 10.0

@@ -6,24 +6,28 @@ commit an earlier one.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from pgsched.db import limits
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, fetch, rows
 from pgsched.db.statements import sql
 
-writers = limits.writers
-IDLE = timedelta(minutes=1)
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The database's time, the transactions that were writing runs then, and whether there is anything to count."""
+
+    now: datetime
+    writers: frozenset[str]
+    some: bool
 
 
-def clock(conn: Connection[Any]) -> datetime:
-    """The database's time."""
-    row = conn.execute(sql("rollup_clock")).fetchone()
-    assert row is not None
-    found: datetime = row[0]
-    return found
+def look(conn: Connection[Any]) -> Look:
+    """See sql/rollup_look.sql."""
+    (row,) = fetch(conn, sql("rollup_look"))
+    return Look(row["now"], frozenset(row["writers"]), row["some"])
 
 
 def count(conn: Connection[Any], safe: datetime, n: int) -> int:
@@ -31,8 +35,6 @@ def count(conn: Connection[Any], safe: datetime, n: int) -> int:
     (mark,) = fetch(conn, sql("rollup_lock"))
     after = mark["counted_until"]
     (reach,) = fetch(conn, "rollup_reach", {"after": after, "safe": safe, "n": n})
-    if not reach["found"] and after != "-infinity" and safe < datetime.fromisoformat(after) + IDLE:
-        return 0  # where nothing ends, nothing is written
     until = reach["until_at"] if reach["found"] >= n else safe
     (row,) = fetch(conn, "rollup", {"after": after, "until": until})
     return int(row["counted"])

@@ -9,42 +9,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pgsched.db import rollups
 from pgsched.db.connect import Connection
+from pgsched.db.rollups import Look
 
 Transaction = Callable[[], AbstractContextManager[Connection[Any]]]
 BATCH = 5000
+STALE = timedelta(minutes=10)
 
 
 class Counting:
     """What one process knows of the transactions that may still commit endings. It is only a hint that is lost with the
-    process: the mark is in the database."""
+    process: the mark is in the database. `waits`: the last pass could not count to its end."""
 
     def __init__(self) -> None:
-        self._safe: datetime | None = None
+        self.waits = False
         self._asked: tuple[datetime, frozenset[str]] | None = None
+        self._moved_at: datetime | None = None
 
     def work(self, conn: Connection[Any], begin: Transaction) -> int:
         """Count a batch in a transaction of `begin`, which proves that this process may; returns how many."""
-        safe = self._look(conn)
-        if safe is None:
+        found = rollups.look(conn)
+        safe = self._safe(found)
+        self.waits = safe is None
+        if safe is None or not (found.some or self._stale(found.now)):
             return 0
         with begin() as proved:
-            return rollups.count(proved, safe, BATCH)
+            counted = rollups.count(proved, safe, BATCH)
+        self._moved_at = safe
+        self.waits = counted >= BATCH
+        return counted
 
-    def _look(self, conn: Connection[Any]) -> datetime | None:
-        """The instant that is safe by now; None: none is known yet."""
-        if self._asked is None:
-            # the clock first: whoever begins to write behind this question ends its runs after `at`
-            at = rollups.clock(conn)
-            self._asked = at, rollups.writers(conn)
-        else:
-            at, writing = self._asked
-            self._asked = at, writing & rollups.writers(conn)
-        at, writing = self._asked
-        if not writing:
-            self._safe, self._asked = at, None
-        return self._safe
+    def _safe(self, found: Look) -> datetime | None:
+        """The instant up to which nothing can be committed any more; None: the transactions of the last look are there
+        still."""
+        at, writing = self._asked or (found.now, found.writers)
+        writing &= found.writers
+        self._asked = (at, writing) if writing else None
+        return None if writing else at
+
+    def _stale(self, now: datetime) -> bool:
+        """Where nothing ends the mark is moved once in a while: no row goes that ended behind it."""
+        return self._moved_at is None or now > self._moved_at + STALE

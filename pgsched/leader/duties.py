@@ -34,8 +34,6 @@ UNHEARD_PAUSE_S = 1.0  # behind a pooler, where there are none
 WAITING_PAUSE_S = 1.0
 HELD_UP_PAUSE_S = 0.2
 BATCH = 5000
-TIDY_BATCH = 2000
-AGAIN_S = 0.05
 
 
 class NotAsPrepared(Exception):
@@ -110,7 +108,8 @@ class Duties:
             return min(HELD_UP_PAUSE_S, 0.001 * 2.0 ** min(self._held_up, 10))
         # well below the idle time after which the server ends this session
         longest = min(UNHEARD_PAUSE_S if is_shared(self.conn) else LONGEST_PAUSE_S, self.settings.session_timeout_s / 4)
-        pauses: list[float] = [longest, self._reap_at - time.monotonic()]
+        next_at = min(self._reap_at, self._prune_at, self._count_at)
+        pauses: list[float] = [longest, next_at - time.monotonic()]
         if due.wait_s is not None:
             pauses.append(due.wait_s)
         if due.waiting or due.limited:
@@ -223,26 +222,34 @@ class Duties:
     def _count(self, now: float) -> int:
         if now < self._count_at:
             return 0
-        self._count_at = now + self.settings.count_every_s
+        self._count_at = now + self.settings.count_every_s  # first, as below
+        began = time.monotonic()
         counted = self._counting.work(self.conn, self.leading)
-        if counted >= counting.BATCH:
-            self._count_at = now + AGAIN_S
+        if self._counting.waits:
+            self._count_at = breather(began) if counted else now + WAITING_PAUSE_S
         return 0
 
     def _prune(self, now: float) -> int:
         if now < self._prune_at:
             return 0
         self._prune_at = now + self.settings.prune_every_s  # first: a prune that fails must not hold up every round
+        began = time.monotonic()
         with self.leading() as conn:
             gone = self._pruner.work(conn, self.settings.prune_batch)
         if self.counted is not None:
             self.counted.pruned(gone)
-        if self._pruner.more:  # come back soon, but let the tick go first
-            self._prune_at = now + AGAIN_S
+        if self._pruner.more:
+            self._prune_at = breather(began)
             return gone
         with self.leading() as conn:
-            if self._pruner.tidy(conn, TIDY_BATCH) >= TIDY_BATCH:
-                self._prune_at = now + AGAIN_S
+            if self._pruner.tidy(conn, BATCH) >= BATCH:
+                self._prune_at = breather(began)
             self._sweep.work(conn, BATCH)
             limits.forget(conn)
         return gone
+
+
+def breather(began: float) -> float:
+    """When to go on with what has many batches: others get as much time as the last one took."""
+    now = time.monotonic()
+    return now + max(0.005, now - began)

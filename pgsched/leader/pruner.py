@@ -1,8 +1,8 @@
 """The pruner: what the settings keep no longer goes, in small batches.
 
 The rule: a run is read once for each length of time that anything is kept for, when it has just reached that age; so a
-batch never steps over what it has deleted, nor over what others say is kept for longer. Once an hour, and when a setting
-has changed, all is read again: for what was locked, or uncounted, or waited for.
+batch never steps over what it has deleted, nor over what others say is kept for longer. Once an hour, and when a
+setting has changed, all is read again: for what was locked, or uncounted, or waited for.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def test_an_ending_that_commits_late_is_counted_once(
 ) -> None:
     """A handler's own transaction: it says that its run has ended, and commits behind later endings."""
     if not guarded:
-        monkeypatch.setattr(rollups, "writers", lambda conn: frozenset())
+        cut(monkeypatch, rollups, "rollup_look", "clock.now IS NOT NULL", "false")
     count = Counting()
     add_runs(db, 1)
     claims = take(db)
@@ -101,7 +101,7 @@ def test_two_leaders_count_nothing_twice(
         cut(monkeypatch, rollups, "rollup_lock", " FOR UPDATE")
     end_some(db, 5)
     mine, yours = connect(autocommit=False), connect(autocommit=False)
-    safe = rollups.clock(db)
+    safe = rollups.look(db).now
     rollups.count(mine, safe, 1000)
     second = Aside(lambda: rollups.count(yours, safe, 1000))
     wait_until_blocked(db, yours)
@@ -114,7 +114,7 @@ def test_two_leaders_count_nothing_twice(
 def test_what_is_cut_off_before_the_commit_is_counted_by_the_next_leader(db: psycopg.Connection, connect: Open) -> None:
     end_some(db, 5)
     gone = connect(autocommit=False)
-    assert rollups.count(gone, rollups.clock(db), 1000) == 5
+    assert rollups.count(gone, rollups.look(db).now, 1000) == 5
     gone.close()
     assert totals(db) == (0, 0)
     passes(db, Counting())
