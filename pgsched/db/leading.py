@@ -49,6 +49,12 @@ def fence(conn: Connection[Any], term: int | None) -> None:
     asked(conn, term)()
 
 
+def newest(conn: Connection[Any]) -> int | None:
+    """The newest term, None: nobody ever led."""
+    row = conn.execute(sql("leader_term")).fetchone()
+    return row[0] if row else None
+
+
 def asked(conn: Connection[Any], term: int | None) -> Callable[[], None]:
     """The two statements of `fence`; the function reads their answers, and raises NotLeading. In a pipeline others may
     be sent before it is called: whoever is no leader has then only read."""

@@ -136,6 +136,11 @@ class Leader:
         try:
             seconds = duties.perform()
             self._shortages = 0
+        except NotLeading:
+            # Without a session lock a candidate may be looking behind the fence just now: the term tells who leads.
+            if not is_shared(conn) or leading.newest(conn) != duties.term:
+                raise
+            self.pause(conn, 0.1)
         except DatabaseError as error:
             if classify(error) is not Reaction.BACK_OFF or conn.closed:
                 raise
@@ -156,10 +161,12 @@ class Leader:
         """A new term, once the fence is free: a former leader may be inside its last transaction."""
         while not self._stop.is_set():
             try:
+                if is_shared(conn) and not self._vacant(conn):
+                    break  # another candidate was first
                 with conn.transaction():
                     leading.fence(conn, None)
                     if is_shared(conn) and not self._vacant(conn):
-                        break  # another candidate was first
+                        break
                     return leading.elect(conn, self.holder)
             except NotLeading:
                 self.pause(conn, 0.2)

@@ -1,0 +1,135 @@
+"""Without a session there is still one leader: two can do no harm, and a frozen one is replaced."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.config import LeaderSettings
+from pgsched.db import leading
+from pgsched.db.connect import BY_INDEX, connect
+from pgsched.db.leading import NotLeading
+from pgsched.leader.duties import Duties
+from pgsched.leader.election import Leader
+from tests.fleet import Fleet, clock, fleet_on, one, wait_for_leader
+from tests.pooler.bouncer import Bouncer
+from tests.pooler.test_working import SECONDLY, check_slots
+from tests.waiting import wait_until
+
+Db = psycopg.Connection[Any]
+
+
+def slots_after(db: Db, at: object) -> None:
+    later = "SELECT count(*) FROM pgsched.runs WHERE scheduled_at > %s AND state = 'succeeded'"
+    wait_until(lambda: one(db, later, at) >= 2, 30, "slots after the change")
+    check_slots(db)
+    overlapping = db.execute(
+        "SELECT a.term FROM pgsched.leader a JOIN pgsched.leader b ON b.term > a.term AND b.elected_at < a.seen_at"
+    ).fetchall()
+    assert overlapping == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
+def test_another_leads_when_the_leader_is_gone(fleet: Fleet, db: Db, how: signal.Signals) -> None:
+    fleet.start(2)
+    db.execute(SECONDLY.encode())
+    wait_until(lambda: one(db, "SELECT count(*) FROM ledger") >= 1, 30, what="the first slot")
+    leader = fleet.by_pid(wait_for_leader(db))
+    gone_at = clock(db)
+    leader.signal(how)
+    wait_for_leader(db, other_than=leader.pid, timeout=20)
+    took_s = (one(db, "SELECT max(elected_at) FROM pgsched.leader") - gone_at).total_seconds()
+    print(f"{how.name}: another leads after {took_s:.2f} s")
+    assert took_s <= (12 if how != signal.SIGTERM else 5)  # who resigns is not waited for
+    if how == signal.SIGSTOP:
+        leader.signal(signal.SIGCONT)
+        wait_until(lambda: leader.said("leadership lost") or leader.said("connection lost"), 20, "it to be turned away")
+    slots_after(db, clock(db))
+
+
+def test_of_two_that_believe_to_lead_only_the_newest_writes(bouncer: Bouncer, db: Db) -> None:
+    with connect(bouncer.dsn, settings=BY_INDEX) as old, connect(bouncer.dsn, settings=BY_INDEX) as new:
+        with old.transaction():
+            leading.fence(old, None)
+            first, _ = leading.elect(old, "old")
+        with new.transaction():
+            leading.fence(new, None)
+            second, _ = leading.elect(new, "new")
+        assert second == first + 1
+        with pytest.raises(NotLeading), Duties(old, first, LeaderSettings(), 0).leading():
+            pytest.fail("the old leader may write")
+        with Duties(new, second, LeaderSettings(), 0).leading() as writing:
+            with pytest.raises(NotLeading), Duties(old, second, LeaderSettings(), 0).leading():
+                pytest.fail("two write at once")
+            writing.execute("SELECT 1")
+
+
+def test_a_term_that_is_alive_is_left_alone(bouncer: Bouncer, db: Db) -> None:
+    with connect(bouncer.dsn) as conn:
+        assert leading.vacant(conn, 10)
+        with conn.transaction():
+            leading.fence(conn, None)
+            term, _ = leading.elect(conn, "somebody")
+        assert not leading.vacant(conn, 10)
+        db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() - interval '11 s'")
+        assert leading.vacant(conn, 10)
+        leading.seen(conn, term)
+        assert not leading.vacant(conn, 10)
+        leading.seen(conn, term, resign=True)
+        assert leading.vacant(conn, 10)
+
+
+def test_eight_candidates_behind_a_pooler_elect_one(bouncer: Bouncer, db: Db) -> None:
+    leaders = [Leader(bouncer.dsn, LeaderSettings(election_every_s=0.1), f"candidate {n}") for n in range(8)]
+    threads = [threading.Thread(target=leader.run, daemon=True) for leader in leaders]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: one(db, "SELECT count(*) FROM pgsched.leader") > 0, 30, "a term")
+    seen = one(db, "SELECT max(seen_at) FROM pgsched.leader")
+    wait_until(lambda: one(db, "SELECT max(seen_at) FROM pgsched.leader") > seen, 30, "the term to go on")
+    assert [leader.term for leader in leaders if leader.term is not None] == [1]
+    for leader in leaders:
+        leader.stop()
+    for thread in threads:
+        thread.join(10)
+    assert one(db, "SELECT count(*) FROM pgsched.leader WHERE resigned_at IS NULL") == 0
+
+
+def test_a_direct_leader_and_a_pooled_candidate_agree(
+    bouncer: Bouncer, fleet: Fleet, db: Db, dsn: str, tmp_path_factory: Any
+) -> None:
+    """The pooled one waits for the direct one's term to end, and the other way round nothing is doubled."""
+    with fleet_on(dsn, tmp_path_factory.mktemp("direct")) as direct:
+        (first,) = direct.start(1)
+        wait_for_leader(db)
+        fleet.start(1)
+        db.execute(SECONDLY.encode())
+        wait_until(lambda: one(db, "SELECT count(*) FROM ledger") >= 3, 30, "slots")
+        assert one(db, "SELECT max(term) FROM pgsched.leader") == 1
+        first.kill()
+        wait_for_leader(db, other_than=first.pid, timeout=20)
+        direct.start(1)  # it gets the session's lock and takes over
+        slots_after(db, clock(db))
+
+
+def test_a_candidate_behind_the_fence_does_not_end_a_term(bouncer: Bouncer, db: Db) -> None:
+    leader = Leader(bouncer.dsn, LeaderSettings(), "leader")
+    thread = threading.Thread(target=leader.run, daemon=True)
+    thread.start()
+    wait_until(lambda: leader.term, 30, "a term")
+    db.execute("INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('j', '@every 1s', 'note')")
+    wait_until(lambda: one(db, "SELECT count(*) FROM pgsched.runs") > 0, 30, "a slot")
+    with connect(bouncer.dsn) as candidate, candidate.transaction():
+        leading.fence(candidate, None)
+        at = one(db, "SELECT count(*) FROM pgsched.runs")
+        begun = clock(db)
+        wait_until(lambda: (clock(db) - begun).total_seconds() > 2.5, 10, "rounds that cannot prove leadership")
+        assert one(db, "SELECT count(*) FROM pgsched.runs") == at
+    wait_until(lambda: one(db, "SELECT count(*) FROM pgsched.runs") > at, 30, "slots again")
+    assert (leader.term, one(db, "SELECT max(term) FROM pgsched.leader")) == (1, 1)
+    leader.stop()
+    thread.join(10)

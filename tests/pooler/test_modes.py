@@ -1,0 +1,130 @@
+"""What is between us and the server is found out at the start, and each mode is used as far as it goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import pooler, ways
+from pgsched.db.connect import BY_KEY, aconnect, connect
+from pgsched.db.pooler import Pooler
+from pgsched.errors import DatabaseUnreachable, InputError
+from tests.pooler.bouncer import Bouncer
+
+Pooled = Callable[..., Bouncer]
+SHOWN = (
+    "search_path",
+    "statement_timeout",
+    "lock_timeout",
+    "enable_seqscan",
+    "TimeZone",
+    "default_transaction_isolation",
+)
+SHOW = "SELECT " + ", ".join(f"current_setting('{name}')" for name in SHOWN)
+OURS = ("pgsched,public", "7s", "7s", "off", "UTC", "read committed")
+
+
+def shown(conn: psycopg.Connection[Any]) -> Any:
+    return conn.execute(SHOW.encode()).fetchone()
+
+
+def test_no_pooler_is_seen_where_there_is_none(dsn: str) -> None:
+    with connect(dsn) as conn:
+        assert pooler.of(conn) is None
+        assert not ways.pooled(dsn)
+
+
+@pytest.mark.parametrize("ignored", ["extra_float_digits", "extra_float_digits,options"])
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_each_mode_is_seen_and_every_statement_has_its_settings(pooled: Pooled, mode: str, ignored: str) -> None:
+    bouncer = pooled(pool_mode=mode, ignore_startup_parameters=ignored)
+
+    async def ask() -> Any:
+        async with await aconnect(bouncer.dsn, timeout_s=7, settings=BY_KEY) as conn:
+            return pooler.of(conn), await (await conn.execute(SHOW.encode())).fetchone()
+
+    with connect(bouncer.dsn, timeout_s=7, settings=BY_KEY) as conn:
+        assert pooler.of(conn) is Pooler(mode)
+        assert shown(conn) == OURS
+        with conn.transaction(), conn.transaction():
+            assert shown(conn) == OURS
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            conn.execute("SELECT 1 / 0")
+        assert shown(conn) == OURS
+        with pytest.raises(ValueError), conn.transaction():
+            raise ValueError
+        assert shown(conn) == OURS
+    assert asyncio.run(ask()) == (Pooler(mode), OURS)
+
+
+def test_a_pool_of_one_connection_is_no_mode_of_its_own(pooled: Pooled) -> None:
+    with connect(pooled(default_pool_size=1).dsn) as conn:
+        assert pooler.of(conn) is Pooler.TRANSACTION
+
+
+def test_a_busy_pool_is_seen_as_well(pooled: Pooled) -> None:
+    bouncer = pooled(default_pool_size=4, server_round_robin=1)
+    others = [psycopg.connect(bouncer.dsn, autocommit=True, prepare_threshold=None) for _ in range(3)]
+    for other in others:
+        other.execute("BEGIN")
+    for other in others[:2]:
+        other.execute("COMMIT")
+    with connect(bouncer.dsn) as conn:
+        assert pooler.of(conn) is Pooler.TRANSACTION
+    for other in others:
+        other.close()
+
+
+def test_statement_mode_is_refused_in_one_clear_line(pooled: Pooled) -> None:
+    bouncer = pooled(pool_mode="statement")
+    with pytest.raises(InputError) as caught:
+        connect(bouncer.dsn)
+    assert caught.value.exit_code == 2
+    assert "statement mode" in str(caught.value) and "\n" not in str(caught.value)
+    with pytest.raises(InputError):
+        asyncio.run(aconnect(bouncer.dsn))
+
+
+def test_options_of_a_dsn_are_refused_in_one_clear_line(pooled: Pooled) -> None:
+    bouncer = pooled()
+    with pytest.raises(InputError) as caught:
+        connect(f"{bouncer.dsn} options='-c work_mem=1MB'")
+    assert "takes no options of a DSN" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_pooler_that_is_down_is_a_database_that_cannot_be_reached(pooled: Pooled) -> None:
+    bouncer = pooled()
+    connect(bouncer.dsn).close()
+    bouncer.stop()
+    with pytest.raises(DatabaseUnreachable):
+        connect(bouncer.dsn)
+    bouncer.start()
+    connect(bouncer.dsn).close()
+
+
+def test_a_session_that_is_believed_in_is_looked_for_again(pooled: Pooled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooler, "SESSION_HOLDS_S", -1.0)
+    bouncer = pooled(pool_mode="session")
+    with connect(bouncer.dsn) as conn:
+        assert pooler.of(conn) is Pooler.SESSION
+    bouncer.stop()
+    bouncer.settings["pool_mode"] = "transaction"
+    bouncer.start()
+    with connect(bouncer.dsn) as conn:
+        assert pooler.of(conn) is Pooler.TRANSACTION
+
+
+def test_statements_are_prepared_only_where_the_pooler_keeps_count_of_them(pooled: Pooled) -> None:
+    bouncer = pooled(default_pool_size=3)
+    version = str(bouncer.ask("SHOW VERSION")[0]["version"]).split()[1]
+    counts = tuple(int(part) for part in version.split(".")[:2]) >= (1, 21)
+    with connect(bouncer.dsn) as one, connect(bouncer.dsn) as two:
+        assert ways._known[bouncer.dsn].prepares is (counts and bouncer.counts_statements())
+        for number in range(20):  # the two take turns with the sessions of the pool
+            with two.transaction():
+                two.execute("SELECT %s::int", [number])
+                assert one.execute("SELECT %s::int", [number]).fetchone() == (number,)

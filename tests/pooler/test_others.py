@@ -1,0 +1,96 @@
+"""What we send leaves nothing in sessions that others use after us."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from pgsched.db.connect import BY_INDEX, BY_KEY, connect
+from pgsched.db.idle import Idle
+from tests.fleet import Fleet, enqueue, one, wait_for_leader
+from tests.pooler.bouncer import Bouncer
+from tests.pooler.test_working import SECONDLY, cli, ended
+from tests.waiting import wait_until
+
+WATCHED = ("search_path", "statement_timeout", "lock_timeout", "enable_seqscan", "enable_sort", "jit",
+           "plan_cache_mode", "role", "TimeZone", "application_name", "idle_in_transaction_session_timeout", "idle_session_timeout",
+           "default_transaction_isolation", "client_connection_check_interval", "transaction_isolation")  # fmt: skip
+SHOW = "SELECT " + ", ".join(f"current_setting('{name}')" for name in WATCHED)
+LEFT = (
+    "SELECT (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_prepared_statements),"
+    " (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())"
+)
+
+
+class Watcher(threading.Thread):
+    """Somebody else in the same pool, who looks at his session again and again."""
+
+    def __init__(self, conn: psycopg.Connection[Any]) -> None:
+        super().__init__(daemon=True)
+        self.conn = conn
+        self.before = conn.execute(SHOW.encode()).fetchone()
+        self.seen: set[Any] = set()
+        self.left: set[Any] = set()
+        self.sessions: set[int] = set()
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        while not self.done.is_set():
+            with self.conn.transaction():
+                self.seen.add(self.conn.execute(SHOW.encode()).fetchone())
+                self.left.add(self.conn.execute(LEFT.encode()).fetchone())
+                self.sessions.add(self.conn.execute("SELECT pg_backend_pid()").fetchone()[0])  # type: ignore[index]
+
+
+def test_a_foreign_client_never_sees_a_setting_of_ours(
+    bouncer: Bouncer, fleet: Fleet, foreign: psycopg.Connection[Any], db: psycopg.Connection[Any]
+) -> None:
+    foreign.execute("SET TimeZone TO 'Asia/Tokyo'")  # one that poolers keep apart: his own
+    watcher = Watcher(foreign)
+    watcher.start()
+    fleet.start(2, "--app", "tests.apps.pooled:app", "--allow", "python,sql")
+    db.execute(SECONDLY.encode())
+    wait_for_leader(db)
+    made = [enqueue(db, task) for task in ("own", "own_async", "talk", "spawn") for _ in range(5)]
+    made += [one(db, "INSERT INTO pgsched.runs (kind, task) VALUES ('sql', 'SELECT 1') RETURNING id") for _ in range(5)]
+    assert {ended(db, run_id, 60) for run_id in made} == {"succeeded"}
+    for command in (["status"], ["doctor"], ["check"], ["run", "list"], ["job", "list"]):
+        assert "Traceback" not in cli(bouncer, *command).stderr
+    wait_until(lambda: len(watcher.sessions) > 1, 30, "the foreign client to see several sessions")
+    watcher.done.set()
+    watcher.join()
+    print(f"{len(watcher.sessions)} sessions")
+    assert watcher.seen == {watcher.before}
+    assert watcher.left == {(0, 0, 0)}
+
+
+def test_every_session_of_the_pool_is_as_it_was_when_all_of_ours_have_gone(
+    bouncer: Bouncer, db: psycopg.Connection[Any]
+) -> None:
+    name = sql.Identifier(db.info.dbname)
+    db.execute(sql.SQL("ALTER DATABASE {} SET timezone TO 'Europe/Berlin'").format(name))
+    with psycopg.connect(bouncer.dsn, autocommit=True, prepare_threshold=None) as foreign:
+        before = foreign.execute(SHOW.encode()).fetchone()
+    for settings in (BY_KEY, BY_INDEX, {"idle_session_timeout": "10000"}):
+        with connect(bouncer.dsn, timeout_s=3, settings=settings) as conn:
+            for n in range(10):
+                conn.execute("SELECT %s::int", [n])
+            with conn.transaction():
+                assert conn.execute("SELECT current_setting('TimeZone')").fetchone() == ("UTC",)
+    idle = Idle(bouncer.dsn)
+    for _ in range(2):
+        with idle.taken() as conn, conn.transaction():
+            conn.execute("SELECT 1")
+    foreigners = [
+        psycopg.connect(make_conninfo(bouncer.dsn), autocommit=True, prepare_threshold=None) for _ in range(5)
+    ]
+    for foreign in foreigners:
+        foreign.execute("BEGIN")  # each has a session for itself
+    assert {foreign.execute(SHOW.encode()).fetchone() for foreign in foreigners} == {before}
+    assert {foreign.execute(LEFT.encode()).fetchone() for foreign in foreigners} == {(0, 0, 0)}
+    for foreign in foreigners:
+        foreign.close()
