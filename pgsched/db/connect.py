@@ -20,6 +20,7 @@ from psycopg import Error as DatabaseError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgsched.db import ways
+from pgsched.db.patient import bound_s, let_go
 from pgsched.db.pooler import refuses_settings
 from pgsched.errors import (
     DatabaseReadOnly,
@@ -118,17 +119,19 @@ def conninfo(dsn: str, settings: dict[str, str]) -> tuple[str, str]:
 def connect(
     dsn: str, *, purpose: str = "cli", timeout_s: float = 30, settings: dict[str, str] | None = None
 ) -> Connection[Any]:
-    """A blocking autocommit connection. Raises the `PgschedError` that explains why there is none."""
+    """A blocking autocommit connection. Raises the `PgschedError` that explains why there is none.
+
+    The server ends a statement after `timeout_s` (0: never), and a connection that does not answer is ended soon after.
+    """
     wanted = session_settings(purpose, timeout_s, settings)
     full, bare = conninfo(dsn, wanted)
     try:
-        if not ways.pooled(dsn):
-            conn = ways.straight(full)
-            if conn is not None:
-                return conn
-        return ways.through(ways.way(dsn, bare), bare, wanted)
+        conn = None if ways.pooled(dsn) else ways.straight(full)
+        conn = conn or ways.through(ways.way(dsn, bare), bare, wanted)
     except psycopg.OperationalError as error:
-        raise explain(error) from error
+        raise explain(let_go(error)) from error
+    conn.answer_within_s = bound_s(timeout_s)
+    return conn
 
 
 async def aconnect(
@@ -138,14 +141,14 @@ async def aconnect(
     wanted = session_settings(purpose, timeout_s, settings)
     full, bare = conninfo(dsn, wanted)
     try:
-        if not ways.pooled(dsn):
-            conn = await ways.straight_async(full)
-            if conn is not None:
-                return conn
-        way = await asyncio.to_thread(ways.way, dsn, bare)
-        return await ways.through_async(way, bare, wanted)
+        conn = None if ways.pooled(dsn) else await ways.straight_async(full)
+        if conn is None:
+            way = await asyncio.to_thread(ways.way, dsn, bare)
+            conn = await ways.through_async(way, bare, wanted)
     except psycopg.OperationalError as error:
-        raise explain(error) from error
+        raise explain(let_go(error)) from error
+    conn.answer_within_s = bound_s(timeout_s)
+    return conn
 
 
 def ssl_problem(conn: Connection[Any]) -> str | None:

@@ -13,6 +13,8 @@ from typing import Any
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, Error, IsolationLevel, pq, sql
 from psycopg.rows import tuple_row
 
+from pgsched.db.patient import AsyncPatientConnection, PatientConnection
+
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 COMMIT = "COMMIT"
 # What has no meaning within one transaction, or is said when it begins.
@@ -38,7 +40,7 @@ class SharedCursor(Cursor[Any]):
             return super().execute(query, params, **more)
 
 
-class SharedConnection(Connection[Any]):
+class SharedConnection(PatientConnection):
     """A blocking connection of this kind; `settings` is the statement that begins each transaction."""
 
     settings: sql.Composed
@@ -105,7 +107,7 @@ class AsyncSharedCursor(AsyncCursor[Any]):
             return await super().execute(query, params, **more)
 
 
-class AsyncSharedConnection(AsyncConnection[Any]):
+class AsyncSharedConnection(AsyncPatientConnection):
     """The asyncio form of `SharedConnection`."""
 
     settings: sql.Composed
@@ -160,11 +162,11 @@ class AsyncSharedConnection(AsyncConnection[Any]):
                 self.inside = False
 
 
-class KeptConnection(Connection[Any]):
+class KeptConnection(PatientConnection):
     """A blocking connection through a pooler that keeps one session for it: as good as a direct one."""
 
 
-class AsyncKeptConnection(AsyncConnection[Any]):
+class AsyncKeptConnection(AsyncPatientConnection):
     """The asyncio form of `KeptConnection`."""
 
 

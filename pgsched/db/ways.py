@@ -14,6 +14,7 @@ import psycopg
 from psycopg import AsyncConnection, Connection
 
 from pgsched.db import shared
+from pgsched.db.patient import AsyncPatientConnection, PatientConnection
 from pgsched.db.pooler import Known, Pooler, learn, refuses_settings
 
 WHO_ANSWERS = "SELECT pg_backend_pid()"
@@ -34,37 +35,45 @@ def way(dsn: str, conninfo: str) -> Known:
     return found
 
 
-def straight(conninfo: str) -> Connection[Any] | None:
+def straight(conninfo: str) -> PatientConnection | None:
     """A connection to the server itself; None if something in between answers."""
     try:
-        conn = psycopg.connect(conninfo, autocommit=True)
+        conn = PatientConnection.connect(conninfo, autocommit=True)
     except psycopg.OperationalError as error:
         if refuses_settings(error):
             return None
         raise
-    row = conn.execute(WHO_ANSWERS).fetchone()
+    try:
+        row = conn.execute(WHO_ANSWERS).fetchone()
+    except BaseException:
+        conn.close()
+        raise
     if row is not None and row[0] == conn.info.backend_pid:
         return conn
     conn.close()
     return None
 
 
-async def straight_async(conninfo: str) -> AsyncConnection[Any] | None:
+async def straight_async(conninfo: str) -> AsyncPatientConnection | None:
     """The asyncio form of `straight`."""
     try:
-        conn = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
+        conn = await AsyncPatientConnection.connect(conninfo, autocommit=True)
     except psycopg.OperationalError as error:
         if refuses_settings(error):
             return None
         raise
-    row = await (await conn.execute(WHO_ANSWERS)).fetchone()
+    try:
+        row = await (await conn.execute(WHO_ANSWERS)).fetchone()
+    except BaseException:
+        await conn.close()
+        raise
     if row is not None and row[0] == conn.info.backend_pid:
         return conn
     await conn.close()
     return None
 
 
-def through(found: Known, conninfo: str, settings: Mapping[str, str]) -> Connection[Any]:
+def through(found: Known, conninfo: str, settings: Mapping[str, str]) -> PatientConnection:
     """A connection through a pooler."""
     prepare = PREPARE_AFTER if found.prepares else None
     if found.pooler is Pooler.SESSION:
@@ -79,7 +88,7 @@ def through(found: Known, conninfo: str, settings: Mapping[str, str]) -> Connect
     return conn
 
 
-async def through_async(found: Known, conninfo: str, settings: Mapping[str, str]) -> AsyncConnection[Any]:
+async def through_async(found: Known, conninfo: str, settings: Mapping[str, str]) -> AsyncPatientConnection:
     """The asyncio form of `through`."""
     prepare = PREPARE_AFTER if found.prepares else None
     if found.pooler is Pooler.SESSION:

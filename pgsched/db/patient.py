@@ -1,0 +1,83 @@
+"""A statement that nobody answers ends with the connection, within a bound that this process keeps by itself.
+
+The server's own statement_timeout reaches nobody through a network, a pooler or a server process that has stopped dead
+while its kernel goes on acknowledging packets: TCP finds nothing wrong with that, and would wait for ever.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+import psycopg
+
+T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
+MARGIN_S = 5.0  # a server that is alive gives up first, and says so
+START_S = 10.0  # until it is said how long: for what is asked right after the start
+
+
+class Unanswered(psycopg.OperationalError):
+    """There was no answer. Whether the statement was executed is unknown."""
+
+
+def let_go(error: E) -> E:
+    """The same error, without the connection that an attempt in vain has opened. psycopg keeps that in a circle with
+    the error: the socket, and a session that the server may have begun, would live until Python looks for circles."""
+    if error.__traceback__ is not None:
+        traceback.clear_frames(error.__traceback__)
+    return error
+
+
+def bound_s(timeout_s: float) -> float | None:
+    """Seconds to wait for the answer to a statement that the server ends after `timeout_s`; None (for 0): any time."""
+    return timeout_s + MARGIN_S if timeout_s > 0 else None
+
+
+def bounded(gen: Generator[Any, Any, T], within_s: float) -> Generator[Any, Any, T]:
+    """What psycopg waits with, until nothing has come for so long. Raises Unanswered."""
+    deadline = time.monotonic() + within_s
+    try:
+        waits_for = next(gen)
+        while True:
+            ready = yield waits_for
+            if ready:
+                deadline = time.monotonic() + within_s
+            elif time.monotonic() > deadline:
+                gen.close()
+                raise Unanswered(f"no answer for {within_s:g} s")
+            waits_for = gen.send(ready)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+class PatientConnection(psycopg.Connection[Any]):
+    """A blocking connection that is closed when an answer stays out for `answer_within_s`."""
+
+    answer_within_s: float | None = START_S
+
+    def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
+        if self.answer_within_s is None:
+            return super().wait(gen, *args, **options)
+        try:
+            return super().wait(bounded(gen, self.answer_within_s), *args, **options)
+        except Unanswered:
+            self.pgconn.finish()
+            raise
+
+
+class AsyncPatientConnection(psycopg.AsyncConnection[Any]):
+    """The asyncio form of `PatientConnection`."""
+
+    answer_within_s: float | None = START_S
+
+    async def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
+        if self.answer_within_s is None:
+            return await super().wait(gen, *args, **options)
+        try:
+            return await super().wait(bounded(gen, self.answer_within_s), *args, **options)
+        except Unanswered:
+            self.pgconn.finish()
+            raise

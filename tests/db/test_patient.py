@@ -1,0 +1,141 @@
+"""Nobody waits for ever for a server that has stopped answering, and attempts in vain leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgsched import App
+from pgsched.chaos.proxy import Proxy
+from pgsched.db import connect as connecting
+from pgsched.db import patient
+from pgsched.db.connect import Reaction, aconnect, classify, connect
+from pgsched.db.patient import AsyncPatientConnection, PatientConnection, Unanswered
+from pgsched.errors import DatabaseUnreachable
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def proxy(dsn: str) -> Iterator[Proxy]:
+    with Proxy(dsn) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an answer may take seconds, a tenth of one is enough."""
+    monkeypatch.setattr(patient, "MARGIN_S", 0.1)
+
+
+def test_a_statement_that_nobody_answers_ends_with_its_connection(proxy: Proxy) -> None:
+    conn = connect(proxy.dsn, timeout_s=0.5)
+    proxy.silence("down")
+    with pytest.raises(Unanswered) as raised:
+        conn.execute("SELECT 1")
+    assert conn.closed, "an answer that comes late must not be taken for that to the next statement"
+    assert classify(raised.value) is Reaction.RECONNECT
+
+
+def test_so_does_an_asynchronous_one(proxy: Proxy) -> None:
+    async def ask() -> None:
+        conn = await aconnect(proxy.dsn, timeout_s=0.5)
+        await asyncio.to_thread(proxy.silence, "up")
+        with pytest.raises(Unanswered) as raised:
+            await conn.execute("SELECT 1")
+        assert conn.closed
+        assert classify(raised.value) is Reaction.RECONNECT
+
+    asyncio.run(ask())
+
+
+def test_a_server_that_is_alive_says_itself_that_it_takes_too_long(dsn: str) -> None:
+    with connect(dsn, timeout_s=0.3) as conn:
+        conn.execute("SELECT pg_sleep(0.1)")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            conn.execute("SELECT pg_sleep(5)")
+        conn.execute("SELECT 1")
+
+
+def test_an_answer_that_comes_in_pieces_is_waited_for(dsn: str) -> None:
+    with connect(dsn, timeout_s=0) as conn:
+        assert isinstance(conn, PatientConnection)
+        conn.answer_within_s = 0.4
+        began = time.monotonic()
+        rows = conn.execute("SELECT repeat('x', 20000), pg_sleep(0.02) FROM generate_series(1, 40)").fetchall()
+        assert len(rows) == 40 and time.monotonic() - began > 0.6
+
+
+def test_without_a_limit_it_waits(dsn: str) -> None:
+    with connect(dsn, timeout_s=0) as conn:
+        assert isinstance(conn, PatientConnection)
+        assert conn.answer_within_s is None
+        conn.execute("SELECT pg_sleep(0.3)")
+
+    async def ask() -> None:
+        async with await aconnect(dsn, timeout_s=0) as conn:
+            assert isinstance(conn, AsyncPatientConnection)
+            assert conn.answer_within_s is None
+
+    asyncio.run(ask())
+
+
+def test_an_enqueue_that_nobody_answers_says_that_it_may_have_happened(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App("patient", dsn=proxy.dsn)
+
+    @app.task
+    def work() -> None: ...
+
+    monkeypatch.setattr(connecting, "bound_s", lambda timeout_s: 0.3)
+    work.enqueue()
+    proxy.silence("down")
+    with pytest.raises(DatabaseUnreachable, match="may have been made"):
+        work.enqueue()
+    proxy.heal()
+    work.enqueue()
+
+
+def sockets() -> int:
+    """How many this process has open."""
+    links = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sum(str(link).startswith("socket:") for link in links)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc here")
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_connection_attempt_in_vain_leaves_no_socket(asynchronous: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        dsn = f"host=127.0.0.1 port={deaf.getsockname()[1]} user=u dbname=d connect_timeout=2"
+
+        def attempt() -> None:
+            with pytest.raises(DatabaseUnreachable):
+                if asynchronous:
+                    asyncio.run(aconnect(dsn))  # type: ignore[arg-type]
+                else:
+                    connect(dsn)
+
+        gc.collect()
+        gc.disable()  # as good as: a worker looks for circles seldom
+        try:
+            before = sockets()
+            attempt()
+            attempt()
+            left = sockets() - before
+        finally:
+            gc.enable()
+    assert left == 0, "each would be a session in a server that answers late"
+
+
+def test_a_connection_that_breaks_at_its_first_question_is_closed(proxy: Proxy) -> None:
+    proxy.lose_answer("pg_backend_pid")
+    with pytest.raises(DatabaseUnreachable):
+        connect(proxy.dsn)
+    wait_until(lambda: not proxy.links, what="the connection to be closed")
