@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from pgsched import tracing
 from pgsched.db.dependencies import NewRun, Progress, enqueue_graph, enqueue_graph_async, progress, progress_async
 from pgsched.errors import InputError, PgschedError
 from pgsched.options import AFTER, KEYS, OPTIONS
@@ -80,14 +81,18 @@ class Graph:
     def enqueue(self) -> list[int]:
         """Make all runs; returns their ids in the order in which they were added."""
         new = self._begin()
-        return self._end(self._app.database.send(self._connection, lambda mine: enqueue_graph(mine, new)))
+        with tracing.sending([run.values for run in new], batch=True) as sent:
+            ids = self._app.database.send(self._connection, lambda mine: enqueue_graph(mine, new))
+            sent.made(len(ids))
+        return self._end(ids)
 
     async def enqueue_async(self) -> list[int]:
         """The asyncio form of `enqueue`."""
         new = self._begin()
-        return self._end(
-            await self._app.database.send_async(self._connection, lambda mine: enqueue_graph_async(mine, new))
-        )
+        with tracing.sending([run.values for run in new], batch=True) as sent:
+            ids = await self._app.database.send_async(self._connection, lambda mine: enqueue_graph_async(mine, new))
+            sent.made(len(ids))
+        return self._end(ids)
 
     @property
     def ids(self) -> list[int]:

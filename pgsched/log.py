@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, MutableMapping, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from pgsched import tracing
 from pgsched.escape import clean
 
 if TYPE_CHECKING:
@@ -19,7 +21,37 @@ if TYPE_CHECKING:
 
 PASSWORD = re.compile(r"""(?i)(://[^:/@\s]*:)[^@\s]*(?=@)|(password["']?\s*[=:]\s*)('[^']*'|"[^"]*"|\S+)""")
 SECRET = re.compile(r"(?i)://|password")
+TOLD = ("run", "attempt", "job", "task", "trace_id", "span_id")
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class Attempt(NamedTuple):
+    """What log lines say of an attempt where there is no Claim."""
+
+    id: int
+    job_id: int | None
+    attempt: int
+    task: str
+
+
+# The attempt that is being made in this context: a Claim, or an Attempt. Tasks and threads of a handler inherit it.
+ATTEMPT: ContextVar[Any] = ContextVar("pgsched_attempt", default=None)
+
+
+def told() -> dict[str, Any]:
+    """What log lines say of the attempt and the trace they come from; nothing outside of them."""
+    one = ATTEMPT.get()
+    found: dict[str, Any] = {}
+    if one is not None:
+        found = {"run": one.id, "attempt": one.attempt, "task": one.task[:80]}
+        if one.job_id is not None:
+            found["job"] = one.job_id
+    return found | tracing.ids()
+
+
+def attempt_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A processor for structlog that adds them; what the event says itself counts."""
+    return {**told(), **event}
 
 
 def redact(text: str) -> str:
@@ -54,20 +86,54 @@ def configure(level: str = "info", fmt: str = "console", **fields: Any) -> None:
         if fmt == "json"
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=28)
     )
+    processors = [
+        structlog.contextvars.merge_contextvars,
+        attempt_fields,
+        lambda _, __, event: {**fields, **event},
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        _safe_event,
+        renderer,
+    ]
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            lambda _, __, event: {**fields, **event},
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            _safe_event,
-            renderer,
-        ],
+        processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS.get(level, logging.INFO)),
         logger_factory=structlog.PrintLoggerFactory(cast("Any", Stderr())),
         cache_logger_on_first_use=False,
     )
+    logging.setLogRecordFactory(record)
+    logging.lastResort = Unhandled(processors)
+
+
+def record(*args: Any, **kwargs: Any) -> logging.LogRecord:
+    """A line of `logging`, with pgsched_run, pgsched_attempt, pgsched_job, pgsched_task, pgsched_trace_id and
+    pgsched_span_id for who formats it; empty outside of attempts."""
+    made = logging.LogRecord(*args, **kwargs)
+    said = told()
+    made.__dict__.update({f"pgsched_{name}": said.get(name, "") for name in TOLD})
+    return made
+
+
+class Unhandled(logging.StreamHandler[Any]):
+    """Shows lines of `logging` that the program has no handler for, like our own."""
+
+    def __init__(self, processors: Sequence[Any]) -> None:
+        logging.Handler.__init__(self, logging.WARNING)
+        self._processors = processors
+
+    @property
+    def stream(self) -> Any:
+        """What sys.stderr is at the time."""
+        return sys.stderr
+
+    def format(self, line: logging.LogRecord) -> str:
+        event: Any = {"event": line.getMessage(), "logger": line.name}
+        if line.exc_info:
+            event["exc_info"] = line.exc_info
+        for process in self._processors:
+            event = process(None, line.levelname.lower(), event)
+        return str(event)
 
 
 class Stderr:

@@ -11,12 +11,13 @@ from dataclasses import replace
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
-from pgsched import arguments
+from pgsched import arguments, tracing
 from pgsched.arguments import Encoded, Parameters
 from pgsched.declare import text
 from pgsched.errors import InputError, TaskError
-from pgsched.execute.batched import Gathering, alone, gathering
+from pgsched.execute.batched import alone
 from pgsched.execute.context import Run
+from pgsched.execute.gathering import Gathering, gathering
 from pgsched.execute.place import Place, captured, place
 from pgsched.model import RunId
 from pgsched.options import AFTER, KEYS, OPTIONS, Given, Options
@@ -158,13 +159,19 @@ class Request(Generic[P]):
 
     def enqueue_many(self, calls: Iterable[Call], /) -> int:
         """Make a run for each call, with these options; see `Task.enqueue_many`."""
-        encoded = Encoded(self._task.parameters, calls)
-        return self._task.app.database.enqueue_many(self._connection, encoded, self._values_of_many())
+        encoded, values = Encoded(self._task.parameters, calls), self._values_of_many()
+        with tracing.sending([values], batch=True) as sent:
+            count = self._task.app.database.enqueue_many(self._connection, encoded, values)
+            sent.made(count)
+        return count
 
     async def enqueue_many_async(self, calls: Iterable[Call], /) -> int:
         """The asyncio form of `enqueue_many`."""
-        encoded = Encoded(self._task.parameters, calls)
-        return await self._task.app.database.enqueue_many_async(self._connection, encoded, self._values_of_many())
+        encoded, values = Encoded(self._task.parameters, calls), self._values_of_many()
+        with tracing.sending([values], batch=True) as sent:
+            count = await self._task.app.database.enqueue_many_async(self._connection, encoded, values)
+            sent.made(count)
+        return count
 
     def _values_of_many(self) -> dict[str, Any]:
         for key in KEYS:
@@ -176,10 +183,18 @@ class Request(Generic[P]):
         return {**self._values, "task": self._task.name}
 
     def _enqueue(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunId:
-        return self._task.app.database.enqueue(self._connection, self.values(args, kwargs))
+        values = self.values(args, kwargs)
+        with tracing.sending([values]) as sent:
+            found = self._task.app.database.enqueue(self._connection, values)
+            sent.made(found)
+        return found
 
     async def _enqueue_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunId:
-        return await self._task.app.database.enqueue_async(self._connection, self.values(args, kwargs))
+        values = self.values(args, kwargs)
+        with tracing.sending([values]) as sent:
+            found = await self._task.app.database.enqueue_async(self._connection, values)
+            sent.made(found)
+        return found
 
     def values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The run that these arguments make, as the database takes it."""

@@ -21,6 +21,7 @@ LOG_BYTES = "Bytes of output kept of an attempt: a quarter its beginning, the re
 SQL_DSN = "NAME=DSN: a database that SQL jobs may name (repeatable). In the environment: PGSCHED_SQL_DSN_NAME."
 METRICS = "Serve metrics for Prometheus, and health: :9464, 127.0.0.1:9464 or [::]:9464."
 HEALTH = "Serve only /healthz and /readyz at this address."
+OTEL = "Set up OpenTelemetry as its OTEL_* variables say, unless the app does."
 REAP = "Seconds between two looks for expired claims."
 
 
@@ -51,6 +52,7 @@ def worker(
     log_bytes: Annotated[int, typer.Option(help=LOG_BYTES, envvar="PGSCHED_LOG_BYTES")] = 1 << 20,
     metrics: Annotated[str | None, typer.Option(help=METRICS, metavar="[HOST]:PORT")] = None,
     health: Annotated[str | None, typer.Option(help=HEALTH, metavar="[HOST]:PORT")] = None,
+    otel: Annotated[bool, typer.Option("--otel", help=OTEL, envvar="PGSCHED_OTEL")] = False,
     json: JsonLog = False,
 ) -> None:
     """Claim and run jobs until stopped.
@@ -66,6 +68,8 @@ def worker(
     from pgsched.worker.supervised import line
 
     link = line() if processes is not None else None
+    if json:
+        os.environ["PGSCHED_LOG_FORMAT"] = "json"  # for child processes
     configure_log(json, **({} if link is None else {"process": link.number}))
     settings = WorkerSettings(
         concurrency=concurrency,
@@ -82,7 +86,10 @@ def worker(
         log_bytes=log_bytes,
         metrics=metrics,
         health=health,
+        otel=otel,
     )
+    if otel:
+        os.environ["PGSCHED_OTEL"] = "1"  # for child processes
     if processes is not None and link is None:
         return supervise(processes, dsn, metrics, health)
     from pgsched.worker.process import run_worker

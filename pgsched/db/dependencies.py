@@ -21,7 +21,9 @@ from pgsched.db.statements import sql
 ROWS = 1000
 Edge = tuple[int, int, str, bool]  # the run, its parent, on_failure, any_of
 Step = tuple[str, dict[str, Any]]
-COLUMNS = ("task", "args", "queue", "priority", "max_attempts", "timeout", "tags", "at", "delay", "concurrency_key")
+COLUMNS = (
+    "task", "args", "queue", "priority", "max_attempts", "timeout", "tags", "at", "delay", "concurrency_key", "trace",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

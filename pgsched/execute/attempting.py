@@ -12,19 +12,20 @@ import contextvars
 import resource
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from pgsched import log, tracing
 from pgsched.errors import TaskError
 from pgsched.execute.capture_relay import Relay
 from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.execute.context import Run
 from pgsched.execute.control import Own
 from pgsched.execute.hooks import Hooks
-from pgsched.execute.pool_wire import FarControl, Message, outcome_message, run_of
+from pgsched.execute.pool_wire import FarControl, Message, outcome_message, run_of, told_run
 from pgsched.execute.python import Call, Handler
 from pgsched.execute.report import failed, refused, succeeded
 from pgsched.model import Outcome
@@ -137,7 +138,7 @@ class Attempts:
         if handler.capture:
             self._streams.install()
         try:
-            with capturing(record) if handler.capture else contextlib.nullcontext():
+            with capturing(record) if handler.capture else contextlib.nullcontext(), told_to_logs(message):
                 context = contextvars.copy_context()
             if handler.is_async or self._hooks.around_all:
                 return self._runner.run(self._on_loop(call, run, limit, handler), context=context)
@@ -227,6 +228,17 @@ class Attempts:
                 await self._hooks.tell(run, error, at_once)
             return failed(error, handler.no_retry)
         return succeeded(value)
+
+
+@contextlib.contextmanager
+def told_to_logs(message: Message) -> Iterator[None]:
+    """Which attempt it is, and of which trace."""
+    token = log.ATTEMPT.set(told_run(message))
+    try:
+        with tracing.joined(message["trace"]):
+            yield
+    finally:
+        log.ATTEMPT.reset(token)
 
 
 def inline(call: Call) -> Call:

@@ -8,46 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from pgsched.errors import TaskError
 from pgsched.execute.base import kill_after_s
 from pgsched.execute.context import Run
+from pgsched.execute.gathering import Gathering
 from pgsched.execute.hooks import caught
 from pgsched.execute.report import Kinds, failed, refused, succeeded
 from pgsched.execute.threads import Threads
 from pgsched.model import Claim, Outcome, Result, Unreadable
 
 Told = tuple[Outcome, BaseException | None]  # what becomes of an attempt, and the exception that says so
+# What goes around a call for these runs; it is told of what the call raises.
+Around = Callable[[Sequence[Claim]], AbstractContextManager[Callable[[BaseException | None], object]]]
 MARGIN_S = 5.0
-LARGEST, LONGEST_S = 10_000, 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Gathering:
-    """How attempts of a task gather: at most `size` for one call, which waits `wait_s` for them."""
-
-    size: int
-    wait_s: float
-
-
-def gathering(task: str, batch: Any, batch_wait: Any, run_in: str | None, capture: bool) -> Gathering | None:
-    """What `@app.task(batch=, batch_wait=)` says; None without. Raises TaskError."""
-    if batch is None:
-        if batch_wait is not None:
-            raise TaskError(f"task {task}: batch_wait: says how long a batch is gathered: add batch=")
-        return None
-    if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= LARGEST:
-        raise TaskError(f"task {task}: batch: expected a whole number from 1 to {LARGEST}, got {batch!r}")
-    wait = 0.1 if batch_wait is None else batch_wait
-    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= LONGEST_S:
-        raise TaskError(f"task {task}: batch_wait: expected seconds from 0 to {LONGEST_S:g}, got {batch_wait!r}")
-    if run_in == "process" or capture:
-        what = "capture" if capture else 'run_in="process"'
-        raise TaskError(f"task {task}: {what}: is for one run at a time, not for a batch")
-    return Gathering(batch, float(wait))
 
 
 class Handler(Protocol):
@@ -193,6 +170,7 @@ class Batches:
     ) -> None:
         self.gathered = frozenset(name for name, task in tasks.items() if getattr(task, "gathering", None) is not None)
         self.seats: Seats | None = None
+        self.around: Around = lambda claims: nullcontext(bool)  # worker/traced.py
         self._threads = threads
         self._on_abandon = on_abandon
         self._on_error = on_error
@@ -259,6 +237,12 @@ class Batches:
             group.tell(*call.result())
 
     async def _call(self, group: Group) -> tuple[Any, BaseException | None]:
+        with self.around([member.claim for member in group.members]) as tell:
+            found = await self._called(group)
+            tell(found[1])
+        return found
+
+    async def _called(self, group: Group) -> tuple[Any, BaseException | None]:
         """The handler's call: what it returns and what it raises."""
         items = [member.item for member in group.members]
         function = group.handler.function

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from pgsched import tracing
 from pgsched.errors import InputError
 from pgsched.model import Claim, Unreadable
 
@@ -61,7 +62,7 @@ def read(claim: Claim) -> Ask:
     return Ask(
         url=_with_params(claim.task, args.get("params", {})),
         method=args.get("method", "POST").upper(),
-        headers=headers | args.get("headers", {}) | identity(claim),
+        headers=headers | tracing.carried() | args.get("headers", {}) | identity(claim),
         own=frozenset(own),
         content=content,
         expect=frozenset(args.get("expect", ["2xx"])),

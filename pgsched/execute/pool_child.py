@@ -19,6 +19,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, BinaryIO
 
+from pgsched import log, otel
 from pgsched.errors import PgschedError
 from pgsched.execute import attempting, home
 from pgsched.execute.capture_relay import Relay
@@ -55,6 +56,9 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: attempting.Stop) -> 
     relay = Relay(lambda message: channel.sendall(frame(message)))
     try:
         app = imported(first)
+        log.configure(os.environ.get("PGSCHED_LOG", "info"), os.environ.get("PGSCHED_LOG_FORMAT", "console"))
+        if os.environ.get("PGSCHED_OTEL"):
+            otel.set_up()
         place = attempting.Attempts(app.tasks, stop, relay, app.hooks)
         place.start()
     except BaseException as error:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from pgsched import log, tracing
 from pgsched.execute.capture import STREAMS, Record, Taken
 from pgsched.execute.context import Run
 from pgsched.execute.control import Control, Own
@@ -53,6 +54,7 @@ def attempt_message(claim: Claim, memory_mb: int | None, own: Own | None = None)
         "run": [claim.id, claim.job_id, slot and slot.isoformat(), claim.attempt, claim.token.hex],
         "more": [claim.queue, claim.max_attempts],
         "own": None if own is None else [own.seconds_left(), own.dsn],
+        "trace": tracing.carried(),
     }
 
 
@@ -64,6 +66,12 @@ def run_of(message: Message, record: Record, own: Own) -> Run:
         run_id, job_id, slot and datetime.fromisoformat(slot), attempt, UUID(token),
         task=message["task"], queue=queue, max_attempts=max_attempts, own=own, record=record,
     )  # fmt: skip
+
+
+def told_run(message: Message) -> log.Attempt:
+    """What log lines say of an attempt."""
+    run_id, job_id, _, attempt, _ = message["run"]
+    return log.Attempt(run_id, job_id, attempt, message["task"])
 
 
 class FarControl:

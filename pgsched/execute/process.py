@@ -12,6 +12,7 @@ import signal
 from dataclasses import replace
 from typing import Any
 
+from pgsched import tracing
 from pgsched.execute.base import Stopped, kill_after_s
 from pgsched.execute.capture import Journal
 from pgsched.execute.child import Child, Program
@@ -81,7 +82,8 @@ def environment(claim: Claim, declared: dict[str, str]) -> dict[str, str]:
     if claim.scheduled_at is not None:
         run["PGSCHED_SCHEDULED_AT"] = claim.scheduled_at.isoformat()
     inherited = {name: os.environ.get(name, default) for name, default in INHERITED.items()}
-    return {**inherited, "TZ": "UTC", **declared, **run}
+    trace = {name.upper(): value for name, value in tracing.carried().items()}
+    return {**inherited, "TZ": "UTC", **trace, **declared, **run}
 
 
 def not_started(program: Program, error: OSError) -> str:

@@ -20,11 +20,12 @@ from pgsched.db import own_writes
 from pgsched.db.idle import idle
 from pgsched.errors import Crashed, TaskError, TimedOut
 from pgsched.execute.base import Stopped, kill_after_s
-from pgsched.execute.batched import Batches, Gathering
+from pgsched.execute.batched import Batches
 from pgsched.execute.capture import Journal, Record
 from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.execute.context import Run
 from pgsched.execute.control import Control, Own
+from pgsched.execute.gathering import Gathering
 from pgsched.execute.home import Homed
 from pgsched.execute.hooks import Hooks, caught, in_thread
 from pgsched.execute.place import Place

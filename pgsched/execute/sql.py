@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from pgsched import tracing
 from pgsched.db.sqljob import SqlJob, SqlText, elsewhere
 from pgsched.execute.base import Stopped, kill_after_s
 from pgsched.execute.capture import Journal
@@ -47,7 +48,7 @@ class SqlExecutor:
             return refused(f"args.dsn: this worker knows no database {name!r:.80} (--sql-dsn NAME=DSN)", retry=True)
         notices = self._journal.record(claim)
         held = (claim.id, claim.token) if self._fenced and name is None else None
-        text = SqlText(claim.task, parameters, claim.owner if name is None else None, held)
+        text = SqlText(f"{claim.task}{comment()}", parameters, claim.owner if name is None else None, held)
         dsn = self._dsn if name is None else self._named[name]
         job = SqlJob(dsn, f"sql run {claim.id}", lambda notice: notices.write("log", f"{notice}\n"))
         work = asyncio.create_task(job.run(text))
@@ -66,6 +67,12 @@ class SqlExecutor:
 
     async def close(self) -> None:
         """Nothing is held between runs."""
+
+
+def comment() -> str:
+    """The trace, as a comment that the server's logs and pg_stat_activity show; nothing where there is none."""
+    found = tracing.carried().get("traceparent")
+    return "" if found is None else f"\n/*traceparent='{found}'*/"
 
 
 def committed(work: asyncio.Task[int]) -> bool:

@@ -15,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pgsched
-from pgsched import log
+from pgsched import log, otel, tracing
 from pgsched.config import Settings
 from pgsched.db import jobs, migrate, pooler, workers
 from pgsched.db.connect import Connection, connect, ssl_problem
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from pgsched.app import App
     from pgsched.worker.supervised import Line
+    from pgsched.worker.traced import Tracing
 
 logger = log.get("process")
 GC_THRESHOLD = 20_000
@@ -97,6 +98,7 @@ async def serve(
     if app is not None:
         await app.hooks.start([task.name for task in app.tasks.values() if task.is_async])
     worker = make_worker(settings, app, observed)
+    traced = trace(settings, worker)
     handled = [*SIGNALS, *([] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP])]
     for number in handled:
         # a service manager may signal every process: then it is the supervisor who says when to hurry
@@ -128,8 +130,21 @@ async def serve(
             await asyncio.to_thread(thread.join, 3.0)
         for number in handled:
             loop.remove_signal_handler(number)
+        if traced is not None:
+            await traced.close()
         if app is not None:
             await app.hooks.shutdown()
+
+
+def trace(settings: Settings, worker: Worker) -> Tracing | None:
+    """Have the attempts traced, if the app has set up tracing or it is to be set up here. Raises InputError."""
+    if settings.worker.otel:
+        otel.set_up()
+    if not tracing.on():
+        return None
+    from pgsched.worker.traced import trace_attempts
+
+    return trace_attempts(worker)
 
 
 def make_worker(settings: Settings, app: App | None, observed: Observed | None = None) -> Worker:

@@ -47,6 +47,7 @@ class Slots:
     ) -> None:
         """`left`: how many runs may be started, 0 for any number; `on_last` is told when the last one is."""
         self.executors = executors
+        self.drivers = executors  # or what goes around them: worker/traced.py
         self.concurrency = concurrency
         self.leases = leases
         self.pace = Pace(concurrency)
@@ -172,7 +173,7 @@ class Slots:
         task = asyncio.current_task()
         assert task is not None
         running = self._running[claim.key] = Gathered(claim, task, self._ended_gathered)
-        outcome = await running.drive(self.executors[claim.kind])
+        outcome = await running.drive(self.drivers[claim.kind])
         self._ended_gathered(running, outcome)
 
     def _ended_gathered(self, running: Running, outcome: Outcome | None = None) -> None:
@@ -207,7 +208,7 @@ class Slots:
         assert task is not None
         clean = contextvars.copy_context()
         while (running := self._next(task)) is not None:
-            outcome = await running.drive(self.executors[running.claim.kind])
+            outcome = await running.drive(self.drivers[running.claim.kind])
             if running.abandoned:
                 self.abandoned -= 1  # it came back after all; its slot has been given away
                 return

@@ -1,0 +1,35 @@
+"""How attempts of a batched task gather: what `@app.task(batch=, batch_wait=)` says, checked where it is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pgsched.errors import TaskError
+
+LARGEST, LONGEST_S = 10_000, 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """How attempts of a task gather: at most `size` for one call, which waits `wait_s` for them."""
+
+    size: int
+    wait_s: float
+
+
+def gathering(task: str, batch: Any, batch_wait: Any, run_in: str | None, capture: bool) -> Gathering | None:
+    """What `@app.task(batch=, batch_wait=)` says; None without. Raises TaskError."""
+    if batch is None:
+        if batch_wait is not None:
+            raise TaskError(f"task {task}: batch_wait: says how long a batch is gathered: add batch=")
+        return None
+    if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= LARGEST:
+        raise TaskError(f"task {task}: batch: expected a whole number from 1 to {LARGEST}, got {batch!r}")
+    wait = 0.1 if batch_wait is None else batch_wait
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= LONGEST_S:
+        raise TaskError(f"task {task}: batch_wait: expected seconds from 0 to {LONGEST_S:g}, got {batch_wait!r}")
+    if run_in == "process" or capture:
+        what = "capture" if capture else 'run_in="process"'
+        raise TaskError(f"task {task}: {what}: is for one run at a time, not for a batch")
+    return Gathering(batch, float(wait))

@@ -1,0 +1,157 @@
+"""Traces: the caller that enqueues, the run in its queue, its attempts and what they enqueue are one trace.
+
+The rule: only the API of OpenTelemetry is spoken, and only where the program has set up tracing: who does not use it
+imports nothing and pays nothing. A run carries its context as the W3C's Trace Context says, in `options.trace`.
+Spans follow OpenTelemetry's conventions for messaging (docs/tracing.md).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Self
+
+SYSTEM = "pgsched"
+KEYS = ("traceparent", "tracestate")
+LONGEST = 800  # bytes of a tracestate; a longer one is left out, as the specification allows
+Carrier = dict[str, str]
+
+
+def on() -> bool:
+    """Has this program set up tracing?"""
+    api = sys.modules.get("opentelemetry.trace")
+    return api is not None and not isinstance(api.get_tracer_provider(), api.ProxyTracerProvider)
+
+
+def tracer() -> Any:
+    """Ours; only where tracing is on."""
+    from opentelemetry import trace
+
+    return trace.get_tracer("pgsched")
+
+
+def carrier(context: Any = None) -> Carrier:
+    """This context (the current one) as W3C headers; empty where there is no trace."""
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    found: Carrier = {}
+    TraceContextTextMapPropagator().inject(found, context)
+    if len(found.get("tracestate", "").encode()) > LONGEST:
+        del found["tracestate"]
+    return found
+
+
+def carried() -> Carrier:
+    """What goes with a request, a child process or a statement from here: the current context, empty without one."""
+    return carrier() if on() else {}
+
+
+def extracted(headers: Any) -> Any:
+    """The context of a carrier; None if it says none."""
+    from opentelemetry import trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    if not isinstance(headers, Mapping):
+        return None
+    clean = {name: headers[name] for name in KEYS if isinstance(headers.get(name), str)}
+    found = TraceContextTextMapPropagator().extract(clean, Context())
+    return found if trace.get_current_span(found).get_span_context().is_valid else None
+
+
+def joined(headers: Any) -> AbstractContextManager[None]:
+    """Be part of that trace for the length of a block; `headers`: a carrier, or None."""
+    return _joined(headers) if headers else nullcontext()
+
+
+@contextmanager
+def _joined(headers: Any) -> Iterator[None]:
+    from opentelemetry import context
+
+    found = extracted(headers)
+    token = context.attach(context.get_current() if found is None else found)
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+def ids() -> dict[str, str]:
+    """The current trace and span, for log lines; empty where there is none."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return {}
+    found = api.get_current_span().get_span_context()
+    return {"trace_id": f"{found.trace_id:032x}", "span_id": f"{found.span_id:016x}"} if found.is_valid else {}
+
+
+class Quiet:
+    """Enqueueing that nobody traces."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def made(self, found: Any) -> None:
+        """It made this run, or so many of them."""
+
+
+QUIET = Quiet()
+
+
+def sending(many: Sequence[dict[str, Any]], batch: bool = False) -> Quiet:
+    """A span around enqueueing what these values say, which get its context; the current one is its parent. `batch`: it
+    is a call for many runs, even if there is one."""
+    return Sending(many, batch) if on() and many else QUIET
+
+
+class Sending(Quiet):
+    """A span of the kind PRODUCER."""
+
+    def __init__(self, many: Sequence[dict[str, Any]], batch: bool) -> None:
+        self._many = many
+        self._batch = batch
+
+    def __enter__(self) -> Self:
+        from opentelemetry.trace import SpanKind
+
+        queues = {values.get("queue") or "default" for values in self._many}
+        tasks = {values["task"] for values in self._many}
+        name = f"send {next(iter(queues))}" if len(queues) == 1 else "send"
+        attributes: dict[str, Any] = {
+            "messaging.system": SYSTEM, "messaging.operation.name": "send", "messaging.operation.type": "send",
+        }  # fmt: skip
+        if len(queues) == 1:
+            attributes["messaging.destination.name"] = next(iter(queues))
+        if len(tasks) == 1:
+            attributes["pgsched.task"] = next(iter(tasks))
+        self._current = tracer().start_as_current_span(name, kind=SpanKind.PRODUCER, attributes=attributes)
+        self._span = self._current.__enter__()
+        if found := carrier():
+            text = json.dumps(found)
+            for values in self._many:
+                values["trace"] = text
+        return self
+
+    def __exit__(self, *what: Any) -> None:
+        self._current.__exit__(*what)
+
+    def made(self, found: Any) -> None:
+        if self._batch:
+            self._span.set_attribute("messaging.batch.message_count", found)
+        else:
+            self._span.set_attribute("messaging.message.id", str(int(found)))
+            if (how := getattr(found, "how", "created")) != "created":
+                self._span.set_attribute("pgsched.enqueue.outcome", how)
+
+
+def links(carriers: Iterable[Any]) -> list[Any]:
+    """Links to the contexts of these carriers."""
+    from opentelemetry import trace
+
+    found = [extracted(one) for one in carriers]
+    return [trace.Link(trace.get_current_span(one).get_span_context()) for one in found if one is not None]

@@ -1,0 +1,234 @@
+"""Spans of attempts. The rule: where the program has set up no tracing none of this is there.
+
+An attempt is a span of the kind CONSUMER below the one that enqueued its run; a run that nobody traced begins a trace.
+When an attempt fails, its span's context is left in the row, so that the next one is in the same trace and links to it.
+One call for many runs is one span that links to each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, Status, StatusCode
+
+from pgsched import log, tracing
+from pgsched.db.connect import AsyncConnection, DatabaseError, aconnect, first_line
+from pgsched.db.statements import sql
+from pgsched.errors import PgschedError
+from pgsched.execute.base import Executor
+from pgsched.execute.control import Control
+from pgsched.execute.python import PythonExecutor
+from pgsched.model import Claim, Key, Kind, Outcome, Result
+from pgsched.worker.running import OUTCOMES, Running
+from pgsched.worker.worker import Worker
+
+logger = log.get("tracing")
+KEEP_S = 2.0
+BAD = {Result.FAILED, Result.TIMED_OUT, Result.CRASHED}
+Described = Mapping[str, Any]
+
+
+class Keeper:
+    """Leaves the context of failed attempts in their rows, a few at a time."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._conn: AsyncConnection[Any] | None = None
+        self._lock = asyncio.Lock()
+        self._waiting: list[tuple[int, int, str]] = []
+
+    async def keep(self, claim: Claim, text: str) -> None:
+        """The next attempt of this run is to find this. Raises nothing: it is only about traces."""
+        self._waiting.append((claim.id, claim.attempt, text))
+        try:
+            async with asyncio.timeout(KEEP_S), self._lock:
+                if self._waiting:  # otherwise it went with another's
+                    await self._write()
+        except (DatabaseError, PgschedError, TimeoutError) as error:
+            logger.warning(
+                "the trace of a failed attempt was not kept", run=claim.id, error=log.redact(first_line(error))
+            )
+            await self.close()
+
+    async def _write(self) -> None:
+        self._conn = self._conn or await aconnect(self._dsn, purpose="tracing", timeout_s=KEEP_S)
+        batch, self._waiting = self._waiting, []
+        ids, attempts, texts = (list(column) for column in zip(*batch, strict=True))
+        await self._conn.execute(sql("trace_keep"), {"ids": ids, "attempts": attempts, "traces": texts})
+
+    async def close(self) -> None:
+        """Disconnect."""
+        conn, self._conn = self._conn, None
+        if conn is not None:
+            await conn.close()
+
+
+class Tracing:
+    """What a worker's attempts share."""
+
+    def __init__(self, dsn: str, worker: str, control_of: Callable[[Key], Control | None]) -> None:
+        self.keeper = Keeper(dsn)
+        self._control_of = control_of
+        self._worker = worker
+        self._tracer = tracing.tracer()
+        self._keeping: set[asyncio.Task[None]] = set()
+
+    def begin(self, claim: Claim) -> tuple[trace.Span, Any]:
+        """An attempt's span, and the context that it is to be made in."""
+        told = told_of(claim)
+        parent = tracing.extracted(told)
+        span = self._tracer.start_span(
+            f"process {claim.queue}",
+            contexts.Context() if parent is None else parent,
+            kind=SpanKind.CONSUMER,
+            attributes=described(claim, self._worker),
+            links=tracing.links([{"traceparent": last}]) if (last := told.get("attempt")) else None,
+        )
+        return span, trace.set_span_in_context(span)
+
+    def end(self, span: trace.Span, claim: Claim, outcome: Outcome | None) -> None:
+        """The attempt is over; None: it was stopped, and its Running says why."""
+        if outcome is None:
+            running = self._control_of(claim.key)
+            why = running.ended if isinstance(running, Running) else None
+            name = "stopped" if why is None else OUTCOMES[why].value if why in OUTCOMES else "lost"
+            span.set_attribute("pgsched.outcome", name)
+            span.set_attribute("error.type", name)
+            span.set_status(Status(StatusCode.ERROR, None if why is None else why.value))
+        else:
+            span.set_attribute("pgsched.outcome", outcome.result.value)
+            if outcome.result in BAD:
+                mark(span, outcome)
+        span.end()
+
+    def left(self, span: trace.Span, claim: Claim) -> str | None:
+        """What the next attempt needs to find; None where there is no trace."""
+        mine = tracing.carrier(trace.set_span_in_context(span))
+        if not mine:
+            return None
+        told = told_of(claim)
+        first = {name: told[name] for name in tracing.KEYS if name in told} if tracing.extracted(told) else mine
+        return json.dumps({**first, "attempt": mine["traceparent"]})
+
+    def keep_soon(self, claim: Claim, text: str) -> None:
+        """Keep it while the attempt is being stopped."""
+        task = asyncio.get_running_loop().create_task(self.keeper.keep(claim, text))
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
+
+    @contextmanager
+    def call(self, claims: Sequence[Claim]) -> Iterator[Callable[[BaseException | None], object]]:
+        """A span around one call that serves these attempts; it is told of what the call raises."""
+        first = claims[0]
+        attributes = {**described(first, self._worker), "messaging.batch.message_count": len(claims)}
+        for name in [name for name in attributes if name in PER_RUN]:
+            del attributes[name]
+        with self._tracer.start_as_current_span(
+            f"process {first.queue}", contexts.Context(), kind=SpanKind.CONSUMER, attributes=attributes,
+            links=tracing.links(told_of(claim) for claim in claims),
+        ) as span:  # fmt: skip
+            yield lambda error: None if error is None else span.record_exception(error)
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        if self._keeping:
+            await asyncio.wait(self._keeping, timeout=KEEP_S)
+        await self.keeper.close()
+
+
+class Traced:
+    """An executor, with a span around each attempt. `untraced`: tasks whose calls have one instead."""
+
+    def __init__(self, executor: Executor, shared: Tracing, untraced: frozenset[str] = frozenset()) -> None:
+        self._executor = executor
+        self._shared = shared
+        self._untraced = untraced
+
+    @property
+    def abandoned(self) -> int:
+        return self._executor.abandoned
+
+    async def execute(self, claim: Claim) -> Outcome:
+        if claim.task in self._untraced and claim.kind == Kind.PYTHON:
+            return await self._executor.execute(claim)
+        shared = self._shared
+        span, context = shared.begin(claim)
+        token = contexts.attach(context)
+        outcome: Outcome | None = None
+        try:
+            outcome = await self._executor.execute(claim)
+        except asyncio.CancelledError:
+            if claim.attempt < claim.max_attempts and (text := shared.left(span, claim)):
+                shared.keep_soon(claim, text)
+            raise
+        finally:
+            contexts.detach(token)
+            shared.end(span, claim, outcome)
+        again = outcome.result is not Result.SUCCEEDED and outcome.retry and claim.attempt < claim.max_attempts
+        if (again or outcome.result is Result.SNOOZED) and (text := shared.left(span, claim)):
+            await shared.keeper.keep(claim, text)
+        return outcome
+
+    async def close(self) -> None:
+        await self._executor.close()
+
+
+PER_RUN = {"messaging.message.id", "pgsched.attempt", "pgsched.max_attempts", "pgsched.job_id", "pgsched.scheduled_at"}
+
+
+def described(claim: Claim, worker: str) -> dict[str, Any]:
+    """An attempt's attributes."""
+    found: dict[str, Any] = {
+        "messaging.system": tracing.SYSTEM,
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": claim.queue,
+        "messaging.message.id": str(claim.id),
+        "messaging.client.id": worker,
+        "pgsched.kind": str(claim.kind),
+        "pgsched.attempt": claim.attempt,
+        "pgsched.max_attempts": claim.max_attempts,
+    }
+    if claim.kind == Kind.PYTHON:  # a command line, a statement or a URL may hold secrets
+        found["pgsched.task"] = claim.task
+    if claim.job_id is not None:
+        found["pgsched.job_id"] = claim.job_id
+    if claim.scheduled_at is not None:
+        found["pgsched.scheduled_at"] = claim.scheduled_at.isoformat()
+    return found
+
+
+def told_of(claim: Claim) -> Described:
+    """What the row says of its trace."""
+    told = claim.options.get("trace") if isinstance(claim.options, dict) else None
+    return told if isinstance(told, dict) else {}
+
+
+def mark(span: trace.Span, outcome: Outcome) -> None:
+    """Say what went wrong."""
+    error = outcome.error or outcome.result.value
+    kind = error.partition(":")[0]
+    kind = kind if outcome.result is Result.FAILED and kind.isidentifier() else outcome.result.value
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR, error[:500]))
+    if outcome.traceback is not None:
+        span.add_event("exception", {
+            "exception.type": kind, "exception.message": error, "exception.stacktrace": outcome.traceback,
+        })  # fmt: skip
+
+
+def trace_attempts(worker: Worker) -> Tracing:
+    """Have a worker's attempts traced."""
+    shared = Tracing(worker.dsn, worker.registration.name, worker.slots.control_of)
+    python = worker.executors.get(Kind.PYTHON)
+    gathered: frozenset[str] = frozenset()
+    if isinstance(python, PythonExecutor):
+        gathered, python.batches.around = python.batches.gathered, shared.call
+    worker.slots.drivers = {kind: Traced(one, shared, gathered) for kind, one in worker.executors.items()}
+    return shared
