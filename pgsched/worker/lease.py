@@ -6,7 +6,6 @@ monotonic time of this process; the database alone decides when a lease has ende
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any
 from pgsched import log
 from pgsched.db import workers
 from pgsched.db.claims import Beat, cancel_asked, heartbeat
-from pgsched.db.connect import BY_KEY, Connection, DatabaseError, Reaction, classify, connect, explain
+from pgsched.db.connect import BY_KEY, Connection, DatabaseError, Reaction, back_off_s, classify, connect, explain
 from pgsched.errors import NotFound, PgschedError
 from pgsched.model import Claim, Key
 
@@ -125,7 +124,7 @@ class Heartbeat(threading.Thread):
     def _run(self) -> None:
         period = self.leases.lease_s / 3
         conn: Connection[Any] | None = None
-        beat_at = 0.0
+        beat_at, failures = 0.0, 0
         while not self._stopped:
             try:
                 conn = conn or connect(self.dsn, purpose="heartbeat", timeout_s=max(1.0, period), settings=BY_KEY)
@@ -134,13 +133,14 @@ class Heartbeat(threading.Thread):
                     self._beat(conn)
                 else:
                     self._look(conn)
-                wait = max(0.0, min(LOOK_S, beat_at - time.monotonic()))
+                failures, wait = 0, max(0.0, min(LOOK_S, beat_at - time.monotonic()))
             except (DatabaseError, PgschedError) as error:
                 reaction = classify(error)
                 if reaction is Reaction.CONFIGURATION:
                     self.on_fatal(error if isinstance(error, PgschedError) else explain(error))
                     return
-                beat_at, wait = 0.0, min(period, 1.0) * (0.25 + random.random() / 2)
+                failures += 1
+                beat_at, wait = 0.0, min(period / 2, back_off_s(failures, 0.25))
                 logger.warning("heartbeat failed", error=log.redact(str(error).strip()), retry_in_s=round(wait, 2))
                 if conn is not None and reaction is not Reaction.RETRY:
                     conn.close()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+
+import psycopg
 
 from pgsched.chaos.faults.server import under_load
 from pgsched.chaos.fleet import Member
@@ -10,30 +13,52 @@ from pgsched.chaos.registry import fault
 from pgsched.chaos.stage import Stage
 
 FULL_S = 12.0
+MOST = 300
+WAL = "SELECT pg_logical_emit_message(true, 'chaos', repeat('x', 1000000))"
+PAGES = "INSERT INTO chaos.journal (what, op, id) VALUES ('room', 'insert', 0)"  # each settlement writes there too
 UNHEALTHY = ("No space left", "could not extend", "could not write", "cannot reach", "connection lost", "again")
-CLAIMS_SINCE = """SELECT extract(epoch FROM min(at))::float8 - %s FROM chaos.journal
-WHERE what = 'run' AND op = 'update' AND state = 'running' AND extract(epoch FROM at) > %s"""
-LEASES_LOST = "SELECT count(*) FROM pgsched.attempts WHERE outcome = 'crashed'"
+STARTED = "SELECT count(*) FROM chaos.ledger WHERE run_id = ANY (%s) AND event = 'start'"
+OPEN = "SELECT count(*) FROM pgsched.runs WHERE id = ANY (%s) AND phase < 3"
+WRITTEN = "SELECT extract(epoch FROM max(finished_at))::float8 FROM pgsched.runs WHERE id = ANY (%s)"
+AGAIN = "SELECT count(*) FROM pgsched.runs WHERE id = ANY (%s) AND attempt > 1"
 
 
 def suffer(stage: Stage, leave_kb: int) -> None:
-    """Fill the disk under load for a while, make room, start the server if it has fallen over."""
+    """Fill the disk under load; let every worker finish what it runs, which cannot be written; make room."""
     under_load(stage)
+    most = stage.options.workers * stage.options.concurrency
+    held = [stage.enqueue("hold", gate="full") for _ in range(most)]
+    stage.wait(lambda: stage.ledger.execute(STARTED, [held]).fetchone() == (most,), 30, "every slot to hold a run")
     logged = {worker.pid: worker.log.stat().st_size for worker in stage.workers}
     with stage.outage("the disk was full"):
         stage.server.fill_disk(leave_kb)
-        stage.wait(lambda: all(complained(worker, logged[worker.pid]) for worker in stage.workers), 60, "complaints")
-        time.sleep(FULL_S)  # how long it stays full is the fault itself
+        try:
+            stage.ledger.execute("INSERT INTO chaos.gates VALUES ('full')")
+            use_up(stage, WAL if leave_kb else PAGES)
+            stage.wait(
+                lambda: all(complained(worker, logged[worker.pid]) for worker in stage.workers), 20, "complaints"
+            )
+            time.sleep(FULL_S)  # how long it stays full is the fault itself
+        finally:
+            stage.server.make_room()
         lines = sum(worker.log.read_bytes()[logged[worker.pid] :].count(b"\n") for worker in stage.workers)
-        stage.figure("lines logged by each worker a second while it was full", lines / len(logged) / FULL_S, bound=20)
-        stage.server.make_room()
+        stage.figure("lines logged by each worker a second while it was full", lines / len(logged) / FULL_S, bound=5)
         if not stage.server.running:
             stage.note("the server had ended itself")
             stage.server.start()
     since = stage.clock()
-    took = stage.wait(lambda: stage.one(CLAIMS_SINCE, since, since), 30, "a claim after room was made")
-    stage.figure("first claim after room was made", took, bound=10)
+    stage.wait(lambda: stage.one(OPEN, held) == 0, 30, "what was held to be settled")
+    stage.figure("all held outcomes written after", max(0.0, stage.one(WRITTEN, held) - since), bound=15)
+    stage.figure("held runs that ran again", stage.one(AGAIN, held), bound=0)
     assert len(stage.workers) == stage.options.workers, "no worker has ended"
+
+
+def use_up(stage: Stage, what: str) -> None:
+    """Write until there is no room for more of it."""
+    with contextlib.suppress(psycopg.Error):
+        with psycopg.connect(stage.dsn, autocommit=True, application_name="chaos stage") as db:
+            for _ in range(MOST):
+                db.execute(what.encode())
 
 
 def complained(worker: Member, since: int) -> bool:
@@ -42,13 +67,13 @@ def complained(worker: Member, since: int) -> bool:
     return any(word in said for word in UNHEALTHY)
 
 
-@fault("disk-full", tier="full", needs=("tmpfs",), server="tmpfs", apart=True)
+@fault("disk-full", tier="full", needs=("tmpfs",), server="tmpfs", apart=True, lease_s=None)
 def disk_full(stage: Stage) -> None:
     """The server's disk is full: workers say so, ask seldom, keep what they have, and go on when there is room."""
     suffer(stage, 0)
 
 
-@fault("disk-full-for-wal", tier="full", needs=("tmpfs",), server="tmpfs", apart=True)
+@fault("disk-full-for-wal", tier="full", needs=("tmpfs",), server="tmpfs", apart=True, lease_s=None)
 def disk_full_for_wal(stage: Stage) -> None:
     """The server has less room than its next piece of WAL needs: it may end itself; all go on when it is back."""
     suffer(stage, 8 * 1024)
