@@ -21,6 +21,7 @@ from bench.idle import idle
 from bench.latency import latency
 from bench.limits import limits
 from bench.pinned import pinned
+from bench.prune import prune
 from bench.report import Result, header, progress, write
 from bench.server import Server, server
 from bench.slow import slow
@@ -123,6 +124,11 @@ def run_limits(on: Server, given: argparse.Namespace) -> list[Result]:
     return [limits(on, n, rounds, chain)]
 
 
+def run_prune(on: Server, given: argparse.Namespace) -> list[Result]:
+    rows = given.rows or (40_000 if given.quick else 4_000_000)
+    return [prune(on, rows, 1, 2) if given.quick else prune(on, rows, given.rounds, given.seconds or 10)]
+
+
 MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = {
     "drain": run_drain,
     "enqueue": run_enqueue,
@@ -135,6 +141,7 @@ MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = 
     "history": run_history,
     "tick": run_tick,
     "limits": run_limits,
+    "prune": run_prune,
 }
 
 

@@ -1,6 +1,6 @@
 -- queue_list: the queues that have settings, a pause or unfinished runs, which are counted up to 100,000 of each kind.
 -- params: none
--- returns: (name, concurrency_limit, rate, rate_s, rate_burst, fair, ageing, max_depth, on_full, applied: null without
+-- returns: (name, concurrency_limit, rate, rate_s, rate_burst, fair, ageing, max_depth, on_full, keep, applied: null without
 --          settings; depth: runs that wait to start, queued or held by limits; running, paused_at, paused_by,
 --          paused_reason, resume_at)
 -- locks: none
@@ -23,7 +23,7 @@ WITH RECURSIVE q AS (
     UNION SELECT name FROM pgsched.pauses WHERE what = 'queue' AND coalesce(resume_at > clock_timestamp(), true)
 )
 SELECT n.name, s.concurrency_limit, s.rate, extract(epoch FROM s.rate_period)::float8 AS rate_s, s.rate_burst,
-    coalesce(s.fair, false) AS fair, s.ageing, s.max_depth, s.on_full, s.applied_at IS NOT NULL AS applied,
+    coalesce(s.fair, false) AS fair, s.ageing, s.max_depth, s.on_full, s.keep, s.applied_at IS NOT NULL AS applied,
     pgsched.queue_depth(n.name, 100000) AS depth,
     (SELECT count(*) FROM (SELECT FROM pgsched.runs r WHERE r.phase = 2 AND r.queue = n.name AND r.state = 'running'
                            ORDER BY r.queue, r.priority LIMIT 100000) f) AS running,

@@ -13,7 +13,8 @@ CREATE FUNCTION pgsched.jobs_refuse_watch() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     problem text := coalesce(
-        pgsched.out_of_range('alert_after_failures', NEW.alert_after_failures, 1, 1000),
+        CASE WHEN NEW.alert_after_failures IS NOT NULL THEN
+            pgsched.out_of_range('alert_after_failures', NEW.alert_after_failures, 1, 1000) END,
         pgsched.bad_interval('max_lateness', NEW.max_lateness, '1 second'),
         pgsched.bad_interval('max_duration', NEW.max_duration, '1 second'),
         pgsched.bad_interval('expect_every', NEW.expect_every, '1 second'));

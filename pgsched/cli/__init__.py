@@ -24,6 +24,8 @@ MODULES = (
     "backfills",
     "limits",
     "queues",
+    "pruning",
+    "alerts",
     "explaining",
     "database",
     "doctor",

@@ -7,27 +7,34 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import ago, cell, print_fields, print_json, print_table
+from pgsched.cli.job_options import (
+    Args,
+    Attempts,
+    CatchUp,
+    Expect,
+    Failures,
+    Jitter,
+    Keep,
+    Kind,
+    Lateness,
+    Longest,
+    Name,
+    Overlap,
+    Priority,
+    QueueName,
+    RunAt,
+    Schedule,
+    Set,
+    Timeout,
+    Zone,
+)
+from pgsched.cli.job_views import list_jobs, show
+from pgsched.cli.keeping import kept
+from pgsched.cli.output import cell, print_json
 from pgsched.cli.values import arguments, columns
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The job's name.")]
-Kind = Annotated[str | None, typer.Option(help="How the task is read: python (default), command, shell, sql.")]
-Schedule = Annotated[str | None, typer.Option(help="Cron expression, '@every 90s', '@daily', ...")]
-Zone = Annotated[str | None, typer.Option(help="IANA time zone of the schedule. Default: UTC.")]
-Args = Annotated[str | None, typer.Option(help="JSON object or array; @FILE or - reads it from there.")]
-QueueName = Annotated[str | None, typer.Option(help="Default: default.")]
-RunAt = Annotated[str | None, typer.Option(help="Run once, then (UTC where no offset is given).")]
-Overlap = Annotated[str | None, typer.Option(help="allow, skip (default), buffer_one, buffer_all, replace, terminate.")]
-CatchUp = Annotated[str | None, typer.Option(help="latest (default), skip, earliest, all.")]
-Attempts = Annotated[str | None, typer.Option(metavar="N", help="1-1000. Default: 3.")]
-Timeout = Annotated[str | None, typer.Option(metavar="INTERVAL", help="Of one attempt: '90 seconds', '2h'.")]
-Priority = Annotated[str | None, typer.Option(metavar="N", help="0-9, lower first. Default: 5.")]
-Jitter = Annotated[str | None, typer.Option(metavar="INTERVAL", help="Spread the starts over this long.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="COLUMN=VALUE", help="Any other column (repeatable); empty: its default."),
-]
-NEW = ("kind", "task", "schedule", "timezone", "queue", "run_at", "overlap", "catch_up", "max_attempts", "timeout")
+NEW = ("kind", "task", "schedule", "timezone", "queue", "run_at", "overlap", "catch_up", "max_attempts", "timeout",
+       "alert_after_failures", "max_lateness", "max_duration", "expect_every")  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:
@@ -57,6 +64,11 @@ def add(
     timeout: Timeout = None,
     priority: Priority = None,
     jitter: Jitter = None,
+    keep: Keep = None,
+    alert_after_failures: Failures = None,
+    max_lateness: Lateness = None,
+    max_duration: Longest = None,
+    expect_every: Expect = None,
     paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
     assignments: Set = None,
     dsn: Dsn = None,
@@ -73,7 +85,7 @@ def add(
 
     given = locals()
     options = {column: given[column] for column in (*NEW, "priority", "jitter")}
-    options |= {"name": name, "args": arguments(args), "paused": paused or None}
+    options |= {"name": name, "args": arguments(args), "paused": paused or None, "keep": kept(keep)}
     values = columns(assignments, options)
     with session(dsn) as conn:
         told(jobs.add(conn, values), "created", json)
@@ -94,6 +106,11 @@ def update(
     timeout: Timeout = None,
     priority: Priority = None,
     jitter: Jitter = None,
+    keep: Keep = None,
+    alert_after_failures: Failures = None,
+    max_lateness: Lateness = None,
+    max_duration: Longest = None,
+    expect_every: Expect = None,
     assignments: Set = None,
     dsn: Dsn = None,
     json: Json = False,
@@ -108,6 +125,7 @@ def update(
 
     given = locals()
     options = {column: given[column] for column in (*NEW, "priority", "jitter")} | {"args": arguments(args)}
+    options["keep"] = kept(keep)
     changes = columns(assignments, options)
     with session(dsn) as conn:
         told(jobs.update(conn, name, changes), "updated", json)
@@ -127,65 +145,6 @@ def told(job: dict[str, Any], what: str, json: bool) -> None:
     when = f"schedule {job['schedule']} ({job['timezone']})" if job["schedule"] else f"once, at {cell(job['run_at'])}"
     print(f"{what} job {cell(job['name'])}: {job['kind']} {cell(job['task'])[:60]}, {cell(when)}"
           + (", paused" if job["paused"] else ""))  # fmt: skip
-    return None
-
-
-def list_jobs(
-    queue: Annotated[str | None, typer.Option(help="Only this queue.")] = None,
-    state: Annotated[str | None, typer.Option(help="active, paused, error or done.")] = None,
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=100_000)] = 200,
-    after: Annotated[str | None, typer.Option(help="The next page: names after this one.")] = None,
-    dsn: Dsn = None,
-    json: Json = False,
-) -> None:
-    """List jobs by name, with the next slot that will run and how the last run stands.
-
-    \b
-    Example:
-      pgsched job list --state error
-    """
-    from pgsched.db import jobs
-
-    with session(dsn) as conn:
-        found = jobs.list_jobs(conn, queue=queue, state=state, after=after, limit=limit)
-    if json:
-        return print_json(found)
-    lines = [
-        [j["name"], j["state"], j["schedule"] or "once", j["timezone"], ago(j["next_allowed_at"], j["now"]),
-         j["last_run_state"], j["error"] or j["task"]]
-        for j in found
-    ]  # fmt: skip
-    print_table(["NAME", "STATE", "SCHEDULE", "ZONE", "NEXT", "LAST RUN", "TASK"], lines, "no jobs")
-    if len(found) == limit:
-        typer.echo(f"the next page: --after {cell(found[-1]['name'])}", err=True)
-    return None
-
-
-def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:
-    """Show one job with all its policies, and its newest runs.
-
-    \b
-    Example:
-      pgsched job show nightly
-    """
-    from pgsched.cli.runs import took
-    from pgsched.db import jobs
-
-    with session(dsn) as conn:
-        job = jobs.show(conn, name)
-        recent = jobs.recent(conn, job["id"])
-    if json:
-        return print_json(job | {"recent": recent})
-    now, put_off = job.pop("now"), job["next_allowed_at"] != job["next_run_at"]
-    hidden = ("excluded",) if put_off else ("excluded", "next_allowed_at")  # `job calendar list` tells the dates
-    job = {column: value for column, value in job.items() if column not in hidden}
-    print_fields({column: value for column, value in job.items() if value is not None})
-    print()
-    lines = [
-        [r["id"], r["state"], ago(r["scheduled_at"], now), took(r), r["origin"], r["reason"] or r["error"]]
-        for r in recent
-    ]
-    print_table(["RUN", "STATE", "SLOT", "TOOK", "ORIGIN", "WHY"], lines, "no runs yet")
     return None
 
 

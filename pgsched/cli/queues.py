@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.keeping import kept, said
 from pgsched.cli.limits import NONE, Burst, Concurrency, Rate, bounds, span, told, whole
 from pgsched.cli.output import ago, clean, duration, print_json, print_table
 from pgsched.errors import InputError
@@ -47,6 +48,10 @@ def set_queue(
         str | None, typer.Option(metavar="N", help="At most so many runs wait to start; `none` takes it away.")
     ] = None,
     on_full: Annotated[str | None, typer.Option(metavar="reject|shed_oldest", help="What then.")] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[OUTCOME=]TIME", help="Keep ended runs so long: 7d, dead=90d; or `none`."),
+    ] = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
@@ -65,6 +70,8 @@ def set_queue(
         values["ageing"] = None if ageing == NONE else span("ageing", ageing)
     if on_full not in (None, "reject", "shed_oldest"):
         raise InputError(f'on-full: "{on_full}" is neither reject nor shed_oldest', "on-full")
+    if keep:
+        values["keep"] = None if keep == [NONE] else kept(keep)
     values |= {column: value for column, value in (("fair", fair), ("on_full", on_full)) if value is not None}
     if not values:
         raise InputError("queue set: say what: see `pgsched queue set --help`", "name")
@@ -82,6 +89,8 @@ def settings(row: dict[str, Any]) -> str:
         parts.append(f"priorities rise every {duration(row['ageing'])}")
     if row["max_depth"] is not None:
         parts.append(f"at most {row['max_depth']} wait, then {row['on_full']}")
+    if row.get("keep"):
+        parts.append(f"keeps {said(row['keep'])}")
     return ", ".join(part for part in parts if part != "not limited") or "not limited"
 
 

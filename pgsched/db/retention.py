@@ -72,6 +72,11 @@ def tidy(conn: Connection[Any], keep_s: float, n: int) -> int:
     return int(keys[0]) if keys else 0
 
 
+def exists(conn: Connection[Any], run_id: int) -> bool:
+    """Is the run still there?"""
+    return bool(fetch(conn, "run_present", {"ids": plain([run_id])}))
+
+
 def would_go(conn: Connection[Any]) -> list[Row]:
     """How many runs the settings keep no longer: (queue, state, runs, oldest_at)."""
     return rows(conn, "prune_count", {"until": rules(conn).now})

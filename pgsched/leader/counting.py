@@ -23,16 +23,19 @@ STALE = timedelta(minutes=10)
 
 class Counting:
     """What one process knows of the transactions that may still commit endings. It is only a hint that is lost with the
-    process: the mark is in the database. `waits`: the last pass could not count to its end."""
+    process: the mark is in the database. `waits`: the last pass could not count to its
+    end; `behind_s`: how old what it waits for is."""
 
     def __init__(self) -> None:
         self.waits = False
+        self.behind_s = 0.0
         self._asked: tuple[datetime, frozenset[str]] | None = None
         self._moved_at: datetime | None = None
 
     def work(self, conn: Connection[Any], begin: Transaction) -> int:
         """Count a batch in a transaction of `begin`, which proves that this process may; returns how many."""
         found = rollups.look(conn)
+        self.behind_s = (found.now - self._asked[0]).total_seconds() if self._asked else 0.0
         safe = self._safe(found)
         self.waits = safe is None
         if safe is None or not (found.some or self._stale(found.now)):

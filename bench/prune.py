@@ -1,0 +1,177 @@
+"""`prune`: how fast history goes, what that costs those who work meanwhile, and what counting what ended costs.
+
+The rule: pick-up is measured with and without pruning in turns, in one run; the pruner is the leader's, with its
+pauses, beside an idle worker.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+import psycopg
+
+from bench.adapter import call, wait_for, workers
+from bench.contestants import PGSCHED
+from bench.latency import FAR, RATE, all_seen
+from bench.report import Result, number, progress, quantile
+from bench.server import Server, scalar
+from pgsched.config import LeaderSettings
+from pgsched.db import rollups
+from pgsched.db.connect import BY_INDEX, connect
+from pgsched.leader import counting
+from pgsched.leader.duties import breather
+from pgsched.leader.pruner import Pruner
+
+OLD = """
+INSERT INTO pgsched.runs
+    (task, state, token, attempt, created_at, available_at, started_at, finished_at, worker_id, args)
+SELECT 't' || mod(n, 20), CASE WHEN mod(n, 100) = 0 THEN 'dead' ELSE 'succeeded' END, gen_random_uuid(), 1, t, t,
+    t + interval '5 ms', t + interval '15 ms', 1, '{"n": 1}'
+FROM generate_series(1, %s) n, LATERAL (SELECT clock_timestamp() - interval '20 days' + n * interval '1 ms' AS t) x
+"""
+BLOAT = "SELECT pg_relation_size('pgsched.runs')"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Milliseconds, rows a second, microseconds a run."""
+
+    pickup_p50_ms: float
+    pickup_p99_ms: float
+    pruning_p50_ms: float
+    pruning_p99_ms: float
+    p99_ratio: float
+    rows_a_second: float
+    rows_a_second_alone: float
+    batch_ms: float
+    counting_us_a_run: float
+    table_grew_by: float
+
+
+def prune(server: Server, rows: int, rounds: int, seconds: int) -> Result:
+    """All of it, in one database: pick-up in turns, then the rest of the history alone."""
+    with server.database("prune") as dsn:
+        call(PGSCHED, "setup", dsn)
+        with psycopg.connect(dsn, autocommit=True) as there:
+            fill(there, rows)
+            counted = count_all(dsn)
+            got = measured(dsn, there, rounds, seconds, counted)
+    result = Result("prune", f"Pruning {rows:,} runs", ["", "figure"])
+    result.rows = [[name.replace("_", " "), number(value, 2)] for name, value in asdict(got).items()]
+    result.data = asdict(got)
+    return result
+
+
+def fill(there: psycopg.Connection, rows: int) -> None:
+    """History of twenty days ago."""
+    there.execute("ALTER TABLE pgsched.runs DISABLE TRIGGER USER")
+    there.execute(OLD.encode(), [rows])
+    there.execute("ALTER TABLE pgsched.runs ENABLE TRIGGER USER")
+    there.execute("VACUUM ANALYZE pgsched.runs")
+    there.execute("CHECKPOINT")
+
+
+def count_all(dsn: str) -> float:
+    """Microseconds a run that counting takes."""
+    took, runs = 0.0, 0
+    with connect(dsn, purpose="bench", settings=BY_INDEX) as conn:
+        safe = rollups.look(conn).now
+        while True:
+            began = time.monotonic()
+            with conn.transaction():
+                counted = rollups.count(conn, safe, counting.BATCH)
+            took, runs = took + time.monotonic() - began, runs + counted
+            if counted < counting.BATCH:
+                return 1e6 * took / max(runs, 1)
+
+
+def measured(dsn: str, there: psycopg.Connection, rounds: int, seconds: int, counted: float) -> Figures:
+    """Pick-up without and with pruning, and the rate of both."""
+    plain: list[list[float]] = []
+    beside: list[list[float]] = []
+    rates: list[float] = []
+    before = int(str(scalar(there, BLOAT)))
+    for turn in range(rounds):
+        for pruning in (False, True)[:: 1 if turn % 2 == 0 else -1]:
+            with pruner(dsn) if pruning else nobody() as batches:
+                got = picked_up(dsn, there, seconds)
+            (beside if pruning else plain).append(got)
+            if pruning:
+                rates.append(rate(batches))
+        progress(f"prune: p99 {quantile(plain[-1], 0.99):.2f} ms, beside pruning {quantile(beside[-1], 0.99):.2f} ms,"
+                 f" {rates[-1]:,.0f} rows/s")  # fmt: skip
+    with pruner(dsn) as batches:
+        time.sleep(seconds / 2)
+    p99 = [(quantile(a, 0.99), quantile(b, 0.99)) for a, b in zip(plain, beside, strict=True)]
+    return Figures(
+        statistics.median(quantile(one, 0.5) for one in plain),
+        statistics.median(a for a, _ in p99),
+        statistics.median(quantile(one, 0.5) for one in beside),
+        statistics.median(b for _, b in p99),
+        statistics.median(b / a for a, b in p99),
+        statistics.median(rates),
+        rate(batches),
+        1000 * statistics.median(took for _, took, _ in batches),
+        counted,
+        (int(str(scalar(there, BLOAT))) - before) / before,
+    )
+
+
+def picked_up(dsn: str, there: psycopg.Connection, seconds: int) -> list[float]:
+    """Milliseconds from commit to handler of a steady load on an idle worker."""
+    n = RATE * seconds
+    with workers(PGSCHED, dsn, 1, n=n, stamps=1, latency=1) as started:
+        call(PGSCHED, "single", dsn, n=1, first=FAR)
+        wait_for(lambda: started[0].points, started, 60, "the first job")
+        time.sleep(1.0)
+        sent = call(PGSCHED, "trickle", dsn, n=n, rate=RATE)
+        seen = all_seen(PGSCHED, started[0], n)
+    there.execute("DELETE FROM pgsched.workers")
+    return [(at - done) / 1e6 for at, done in zip(seen.stamps, sent["after"], strict=True)]
+
+
+Batches = list[tuple[int, float, float]]  # rows, seconds, when it ended
+
+
+@contextmanager
+def nobody() -> Iterator[Batches]:
+    """No pruner."""
+    yield []
+
+
+@contextmanager
+def pruner(dsn: str) -> Iterator[Batches]:
+    """The leader's pruner for the time of the block, in the leader's rhythm."""
+    batches: Batches = []
+    stop = threading.Event()
+
+    def work() -> None:
+        mine = Pruner()
+        with connect(dsn, purpose="bench", settings=BY_INDEX) as conn:
+            while not stop.is_set():
+                began = time.monotonic()
+                with conn.transaction():
+                    gone = mine.work(conn, LeaderSettings().prune_batch)
+                if not gone:
+                    return
+                batches.append((gone, time.monotonic() - began, time.monotonic()))
+                time.sleep(max(0.0, breather(began) - time.monotonic()))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield batches
+    finally:
+        stop.set()
+        thread.join()
+
+
+def rate(batches: Batches) -> float:
+    """Rows a second, pauses included."""
+    span = batches[-1][2] - batches[0][2] if len(batches) > 1 else 0.0
+    return sum(rows for rows, _, _ in batches[1:]) / span if span else 0.0

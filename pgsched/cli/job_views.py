@@ -1,0 +1,70 @@
+"""`pgsched job list` and `pgsched job show`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.job_options import Name
+from pgsched.cli.output import ago, cell, print_fields, print_json, print_table
+
+
+def list_jobs(
+    queue: Annotated[str | None, typer.Option(help="Only this queue.")] = None,
+    state: Annotated[str | None, typer.Option(help="active, paused, error or done.")] = None,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=100_000)] = 200,
+    after: Annotated[str | None, typer.Option(help="The next page: names after this one.")] = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """List jobs by name, with the next slot that will run and how the last run stands.
+
+    \b
+    Example:
+      pgsched job list --state error
+    """
+    from pgsched.db import jobs
+
+    with session(dsn) as conn:
+        found = jobs.list_jobs(conn, queue=queue, state=state, after=after, limit=limit)
+    if json:
+        return print_json(found)
+    lines = [
+        [j["name"], j["state"], j["schedule"] or "once", j["timezone"], ago(j["next_allowed_at"], j["now"]),
+         j["last_run_state"], j["error"] or j["task"]]
+        for j in found
+    ]  # fmt: skip
+    print_table(["NAME", "STATE", "SCHEDULE", "ZONE", "NEXT", "LAST RUN", "TASK"], lines, "no jobs")
+    if len(found) == limit:
+        typer.echo(f"the next page: --after {cell(found[-1]['name'])}", err=True)
+    return None
+
+
+def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:
+    """Show one job with all its policies, and its newest runs.
+
+    \b
+    Example:
+      pgsched job show nightly
+    """
+    from pgsched.cli.runs import took
+    from pgsched.db import jobs
+
+    with session(dsn) as conn:
+        job = jobs.show(conn, name)
+        recent = jobs.recent(conn, job["id"])
+    if json:
+        return print_json(job | {"recent": recent})
+    now, put_off = job.pop("now"), job["next_allowed_at"] != job["next_run_at"]
+    hidden = ("excluded",) if put_off else ("excluded", "next_allowed_at")  # `job calendar list` tells the dates
+    job = {column: value for column, value in job.items() if column not in hidden}
+    print_fields({column: value for column, value in job.items() if value is not None})
+    print()
+    lines = [
+        [r["id"], r["state"], ago(r["scheduled_at"], now), took(r), r["origin"], r["reason"] or r["error"]]
+        for r in recent
+    ]
+    print_table(["RUN", "STATE", "SLOT", "TOOK", "ORIGIN", "WHY"], lines, "no runs yet")
+    return None

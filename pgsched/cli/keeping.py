@@ -1,0 +1,44 @@
+"""How long things are kept, as options say it and as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pgsched.cli.limits import span
+from pgsched.errors import InputError
+
+NOTHING = "none"
+
+
+def kept(given: Iterable[str] | None) -> dict[str, str] | None:
+    """`7d`, `dead=90d` as the column `keep`; outcomes are checked by the database. None: nothing was said."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        outcome, sign, time = text.rpartition("=")
+        outcome = outcome if sign else "any"
+        if outcome in found:
+            raise InputError(f"keep: {outcome} is given twice", "keep")
+        found[outcome] = f"{span('keep', time).total_seconds():.15g} seconds"
+    return found or None
+
+
+def said(keep: Mapping[str, Any] | None) -> str:
+    """`dead 90 days, any other 7 days`."""
+    if not keep:
+        return "-"
+    named = [f"{outcome} {readable(time)}" for outcome, time in keep.items() if outcome != "any"]
+    rest = [("all " if not named else "any other ") + readable(keep["any"])] if "any" in keep else []
+    return ", ".join(named + rest)
+
+
+def readable(time: str) -> str:
+    """`604800 seconds` as `7 days`; what people wrote stays as they wrote it."""
+    number, _, unit = time.partition(" ")
+    if unit != "seconds" or not number.isdigit():
+        return time
+    for size, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if int(number) % size == 0 and int(number):
+            count = int(number) // size
+            return f"{count} {name}{'' if count == 1 else 's'}"
+    return time

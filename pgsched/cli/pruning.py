@@ -1,0 +1,137 @@
+"""`pgsched prune` and `pgsched retention`: how long things are kept, and letting them go."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.keeping import kept, said
+from pgsched.cli.limits import span
+from pgsched.cli.output import ago, duration, print_fields, print_json, print_table
+from pgsched.errors import InputError
+
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(metavar="[OUTCOME=]TIME", help="7d, or dead=90d (repeatable); replaces what was set."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command and the noun to the command line."""
+    app.command("prune")(prune)
+    noun = typer.Typer(
+        help="How long things are kept: show, set.\n\n\b\nExample:\n  pgsched retention show",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    noun.command("show")(show)
+    noun.command("set")(set_retention)
+    app.add_typer(noun, name="retention")
+
+
+def prune(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    archive: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Append each run that goes to this file, as a line of JSON.")
+    ] = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Delete now what the settings keep no longer. The leader does it by itself, once a minute.
+
+    A run goes with its attempts and output, when its ending is counted for the charts and nobody waits for its result.
+
+    \b
+    Example:
+      pgsched prune --dry-run
+      pgsched prune --archive runs.jsonl
+    """
+    from pgsched.db import retention
+
+    with session(dsn) as conn:
+        if dry_run:
+            return would_go(retention.would_go(conn), json)
+        from pgsched.leader.pruning import prune_all
+
+        done = prune_all(conn, archive)
+    if done.behind_s is not None:
+        typer.echo(f"note: what ended in the last {duration(done.behind_s)} is not counted yet and stays:"
+                   " a transaction that writes runs is open", err=True)  # fmt: skip
+    if json:
+        return print_json({"deleted": done.deleted, "archive": archive, "not_counted_s": done.behind_s})
+    return print(f"deleted {done.deleted} runs" + (f", each is a line of {archive}" if archive else ""))
+
+
+def would_go(found: list[dict[str, Any]], json: bool) -> None:
+    """Print what the settings keep no longer."""
+    total = sum(row["runs"] for row in found)
+    if json:
+        return print_json({"would_delete": total, "runs": found})
+    lines = [[row["queue"], row["state"], row["runs"], row["oldest_at"]] for row in found]
+    print_table(["QUEUE", "OUTCOME", "RUNS", "OLDEST"], lines)
+    return print(f"{total} runs would go")
+
+
+def show(dsn: Dsn = None, json: Json = False) -> None:
+    """Show how long runs and figures are kept, and which queues and jobs say something else.
+
+    \b
+    Example:
+      pgsched retention show
+    """
+    from pgsched.db import retention
+
+    with session(dsn) as conn:
+        found = retention.settings(conn)
+        now = conn.execute("SELECT clock_timestamp()").fetchone()
+    if json:
+        return print_json(found)
+    print_fields(
+        {
+            "runs": said(found["keep"]),
+            "archive": "into pgsched.archived_runs" if found["archive"] else "no",
+            "figures by minute": duration(found["keep_minutes"]),
+            "figures by hour": duration(found["keep_hours"]),
+            "audit": duration(found["keep_audit"]),
+            "counted until": ago(found["counted_until"], now[0]) if now and found["counted_until"] else "not yet",
+        }
+    )
+    lines = [[what, one["name"], said(one["keep"])] for what in ("queue", "job") for one in found[f"{what}s"]]
+    print() if lines else None
+    return print_table(["OF", "NAME", "RUNS"], lines)
+
+
+def set_retention(
+    keep: Keep = None,
+    archive: Annotated[
+        bool | None, typer.Option("--archive/--no-archive", help="Put what goes into pgsched.archived_runs.")
+    ] = None,
+    keep_minutes: Annotated[str | None, typer.Option(metavar="TIME", help="Figures by minute. Default: 3d.")] = None,
+    keep_hours: Annotated[str | None, typer.Option(metavar="TIME", help="Figures by hour. Default: 400d.")] = None,
+    keep_audit: Annotated[str | None, typer.Option(metavar="TIME", help="Who changed what. Default: 400d.")] = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Set how long everything is kept that no queue and no job says something else of.
+
+    Of a queue: `pgsched queue set NAME --keep 1d`; of a job: `pgsched job update NAME --keep dead=90d`.
+
+    \b
+    Example:
+      pgsched retention set --keep 7d --keep dead=90d --archive
+    """
+    from pgsched.db import retention
+
+    values: dict[str, Any] = {"keep": kept(keep), "archive": archive}
+    values |= {"keep_minutes": span("keep-minutes", keep_minutes) if keep_minutes else None}
+    values |= {"keep_hours": span("keep-hours", keep_hours) if keep_hours else None}
+    values |= {"keep_audit": span("keep-audit", keep_audit) if keep_audit else None}
+    given = {name: value for name, value in values.items() if value is not None}
+    if not given:
+        raise InputError("retention set: say what: see `pgsched retention set --help`", "keep")
+    with session(dsn) as conn:
+        found = retention.change(conn, given)
+    return print_json(found) if json else print(f"runs: {said(found['keep'])}"
+                                                + ("; archived" if found["archive"] else ""))  # fmt: skip

@@ -1,0 +1,131 @@
+"""Pruning at once, by whoever asks for it, beside the leader: rows are locked, and the mark of what is counted as well.
+
+The rule of the archive file: a batch is on the disk before its deletion is committed. What was written and not
+committed is still there at the next start, and its lines are taken back first: no run is lost, and none is in the file
+twice.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pgsched.db import retention
+from pgsched.db.connect import Connection
+from pgsched.db.query import Row
+from pgsched.errors import InputError
+from pgsched.leader.counting import Counting
+from pgsched.leader.pruner import Pruner
+
+BATCH = 2000
+FILED = 200  # rows with their output go through this process
+PATIENCE_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How many runs went; the age of what is not counted yet, None if all is."""
+
+    deleted: int
+    behind_s: float | None
+
+
+class File:
+    """A file of JSON lines, one for each archived run. Raises InputError when it cannot be written."""
+
+    def __init__(self, path: str, conn: Connection[Any]) -> None:
+        try:
+            self._file = Path(path).open("a+b")  # noqa: SIM115  held as long as the command runs
+            self._take_back(conn)
+        except OSError as error:
+            raise InputError(f"archive: cannot write {path}: {error.strerror}", "archive") from None
+
+    def keep(self, rows: list[Row]) -> None:
+        """Write a batch and wait for the disk."""
+        for row in rows:
+            self._file.write(json.dumps(row["run"], separators=(",", ":")).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _take_back(self, conn: Connection[Any]) -> None:
+        """Cut off the lines of a batch that was not committed, and half a line."""
+        end = self._file.seek(0, io.SEEK_END)
+        for start, line in self._last_lines(end):
+            run_id = id_of(line)
+            if run_id is not None and not retention.exists(conn, run_id):
+                break
+            end = start
+        self._file.truncate(end)
+
+    def _last_lines(self, end: int) -> Iterator[tuple[int, bytes]]:
+        """(where it begins, the line), backwards, at most a batch and a half line."""
+        for _ in range(FILED + 1):
+            if end == 0:
+                return
+            start = self._begin_of_line(end - 1)
+            self._file.seek(start)
+            yield start, self._file.read(end - start)
+            end = start
+
+    def _begin_of_line(self, before: int) -> int:
+        while before > 0:
+            step = min(before, 65_536)
+            self._file.seek(before - step)
+            found = self._file.read(step).rfind(b"\n")
+            if found >= 0:
+                return before - step + found + 1
+            before -= step
+        return 0
+
+
+def id_of(line: bytes) -> int | None:
+    """The run that a line is of; None: it is not whole."""
+    try:
+        return int(json.loads(line)["id"]) if line.endswith(b"\n") else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def prune_all(conn: Connection[Any], path: str | None = None) -> Done:
+    """Count what ended, then delete all that may go. Commits batch by batch."""
+    behind_s = count_all(conn)
+    file = None if path is None else File(path, conn)
+    pruner = Pruner(None if file is None else file.keep)
+    deleted = 0
+    try:
+        while True:
+            with conn.transaction():
+                deleted += pruner.work(conn, BATCH if file is None else FILED)
+            if not pruner.more:
+                return Done(deleted, behind_s)
+    finally:
+        if file is not None:
+            file.close()
+
+
+def count_all(conn: Connection[Any]) -> float | None:
+    """Count what has ended, as the leader does; the age in seconds of what could not be counted soon."""
+
+    @contextmanager
+    def begin() -> Iterator[Connection[Any]]:
+        with conn.transaction():
+            yield conn
+
+    mine, until = Counting(), time.monotonic() + PATIENCE_S
+    while True:
+        counted = mine.work(conn, begin)
+        if not mine.waits:
+            return None
+        if not counted and time.monotonic() > until:
+            return mine.behind_s
+        time.sleep(0 if counted else 0.05)

@@ -1,0 +1,127 @@
+"""`pgsched prune` and `pgsched retention`, and the options that say how long runs are kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db.connect import connect as connect_to
+from pgsched.leader import pruning
+from tests.db.test_retention import ended, left, slots_of
+
+Call = Callable[..., Any]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_what_would_go_is_said_and_stays(pgsched: Call, db: psycopg.Connection) -> None:
+    ended(db, "30 days", n=3)
+    ended(db, "30 days", "dead", "loud", 2)
+    ended(db, "1 hour")
+    said = pgsched("prune", "--dry-run")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "5 runs would go")
+    assert pgsched("prune", "--dry-run", "--json").json["would_delete"] == 5
+    assert sum(left(db).values()) == 6
+    assert pgsched("prune").out == "deleted 5 runs\n"
+    assert left(db) == {"succeeded default": 1}
+    assert pgsched("prune", "--json").json == {"deleted": 0, "archive": None, "not_counted_s": None}
+
+
+def test_runs_go_to_a_file_with_their_attempts_first(pgsched: Call, db: psycopg.Connection, tmp_path: Path) -> None:
+    file = tmp_path / "runs.jsonl"
+    slots_of(db, "hourly", "30 days", 4, "dead")
+    db.execute("INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, error)"
+               " SELECT id, gen_random_uuid(), 1, 'failed', 'é' FROM pgsched.runs")  # fmt: skip
+    said = pgsched("prune", "--archive", str(file))
+    assert said.out == f"deleted 3 runs, each is a line of {file}\n"
+    assert [run["attempts"][0]["error"] for run in lines(file)] == ["é"] * 3
+    ended(db, "30 days")
+    pgsched("prune", "--archive", str(file))
+    assert len(lines(file)) == 4, "a later one is appended"
+
+
+def test_what_was_written_and_not_deleted_is_in_the_file_once(
+    dsn: str, db: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "runs.jsonl"
+    ended(db, "30 days", n=7)
+    monkeypatch.setattr(pruning, "FILED", 3)
+    keep, batches = pruning.File.keep, []
+
+    def cut_off(self: pruning.File, rows: list[Any]) -> None:
+        keep(self, rows)
+        batches.append(rows)
+        if len(batches) == 2:
+            self._file.write(b'{"id": 1, "half a li')
+            self._file.flush()
+            raise RuntimeError("the power went")
+
+    monkeypatch.setattr(pruning.File, "keep", cut_off)
+    with connect_to(dsn) as conn, pytest.raises(RuntimeError):
+        pruning.prune_all(conn, str(file))
+    assert (file.read_bytes().count(b"\n"), sum(left(db).values())) == (6, 4), "three were written and are still there"
+    monkeypatch.setattr(pruning.File, "keep", keep)
+    with connect_to(dsn) as conn:
+        pruning.prune_all(conn, str(file))
+    ids = [run["id"] for run in lines(file)]
+    assert (len(ids), len(set(ids)), left(db)) == (7, 7, {})
+
+
+def test_a_transaction_that_writes_holds_back_what_it_may_end(
+    pgsched: Call, db: psycopg.Connection, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "PATIENCE_S", 0.2)
+    ended(db, "30 days")
+    writer = connect(autocommit=False)
+    writer.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+    said = pgsched("prune")
+    assert (said.out, "is not counted yet and stays" in said.err) == ("deleted 0 runs\n", True)
+    writer.rollback()
+    assert pgsched("prune").out == "deleted 1 runs\n"
+
+
+def test_a_file_that_cannot_be_written_is_said_in_one_line(pgsched: Call) -> None:
+    said = pgsched("prune", "--archive", "/nowhere/runs.jsonl")
+    assert (said.code, said.err) == (2, "error: archive: cannot write /nowhere/runs.jsonl: No such file or directory\n")
+
+
+def test_settings_are_shown_and_set(pgsched: Call, db: psycopg.Connection) -> None:
+    assert pgsched("retention", "set", "--keep", "2d", "--keep", "dead=90d", "--archive").out == (
+        "runs: dead 90 days, any other 2 days; archived\n"
+    )
+    pgsched("queue", "set", "loud", "--keep", "1h")
+    pgsched("job", "add", "nightly", "--task", "t", "--keep", "succeeded=1d", "--keep", "30d")
+    shown = pgsched("retention", "show").out
+    assert "pgsched.archived_runs" in shown
+    assert "queue  loud     all 1 hour" in shown
+    assert "job    nightly  succeeded 1 day, any other 30 days" in shown
+    pgsched("job", "update", "nightly", "--keep", "dead=1d")
+    assert db.execute("SELECT keep FROM pgsched.jobs").fetchone() == ({"dead": "86400 seconds"},)
+    pgsched("job", "update", "nightly", "--set", "keep=")
+    pgsched("queue", "set", "loud", "--keep", "none")
+    assert pgsched("retention", "show", "--json").json["jobs"] == []
+    assert db.execute("SELECT keep FROM pgsched.queues").fetchone() == (None,)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("retention", "set"), "say what"),
+        (("retention", "set", "--keep", "soon"), 'keep: "soon" is not a time'),
+        (("retention", "set", "--keep", "failed=1d"), 'keep: "failed" is not one of'),
+        (("retention", "set", "--keep", "1d", "--keep", "2d"), "keep: any is given twice"),
+        (("job", "add", "x", "--task", "t", "--set", "keep=[]"), "keep: expected an object"),
+        (("job", "add", "x", "--task", "t", "--alert-after-failures", "0"), "alert_after_failures: 0 is out of range"),
+        (("job", "add", "x", "--task", "t", "--expect-every", "1 ms"), "expect_every: "),
+    ],
+)
+def test_a_wrong_setting_is_said_in_one_line(pgsched: Call, args: tuple[str, ...], said: str) -> None:
+    found = pgsched(*args)
+    assert (found.code, said in found.err, found.err.count("\n")) == (2, True, 1), found.err
