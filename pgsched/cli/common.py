@@ -63,9 +63,9 @@ def database(dsn: str | None) -> Iterator[str]:
 @contextmanager
 def session(dsn: str | None) -> Iterator[Connection[Any]]:
     """A connection to a database of the right schema version."""
-    from pgsched.db import migrate
+    from pgsched.db import version
     from pgsched.db.connect import connect
 
     with database(dsn) as address, connect(address) as conn:
-        migrate.check(conn)
+        version.check(conn)
         yield conn

@@ -56,7 +56,7 @@ def web(
       pgsched web --port 8080
     """
     need_extra()
-    from pgsched.db import migrate
+    from pgsched.db import version
     from pgsched.db.connect import connect
     from pgsched.web import secrets, serving, settings
 
@@ -75,7 +75,7 @@ def web(
     )  # fmt: skip
     with database(dsn) as address:
         with connect(address) as conn:
-            migrate.check(conn)
+            version.check(conn)
         serving.serve(wanted, address, lambda url: typer.echo(f"pgsched web: {url}", err=True))
 
 

@@ -1,4 +1,4 @@
-"""The schema is moved only by alembic revisions; a program runs only on the version that it knows.
+"""The schema is moved only by alembic revisions.
 
 Several processes may migrate at once: an advisory lock makes them take turns. Work goes on meanwhile: what takes time
 comes before a revision, in steps (pgsched/db/steps.py), and the revision itself is one short transaction. Cut off
@@ -17,10 +17,9 @@ from pgsched.db.connect import Connection, DatabaseError, connect, explain
 from pgsched.db.shared import is_shared
 from pgsched.db.statements import folder
 from pgsched.db.steps import Tell, patiently, progress, run, steps, turn
-from pgsched.errors import InputError, SchemaTooNew, SchemaTooOld
+from pgsched.db.version import SCHEMA_VERSION, VERSIONS, check, current
+from pgsched.errors import InputError
 
-VERSIONS = ("0001", "0002", "0003", "0004")
-SCHEMA_VERSION = VERSIONS[-1]
 TAKEN_BACK = ("0004",)  # versions from which there is a way back
 WAIT_S = 600.0
 # a statement whose process was killed ends soon, and with it that process's turn
@@ -36,29 +35,6 @@ def configuration() -> Any:
     config.set_main_option("script_location", str(folder("migrations")).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
-
-
-def current(conn: Connection[Any]) -> str | None:
-    """The schema version of the database, None where pgsched was never installed."""
-    found = conn.execute("SELECT to_regclass('pgsched.alembic_version') IS NOT NULL").fetchone()
-    if not found or not found[0]:
-        return None
-    row = conn.execute("SELECT version_num FROM pgsched.alembic_version").fetchone()
-    return str(row[0]) if row else None
-
-
-def check(conn: Connection[Any]) -> None:
-    """Raise SchemaTooOld or SchemaTooNew unless the database has the version of this program."""
-    try:
-        version = current(conn)
-    except DatabaseError as error:
-        raise explain(error) from error
-    if version is None:
-        raise SchemaTooOld("the database has no pgsched schema: run `pgsched migrate`")
-    if version < SCHEMA_VERSION:
-        raise SchemaTooOld(f"the schema is version {version}, older than {SCHEMA_VERSION}: run `pgsched migrate`")
-    if version > SCHEMA_VERSION:
-        raise SchemaTooNew(f"the schema is version {version}, newer than {SCHEMA_VERSION}: upgrade this pgsched")
 
 
 def silent(_: str) -> None:

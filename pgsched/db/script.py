@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pgsched.db.migrate import VERSIONS, validation
+from pgsched.db.migrate import validation
 from pgsched.db.revision import LOCKS
 from pgsched.db.statements import folder
 from pgsched.db.steps import LOCK_WAIT, Step, drop_invalid, steps
+from pgsched.db.version import VERSIONS
 
 HEAD = """\\set ON_ERROR_STOP on
 \\set QUIET on

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pgsched.config import ENVIRONMENT, find_dsn
-from pgsched.db import embedded, migrate
+from pgsched.db import embedded, version
 from pgsched.db.cluster import MAJOR, Cluster
 from pgsched.db.connect import Connection, connect, ssl_problem
 from pgsched.db.query import Row, one, rows
@@ -186,19 +186,19 @@ def load(facts: Row) -> Iterator[Finding]:
 def schema(conn: Connection[Any], facts: Row) -> Iterator[Finding]:
     """Is pgsched installed there, in this program's version, and may this role use it?"""
     try:
-        migrate.check(conn)
+        version.check(conn)
     except PgschedError as error:
         if isinstance(error, NotPermitted):
             yield fail("grants", error)
             return
         yield fail("schema", error)
-        if migrate.current(conn) is None and not facts["may_create"]:
+        if version.current(conn) is None and not facts["may_create"]:
             text = (
                 f"role {facts['role']} may not create schemas in {facts['database']}: let its owner run the migration"
             )
             yield fail("grants", NotPermitted(text))
         return
-    yield ok("schema", f"version {migrate.SCHEMA_VERSION}")
+    yield ok("schema", f"version {version.SCHEMA_VERSION}")
     held = [row["role"] for row in rows(conn, "check_roles")]
     if held and "owner" not in held:
         yield from acting(facts["role"], held)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pgsched
 from pgsched import log, otel, tracing
 from pgsched.config import Settings
-from pgsched.db import jobs, migrate, pooler, workers
+from pgsched.db import jobs, pooler, version, workers
 from pgsched.db.connect import Connection, connect, ssl_problem
 from pgsched.errors import PgschedError
 from pgsched.execute.capture import Journal
@@ -47,7 +47,7 @@ def process_name() -> str:
 def prepare(settings: Settings, app: App | None) -> None:
     """Check the schema and reconcile the jobs that the app declares. Raises PgschedError."""
     with connect(settings.dsn, purpose="worker") as conn:
-        migrate.check(conn)
+        version.check(conn)
         if problem := ssl_problem(conn):
             logger.warning(problem)
         if mode := pooler.of(conn):

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgsched.db.migrate import SCHEMA_VERSION
+from pgsched.db.version import SCHEMA_VERSION
 
 Pgsched = Callable[..., object]
 

@@ -12,6 +12,7 @@ import pytest
 from pgsched.db import migrate
 from pgsched.db.script import upgrade_sql
 from pgsched.db.taking_back import CREATED, DROPPED, created, text_of
+from pgsched.db.version import SCHEMA_VERSION, VERSIONS
 from tests.migration.catalog import apply_script, catalog
 
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
@@ -23,19 +24,19 @@ def test_up_down_and_up_again_leaves_the_same_schema(empty_dsn: str) -> None:
     migrate.upgrade(empty_dsn)
     new = catalog(empty_dsn)
     assert old != new
-    assert migrate.upgrade(empty_dsn, to="0003") == (migrate.SCHEMA_VERSION, "0003")
+    assert migrate.upgrade(empty_dsn, to="0003") == (SCHEMA_VERSION, "0003")
     assert catalog(empty_dsn) == old
     migrate.upgrade(empty_dsn)
     assert catalog(empty_dsn) == new
 
 
 def test_all_at_once_and_step_by_step_are_the_same(empty_dsn: str, dsn: str) -> None:
-    for version in migrate.VERSIONS:
+    for version in VERSIONS:
         migrate.upgrade(empty_dsn, to=version)
     assert catalog(empty_dsn) == catalog(dsn)
 
 
-@pytest.mark.parametrize("version", [None, *migrate.VERSIONS])
+@pytest.mark.parametrize("version", [None, *VERSIONS])
 def test_the_script_brings_every_version_to_the_same_schema(version: str | None, empty_dsn: str, dsn: str) -> None:
     if version is not None:
         migrate.upgrade(empty_dsn, to=version)
@@ -43,7 +44,7 @@ def test_the_script_brings_every_version_to_the_same_schema(version: str | None,
         done = apply_script(empty_dsn, upgrade_sql())
         assert (done.returncode, done.stderr) == (0, "")
     assert catalog(empty_dsn) == catalog(dsn)
-    assert migrate.upgrade(empty_dsn)[0] == migrate.SCHEMA_VERSION
+    assert migrate.upgrade(empty_dsn)[0] == SCHEMA_VERSION
 
 
 def test_the_script_leaves_a_newer_schema_alone(dsn: str) -> None:

@@ -15,7 +15,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from pgsched.db import migrate
+from pgsched.db import migrate, version
 from pgsched.db.connect import connect
 from pgsched.db.tables import metadata
 from pgsched.errors import InputError, SchemaTooNew, SchemaTooOld
@@ -69,10 +69,10 @@ def test_the_drift_check_sees_a_dropped_column_and_a_changed_index(
 
 
 def test_migrating_twice_changes_nothing(empty_dsn: str) -> None:
-    assert migrate.upgrade(empty_dsn) == (None, migrate.SCHEMA_VERSION)
+    assert migrate.upgrade(empty_dsn) == (None, version.SCHEMA_VERSION)
     with psycopg.connect(empty_dsn, autocommit=True) as db:
         before = db.execute("SELECT max(oid::bigint) FROM pg_class").fetchone()
-        assert migrate.upgrade(empty_dsn) == (migrate.SCHEMA_VERSION, migrate.SCHEMA_VERSION)
+        assert migrate.upgrade(empty_dsn) == (version.SCHEMA_VERSION, version.SCHEMA_VERSION)
         assert db.execute("SELECT max(oid::bigint) FROM pg_class").fetchone() == before
 
 
@@ -89,7 +89,7 @@ def test_four_processes_may_migrate_at_once(empty_dsn: str) -> None:
     first = sum("(None," in output for output, _ in ended)
     assert first >= 1, ended
     with connect(empty_dsn) as conn:
-        migrate.check(conn)
+        version.check(conn)
 
 
 def moved(dsn: str, move: Callable[[Any, str], None], revision: str) -> None:
@@ -108,7 +108,7 @@ def test_a_database_of_the_first_version_keeps_its_rows(empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn, autocommit=True) as db:
         db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('a', 'b', '* * * * *')")
         db.execute("INSERT INTO pgsched.runs (task, idempotency_key) VALUES ('c', 'k')")
-        assert migrate.upgrade(empty_dsn) == ("0001", migrate.SCHEMA_VERSION)
+        assert migrate.upgrade(empty_dsn) == ("0001", version.SCHEMA_VERSION)
         assert db.execute("SELECT name FROM pgsched.jobs").fetchall() == [("a",)]
         assert db.execute("SELECT task, state FROM pgsched.runs").fetchall() == [("c", "queued")]
         again = "SELECT how FROM pgsched.enqueue_result('c', idempotency_key => 'k')"
@@ -134,30 +134,30 @@ def test_downgrading_to_base_leaves_nothing_but_alembics_own_table(empty_dsn: st
         left = "SELECT relname FROM pg_class WHERE relnamespace = 'pgsched'::regnamespace AND relkind IN ('r', 'v')"
         assert db.execute(left).fetchall() == [("alembic_version",)]
         assert db.execute("SELECT FROM pg_proc WHERE pronamespace = 'pgsched'::regnamespace").fetchall() == []
-        assert migrate.current(db) is None
-    assert migrate.upgrade(empty_dsn) == (None, migrate.SCHEMA_VERSION)
+        assert version.current(db) is None
+    assert migrate.upgrade(empty_dsn) == (None, version.SCHEMA_VERSION)
 
 
 def test_a_database_without_the_schema_is_too_old(empty_dsn: str) -> None:
     with connect(empty_dsn) as conn, pytest.raises(SchemaTooOld, match="no pgsched schema: run `pgsched migrate`"):
-        migrate.check(conn)
+        version.check(conn)
 
 
 def test_an_older_schema_is_refused_with_what_to_do(dsn: str) -> None:
     with connect(dsn) as conn:
         conn.execute("UPDATE pgsched.alembic_version SET version_num = '0000'")
         with pytest.raises(SchemaTooOld, match=r"version 0000, older than .*: run `pgsched migrate`"):
-            migrate.check(conn)
+            version.check(conn)
 
 
 def test_a_newer_schema_is_refused_and_not_touched(dsn: str) -> None:
     with connect(dsn) as conn:
         conn.execute("UPDATE pgsched.alembic_version SET version_num = '9999'")
         with pytest.raises(SchemaTooNew, match=r"version 9999, newer than .*: upgrade this pgsched"):
-            migrate.check(conn)
+            version.check(conn)
         with pytest.raises(SchemaTooNew):
             migrate.upgrade(dsn)
-        assert migrate.current(conn) == "9999"
+        assert version.current(conn) == "9999"
 
 
 def test_the_search_path_is_set_once_and_keeps_what_was_there(empty_dsn: str) -> None:
@@ -172,7 +172,7 @@ def test_the_search_path_is_set_once_and_keeps_what_was_there(empty_dsn: str) ->
 
 def test_every_revision_is_shipped_with_its_statements() -> None:
     shipped = [path.name.split("_")[0] for path in migrate.revisions()]
-    assert shipped[-1] == migrate.SCHEMA_VERSION
+    assert shipped[-1] == version.SCHEMA_VERSION
     assert [name for name in shipped if not list((ROOT / "migrations" / name).glob("*.sql"))] == []
 
 

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pgsched.db import migrate
+from pgsched.db import migrate, version
 from tests.migration.probing import Prober, copied, fill
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,10 +70,10 @@ def test_nobody_waits_long_for_a_migration(old: str, request: pytest.FixtureRequ
     waits = [f"{name} {1000 * most:.0f} ms (calm {1000 * calm[name]:.0f})" for name, most in prober.longest.items()]
     print(f"\n{ROWS} rows, from {start}: {took:.1f} s; longest waits {', '.join(waits)}")
     assert prober.errors == []
-    assert f"the schema is version {migrate.SCHEMA_VERSION} (was {start})" in output
+    assert f"the schema is version {version.SCHEMA_VERSION} (was {start})" in output
     assert "tables and functions" in told
     with psycopg.connect(old) as db:
-        migrate.check(db)
+        version.check(db)
         kept = db.execute("SELECT count(*) FROM pgsched.kept_keys WHERE key LIKE 'key %'").fetchone()
         assert kept == (ROWS // 100,)
         lost = db.execute("SELECT count(*) FROM pgsched.runs WHERE task = 'probe' AND idempotency_key IS NOT NULL"

@@ -18,7 +18,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgsched.db import migrate
+from pgsched.db import migrate, version
 from tests.apps import ledger
 from tests.fleet import Fleet, Member
 from tests.waiting import wait_until
@@ -72,7 +72,7 @@ def old(empty_dsn: str, tmp_path: Path, released: Path) -> Iterator[Old]:
     made = old_pgsched(released, empty_dsn, "migrate")
     assert made.returncode == 0, made.stderr
     with psycopg.connect(empty_dsn) as db:
-        assert migrate.current(db) == ITS_VERSION
+        assert version.current(db) == ITS_VERSION
     ledger.install(empty_dsn)
     fleet = Old(empty_dsn, tmp_path, released)
     try:
@@ -86,7 +86,7 @@ def test_what_is_started_after_the_migration_refuses(old: Old, command: str) -> 
     migrate.upgrade(old.dsn)
     ended = old_pgsched(old.release, old.dsn, *command.split())
     assert ended.returncode == TOO_NEW, ended.stderr
-    assert f"version {migrate.SCHEMA_VERSION}, newer than {ITS_VERSION}: upgrade this pgsched" in ended.stderr
+    assert f"version {version.SCHEMA_VERSION}, newer than {ITS_VERSION}: upgrade this pgsched" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
@@ -123,7 +123,7 @@ def test_workers_that_run_while_the_schema_moves_lose_nothing(old: Old) -> None:
         feeding.start()
         try:
             wait_until(lambda: succeeded() > 100, 60, "the old workers to work")
-            assert migrate.upgrade(old.dsn) == (ITS_VERSION, migrate.SCHEMA_VERSION)
+            assert migrate.upgrade(old.dsn) == (ITS_VERSION, version.SCHEMA_VERSION)
             after = succeeded()
             wait_until(lambda: succeeded() > after + 100 or not any(m.alive for m in old.members), 60, "more of it")
         finally:
