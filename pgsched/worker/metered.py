@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
 from pgsched.db import metering
@@ -30,7 +30,9 @@ PURPOSES = ("claim", "settle", "heartbeat", "listen", "leader", "logs", "metrics
 SAMPLE = 30  # attempts noted between two batches: what is beyond them costs nothing
 MOST_KNOWN = 1000
 Way = tuple[str, str, str]
-WAY: Callable[[Claim], Way] = attrgetter("queue", "kind", "task")
+Labels = tuple[str, str, str]
+Noted = tuple[Running, float]  # and when it ended, in monotonic seconds
+WAY: Callable[[Claim], Way] = itemgetter(*map(Claim._fields.index, ("queue", "kind", "task")))  # quicker by place
 
 
 class WorkerMeter:
@@ -38,10 +40,10 @@ class WorkerMeter:
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
-        self.ended: list[tuple[Running, float]] = []  # and when, in monotonic seconds
+        self.ended: list[Noted] = []
         self._queue, self._task = Bounded(), Bounded()
-        self._owed = 0  # attempts told of that nothing stands for yet
-        self._known: dict[Way, tuple[str, str, str]] = {}
+        self._owed: defaultdict[Labels, int] = defaultdict(int)  # attempts told of that nothing stands for yet
+        self._known: dict[Way, Labels] = {}
         self.note: Callable[[], object] = bool  # to be called when more attempts are to be noted
         self._lags = (0.0, 0.0)  # the worst of the last stretch, and of this one
         self._offset_s: float | None = None  # of the database's clock, against this process's monotonic one
@@ -86,7 +88,7 @@ class WorkerMeter:
                 (WAY(s[0]), verdict, s[1].result.value) for s, verdict in told
             ).items():
                 self._count(way, result, verdict, count)
-        self._times(sum(s[1].result is not Result.RELEASED for s, _ in told))
+        self._times()
 
     def _count(self, way: Way, outcome: str, verdict: str, count: int) -> None:
         labels = self._labels(way)
@@ -95,31 +97,45 @@ class WorkerMeter:
             self.meter.count("pgsched_runs_finished_total", (*labels, verdict), count)
         elif verdict == "lost":
             self.lost("settled_late", count)
+        if outcome != Result.RELEASED:
+            self._owed[labels] += count
 
-    def _times(self, told: int) -> None:
-        """Put the attempts that were noted since the last time into the histograms, where they stand for all that
-        ended: as many as were told of."""
+    def _times(self) -> None:
+        """Put the attempts that were noted since the last time into the histograms, where they stand for all of their
+        task that ended."""
         ended, self.ended = self.ended, []
-        self._owed += told
-        weight = max(1, self._owed // max(1, len(ended)))
-        self._owed -= weight * len(ended)
         self.note()
-        offset_s = self._offset_s
-        found: defaultdict[tuple[str, tuple[str, ...]], list[float]] = defaultdict(list)
-        for running, end in ended:
-            claim, began = running.claim, running.started
-            labels = self._labels(WAY(claim))
-            found["pgsched_attempt_duration_seconds", labels].append(end - began)
-            if offset_s is None or claim.available_at is None:
-                continue
-            waited_s, slot = began + offset_s - claim.available_at.timestamp(), claim.scheduled_at
-            found["pgsched_pickup_latency_seconds", labels[:1]].append(max(0.0, waited_s))
-            if slot is not None and claim.attempt == 1 and claim.available_at - slot < BACKFILLED:
-                found["pgsched_lateness_seconds", labels[:1]].append(max(0.0, began + offset_s - slot.timestamp()))
-        for (name, values_of), values in found.items():
-            self.meter.observe(name, values, values_of, weight)
+        noted: defaultdict[Labels, list[Noted]] = defaultdict(list)
+        for one in ended:
+            noted[self._labels(WAY(one[0].claim))].append(one)
+        for labels, attempts in noted.items():
+            weight = max(1, self._owed[labels] // len(attempts))
+            self._owed[labels] -= weight * len(attempts)
+            self.meter.observe(
+                "pgsched_attempt_duration_seconds", [end - one.started for one, end in attempts], labels, weight
+            )
+            if self._offset_s is not None:
+                self._waits(attempts, labels[:1], self._offset_s, weight)
 
-    def _labels(self, way: Way) -> tuple[str, str, str]:
+    def _waits(
+        self, attempts: Sequence[tuple[Running, float]], queue: tuple[str], offset_s: float, weight: int
+    ) -> None:
+        """How long they had waited to be started."""
+        waited, late = [], []
+        for one, _ in attempts:
+            claim, began = one.claim, one.started + offset_s
+            if claim.available_at is None:
+                continue
+            waited.append(max(0.0, began - claim.available_at.timestamp()))
+            slot = claim.scheduled_at
+            if slot is not None and claim.attempt == 1 and claim.available_at - slot < BACKFILLED:
+                late.append(max(0.0, began - slot.timestamp()))
+        if waited:
+            self.meter.observe("pgsched_pickup_latency_seconds", waited, queue, weight)
+        if late:
+            self.meter.observe("pgsched_lateness_seconds", late, queue, weight)
+
+    def _labels(self, way: Way) -> Labels:
         """Queue, kind and task as labels: a program, statement or URL is no task."""
         labels = self._known.get(way)
         if labels is None:

@@ -1,0 +1,27 @@
+"""Handlers for what is counted."""
+
+from __future__ import annotations
+
+import time
+
+from pgsched import App
+
+app = App("counted")
+
+
+@app.task(name="fine")
+async def fine() -> None: ...
+
+
+@app.task(name="slot")
+async def slot() -> None: ...
+
+
+@app.task(name="fails")
+async def fails() -> None:
+    raise ValueError("as it should")
+
+
+@app.task(name="blocks")
+async def blocks(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: ASYNC251 - that is what it is for

@@ -1,0 +1,69 @@
+"""Asking a worker's endpoint."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.waiting import wait_until
+
+
+class Answered(NamedTuple):
+    """What it said."""
+
+    status: int
+    text: str
+    kind: str
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        return int(tried.getsockname()[1])
+
+
+def ask(port: int, path: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Answered:
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        link.request(method, path, headers=dict(headers or {}))
+        found = link.getresponse()
+        return Answered(found.status, found.read().decode(), found.getheader("Content-Type") or "")
+    finally:
+        link.close()
+
+
+def answers(port: int, path: str, status: int) -> Answered:
+    """Its answer, once it is this."""
+
+    def found() -> Answered | None:
+        try:
+            got = ask(port, path)
+        except OSError:
+            return None
+        return got if got.status == status else None
+
+    answer = wait_until(found, 30, f"{status} of {path}")
+    assert answer is not None
+    return answer
+
+
+class Scrape:
+    """One scrape, parsed."""
+
+    def __init__(self, port: int) -> None:
+        parser = pytest.importorskip("prometheus_client.parser")
+        self.text = ask(port, "/metrics").text
+        self.families = {family.name: family for family in parser.text_string_to_metric_families(self.text)}
+        self.samples = [sample for family in self.families.values() for sample in family.samples]
+
+    def value(self, name: str, **labels: str) -> float:
+        """The sum of the samples of this name that have these labels."""
+        return sum(self.values(name, **labels))
+
+    def values(self, name: str, **labels: str) -> list[Any]:
+        return [s.value for s in self.samples if s.name == name and labels.items() <= s.labels.items()]
