@@ -22,6 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgsched.db import ways
 from pgsched.db.patient import bound_s, let_go
 from pgsched.db.pooler import refuses_settings
+from pgsched.db.tried import TRIED
 from pgsched.errors import (
     DatabaseReadOnly,
     DatabaseUnreachable,
@@ -123,6 +124,7 @@ def connect(
 
     The server ends a statement after `timeout_s` (0: never), and a connection that does not answer is ended soon after.
     """
+    TRIED[purpose] += 1
     wanted = session_settings(purpose, timeout_s, settings)
     full, bare = conninfo(dsn, wanted)
     try:
@@ -138,6 +140,7 @@ async def aconnect(
     dsn: str, *, purpose: str = "worker", timeout_s: float = 30, settings: dict[str, str] | None = None
 ) -> AsyncConnection[Any]:
     """The asyncio form of `connect`."""
+    TRIED[purpose] += 1
     wanted = session_settings(purpose, timeout_s, settings)
     full, bare = conninfo(dsn, wanted)
     try:

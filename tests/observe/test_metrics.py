@@ -222,3 +222,14 @@ def test_a_wrong_address_is_said_in_a_line(dsn: str, wrong: str) -> None:
 def run_worker(dsn: str, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, *options]
     return subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=60)
+
+
+def test_reconnects_are_counted(db: psycopg.Connection, fleet: Fleet) -> None:
+    port = free_port()
+    fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--lease", "3", "--poll", "0.2")
+    wait_until(lambda: Scrape(port).value("pgsched_database_read_seconds") > 0, 60, "the figures")
+    assert Scrape(port).value("pgsched_reconnects_total") == 0
+    db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+               " AND pid <> pg_backend_pid()")  # fmt: skip
+    for purpose in ("claim", "heartbeat", "listen", "leader"):
+        wait_until(lambda p=purpose: Scrape(port).value("pgsched_reconnects_total", purpose=p) >= 1, 30, purpose)  # type: ignore[misc]
