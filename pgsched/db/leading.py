@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from operator import attrgetter
@@ -46,33 +46,20 @@ def vacant(conn: Connection[Any], gone_s: float) -> bool:
 
 def fence(conn: Connection[Any], term: int | None) -> None:
     """First call of every leader transaction. Raises NotLeading unless `term` is the newest (None: electing)."""
-    asked(conn, term)()
+    locked = conn.execute(sql("leader_fence")).fetchone()
+    if not locked or not locked[0]:
+        raise NotLeading("another leader is inside a transaction")
+    if term is None:
+        return
+    # a statement of its own, with a snapshot that is younger than the lock
+    if (found := newest(conn)) != term:
+        raise NotLeading(f"term {term} has ended: term {found} leads")
 
 
 def newest(conn: Connection[Any]) -> int | None:
     """The newest term, None: nobody ever led."""
     row = conn.execute(sql("leader_term")).fetchone()
     return row[0] if row else None
-
-
-def asked(conn: Connection[Any], term: int | None) -> Callable[[], None]:
-    """The two statements of `fence`; the function reads their answers, and raises NotLeading. In a pipeline others may
-    be sent before it is called: whoever is no leader has then only read."""
-    lock = conn.execute(sql("leader_fence"))
-    # a statement of its own, with a snapshot that is younger than the lock
-    newest = conn.execute(sql("leader_term")) if term is not None else None
-
-    def read() -> None:
-        locked = lock.fetchone()
-        if not locked or not locked[0]:
-            raise NotLeading("another leader is inside a transaction")
-        if newest is None:
-            return
-        row = newest.fetchone()
-        if not row or row[0] != term:
-            raise NotLeading(f"term {term} has ended: term {row[0] if row else None} leads")
-
-    return read
 
 
 def elect(conn: Connection[Any], holder: str) -> tuple[int, float]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-
-from psycopg.rows import dict_row
 
 from pgsched.db.arrays import plain
 from pgsched.db.connect import Connection
@@ -32,19 +30,10 @@ class Queues(dict[str, Row]):
         return row
 
 
-def standing(
-    conn: Connection[Any], after: tuple[str, str], n: int, prove: Callable[[], None]
-) -> tuple[list[Row], Queues]:
-    """Up to `n` groups of runs that wait for limits alone, behind `after` (queue, key); and the queues.
-
-    Asked for together, and read only once `prove` has not raised: in a pipeline that is one way there and back.
-    """
+def standing(conn: Connection[Any], after: tuple[str, str], n: int) -> tuple[list[Row], Queues]:
+    """Up to `n` groups of runs that wait for limits alone, behind `after` (queue, key); and the queues."""
     values = {"after_queue": after[0], "after_key": after[1], "n": n}
-    with conn.cursor(row_factory=dict_row) as groups, conn.cursor(row_factory=dict_row) as queues:
-        groups.execute(sql("limit_groups"), values)
-        queues.execute(sql("limit_queues"), {})
-        prove()
-        return groups.fetchall(), Queues({row["queue"]: row for row in queues.fetchall()})
+    return fetch(conn, "limit_groups", values), queues(conn)
 
 
 def queues(conn: Connection[Any]) -> Queues:

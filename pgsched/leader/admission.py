@@ -7,7 +7,6 @@ number of admitted runs (queued or running) can only fall. What is admitted beyo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -36,16 +35,9 @@ class Standing:
     writers: dict[limits.Changed, frozenset[str]] = field(default_factory=dict)
 
 
-def proved() -> None:
-    """The caller has proved that it leads."""
-
-
-def admit(conn: Connection[Any], standing: Standing, prove: Callable[[], None] = proved) -> int:
-    """One pass over the groups that wait; returns how many runs were admitted or taken back.
-
-    `prove` raises NotLeading; nothing is written before it.
-    """
-    found, queues = limits.standing(conn, standing.after, GROUPS, prove)
+def admit(conn: Connection[Any], standing: Standing) -> int:
+    """One pass over the groups that wait; returns how many runs were admitted or taken back."""
+    found, queues = limits.standing(conn, standing.after, GROUPS)
     standing.more = len(found) == GROUPS
     standing.after = (found[-1]["queue"], found[-1]["key"]) if standing.more else ("", "")
     standing.wait_s = None

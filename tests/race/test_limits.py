@@ -617,18 +617,16 @@ def test_two_leaders_do_not_admit_at_the_same_moment(
     with db.transaction():
         term, _ = leading.elect(db, "one")
     with first.transaction():
-        prove = leading.asked(first, term)
-        admission.admit(first, admission.Standing(), prove)
+        leading.fence(first, term)
+        admission.admit(first, admission.Standing())
         with second.transaction():
-            asked = leading.asked(second, term)
             if guarded:
                 with pytest.raises(NotLeading, match="another leader is inside a transaction"):
-                    admission.admit(second, admission.Standing(), asked)
+                    leading.fence(second, term)
             else:
                 second.execute("SET LOCAL lock_timeout = '1s'")
+                leading.fence(second, term)
                 run = one(second, "SELECT max(id) FROM pgsched.runs")
-                asked()
-                limits.admit(
-                    second, [(run, "default", "k")]
-                )  # what it would choose while it does not see the first one's
+                # what it would choose while it does not see the first one's
+                limits.admit(second, [(run, "default", "k")])
     assert states(db) == ({"queued": 1, "waiting": 1} if guarded else {"queued": 2})

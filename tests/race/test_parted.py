@@ -1,0 +1,86 @@
+"""A leader that is parted from the server, or frozen, in the middle of a transaction holds its locks no longer than its
+session's time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.chaos.proxy import Proxy
+from pgsched.db.connect import DatabaseError, connect
+from pgsched.leader import admission
+from pgsched.leader.duties import Duties
+from tests.race.setting import Aside
+from tests.race.test_duties import lead
+from tests.waiting import wait_until
+
+TIMEOUT_S = 1
+FENCE = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = %s"
+
+
+@pytest.fixture
+def proxy(dsn: str) -> Iterator[Proxy]:
+    with Proxy(dsn) as running:
+        yield running
+
+
+def session(proxy: Proxy) -> psycopg.Connection[Any]:
+    ends = {"idle_session_timeout": f"{TIMEOUT_S}s", "idle_in_transaction_session_timeout": f"{TIMEOUT_S}s"}
+    return connect(proxy.dsn, purpose="leader", timeout_s=5, settings=ends)
+
+
+def locks(db: psycopg.Connection, pid: int) -> int:
+    row = db.execute(FENCE, [pid]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def part_in(proxy: Proxy, db: psycopg.Connection, pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From within the admission on, nothing of what the leader says arrives."""
+    real = admission.limits.standing
+
+    def parted(*args: Any) -> Any:
+        found = real(*args)
+        assert locks(db, pid) == 1, "it is inside of the fence"
+        proxy.silence("up")
+        return found
+
+    monkeypatch.setattr(admission.limits, "standing", parted)
+
+
+def test_a_leader_parted_while_it_admits_gives_its_locks_back(
+    db: psycopg.Connection, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with session(proxy) as conn:
+        pid = conn.info.backend_pid
+        duties: Duties = lead(conn)
+        part_in(proxy, db, pid, monkeypatch)
+        admitting = Aside(lambda: duties._limit(False))
+        wait_until(lambda: locks(db, pid) == 1)
+        wait_until(lambda: locks(db, pid) == 0, TIMEOUT_S + 5, "the server to end the session")
+        proxy.heal()
+        with pytest.raises(DatabaseError):
+            admitting.result()
+
+
+def test_in_a_pipeline_the_server_keeps_no_time(db: psycopg.Connection, proxy: Proxy) -> None:
+    """Why there is none."""
+    with session(proxy) as conn:
+        pid = conn.info.backend_pid
+        with pytest.raises(DatabaseError), conn.pipeline(), conn.transaction():
+            conn.execute("SELECT pg_advisory_xact_lock(1)").fetchone()
+            proxy.silence("up", "down")
+            with pytest.raises(AssertionError, match="never"):
+                never_within(lambda: locks(db, pid) == 0, TIMEOUT_S * 2.5)
+            proxy.cut()
+            conn.execute("SELECT 1").fetchone()
+
+
+def never_within(condition: Any, seconds: float) -> None:
+    try:
+        wait_until(condition, seconds)
+    except pytest.fail.Exception:
+        raise AssertionError("never") from None
