@@ -75,6 +75,11 @@ class Member:
     def alive(self) -> bool:
         return self.process.poll() is None
 
+    @property
+    def last_line(self) -> str:
+        """What it said last."""
+        return (self.log.read_text(errors="replace").strip().splitlines() or ["nothing"])[-1]
+
     def said(self, text: str) -> bool:
         return text in self.log.read_text(errors="replace")
 
@@ -120,7 +125,7 @@ class Fleet:
         for member in started:
             wait_until(lambda m=member: m.said("started") or not m.alive, START_S, "a worker to start")  # type: ignore[misc]
             if not member.alive:
-                raise WaitedTooLong(f"the worker ended with {member.process.returncode} ({member.log})")
+                raise WaitedTooLong(f"the worker ended with {member.process.returncode}: {member.last_line}")
 
     def by_pid(self, pid: int) -> Member | None:
         return next((member for member in self.members if member.pid == pid), None)

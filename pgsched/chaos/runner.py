@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,14 +38,16 @@ class Result:
     violations: list[Violation] = field(default_factory=list)
 
 
-def run_fault(fault: Fault, places: Places, seed: int, say: Say) -> Result:
-    """Run one fault and check its history."""
+def run_fault(
+    fault: Fault, places: Places, seed: int, say: Say, app: str = APP, env: Mapping[str, str] | None = None
+) -> Result:
+    """Run one fault and check its history. `app` and `env` are what its workers are started with."""
     result = Result(fault, skipped=needs.missing(fault.needs))
     if result.skipped:
         return result
     began = time.monotonic()
     try:
-        with stage_of(fault, places, seed, say) as stage:
+        with stage_of(fault, places, seed, say, app, env or {}) as stage:
             result.history = Performance(stage, seed).perform()
     except Exception as error:
         result.history.troubles.append(trouble(error))
@@ -55,8 +57,8 @@ def run_fault(fault: Fault, places: Places, seed: int, say: Say) -> Result:
 
 
 @contextmanager
-def stage_of(fault: Fault, places: Places, seed: int, say: Say) -> Iterator[Stage]:
-    """The stage, with its workers started; everything that it started ends with the block."""
+def stage_of(fault: Fault, places: Places, seed: int, say: Say, app: str, env: Mapping[str, str]) -> Iterator[Stage]:
+    """The stage; everything that was started on it ends with the block."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pgsched-chaos-logs-")))
         place = stack.enter_context(places.place(fault.options.server))
@@ -67,8 +69,8 @@ def stage_of(fault: Fault, places: Places, seed: int, say: Say) -> Iterator[Stag
             ledger_dsn = apart.dsn
             ledger.install(ledger_dsn)
         proxy = None if fault.options.direct else stack.enter_context(Proxy(place.dsn))
-        env = {"PGSCHED_CHAOS_LEDGER": ledger_dsn, "PGSCHED_CHAOS_RUNS": place.dsn}
-        fleet = Fleet(proxy.dsn if proxy else place.dsn, folder, APP, env)
+        ledgers = {"PGSCHED_CHAOS_LEDGER": ledger_dsn, "PGSCHED_CHAOS_RUNS": place.dsn}
+        fleet = Fleet(proxy.dsn if proxy else place.dsn, folder, app, {**ledgers, **env})
         stack.callback(fleet.end)
         stage = Stage(fault, place, proxy, fleet, seed, say)
         stage.ledger_dsn = ledger_dsn

