@@ -19,6 +19,8 @@ from uuid import UUID
 import psycopg
 
 from pgsched import App, Run
+from pgsched.db.connect import connect
+from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable
 
 TABLES = Path(__file__).with_name("tables.sql")
 WRITE = "INSERT INTO chaos.ledger (run_id, token, event, pid) VALUES (%s, %s, %s, %s)"
@@ -43,7 +45,10 @@ def connection(name: str = "PGSCHED_CHAOS_LEDGER") -> psycopg.Connection:
     held: dict[str, psycopg.Connection] = mine.__dict__.setdefault("connections", {})
     conn = held.get(dsn)
     if conn is None or conn.closed:
-        conn = held[dsn] = psycopg.connect(dsn, autocommit=True, connect_timeout=5, application_name="chaos ledger")
+        try:  # as the product does it: where a DSN names several servers, it knows which of them is an old primary
+            conn = held[dsn] = connect(dsn, purpose="ledger")
+        except (DatabaseUnreachable, DatabaseReadOnly) as error:
+            raise psycopg.OperationalError(str(error)) from error
     return conn
 
 

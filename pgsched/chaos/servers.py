@@ -11,7 +11,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,11 @@ class PlainServer:
                 db.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
             db.execute("SELECT pg_reload_conf()")
 
+    def set_offline(self, **settings: str) -> None:
+        """Change settings of a server that does not run."""
+        with (self.cluster.data / "postgresql.auto.conf").open("a") as conf:
+            conf.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
+
 
 class SmallDisk(PlainServer):
     """A server on a file system of its own, which can be full. Needs root."""
@@ -210,6 +216,17 @@ class Pair:
     def cut_stream(self) -> None:
         """The standby gets nothing more: it will lack what the primary commits from now on."""
         self.standby.set(primary_conninfo="host=/nowhere")
+
+    @contextmanager
+    def look_back(self) -> Iterator[None]:
+        """The old primary as it was left, started so that nobody takes it for one that writes."""
+        self.primary.set_offline(default_transaction_read_only="on")
+        self.primary.start()
+        try:
+            yield
+        finally:
+            self.primary.stop("fast")
+            self.primary.set_offline(default_transaction_read_only="off")
 
     def promote(self) -> None:
         """Make the standby a primary; returns when it is."""

@@ -19,7 +19,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg import Error as DatabaseError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgsched.db import ways
+from pgsched.db import timeline, ways
 from pgsched.db.patient import bound_s, let_go
 from pgsched.db.pooler import refuses_settings
 from pgsched.db.tried import TRIED
@@ -128,7 +128,7 @@ def connect(
     wanted = session_settings(purpose, timeout_s, settings)
     full, bare = conninfo(dsn, wanted)
     try:
-        conn = None if ways.pooled(dsn) else ways.straight(full)
+        conn = None if ways.pooled(dsn) else timeline.primary(full, ways.straight)
         conn = conn or ways.through(ways.way(dsn, bare), bare, wanted)
     except psycopg.OperationalError as error:
         raise explain(let_go(error)) from error
@@ -144,7 +144,7 @@ async def aconnect(
     wanted = session_settings(purpose, timeout_s, settings)
     full, bare = conninfo(dsn, wanted)
     try:
-        conn = None if ways.pooled(dsn) else await ways.straight_async(full)
+        conn = None if ways.pooled(dsn) else await timeline.primary_async(full, ways.straight_async)
         if conn is None:
             way = await asyncio.to_thread(ways.way, dsn, bare)
             conn = await ways.through_async(way, bare, wanted)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pgsched
 from pgsched import log, otel, tracing
 from pgsched.config import Settings
-from pgsched.db import jobs, pooler, version, workers
+from pgsched.db import jobs, pooler, timeline, version, workers
 from pgsched.db.connect import Connection, connect, ssl_problem
 from pgsched.errors import PgschedError
 from pgsched.execute.capture import Journal
@@ -46,6 +46,7 @@ def process_name() -> str:
 
 def prepare(settings: Settings, app: App | None) -> None:
     """Check the schema and reconcile the jobs that the app declares. Raises PgschedError."""
+    timeline.survey(settings.dsn)
     with connect(settings.dsn, purpose="worker") as conn:
         version.check(conn)
         if problem := ssl_problem(conn):

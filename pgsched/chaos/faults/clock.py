@@ -87,8 +87,11 @@ def worker_clock(stage: Stage) -> None:
 
 def works(stage: Stage, member: Member) -> None:
     """Wait until it has done its share."""
-    newest = stage.one(LAST)
-    stage.wait(lambda: stage.one(RUN_SINCE, newest, [member.pid]) > 10, 30, "the worker with the wrong clock to work")
+    (newest,) = stage.ledger.execute(LAST).fetchone() or (0,)
+    asked = [newest, [member.pid]]
+    stage.wait(
+        lambda: (stage.ledger.execute(RUN_SINCE, asked).fetchone() or [0])[0] > 10, 30, "a worker to do its share"
+    )
 
 
 def pids(stage: Stage) -> list[int]:

@@ -55,10 +55,12 @@ def suffer(stage: Stage, leave_kb: int) -> None:
 
 def use_up(stage: Stage, what: str) -> None:
     """Write until there is no room for more of it."""
-    with contextlib.suppress(psycopg.Error):
-        with psycopg.connect(stage.dsn, autocommit=True, application_name="chaos stage") as db:
-            for _ in range(MOST):
-                db.execute(what.encode())
+    with (
+        contextlib.suppress(psycopg.Error),
+        psycopg.connect(stage.dsn, autocommit=True, application_name="chaos stage") as db,
+    ):
+        for _ in range(MOST):
+            db.execute(what.encode())
 
 
 def complained(worker: Member, since: int) -> bool:

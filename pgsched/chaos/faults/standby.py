@@ -1,0 +1,175 @@
+"""Faults of a primary that has a streaming standby: failover with and without loss, and the old primary's return."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgsched.chaos.faults.clock import works
+from pgsched.chaos.faults.server import under_load
+from pgsched.chaos.registry import fault
+from pgsched.chaos.servers import Pair, PlainServer, dsn_of, several
+from pgsched.chaos.stage import Stage
+from pgsched.db.claims import fences, heartbeat
+from pgsched.db.statements import sql
+
+FIRST_CLAIM = """SELECT extract(epoch FROM min(at))::float8 - %s FROM chaos.journal
+WHERE what = 'run' AND op = 'update' AND state = 'running' AND extract(epoch FROM at) > %s"""
+FIRST_SLOT = """SELECT extract(epoch FROM min(at))::float8 - %s FROM chaos.journal
+WHERE what = 'run' AND op = 'insert' AND job_id IS NOT NULL AND extract(epoch FROM at) > %s"""
+SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+STANDBYS = "SELECT count(*) FROM pg_stat_replication"
+SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pgsched %'"
+KEYS = "SELECT idempotency_key, id, extract(epoch FROM available_at)::float8 FROM pgsched.runs WHERE job_id IS NULL"
+TOKENS = "SELECT DISTINCT token::text FROM chaos.journal WHERE token IS NOT NULL"
+NEWEST = "SELECT max(id) FROM pgsched.runs"
+CLAIMS = "SELECT DISTINCT id, token FROM chaos.journal WHERE state = 'running' AND id = ANY (%s)"
+AWAY = "SELECT count(*) FROM chaos.ledger WHERE run_id = %s AND pid = %s AND event IN ('stopped', 'refused')"
+CUT_OFF = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE application_name LIKE 'pgsched %' AND pid <> pg_backend_pid()"""
+WRITTEN = "SELECT count(*) FROM chaos.journal WHERE at > %s"
+LEASE_S = 3.0
+
+Database = psycopg.Connection[Any]
+
+
+def inside(stage: Stage, server: PlainServer) -> Database:
+    """A connection to the stage's database in this very server."""
+    name = conninfo_to_dict(stage.dsn)["dbname"]
+    dsn = make_conninfo(dsn_of(server), dbname=name, application_name="chaos stage")
+    return psycopg.connect(dsn, autocommit=True, connect_timeout=5)
+
+
+def make_synchronous(stage: Stage) -> None:
+    """Return when each commit waits for the standby."""
+    pair: Pair = stage.server
+    pair.wait_for_standby()
+    with pair.primary.connect() as db:
+        stage.wait(lambda: db.execute(SYNCHRONOUS).fetchone() == (1,), 15, "the standby to be synchronous")
+
+
+def fail_over(stage: Stage) -> None:
+    """The primary is gone at once, the standby takes over; everybody goes on there."""
+    pair: Pair = stage.server
+    with stage.outage("the primary is gone"):
+        pair.stop("immediate")
+        since = time.time()  # the servers are on this host
+        pair.promote()
+        stage.figure("promotion", time.time() - since)
+    claim = stage.wait(lambda: stage.one(FIRST_CLAIM, since, since), 40, "a claim on the new primary")
+    stage.figure("first claim after the primary's end", claim, bound=10)
+    slot = stage.wait(lambda: stage.one(FIRST_SLOT, since, since), 40, "a slot on the new primary")
+    stage.figure("first slot after the primary's end", slot, bound=12)
+    under_load(stage, 40)
+
+
+@fault("failover-synchronous", tier="full", needs=("standby",), server="standby", direct=True)
+def synchronous(stage: Stage) -> None:
+    """The primary dies and its synchronous standby takes over: nothing that was acknowledged is lost."""
+    make_synchronous(stage)
+    under_load(stage)
+    fail_over(stage)
+
+
+@fault("standby-first", tier="quick", needs=("standby",), server="standby", direct=True)
+def standby_first(stage: Stage) -> None:
+    """The DSN names the standby first: everybody finds the primary, before a failover and after it."""
+    pair: Pair = stage.server
+    swapped = make_conninfo(several(pair.standby, pair.primary), dbname=conninfo_to_dict(stage.dsn)["dbname"])
+    member = stage.start_worker(dsn=swapped)
+    works(stage, member)
+    with pair.standby.connect() as db:
+        assert db.execute(SESSIONS).fetchone() == (0,), "nobody stays on the standby"
+    make_synchronous(stage)
+    fail_over(stage)
+    works(stage, member)
+
+
+@fault("failover-asynchronous", tier="full", needs=("standby",), server="standby", direct=True, apart=True)
+def asynchronous(stage: Stage) -> None:
+    """The standby lags and takes over: only what it lacked is lost; no zombie settles a number that comes again."""
+    pair: Pair = stage.server
+    under_load(stage)
+    cut_at = stage.clock()
+    pair.cut_stream()
+    with pair.primary.connect() as db:
+        stage.wait(lambda: db.execute(STANDBYS).fetchone() == (0,), 15, "the stream to end")
+    under_load(stage, 100)  # a standby's sequences are up to 32 numbers ahead of what it has
+    zombies = [stage.enqueue("hold", gate="lost") for _ in range(6)]
+    stage.wait(lambda: all(stage.events(run) for run in zombies), 20, "runs that will be lost")
+    owners = {run: stage.events(run)[-1] for run in zombies}
+    frozen = stage.fleet.by_pid(owners[zombies[-1]])
+    assert frozen is not None
+    frozen.freeze()
+    fail_over(stage)
+    stage.wait(lambda: stage.one(NEWEST) > max(zombies), 60, "the lost numbers to be given again")
+    lose(stage, cut_at)
+    frozen.thaw()
+    stage.wait(lambda: all(was_told(stage, run, pid) for run, pid in owners.items()), 20, "the zombies to be told")
+    stage.open_gate("lost")
+
+
+def was_told(stage: Stage, run: int, pid: int) -> bool:
+    """Did the handler of a lost claim learn of it?"""
+    return stage.ledger.execute(AWAY, [run, pid]).fetchone() != (0,)
+
+
+def lose(stage: Stage, cut_at: float) -> None:
+    """Find out what was lost: nothing from before the stream was cut. What was claimed there is no claim here."""
+    pair: Pair = stage.server
+    with inside(stage, pair.standby) as db:
+        kept, known = {row[0] for row in db.execute(KEYS)}, {row[0] for row in db.execute(TOKENS)}
+        numbers = {row[0] for row in db.execute("SELECT id FROM pgsched.runs")}
+    with pair.look_back(), inside(stage, pair.primary) as old:
+        lost = [row for row in old.execute(KEYS) if row[0] not in kept]
+        tokens = {row[0] for row in old.execute(TOKENS)} - known
+        again = [number for _, number, _ in lost if number in numbers]
+        claims = old.execute(CLAIMS, [again]).fetchall()
+    stage.settings |= {"lost_keys": [key for key, _, _ in lost], "lost_tokens": sorted(tokens)}
+    stage.figure("enqueues lost with the lag (runs)", len(lost))
+    stage.figure("of these, from before the lag (runs)", sum(at < cut_at - 0.5 for _, _, at in lost), bound=0)
+    stage.figure("numbers given again (runs)", len(again))
+    claims = [(number, token) for number, token in claims if str(token) in tokens]
+    assert lost and claims, "the standby lagged, and numbers were given again"
+    stage.figure("writes of zombies that were let in", sum(let_in(stage, *claim) for claim in claims), bound=0)
+    stage.note(f"{len(claims)} lost claims of numbers that were given again")
+
+
+def let_in(stage: Stage, number: int, token: UUID) -> bool:
+    """Send what the owner of a lost claim would send: is any of it taken for the new owner's?"""
+    key = (number, token.int)
+    settled = stage.db.execute(sql("settle_succeeded"), {**fences([key]), "results": None}).fetchall()
+    beat = heartbeat(stage.db, -1, LEASE_S, [key])
+    try:
+        stage.db.execute("SELECT pgsched.assert_claim(%s, %s)", [number, token])
+    except psycopg.errors.ObjectNotInPrerequisiteState:
+        return bool(settled or beat.kept or beat.unsure)
+    return True
+
+
+@fault("old-primary-returns", tier="full", needs=("standby",), server="standby", direct=True, apart=True)
+def old_primary(stage: Stage) -> None:
+    """After a failover the old primary comes back, takes writes and is named first: nobody goes there."""
+    pair: Pair = stage.server
+    make_synchronous(stage)
+    under_load(stage)
+    fail_over(stage)
+    stage.dsn = make_conninfo(several(pair.standby, pair.primary), dbname=conninfo_to_dict(stage.dsn)["dbname"])
+    pair.primary.set_offline(synchronous_standby_names="")
+    pair.primary.start()
+    with inside(stage, pair.primary) as stray:
+        row = stray.execute("SELECT clock_timestamp(), NOT pg_is_in_recovery()").fetchone()
+        assert row is not None and row[1], "the old primary takes writes"
+        for _ in range(3):  # everybody has to connect again
+            with inside(stage, pair.standby) as db:
+                stage.note(f"{(db.execute(CUT_OFF).fetchone() or [0])[0]} sessions were cut off")
+            newcomer = stage.start_worker()
+            under_load(stage, 40)
+            works(stage, newcomer)
+        (written,) = stray.execute(WRITTEN, [row[0]]).fetchone() or (-1,)
+        stage.figure("rows written on the old primary", written, bound=0)
+    pair.stop()

@@ -1,0 +1,122 @@
+"""The rule: who has seen a newer timeline of a cluster does not go back to an older one.
+
+A standby that is promoted begins a new timeline. A former primary that comes back, and takes writes as if nothing had
+happened, is still on the old one: a DSN that names it first would lead half of a fleet there. Asked only where a DSN
+names several servers: where it names one, that one is what was meant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, Connection
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgsched import log
+
+logger = log.get("connect")
+Conn = TypeVar("Conn", bound=Connection[Any])
+AsyncConn = TypeVar("AsyncConn", bound=AsyncConnection[Any])
+# (cluster, timeline) of a primary; no row on a standby
+WHERE_AM_I = """SELECT system_identifier::text,
+    ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint
+FROM pg_control_system() WHERE NOT pg_is_in_recovery()"""
+PARTS = ("host", "hostaddr", "port")
+LOOK_S = 2
+_newest: dict[str, int] = {}
+
+
+def servers(conninfo: str) -> list[str]:
+    """A connection string for each server that this one names."""
+    given = conninfo_to_dict(conninfo)
+    lists = {part: str(given[part]).split(",") for part in PARTS if given.get(part) is not None}
+    count = max((len(values) for part, values in lists.items() if part != "port"), default=1)
+    return [
+        make_conninfo("", **{**given, **{part: values[min(n, len(values) - 1)] for part, values in lists.items()}})
+        for n in range(count)
+    ]
+
+
+def primary(conninfo: str, connect: Callable[[str], Conn | None]) -> Conn | None:
+    """What `connect` makes, of the first server that is not an old primary. Raises what it raises, and
+    OperationalError where only old primaries are left."""
+    conn = connect(conninfo)
+    if conn is None or len(each := servers(conninfo)) < 2 or not passed_over(conn, where(conn)):
+        return conn
+    for one in each:
+        with contextlib.suppress(psycopg.OperationalError):
+            conn = connect(one)
+            if conn is None or not passed_over(conn, where(conn)):
+                return conn
+    raise left_alone()
+
+
+async def primary_async(conninfo: str, connect: Callable[[str], Awaitable[AsyncConn | None]]) -> AsyncConn | None:
+    """The asyncio form of `primary`."""
+    conn = await connect(conninfo)
+    if conn is None or len(each := servers(conninfo)) < 2 or not await passed_over_async(conn):
+        return conn
+    for one in each:
+        with contextlib.suppress(psycopg.OperationalError):
+            conn = await connect(one)
+            if conn is None or not await passed_over_async(conn):
+                return conn
+    raise left_alone()
+
+
+def survey(conninfo: str) -> None:
+    """Look at all servers that the string names, so that a process that has just begun knows the newest timeline."""
+    for one in servers(conninfo) if len(servers(conninfo)) > 1 else ():
+        with contextlib.suppress(psycopg.Error):
+            look = make_conninfo(one, connect_timeout=LOOK_S, target_session_attrs="any")
+            with psycopg.connect(look, autocommit=True) as conn:
+                is_old(where(conn))
+
+
+def where(conn: Connection[Any]) -> tuple[str, int] | None:
+    """The cluster and timeline that a connection leads to; None for a standby, or where nobody may ask."""
+    with contextlib.suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedFunction,
+                             psycopg.errors.FeatureNotSupported):  # fmt: skip
+        return conn.execute(WHERE_AM_I).fetchone()
+    return None
+
+
+async def passed_over_async(conn: AsyncConnection[Any]) -> bool:
+    """The asyncio form of `passed_over`."""
+    with contextlib.suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedFunction,
+                             psycopg.errors.FeatureNotSupported):  # fmt: skip
+        if is_old(await (await conn.execute(WHERE_AM_I)).fetchone()):
+            tell(conn)
+            await conn.close()
+            return True
+    return False
+
+
+def passed_over(conn: Connection[Any], found: tuple[str, int] | None) -> bool:
+    """Is it an old primary? Then the connection is closed."""
+    if is_old(found):
+        tell(conn)
+        conn.close()
+        return True
+    return False
+
+
+def is_old(found: tuple[str, int] | None) -> bool:
+    """Has this process seen a newer timeline of that cluster?"""
+    if found is None:
+        return False
+    cluster, timeline = found
+    newest = _newest.get(cluster, 0)
+    _newest[cluster] = max(newest, timeline)
+    return timeline < newest
+
+
+def tell(conn: Connection[Any] | AsyncConnection[Any]) -> None:
+    logger.warning("an old primary is passed over: stop it", host=conn.info.host, port=conn.info.port)
+
+
+def left_alone() -> psycopg.OperationalError:
+    return psycopg.OperationalError("only an old primary takes writes, and a newer one was seen: stop it")

@@ -1,0 +1,85 @@
+"""Who has seen a newer timeline of a cluster does not go back to an older one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from pgsched.db import timeline
+
+PAIR = "host=a,b port=5432,5433 dbname=x"
+
+
+class Server:
+    """A connection as far as it is asked."""
+
+    def __init__(self, host: str, found: tuple[str, int] | None) -> None:
+        self.info = type("Info", (), {"host": host, "port": 5432})()
+        self.found, self.closed = found, False
+
+    def execute(self, _: str) -> Server:
+        return self
+
+    def fetchone(self) -> tuple[str, int] | None:
+        return self.found
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline, "_newest", {})
+
+
+def world(**timelines: int | None) -> Any:
+    """Connects as libpq does: to the first host that is there."""
+
+    def connect(conninfo: str) -> Any:
+        for host in str(conninfo_to_dict(conninfo)["host"]).split(","):
+            if host in timelines:
+                found = timelines[host]
+                return Server(host, None if found is None else ("cluster", found))
+        raise psycopg.OperationalError("nobody is there")
+
+    return connect
+
+
+def test_each_server_has_its_own_connection_string() -> None:
+    given = [conninfo_to_dict(one) for one in timeline.servers(PAIR)]
+    assert [(one["host"], one["port"], one["dbname"]) for one in given] == [("a", "5432", "x"), ("b", "5433", "x")]
+    (one,) = timeline.servers("host=a port=1")
+    assert conninfo_to_dict(one) == {"host": "a", "port": "1"}
+    assert [conninfo_to_dict(one)["port"] for one in timeline.servers("host=a,b port=7")] == ["7", "7"]
+    assert len(timeline.servers("dbname=x")) == 1
+
+
+def test_an_old_primary_that_comes_back_is_passed_over() -> None:
+    assert timeline.primary(PAIR, world(a=1)).info.host == "a"
+    assert timeline.primary(PAIR, world(b=2)).info.host == "b", "after the failover"
+    assert timeline.primary(PAIR, world(a=1, b=2)).info.host == "b", "the old one is back"
+
+
+def test_without_another_server_nobody_works_on_an_old_primary() -> None:
+    timeline.primary(PAIR, world(b=2))
+    with pytest.raises(psycopg.OperationalError, match="old primary"):
+        timeline.primary(PAIR, world(a=1))
+
+
+def test_a_process_that_has_just_begun_believes_what_it_is_told() -> None:
+    assert timeline.primary(PAIR, world(a=1, b=2)).info.host == "a", "hence the survey at the start of a worker"
+
+
+def test_where_one_server_is_named_that_one_is_meant() -> None:
+    timeline.primary(PAIR, world(b=2))
+    assert timeline.primary("host=a", world(a=1)).info.host == "a"
+
+
+def test_another_cluster_has_timelines_of_its_own() -> None:
+    assert not timeline.is_old(("one", 5))
+    assert not timeline.is_old(("two", 1))
+    assert timeline.is_old(("one", 4))
+    assert not timeline.is_old(None)
