@@ -83,6 +83,8 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgsched
 -- only for other functions, which say truly what was done
 REVOKE EXECUTE ON FUNCTION pgsched.note(text, text, text, jsonb) FROM pgsched_worker, pgsched_leader, pgsched_producer,
     pgsched_operator, pgsched_viewer;
+REVOKE EXECUTE ON FUNCTION pgsched.prune_audit(integer) FROM pgsched_worker, pgsched_producer, pgsched_operator,
+    pgsched_viewer;
 REVOKE EXECUTE ON FUNCTION pgsched.forget_gates() FROM pgsched_worker, pgsched_producer, pgsched_operator, pgsched_viewer;
 
 -- ---- functions that run with the rights of pgsched_owner, and why that gives nobody more than he should have
@@ -151,7 +153,8 @@ GRANT INSERT (scope, key, task, expires_at), UPDATE, DELETE ON pgsched.kept_keys
 -- ---- operators: settings of everybody
 
 GRANT INSERT, UPDATE, DELETE ON pgsched.limits, pgsched.queues, pgsched.pauses TO pgsched_operator;
-GRANT UPDATE ON pgsched.retention TO pgsched_operator;
+-- but not how long it is known who changed what
+GRANT UPDATE (keep, archive, keep_minutes, keep_hours) ON pgsched.retention TO pgsched_operator;
 GRANT INSERT (job_id, kind, details), UPDATE (closed_at, recovery) ON pgsched.alerts TO pgsched_operator;  -- a test
 GRANT UPDATE (drain_asked_at, drain_asked_by) ON pgsched.workers TO pgsched_operator;
 

@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def audit(
-    what: Annotated[str | None, typer.Argument(help="job, run, backfill, queue, limit or pause.")] = None,
+    what: Annotated[str | None, typer.Argument(help="job, run, backfill, queue, limit, pause or retention.")] = None,
     name: Annotated[str | None, typer.Argument(help="Of which one: a job's name, a run's id.")] = None,
     who: Annotated[str | None, typer.Option(metavar="USER", help="Only what this database user did.")] = None,
     since: Annotated[str | None, typer.Option(help="Since then: 2h, 3d, or 2026-05-01T10:00 (UTC).")] = None,

@@ -9,7 +9,7 @@ from pgsched.db.connect import Connection
 from pgsched.db.query import Row, rows
 from pgsched.errors import InputError
 
-KINDS = ("job", "run", "backfill", "queue", "limit", "pause")
+KINDS = ("job", "run", "backfill", "queue", "limit", "pause", "retention")
 
 
 def entries(

@@ -19,7 +19,7 @@ from pgsched.db.query import Row, fetch, one, rows
 from pgsched.db.statements import sql
 
 BEGINNING = "-infinity"
-SETTINGS = ("keep", "archive", "keep_minutes", "keep_hours")
+SETTINGS = ("keep", "archive", "keep_minutes", "keep_hours", "keep_audit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,7 @@ def tidy(conn: Connection[Any], keep_s: float, n: int) -> int:
     conn.execute(sql("prune_workers"))
     conn.execute(sql("prune_jobs"), {"n": n})
     conn.execute(sql("rollup_prune"), {"n": n})
+    conn.execute(sql("prune_audit"), {"n": n})
     return int(keys[0]) if keys else 0
 
 

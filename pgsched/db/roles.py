@@ -10,6 +10,7 @@ from typing import Any
 
 from pgsched.db.connect import Connection, DatabaseError, explain
 from pgsched.db.statements import folder, sql
+from pgsched.errors import NotPermitted
 
 ROLES = ("owner", "worker", "leader", "producer", "operator", "viewer")
 IN_FORCE = "SELECT EXISTS (SELECT FROM pg_policies WHERE schemaname = 'pgsched' AND policyname = 'pgsched_all')"
@@ -33,4 +34,14 @@ def apply(conn: Connection[Any]) -> None:
             conn.execute("SET LOCAL statement_timeout = 0")
             conn.execute(sql("roles"))
     except DatabaseError as error:
+        if error.sqlstate == "42501" and "grant role" in str(error):
+            user = conn.info.user
+            raise NotPermitted(
+                f"the roles are there already and {user} is no member of their owner: let a superuser, or whoever made"
+                f" them, GRANT pgsched_owner TO {user}"
+            ) from error
+        if error.sqlstate == "42501" and "create role" in str(error):
+            raise NotPermitted(
+                f"{conn.info.user} may make no roles: run `pgsched migrate --roles` as a role with CREATEROLE"
+            ) from error
         raise explain(error) from error

@@ -17,6 +17,7 @@ retention = Table(
     need("archive", Boolean),
     need("keep_minutes", INTERVAL),
     need("keep_hours", INTERVAL),
+    need("keep_audit", INTERVAL),
 )
 
 archived_runs = Table(

@@ -13,6 +13,7 @@ from pgsched.config import LeaderSettings
 from pgsched.db import leading
 from pgsched.db.connect import BY_INDEX, connect
 from pgsched.db.leading import NotLeading
+from pgsched.db.statements import sql
 from pgsched.leader.duties import Duties
 from pgsched.leader.election import Leader
 from tests.fleet import Fleet, clock, fleet_on, one, wait_for_leader
@@ -124,7 +125,7 @@ def test_a_candidate_behind_the_fence_does_not_end_a_term(bouncer: Bouncer, db: 
     db.execute("INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('j', '@every 1s', 'note')")
     wait_until(lambda: one(db, "SELECT count(*) FROM pgsched.runs") > 0, 30, "a slot")
     with connect(bouncer.dsn) as candidate, candidate.transaction():
-        leading.fence(candidate, None)
+        wait_until(lambda: candidate.execute(sql("leader_fence")).fetchone() == (True,), 10, "the fence")
         at = one(db, "SELECT count(*) FROM pgsched.runs")
         begun = clock(db)
         wait_until(lambda: (clock(db) - begun).total_seconds() > 2.5, 10, "rounds that cannot prove leadership")

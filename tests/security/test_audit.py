@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import history, holding, jobs
+from pgsched.db import history, holding, jobs, retention
 from pgsched.db.audit import entries
 from pgsched.db.connect import connect
 from pgsched.errors import InputError
@@ -139,3 +139,29 @@ def test_the_command_lists_and_pages(conn: psycopg.Connection[Any], dsn: str, ca
     assert said("--json", "--limit", "1") == 0
     assert '"action": "changed"' in capsys.readouterr().out
     assert said("nonsense") == 2
+
+
+def test_what_is_older_than_the_setting_goes_and_only_the_owner_says_how_old(
+    logins: Logins, db: psycopg.Connection[Any]
+) -> None:
+    db.execute("INSERT INTO pgsched.audit (at, action, what, name) SELECT now() - make_interval(days => d), 'created',"
+               " 'job', 'j' || d FROM generate_series(0, 800, 100) d")  # fmt: skip
+    kept = "SELECT count(*) FROM pgsched.audit WHERE name LIKE 'j%'"
+    leader, operator = logins.connect("leader"), logins.connect("ops")
+    assert leader.execute("SELECT pgsched.prune_audit(2)").fetchone() == (2,)
+    assert leader.execute("SELECT pgsched.prune_audit(1000)").fetchone() == (3,)
+    assert db.execute(kept.encode()).fetchone() == (4,)
+    for who, statement in (
+        (operator, "UPDATE pgsched.retention SET keep_audit = '1 day'"),
+        (operator, "SELECT pgsched.prune_audit(1000)"),
+        (leader, "DELETE FROM pgsched.audit"),
+        (logins.connect("worker"), "SELECT pgsched.prune_audit(1000)"),
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            who.execute(statement.encode())
+    operator.execute("UPDATE pgsched.retention SET archive = false")
+    db.execute("UPDATE pgsched.retention SET keep_audit = '50 days'")
+    with leader.transaction():
+        retention.tidy(leader, 86_400, 1000)
+    assert db.execute(kept.encode()).fetchone() == (1,)
+    assert entries(db, "retention")[0]["change"]["keep_audit"] == ["400 days", "50 days"]

@@ -1,0 +1,81 @@
+"""A password is in nothing that others can read: logs, lists of processes and of sessions, answers, tracebacks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from pgsched.db.connect import connect
+from pgsched.errors import PgschedError
+from tests.fleet import ROOT
+from tests.waiting import wait_until
+
+SECRET = "hunter2-very-secret"
+URL = f"postgresql://postgres:{SECRET}@127.0.0.1:1/nowhere"
+
+
+def pgsched(*args: str, **environ: str) -> str:
+    """All that a command says."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")} | environ
+    done = subprocess.run(
+        [sys.executable, "-m", "pgsched", *args], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", [["status"], ["doctor"], ["check"], ["worker", "--allow", "shell"], ["migrate"],
+                                     ["run", "list"], ["status", "--json"], ["check", "--json"]])  # fmt: skip
+@pytest.mark.parametrize("bad", [URL, f"host=127.0.0.1 port=1 password={SECRET}", f"{URL}?nonsense=1",
+                                 f"host=127.0.0.1 port=x password='{SECRET}'"])  # fmt: skip
+def test_no_command_that_fails_says_the_password(command: list[str], bad: str) -> None:
+    assert SECRET not in pgsched(*command, PGSCHED_DSN=bad, PGSCHED_LOG="debug")
+    assert SECRET not in pgsched(*command, "--dsn", bad, PGSCHED_LOG="debug")
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["status", "--json"], ["doctor", "--json"], ["check"], ["run", "list"]]
+)
+def test_no_command_that_works_says_it(dsn: str, command: list[str]) -> None:
+    assert SECRET not in pgsched(*command, PGSCHED_DSN=make_conninfo(dsn, password=SECRET))
+
+
+def test_sessions_and_processes_do_not_show_it(dsn: str, db: psycopg.Connection[Any], tmp_path: Path) -> None:
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")}
+    command = [sys.executable, "-m", "pgsched", "worker", "--allow", "shell,sql",
+               "--dsn", make_conninfo(dsn, password=SECRET),
+               "--sql-dsn", f"other={make_conninfo(dsn, password=SECRET)}"]  # fmt: skip
+    with (tmp_path / "log").open("wb") as log:
+        worker = subprocess.Popen(command, cwd=ROOT, env=env | {"PGSCHED_LOG": "debug"}, stdout=log, stderr=log,
+                                  stdin=subprocess.DEVNULL)  # fmt: skip
+    try:
+        wait_until(lambda: b"started" in (tmp_path / "log").read_bytes(), 30, "the worker")
+        db.execute("INSERT INTO pgsched.runs (kind, task, options) VALUES ('sql', 'SELECT 1', '{\"dsn\": \"other\"}')")
+        db.execute("INSERT INTO pgsched.runs (kind, task) VALUES ('shell', 'exit 0')")
+        wait_until(
+            lambda: db.execute("SELECT bool_and(phase >= 3) FROM pgsched.runs").fetchone() == (True,), 30, "runs"
+        )
+        seen = db.execute("SELECT string_agg(a::text, ' ') FROM pg_stat_activity a").fetchone()
+        assert seen is not None and SECRET not in seen[0] and "pgsched" in seen[0]
+        rows = db.execute("SELECT string_agg(w::text, '') FROM pgsched.workers w").fetchone()
+        assert rows is not None and SECRET not in rows[0]
+        shown = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
+        assert SECRET not in shown
+        assert SECRET not in (tmp_path / "log").read_text()
+    finally:
+        worker.terminate()
+        worker.wait(30)
+    assert SECRET not in (tmp_path / "log").read_text()
+
+
+def test_no_error_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for bad in (URL, f"host=127.0.0.1 port=1 password={SECRET}", f"{URL}?nonsense=1", f"password={SECRET} nonsense"):
+        with pytest.raises(PgschedError) as caught:
+            connect(bad)
+        assert SECRET not in str(caught.value) + repr(caught.value)

@@ -1,0 +1,106 @@
+"""A row holds no more than its limit, whoever writes it; what pgsched itself writes is far below."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from pgsched.execute.report import refused, traceback_text
+from tests.security.conftest import Logins
+
+MIB = 1 << 20
+RUN = "INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id"
+ATTEMPT = (
+    "INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, {}) VALUES (1, gen_random_uuid(), 1, 'failed', %s)"
+)
+
+
+def refuses(db: psycopg.Connection[Any], statement: str, value: object) -> str:
+    """The name of the limit that refuses it."""
+    with pytest.raises(psycopg.errors.CheckViolation) as caught, db.transaction():
+        db.execute(statement.encode(), [value])
+    return str(caught.value.diag.constraint_name or caught.value.diag.message_primary)
+
+
+@pytest.mark.parametrize("column", ["error", "reason", "cancel_reason"])
+def test_the_texts_of_a_run_are_bounded(db: psycopg.Connection[Any], column: str) -> None:
+    db.execute(RUN)
+    statement = f"UPDATE pgsched.runs SET {column} = %s"
+    assert refuses(db, statement, "é" * 40_000) == "runs_texts_size"
+    db.execute(statement.encode(), ["é" * 1000])
+
+
+@pytest.mark.parametrize("column", ["progress", "options"])
+def test_the_values_of_a_run_are_bounded(db: psycopg.Connection[Any], column: str) -> None:
+    db.execute(RUN)
+    assert refuses(db, f"UPDATE pgsched.runs SET {column} = %s", Jsonb({"note": "x" * 100_000})) == "runs_texts_size"
+
+
+def test_payloads_and_results_are_bounded(db: psycopg.Connection[Any]) -> None:
+    big = Jsonb({"x": "x" * MIB})
+    assert "args" in refuses(db, "INSERT INTO pgsched.runs (task, args) VALUES ('t', %s)", big)
+    job = "INSERT INTO pgsched.jobs (name, schedule, task, args) VALUES ('j', '@daily', 't', %s)"
+    assert "args" in refuses(db, job, big)
+    assert "args" in refuses(db, "SELECT pgsched.enqueue('t', %s)", big)
+    db.execute(RUN)
+    assert refuses(db, "UPDATE pgsched.runs SET result = %s", big) == "runs_result_size"
+
+
+@pytest.mark.parametrize(
+    ("column", "limit"), [("error", 65_536), ("traceback", 262_144), ("log_tail", 262_144), ("worker", 1024)]
+)
+def test_the_evidence_of_an_attempt_is_bounded(db: psycopg.Connection[Any], column: str, limit: int) -> None:
+    assert refuses(db, ATTEMPT.format(column), "x" * (limit + 1)) == "attempts_texts_size"
+    db.execute(ATTEMPT.format(column).encode(), ["x" * limit])
+
+
+def test_a_row_of_output_is_bounded(db: psycopg.Connection[Any]) -> None:
+    line = "INSERT INTO pgsched.run_logs (run_id, attempt, seq, stream, chunk) VALUES (1, 1, 1, 'stdout', %s)"
+    assert refuses(db, line, "x" * (MIB + 1)) == "run_logs_chunk_size"
+
+
+@pytest.mark.parametrize(
+    ("statement", "value"),
+    [
+        ("INSERT INTO pgsched.jobs (schedule, task, name) VALUES ('@daily', 't', %s)", "x" * 201),
+        ("INSERT INTO pgsched.jobs (schedule, task, name) VALUES ('@daily', 't', %s)", "a\nb"),
+        ("INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('j', '@daily', %s)", "x" * 65_537),
+        ("INSERT INTO pgsched.jobs (name, schedule, task, description) VALUES ('j', '@daily', 't', %s)", "x" * 70_000),
+        ("INSERT INTO pgsched.runs (task) VALUES (%s)", "x" * 65_537),
+        ("INSERT INTO pgsched.runs (task, queue) VALUES ('t', %s)", "x" * 101),
+        ("INSERT INTO pgsched.runs (task, unique_key) VALUES ('t', %s)", "x" * 4001),
+        ("INSERT INTO pgsched.runs (task, idempotency_key) VALUES ('t', %s)", "x" * 2000),
+        ("INSERT INTO pgsched.runs (task, concurrency_key) VALUES ('t', %s)", "x" * 2000),
+        ("INSERT INTO pgsched.runs (task, tags) VALUES ('t', %s)", ["x" * 100_000]),
+        ("INSERT INTO pgsched.queues (name) VALUES (%s)", "x" * 101),
+        ("INSERT INTO pgsched.limits (concurrency, name) VALUES (1, %s)", "x" * 501),
+    ],
+)
+def test_names_and_texts_are_bounded(db: psycopg.Connection[Any], statement: str, value: object) -> None:
+    refuses(db, statement, value)
+
+
+def test_a_worker_s_login_cannot_fill_a_row_either(logins: Logins) -> None:
+    run_id = logins.connect("alice").execute("SELECT pgsched.enqueue('t')").fetchone()
+    worker = logins.connect("worker")
+    with pytest.raises(psycopg.errors.CheckViolation):
+        worker.execute("UPDATE pgsched.runs SET error = repeat('x', 100000) WHERE id = %s", run_id)
+    with pytest.raises(psycopg.errors.CheckViolation):
+        worker.execute(ATTEMPT.format("traceback").encode(), ["x" * 300_000])
+
+
+def test_what_a_handler_raises_fits(db: psycopg.Connection[Any]) -> None:
+    """The longest that Python's side lets through, in characters of four bytes."""
+    try:
+        raise ValueError("\U0001f600" * MIB)
+    except ValueError as raised:
+        traceback = traceback_text(raised)
+    outcome = refused("\U0001f600" * MIB, log_tail="\U0001f600" * 24 * 1024)
+    db.execute(
+        "INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, error, traceback, log_tail)"
+        " VALUES (1, gen_random_uuid(), 1, 'failed', %s, %s, %s)",
+        [outcome.error, traceback, outcome.log_tail],
+    )
