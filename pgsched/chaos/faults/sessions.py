@@ -1,0 +1,259 @@
+"""Faults of sessions: ended, killed, deaf, in the way of others, or not to be had at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from pgsched.chaos.faults.network import CRASHED, TERM, came_back
+from pgsched.chaos.proxy import of
+from pgsched.chaos.registry import fault
+from pgsched.chaos.stage import Stage
+
+CLAIMING = """SELECT pid FROM pg_stat_activity WHERE datname = current_database()
+AND application_name LIKE 'pgsched claim%%' LIMIT 1"""
+TERMINATE = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
+AND pid <> pg_backend_pid() AND application_name LIKE 'pgsched%' ORDER BY random() LIMIT 1"""
+QUEUED = "SELECT count(*) FROM pgsched.runs WHERE phase = 2 AND state = 'queued'"
+FEED = """INSERT INTO pgsched.runs (task, args, max_attempts, backoff_base)
+SELECT 'brief', '{"seconds": 0.05}', 20, '1 second' FROM generate_series(1, 400)"""
+ENDED = "SELECT count(*) FROM pgsched.runs WHERE finished_at BETWEEN to_timestamp(%s) AND to_timestamp(%s)"
+STARTED = "SELECT extract(epoch FROM started_at)::float8 FROM pgsched.runs WHERE id = %s"
+LOCK_RUN = "SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE"
+LOCK_JOB = "SELECT FROM pgsched.jobs WHERE name = 'chaos-0' FOR UPDATE"
+SLOTS_OF = "SELECT count(*) FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id WHERE j.name = %s"
+MOST_CONNECTIONS = 2000
+
+
+def feed(stage: Stage) -> bool:
+    """Keep more work waiting than can be done; always True."""
+    if stage.one(QUEUED) < 600:
+        stage.db.execute(FEED)
+    return True
+
+
+def while_fed(stage: Stage, seconds: float, each: Callable[[], object] = bool) -> float:
+    """Let so much time pass with work in the queue; runs ended a second."""
+    began = stage.clock()
+    tick = began
+
+    def passed() -> bool:
+        nonlocal tick
+        feed(stage)
+        if (now := stage.clock()) >= tick:
+            tick += 0.5
+            each()
+        return now >= began + seconds
+
+    stage.wait(passed, seconds + 30, f"{seconds:g} s of load")
+    return float(stage.one(ENDED, began, began + seconds)) / seconds
+
+
+def back_to(stage: Stage, rate: float, since: float) -> None:
+    """Record after how long the rate of the last two seconds is nine tenths of what it was."""
+
+    def back() -> bool:
+        feed(stage)
+        now = stage.clock()
+        return now >= since + 1 and float(stage.one(ENDED, now - 2, now)) / 2 >= 0.9 * rate
+
+    stage.wait(back, 60, "nine tenths of the rate")
+    stage.figure("back to 90 % of the rate after", stage.clock() - since, bound=10.0)
+
+
+def terminate_one(stage: Stage) -> None:
+    """End any session of a worker or of the leader."""
+    stage.db.execute(TERMINATE)
+
+
+def storm(stage: Stage, seconds: float) -> None:
+    """End sessions twice a second for so long."""
+    before = while_fed(stage, 8)
+    stage.figure("rate before, runs/s", before)
+    during = while_fed(stage, seconds, lambda: terminate_one(stage))
+    stage.figure("rate meanwhile, runs/s", during)
+    back_to(stage, before, stage.clock())
+
+
+@fault("sessions-terminated", tier="quick", rate=2.0, drain_s=90.0)
+def sessions_terminated(stage: Stage) -> None:
+    """A session is terminated twice a second for 10 s: the rate is back at 90 % within 10 s."""
+    storm(stage, 10)
+
+
+@fault("sessions-terminated-for-a-minute", tier="full", rate=2.0, drain_s=90.0)
+def sessions_terminated_long(stage: Stage) -> None:
+    """A session is terminated twice a second for 60 s: the rate is back at 90 % within 10 s."""
+    storm(stage, 60)
+
+
+@fault("backend-killed", tier="quick")
+def backend_killed(stage: Stage) -> None:
+    """A server process is killed by SIGKILL: the server ends every session and recovers, and so does everybody."""
+    stage.leader()
+    pid = stage.one(CLAIMING)
+    with stage.outage("the server recovers"):
+        began = stage.clock()
+        os.kill(pid, signal.SIGKILL)
+        stage.wait(lambda: answers_again(stage, pid), 60, "the server to recover")
+    stage.figure("the server was back after", stage.clock() - began)
+    came_back(stage, bound=15.0)
+
+
+def answers_again(stage: Stage, pid: int) -> bool:
+    """Does the server answer, with that process gone?"""
+    try:
+        return not stage.one("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", pid)
+    except psycopg.Error:
+        return False
+
+
+@fault("listen-lost", tier="quick", jobs=0, rate=0.0, poll_s=None)
+def listen_lost(stage: Stage) -> None:
+    """The LISTEN connections go deaf without breaking, then break: runs are picked up within the poll period, and at
+    once when the connections are back."""
+    stage.leader()
+    stage.proxy.silence("down", which=of("pgsched listen"))
+    stage.figure("longest pick-up while nobody hears, poll period 1 s", longest_pick_up(stage), bound=2.5)
+    stage.proxy.cut(of("pgsched listen"))
+    stage.figure("longest pick-up right after the connections broke", longest_pick_up(stage), bound=2.5)
+    heard = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pgsched listen%%' AND state = 'idle'"
+    stage.wait(lambda: stage.one(heard) >= stage.options.workers, 20, "the LISTEN connections to be back")
+    stage.figure("longest pick-up with the connections back", longest_pick_up(stage), bound=2.5)
+
+
+def longest_pick_up(stage: Stage) -> float:
+    """The longest time from an enqueue to its start, of ten."""
+    waits = []
+    for _ in range(10):
+        sent_at = stage.clock()
+        run = stage.enqueue("brief")
+        stage.wait(lambda: stage.state(run) == "succeeded", 20, "a run to succeed")  # noqa: B023
+        waits.append(float(stage.one(STARTED, run)) - sent_at)
+    return max(waits)
+
+
+@contextmanager
+def holding(stage: Stage, *statements: tuple[str, list[object]]) -> Iterator[None]:
+    """Somebody's transaction that has executed these and stays open."""
+    with psycopg.connect(stage.dsn, application_name="chaos stage") as conn:
+        for text, values in statements:
+            conn.execute(text.encode(), values)
+        yield
+        conn.rollback()
+
+
+def long_transaction(stage: Stage, seconds: float) -> None:
+    """Pin xmin for so long, with work going on."""
+    before = while_fed(stage, 6)
+    pin: tuple[tuple[str, list[object]], ...] = (
+        ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", []),
+        ("SELECT count(*) FROM pgsched.runs", []),
+    )
+    with holding(stage, *pin):
+        during = while_fed(stage, seconds)
+    stage.figure("rate before, runs/s", before)
+    stage.figure(f"rate with a transaction open for {seconds:g} s, runs/s", during)
+    stage.figure("part of the rate that was lost, %", max(0.0, 100 * (1 - during / before)), bound=40)
+
+
+@fault("long-transaction", tier="quick", rate=2.0, drain_s=90.0)
+def long_transaction_quick(stage: Stage) -> None:
+    """A forgotten transaction pins xmin for 10 s: work goes on."""
+    long_transaction(stage, 10)
+
+
+@fault("long-transaction-for-minutes", tier="full", rate=2.0, drain_s=120.0)
+def long_transaction_full(stage: Stage) -> None:
+    """A forgotten transaction pins xmin for three minutes: work goes on."""
+    long_transaction(stage, 180)
+
+
+@fault("table-locked", tier="quick")
+def table_locked(stage: Stage) -> None:
+    """Somebody holds ACCESS EXCLUSIVE on runs for 5 s, longer than a lease: nobody loses a claim to the reaper, the
+    leader goes on leading, work goes on."""
+    stage.leader()
+    term, crashed = stage.one(TERM), stage.one(CRASHED)
+    with stage.outage("the table is locked"):
+        began = stage.clock()
+        with holding(stage, ("LOCK TABLE pgsched.runs IN ACCESS EXCLUSIVE MODE", [])):
+            stage.wait(lambda: stage.clock() > began + 5, 20, "five seconds")
+    came_back(stage)
+    stage.figure("claims reaped", stage.one(CRASHED) - crashed, bound=0)
+    stage.figure("new terms", stage.one(TERM) - term, bound=0)
+
+
+@fault("row-locked", tier="quick")
+def row_locked(stage: Stage) -> None:
+    """An operator holds the row of a running run for two leases: others are not held up, and the run is settled once
+    when he lets go."""
+    run = stage.enqueue("hold", gate="row")
+    stage.wait(lambda: stage.events(run), 15, "the run to start")
+    crashed = stage.one(CRASHED)
+    with holding(stage, (LOCK_RUN, [run])):
+        began = stage.clock()
+        stage.open_gate("row")
+        stage.wait(lambda: stage.clock() > began + 2 * stage.lease_s, 30, "two leases")
+        during = stage.one(ENDED, began, stage.clock()) / (2 * stage.lease_s)
+    stage.figure("runs ended a second beside it", during)
+    stage.wait(lambda: stage.state(run) == "succeeded", 20, "the run to be settled")
+    stage.figure("claims of others reaped", stage.one(CRASHED) - crashed, bound=1)
+    stage.figure("starts of the locked run", len(stage.events(run)), bound=2)
+
+
+@fault("job-locked", tier="quick")
+def job_locked(stage: Stage) -> None:
+    """An operator holds the row of a job for 6 s: the other jobs' slots are on time, and that job's slots follow."""
+    stage.leader()
+    with holding(stage, (LOCK_JOB, [])):
+        began = stage.clock()
+        mine, others = stage.one(SLOTS_OF, "chaos-0"), stage.one(SLOTS_OF, "chaos-1")
+        stage.wait(lambda: stage.clock() > began + 6, 30, "six seconds")
+        stage.note(f"meanwhile: {stage.one(SLOTS_OF, 'chaos-0') - mine} slots of the job that is held,"
+                   f" {stage.one(SLOTS_OF, 'chaos-1') - others} of another")  # fmt: skip
+        stage.figure("slots of another job that are missing", max(0, 5 - (stage.one(SLOTS_OF, "chaos-1") - others)), 0)
+    freed = stage.clock()
+    stage.wait(lambda: stage.one(SLOTS_OF, "chaos-0") >= mine + 6, 20, "the slots of the job that was held")
+    stage.figure("its slots followed after", stage.clock() - freed, bound=5.0)
+
+
+@fault("out-of-connections", tier="quick")
+def out_of_connections(stage: Stage) -> None:
+    """Others take every connection that is to be had: a new worker gives up and says why, the others wait, and are back
+    within 10 s of there being some."""
+    stage.leader()
+    with stage.outage("no connection is to be had"), taken_connections(stage) as taken:
+        stage.proxy.cut()
+        taken()
+        began = stage.clock()
+        newcomer = stage.fleet.launch(*stage.worker_options())
+        newcomer.ended_by = "no connection"
+        code = newcomer.ended(30)
+        stage.figure("a new worker gives up", stage.clock() - began, bound=15.0)
+        said = newcomer.log.read_text(errors="replace").strip().splitlines() or [""]
+        stage.note(f"it ended with {code}: {said[-1]}")
+        stage.figure("a new worker that ends well without a connection", int(code == 0), bound=0)
+        stage.wait(lambda: stage.clock() > began + 8, 30, "eight seconds")
+    came_back(stage)
+
+
+@contextmanager
+def taken_connections(stage: Stage) -> Iterator[Callable[[], None]]:
+    """Takes all free connections when it begins and when it is called."""
+    with contextlib.ExitStack() as held:
+
+        def take() -> None:
+            for _ in range(MOST_CONNECTIONS):
+                try:
+                    held.callback(psycopg.connect(stage.dsn, application_name="chaos stage").close)
+                except psycopg.OperationalError:
+                    return
+
+        take()
+        yield take
