@@ -1,6 +1,7 @@
 """The rule: a SQLAlchemy connection or session stands for the psycopg connection it holds, in the transaction it is in.
 
-SQLAlchemy is not imported: its objects are known by their classes. What holds another driver is refused.
+SQLAlchemy is not imported to look at one: its objects are known by their classes. A question that any driver can ask
+goes through SQLAlchemy itself (`ask`); for the rest a driver other than psycopg is refused.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 DRIVERS = ("psycopg", "psycopg_async")
 ASYNC = "sqlalchemy.ext.asyncio"
+TRANSACTION = "SELECT transaction_timestamp()"
 
 
 def held(given: Any) -> Any:
@@ -44,6 +46,40 @@ async def held_async(given: Any) -> Any:
     if not connection.in_transaction():
         await connection.begin()
     return (await connection.get_raw_connection()).driver_connection
+
+
+def is_async(given: Any) -> bool | None:
+    """Does a SQLAlchemy Connection or Session want to be awaited? None if it is not one."""
+    if not made_by(given, "sqlalchemy") or not hasattr(type(given), "execute"):
+        return None
+    return made_by(given, ASYNC)
+
+
+def ask(given: Any, question: str, values: dict[str, Any]) -> None:
+    """Send a question that returns the transaction's time, whatever the driver. Raises InputError if that transaction
+    was over with the answer: AUTOCOMMIT, which SQLAlchemy does not tell of all drivers."""
+    from sqlalchemy import text
+
+    at = given.execute(text(question), values).scalar()
+    check_still_open(at, given.execute(text(TRANSACTION)).scalar())
+
+
+async def ask_async(given: Any, question: str, values: dict[str, Any]) -> None:
+    """The asyncio form of `ask`."""
+    from sqlalchemy import text
+
+    answer = await given.execute(text(question), values)
+    check_still_open(answer.scalar(), (await given.execute(text(TRANSACTION))).scalar())
+
+
+def check_still_open(began: Any, begins: Any) -> None:
+    """Raises InputError unless two statements ran in one transaction."""
+    if began != begins:
+        raise InputError(
+            "assert_claim: the connection commits by itself (AUTOCOMMIT), so that the claim would be held for no time:"
+            " use one without, and assert the claim in the transaction that writes",
+            "conn",
+        )
 
 
 def made_by(given: Any, package: str) -> bool:

@@ -1,7 +1,7 @@
 """The rule: a handler's own transaction is fenced like a write of ours: whoever does not own the run rolls back.
 
-`assert_claim` takes whatever connection the handler has, sync or async. One of psycopg that would commit by itself is
-refused, because the claim would be held for no longer than the question; SQLAlchemy does not tell.
+`assert_claim` takes whatever connection the handler has, sync or async. One that would commit by itself is refused,
+because the claim would be held for no longer than the question.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from psycopg import AsyncConnection, Connection, pq
 from psycopg.errors import ObjectNotInPrerequisiteState
 from psycopg.rows import tuple_row
 
+from pgsched.contrib import sqlalchemy
 from pgsched.core import payload
 from pgsched.db.claims import fences
 from pgsched.db.connect import BY_KEY
@@ -30,7 +31,7 @@ STRICTER = (
     "SELECT current_setting('transaction_isolation') AS level"
     " WHERE current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')"
 )
-ASSERT_TEXT = "SELECT pgsched.assert_claim(:run_id, CAST(:token AS uuid))"
+ASSERT_TEXT = "SELECT transaction_timestamp(), pgsched.assert_claim(:run_id, CAST(:token AS uuid))"
 INTERRUPT_S = 2.0
 LOST = ObjectNotInPrerequisiteState.sqlstate
 # The settlement is the last statement of its transaction: nothing of the handler's is planned by these.
@@ -45,15 +46,14 @@ def assert_claim(conn: Any, run_id: int, token: UUID) -> Any:
     if isinstance(conn, AsyncConnection):
         check_transaction(conn)
         return lost_if_async(lambda: conn.execute(ASSERT, [run_id, token]))
-    if type(conn).__module__.partition(".")[0] != "sqlalchemy" and not hasattr(conn, "in_transaction"):
+    values = {"run_id": run_id, "token": str(token)}
+    awaited = sqlalchemy.is_async(conn)
+    if awaited is None:
         kind = type(conn).__name__
         raise InputError(f"assert_claim: expected a psycopg or SQLAlchemy connection, got {kind}", "conn")
-    from sqlalchemy import text
-
-    query, values = text(ASSERT_TEXT), {"run_id": run_id, "token": str(token)}
-    if type(conn).__module__.startswith("sqlalchemy.ext.asyncio") or hasattr(conn, "run_sync"):
-        return lost_if_async(lambda: conn.execute(query, values))
-    return lost_if(lambda: conn.execute(query, values))
+    if awaited:
+        return lost_if_async(lambda: sqlalchemy.ask_async(conn, ASSERT_TEXT, values))
+    return lost_if(lambda: sqlalchemy.ask(conn, ASSERT_TEXT, values))
 
 
 def check_transaction(conn: Connection[Any] | AsyncConnection[Any]) -> None:

@@ -23,8 +23,8 @@ NO_TIME = timedelta(0)
 
 
 def storable(text: str) -> str:
-    """The same text without what a PostgreSQL text refuses: NUL characters and lone surrogates."""
-    return text.replace("\0", "").encode("utf-8", "replace").decode()
+    """The same text with something to see in place of what PostgreSQL refuses: NUL characters and lone surrogates."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def one_line(error: BaseException) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pgsched.db.run_logs import Line, Page
 from pgsched.execute.capture import Piece, Taken
+from pgsched.execute.report import storable
 from pgsched.model import Key
 
 CHUNK_BYTES = 65_536
@@ -140,8 +141,3 @@ class Book:
         for stream, decoder in self._decoders.items():
             if rest := decoder.decode(b"", final=True):
                 lines.append((self._next_seq(), stream, rest))
-
-
-def storable(text: str) -> str:
-    """The text with something to see in place of NUL characters, which PostgreSQL cannot store."""
-    return text.replace("\0", "\ufffd")

@@ -1,0 +1,123 @@
+"""`assert_claim` on SQLAlchemy's connections and sessions, whatever driver they have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy.ext.asyncio import (
+    AsyncConnection,
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+    create_async_engine,
+)
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from pgsched import ClaimLost, InputError
+from pgsched.db.own_writes import assert_claim
+from tests.race.test_settle import zombie
+
+WAYS = [
+    lambda engine: sa.Connection(engine),
+    lambda engine: Session(engine),
+    lambda engine: scoped_session(sessionmaker(engine)),
+]
+ASYNC_WAYS = [
+    lambda engine: engine.connect(),
+    lambda engine: AsyncSession(engine),
+    lambda engine: async_scoped_session(async_sessionmaker(engine), asyncio.current_task),
+]
+
+
+def url(driver: str, dsn: str) -> str:
+    given = {name: quote(str(value), safe="") for name, value in conninfo_to_dict(dsn).items()}
+    return f"postgresql+{driver}://{given['user']}@/{given['dbname']}?host={given['host']}&port={given['port']}"
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_owner_passes_and_everybody_else_is_stopped(
+    way: Callable[[Any], Any], driver: str, dsn: str, db: psycopg.Connection[Any]
+) -> None:
+    pytest.importorskip(driver)
+    db.execute("CREATE TABLE written (by uuid)")
+    old, new = zombie(db)
+    engine = sa.create_engine(url(driver, dsn))
+    insert = sa.text("INSERT INTO written VALUES (CAST(:by AS uuid))")
+    held = way(engine)
+    held.execute(insert, {"by": str(new.token)})
+    assert_claim(held, new.id, new.token)
+    assert db.execute("SELECT 1 FROM pgsched.runs WHERE id = %s FOR UPDATE SKIP LOCKED", [new.id]).fetchone() is None
+    held.commit()
+    held.execute(insert, {"by": str(old.token)})
+    with pytest.raises(ClaimLost, match="is lost"):
+        assert_claim(held, old.id, old.token)
+    held.rollback()
+    held.close()
+    engine.dispose()
+    assert db.execute("SELECT by FROM written").fetchall() == [(new.token,)]
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+@pytest.mark.parametrize("way", ASYNC_WAYS)
+def test_so_with_await(way: Callable[[Any], Any], driver: str, dsn: str, db: psycopg.Connection[Any]) -> None:
+    pytest.importorskip(driver)
+    old, new = zombie(db)
+
+    async def main() -> None:
+        engine = create_async_engine(url(driver, dsn))
+        held = way(engine)
+        if isinstance(held, AsyncConnection):
+            await held.start()
+        await assert_claim(held, new.id, new.token)
+        held_by = "SELECT 1 FROM pgsched.runs WHERE id = %s FOR UPDATE SKIP LOCKED"
+        assert db.execute(held_by.encode(), [new.id]).fetchone() is None
+        with pytest.raises(ClaimLost, match="is lost"):
+            await assert_claim(held, old.id, old.token)
+        await held.rollback()
+        await held.close()
+        await engine.dispose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+@pytest.mark.parametrize("way", WAYS)
+def test_autocommit_is_refused(way: Callable[[Any], Any], driver: str, dsn: str, db: psycopg.Connection[Any]) -> None:
+    pytest.importorskip(driver)
+    _, new = zombie(db)
+    engine = sa.create_engine(url(driver, dsn), isolation_level="AUTOCOMMIT")
+    held = way(engine)
+    with pytest.raises(InputError, match="AUTOCOMMIT"):
+        assert_claim(held, new.id, new.token)
+    held.close()
+    engine.dispose()
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+def test_autocommit_is_refused_with_await(driver: str, dsn: str, db: psycopg.Connection[Any]) -> None:
+    pytest.importorskip(driver)
+    _, new = zombie(db)
+
+    async def main() -> None:
+        engine = create_async_engine(url(driver, dsn), isolation_level="AUTOCOMMIT")
+        async with engine.connect() as held:
+            with pytest.raises(InputError, match="AUTOCOMMIT"):
+                await assert_claim(held, new.id, new.token)
+        await engine.dispose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("what", [object(), None, sa.text("x"), sa.create_engine("sqlite://")])
+def test_what_is_no_connection_is_refused(what: Any, db: psycopg.Connection[Any]) -> None:
+    _, new = zombie(db)
+    with pytest.raises(InputError, match="expected a psycopg or SQLAlchemy connection"):
+        assert_claim(what, new.id, new.token)
