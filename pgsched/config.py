@@ -21,6 +21,8 @@ ENVIRONMENT = {
     "PGSCHED_OTEL": "1: set up OpenTelemetry's SDK in workers",
     "PGSCHED_SQL_DSN_NAME": "connection string of a database that SQL jobs may name",
     "PGSCHED_LOG_BYTES": "bytes of output that a worker keeps of an attempt",
+    "PGSCHED_ALERT_WEBHOOK": "URL that is told of alerts",
+    "PGSCHED_ALERT_COMMAND": "program that is told of alerts",
     "PGSCHED_WEB_TOKEN": "token that lets people into the console",
     "PGSCHED_WEB_READER_TOKEN": "token of people who may only look at it",
     "PGSCHED_WEB_PASSWORD_HASH": "hash of the password that lets people in",
@@ -82,12 +84,21 @@ class LeaderSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """Whom this process tells of alerts, beside its log. Both may hold secrets."""
+
+    webhooks: tuple[str, ...] = field(default=(), repr=False)
+    commands: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything a long-running process needs beside its tasks."""
 
     dsn: str
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     leader: LeaderSettings = field(default_factory=LeaderSettings)
+    alerts: AlertSettings = field(default_factory=AlertSettings)
 
 
 def find_sql_dsns(flags: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:

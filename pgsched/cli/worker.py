@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pgsched.cli.common import Dsn, database
 from pgsched.errors import InputError
 from pgsched.model import Kind
+
+if TYPE_CHECKING:
+    from pgsched.config import AlertSettings
 
 JsonLog = Annotated[bool, typer.Option("--json", help="Log lines as JSON.")]
 LEASE = "Seconds until a claim is believed without a heartbeat."
@@ -21,8 +24,13 @@ LOG_BYTES = "Bytes of output kept of an attempt: a quarter its beginning, the re
 SQL_DSN = "NAME=DSN: a database that SQL jobs may name (repeatable). In the environment: PGSCHED_SQL_DSN_NAME."
 METRICS = "Serve metrics for Prometheus, and health: :9464, 127.0.0.1:9464 or [::]:9464."
 HEALTH = "Serve only /healthz and /readyz at this address."
+WEBHOOK = "Tell this URL of alerts, by POST (repeatable). Every machine that may lead needs it."
+COMMAND = "Run this program for each alert, with the alert as JSON on its standard input."
 OTEL = "Set up OpenTelemetry as its OTEL_* variables say, unless the app does."
 REAP = "Seconds between two looks for expired claims."
+
+Webhook = Annotated[list[str] | None, typer.Option(help=WEBHOOK, metavar="URL", envvar="PGSCHED_ALERT_WEBHOOK")]
+Command = Annotated[str | None, typer.Option(help=COMMAND, metavar="CMD", envvar="PGSCHED_ALERT_COMMAND")]
 
 
 def register(app: typer.Typer) -> None:
@@ -53,6 +61,8 @@ def worker(
     metrics: Annotated[str | None, typer.Option(help=METRICS, metavar="[HOST]:PORT")] = None,
     health: Annotated[str | None, typer.Option(help=HEALTH, metavar="[HOST]:PORT")] = None,
     otel: Annotated[bool, typer.Option("--otel", help=OTEL, envvar="PGSCHED_OTEL")] = False,
+    alert_webhook: Webhook = None,
+    alert_command: Command = None,
     json: JsonLog = False,
 ) -> None:
     """Claim and run jobs until stopped.
@@ -100,7 +110,10 @@ def worker(
 
         tasks = load(app)
     with database(dsn) as address:
-        run_worker(Settings(address, settings, LeaderSettings(reap_every_s=reap_every)), tasks, line=link)
+        whole = Settings(
+            address, settings, LeaderSettings(reap_every_s=reap_every), alert_settings(alert_webhook, alert_command)
+        )
+        run_worker(whole, tasks, line=link)
     return None
 
 
@@ -117,6 +130,8 @@ def leader(
     reap_every: Annotated[float, typer.Option(help=REAP)] = 5.0,
     metrics: Annotated[str | None, typer.Option(help=METRICS, metavar="[HOST]:PORT")] = None,
     health: Annotated[str | None, typer.Option(help=HEALTH, metavar="[HOST]:PORT")] = None,
+    alert_webhook: Webhook = None,
+    alert_command: Command = None,
     json: JsonLog = False,
 ) -> None:
     """Only decide slots and reap; run nothing.
@@ -131,7 +146,18 @@ def leader(
     configure_log(json)
     with database(dsn) as address:
         shown = WorkerSettings(metrics=metrics, health=health)
-        run_leader(Settings(address, shown, LeaderSettings(reap_every_s=reap_every)))
+        alerts = alert_settings(alert_webhook, alert_command)
+        run_leader(Settings(address, shown, LeaderSettings(reap_every_s=reap_every), alerts))
+
+
+def alert_settings(webhooks: list[str] | None, command: str | None) -> AlertSettings:
+    """Whom the process tells of alerts. Raises InputError."""
+    from pgsched.config import AlertSettings
+    from pgsched.leader.sinks import sinks
+
+    settings = AlertSettings(tuple(webhooks or ()), (command,) if command else ())
+    sinks(settings)
+    return settings
 
 
 def configure_log(json: bool, **fields: object) -> None:

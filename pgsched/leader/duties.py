@@ -27,6 +27,7 @@ from pgsched.leader.pruner import Pruner
 from pgsched.leader.stall import Stall
 from pgsched.leader.stepping import DatabaseClock
 from pgsched.leader.ticker import Ticked, tick
+from pgsched.leader.watching import EVERY_S, Watch
 
 logger = log.get("leader")
 LONGEST_PAUSE_S = 2.0  # how late a lost notification may be noticed
@@ -57,10 +58,11 @@ class Duties:
         self._standing = admission.Standing()
         self._clock = DatabaseClock()
         self._leases_known = False
+        self.watch = Watch()
         self._pruner = Pruner()
         self._counting = counting.Counting()
         self._prune_at = time.monotonic() + settings.prune_every_s
-        self._count_at = 0.0
+        self._count_at = self._watch_at = 0.0
 
     def perform(self) -> float:
         """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
@@ -77,6 +79,7 @@ class Duties:
         done += self._try(self._record) if due.passed_over else 0
         done += self._try(self._backfill) if due.backfills else 0
         self._try(lambda: self._count(now))
+        self._try(lambda: self._watch(now))
         self._try(lambda: self._prune(now))
         if now >= self._reap_at and not expired:
             self._reap_at = now + self.settings.reap_every_s
@@ -108,7 +111,7 @@ class Duties:
             return min(HELD_UP_PAUSE_S, 0.001 * 2.0 ** min(self._held_up, 10))
         # well below the idle time after which the server ends this session
         longest = min(UNHEARD_PAUSE_S if is_shared(self.conn) else LONGEST_PAUSE_S, self.settings.session_timeout_s / 4)
-        next_at = min(self._reap_at, self._prune_at, self._count_at)
+        next_at = min(self._reap_at, self._prune_at, self._count_at, self._watch_at)
         pauses: list[float] = [longest, next_at - time.monotonic()]
         if due.wait_s is not None:
             pauses.append(due.wait_s)
@@ -227,6 +230,13 @@ class Duties:
         counted = self._counting.work(self.conn, self.leading)
         if self._counting.waits:
             self._count_at = breather(began) if counted else now + WAITING_PAUSE_S
+        return 0
+
+    def _watch(self, now: float) -> int:
+        if now >= self._watch_at:
+            self._watch_at = now + EVERY_S  # first, as below
+            began = time.monotonic()
+            self._watch_at = max(breather(began), now + self.watch.work(self.conn, self.leading, leads=True))
         return 0
 
     def _prune(self, now: float) -> int:

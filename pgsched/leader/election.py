@@ -26,6 +26,7 @@ from pgsched.db.shared import is_shared
 from pgsched.errors import PgschedError
 from pgsched.leader.duties import Duties
 from pgsched.leader.metered import LeaderMeter
+from pgsched.leader.watching import Watch
 
 logger = log.get("leader")
 
@@ -46,6 +47,7 @@ class Leader:
         self.term: int | None = None
         self._shortages = 0  # in a row
         self.counted: LeaderMeter | None = None
+        self.nudge: Callable[[], object] = bool  # there may be alerts to tell
         self.heard_at: float | None = None  # when the database last answered
         self._stop = threading.Event()
         # written from a signal handler; an Event's wait could be interrupted by the very handler that sets it
@@ -120,6 +122,7 @@ class Leader:
             conn.execute("LISTEN pgsched_leader")
         duties = Duties(conn, term, self.settings, reap_from=time.monotonic() + grace_s)
         duties.counted = self.counted
+        duties.watch = Watch(self._nudged)
         try:
             while not self._stop.is_set():
                 self._round(conn, duties)
@@ -151,6 +154,9 @@ class Leader:
             self.pause(None, delay)
         else:
             self.pause(conn, seconds)
+
+    def _nudged(self) -> None:
+        self.nudge()
 
     def _leads(self, term: int | None) -> None:
         self.term = term

@@ -23,6 +23,7 @@ from pgsched.errors import PgschedError
 from pgsched.execute.capture import Journal
 from pgsched.execute.registry import executors
 from pgsched.leader.election import Leader
+from pgsched.worker.alerting import alerting
 from pgsched.worker.observed import Observed
 from pgsched.worker.recycling import check_memory
 from pgsched.worker.worker import Worker
@@ -124,7 +125,8 @@ async def serve(
     if on_start is not None:
         on_start(worker)
     try:
-        await worker.run()
+        with alerting(settings, leader, stands=settings.worker.leader):
+            await worker.run()
     finally:
         if settings.worker.leader:
             leader.stop()
@@ -176,7 +178,8 @@ def run_leader(settings: Settings) -> None:
     try:
         with observed:
             observed.watch(None, leader)
-            leader.run()
+            with alerting(settings, leader, stands=True):
+                leader.run()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

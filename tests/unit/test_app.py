@@ -243,8 +243,9 @@ def test_a_wrong_declaration_is_refused_at_once(job: dict[str, Any], error: type
 
 
 def test_policies_are_columns_of_the_jobs_table() -> None:
-    table = (ROOT / "migrations/0001/10_tables.sql").read_text().split("CREATE TABLE pgsched.jobs (")[1].split("\n)")[0]
-    columns = {line.split()[0] for line in table.splitlines() if line.startswith("    ")}
+    from pgsched.db.tables import jobs
+
+    columns = {column.name for column in jobs.columns}
     assert columns >= set(POLICIES)
 
 

@@ -1,0 +1,87 @@
+"""`pgsched alerts`: what is wrong with jobs now, and whether anybody would hear of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.output import ago, print_json, print_table
+from pgsched.cli.worker import Command, Webhook, alert_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command and its verb to the command line."""
+    noun = typer.Typer(rich_markup_mode=None)
+    noun.callback(invoke_without_command=True)(alerts)
+    noun.command("test")(test)
+    app.add_typer(noun, name="alerts", help=alerts.__doc__)
+
+
+def alerts(
+    context: typer.Context,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=10_000)] = 100,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """List the incidents that are open; exit code 1 if there are any.
+
+    \b
+    Example:
+      pgsched alerts
+      pgsched alerts --all --json
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from pgsched.db.alerts import listed
+
+    with session(dsn) as conn:
+        found = listed(conn, everything=everything, n=limit)
+    if json:
+        print_json({"alerts": found})
+    else:
+        lines = [[one["id"], ago(one["opened_at"], one["now"]), one["job"] or "-", one["kind"], state(one), what(one)]
+                 for one in found]  # fmt: skip
+        print_table(("ID", "SINCE", "JOB", "KIND", "STATE", "WHAT"), lines, "no alerts", wrap=True)
+    if any(one["closed_at"] is None for one in found):
+        raise typer.Exit(1)
+
+
+def state(one: dict[str, Any]) -> str:
+    """Open or over; and whom nobody could tell yet."""
+    failing = [told["sink"].split()[0] for told in one["told"] if told["error"] and not told["delivered_at"]]
+    return ("open" if one["closed_at"] is None else "over") + (f", {failing[0]} not told" if failing else "")
+
+
+def what(one: dict[str, Any]) -> str:
+    """What happened, and what became of it."""
+    return f"{one['details']} -- {one['recovery']}" if one["recovery"] else str(one["details"])
+
+
+def test(
+    alert_webhook: Webhook = None,
+    alert_command: Command = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Send a test alert and its end through the sinks: those named here, from here; else those of the leader.
+
+    \b
+    Example:
+      pgsched alerts test --alert-webhook https://hooks.example/pgsched
+    """
+    from pgsched.observe.alerts import rehearse
+
+    with session(dsn) as conn:
+        told = rehearse(conn, alert_settings(alert_webhook, alert_command))
+    if json:
+        print_json({"told": told})
+    else:
+        lines = [
+            [one["sink"], one["event"], one["error"] or ("told" if one["delivered_at"] else "not yet")] for one in told
+        ]
+        print_table(("SINK", "EVENT", "OUTCOME"), lines, "nobody was told: is a leader running?", wrap=True)
+    if not told or any(one["delivered_at"] is None for one in told):
+        raise typer.Exit(1)

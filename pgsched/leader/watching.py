@@ -1,0 +1,83 @@
+"""Watching jobs: the leader looks every few seconds; a worker does while there is no leader.
+
+The rule: looking is one statement for many jobs and changes nothing but incidents; telling of them is the courier's.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from pgsched import log
+from pgsched.db import alerts
+from pgsched.db.connect import Connection, DatabaseError, connect
+from pgsched.errors import PgschedError
+
+logger = log.get("alerts")
+EVERY_S = 5.0
+UNWATCHED_S = 10.0
+UNLED_S = 20.0  # a worker asks that often whether somebody leads
+GONE_S = 15.0
+Transaction = Callable[[], AbstractContextManager[Connection[Any]]]
+
+
+class Watch:
+    """Where a round over the watched jobs stands."""
+
+    def __init__(self, nudge: Callable[[], object] = bool) -> None:
+        self._nudge = nudge
+        self._after = 0
+
+    def work(self, conn: Connection[Any], begin: Transaction, *, leads: bool) -> float:
+        """Look at the next jobs; returns the seconds until there is more to look at."""
+        watched, pending = alerts.look(conn)
+        if pending:
+            self._nudge()
+        if not watched:
+            self._after = 0
+            return UNWATCHED_S
+        with begin() as proved:
+            found = alerts.check(proved, self._after)
+            if leads and not self._after:
+                alerts.led(proved)
+        self._after = found.last_id or 0
+        if found.changes:
+            self._nudge()
+        return EVERY_S if found.last_id is None else 0.0
+
+
+class Unled(threading.Thread):
+    """Of a worker that does not stand for leader: while nobody leads it says so, and watches the jobs."""
+
+    def __init__(self, dsn: str, nudge: Callable[[], object]) -> None:
+        super().__init__(name="pgsched-unled", daemon=True)
+        self._dsn = dsn
+        self._nudge = nudge
+        self._ending = threading.Event()
+
+    def stop(self) -> None:
+        """End soon."""
+        self._ending.set()
+
+    def run(self) -> None:
+        while not self._ending.wait(UNLED_S * (0.75 + random.random() / 2)):
+            try:
+                with connect(self._dsn, purpose="alerts") as conn:
+                    self.watch(conn)
+            except (DatabaseError, PgschedError) as error:
+                logger.warning("cannot see whether somebody leads", error=log.redact(str(error).strip()))
+            except Exception:
+                logger.error("cannot see whether somebody leads", exc_info=True)
+
+    def watch(self, conn: Connection[Any]) -> None:
+        """As long as nobody leads."""
+        mine, look_at = Watch(self._nudge), 0.0
+        while alerts.no_leader(conn, GONE_S) and not self._ending.is_set():
+            self._nudge()
+            if time.monotonic() >= look_at:
+                look_at = time.monotonic() + mine.work(conn, lambda: nullcontext(conn), leads=False)
+            self._ending.wait(min(EVERY_S, max(0.0, look_at - time.monotonic())))

@@ -1,0 +1,33 @@
+"""What a process does for alerts: tells its sinks, and where it stands for no leader, sees whether there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pgsched.config import Settings
+from pgsched.leader.courier import Courier
+from pgsched.leader.election import Leader
+from pgsched.leader.sinks import sinks
+from pgsched.leader.watching import Unled
+
+
+@contextmanager
+def alerting(settings: Settings, leader: Leader, *, stands: bool) -> Iterator[None]:
+    """For the time of the block. `stands`: the process is a candidate. Raises InputError for a sink that is none."""
+    couriers = [Courier(settings.dsn, sink) for sink in sinks(settings.alerts)]
+
+    def nudge() -> None:
+        for courier in couriers:
+            courier.nudge()
+
+    leader.nudge = nudge
+    unled = None if stands else Unled(settings.dsn, nudge)
+    threads: list[Courier | Unled] = [*couriers, *([] if unled is None else [unled])]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for thread in threads:
+            thread.stop()

@@ -1,0 +1,345 @@
+"""Alerts: one for each incident and one for its end, whoever looks; told at least once, whatever hangs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.config import AlertSettings
+from pgsched.db import alerts
+from pgsched.db.connect import connect as connect_to
+from pgsched.leader import sinks, watching
+from pgsched.leader.courier import Courier
+from pgsched.leader.sinks import NotTold, Sink
+from pgsched.leader.watching import Unled, Watch
+from tests.pruning import count
+from tests.race.setting import Aside, Open, wait_until_blocked
+from tests.race.test_duties import lead
+from tests.waiting import wait_until
+
+
+def job(db: psycopg.Connection, name: str = "j", schedule: str | None = "@every 1h", **columns: Any) -> int:
+    given = {"name": name, "schedule": schedule, "task": "t"} | columns
+    names, marks = ", ".join(given), ", ".join(f"%({column})s" for column in given)
+    row = db.execute(f"INSERT INTO pgsched.jobs ({names}) VALUES ({marks}) RETURNING id".encode(), given).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def slot(db: psycopg.Connection, job_id: int, hours_ago: float, state: str, **columns: Any) -> int:
+    """A slot of the job that began on time and took a second."""
+    ended = state not in ("running", "queued", "waiting", "scheduled")
+    started = "s.at + interval '1 ms'" if state not in ("queued", "missed", "skipped") else "NULL"
+    given: dict[str, Any] = {
+        "origin": "schedule",
+        "attempt": 1,
+        "error": "broke" if state == "dead" else None,
+    } | columns
+    names, marks = ", ".join(given), ", ".join(f"%({column})s" for column in given)
+    row = db.execute(
+        "INSERT INTO pgsched.runs (job_id, task, state, scheduled_at, started_at, finished_at, token, lease_until,"
+        f" {names})"
+        f" SELECT %(job)s, 't', %(state)s, s.at, {started}, {'s.at + interval $$1 s$$' if ended else 'NULL'},"
+        f" gen_random_uuid(), clock_timestamp() + interval '1 h', {marks}"
+        " FROM (SELECT clock_timestamp() - %(age)s * interval '1 hour' AS at) s RETURNING id".encode(),
+        {"job": job_id, "state": state, "age": hours_ago, **given},
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def check(db: psycopg.Connection) -> list[tuple[str, str]]:
+    return [(row["what"], row["kind"]) for row in alerts.check(db, 0).changes]
+
+
+def open_kinds(db: psycopg.Connection) -> list[str]:
+    return sorted(one["kind"] for one in alerts.listed(db))
+
+
+def only(db: psycopg.Connection) -> dict[str, Any]:
+    (one,) = alerts.listed(db, everything=True)
+    return one
+
+
+def test_so_many_failures_in_a_row_are_one_incident_until_a_run_succeeds(db: psycopg.Connection) -> None:
+    mine = job(db, alert_after_failures=2)
+    slot(db, mine, 9, "succeeded")
+    slot(db, mine, 8, "dead")
+    slot(db, mine, 7, "skipped")
+    assert check(db) == []
+    last = slot(db, mine, 6, "dead")
+    assert check(db) == [("opened", "failures")]
+    assert (only(db)["run_id"], only(db)["details"]) == (last, "2 of its runs in a row failed, the last with: broke")
+    slot(db, mine, 5, "dead")
+    slot(db, mine, 4.5, "succeeded", origin="backfill")
+    assert check(db) == [], "it is the same incident, and a backfill is none of the schedule's"
+    slot(db, mine, 4, "succeeded")
+    assert check(db) == [("closed", "failures")]
+    assert (only(db)["recovery"], check(db)) == ("a run succeeded", [])
+    slot(db, mine, 3, "dead")
+    slot(db, mine, 2, "dead")
+    assert check(db) == [("opened", "failures")], "the next incident is another one"
+
+
+@pytest.mark.parametrize("how", ["waits", "undecided", "started late", "missed"])
+def test_a_slot_that_is_late(db: psycopg.Connection, how: str) -> None:
+    mine = job(db, max_lateness="10 minutes", overlap="allow")
+    slot(db, mine, 9, "succeeded")
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET next_run_at = clock_timestamp() + %s * interval '1 hour'",
+                   [-1 if how == "undecided" else 1])  # fmt: skip
+    if how == "waits":
+        slot(db, mine, 1, "queued")
+    elif how == "started late":
+        late = slot(db, mine, 1, "succeeded")
+        db.execute("UPDATE pgsched.runs SET started_at = started_at + interval '20 minutes' WHERE id = %s", [late])
+    elif how == "missed":
+        slot(db, mine, 1, "missed", reason="nobody ran")
+    assert check(db) == [("opened", "lateness")]
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET next_run_at = clock_timestamp() + interval '1 hour'")
+    db.execute("UPDATE pgsched.runs SET state = 'cancelled', finished_at = clock_timestamp() WHERE state = 'queued'")
+    slot(db, mine, 0.5, "succeeded")
+    assert check(db) == [("closed", "lateness")]
+
+
+def test_an_attempt_that_takes_too_long_while_it_runs_and_after(db: psycopg.Connection) -> None:
+    mine = job(db, max_duration="10 minutes")
+    run = slot(db, mine, 1, "running")
+    assert check(db) == [("opened", "duration")]
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = clock_timestamp() WHERE id = %s", [run])
+    assert check(db) == [], "it took too long"
+    slot(db, mine, 0.5, "succeeded")
+    assert check(db) == [("closed", "duration")]
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_silence_is_heard_also_of_a_paused_job(db: psycopg.Connection, paused: bool) -> None:
+    mine = job(db, expect_every="2 hours")
+    if paused:
+        db.execute("UPDATE pgsched.jobs SET paused = true, paused_by = 'eve'")
+    assert check(db) == [], "it was made a moment ago"
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET created_at = created_at - interval '3 hours'")
+    assert check(db) == [("opened", "silence")]
+    assert "it has never succeeded" in only(db)["details"]
+    assert ("by eve" in only(db)["details"]) is paused
+    slot(db, mine, 1, "succeeded")
+    assert check(db) == [("closed", "silence")]
+
+
+def test_a_success_whose_row_is_gone_counts(db: psycopg.Connection) -> None:
+    mine = job(db, expect_every="2 hours")
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET created_at = created_at - interval '3 hours'")
+    slot(db, mine, 1, "succeeded")
+    count(db)
+    db.execute("DELETE FROM pgsched.runs")
+    assert check(db) == []
+
+
+def test_a_job_that_has_had_its_last_slot_is_expected_no_more(db: psycopg.Connection) -> None:
+    job(db, expect_every="2 hours")
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET created_at = created_at - interval '3 hours', next_run_at = NULL")
+    assert check(db) == []
+
+
+def test_the_incidents_of_a_job_that_is_deleted_or_watched_no_more_end(db: psycopg.Connection) -> None:
+    one, two = job(db, "one", alert_after_failures=1), job(db, "two", alert_after_failures=1)
+    slot(db, one, 1, "dead")
+    slot(db, two, 1, "dead")
+    assert check(db) == [("opened", "failures")] * 2
+    db.execute("DELETE FROM pgsched.jobs WHERE id = %s", [one])
+    db.execute("UPDATE pgsched.jobs SET alert_after_failures = NULL")
+    assert check(db) == [("closed", "failures")] * 2
+    assert {a["recovery"] for a in alerts.listed(db, everything=True)} == {
+        "the job was deleted", "it is watched no more"
+    }  # fmt: skip
+
+
+def test_many_jobs_are_looked_at_in_turns(db: psycopg.Connection) -> None:
+    for n in range(5):
+        slot(db, job(db, f"j{n}", alert_after_failures=1), 1, "dead")
+    after, opened = 0, 0
+    for _ in range(3):
+        found = alerts.check(db, after, 2)
+        after, opened = found.last_id or 0, opened + len(found.changes)
+    assert (after, opened) == (0, 5)
+    assert check(db) == []
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_two_who_look_at_once_open_one_incident(db: psycopg.Connection, connect: Open, guarded: bool) -> None:
+    """A new leader and the one before it. Without the index there are two."""
+    if not guarded:
+        db.execute("DROP INDEX pgsched.alerts_open")
+        db.execute("CREATE UNIQUE INDEX alerts_open ON pgsched.alerts (job_id, kind, id) WHERE closed_at IS NULL")
+    slot(db, job(db, alert_after_failures=1), 1, "dead")
+    mine, yours = connect(autocommit=False), connect(autocommit=False)
+    insert = (
+        "INSERT INTO pgsched.alerts (job_id, job, kind, details) SELECT id, name, 'failures', 'x' FROM pgsched.jobs"
+        " ON CONFLICT DO NOTHING"
+    )
+    if not guarded:
+        mine.execute(insert.encode())
+        yours.execute(insert.encode())
+    else:
+        alerts.check(mine, 0)
+        second = Aside(lambda: alerts.check(yours, 0))
+        wait_until_blocked(db, yours)
+        mine.commit()
+        assert second.result().changes == []
+    mine.commit()
+    yours.commit()
+    assert len(alerts.listed(db)) == (1 if guarded else 2)
+
+
+def test_who_listens_hears_of_both_events(db: psycopg.Connection, connect: Open) -> None:
+    listener = connect()
+    listener.execute("LISTEN pgsched_alerts")
+    mine = job(db, alert_after_failures=1)
+    slot(db, mine, 2, "dead")
+    check(db)
+    slot(db, mine, 1, "succeeded")
+    check(db)
+    heard = [json.loads(note.payload) for note in listener.notifies(timeout=5, stop_after=2)]
+    assert [(one["event"], one["kind"], one["job"]) for one in heard] == [
+        ("opened", "failures", "j"), ("closed", "failures", "j")
+    ]  # fmt: skip
+    assert heard[0]["id"] == heard[1]["id"]
+
+
+def test_the_leader_looks_and_nudges(db: psycopg.Connection) -> None:
+    slot(db, job(db, alert_after_failures=1), 1, "dead")
+    nudged: list[bool] = []
+    duties = lead(db)
+    duties.watch = Watch(lambda: nudged.append(True))
+    duties.perform()
+    assert (open_kinds(db), bool(nudged)) == (["failures"], True)
+
+
+def test_a_worker_watches_while_nobody_leads_and_says_so(
+    db: psycopg.Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "UNLED_S", 0.05)
+    monkeypatch.setattr(watching, "EVERY_S", 0.05)
+    slot(db, job(db, alert_after_failures=1), 1, "dead")
+    one, two = Unled(dsn, bool), Unled(dsn, bool)
+    one.start()
+    two.start()
+    try:
+        wait_until(lambda: open_kinds(db) == ["failures", "no_leader"], what="both incidents")
+        duties = lead(db)
+        duties.perform()
+        assert open_kinds(db) == ["failures"]
+    finally:
+        for thread in (one, two):
+            thread.stop()
+            thread.join(10)
+    assert len(alerts.listed(db, everything=True)) == 2
+
+
+# ---- telling
+
+
+def listening(told: list[Any], fails: int = 0, name: str = "webhook here 1") -> Sink:
+    def tell(message: dict[str, Any]) -> None:
+        told.append((message["id"], message["event"]))
+        if len(told) <= fails:
+            raise NotTold("not today")
+
+    return Sink(name, tell)
+
+
+def incident(db: psycopg.Connection) -> int:
+    mine = job(db, alert_after_failures=1)
+    slot(db, mine, 1, "dead")
+    check(db)
+    return mine
+
+
+def due_again(db: psycopg.Connection) -> None:
+    db.execute("UPDATE pgsched.alert_deliveries SET next_at = clock_timestamp()")
+
+
+def test_a_sink_that_fails_is_told_again_and_the_end_only_after_the_beginning(db: psycopg.Connection, dsn: str) -> None:
+    mine, told = incident(db), []
+    mine_too = Courier(dsn, listening(told, fails=2))
+    with connect_to(dsn) as conn:
+        assert mine_too.deliver_once(conn) == 1
+        assert mine_too.deliver_once(conn) == 0, "not at once"
+        slot(db, mine, 0.5, "succeeded")
+        check(db)
+        due_again(db)
+        assert mine_too.deliver_once(conn) == 1
+        due_again(db)
+        assert (mine_too.deliver_once(conn), mine_too.deliver_once(conn), mine_too.deliver_once(conn)) == (1, 1, 0)
+    stable = told[0][0]
+    assert told == [(stable, "opened")] * 3 + [(stable, "closed")]
+
+
+def test_two_machines_with_the_same_sink_tell_it_once(db: psycopg.Connection, dsn: str) -> None:
+    incident(db)
+    told: list[Any] = []
+    with connect_to(dsn) as one, connect_to(dsn) as two:
+        couriers = [Courier(dsn, listening(told)), Courier(dsn, listening(told))]
+        threads = [
+            threading.Thread(target=c.deliver_once, args=(conn,)) for c, conn in zip(couriers, (one, two), strict=True)
+        ]
+        [thread.start() for thread in threads]
+        [thread.join(20) for thread in threads]
+    assert len(told) == 1
+
+
+def test_who_dies_while_telling_leaves_it_to_the_next(db: psycopg.Connection, dsn: str) -> None:
+    incident(db)
+    told: list[Any] = []
+    with connect_to(dsn) as conn:
+        alerts.take(conn, ["webhook here 1"])  # and is heard of no more
+        assert Courier(dsn, listening(told)).deliver_once(conn) == 0
+        due_again(db)
+        assert Courier(dsn, listening(told)).deliver_once(conn) == 1
+
+
+def test_a_sink_that_hangs_holds_up_neither_the_leader_nor_the_other_sinks(
+    db: psycopg.Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks, "PATIENCE_S", 0.3)
+    forever, told = threading.Event(), []
+    hung = Courier(dsn, Sink("webhook hangs 1", lambda _: forever.wait() and None))
+    well = Courier(dsn, listening(told))
+    for one in (hung, well):
+        one.start()
+        one.nudge()
+    duties = lead(db)
+    duties.watch = Watch(lambda: [one.nudge() for one in (hung, well)])
+    slot(db, job(db, alert_after_failures=1), 1, "dead")
+    duties.perform()
+    wait_until(lambda: told, what="the sink that is well")
+    wait_until(
+        lambda: (
+            db.execute("SELECT error FROM pgsched.alert_deliveries WHERE sink = 'webhook hangs 1'").fetchone()
+            == ("no answer within 0.3 s",)
+        ),
+        what="the sink that hangs to be given up for now",
+    )
+    forever.set()
+    for one in (hung, well):
+        one.stop()
+        one.join(10)
+
+
+def test_no_secret_is_in_a_sinks_name() -> None:
+    found = sinks.sinks(AlertSettings(("https://u:secret@hooks.example/T0/secret",), ("/opt/page --key secret",)))
+    assert [sink.name.rsplit(" ", 1)[0] for sink in found] == ["log", "webhook hooks.example", "command page"]
+    assert not any("secret" in sink.name for sink in found)
