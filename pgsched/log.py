@@ -102,17 +102,23 @@ def configure(level: str = "info", fmt: str = "console", **fields: Any) -> None:
         logger_factory=structlog.PrintLoggerFactory(cast("Any", Stderr())),
         cache_logger_on_first_use=False,
     )
-    logging.setLogRecordFactory(record)
+    mark_records()
     logging.lastResort = Unhandled(processors)
 
 
-def record(*args: Any, **kwargs: Any) -> logging.LogRecord:
-    """A line of `logging`, with pgsched_run, pgsched_attempt, pgsched_job, pgsched_task, pgsched_trace_id and
-    pgsched_span_id for who formats it; empty outside of attempts."""
-    made = logging.LogRecord(*args, **kwargs)
-    said = told()
-    made.__dict__.update({f"pgsched_{name}": said.get(name, "") for name in TOLD})
-    return made
+def mark_records() -> None:
+    """Have each record of `logging` tell pgsched_run, pgsched_attempt, pgsched_job, pgsched_task, pgsched_trace_id and
+    pgsched_span_id to who formats it; empty outside of attempts."""
+    below = logging.getLogRecordFactory()
+
+    def marked(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        made = below(*args, **kwargs)
+        said = told()
+        made.__dict__.update({f"pgsched_{name}": said.get(name, "") for name in TOLD})
+        return made
+
+    if getattr(below, "__name__", "") != marked.__name__:
+        logging.setLogRecordFactory(marked)
 
 
 class Unhandled(logging.StreamHandler[Any]):

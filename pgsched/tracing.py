@@ -83,7 +83,12 @@ def ids() -> dict[str, str]:
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
         return {}
-    found = api.get_current_span().get_span_context()
+    return ids_of(api.get_current_span())
+
+
+def ids_of(span: Any) -> dict[str, str]:
+    """The trace and the span, for log lines."""
+    found = span.get_span_context()
     return {"trace_id": f"{found.trace_id:032x}", "span_id": f"{found.span_id:016x}"} if found.is_valid else {}
 
 

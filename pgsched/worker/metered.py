@@ -159,7 +159,7 @@ class MeteredSlots(Slots):
         super().__init__(*given)
         self.counted = counted
         counted.note = self._note
-        self._note()
+        self._wanted = SAMPLE
 
     def take(self, claims: list[Claim], sent_at: float) -> None:
         self.counted.claimed(claims)
@@ -174,15 +174,14 @@ class MeteredSlots(Slots):
         super().end(key, why)
 
     def _note(self) -> None:
-        """Note the next attempts that end. No override, which would cost something for every run."""
-        self.__dict__["_ended"] = self._ended_noted
+        """Note the next attempts that end."""
+        self._wanted = SAMPLE
 
-    def _ended_noted(self, running: Running, outcome: Outcome | None) -> None:
-        Slots._ended(self, running, outcome)
-        noted = self.counted.ended
-        noted.append((running, self._moved_at))
-        if len(noted) >= SAMPLE:
-            self.__dict__.pop("_ended", None)
+    def _ended(self, running: Running, outcome: Outcome | None) -> None:
+        Slots._ended(self, running, outcome)  # not super(): it is done for every run
+        if self._wanted:
+            self._wanted -= 1
+            self.counted.ended.append((running, self._moved_at))
 
     def _ended_gathered(self, running: Running, outcome: Outcome | None = None) -> None:
         if running.key in self._running:

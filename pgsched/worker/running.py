@@ -170,3 +170,8 @@ class Gathered(Running):
 
     def _time_out(self) -> None:
         self.deadline = None
+
+
+def slot_of(claim: Claim) -> dict[str, Any]:
+    """The job, for log lines."""
+    return {} if claim.job_id is None else {"job": claim.job_id}

@@ -25,7 +25,7 @@ from pgsched.execute.base import Executor
 from pgsched.execute.control import Control
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Claim, Key, Kind, Outcome, Result
-from pgsched.worker.running import OUTCOMES, Running
+from pgsched.worker.running import OUTCOMES, Ended, Running, slot_of
 from pgsched.worker.worker import Worker
 
 logger = log.get("tracing")
@@ -78,6 +78,7 @@ class Tracing:
         self._worker = worker
         self._tracer = tracing.tracer()
         self._keeping: set[asyncio.Task[None]] = set()
+        self._ended: dict[Key, dict[str, str]] = {}  # traces of attempts that ended badly, until that is logged
 
     def begin(self, claim: Claim) -> tuple[trace.Span, Any]:
         """An attempt's span, and the context that it is to be made in."""
@@ -101,11 +102,19 @@ class Tracing:
             span.set_attribute("pgsched.outcome", name)
             span.set_attribute("error.type", name)
             span.set_status(Status(StatusCode.ERROR, None if why is None else why.value))
+            bad = why in (Ended.TIMEOUT, Ended.CANCEL)
         else:
             span.set_attribute("pgsched.outcome", outcome.result.value)
-            if outcome.result in BAD:
+            bad = outcome.result in BAD
+            if bad:
                 mark(span, outcome)
         span.end()
+        if bad:
+            self._ended[claim.key] = tracing.ids_of(span)
+
+    def told_of(self, claim: Claim) -> dict[str, Any]:
+        """For the line that says how an attempt ended."""
+        return {**slot_of(claim), **self._ended.pop(claim.key, {})}
 
     def left(self, span: trace.Span, claim: Claim) -> str | None:
         """What the next attempt needs to find; None where there is no trace."""
@@ -231,4 +240,5 @@ def trace_attempts(worker: Worker) -> Tracing:
     if isinstance(python, PythonExecutor):
         gathered, python.batches.around = python.batches.gathered, shared.call
     worker.slots.drivers = {kind: Traced(one, shared, gathered) for kind, one in worker.executors.items()}
+    worker.told_of = shared.told_of
     return shared

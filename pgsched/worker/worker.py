@@ -31,7 +31,7 @@ from pgsched.worker.listen import listen
 from pgsched.worker.logs import LogPump
 from pgsched.worker.metered import MeteredSlots, WorkerMeter
 from pgsched.worker.recycling import watch_memory
-from pgsched.worker.running import Ended
+from pgsched.worker.running import Ended, slot_of
 from pgsched.worker.settle import Settled, Settler, retry_in_s
 from pgsched.worker.slots import Slots
 from pgsched.worker.supervised import READY, SPENT
@@ -79,6 +79,7 @@ class Worker:
         self._heard_at: float | None = None
         self._stop_event = asyncio.Event()
         self._fatal: PgschedError | None = None
+        self.told_of: Callable[[Claim], dict[str, Any]] = slot_of  # what log lines say of an attempt beside its run
         self.tell: Callable[[str], object] = lambda word: None  # a supervisor, what becomes of this worker
 
     def stop(self) -> None:
@@ -220,8 +221,8 @@ class Worker:
             self._put(Settlement(claim, outcome))
             return
         if outcome.result not in (Result.INTERRUPTED, Result.RELEASED):
-            logger.info("attempt ended", run=claim.id, task=claim.task[:80], attempt=claim.attempt,
-                        outcome=str(outcome.result), error=(outcome.error or "")[:200])  # fmt: skip
+            told = {"outcome": str(outcome.result), "error": (outcome.error or "")[:200], **self.told_of(claim)}
+            logger.info("attempt ended", run=claim.id, task=claim.task[:80], attempt=claim.attempt, **told)
         if outcome.result in (Result.TIMED_OUT, Result.CRASHED):
             executor = self.executors.get(claim.kind)
             if isinstance(executor, PythonExecutor):

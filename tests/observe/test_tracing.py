@@ -250,3 +250,34 @@ def test_without_the_extra_nothing_of_it_is_imported() -> None:
         " sys.exit(any(name.startswith(('opentelemetry', 'prometheus_client')) for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_line_of_a_failed_attempt_says_its_trace(db: psycopg.Connection, fleet: Fleet, traces: Traces) -> None:
+    run_id = add_python(db, "fails_once")
+    first, _ = traces.of_run(run_id, 2)
+    (line,) = [json.loads(line) for line in fleet.members[0].log.read_text().splitlines() if "attempt ended" in line]
+    assert (line["run"], line["trace_id"]) == (run_id, trace_of(first))
+
+
+def test_the_flag_sets_up_the_sdk_by_its_environment(
+    db: psycopg.Connection, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the worker and in its child processes."""
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "shop")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
+    fleet.start(1, "--app", "tests.observe.logging_app:app", "--otel")
+    db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('in_process', '{\"word\": \"mine\"}')")
+    member = fleet.members[0]
+    wait_until(lambda: member.said('"name": "process default"'), 30, "its span")
+    assert member.said('"service.name": "shop"')
+    lines = [line for line in member.log.read_text().splitlines() if "mine warned" in line]
+    assert "trace_id=" in lines[0]
+
+
+def test_a_missing_exporter_is_said_in_a_line(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "nonsense")
+    command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--otel"]
+    said = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=60)
+    assert said.returncode == 2
+    assert said.stderr.splitlines()[-1].startswith("error: otel: there is no exporter 'nonsense'")

@@ -1,0 +1,57 @@
+"""Handlers that log, in every place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+
+import structlog
+
+from pgsched import App
+
+app = App("logging")
+logger = logging.getLogger("handlers")
+
+
+def say(word: str) -> None:
+    logger.warning("%s warned", word)
+    structlog.get_logger().info(f"{word} structured")
+
+
+@app.task(name="on_loop")
+async def on_loop(word: str = "other") -> None:
+    say(word)
+    await asyncio.create_task(nested(word))
+
+
+async def nested(word: str) -> None:
+    await asyncio.sleep(0)
+    logger.warning("%s nested", word)
+
+
+@app.task(name="in_thread")
+def in_thread(word: str) -> None:
+    say(word)
+    logger.warning("%s nested", word)
+
+
+@app.task(name="in_process", run_in="process")
+async def in_process(word: str) -> None:
+    say(word)
+    await asyncio.create_task(nested(word))
+
+
+@app.task(name="fails")
+def fails() -> None:
+    raise ValueError("it")
+
+
+def __getattr__(name: str) -> App:
+    """`with_handler`: the same app, where it has set up logging by itself."""
+    if name != "with_handler":
+        raise AttributeError(name)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("[run %(pgsched_run)s.%(pgsched_attempt)s %(pgsched_task)s] %(message)s"))
+    logging.getLogger().addHandler(handler)
+    return app

@@ -1,0 +1,76 @@
+"""What is logged inside an attempt says whose it is, in every place, for every way to log."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.fleet import Fleet
+from tests.waiting import wait_until
+
+
+def lines_of(fleet: Fleet, text: str, count: int) -> list[dict[str, Any]]:
+    """The worker's JSON lines that hold this text, once there are so many."""
+
+    def found() -> list[str]:
+        return [line for line in fleet.members[0].log.read_text().splitlines() if text in line]
+
+    wait_until(lambda: len(found()) >= count, 30, f"{count} lines with {text!r}")
+    return [json.loads(line) for line in found()]
+
+
+@pytest.mark.parametrize("task", ["on_loop", "in_thread", "in_process"])
+def test_lines_of_logging_and_structlog_say_run_and_attempt(db: psycopg.Connection, fleet: Fleet, task: str) -> None:
+    fleet.start(1, "--app", "tests.observe.logging_app:app", "--json")
+    db.execute("INSERT INTO pgsched.runs (task) SELECT 'on_loop' FROM generate_series(1, 3)")  # others meanwhile
+    db.execute(
+        "INSERT INTO pgsched.jobs (name, task, args, run_at) VALUES ('slot', %s, '{\"word\": \"mine\"}', now())", [task]
+    )
+    run = wait_until(lambda: db.execute("SELECT id, job_id FROM pgsched.runs WHERE job_id IS NOT NULL").fetchone(), 20)
+    assert run is not None
+    lines = lines_of(fleet, "mine ", 3)
+    assert {line["event"] for line in lines} == {"mine warned", "mine structured", "mine nested"}
+    for line in lines:
+        assert (line["run"], line["job"], line["attempt"], line["task"]) == (run[0], run[1], 1, task)
+    assert {line.get("logger") for line in lines} == {"handlers", None}
+
+
+def test_the_line_of_a_failed_attempt_says_its_job(db: psycopg.Connection, fleet: Fleet) -> None:
+    fleet.start(1, "--app", "tests.observe.logging_app:app", "--json")
+    db.execute("INSERT INTO pgsched.jobs (name, task, run_at, max_attempts) VALUES ('slot', 'fails', now(), 1)")
+    (line,) = lines_of(fleet, "attempt ended", 1)
+    job = db.execute("SELECT id FROM pgsched.jobs").fetchone()
+    assert job is not None
+    assert line["job"] == job[0]
+
+
+def test_an_app_that_formats_its_own_lines_finds_the_run_in_the_record(db: psycopg.Connection, fleet: Fleet) -> None:
+    fleet.start(1, "--app", "tests.observe.logging_app:with_handler")
+    db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('in_thread', '{\"word\": \"mine\"}')")
+    wait_until(lambda: fleet.members[0].said("[run 1.1 in_thread] mine warned"), 20, "its line")
+
+
+def test_lines_for_people_are_the_default(fleet: Fleet, db: psycopg.Connection) -> None:
+    fleet.start(1, "--app", "tests.observe.logging_app:app")
+    db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('on_loop', '{\"word\": \"mine\"}')")
+    wait_until(lambda: fleet.members[0].said("mine warned"), 20, "its line")
+    (line,) = [line for line in fleet.members[0].log.read_text().splitlines() if "mine warned" in line]
+    assert "[warning" in line
+    assert "run=1" in line
+
+
+def test_passwords_in_lines_of_logging_are_hidden() -> None:
+    code = (
+        "import logging; from pgsched import log; log.configure('info', 'json');"
+        "logging.getLogger('x').warning('postgresql://u:secret@h/d\\x1b[31m')"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    line = json.loads(said.stderr)
+    assert line["event"].startswith("postgresql://u:***@h/d")
+    assert "\x1b" not in line["event"]
