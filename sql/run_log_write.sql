@@ -2,6 +2,8 @@
 -- params: parallel arrays of attempts: ids bigint[], attempts int[], tokens uuid[], bases int[] (null: not known yet),
 --         los int[], his int[] (rows from lo to before hi go); parallel arrays of rows: ns int[] (place of the
 --         attempt, from 1), seqs int[], streams text[], chunks text[]
+-- Last words of a former owner are taken where the run knows it by its evidence: after a failover that lost runs, the
+-- number may be another's.
 -- returns: (n, base) of the attempts that may write: a row's seq in the table is base + seq, behind what an earlier
 --          claim wrote under the same attempt number. Absent: a zombie whose number belongs to another claim by now, or
 --          the run is gone.
@@ -18,7 +20,8 @@ WITH given AS MATERIALIZED (
     FROM given g CROSS JOIN LATERAL (
         SELECT FROM pgsched.runs r
         WHERE r.id = g.run_id
-          AND (r.token = g.token OR r.attempt > g.attempt OR r.attempt = g.attempt AND r.token IS NULL)
+          AND (r.token = g.token OR (r.attempt > g.attempt OR r.attempt = g.attempt AND r.token IS NULL)
+               AND EXISTS (SELECT FROM pgsched.attempts a WHERE (a.run_id, a.token) = (g.run_id, g.token)))
         OFFSET 0
     ) own
 ), gone AS (

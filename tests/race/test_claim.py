@@ -8,6 +8,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from pgsched.db import leading
 from pgsched.db.claims import Wanted, claim, claim_again
 from pgsched.db.connect import aconnect
 from pgsched.db.statements import sql
@@ -89,7 +90,7 @@ def test_claiming_again_gives_nothing_once_the_lease_was_taken_away(db: psycopg.
     add_runs(db, 1)
     token = uuid4()
     take(db, 1, token, lease_s=-1)
-    db.execute(sql("reap"), {"n": 10, "crash_limit": 5})
+    leading.reap(db, 10, 5)
     assert db.execute(sql("claim_again"), {"queue": "default", "token": token}).fetchall() == []
     assert row_of(db, 1)["state"] == "queued"
 

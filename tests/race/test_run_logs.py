@@ -7,12 +7,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from pgsched import App, Run
-from pgsched.db import run_logs
+from pgsched.db import leading, run_logs
 from pgsched.db.claims import settle
 from pgsched.db.run_logs import Page, tell_progress, write
 from pgsched.model import Claim, Outcome, Result, Settlement
@@ -21,7 +22,11 @@ from tests.race.setting import add_runs, cut, let_expire, take
 from tests.waiting import wait_until
 from tests.working import add, all_ended, output, work
 
-FENCE = "\n          AND (r.token = g.token OR r.attempt > g.attempt OR r.attempt = g.attempt AND r.token IS NULL)"
+KNOWN = "\n               AND EXISTS (SELECT FROM pgsched.attempts a WHERE (a.run_id, a.token) = (g.run_id, g.token))"
+FENCE = (
+    "\n          AND (r.token = g.token OR (r.attempt > g.attempt OR r.attempt = g.attempt AND r.token IS NULL)"
+    f"{KNOWN})"
+)
 
 
 def say(dsn: str, claim: Claim, *texts: str, first: int = 0, base: int | None = None) -> int | None:
@@ -83,7 +88,7 @@ def test_a_zombies_last_words_are_kept_under_its_own_attempt(dsn: str, db: psyco
     add_runs(db, 1)
     (former,) = take(db)
     let_expire(db)
-    db.execute(run_logs.sql("reap"), {"n": 10, "crash_limit": 5})
+    leading.reap(db, 10, 5)
     assert say(dsn, former, "late\n") == 0
     (present,) = take(db)
     say(dsn, present, "present\n")
@@ -91,6 +96,20 @@ def test_a_zombies_last_words_are_kept_under_its_own_attempt(dsn: str, db: psyco
     assert db.execute("SELECT attempt, chunk FROM pgsched.run_logs ORDER BY attempt, seq").fetchall() == [
         (1, "late\n"), (1, "later\n"), (2, "present\n"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_the_words_of_a_run_that_a_failover_lost_reach_no_other_with_its_number(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        cut(monkeypatch, run_logs, "run_log_write", KNOWN)
+    add_runs(db, 1)
+    (claim,) = take(db)
+    db.execute("UPDATE pgsched.runs SET attempt = 2")
+    lost = claim._replace(token=uuid4(), attempt=1)
+    assert (say(dsn, lost, "secret\n") is None) is guarded
+    assert ("secret" in output(db, claim.id)) is not guarded
 
 
 def test_a_page_that_is_sent_again_changes_nothing(dsn: str, db: psycopg.Connection) -> None:

@@ -32,7 +32,7 @@ AWAY = "SELECT count(*) FROM chaos.ledger WHERE run_id = %s AND pid = %s AND eve
 CUT_OFF = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 WHERE application_name LIKE 'pgsched %' AND pid <> pg_backend_pid()"""
 WRITTEN = "SELECT count(*) FROM chaos.journal WHERE at > %s"
-LEASE_S = 3.0
+LEASE_S, AWAY_S = 3.0, 25.0
 
 Database = psycopg.Connection[Any]
 
@@ -73,6 +73,27 @@ def synchronous(stage: Stage) -> None:
     make_synchronous(stage)
     under_load(stage)
     fail_over(stage)
+
+
+@fault("synchronous-standby-lost", tier="full", needs=("standby",), server="standby", direct=True)
+def standby_lost(stage: Stage) -> None:
+    """The standby that every commit waits for is away for a while: all stands still, and goes on when it is back."""
+    pair: Pair = stage.server
+    make_synchronous(stage)
+    under_load(stage)
+    logged = {worker.pid: worker.log.stat().st_size for worker in stage.workers}
+    with stage.outage("commits wait for the standby"):
+        pair.standby.stop("immediate")
+        time.sleep(AWAY_S)  # how long it is away is the fault itself
+        with pair.primary.connect() as db:
+            stage.figure("sessions meanwhile", (db.execute(SESSIONS).fetchone() or [0])[0], bound=60)
+        silent = [one.pid for one in stage.workers if b"[warning" not in one.log.read_bytes()[logged[one.pid] :]]
+        assert not silent, f"said nothing although nothing could be written: {silent}"
+        since = time.time()
+        pair.standby.start()
+    claim = stage.wait(lambda: stage.one(FIRST_CLAIM, since, since), 60, "a claim after the standby's return")
+    stage.figure("first claim after the standby's return", claim, bound=15)
+    under_load(stage, 40)
 
 
 @fault("standby-first", tier="quick", needs=("standby",), server="standby", direct=True)
