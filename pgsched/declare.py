@@ -81,6 +81,8 @@ def text(longest: int) -> Check:
             raise InputError(f"{name}: {len(value)} characters, at most {longest} are allowed", name)
         if any(character < " " or character == "\x7f" for character in value):
             raise InputError(f"{name}: must not contain control characters", name)
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise InputError(f"{name}: holds half a surrogate pair, which is not text", name)
         if value != value.strip(" "):
             raise InputError(f"{name}: must not begin or end with a space", name)
         return value
