@@ -16,7 +16,7 @@ def delay(
 ) -> timedelta:
     """How long to wait after attempt number `attempt` (the first is 1) failed; `random` yields a number in [0, 1)."""
     seconds = min(_growth(attempt, backoff) * max(base.total_seconds(), 0.0), max(maximum.total_seconds(), 0.0))
-    return timedelta(seconds=seconds * (1 - min(max(jitter, 0.0), 1.0) * random()))
+    return timedelta(seconds=seconds * (1 - min(max(0.0, jitter), 1.0) * random()))
 
 
 def _growth(attempt: int, backoff: str) -> float:

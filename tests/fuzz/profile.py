@@ -1,0 +1,38 @@
+"""How many inputs, and which.
+
+The rule: in CI the same few each time, so that nothing is flaky; with PGSCHED_FUZZ=nightly more than 100,000, new ones
+each night:
+
+    PGSCHED_FUZZ=nightly pytest tests/fuzz -n 2 --timeout 7200
+
+A failure prints its input; `@example(...)` keeps it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import SearchStrategy
+
+NIGHTLY = os.environ.get("PGSCHED_FUZZ") == "nightly"
+# (in CI, nightly)
+FUNCTION = (15, 400)
+TABLE = (40, 3_000)
+PURE = (60, 4_000)
+COMMAND = (4, 120)
+
+
+def fuzz(size: tuple[int, int], *inputs: SearchStrategy[Any], **named: SearchStrategy[Any]) -> Callable[[Any], Any]:
+    """As `given`, with as many inputs as the profile says."""
+    chosen = settings(
+        max_examples=size[NIGHTLY],
+        derandomize=not NIGHTLY,
+        database=None,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    return lambda test: chosen(given(*inputs, **named)(test))

@@ -1,0 +1,58 @@
+"""A database in which every kind of row is there to be met."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from tests.fuzz.answers import INTERNAL, documented, told
+
+ROWS = """
+INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('every', 't', '* * * * *');
+INSERT INTO pgsched.jobs (name, task) VALUES ('once', 't');
+INSERT INTO pgsched.jobs (name, task, schedule, overlap, concurrency_key, concurrency_limit)
+    VALUES ('held', 't', '@every 1h', 'buffer_all', 'limited:{args.x}', 1);
+INSERT INTO pgsched.jobs (name, task, schedule, after_jobs) VALUES ('after', 't', '0 3 * * *', '{1}');
+INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('limited', 1);
+INSERT INTO pgsched.queues (name, max_depth) VALUES ('full', 1);
+INSERT INTO pgsched.limits (name, concurrency, rate, rate_period) VALUES ('limited', 1, 1, '1 second');
+INSERT INTO pgsched.runs (task, state, token, lease_until, started_at)
+    VALUES ('t', 'running', '00000000-0000-0000-0000-000000000001', now() + interval '1 hour', now());
+INSERT INTO pgsched.runs (task, state, finished_at) SELECT 't', s, now()
+    FROM unnest('{succeeded,dead,cancelled,skipped,missed}'::text[]) s;
+INSERT INTO pgsched.runs (task, available_at) VALUES ('t', now() + interval '1 day');
+INSERT INTO pgsched.runs (task, unique_key) VALUES ('t', 'taken');
+INSERT INTO pgsched.runs (task, queue) VALUES ('t', 'full');
+INSERT INTO pgsched.runs (task, queue, concurrency_key) VALUES ('t', 'limited', 'limited:1');
+INSERT INTO pgsched.runs (job_id, scheduled_at, task, origin, state, finished_at, covers_from, covers_until,
+        covers_count)
+    VALUES (1, '2026-01-01Z', 't', 'schedule', 'missed', now(), '2026-01-01Z', '2026-01-02Z', 24);
+SELECT pgsched.enqueue('t', idempotency_key => 'kept');
+SELECT pgsched.enqueue('t', after => '{1,2}');
+SELECT pgsched.trigger('every');
+SELECT pgsched.backfill('every', '2026-01-01Z', '2026-01-02Z');
+INSERT INTO pgsched.pauses (what, name) VALUES ('task', 'paused');
+INSERT INTO pgsched.job_calendars (job_id, from_date, until_date) VALUES (1, '2026-12-24', '2026-12-26');
+"""
+
+
+def furnish(db: psycopg.Connection[Any]) -> None:
+    """Put the rows in, and let no statement go on for long."""
+    db.execute(ROWS.encode())
+    db.execute("SET statement_timeout = '20s'")
+
+
+def answer(db: psycopg.Connection[Any], statement: str, values: list[str | None], internal: bool = False) -> str | None:
+    """Give a statement to the database and take it back; its SQLSTATE. Fails if that is not documented."""
+    with db.transaction(force_rollback=True):
+        try:
+            with db.transaction():
+                db.execute(statement.encode(), values)
+            db.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        except psycopg.Error as error:
+            assert documented(error) or (internal and error.sqlstate in INTERNAL), (
+                f"{told(error)}\n{statement}\n{values}"
+            )
+            return error.sqlstate
+    return None

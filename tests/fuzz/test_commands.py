@@ -1,0 +1,194 @@
+"""Whatever a command line holds, it ends with a documented exit code, and what is wrong in one clear line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import psycopg
+import pytest
+import typer
+from hypothesis import strategies as st
+
+from pgsched.cli import BUG, make_app, run
+from tests.fuzz.profile import COMMAND, fuzz
+from tests.fuzz.setting import furnish
+from tests.fuzz.values import NASTY, WORDS, fields, plain, schedules
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+CODES = {int(code) for code in re.findall(r"^\| (\d+) \|", README.read_text(encoding="utf-8"), re.MULTILINE)}
+# They serve until they are stopped, or take a server of their own: only their refusals are tried, on no database.
+LASTING = {"worker", "leader", "web", "run watch"}
+LEFT_OUT = {"demo", "chaos", "psql"}  # two start servers of their own, one becomes psql
+WAITING = {"wait", "follow", "watch", "app", "roles", "set_search_path", "to"}  # "to": other tests need the schema
+NOWHERE = "postgresql://127.0.0.1:1/nowhere?connect_timeout=1"
+
+numbers = st.one_of(st.integers(-3, 30), st.sampled_from([2**31, 2**63, -(2**63), 10**30])).map(str)
+odd = st.sampled_from(
+    [
+        "nan",
+        "inf",
+        "-inf",
+        "1e400",
+        "0x10",
+        "1_000",
+        "٣",
+        "--",
+        "-",
+        "-h",
+        "=",
+        "\ud800",
+        "1h",
+        "90s",
+        "10 minutes",
+        "-1s",
+        "99999999999999d",
+        "P1D",
+        "2026-02-30",
+        "9999-12-31T23:59:59Z",
+        "0001-01-01",
+        "2026-03-29T02:30",
+        "yesterday",
+        "2026-01-01",
+        "{}",
+        "[]",
+        '{"x": 1}',
+        "{",
+        "null",
+        '"\\u0000"',
+        "every",
+        "1,2",
+        "a=b",
+        "x=1",
+        "=",
+        "x:=1",
+        "@/etc/passwd",
+        "default",
+        "limited",
+        "every:x",
+        "all",
+        "*",
+    ]
+)
+short = [text for text in NASTY if len(text) < 1000]
+words = st.one_of(
+    odd,
+    odd,
+    numbers,
+    st.sampled_from(short),
+    plain,
+    schedules,
+    fields,
+    *(st.sampled_from(found) for found in WORDS.values()),
+)
+
+
+def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command that does something."""
+    if hasattr(command, "commands"):
+        for name, inner in command.commands.items():
+            yield from leaves(inner, (*path, name))
+    else:
+        yield path, command
+
+
+COMMANDS = {
+    " ".join(path): command
+    for path, command in leaves(typer.main.get_command(make_app()))
+    if " ".join(path) not in LEFT_OUT
+}
+
+
+def values(parameter: Any) -> st.SearchStrategy[list[str]]:
+    """What may stand for it: a value, or none for a flag."""
+    if getattr(parameter, "is_flag", False):
+        return st.sampled_from([*parameter.opts, *parameter.secondary_opts]).map(lambda flag: [flag])
+    choices = getattr(parameter.type, "choices", None)
+    one = st.one_of(st.sampled_from(list(choices)), words) if choices else words
+    if parameter.param_type_name == "argument":
+        return st.lists(one, min_size=1, max_size=3 if parameter.nargs == -1 else 1)
+    name = max(parameter.opts, key=len)
+    return st.one_of(one.map(lambda text: [name, text]), one.map(lambda text: [f"{name}={text}"]))
+
+
+def flat(found: Iterable[list[str]]) -> list[str]:
+    return [word for part in found for word in part]
+
+
+def lines(command: Any) -> st.SearchStrategy[list[str]]:
+    """Command lines: most of the arguments, some of the options, now and then too much."""
+    arguments = [values(p) for p in command.params if p.param_type_name == "argument"]
+    options = [
+        values(p) for p in command.params if p.param_type_name == "option" and p.name not in {*WAITING, "dsn", "help"}
+    ]
+    some = st.lists(st.one_of(*options), max_size=4) if options else st.just([])
+    extra = st.one_of(st.just([]), st.just([]), st.just([]), words.map(lambda text: [text]))
+    parts = st.tuples(some.map(flat), *arguments, extra)
+    return parts.map(flat)
+
+
+def said(line: list[str]) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(line)
+    return code, out.getvalue(), err.getvalue()
+
+
+def check(line: list[str]) -> int:
+    code, out, err = said(line)
+    about = f"{line!r} ended with {code}: {err[-600:]}"
+    assert code in CODES, about
+    assert code != BUG, about
+    assert "Traceback" not in out + err, about
+    assert "\x1b" not in err, about
+    if code not in (0, 1):  # 1 is also what status, doctor and the like find
+        last = err.strip().splitlines()[-1:] or [""]
+        assert last[0].lower().startswith(("error: ", "fail ")) or "fail" in out, about
+    return code
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [*os.environ]:
+        if name.startswith("PGSCHED_") and not name.startswith("PGSCHED_TEST_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - LASTING))
+def test_a_command_ends_with_a_documented_code(
+    name: str, dsn: str, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    furnish(db)
+    monkeypatch.setenv("PGSCHED_DSN", dsn)
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    seen: set[int] = set()
+
+    @fuzz(COMMAND, line=lines(COMMANDS[name]))
+    def ask(line: list[str]) -> None:
+        seen.add(check([*name.split(), *line]))
+
+    ask()
+    assert seen
+
+
+@pytest.mark.parametrize("name", sorted(LASTING & set(COMMANDS)))
+def test_what_lasts_refuses_what_is_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSCHED_DSN", NOWHERE)
+
+    @fuzz(COMMAND, line=lines(COMMANDS[name]))
+    def ask(line: list[str]) -> None:
+        check([*name.split(), *line])
+
+    ask()
+
+
+def test_commands_are_found() -> None:
+    assert len(COMMANDS) > 30
+    assert LASTING & set(COMMANDS) >= {"worker", "leader", "web"}
+    assert isinstance(typer.main.get_command(make_app()), click.Group) or COMMANDS
