@@ -1,4 +1,4 @@
-"""Real worker processes for tests: started, signalled and ended by pid; none outlives its test.
+"""Real worker processes for tests, those of pgsched.chaos: signalled and ended by pid; none outlives its test.
 
 Their logs are files; the last lines of each are printed at the end, where pytest shows them if the test failed.
 """
@@ -6,10 +6,6 @@ Their logs are files; the last lines of each are printed at the end, where pytes
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -19,65 +15,24 @@ from uuid import UUID
 import psycopg
 from psycopg.types.json import Jsonb
 
+from pgsched.chaos.fleet import Fleet as Workers
+from pgsched.chaos.fleet import Member as Member  # noqa: PLC0414  tests have it from here
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 TAIL_LINES = 40
-START_S = 20.0
 
 
-class Member:
-    """One worker process."""
-
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
-        self.process = process
-        self.log = log
-        self.pid = process.pid
-
-    def signal(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.signal(signal.SIGKILL)
-        self.process.wait()
-
-    def ended(self, timeout: float = 15.0) -> int:
-        """Wait for its end; the exit code."""
-        wait_until(lambda: not self.alive, timeout, f"the end of process {self.pid}")
-        return int(self.process.returncode)
-
-    @property
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
-    def said(self, text: str) -> bool:
-        return text in self.log.read_text()
-
-
-class Fleet:
-    """The workers of one test, on one database; `db` watches them."""
+class Fleet(Workers):
+    """The workers of one test, on one database."""
 
     def __init__(self, dsn: str, folder: Path) -> None:
-        self.dsn = dsn
-        self.folder = folder
-        self.members: list[Member] = []
-
-    def launch(self, *options: str) -> Member:
-        """Start a process and do not wait for it."""
-        log = self.folder / f"worker-{len(self.members)}.log"
-        command = [sys.executable, "-m", "pgsched", "worker", "--app", "tests.apps.ledger:app", *options]
-        env = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")} | {"PGSCHED_DSN": self.dsn}
-        with log.open("wb") as sink:
-            process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
-        self.members.append(Member(process, log))
-        return self.members[-1]
+        super().__init__(dsn, folder, "tests.apps.ledger:app", cwd=ROOT)
 
     def start(self, count: int, *options: str) -> list[Member]:
         """Start workers and wait until each is at work."""
         started = [self.launch(*options) for _ in range(count)]
-        for member in started:
-            wait_until(lambda m=member: m.said("started") or not m.alive, START_S, "a worker to start")  # type: ignore[misc]
-            assert member.alive, f"the worker ended with {member.process.returncode}"
+        self.await_start(*started)
         return started
 
     def by_pid(self, pid: int) -> Member:
@@ -85,11 +40,8 @@ class Fleet:
 
     def end(self) -> None:
         """SIGKILL whatever still lives, stopped or not, and show the logs' tails."""
+        super().end()
         for member in self.members:
-            with contextlib.suppress(ProcessLookupError):
-                if member.alive:
-                    os.kill(member.pid, signal.SIGKILL)
-            member.process.wait()
             lines = member.log.read_text(errors="replace").splitlines()
             print(f"--- {member.log.name} (pid {member.pid}, exit {member.process.returncode}, {len(lines)} lines)")
             print("\n".join(lines[-TAIL_LINES:]))

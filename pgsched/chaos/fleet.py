@@ -95,11 +95,14 @@ def state_of(pid: int) -> str:
 class Fleet:
     """The workers of one stage."""
 
-    def __init__(self, dsn: str, folder: Path, app: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, dsn: str, folder: Path, app: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
         self.dsn = dsn
         self.folder = folder
         self.app = app
         self.env = dict(env or {})
+        self.cwd = cwd
         self.members: list[Member] = []
 
     def launch(
@@ -116,7 +119,9 @@ class Fleet:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")}
         environment = kept | {"PGSCHED_DSN": dsn or self.dsn} | self.env | dict(env or {})
         with log.open("wb") as sink:
-            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
+            process = subprocess.Popen(
+                command, cwd=self.cwd, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
+            )
         self.members.append(Member(process, log))
         return self.members[-1]
 

@@ -6,6 +6,7 @@ The rule: what a fault does wrong (an exception, a wait in vain) is part of its 
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,7 @@ class Result:
     seconds: float = 0.0
     history: History = field(default_factory=History)
     violations: list[Violation] = field(default_factory=list)
+    logs: Path | None = None  # of the workers, kept if a promise was broken
 
 
 def run_fault(
@@ -45,22 +47,28 @@ def run_fault(
     result = Result(fault, skipped=needs.missing(fault.needs))
     if result.skipped:
         return result
-    began = time.monotonic()
+    began, logs = time.monotonic(), Path(tempfile.mkdtemp(prefix="pgsched-chaos-logs-"))
     try:
-        with stage_of(fault, places, seed, say, app, env or {}) as stage:
+        with stage_of(fault, places, logs, seed, say, app, env or {}) as stage:
             result.history = Performance(stage, seed).perform()
     except Exception as error:
         result.history.troubles.append(trouble(error))
-    result.seconds = time.monotonic() - began
-    result.violations = check(result.history)
+    finally:
+        result.seconds = time.monotonic() - began
+        result.violations = check(result.history)
+        if result.violations:
+            result.logs = logs
+        else:
+            shutil.rmtree(logs, ignore_errors=True)
     return result
 
 
 @contextmanager
-def stage_of(fault: Fault, places: Places, seed: int, say: Say, app: str, env: Mapping[str, str]) -> Iterator[Stage]:
+def stage_of(
+    fault: Fault, places: Places, logs: Path, seed: int, say: Say, app: str, env: Mapping[str, str]
+) -> Iterator[Stage]:
     """The stage; everything that was started on it ends with the block."""
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pgsched-chaos-logs-")))
         place = stack.enter_context(places.place(fault.options.server))
         ledger.install(place.dsn)
         ledger_dsn = place.dsn
@@ -70,7 +78,7 @@ def stage_of(fault: Fault, places: Places, seed: int, say: Say, app: str, env: M
             ledger.install(ledger_dsn)
         proxy = None if fault.options.direct else stack.enter_context(Proxy(place.dsn))
         ledgers = {"PGSCHED_CHAOS_LEDGER": ledger_dsn, "PGSCHED_CHAOS_RUNS": place.dsn}
-        fleet = Fleet(proxy.dsn if proxy else place.dsn, folder, app, {**ledgers, **env})
+        fleet = Fleet(proxy.dsn if proxy else place.dsn, logs, app, {**ledgers, **env})
         stack.callback(fleet.end)
         stage = Stage(fault, place, proxy, fleet, seed, say)
         stage.ledger_dsn = ledger_dsn

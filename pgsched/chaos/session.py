@@ -77,6 +77,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "figures": [asdict(one) for one in recorded.figures],
         "notes": recorded.notes,
         "violations": [asdict(one) for one in result.violations],
+        "logs": None if result.logs is None else str(result.logs),
     }
 
 

@@ -82,12 +82,15 @@ def run(
 ) -> None:
     """Run the faults; the table at the end. Progress goes to stderr when JSON is asked for."""
     from pgsched.chaos import session
-    from pgsched.cli.output import clean
-
-    sink = sys.stderr if json else sys.stdout
+    from pgsched.cli.output import clean, print_text
 
     def tell(kind: str, text: str) -> None:
-        print(clean(text if kind == "fault" else f"    {text}"), file=sink, flush=True)
+        indent = "" if kind == "fault" else "    "
+        if json:
+            print(clean(indent + text), file=sys.stderr, flush=True)
+        else:
+            print_text(indent + text, indent="    ")
+            sys.stdout.flush()
 
     tell("fault", f"seed {seed}, {len(faults)} faults, a server of its own")
     results: list[Result] = []
@@ -107,7 +110,8 @@ def summary(result: Result) -> list[str]:
         return [f"SKIPPED: {result.skipped}"]
     if not result.violations:
         return [f"held ({result.seconds:.0f} s, {len(result.history.runs)} runs)"]
-    return [f"VIOLATED {one.check}: {one.text}" for one in result.violations]
+    lines = [f"VIOLATED {one.check}: {one.text}" for one in result.violations]
+    return [*lines, f"the logs of its workers are kept in {result.logs}"]
 
 
 def show_results(results: Sequence[Result], json: bool) -> None:

@@ -201,6 +201,13 @@ def test_a_new_leader_reaps_nothing_for_a_lease() -> None:
     assert check(history) == []
 
 
+def test_a_leader_that_the_database_kept_waiting_reaps_nothing_for_a_lease() -> None:
+    history = sound()
+    change(history, 40, at=T + 9)
+    history.terms.append(Term(38, T + 7, "update", 2, 11, 200, False))
+    assert check(history) == []
+
+
 @pytest.mark.parametrize(
     ("schedule", "slots"),
     [("* * * * * *", [1, 2, 3]), ("*/2 * * * * *", [2]), ("@every 1s", [1.5, 2.5]), ("@every 1m", [])],

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pgsched.chaos.checks.owners import of_runs, spells
 from pgsched.chaos.history import History, Term
 
+LATE_S = 0.1
+
 
 def stuck(history: History) -> Iterator[str]:
     """No claim stands longer than `stuck_s` (the reap period, and what a busy machine adds) after its lease has ended.
 
     Outages do not count, nor does the time from a leader's last sign of life until the next one has led for a lease:
-    before that it reaps nothing.
+    before that it reaps nothing. Nor does a leader that had to wait for the database.
     """
     allowed, ended = history.settings.get("stuck_s"), history.settings.get("ended")
     if allowed is None or ended is None:
@@ -27,12 +29,17 @@ def stuck(history: History) -> Iterator[str]:
 
 
 def idle_times(history: History) -> list[tuple[float, float]]:
-    """When nobody could take an expired claim back; these do not overlap."""
+    """When nobody could take an expired claim back; these do not overlap.
+
+    Besides outages: until a new leader has led for a lease, and for a lease after the database has kept a leader
+    waiting (it says that it lives about once a second).
+    """
+    lease_s = float(history.settings.get("lease_s", 0))
     found = [(one.start, one.end) for one in history.outages]
     last = float("-inf")
     for term in sorted(history.terms, key=lambda term: term.seq):
-        if term.op == "insert":
-            found.append((last, term.at + float(history.settings.get("lease_s", 0))))
+        if term.op == "insert" or term.at - last > lease_s / 2 + LATE_S:
+            found.append((last, term.at + lease_s))
         last = term.at
     merged: list[tuple[float, float]] = []
     for start, end in sorted(found):

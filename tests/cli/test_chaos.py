@@ -1,0 +1,79 @@
+"""`pgsched chaos`: what it says of itself and of saved histories. Real faults are in tests/chaos."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgsched.chaos import needs
+from pgsched.chaos.history import History, Trouble
+from tests.chaos.made_up import sound
+
+Pgsched = Callable[..., Any]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "saved.jsonl"
+
+
+def broken() -> History:
+    history = sound()
+    history.troubles.append(Trouble("no leader\x1b[2J"))
+    return history
+
+
+def test_the_list_says_what_each_fault_does_and_what_it_needs(pgsched: Pgsched) -> None:
+    listed = pgsched("chaos", "--list", "--json").json
+    assert {"worker-killed", "leader-frozen-in-tick", "eight-leaders"} <= {one["fault"] for one in listed}
+    assert {one["tier"] for one in listed} == {"quick", "full"}
+    assert all(one["says"] for one in listed)
+    assert "eight-leaders" in pgsched("chaos", "--list").out
+
+
+def test_a_saved_history_in_which_every_promise_held(file: Path, pgsched: Pgsched) -> None:
+    sound().save(file)
+    said = pgsched("chaos", "--check", str(file))
+    assert (said.code, said.out) == (0, "made up: held (5 runs)\n")
+
+
+def test_a_saved_history_in_which_one_was_broken(file: Path, pgsched: Pgsched) -> None:
+    sound().save(file)
+    broken().save(file, append=True)
+    said = pgsched("chaos", "--check", str(file))
+    assert said.code == 1
+    assert said.out.splitlines() == [
+        "made up: held (5 runs)",
+        "made up: VIOLATED (5 runs)",
+        r"    fault: no leader\x1b[2J",
+    ]
+    answers = pgsched("chaos", "--check", str(file), "--json").json
+    assert [[one["check"] for one in answer["violations"]] for answer in answers] == [[], ["fault"]]
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (["--faults", "nothing"], "there is no nothing"),
+        (["--tier", "middle"], "'middle' is not quick or full"),
+        (["--check", "/nowhere/saved.jsonl"], "No such file"),
+        (["--check", __file__], "not a line of a saved history"),
+        (["--bin", "/nowhere", "--faults", "worker-killed"], "there is no initdb in /nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(args: list[str], why: str, pgsched: Pgsched) -> None:
+    said = pgsched("chaos", *args)
+    assert said.code == 2
+    assert why in said.err
+    assert len(said.err.splitlines()) == 1
+
+
+def test_a_fault_that_cannot_run_here_is_skipped_loudly(pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(needs.PROBES, "faketime", lambda: "libfaketime is not installed (apt install faketime)")
+    said = pgsched("chaos", "--faults", "worker-clock")
+    assert said.code == 0
+    assert "SKIPPED: libfaketime is not installed (apt install faketime)" in said.out
+    assert "0 held, 0 violated, 1 skipped" in said.out
