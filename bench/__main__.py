@@ -23,6 +23,7 @@ from bench.limits import limits
 from bench.pinned import pinned
 from bench.prune import prune
 from bench.report import Result, header, progress, write
+from bench.roles import roles
 from bench.server import Server, server
 from bench.slow import slow
 
@@ -129,6 +130,11 @@ def run_prune(on: Server, given: argparse.Namespace) -> list[Result]:
     return [prune(on, rows, 1, 2) if given.quick else prune(on, rows, given.rounds, given.seconds or 10)]
 
 
+def run_roles(on: Server, given: argparse.Namespace) -> list[Result]:
+    rounds = given.rounds if given.quick else max(given.rounds, 12)
+    return [roles(on, given.n or (500 if given.quick else 5000), rounds)]
+
+
 MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = {
     "drain": run_drain,
     "enqueue": run_enqueue,
@@ -142,6 +148,7 @@ MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = 
     "tick": run_tick,
     "limits": run_limits,
     "prune": run_prune,
+    "roles": run_roles,
 }
 
 

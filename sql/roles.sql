@@ -209,11 +209,13 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Most rows are those of who writes: what else he is a member of is asked only for the others.
 CREATE POLICY pgsched_own ON pgsched.jobs TO pgsched_producer
-    USING (owner = ANY ((SELECT pgsched.my_roles())::name[])) WITH CHECK (owner = ANY ((SELECT pgsched.my_roles())::name[]));
+    USING (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]))
+    WITH CHECK (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]));
 CREATE POLICY pgsched_own ON pgsched.runs TO pgsched_producer
-    USING (owner = ANY ((SELECT pgsched.my_roles())::name[]))
-    WITH CHECK (owner = ANY ((SELECT pgsched.my_roles())::name[]));
+    USING (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]))
+    WITH CHECK (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]));
 CREATE POLICY pgsched_own ON pgsched.job_calendars TO pgsched_producer
     USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id))
     WITH CHECK (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id));
@@ -235,7 +237,8 @@ CREATE POLICY pgsched_give_back ON pgsched.kept_keys FOR DELETE TO pgsched_produ
 
 -- Nobody but the leader makes jobs and runs in another's name, or runs that have run already.
 CREATE POLICY pgsched_born ON pgsched.runs AS RESTRICTIVE FOR INSERT TO pgsched_producer, pgsched_worker, pgsched_operator
-    WITH CHECK (state IN ('queued', 'scheduled', 'waiting') AND owner = ANY ((SELECT pgsched.my_roles())::name[])
+    WITH CHECK (state IN ('queued', 'scheduled', 'waiting')
+                AND (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]))
                 OR (SELECT pg_has_role('pgsched_leader', 'USAGE')));
 CREATE POLICY pgsched_born ON pgsched.jobs AS RESTRICTIVE FOR INSERT TO pgsched_producer, pgsched_worker, pgsched_operator
     WITH CHECK (owner = ANY ((SELECT pgsched.my_roles())::name[]));

@@ -25,13 +25,13 @@ from pgsched.db.own_writes import assert_claim
 from tests.race.test_settle import zombie
 
 WAYS = [
-    lambda engine: sa.Connection(engine),
-    lambda engine: Session(engine),
+    sa.Connection,
+    Session,
     lambda engine: scoped_session(sessionmaker(engine)),
 ]
 ASYNC_WAYS = [
     lambda engine: engine.connect(),
-    lambda engine: AsyncSession(engine),
+    AsyncSession,
     lambda engine: async_scoped_session(async_sessionmaker(engine), asyncio.current_task),
 ]
 
