@@ -72,6 +72,8 @@ DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 15_000,
     "target_session_attrs": "read-write",
 }
+# The same at the server's end: the locks of a session whose host is gone must not stay for hours.
+THERE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=15000"
 
 
 class Reaction(Enum):
@@ -112,7 +114,7 @@ def conninfo(dsn: str, settings: dict[str, str]) -> tuple[str, str]:
     bare = {**DEFAULTS, **given}
     escaped = {name: value.replace(" ", "\\ ") for name, value in settings.items() if name != "application_name"}
     options = " ".join(f"-c {name}={value}" for name, value in escaped.items())
-    full = {**bare, "options": f"{given.get('options') or ''} {options}".strip()}
+    full = {**bare, "options": f"{THERE} {given.get('options') or ''} {options}"}
     full.setdefault("application_name", settings.get("application_name"))
     return make_conninfo("", **full), make_conninfo("", **bare)
 
