@@ -10,17 +10,13 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgsched.chaos.faults.clock import works
-from pgsched.chaos.faults.server import under_load
+from pgsched.chaos.faults.server import FIRST_CLAIM, FIRST_SLOT, under_load
 from pgsched.chaos.registry import fault
 from pgsched.chaos.servers import Pair, PlainServer, dsn_of, several
 from pgsched.chaos.stage import Stage
 from pgsched.db.claims import fences, heartbeat
 from pgsched.db.statements import sql
 
-FIRST_CLAIM = """SELECT extract(epoch FROM min(at))::float8 - %s FROM chaos.journal
-WHERE what = 'run' AND op = 'update' AND state = 'running' AND extract(epoch FROM at) > %s"""
-FIRST_SLOT = """SELECT extract(epoch FROM min(at))::float8 - %s FROM chaos.journal
-WHERE what = 'run' AND op = 'insert' AND job_id IS NOT NULL AND extract(epoch FROM at) > %s"""
 SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
 STANDBYS = "SELECT count(*) FROM pg_stat_replication"
 SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pgsched %'"
