@@ -15,7 +15,7 @@ WITH ended AS MATERIALIZED (
              THEN greatest(extract(epoch FROM r.started_at - r.scheduled_at)::float8, 0) END AS late_s
     FROM pgsched.runs r
     WHERE r.phase >= 3 AND r.finished_at > %(after)s::timestamptz AND r.finished_at <= %(until)s
-), sums AS (
+), apart AS MATERIALIZED (
     SELECT w.width, w.from_at, w.job_id, e.queue, e.task, e.state, count(*) AS runs,
         count(*) FILTER (WHERE e.started) AS started, count(*) FILTER (WHERE e.started AND e.attempt > 1) AS retried,
         coalesce(sum(e.duration_s), 0) AS duration_s, coalesce(sum(e.wait_s), 0) AS wait_s,
@@ -24,16 +24,26 @@ WITH ended AS MATERIALIZED (
     FROM ended e CROSS JOIN LATERAL (VALUES ('minute', e.minute, 0::bigint), ('hour', e.hour, e.job_id))
         AS w(width, from_at, job_id)
     GROUP BY 1, 2, 3, 4, 5, 6
+), sums AS (
+    SELECT * FROM apart
+    UNION ALL
+    SELECT width || ' of all', from_at, 0, '', '', state, sum(runs)::bigint, sum(started)::bigint, sum(retried)::bigint,
+        sum(duration_s), sum(wait_s), sum(late_s), sum(late)::bigint, max(late_max_s), max(last_at)
+    FROM apart GROUP BY 1, 2, state
 ), fine AS MATERIALIZED (
     SELECT e.minute, e.hour, e.job_id, e.queue, e.task, e.state, m.what, pgsched.bin_of(m.seconds) AS bin, count(*) AS n
     FROM ended e CROSS JOIN LATERAL (VALUES ('duration', e.duration_s), ('wait', e.wait_s), ('late', e.late_s))
         AS m(what, seconds)
     WHERE m.seconds IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
-), binned AS (
+), binned_apart AS MATERIALIZED (
     SELECT w.width, w.from_at, w.job_id, f.queue, f.task, f.state, f.what, f.bin, sum(f.n) AS n
     FROM fine f CROSS JOIN LATERAL (VALUES ('minute', f.minute, 0::bigint), ('hour', f.hour, f.job_id))
         AS w(width, from_at, job_id)
     GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+), binned AS (
+    SELECT * FROM binned_apart
+    UNION ALL
+    SELECT width || ' of all', from_at, 0, '', '', state, what, bin, sum(n) FROM binned_apart GROUP BY 1, 2, 6, 7, 8
 ), bins AS (
     SELECT width, from_at, job_id, queue, task, state,
         pgsched.histogram(bin, n) FILTER (WHERE what = 'duration') AS durations,

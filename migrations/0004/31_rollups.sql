@@ -2,9 +2,10 @@
 --
 -- Written by whoever holds the row of rollup_mark (the leader): each ending is counted once, in the transaction that moves
 -- the mark behind it. Minutes do not tell jobs apart (job_id 0); hours do, and 0 there means no job.
+-- The rows `of all` tell only outcomes apart (queue and task are empty): a chart of everything reads few of them.
 
 CREATE TABLE pgsched.rollups (
-    width      text NOT NULL CHECK (width IN ('minute', 'hour')),
+    width      text NOT NULL CHECK (width IN ('minute', 'hour', 'minute of all', 'hour of all')),
     from_at    timestamptz NOT NULL,
     job_id     bigint NOT NULL,
     queue      text NOT NULL,
@@ -53,4 +54,3 @@ CREATE FUNCTION pgsched.add_bins(a bigint[], b bigint[]) RETURNS bigint[]
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_agg(coalesce(x, 0) + coalesce(y, 0) ORDER BY n) FROM unnest(a, b) WITH ORDINALITY u(x, y, n)
 $$;
-CREATE AGGREGATE pgsched.sum_bins(bigint[]) (SFUNC = pgsched.add_bins, STYPE = bigint[]);

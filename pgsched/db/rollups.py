@@ -40,8 +40,7 @@ def count(conn: Connection[Any], safe: datetime, n: int) -> int:
     return int(row["counted"])
 
 
-def stretches(conn: Connection[Any], width_s: float, count: int, job_id: int | None = None) -> list[Row]:
-    """The figures of the last `count` stretches of `width_s` seconds, oldest first (see sql/rollup_read.sql)."""
-    width = "minute" if job_id is None and width_s < 3600 else "hour"
-    values = {"width": width, "width_s": width_s, "count": count, "job_id": job_id}
+def read(conn: Connection[Any], width: str, from_at: datetime, job_id: int = 0) -> list[Row]:
+    """The figures since then, `width`: minute or hour, of all or of a job (by hour alone), see sql/rollup_read.sql."""
+    values = {"width": width if job_id else f"{width} of all", "from_at": from_at, "job_id": job_id}
     return rows(conn, "rollup_read", values)

@@ -10,7 +10,7 @@ from pgsched.db.connect import Connection
 from pgsched.db.query import Row, one, rows
 
 STRETCHES = 60
-RANGES = {"15m": 15.0, "1h": 60.0, "6h": 360.0, "24h": 1440.0}  # seconds of each of STRETCHES stretches
+RANGES = {"15m": 15.0, "1h": 60.0}  # seconds of each of STRETCHES stretches; longer ones: longer.py
 SAMPLE = 300
 DEPTH_COUNTED = 50_000
 

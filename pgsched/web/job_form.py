@@ -86,8 +86,15 @@ WHERE = (
     Field("concurrency_key", "runs of one key share a limit"),
     Field("concurrency_limit", "so many at a time"),
 )
+WATCH = (
+    Field("alert_after_failures", "so many runs in a row"),
+    Field("max_lateness", "from the slot to the start: 10 minutes"),
+    Field("max_duration", "of one attempt"),
+    Field("expect_every", "a success, paused or not: 26 hours"),
+    Field("keep", 'JSON, ended runs by outcome: {"dead": "90 days", "any": "7 days"}', long=True),
+)
 GROUPS = {"What to run": WHAT, "When": WHEN, "Late and overlapping slots": LATE, "Attempts": TRIES,
-          "Queue and limits": WHERE}  # fmt: skip
+          "Queue and limits": WHERE, "Alerts and retention": WATCH}  # fmt: skip
 FIELDS = {field.name: field for group in GROUPS.values() for field in group}
 LISTS = ("tags", "success_codes", "retry_codes", "dead_codes")
 
@@ -191,6 +198,8 @@ def text_of_value(name: str, value: Any) -> str:
     """One value as a text that PostgreSQL reads as that value."""
     if name == "args":
         return json.dumps(value, indent=2, ensure_ascii=False, default=json_value)
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, timedelta):

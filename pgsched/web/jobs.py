@@ -7,10 +7,11 @@ from typing import Any
 
 from starlette.requests import Request
 
+from pgsched.cli.keeping import said
 from pgsched.cli.values import moment
 from pgsched.core import zones
 from pgsched.core.preview import preview_job
-from pgsched.db import backfills, jobs
+from pgsched.db import alerts, backfills, jobs
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row
 from pgsched.errors import InputError
@@ -53,6 +54,7 @@ def show(request: Request, conn: Connection[Any]) -> View:
         "before": first - timedelta(days=1), "behind": first + timedelta(days=32), "blank": first.weekday(),
         "of_day": of_day[:DAY_SHOWN] if day else None, "more_of_day": len(of_day) > DAY_SHOWN,
         "changes": slots.around_changes(job), "told_why": explained(request, conn, job),
+        "alerts": alerts.listed(conn, everything=True, job_id=job["id"], n=5),
         "backfills": [one for one in backfills.list_backfills(conn, 20) if one["job_id"] == job["id"]],
     }  # fmt: skip
     return View("job.html", values)
@@ -95,12 +97,14 @@ POLICIES = (
     "start_deadline", "max_attempts", "timeout", "kill_after", "backoff", "backoff_base", "backoff_max",
     "backoff_jitter", "jitter", "starts_at", "ends_at", "max_runs", "run_count", "concurrency_key",
     "concurrency_limit", "after_jobs", "success_codes", "retry_codes", "dead_codes", "delete_after_run",
+    "alert_after_failures", "max_lateness", "max_duration", "expect_every", "keep",
 )  # fmt: skip
 
 
 def facts(job: Row) -> dict[str, Any]:
     """The policies that are set."""
-    return {name: job[name] for name in POLICIES if job[name] not in (None, False, timedelta(0))}
+    found = {name: job[name] for name in POLICIES if job[name] not in (None, False, timedelta(0))}
+    return found | ({"keep": said(job["keep"])} if job["keep"] else {})
 
 
 # ---- one button

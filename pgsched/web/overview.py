@@ -8,8 +8,10 @@ from typing import Any
 from starlette.requests import Request
 
 from pgsched.cli.output import duration
+from pgsched.db import alerts
 from pgsched.db.connect import Connection
-from pgsched.observe import rates, status
+from pgsched.observe import longer, rates, status
+from pgsched.observe.longer import LONGER
 from pgsched.observe.rates import RANGES, STRETCHES, Stretch
 from pgsched.web.charts import Chart, Series, chart, number
 from pgsched.web.depth import Depths
@@ -21,16 +23,18 @@ SAMPLE = 2500  # of the finished runs: a page is looked at every two seconds
 def overview(request: Request, conn: Connection[Any]) -> View:
     """The whole system."""
     asked = given(request, "range")
-    span = asked if asked in RANGES else "1h"
+    spans = {**RANGES, **LONGER}
+    span = asked if asked in spans else "1h"
     found = status.status(conn, SAMPLE)
-    lately = rates.rates(conn, span)
+    lately = longer.stretches(conn, span) if span in LONGER else rates.rates(conn, span)
     values = {
-        "status": found, "span": span, "spans": list(RANGES), "failures": rates.failures(conn),
+        "status": found, "span": span, "spans": list(spans), "failures": rates.failures(conn),
         "charts": [of_depth(request.app.state.depths, span), *of_rates(lately, span)],
         "busy": sum(worker.running for worker in found.workers),
         "slots": sum(worker.concurrency for worker in found.workers),
         "depth": {name: sum(getattr(queue, name) for queue in found.queues)
                   for name in ("queued", "running", "scheduled", "waiting")},
+        "alerts": alerts.listed(conn, n=20),
         "sampled": found.attention.dead + found.attention.missed_day >= SAMPLE,
     }  # fmt: skip
     return View("overview.html", values)
@@ -38,7 +42,7 @@ def overview(request: Request, conn: Connection[Any]) -> View:
 
 def of_depth(depths: Depths, span: str) -> Chart:
     """Queued, running and held runs since the console was started."""
-    seconds = RANGES[span] * STRETCHES
+    seconds = {**RANGES, **LONGER}[span] * STRETCHES
     noted, now = depths.lately(seconds), time.monotonic()
     noted = noted[:: max(1, len(noted) // 120)]
     series = [
@@ -55,7 +59,8 @@ def of_depth(depths: Depths, span: str) -> Chart:
 
 def of_rates(lately: list[Stretch], span: str) -> list[Chart]:
     """Throughput, latency, lateness and errors."""
-    times = [f"{one.from_at:%H:%M:%S} UTC" for one in lately]
+    form = "%Y-%m-%d %H:%M" if span in LONGER else "%H:%M:%S"
+    times = [f"{one.from_at:{form}} UTC" for one in lately]
     begin = f"{span} ago"
     sampled = "busy stretches are estimated from a sample" if any(one.sampled for one in lately) else ""
     latency = [Series("due to start, half", "a", [one.wait_50 for one in lately]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from pgsched.db import rollups
+from pgsched.observe import longer
 from tests.pruning import count, keep, prune
 
 
@@ -62,9 +62,18 @@ def test_figures_stay_when_rows_go_and_are_read_by_stretches(db: psycopg.Connect
     add(db, 1.0, state="dead")
     db.execute("UPDATE pgsched.runs SET finished_at = finished_at - interval '10 minutes'")
     assert prune(db, 1.0) == 5
-    found = rollups.stretches(db, 60.0, 60)
-    assert (sum(row["executed"] for row in found), sum(row["dead"] for row in found)) == (5.0, 1.0)
-    assert len(found) == 60
+    found = longer.stretches(db, "6h")
+    executed = sum(one.per_s * (one.until_at - one.from_at).total_seconds() for one in found)
+    assert (round(executed, 6), sum(one.dead for one in found), len(found)) == (5.0, 1.0, 60)
+    (busy,) = [one for one in found if one.per_s]
+    assert busy.wait_50 is not None and 8.192 <= busy.wait_50 <= 16.384
+    assert sum(one.per_s > 0 for one in longer.stretches(db, "30d")) == 1
+
+
+def test_a_percentile_lies_within_its_bin() -> None:
+    assert longer.percentile([0] * 26, 0.5) is None
+    assert longer.percentile([10, 0, 0], 0.5) == 0.0005
+    assert longer.percentile([0, 1, 0, 1], 0.95) == 0.004 + 0.004 * (1.9 - 1)
 
 
 def test_minutes_go_after_days_and_hours_after_a_year(db: psycopg.Connection) -> None:
@@ -81,4 +90,4 @@ def test_minutes_go_after_days_and_hours_after_a_year(db: psycopg.Connection) ->
     keep(db, any="1 day")
     prune(db, 86_400.0)
     left = db.execute("SELECT width, count(*)::int FROM pgsched.rollups GROUP BY 1 ORDER BY 1").fetchall()
-    assert left == [("hour", 4), ("minute", 2)]
+    assert left == [("hour", 4), ("hour of all", 4), ("minute", 2), ("minute of all", 2)]

@@ -13,6 +13,7 @@ from pgsched.web.guard import Visitor
 from pgsched.web.pages import View, event, look
 from pgsched.web.runs import index
 from pgsched.web.secrets import begun
+from tests.pruning import prune
 from tests.waiting import wait_until
 from tests.web.conftest import Browser
 
@@ -248,3 +249,38 @@ def test_the_doctors_findings_are_shown_once_he_has_looked(browser: Browser, db:
     assert "Looking at it" in browser.get("/doctor").text
     wait_until(lambda: "takes writes" in browser.get("/doctor").text, 60, "the first look")
     assert "looked at" in browser.get("/doctor").text
+
+
+def test_open_alerts_are_on_the_first_page_and_on_the_jobs(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('watched', 't', '@every 1h')")
+    db.execute(
+        "INSERT INTO pgsched.alerts (job_id, job, kind, details) SELECT id, name, 'failures', '3 <b>failed</b>'"
+        " FROM pgsched.jobs WHERE name = 'watched'"
+    )
+    for page in ("/", "/jobs/watched"):
+        assert "3 &lt;b&gt;failed&lt;/b&gt;" in browser.get(page).text, page
+    db.execute("UPDATE pgsched.alerts SET closed_at = clock_timestamp(), recovery = 'a run succeeded'")
+    for page in ("/", "/jobs/watched"):
+        assert "failed&lt;/b&gt;" not in browser.get(page).text, page
+
+
+def test_charts_stay_when_the_rows_are_gone(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(
+        "INSERT INTO pgsched.runs (task, state, available_at, started_at, finished_at) SELECT 't', 'dead', t, t, t"
+        " FROM (SELECT clock_timestamp() - interval '2 hours' AS t) x, generate_series(1, 7)"
+    )
+    prune(db, 60.0)
+    assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (0,)
+    for span in ("6h", "24h", "7d", "30d"):
+        assert "dead 7" in browser.get(f"/?range={span}").text, span
+    assert "dead 7" not in browser.get("/?range=1h").text
+
+
+def test_what_a_job_is_watched_for_and_keeps_is_edited_in_its_form(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(
+        "INSERT INTO pgsched.jobs (name, task, schedule, keep, expect_every)"
+        " VALUES ('watched', 't', '@every 1h', '{\"dead\": \"90 days\"}', '2 hours')"
+    )
+    form = browser.get("/job/edit/watched").text
+    assert "7200 seconds" in form and "&#34;dead&#34;: &#34;90 days&#34;" in form
+    assert "dead 90 days" in browser.get("/jobs/watched").text

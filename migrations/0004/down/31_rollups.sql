@@ -1,3 +1,2 @@
 DROP TABLE IF EXISTS pgsched.rollups, pgsched.rollup_mark;
-DROP AGGREGATE IF EXISTS pgsched.sum_bins(bigint[]);
 DROP AGGREGATE IF EXISTS pgsched.histogram(integer, numeric);
