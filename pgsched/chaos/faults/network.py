@@ -91,7 +91,7 @@ def at_work(stage: Stage, member: Member, since: float) -> bool:
     return bool(stage.one(query, member.pid, since))
 
 
-@fault("partition", tier="quick", workers=0)
+@fault("partition", tier="full", workers=0)
 def partition_both(stage: Stage) -> None:
     """The leader's connections hang both ways: another one leads within 12 s, and its runs are taken over."""
     with leader_behind_proxy(stage) as (member, way):
@@ -126,14 +126,14 @@ def packets_dropped_up(stage: Stage) -> None:
         partition(stage, member, way, "up")
 
 
-@fault("packets-dropped-down", tier="quick", needs=("root", "netns"), workers=0)
+@fault("packets-dropped-down", tier="full", needs=("root", "netns"), workers=0)
 def packets_dropped_down(stage: Stage) -> None:
     """Packets to the leader vanish, its statements arrive: another one leads within 12 s."""
     with leader_behind_wire(stage) as (member, way):
         partition(stage, member, way, "down")
 
 
-@fault("slow-link", tier="quick")
+@fault("slow-link", tier="full")
 def slow_link(stage: Stage) -> None:
     """200 ms there and 200 ms back for 12 s: nobody loses a claim or the lead, and work goes on."""
     stage.leader()
@@ -170,7 +170,7 @@ def black_hole(stage: Stage) -> None:
     came_back(stage)
 
 
-@fault("outage-of-two-leases", tier="quick")
+@fault("outage-of-two-leases", tier="full")
 def outage(stage: Stage) -> None:
     """The server is out of reach for two leases while all workers are well: what they finish meanwhile counts, and
     nothing is run twice but what outlasted its lease."""

@@ -80,7 +80,7 @@ def storm(stage: Stage, seconds: float) -> None:
     back_to(stage, before, stage.clock())
 
 
-@fault("sessions-terminated", tier="quick", rate=2.0, drain_s=90.0)
+@fault("sessions-terminated", tier="full", rate=2.0, drain_s=90.0)
 def sessions_terminated(stage: Stage) -> None:
     """A session is terminated twice a second for 10 s: the rate is back at 90 % within 10 s."""
     storm(stage, 10)
@@ -113,7 +113,7 @@ def answers_again(stage: Stage, pid: int) -> bool:
         return False
 
 
-@fault("listen-lost", tier="quick", jobs=0, rate=0.0, poll_s=None)
+@fault("listen-lost", tier="full", jobs=0, rate=0.0, poll_s=None)
 def listen_lost(stage: Stage) -> None:
     """The LISTEN connections go deaf without breaking, then break: runs are picked up within the poll period, and at
     once when the connections are back."""
@@ -162,7 +162,7 @@ def long_transaction(stage: Stage, seconds: float) -> None:
     stage.figure("part of the rate that was lost, %", max(0.0, 100 * (1 - during / before)), bound=40)
 
 
-@fault("long-transaction", tier="quick", rate=2.0, drain_s=90.0)
+@fault("long-transaction", tier="full", rate=2.0, drain_s=90.0)
 def long_transaction_quick(stage: Stage) -> None:
     """A forgotten transaction pins xmin for 10 s: work goes on."""
     long_transaction(stage, 10)
@@ -189,7 +189,7 @@ def table_locked(stage: Stage) -> None:
     stage.figure("new terms", stage.one(TERM) - term, bound=0)
 
 
-@fault("row-locked", tier="quick")
+@fault("row-locked", tier="full")
 def row_locked(stage: Stage) -> None:
     """An operator holds the row of a running run for two leases: others are not held up, and the run is settled once
     when he lets go."""
@@ -207,7 +207,7 @@ def row_locked(stage: Stage) -> None:
     stage.figure("starts of the locked run", len(stage.events(run)), bound=2)
 
 
-@fault("job-locked", tier="quick")
+@fault("job-locked", tier="full")
 def job_locked(stage: Stage) -> None:
     """An operator holds the row of a job for 6 s: the other jobs' slots are on time, and that job's slots follow."""
     stage.leader()
@@ -223,7 +223,7 @@ def job_locked(stage: Stage) -> None:
     stage.figure("its slots followed after", stage.clock() - freed, bound=5.0)
 
 
-@fault("out-of-connections", tier="quick")
+@fault("out-of-connections", tier="full")
 def out_of_connections(stage: Stage) -> None:
     """Others take every connection that is to be had: a new worker gives up and says why, the others wait, and are back
     within 10 s of there being some."""
