@@ -28,9 +28,12 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
         SELECT NULL::bigint AS id, format('the slot of %%s is not decided yet', date_trunc('second', w.next_run_at)) AS details
         WHERE NOT w.paused AND w.next_run_at < clock.now - w.max_lateness
         UNION ALL (
-            SELECT r.id, format('the slot of %%s has not started yet', r.scheduled_at) FROM pgsched.runs r
-            WHERE r.job_id = w.id AND r.phase < 3 AND r.started_at IS NULL AND r.origin = 'schedule'
-              AND r.scheduled_at < clock.now - w.max_lateness ORDER BY r.scheduled_at LIMIT 1)
+            -- fenced off: ordered by its slot, the job's whole history would be read for it
+            SELECT o.id, format('the slot of %%s has not started yet', o.scheduled_at) FROM (
+                SELECT r.id, r.scheduled_at, r.started_at, r.origin FROM pgsched.runs r
+                WHERE r.job_id = w.id AND r.phase < 3 OFFSET 0) o
+            WHERE o.started_at IS NULL AND o.origin = 'schedule' AND o.scheduled_at < clock.now - w.max_lateness
+            ORDER BY o.scheduled_at LIMIT 1)
         UNION ALL (
             SELECT e.id, CASE WHEN e.state = 'missed' THEN format('the slot of %%s was missed: %%s', e.scheduled_at, e.reason)
                 ELSE format('the slot of %%s started %%s late', e.scheduled_at,

@@ -14,7 +14,7 @@ from pgsched.db.connect import Connection
 from pgsched.db.query import Row, fetch, one, rows
 from pgsched.db.statements import sql
 
-JOBS = 500
+JOBS = 200
 LEASE_S = 60.0  # longer than telling may last
 LONGEST_PAUSE_S = 300.0
 

@@ -11,7 +11,9 @@ import pytest
 
 from pgsched.config import AlertSettings
 from pgsched.db import alerts
+from pgsched.db.connect import BY_INDEX
 from pgsched.db.connect import connect as connect_to
+from pgsched.db.statements import sql
 from pgsched.leader import sinks, watching
 from pgsched.leader.courier import Courier
 from pgsched.leader.sinks import NotTold, Sink
@@ -343,3 +345,21 @@ def test_no_secret_is_in_a_sinks_name() -> None:
     found = sinks.sinks(AlertSettings(("https://u:secret@hooks.example/T0/secret",), ("/opt/page --key secret",)))
     assert [sink.name.rsplit(" ", 1)[0] for sink in found] == ["log", "webhook hooks.example", "command page"]
     assert not any("secret" in sink.name for sink in found)
+
+
+def test_looking_at_a_job_does_not_read_its_history(db: psycopg.Connection) -> None:
+    mine = job(db, alert_after_failures=3, max_lateness="1 hour", max_duration="1 hour", expect_every="1 day")
+    db.execute(
+        "INSERT INTO pgsched.runs (job_id, task, state, origin, attempt, scheduled_at, started_at, finished_at)"
+        " SELECT %s, 't', 'succeeded', 'schedule', 1, t, t, t FROM generate_series(1, 3000) n,"
+        " LATERAL (SELECT clock_timestamp() - n * interval '1 minute' AS t) x",
+        [mine],
+    )
+    db.execute("ANALYZE pgsched.runs")
+    for name, value in BY_INDEX.items():
+        db.execute(f"SET {name} = {value}".encode())
+    plan = db.execute(
+        b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql("alert_check"), {"after": 0, "n": 10}
+    ).fetchone()
+    assert plan is not None
+    assert plan[0][0]["Plan"]["Shared Hit Blocks"] + plan[0][0]["Plan"]["Shared Read Blocks"] < 200
