@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pgsched
+from pgsched.core.zones import tzdata_version
 from pgsched.db import pooler
 from pgsched.db.connect import Connection, connect
 from pgsched.db.query import Row, one, rows
@@ -21,6 +23,7 @@ from pgsched.observe.status import status
 PINNED_WARN_S, PINNED_FAIL_S = 60.0, 3600.0
 WAITS_S = 2.0
 SKEW_S = 5.0
+NOTIFY_FULL = 0.1
 TREND_S = 1.5
 MOST_DEAD = 3.0  # times what autovacuum comes for
 FEW_DEAD = 50_000
@@ -55,6 +58,7 @@ def living(conn: Connection[Any]) -> Iterator[Finding]:
     yield from objects(conn)
     yield from workers(rows(conn, "doctor_workers"))
     yield from replication(facts)
+    yield from notifications(one(conn, "doctor_notify") or {})
     yield from poolers(conn)
     if not facts["all_queries"]:
         yield warn("rights", "this role does not see others' queries: GRANT pg_read_all_stats TO it (or pg_monitor)")
@@ -124,16 +128,19 @@ def pins(found: list[Row]) -> Iterator[Finding]:
 
 def objects(conn: Connection[Any]) -> Iterator[Finding]:
     """Are the tables, indexes and triggers those of this version, and do they work?"""
+    from pgsched.db import made
     from pgsched.db.drift import drift
 
     found = [f"{row['what']} {row['name']} of {row['of']} {row['text']}" for row in rows(conn, "doctor_objects")]
-    found += drift(conn)
+    found += drift(conn) + made.differences(conn)
     for text in found:
         broken = "valid" in text or "not ready" in text
         cure = "REINDEX INDEX CONCURRENTLY makes it anew" if broken else "`pgsched migrate --sql` says how it should be"
+        if text.endswith("is disabled"):
+            cure = "ALTER TABLE pgsched... ENABLE TRIGGER"
         yield wrong("schema", f"{text}: {cure}")
     if not found:
-        yield ok("objects", "tables, indexes and triggers are those of this version")
+        yield ok("objects", "tables, indexes, triggers and functions are those of this version")
 
 
 def workers(found: list[Row]) -> Iterator[Finding]:
@@ -145,11 +152,26 @@ def workers(found: list[Row]) -> Iterator[Finding]:
         if abs(row["clock_ahead_s"] or 0) > SKEW_S:
             text = f"the clock of {row['hostname']} differed from the database's by {row['clock_ahead_s']:+.0f} s"
             yield warn("clock", f"{text} when {row['name']} started; due times follow the database's, logs do not")
+    mine = {"tz_version": tzdata_version(), "version": pgsched.__version__}
     for field, what in (("tz_version", "tz database"), ("version", "pgsched version")):
         seen = {row[field]: row["name"] for row in found if row["alive"] and row[field]}
+        if seen:
+            seen.setdefault(mine[field], "this program")
         if len(seen) > 1:
             text = ", ".join(f"{version} ({name})" for version, name in sorted(seen.items()))
-            yield warn(field, f"the workers differ in their {what}: {text}; which one plans depends on who leads")
+            yield warn(field, f"processes differ in their {what}: {text}; which one plans depends on who leads")
+
+
+def notifications(row: Row) -> Iterator[Finding]:
+    """Does the queue fill up that every NOTIFY goes through? When it is full, commits that notify fail."""
+    used = f"the notification queue is {row['usage']:.0%} full"
+    if row["usage"] <= NOTIFY_FULL:
+        yield ok("notify", used)
+        return
+    who = "" if row["pid"] is None else f"; the oldest transaction is that of {shown(row)}"
+    end = "" if row["pid"] is None else f"; to end it: SELECT pg_terminate_backend({row['pid']})"
+    text = f"{used}: a session that listens is in a transaction, and when it is full nothing can be enqueued"
+    yield warn("notify", f"{text}{who}{end}")
 
 
 def replication(facts: Row) -> Iterator[Finding]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+import pgsched
+from pgsched.core.zones import tzdata_version
+from pgsched.db.migrate import upgrade
 from pgsched.observe import doctor
+from tests.server import PrivateCluster
 from tests.waiting import wait_until
 
 Pgsched = Callable[..., Any]
@@ -104,6 +110,85 @@ def test_missing_and_invalid_indexes_disabled_triggers_and_drift_are_named(
         assert part in text
 
 
+def test_functions_and_triggers_that_somebody_changed_are_named(db: psycopg.Connection, connect: Open) -> None:
+    db.execute("DROP TRIGGER b_plan_again ON pgsched.jobs")
+    db.execute("DROP FUNCTION pgsched.first_result(text)")
+    db.execute(
+        "CREATE OR REPLACE FUNCTION pgsched.utc(moment timestamptz) RETURNS text LANGUAGE sql AS $$ SELECT 'never' $$"
+    )
+    text = told(list(doctor.objects(connect())), "schema", "fail")
+    for part in ("trigger b_plan_again of jobs is missing", "function first_result is missing",
+                 "function utc is another than expected"):  # fmt: skip
+        assert part in text
+
+
+def test_a_real_invalid_index_is_named_with_its_cure(db: psycopg.Connection, connect: Open) -> None:
+    db.execute("INSERT INTO pgsched.runs (task) VALUES ('t'), ('t')")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        db.execute("CREATE UNIQUE INDEX CONCURRENTLY mine ON pgsched.runs (task)")
+    text = told(list(doctor.objects(connect())), "schema", "fail")
+    assert "index mine of runs is not ready: REINDEX INDEX CONCURRENTLY" in text
+
+
+def test_who_fills_the_notification_queue_is_named(private_cluster: PrivateCluster) -> None:
+    private_cluster.stop("fast")
+    with (private_cluster.cluster.data / "postgresql.conf").open("a") as conf:
+        conf.write("max_notify_queue_pages = 64\n")
+    private_cluster.start()
+    upgrade(private_cluster.dsn)
+    with (
+        psycopg.connect(private_cluster.dsn, autocommit=True) as db,
+        psycopg.connect(private_cluster.dsn, autocommit=True, application_name="deaf") as listener,
+    ):
+        assert [one.level for one in doctor.living(db) if one.name == "notify"] == ["ok"]
+        listener.execute("LISTEN anything")
+        listener.execute("BEGIN")
+        listener.execute("SELECT 'listens and does not end'")
+        for number in range(30):
+            db.execute("SELECT pg_notify('anything', %s)", [f"{number} " + "x" * 7000])
+        text = told(list(doctor.living(db)), "notify", "warn")
+        pid = listener.info.backend_pid
+        assert (
+            f"oldest transaction is that of pid {pid}, user postgres, deaf, idle in transaction: SELECT 'listens"
+            in text
+        )
+        assert f"pg_terminate_backend({pid})" in text
+        listener.execute("ROLLBACK")
+
+
+def test_an_asynchronous_standby_and_settings_that_lose_data_are_warned_of(private_cluster: PrivateCluster) -> None:
+    """The tests' servers have fsync, full_page_writes and synchronous_commit off."""
+    upgrade(private_cluster.dsn)
+    found = doctor.doctor(private_cluster.dsn, {}, trend_s=0)
+    for name in ("fsync", "full_page_writes", "synchronous_commit"):
+        assert f"{name} = off" in told(found, name, "warn")
+    assert told(found, "standby") == ""
+    cluster = private_cluster.cluster
+    place = str(cluster.data.parent / "received")
+    with psycopg.connect(private_cluster.dsn, autocommit=True) as db:
+        host, port = db.info.host, str(db.info.port)
+        command = [
+            str(cluster.binaries / "pg_receivewal"),
+            "-D",
+            place,
+            "-h",
+            host,
+            "-p",
+            port,
+            "-U",
+            "postgres",
+            "--no-sync",
+        ]
+        Path(place).mkdir()
+        receiver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: told(list(doctor.living(db)), "standby", "warn"), 30, "the receiver to stream")
+            assert "a failover forgets the last commits" in told(list(doctor.living(db)), "standby", "warn")
+        finally:
+            receiver.terminate()
+            receiver.wait(20)
+
+
 def test_workers_that_are_gone_or_differ_are_named(db: psycopg.Connection, connect: Open) -> None:
     add = (
         "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease, seen_at,"
@@ -112,12 +197,15 @@ def test_workers_that_are_gone_or_differ_are_named(db: psycopg.Connection, conne
     )
     db.execute(add, ["gone", "90 s", 0.01, "2025a"])
     db.execute(add, ["old", "1 s", 0.01, "2025a"])
-    db.execute(add, ["new", "1 s", -3600, "2026a"])
+    db.execute(add, ["new", "1 s", -3600, "2026z"])
     found = list(doctor.workers(doctor.rows(connect(), "doctor_workers")))
     assert "gone was last seen 9" in told(found, "worker", "warn")
     assert "the clock of h differed from the database's by -3600 s when new started" in told(found, "clock")
-    assert "2025a (old), 2026a (new)" in told(found, "tz_version")
-    assert told(found, "version") == ""
+    assert "2025a (old)" in told(found, "tz_version")
+    assert "2026z (new)" in told(found, "tz_version")
+    assert f"{tzdata_version()} (this program)" in told(found, "tz_version")
+    assert "1 (new)" in told(found, "version")
+    assert f"{pgsched.__version__} (this program)" in told(found, "version")
 
 
 def test_the_trend_of_dead_rows_is_told() -> None:
