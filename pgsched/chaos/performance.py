@@ -29,7 +29,13 @@ COMPLAINTS = ("warning", "error", "critical")
 
 
 def trouble(error: BaseException) -> Trouble:
-    """The error in one line with the place it came from."""
+    """The error in one line with the place it came from. Raises KeyboardInterrupt if that is behind it: what it broke
+    off may have said something else."""
+    behind: BaseException | None = error
+    while behind is not None:
+        if isinstance(behind, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        behind = behind.__cause__ or behind.__context__
     where = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(str(error).split())
     return Trouble(f"{type(error).__name__}: {text} ({Path(where.filename).name}:{where.lineno})")

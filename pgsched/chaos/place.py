@@ -52,6 +52,7 @@ class Places:
     def __init__(self, binaries: Path | None = None) -> None:
         self._binaries = binaries
         self._shared: Server | None = None
+        self._ready = False
         self._number = 0
 
     @contextmanager
@@ -71,8 +72,11 @@ class Places:
     def shared(self) -> Server:
         """The server of plain faults, running: a fault may have stopped it."""
         if self._shared is None:
-            self._shared = open_server("plain", self._binaries)
-            create_database(self._shared.dsn, TEMPLATE)
+            self._shared = server = open_server("plain", self._binaries)
+            create_database(server.dsn, TEMPLATE)
+            self._ready = True
+        elif not self._ready:
+            raise RuntimeError("the server of this session has no database to start from")
         self._shared.start()
         return self._shared
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -92,7 +93,8 @@ def run(
             print_text(indent + text, indent="    ")
             sys.stdout.flush()
 
-    tell("fault", f"seed {seed}, {len(faults)} faults, a server of its own")
+    signal.signal(signal.SIGTERM, interrupted)
+    tell("fault", f"seed {seed}, {len(faults)} fault{'s' * (len(faults) != 1)}, a server of its own")
     results: list[Result] = []
     for result in session.run(faults, seed, seconds, bin_dir, tell):
         if save is not None and not result.skipped:
@@ -102,6 +104,11 @@ def run(
             tell("figure", line)
     show_results(results, json)
     raise typer.Exit(int(any(result.violations for result in results)))
+
+
+def interrupted(*_: object) -> None:
+    """What was started must end, also when a service manager or a CI ends us."""
+    raise KeyboardInterrupt
 
 
 def summary(result: Result) -> list[str]:

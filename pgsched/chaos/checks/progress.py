@@ -8,6 +8,7 @@ from pgsched.chaos.checks.owners import of_runs, spells
 from pgsched.chaos.history import History, Term
 
 LATE_S = 0.1
+ON_ITS_WAY_S = 1.0
 
 
 def stuck(history: History) -> Iterator[str]:
@@ -76,16 +77,19 @@ def terms_rise(history: History) -> Iterator[str]:
 
 
 def terms_overlap(history: History) -> Iterator[str]:
-    """Once a term has begun, nothing is written in the name of an older one: neither its row, nor a high-water mark."""
-    writes = [(term.seq, term.term, term.backend, term.op) for term in history.terms]
-    writes += [(mark.seq, 0, mark.backend, "mark") for mark in history.marks]
+    """Once a term has begun, nothing is written in the name of an older one: neither its row, nor a high-water mark.
+
+    A sign of life is no decision and not fenced: one that was on its way when the term began is let pass.
+    """
+    writes = [(term.seq, term.at, term.term, term.backend, term.op) for term in history.terms]
+    writes += [(mark.seq, mark.at, 0, mark.backend, "mark") for mark in history.marks]
     term_of: dict[int, int] = {}
-    newest = 0
-    for _, term, backend, op in sorted(writes):
+    newest, begun = 0, 0.0
+    for _, at, term, backend, op in sorted(writes):
         if op == "insert":
-            newest, term_of[backend] = max(newest, term), term
+            newest, begun, term_of[backend] = max(newest, term), at, term
             continue
         by = term_of.get(backend, 0) if op == "mark" else term
-        if 0 < by < newest:
+        if 0 < by < newest and (op == "mark" or at - begun > ON_ITS_WAY_S):
             what = "a high-water mark" if op == "mark" else "the leader's row"
             yield f"{what} was written in term {by} when term {newest} had begun"

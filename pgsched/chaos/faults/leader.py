@@ -67,7 +67,7 @@ def killed_at(stage: Stage, where: str) -> None:
     replaced(stage, leader, since, 5.0)
 
 
-@fault("leader-killed-before-insert", tier="quick")
+@fault("leader-killed-before-insert", tier="full")
 def leader_killed_before_insert(stage: Stage) -> None:
     """The leader is killed when it is about to insert slots: another leads in seconds, no slot is lost."""
     killed_at(stage, "before insert")
@@ -79,7 +79,7 @@ def leader_killed_after_insert(stage: Stage) -> None:
     killed_at(stage, "after insert")
 
 
-@fault("leader-killed-after-commit", tier="quick")
+@fault("leader-killed-after-commit", tier="full")
 def leader_killed_after_commit(stage: Stage) -> None:
     """The leader is killed when it has just committed slots: none is made twice."""
     leader, before = stage.leader(), stage.one(NEWEST_SLOT)

@@ -30,7 +30,7 @@ def taken_over(stage: Stage, run: int, since: float, *, victim_led: bool) -> Non
     stage.figure("claimed again after", stage.one(STARTED, run) - began, bound=stage.lease_s + stage.reap_s + SLACK_S)
 
 
-@fault("worker-killed", tier="quick")
+@fault("worker-killed", tier="full")
 def worker_killed(stage: Stage) -> None:
     """A worker is killed in the middle of a run: another one has claimed it within lease + reap period."""
     run = stage.enqueue("hold", gate="go")
@@ -94,7 +94,7 @@ def worker_frozen_successor_running(stage: Stage) -> None:
     stage.wait(lambda: stage.state(run) == "succeeded", 10, "the successor to finish")
 
 
-@fault("worker-frozen-briefly", tier="quick")
+@fault("worker-frozen-briefly", tier="full")
 def worker_frozen_briefly(stage: Stage) -> None:
     """A worker is frozen for less than its lease, three times: it keeps its run."""
     run = stage.enqueue("hold", gate="go")
