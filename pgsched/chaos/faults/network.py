@@ -216,5 +216,5 @@ def came_back(stage: Stage, bound: float = 10.0) -> None:
     """Every worker runs something again."""
     back_at = stage.clock()
     for member in stage.workers:
-        stage.wait(lambda m=member: at_work(stage, m, back_at), 40, f"worker {member.pid} to work again")  # type: ignore[misc]
+        stage.wait(lambda m=member: at_work(stage, m, back_at), bound + 30, f"worker {member.pid} to work again")  # type: ignore[misc]
     stage.figure("everybody at work again", stage.clock() - back_at, bound=bound)

@@ -113,6 +113,19 @@ def answers_again(stage: Stage, pid: int) -> bool:
         return False
 
 
+@fault("backend-frozen", tier="full")
+def backend_frozen(stage: Stage) -> None:
+    """A server process stops dead, and its kernel acknowledges: the worker gives it up and works on within 45 s."""
+    stage.leader()
+    pid = stage.one(CLAIMING)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        came_back(stage, bound=45.0)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
 @fault("listen-lost", tier="full", jobs=0, rate=0.0, poll_s=None)
 def listen_lost(stage: Stage) -> None:
     """The LISTEN connections go deaf without breaking, then break: runs are picked up within the poll period, and at
@@ -234,8 +247,8 @@ def out_of_connections(stage: Stage) -> None:
         began = stage.clock()
         newcomer = stage.fleet.launch(*stage.worker_options())
         newcomer.ended_by = "no connection"
-        code = newcomer.ended(30)
-        stage.figure("a new worker gives up", stage.clock() - began, bound=15.0)
+        code = newcomer.ended(60)
+        stage.figure("a new worker gives up", stage.clock() - began, bound=30.0)
         said = newcomer.log.read_text(errors="replace").strip().splitlines() or [""]
         stage.note(f"it ended with {code}: {said[-1]}")
         stage.figure("a new worker that ends well without a connection", int(code == 0), bound=0)
