@@ -16,9 +16,12 @@ from tests.pooler.bouncer import Bouncer
 from tests.pooler.test_working import SECONDLY, cli, ended
 from tests.waiting import wait_until
 
-WATCHED = ("search_path", "statement_timeout", "lock_timeout", "enable_seqscan", "enable_sort", "jit",
-           "plan_cache_mode", "role", "TimeZone", "application_name", "idle_in_transaction_session_timeout",
-           "idle_session_timeout", "default_transaction_isolation", "client_connection_check_interval", "transaction_isolation")  # fmt: skip
+WATCHED = (
+    "search_path", "statement_timeout", "lock_timeout", "enable_seqscan", "enable_sort", "jit", "plan_cache_mode",
+    "role",
+    "TimeZone", "application_name", "idle_in_transaction_session_timeout", "idle_session_timeout",
+    "default_transaction_isolation", "client_connection_check_interval", "transaction_isolation",
+)  # fmt: skip
 SHOW = "SELECT " + ", ".join(f"current_setting('{name}')" for name in WATCHED)
 LEFT = (
     "SELECT (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_prepared_statements"
