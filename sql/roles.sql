@@ -241,4 +241,4 @@ CREATE POLICY pgsched_born ON pgsched.runs AS RESTRICTIVE FOR INSERT TO pgsched_
                 AND (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]))
                 OR (SELECT pg_has_role('pgsched_leader', 'USAGE')));
 CREATE POLICY pgsched_born ON pgsched.jobs AS RESTRICTIVE FOR INSERT TO pgsched_producer, pgsched_worker, pgsched_operator
-    WITH CHECK (owner = ANY ((SELECT pgsched.my_roles())::name[]));
+    WITH CHECK (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]));
