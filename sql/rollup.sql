@@ -3,9 +3,9 @@
 -- params: after text (timestamptz), until timestamptz
 -- returns: counted bigint
 -- locks: the rows of those minutes and hours, and the mark
-WITH ended AS MATERIALIZED (
-    SELECT date_trunc('minute', r.finished_at) AS minute, date_trunc('hour', r.finished_at, 'UTC') AS hour,
-        coalesce(r.job_id, 0) AS job_id, r.queue, r.state, r.finished_at, r.attempt, r.started_at IS NOT NULL AS started,
+WITH ended AS (
+    SELECT date_trunc('minute', r.finished_at) AS minute, coalesce(r.job_id, 0) AS job_id, r.queue, r.state,
+        r.finished_at, r.attempt, r.started_at IS NOT NULL AS started,
         -- one for all of a kind where the task may be another text in each run
         CASE WHEN r.kind IN ('python', 'command') THEN left(r.task, 100) ELSE '(' || r.kind || ')' END AS task,
         greatest(extract(epoch FROM r.finished_at - r.started_at)::float8, 0) AS duration_s,
@@ -15,13 +15,24 @@ WITH ended AS MATERIALIZED (
              THEN greatest(extract(epoch FROM r.started_at - r.scheduled_at)::float8, 0) END AS late_s
     FROM pgsched.runs r
     WHERE r.phase >= 3 AND r.finished_at > %(after)s::timestamptz AND r.finished_at <= %(until)s
-), apart AS MATERIALIZED (
-    SELECT w.width, w.from_at, w.job_id, e.queue, e.task, e.state, count(*) AS runs,
-        count(*) FILTER (WHERE e.started) AS started, count(*) FILTER (WHERE e.started AND e.attempt > 1) AS retried,
-        coalesce(sum(e.duration_s), 0) AS duration_s, coalesce(sum(e.wait_s), 0) AS wait_s,
+), fine AS MATERIALIZED (
+    -- the only step that has a row for each run
+    SELECT e.minute, e.job_id, e.queue, e.task, e.state,
+        CASE WHEN e.started THEN pgsched.bin_of(e.duration_s) END AS duration_bin,
+        CASE WHEN e.started THEN pgsched.bin_of(e.wait_s) END AS wait_bin, pgsched.bin_of(e.late_s) AS late_bin,
+        count(*) AS n, count(*) FILTER (WHERE e.started) AS started,
+        count(*) FILTER (WHERE e.started AND e.attempt > 1) AS retried,
+        coalesce(sum(e.duration_s) FILTER (WHERE e.started), 0) AS duration_s, coalesce(sum(e.wait_s), 0) AS wait_s,
         coalesce(sum(e.late_s), 0) AS late_s, count(e.late_s) AS late, max(e.late_s) AS late_max_s,
         max(e.finished_at) AS last_at
-    FROM ended e CROSS JOIN LATERAL (VALUES ('minute', e.minute, 0::bigint), ('hour', e.hour, e.job_id))
+    FROM ended e GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+), apart AS MATERIALIZED (
+    SELECT w.width, w.from_at, w.job_id, f.queue, f.task, f.state, sum(f.n)::bigint AS runs,
+        sum(f.started)::bigint AS started, sum(f.retried)::bigint AS retried, sum(f.duration_s) AS duration_s,
+        sum(f.wait_s) AS wait_s, sum(f.late_s) AS late_s, sum(f.late)::bigint AS late, max(f.late_max_s) AS late_max_s,
+        max(f.last_at) AS last_at
+    FROM fine f CROSS JOIN LATERAL (
+        VALUES ('minute', f.minute, 0::bigint), ('hour', date_trunc('hour', f.minute, 'UTC'), f.job_id))
         AS w(width, from_at, job_id)
     GROUP BY 1, 2, 3, 4, 5, 6
 ), sums AS (
@@ -30,16 +41,13 @@ WITH ended AS MATERIALIZED (
     SELECT width || ' of all', from_at, 0, '', '', state, sum(runs)::bigint, sum(started)::bigint, sum(retried)::bigint,
         sum(duration_s), sum(wait_s), sum(late_s), sum(late)::bigint, max(late_max_s), max(last_at)
     FROM apart GROUP BY 1, 2, state
-), fine AS MATERIALIZED (
-    SELECT e.minute, e.hour, e.job_id, e.queue, e.task, e.state, m.what, pgsched.bin_of(m.seconds) AS bin, count(*) AS n
-    FROM ended e CROSS JOIN LATERAL (VALUES ('duration', e.duration_s), ('wait', e.wait_s), ('late', e.late_s))
-        AS m(what, seconds)
-    WHERE m.seconds IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
 ), binned_apart AS MATERIALIZED (
-    SELECT w.width, w.from_at, w.job_id, f.queue, f.task, f.state, f.what, f.bin, sum(f.n) AS n
-    FROM fine f CROSS JOIN LATERAL (VALUES ('minute', f.minute, 0::bigint), ('hour', f.hour, f.job_id))
+    SELECT w.width, w.from_at, w.job_id, f.queue, f.task, f.state, m.what, m.bin, sum(f.n) AS n
+    FROM fine f CROSS JOIN LATERAL (
+        VALUES ('minute', f.minute, 0::bigint), ('hour', date_trunc('hour', f.minute, 'UTC'), f.job_id))
         AS w(width, from_at, job_id)
-    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+    CROSS JOIN LATERAL (VALUES ('duration', f.duration_bin), ('wait', f.wait_bin), ('late', f.late_bin)) AS m(what, bin)
+    WHERE m.bin IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
 ), binned AS (
     SELECT * FROM binned_apart
     UNION ALL
@@ -67,4 +75,4 @@ WITH ended AS MATERIALIZED (
 ), moved AS (
     UPDATE pgsched.rollup_mark SET counted_until = greatest(counted_until, %(until)s)
 )
-SELECT count(*) AS counted FROM ended
+SELECT coalesce(sum(n), 0)::bigint AS counted FROM fine
