@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pgsched.chaos.history import History
 
 SLACK = {"threads": 2, "descriptors": 4, "children": 0}
+CRASHES = (4, 6, 7, 8, 11)  # signals of the interpreter or a library that went wrong; nobody sends them
 FATES = ("worked", "unhealthy", "exited")
 
 
@@ -17,6 +18,8 @@ def fates(history: History) -> Iterator[str]:
             yield f"process {process.pid} neither works, nor says that it does not, nor has ended"
         if process.fate == "exited" and process.ended_by is None and process.code == 0:
             yield f"process {process.pid} ended by itself, with exit code 0"
+        if process.code is not None and -process.code in CRASHES:
+            yield f"process {process.pid} crashed with signal {-process.code}"
 
 
 def stops(history: History) -> Iterator[str]:
