@@ -27,11 +27,11 @@ STRETCH_S, LAG_EVERY_S = 15.0, 0.25
 BACKFILLED = timedelta(hours=1)  # a slot whose run came so late was asked for later
 FINAL = ("succeeded", "dead", "cancelled")
 PURPOSES = ("claim", "settle", "heartbeat", "listen", "leader", "logs", "metrics")
-SAMPLE = 30  # attempts noted between two batches: what is beyond them costs nothing
+SAMPLE, STEP = 30, 10  # between two batches: so many attempts are noted, then every 10th, then every 100th
 MOST_KNOWN = 1000
 Way = tuple[str, str, str]
 Labels = tuple[str, str, str]
-Noted = tuple[Running, float]  # and when it ended, in monotonic seconds
+Noted = tuple[Running, float, int]  # when it ended, in monotonic seconds; for how many it stands
 WAY: Callable[[Claim], Way] = itemgetter(*map(Claim._fields.index, ("queue", "kind", "task")))  # quicker by place
 
 
@@ -42,7 +42,6 @@ class WorkerMeter:
         self.meter = meter
         self.ended: list[Noted] = []
         self._queue, self._task = Bounded(), Bounded()
-        self._owed: defaultdict[Labels, int] = defaultdict(int)  # attempts told of that nothing stands for yet
         self._known: dict[Way, Labels] = {}
         self.note: Callable[[], object] = bool  # to be called when more attempts are to be noted
         self._lags = (0.0, 0.0)  # the worst of the last stretch, and of this one
@@ -97,32 +96,24 @@ class WorkerMeter:
             self.meter.count("pgsched_runs_finished_total", (*labels, verdict), count)
         elif verdict == "lost":
             self.lost("settled_late", count)
-        if outcome != Result.RELEASED:
-            self._owed[labels] += count
 
     def _times(self) -> None:
-        """Put the attempts that were noted since the last time into the histograms, where they stand for all of their
-        task that ended."""
+        """Put the attempts that were noted since the last time into the histograms."""
         ended, self.ended = self.ended, []
         self.note()
-        noted: defaultdict[Labels, list[Noted]] = defaultdict(list)
+        noted: defaultdict[tuple[Labels, int], list[Noted]] = defaultdict(list)
         for one in ended:
-            noted[self._labels(WAY(one[0].claim))].append(one)
-        for labels, attempts in noted.items():
-            weight = max(1, self._owed[labels] // len(attempts))
-            self._owed[labels] -= weight * len(attempts)
-            self.meter.observe(
-                "pgsched_attempt_duration_seconds", [end - one.started for one, end in attempts], labels, weight
-            )
+            noted[self._labels(WAY(one[0].claim)), one[2]].append(one)
+        for (labels, weight), attempts in noted.items():
+            took = [end - one.started for one, end, _ in attempts]
+            self.meter.observe("pgsched_attempt_duration_seconds", took, labels, weight)
             if self._offset_s is not None:
                 self._waits(attempts, labels[:1], self._offset_s, weight)
 
-    def _waits(
-        self, attempts: Sequence[tuple[Running, float]], queue: tuple[str], offset_s: float, weight: int
-    ) -> None:
+    def _waits(self, attempts: Sequence[Noted], queue: tuple[str], offset_s: float, weight: int) -> None:
         """How long they had waited to be started."""
         waited, late = [], []
-        for one, _ in attempts:
+        for one, _, _ in attempts:
             claim, began = one.claim, one.started + offset_s
             if claim.available_at is None:
                 continue
@@ -158,8 +149,9 @@ class MeteredSlots(Slots):
     def __init__(self, counted: WorkerMeter, *given: Any) -> None:
         super().__init__(*given)
         self.counted = counted
-        counted.note = self._note
-        self._wanted = SAMPLE
+        counted.note = self._afresh
+        self._stride = self._until = 1
+        self._owed = 0
 
     def take(self, claims: list[Claim], sent_at: float) -> None:
         self.counted.claimed(claims)
@@ -173,19 +165,26 @@ class MeteredSlots(Slots):
                 self.counted.gone(running.claim)
         super().end(key, why)
 
-    def _note(self) -> None:
-        """Note the next attempts that end."""
-        self._wanted = SAMPLE
+    def _afresh(self) -> None:
+        """A batch was counted: note each of the next attempts. The first stands for those that were left out, too."""
+        self._owed += self._stride - self._until
+        self._stride = self._until = 1
 
     def _ended(self, running: Running, outcome: Outcome | None) -> None:
         Slots._ended(self, running, outcome)  # not super(): it is done for every run
-        if self._wanted:
-            self._wanted -= 1
-            self.counted.ended.append((running, self._moved_at))
+        self._until -= 1
+        if not self._until:
+            self._note(running)
+
+    def _note(self, running: Running) -> None:
+        noted = self.counted.ended
+        noted.append((running, self._moved_at, self._stride + self._owed))
+        self._owed = 0
+        self._stride = self._until = STEP ** min(2, len(noted) // SAMPLE)
 
     def _ended_gathered(self, running: Running, outcome: Outcome | None = None) -> None:
         if running.key in self._running:
-            self.counted.ended.append((running, time.monotonic()))
+            self.counted.ended.append((running, time.monotonic(), 1))
         super()._ended_gathered(running, outcome)
 
     def samples(self) -> Iterator[Sample]:
