@@ -100,9 +100,11 @@ BEGIN
         AND (NEW.backoff_base IS NULL OR NEW.backoff_base BETWEEN '0' AND '10 years')
         AND (NEW.backoff_max IS NULL OR NEW.backoff_max BETWEEN '0' AND '10 years')
         AND (NEW.backoff_jitter IS NULL OR NEW.backoff_jitter BETWEEN 0::float8 AND 1::float8)
-        AND (NEW.concurrency_key IS NULL OR pg_catalog.length(NEW.concurrency_key) BETWEEN 1 AND 500)) IS NOT TRUE
+        AND (NEW.concurrency_key IS NULL OR pg_catalog.length(NEW.concurrency_key) BETWEEN 1 AND 500)
+        AND pg_catalog.num_nonnulls(NEW.unique_key, NEW.tags, NEW.options, NEW.progress, NEW.cancel_reason) = 0) IS NOT TRUE
     THEN
-        problem := coalesce(pgsched.run_slot_error(NEW), pgsched.run_error(NEW));
+        problem := coalesce(pgsched.run_slot_error(NEW), pgsched.run_error(NEW), pgsched.run_size_error(
+            NEW.unique_key, NEW.tags, NEW.options, NEW.progress, NEW.cancel_reason));
         IF problem IS NOT NULL THEN
             PERFORM pgsched.raise_bad_value(problem, 'runs');
         END IF;

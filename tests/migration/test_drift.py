@@ -62,7 +62,7 @@ def test_tables_py_names_every_column_in_order_with_its_type_and_key(engine: sql
 def test_the_drift_check_sees_a_dropped_column_and_a_changed_index(
     db: psycopg.Connection, engine: sqlalchemy.Engine
 ) -> None:
-    db.execute("ALTER TABLE pgsched.runs DROP COLUMN progress")
+    db.execute("ALTER TABLE pgsched.runs DROP COLUMN progress CASCADE")
     db.execute("DROP INDEX pgsched.runs_waiting")
     db.commit()
     assert sorted(kind for kind, *_ in differences(engine)) == ["add_column", "add_index"]
