@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from typing import Any
 
 import typer
 
@@ -104,9 +105,11 @@ def run(args: list[str]) -> int:
     try:
         for text in args:
             text.encode()
-        make_app()(args, prog_name="pgsched")
+        code = make_app()(args, prog_name="pgsched", standalone_mode=False)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except typer.Abort as end:
+        return INTERRUPTED if isinstance(end.__cause__, KeyboardInterrupt) else complain("given up", 1)
     except UnicodeEncodeError:
         return complain("an argument is not valid UTF-8", 2)
     except KeyboardInterrupt:
@@ -114,8 +117,18 @@ def run(args: list[str]) -> int:
     except BrokenPipeError:
         return broken_pipe()
     except Exception as error:
-        return report(error)
-    return 0
+        return misused(error) if hasattr(error, "format_message") else report(error)
+    return code if isinstance(code, int) else 0
+
+
+def misused(error: Any) -> int:
+    """One line for arguments that the command does not take (typer shows them as they are); no command: its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        path = error.ctx.command_path if getattr(error, "ctx", None) else "pgsched"
+        complain(f"{error.format_message().rstrip('.')}; see: {path} --help", int(error.exit_code))
+    return int(error.exit_code)
 
 
 def report(error: Exception) -> int:

@@ -89,9 +89,11 @@ def test_an_update_without_changes_is_bad_input(pgsched: Callable[..., object]) 
 
 @pytest.mark.parametrize("args", [["frobnicate"], ["job", "add"], ["job", "add", "x"], ["run", "show", "abc"], ["--x"]])
 def test_a_wrong_command_line_ends_with_two(pgsched: Callable[..., object], args: list[str]) -> None:
-    said = pgsched(*args)
-    assert said.code == 2
-    assert "Usage: pgsched" in said.err
+    one_line(pgsched(*args), 2, "; see: pgsched")
+
+
+def test_what_is_wrong_with_a_command_line_is_said_without_control_characters(pgsched: Callable[..., object]) -> None:
+    one_line(pgsched("job", "show", "x", "\x1b[31m\u2028"), 2, r"(\x1b[31m )")
 
 
 @pytest.mark.parametrize("verb", ["show", "pause", "resume", "run", "delete"])
