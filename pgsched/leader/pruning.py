@@ -26,6 +26,7 @@ from pgsched.leader.pruner import Pruner
 
 BATCH = 2000
 FILED = 200  # rows with their output go through this process
+BEGUN = b'{"id":'  # the shortest name comes first in a jsonb
 PATIENCE_S = 3.0
 
 
@@ -58,10 +59,12 @@ class File:
         self._file.close()
 
     def _take_back(self, conn: Connection[Any]) -> None:
-        """Cut off the lines of a batch that was not committed, and half a line."""
+        """Cut off the lines of a batch that was not committed, and half a line. Nothing of a file of other things."""
         end = self._file.seek(0, io.SEEK_END)
         for start, line in self._last_lines(end):
             run_id = id_of(line)
+            if run_id is None and (line.endswith(b"\n") or not BEGUN.startswith(line[: len(BEGUN)])):
+                raise InputError(f"archive: {self._file.name} holds something else: name a new file", "archive")
             if run_id is not None and not retention.exists(conn, run_id):
                 break
             end = start

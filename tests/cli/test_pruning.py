@@ -92,6 +92,19 @@ def test_a_file_that_cannot_be_written_is_said_in_one_line(pgsched: Call) -> Non
     assert (said.code, said.err) == (2, "error: archive: cannot write /nowhere/runs.jsonl: No such file or directory\n")
 
 
+@pytest.mark.parametrize("held", ["a: 1\nb: 2\n", "no line", '{"name": "x"}\n', '{"id": 1}\nnotes\n'])
+def test_a_file_of_something_else_is_left_as_it_is(
+    pgsched: Call, db: psycopg.Connection, tmp_path: Path, held: str
+) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text(held)
+    ended(db, "30 days")
+    said = pgsched("prune", "--archive", str(file))
+    assert (said.code, said.err) == (2, f"error: archive: {file} holds something else: name a new file\n")
+    assert file.read_text() == held
+    assert sum(left(db).values()) == 1, "nothing was deleted"
+
+
 def test_settings_are_shown_and_set(pgsched: Call, db: psycopg.Connection) -> None:
     assert pgsched("retention", "set", "--keep", "2d", "--keep", "dead=90d", "--archive").out == (
         "runs: dead 90 days, any other 2 days; archived\n"

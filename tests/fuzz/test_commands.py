@@ -154,7 +154,8 @@ def check(line: list[str]) -> int:
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # `prune --archive` makes the file that it is told
     for name in [*os.environ]:
         if name.startswith("PGSCHED_") and not name.startswith("PGSCHED_TEST_"):
             monkeypatch.delenv(name)
