@@ -16,7 +16,7 @@ WITH stale AS MATERIALIZED (
                      ELSE pgsched.back_in_line('queued', r.queue, r.concurrency_key) END,
         finished_at = CASE WHEN r.cancel_requested_at IS NOT NULL OR r.attempt >= r.max_attempts
                                 OR r.crashes + 1 >= %(crash_limit)s THEN clock_timestamp() END,
-        reason = CASE WHEN r.cancel_requested_at IS NOT NULL THEN r.cancel_reason
+        reason = CASE WHEN r.cancel_requested_at IS NOT NULL THEN left(r.cancel_reason, 10000)  -- runs_texts_size
                       WHEN r.attempt >= r.max_attempts THEN format('all %%s attempts used', r.max_attempts)
                       WHEN r.crashes + 1 >= %(crash_limit)s
                           THEN format('quarantined: %%s attempts took their worker down', r.crashes + 1) END,

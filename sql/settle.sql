@@ -34,7 +34,7 @@ WITH settled AS (
                                ELSE coalesce(g.error, r.error) END,
         reason = CASE
             WHEN g.outcome = 'succeeded' THEN NULL
-            WHEN r.cancel_requested_at IS NOT NULL THEN r.cancel_reason
+            WHEN r.cancel_requested_at IS NOT NULL THEN left(r.cancel_reason, 10000)  -- runs_texts_size
             WHEN g.outcome IN ('cancelled', 'interrupted', 'released', 'snoozed') THEN g.error
             WHEN g.retry_in IS NULL THEN 'failed for good'
             WHEN r.attempt >= r.max_attempts THEN format('all %%s attempts used', r.max_attempts)

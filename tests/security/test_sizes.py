@@ -8,7 +8,11 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from pgsched.db import leading, migrate
 from pgsched.execute.report import refused, traceback_text
+from pgsched.model import Result
+from tests.race.setting import add_runs, done, take
+from tests.race.test_settle import settle
 from tests.security.conftest import Logins
 
 MIB = 1 << 20
@@ -115,3 +119,34 @@ def test_what_a_handler_raises_fits(db: psycopg.Connection[Any]) -> None:
         " VALUES (1, gen_random_uuid(), 1, 'failed', %s, %s, %s)",
         [outcome.error, traceback, outcome.log_tail],
     )
+
+
+def asked_to_end(db: psycopg.Connection[Any]) -> Any:
+    """A claim that somebody cancels with the longest reason that he may give."""
+    add_runs(db, 1)
+    (claim,) = take(db)
+    db.execute("UPDATE pgsched.runs SET cancel_requested_at = now(), cancel_reason = repeat('é', 32768)")
+    return claim
+
+
+def test_no_reason_is_so_long_that_a_worker_cannot_settle(dsn: str, db: psycopg.Connection[Any]) -> None:
+    claim = asked_to_end(db)
+    assert settle(dsn, done(claim, Result.CANCELLED)) == ["cancelled"]
+
+
+def test_no_reason_is_so_long_that_the_leader_cannot_reap(db: psycopg.Connection[Any]) -> None:
+    """He would reap nobody else's runs of that batch either."""
+    asked_to_end(db)
+    db.execute("UPDATE pgsched.runs SET lease_until = now() - interval '1 hour'")
+    assert [row["state"] for row in leading.reap(db, 10, 5)] == ["cancelled"]
+
+
+def test_a_job_that_the_release_before_took_is_planned_after_the_migration(empty_dsn: str) -> None:
+    """Its limit was one of characters, and none at all for those of the first release."""
+    migrate.upgrade(empty_dsn, to="0003")
+    with psycopg.connect(empty_dsn, autocommit=True) as db:
+        db.execute("INSERT INTO pgsched.jobs (name, schedule, task, description)"
+                   " VALUES ('j', '@daily', 't', repeat('é', 65536))")  # fmt: skip
+        migrate.upgrade(empty_dsn)
+        db.execute("UPDATE pgsched.jobs SET decided_until = clock_timestamp()")
+        db.execute("UPDATE pgsched.jobs SET description = repeat('ü', 65536)")
