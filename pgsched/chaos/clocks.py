@@ -28,13 +28,13 @@ class Clock:
         self.environment = {
             "LD_PRELOAD": str(found),
             "FAKETIME_TIMESTAMP_FILE": str(file),
-            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_NO_CACHE": "1",  # or each process would see the clock move at a time of its own
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "FAKETIME_DISABLE_SHM": "1",  # a server's children would each look for what belongs to another process
         }
 
     def set(self, ahead_s: int) -> None:
-        """From within two seconds on, the clock shows so many seconds more than the host's; negative: less."""
+        """From now on the clock shows so many seconds more than the host's; negative: less."""
         fresh = self.file.with_suffix(".new")
         fresh.write_text(f"{ahead_s:+d}\n")
         fresh.chmod(0o644)

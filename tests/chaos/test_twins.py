@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from pgsched.chaos import needs, registry
 from pgsched.chaos.place import Places, places
 from pgsched.chaos.registry import Fault, Options
 from pgsched.chaos.runner import run_fault
@@ -139,6 +141,17 @@ def test_a_claim_that_is_taken_before_its_lease_ended_is_reported(violated: Viol
 
 def test_leaders_that_are_not_fenced_are_reported(violated: Violated) -> None:
     assert "terms-overlap" in violated(crowd_of_leaders, PGSCHED_TEST_NO_FENCE="1")
+
+
+def test_a_leader_that_does_not_see_the_clock_move_is_reported(where: Places, tmp_path: Path) -> None:
+    fault = registry.load()["database-clock"]
+    if why := needs.missing(fault.needs):
+        pytest.skip(why)
+    blind = "from pgsched.leader import stepping\nstepping.DatabaseClock.stepped_s = lambda *_: 0.0\n"
+    (tmp_path / "sitecustomize.py").write_text(blind)
+    short = replace(fault, options=replace(fault.options, lease_s=3.0))
+    result = run_fault(short, where, 1, print, env={"PYTHONPATH": str(tmp_path)})
+    assert any("claims lost by healthy workers" in one.text for one in result.violations), result.violations
 
 
 def test_a_limit_that_does_not_hold_is_reported(violated: Violated) -> None:
