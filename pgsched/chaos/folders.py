@@ -1,0 +1,59 @@
+"""Where servers live while faults run: temporary folders, each locked by the process that made it.
+
+The rule: what a killed process left is taken away by the next one; what another process uses is not touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from pgsched.db.cluster import Cluster
+from pgsched.db.embedded import server_account
+from pgsched.errors import EmbeddedUnavailable
+
+PREFIX = "pgsched-chaos-"
+IN_USE = "in-use"
+_held: dict[Path, int] = {}
+
+
+def make() -> Path:
+    """A new folder of this process."""
+    fresh = Path(tempfile.mkdtemp(prefix="pgsched-new-")).resolve()
+    fresh.chmod(0o755)  # the account that runs PostgreSQL for root must get through
+    lock = os.open(fresh / IN_USE, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    # It gets its name only now: under it and without the lock, `sweep` of another process would take it.
+    folder = fresh.rename(fresh.with_name(fresh.name.replace("pgsched-new-", PREFIX)))
+    _held[folder] = lock
+    return folder
+
+
+def remove(folder: Path) -> None:
+    """Delete it. Its servers must have ended."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if (lock := _held.pop(folder, None)) is not None:
+        os.close(lock)
+
+
+def sweep() -> None:
+    """Stop the servers of killed processes, and delete their folders."""
+    for folder in Path(tempfile.gettempdir()).resolve().glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError, EmbeddedUnavailable), (folder / IN_USE).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            clear(folder)
+
+
+def clear(folder: Path) -> None:
+    for started in folder.glob("*/data/postmaster.opts"):
+        program = started.read_text().partition(' "')[0]  # of the server; its arguments are quoted
+        Cluster(started.parent, Path(program).parent, server_account()).stop("immediate")
+    for place in folder.iterdir():
+        if place.is_mount():
+            subprocess.run(["umount", "--lazy", str(place)], check=False, capture_output=True)
+    shutil.rmtree(folder, ignore_errors=True)

