@@ -2,9 +2,10 @@
 code can still run, and else afterwards.
 
 While the loop is blocked nothing is claimed, settled or stopped, but the leases are kept, because the heartbeat has a
-thread of its own. A C call that holds the interpreter stops that thread too; it can cost the leases. Only faulthandler,
-which has a thread that needs no interpreter, sees the stack then; it is wound up at every look and goes off when the
-next look does not come.
+thread of its own. A C call that holds the interpreter stops that thread too; it can cost the leases. Whoever gets the
+interpreter next looks where the others are: mostly the call is still to be seen. While it lasts only faulthandler sees
+it, from a thread that needs no interpreter; it is wound up at every look and goes off when none comes for long. Not
+sooner: when a process that was frozen goes on, it would read stacks that are changing, and that can crash the process.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pgsched.worker.running import Running
 logger = log.get("watchdog")
 BLOCKED_S = 5.0
 LOOK_S = 1.0
+DUMP_S = 60.0
 AGAIN = 4  # told again when it has lasted this many times as long
 STACK_CHARACTERS = 4000
 Blocked = tuple[float, str]
@@ -52,7 +54,8 @@ class Watchdog(threading.Thread):
         self.on_news: Callable[[], object] = lambda: None
         self.on_blocked: Callable[[str], object] = lambda who: None
         self._blocked_s = BLOCKED_S
-        self._turned_at = time.monotonic()
+        self._turned_at = self._looked_at = time.monotonic()
+        self._noted: list[str] = []
         self._tell_at_s = self._blocked_s
         self._who = ""
         self._stopping = threading.Event()
@@ -61,6 +64,8 @@ class Watchdog(threading.Thread):
     def turned(self) -> None:
         """The loop has had a turn; to be called on it at least once a second."""
         self._turned_at = time.monotonic()
+        if not self._noted and self._turned_at > self._looked_at + self._blocked_s + LOOK_S:
+            self._noted += stacks_of_others()
 
     def silent_s(self) -> float:
         """Seconds since the loop had a turn."""
@@ -77,8 +82,9 @@ class Watchdog(threading.Thread):
 
     def run(self) -> None:
         while not self._stopping.is_set():
-            faulthandler.dump_traceback_later(self._blocked_s + LOOK_S, file=self._dump)
+            faulthandler.dump_traceback_later(DUMP_S, file=self._dump)
             began, cpu_s = time.monotonic(), time.process_time()
+            self._looked_at = began
             self._stopping.wait(LOOK_S)
             late_s = time.monotonic() - began - LOOK_S
             try:
@@ -103,8 +109,7 @@ class Watchdog(threading.Thread):
         if seconds >= self._tell_at_s:
             frame = sys._current_frames().get(self._loop_thread)
             found = self._at_the_loop(frame)
-            others = [] if found else list(self._running())
-            self._who = names(found) or (f"one of {names(others)}" if others else "no handler")
+            self._who = names(found) or one_of(list(self._running()))
             self._tell_at_s = seconds * AGAIN
             logger.warning("the event loop is blocked", seconds=round(seconds, 1), by=self._who,
                            remedy='run_in="thread" or "process"', stack=self._stack(frame, found))  # fmt: skip
@@ -130,8 +135,9 @@ class Watchdog(threading.Thread):
 
     def _tell_held(self, seconds: float, cpu_s: float) -> None:
         """No Python code ran in this process: a C call held the interpreter, or the whole process stood still."""
-        dump = self._take_dump()
-        running, blocks = list(self._running()), dump.split("\n\n")
+        seen = [*self._take_dump().split("\n\n"), *self._noted, *stacks_of_others()]
+        running, blocks = list(self._running()), list(dict.fromkeys(seen))
+        self._noted = []
         found = [one for one in running if any(self._is_in(one.claim.task, block) for block in blocks)]
         # The attempt may have ended since: its thread went on first.
         tasks = {one.claim.task for one in found} or {
@@ -141,7 +147,7 @@ class Watchdog(threading.Thread):
         mine = f"{self._loop_thread:#018x}"
         shown = threads or [block for block in blocks if mine in block]
         logger.warning("no Python code of this process ran", seconds=round(seconds, 1), cpu_s=round(cpu_s, 1),
-                       by=names(found) or ", ".join(sorted(tasks)[:5]) or "no handler found", remedy='run_in="process"',
+                       by=names(found) or ", ".join(sorted(tasks)[:5]) or one_of(running), remedy='run_in="process"',
                        stack="\n".join(shown)[:STACK_CHARACTERS] or None)  # fmt: skip
 
     def _take_dump(self) -> str:
@@ -158,6 +164,18 @@ class Watchdog(threading.Thread):
         )
 
 
+def stacks_of_others() -> list[str]:
+    """Where the other threads are, as faulthandler writes it."""
+    here = threading.get_ident()
+    frames = {thread: frame for thread, frame in sys._current_frames().items() if thread != here}
+    stacks = {thread: list(traceback.walk_stack(frame)) for thread, frame in frames.items()}
+    return [
+        f"Thread {thread:#018x} (most recent call first):\n"
+        + "\n".join(f'  File "{at.f_code.co_filename}", line {line} in {at.f_code.co_name}' for at, line in stack)
+        for thread, stack in stacks.items()
+    ]
+
+
 def within(code: CodeType | None) -> Iterator[CodeType]:
     """The code of a function and of those that are written inside of it."""
     if code is not None:
@@ -170,3 +188,8 @@ def within(code: CodeType | None) -> Iterator[CodeType]:
 def names(found: Sequence[Running]) -> str:
     """The attempts, for people."""
     return ", ".join(f"{one.claim.task[:80]} (run {one.claim.id})" for one in found[:5])
+
+
+def one_of(candidates: Sequence[Running]) -> str:
+    """It is not known which."""
+    return f"one of {names(candidates)}" if candidates else "no handler"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import psycopg
@@ -33,6 +34,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> Said:
     found = Said()
     monkeypatch.setattr(watchdog, "logger", found)
     monkeypatch.setattr(watchdog, "BLOCKED_S", 1.0)
+    monkeypatch.setattr(watchdog, "DUMP_S", 2.0)
     return found
 
 
@@ -91,6 +93,39 @@ def test_a_call_that_held_the_interpreter_is_named_although_its_attempt_has_ende
     told = said.fields("no Python code of this process ran")
     assert told is not None and "holds.thread" in told["by"]
     assert "in holds_the_interpreter" in told["stack"]
+
+
+def test_a_call_that_is_over_before_the_dump_is_told_all_the_same(
+    dsn: str, db: psycopg.Connection, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "DUMP_S", 60.0)
+    run_id = add(db, "holds.thread", seconds=4)
+    serve(dsn, lambda: state(db, run_id) == "succeeded" and said.lines)
+    told = said.fields("no Python code of this process ran")
+    assert told is not None and told["seconds"] > 1, "who it was is seen mostly, by who gets the interpreter next"
+    assert "most recent call first" in told["stack"]
+
+
+def test_the_stacks_of_other_threads_are_read_as_they_are() -> None:
+    go = threading.Event()
+
+    def sleeper() -> None:
+        go.wait(20)
+
+    thread = threading.Thread(target=sleeper)
+    thread.start()
+    try:
+        wait_until(lambda: any(" in sleeper" in stack for stack in watchdog.stacks_of_others()), 10, "its stack")
+        stacks = watchdog.stacks_of_others()
+        assert any(f"{thread.ident:#018x}" in stack and " in sleeper" in stack for stack in stacks)
+        assert not any(" in stacks_of_others" in stack for stack in stacks), "its own is none of them"
+    finally:
+        go.set()
+        thread.join()
+
+
+def test_a_process_that_was_frozen_for_a_while_is_not_read_by_a_thread_without_the_interpreter() -> None:
+    assert watchdog.DUMP_S >= 60, "faulthandler's reading of stacks that change has crashed workers"
 
 
 def test_a_busy_loop_in_python_does_not_cost_the_lease(dsn: str, db: psycopg.Connection, said: Said) -> None:
