@@ -90,3 +90,35 @@ BEGIN
                  OR k.scope = bucket AND k.key = enqueue_result.unique_key);
     END IF;
 END $$;
+
+-- Asks a run to end; one that has not begun ends at once (0003/60_audit.sql).
+-- cancelled, requested, or the terminal state it already had; NULL when there is no such run.
+CREATE OR REPLACE FUNCTION pgsched.cancel(run_id bigint, why text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r pgsched.runs;
+    author text := format('cancelled by %s%s', session_user, coalesce(': ' || why, ''));
+BEGIN
+    IF length(why) > 10000 THEN  -- it becomes the run's reason, beside its error (runs_texts_size)
+        PERFORM pgsched.raise_bad_value(pgsched.bad_length('why', why, 10000), 'runs');
+    END IF;
+    SELECT * INTO r FROM pgsched.runs WHERE id = run_id FOR NO KEY UPDATE;
+    IF r.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pgsched.refuse_others(format('run %s', r.id), r.owner);
+    IF r.phase >= 3 THEN
+        RETURN r.state;
+    END IF;
+    PERFORM pgsched.note('cancelled', 'run', r.id::text,
+        jsonb_build_object('state', r.state, 'task', left(r.task, 200), 'why', left(cancel.why, 1000)));
+    IF r.state = 'running' THEN
+        UPDATE pgsched.runs SET cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()),
+            cancel_reason = author WHERE id = run_id;
+        PERFORM pg_notify('pgsched_cancel', run_id::text);
+        RETURN 'requested';
+    END IF;
+    UPDATE pgsched.runs SET state = 'cancelled', finished_at = clock_timestamp(), reason = author WHERE id = run_id;
+    PERFORM pg_notify('pgsched_leader', 'runs');
+    RETURN 'cancelled';
+END $$;

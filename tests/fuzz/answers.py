@@ -11,7 +11,7 @@ ERRORS = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 DOCUMENTED = set(re.findall(r"^\| `(\w{5})` \|", ERRORS.read_text(encoding="utf-8"), re.MULTILINE))
 # What a user's value was refused with: then the text begins with what was wrong.
 OURS = re.compile(r"^[a-z_ ]+\w*: ")
-RAW = re.compile(r"violates (check|not-null|unique|foreign key) constraint|violates row-level security")
+WRONG_VALUE = "23514"
 # for what is not meant to be called by itself: it may not take what nobody gives it
 INTERNAL = {
     "54000",
@@ -32,9 +32,10 @@ INTERNAL = {
 }
 
 
-def documented(error: psycopg.Error) -> bool:
-    """Is this one of them, and does it say what is wrong?"""
-    return error.sqlstate in DOCUMENTED
+def documented(error: psycopg.Error, raw: bool = True) -> bool:
+    """Is this one of them; unless `raw`, does it also say what is wrong in our words?"""
+    ours = raw or error.sqlstate != WRONG_VALUE or OURS.match(error.diag.message_primary or "") is not None
+    return error.sqlstate in DOCUMENTED and ours
 
 
 def told(error: psycopg.Error) -> str:

@@ -43,15 +43,18 @@ def furnish(db: psycopg.Connection[Any]) -> None:
     db.execute("SET statement_timeout = '20s'")
 
 
-def answer(db: psycopg.Connection[Any], statement: str, values: list[str | None], internal: bool = False) -> str | None:
-    """Give a statement to the database and take it back; its SQLSTATE. Fails if that is not documented."""
+def answer(
+    db: psycopg.Connection[Any], statement: str, values: list[str | None], internal: bool = False, raw: bool = True
+) -> str | None:
+    """Give a statement to the database and take it back; its SQLSTATE. Fails if that is not documented, or, unless
+    `raw`, the text does not name what was wrong."""
     with db.transaction(force_rollback=True):
         try:
             with db.transaction():
                 db.execute(statement.encode(), values)
             db.execute("SET CONSTRAINTS ALL IMMEDIATE")
         except psycopg.Error as error:
-            assert documented(error) or (internal and error.sqlstate in INTERNAL), (
+            assert documented(error, raw) or (internal and error.sqlstate in INTERNAL), (
                 f"{told(error)}\n{statement}\n{values}"
             )
             return error.sqlstate

@@ -96,14 +96,15 @@ def test_a_public_function_answers_or_says_what_is_wrong(furnished: psycopg.Conn
     seen: set[str | None] = set()
 
     @fuzz(
-        (FUNCTION[0] * 8, FUNCTION[1] * 6),
+        (FUNCTION[0] * 16, FUNCTION[1] * 6),
         given=st.fixed_dictionaries(
             {one: given[one] for one in must}, optional={one: given[one] for one in names if one not in must}
         ),
     )
     def ask(given: dict[str, str | None]) -> None:
         arguments = ", ".join(f"{one} => %s::text::{kinds[one]}" for one in given)
-        seen.add(answer(furnished, f"SELECT * FROM pgsched.{name}({arguments})", list(given.values())))
+        call = f"SELECT * FROM pgsched.{name}({arguments})"
+        seen.add(answer(furnished, call, list(given.values()), raw=False))
 
     ask()
     assert None in seen, f"nothing was ever accepted: {seen}"
@@ -122,6 +123,15 @@ def test_what_no_row_can_hold_is_refused_by_name(db: psycopg.Connection[Any], ar
     """Found by the above: 22003 and 22008 with no word of what was wrong."""
     with pytest.raises(psycopg.errors.CheckViolation, match=rf"^{argument.partition(' ')[0]}: "):
         db.execute(f"SELECT pgsched.enqueue('t', {argument})", [value])
+
+
+@pytest.mark.parametrize("state", ["queued", "running"])
+def test_a_reason_to_cancel_that_no_run_can_hold_is_refused_by_name(db: psycopg.Connection[Any], state: str) -> None:
+    db.execute("SELECT pgsched.enqueue('t')")
+    db.execute("UPDATE pgsched.runs SET state = %s, token = gen_random_uuid(), lease_until = now()", [state])
+    with pytest.raises(psycopg.errors.CheckViolation, match=r"^why: 10001 characters, at most 10000 are allowed"):
+        db.execute("SELECT pgsched.cancel(1, repeat('x', 10001))")
+    assert db.execute("SELECT pgsched.cancel(1, repeat('\U0001f600', 10000))").fetchone() != (None,)
 
 
 SANE = {
