@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pgsched.chaos import needs
+from pgsched.chaos import needs, registry
 from pgsched.chaos.history import History, Trouble
 from tests.chaos.made_up import sound
 
@@ -77,3 +77,11 @@ def test_a_fault_that_cannot_run_here_is_skipped_loudly(pgsched: Pgsched, monkey
     assert said.code == 0
     assert "SKIPPED: libfaketime is not installed (apt install faketime)" in said.out
     assert "0 held, 0 violated, 1 skipped" in said.out
+
+
+def test_the_page_has_each_fault_in_one_row_with_its_tier_and_what_it_needs() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "chaos.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in page.splitlines() if line.startswith("| `")]
+    for name, fault in registry.load().items():
+        kinds = [kind for names, kind in rows if f"`{name}`" in names]
+        assert kinds == [", ".join([fault.tier, *(["needs " + ", ".join(fault.needs)] if fault.needs else [])])], name
