@@ -1,6 +1,6 @@
--- doctor_objects: indexes that are not usable and triggers that do not fire.
+-- doctor_objects: indexes that are not usable, triggers that do not fire and row policies that nobody asks.
 -- params: none
--- returns: (what: index or trigger, name, of: its table, text: what is wrong)
+-- returns: (what: index, trigger or policy, name, of: its table, text: what is wrong)
 -- locks: none
 SELECT 'index' AS what, c.relname::text AS name, t.relname::text AS of,
     CASE WHEN i.indisready THEN 'is invalid' ELSE 'is not ready' END AS text
@@ -10,4 +10,8 @@ UNION ALL
 SELECT 'trigger', g.tgname::text, t.relname::text, 'is disabled'
 FROM pg_trigger g JOIN pg_class t ON t.oid = g.tgrelid
 WHERE t.relnamespace = 'pgsched'::regnamespace AND g.tgenabled IN ('D', 'R')
+UNION ALL
+SELECT 'policy', min(p.polname)::text, t.relname::text, 'is not asked: row level security is off'
+FROM pg_policy p JOIN pg_class t ON t.oid = p.polrelid
+WHERE t.relnamespace = 'pgsched'::regnamespace AND NOT t.relrowsecurity GROUP BY t.relname
 ORDER BY 1, 2

@@ -48,4 +48,6 @@ def phrase(difference: Any) -> str:
     verb = {"add": "is missing", "remove": "is not ours"}.get(what.partition("_")[0], "is another than expected")
     kind = what.partition("_")[2]
     name = f"{about[-2]}.{thing.name}" if kind == "column" else str(getattr(thing, "name", thing))
+    if kind == "fk":
+        name = f"of {thing.table.name}.{', '.join(thing.column_keys)}"
     return f"{kind} {name} {verb}"

@@ -1,4 +1,4 @@
-"""The rule: functions and triggers are what the revisions' texts say; where one is not, somebody else made it so."""
+"""The rule: functions, triggers and checks are what the revisions' texts say; where one is not, somebody made it so."""
 
 from __future__ import annotations
 
@@ -19,6 +19,22 @@ TRIGGERS = """
 SELECT g.tgname::text, c.relname::text FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
 WHERE c.relnamespace = 'pgsched'::regnamespace AND NOT g.tgisinternal
 """
+NAMES = """
+alert_deliveries_event_check alerts_kind_check attempts_outcome attempts_texts_size audit_what_check
+backfills_max_active backfills_mode backfills_order backfills_priority backfills_slots backfills_texts_size
+dependencies_check dependencies_on_failure_check dependencies_state_check job_calendars_dates job_calendars_order
+jobs_args_size jobs_backoff jobs_backoff_jitter jobs_bookkeeping jobs_catch_up jobs_kind jobs_max_attempts
+jobs_name_length jobs_one_kind_of_time jobs_overlap jobs_priority jobs_queue_length jobs_task_length jobs_texts_size
+leader_texts_size limits_concurrency_check limits_name limits_rate limits_rate_burst_check limits_rate_check
+limits_rate_period limits_weight_check passed_over_state_check pauses_all_has_no_name pauses_name_check
+pauses_reason_check pauses_resume_at_check pauses_what_check queues_ageing_check queues_concurrency_limit_check
+queues_max_depth_check queues_name queues_on_full_check queues_rate queues_rate_burst_check queues_rate_check
+queues_rate_period retention_keep_audit_check retention_keep_hours_check retention_keep_minutes_check
+retention_name_check rollup_mark_name_check rollups_width_check run_logs_chunk_size run_logs_stream
+runs_finished_when_ended runs_result_size runs_running_has_claim runs_state runs_texts_size workers_texts_size
+"""
+CHECKS = frozenset(NAMES.split())
+HELD = "SELECT conname::text FROM pg_constraint WHERE connamespace = 'pgsched'::regnamespace AND contype = 'c'"
 
 
 @cache
@@ -46,4 +62,7 @@ def differences(conn: Connection[Any]) -> list[str]:
     found += [f"function {name} is another than expected" for name in sorted(bodies.keys() & there.keys())
               if bodies[name] not in there[name]]  # fmt: skip
     missing = triggers - set(conn.execute(TRIGGERS).fetchall())
+    found += [
+        f"check {name} is missing" for name in sorted(CHECKS - {name for (name,) in conn.execute(HELD).fetchall()})
+    ]
     return found + [f"trigger {name} of {table} is missing" for name, table in sorted(missing)]

@@ -138,6 +138,8 @@ def objects(conn: Connection[Any]) -> Iterator[Finding]:
         cure = "REINDEX INDEX CONCURRENTLY makes it anew" if broken else "`pgsched migrate --sql` says how it should be"
         if text.endswith("is disabled"):
             cure = "ALTER TABLE pgsched... ENABLE TRIGGER"
+        elif text.startswith("policy"):
+            cure = "`pgsched migrate --roles` puts it in force"
         yield wrong("schema", f"{text}: {cure}")
     if not found:
         yield ok("objects", "tables, indexes, triggers and functions are those of this version")

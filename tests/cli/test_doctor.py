@@ -12,6 +12,7 @@ import pytest
 
 import pgsched
 from pgsched.core.zones import tzdata_version
+from pgsched.db import made
 from pgsched.db.migrate import upgrade
 from pgsched.observe import doctor
 from tests.server import PrivateCluster
@@ -107,6 +108,18 @@ def test_missing_and_invalid_indexes_disabled_triggers_and_drift_are_named(
     text = told(list(doctor.objects(connect())), "schema", "fail")
     for part in ("index runs_finished is missing", "index runs_claim of runs is invalid",
                  "trigger a_check_insert of jobs is disabled", "column runs.mine is not ours"):  # fmt: skip
+        assert part in text
+
+
+def test_missing_checks_keys_and_row_security_are_named(db: psycopg.Connection, connect: Open) -> None:
+    held = db.execute(made.HELD).fetchall()
+    assert {name for (name,) in held} == made.CHECKS
+    db.execute("ALTER TABLE pgsched.runs DROP CONSTRAINT runs_state")
+    db.execute("ALTER TABLE pgsched.alert_deliveries DROP CONSTRAINT alert_deliveries_alert_id_fkey")
+    db.execute("CREATE POLICY pgsched_own ON pgsched.jobs USING (true)")
+    text = told(list(doctor.objects(connect())), "schema", "fail")
+    for part in ("check runs_state is missing: `pgsched migrate --sql`", "fk of alert_deliveries.alert_id is missing",
+                 "policy pgsched_own of jobs is not asked: row level security is off: `pgsched migrate"):  # fmt: skip
         assert part in text
 
 
