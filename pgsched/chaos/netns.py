@@ -1,6 +1,7 @@
 """A network of its own for one process, in which packets vanish silently: no reset, no refusal, as on a cable cut.
 
-The rule: everything made here has a name of its own and goes away with the block, whatever happens in it. Root only.
+The rule: everything made here has a name of its own and goes away with the block, whatever happens in it; what a killed
+process left, with the next `sweep`. Root only.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
+from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
@@ -15,6 +17,9 @@ Direction = Literal["up", "down"]
 CHAINS: dict[Direction, str] = {"up": "OUTPUT", "down": "INPUT"}
 NET = "10.213"  # of a private range
 numbers = itertools.count(1)
+
+
+NAMES = Path("/run/netns")
 
 
 class NetworkFailed(Exception):
@@ -32,12 +37,12 @@ class Namespace:
     """`with Namespace() as net:` a process started with `net.prefix` before its command reaches this machine at
     `net.host`, and nothing else."""
 
-    def __init__(self) -> None:
-        self._number = next(numbers)
-        self.name = f"pgsched-{os.getpid()}-{self._number}"
-        self._outside = f"pgs{os.getpid() % 100_000}o{self._number % 100}"
-        self._inside = f"pgs{os.getpid() % 100_000}i{self._number % 100}"
-        block = (os.getpid() * 16 + self._number) % 16_384  # a /30 each
+    def __init__(self, pid: int | None = None, number: int | None = None) -> None:
+        pid, number = pid or os.getpid(), number or next(numbers)
+        self.name = f"pgsched-{pid}-{number}"
+        self._outside = f"pgs{pid % 100_000}o{number % 100}"
+        self._inside = f"pgs{pid % 100_000}i{number % 100}"
+        block = (pid * 16 + number) % 16_384  # a /30 each
         self._net = f"{NET}.{block // 64}.{block % 64 * 4}"
         self.host = self._address(1)
 
@@ -85,3 +90,11 @@ class Namespace:
     def _address(self, host: int) -> str:
         front, _, last = self._net.rpartition(".")
         return f"{front}.{int(last) + host}"
+
+
+def sweep() -> None:
+    """Take away the networks of processes that were killed."""
+    for place in NAMES.glob("pgsched-*-*"):
+        pid, _, number = place.name.removeprefix("pgsched-").partition("-")
+        if pid.isdecimal() and number.isdecimal() and not Path(f"/proc/{pid}").exists():
+            Namespace(int(pid), int(number)).remove()

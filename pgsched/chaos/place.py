@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgsched.chaos import folders
+from pgsched.chaos import folders, netns
 from pgsched.chaos.servers import KINDS
 from pgsched.db.cluster import StopMode
 
@@ -89,6 +89,7 @@ class Places:
 def places(binaries: Path | None = None) -> Iterator[Places]:
     """Places on servers that are gone with the block. `binaries`: the directory of postgres, if not the wheel's."""
     folders.sweep()
+    netns.sweep()
     made = Places(binaries)
     try:
         yield made

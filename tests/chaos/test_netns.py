@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from pgsched.chaos import needs
-from pgsched.chaos.netns import Namespace, NetworkFailed, run
+from pgsched.chaos.netns import Namespace, NetworkFailed, run, sweep
 
 pytestmark = pytest.mark.skipif(needs.netns() is not None, reason=f"no namespaces: {needs.netns()}")
 ASK = """
@@ -81,3 +81,14 @@ def test_nothing_of_it_stays_behind() -> None:
         run("ip", "link", "show", net._outside)
     names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     assert net.name not in names
+
+
+def test_what_a_killed_process_left_is_swept_away_and_no_more() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with Namespace() as mine, Namespace(gone.pid, 1) as left:
+        sweep()
+        names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+        assert mine.name in names and left.name not in names
+        with pytest.raises(NetworkFailed, match="does not exist"):
+            run("ip", "link", "show", left._outside)
