@@ -1,5 +1,5 @@
 """pgsched itself: `pgsched worker` with default settings, `Task.enqueue` on the App's own connection. (Nothing else is
-under way in the enqueuing process, so the plain form serves better than the asyncio one, which takes half as long again.)
+under way in the enqueuing process, so the plain form serves better than the asyncio one: it takes a third less there.)
 
 Bulk: `enqueue_many` where this version has it; before that, one INSERT of all rows, which any client may send.
 """

@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import sql as composing
 
 from pgsched.db.connect import Connection
-from pgsched.db.job_columns import as_json
+from pgsched.db.job_columns import keeping
 from pgsched.db.query import Row, one, rows
 from pgsched.errors import InputError, NotFound
 
@@ -47,7 +47,7 @@ def upsert(conn: Connection[Any], table: str, name: str, values: dict[str, Any])
         changes=composing.SQL(", ").join(changes),
     )
     try:
-        row = one(conn, statement, {"name": name, **{c: as_json(v) for c, v in given.items()}})
+        row = one(conn, statement, {"name": name, **{c: keeping(v) if c == "keep" else v for c, v in given.items()}})
     except InputError as error:
         if "_rate" in str(error):  # the CHECK that ties the three columns of a rate together
             raise InputError("burst: needs a rate", "burst") from error

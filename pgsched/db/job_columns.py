@@ -47,12 +47,20 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     for column in values:
         if column not in SETTABLE:
             raise InputError(f"{column}: is not a column to set; these are: {', '.join(SETTABLE)}", column)
-    return {c: json_text(v) if c == "args" and v is not None else as_json(v) for c, v in values.items()}
+    as_sent = {"args": lambda v: None if v is None else json_text(v), "keep": keeping}
+    return {c: as_sent[c](v) if c in as_sent else v for c, v in values.items()}
 
 
-def as_json(value: Any) -> Any:
-    """A mapping (`keep`) as the driver sends it; text of JSON stays what it is."""
-    return Jsonb(value) if isinstance(value, dict) else value
+def keeping(value: Any) -> Any:
+    """`keep` as the driver sends it; text of JSON stays what it is."""
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, Mapping):
+        raise InputError('keep: expected times by outcome, like {"dead": "90 days", "any": "7 days"}', "keep")
+    try:
+        return Jsonb(dict(value), dumps=payload.encode)
+    except ValueError as error:
+        raise InputError(f"keep: {error}", "keep") from None
 
 
 def placeholder(column: str, value: Any) -> composing.Composable:

@@ -12,7 +12,6 @@ from pgsched.db.connect import BY_INDEX
 from pgsched.db.statements import sql
 
 BOUNDED = [
-    ("prune", "finished_at <"),
     ("prune_keys", "expires_at <"),
     ("admit_scheduled", "available_at <"),
     ("admit_waiting", "available_at <"),

@@ -11,9 +11,10 @@ import psycopg
 import pytest
 
 from pgsched import AlreadyEnqueued, App, InputError, bucket
-from pgsched.db.leading import prune
+from pgsched.leader.pruner import Pruner
 from pgsched.task import Task
 from tests.db.enqueued import count, end
+from tests.pruning import prune
 
 Connect = Callable[..., psycopg.Connection[Any]]
 
@@ -36,7 +37,7 @@ def test_the_first_result_outlives_its_run(greet: Task[Any, Any], app: App, db: 
     end(db, first, result={"paid": 3})
     kept = app.first_result("k")
     assert kept is not None and (kept.state, kept.result) == ("succeeded", {"paid": 3})
-    assert prune(db, -60, 10) == 1 and count(db) == 0
+    assert prune(db, 0) == 1 and count(db) == 0
     assert app.first_result("k") == kept
     assert once.enqueue("Ada") == first and count(db) == 0
 
@@ -64,7 +65,7 @@ def test_a_key_that_has_expired_is_free_again(
     assert kept is not None and abs(kept[0] - timedelta(minutes=5)) < timedelta(seconds=30)
     expire(db)
     if pruned:
-        assert prune(db, 3600, 10) == 1
+        assert Pruner().tidy(db, 10) == 1
         assert db.execute("SELECT count(*) FROM pgsched.kept_keys").fetchone() == (0,)
     assert app.first_result("k") is None
     again = once.enqueue("Ada")

@@ -8,6 +8,7 @@ import sys
 import psycopg
 import pytest
 
+from tests.pruning import prune
 from tests.working import add, all_ended, output, work
 
 CAP = 1 << 20
@@ -96,10 +97,8 @@ def test_a_line_a_second_makes_few_rows(dsn: str, db: psycopg.Connection) -> Non
 
 
 def test_the_logs_go_with_their_run(dsn: str, db: psycopg.Connection) -> None:
-    from pgsched.db.query import rows
-
     ran(dsn, db, "shell", "echo one")
-    rows(db, "prune", {"keep_s": -1.0, "n": 100})
+    assert prune(db, 0) == 1
     assert db.execute("SELECT count(*) FROM pgsched.run_logs").fetchone() == (0,)
 
 

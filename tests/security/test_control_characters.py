@@ -35,7 +35,8 @@ def hostile(dsn: str, db: psycopg.Connection[Any]) -> str:
         ("INSERT INTO pgsched.runs (kind, task) VALUES ('shell', %s)", [EVIL]),
         ("INSERT INTO pgsched.pauses (what, name, reason) VALUES ('queue', 'q', %s)", [EVIL]),
         ("INSERT INTO pgsched.workers (name, hostname, pid, version, app, concurrency, kinds, tasks, lease,"
-         " blocked_by, blocked_at, tz_version) VALUES (%s, %s, 1, %s, %s, 1, '{shell}', '{}', '1 hour', %s, now(), %s)", [EVIL] * 6),
+         " blocked_by, blocked_at, tz_version)"
+         " VALUES (%s, %s, 1, %s, %s, 1, '{shell}', '{}', '1 hour', %s, now(), %s)", [EVIL] * 6),
         ("INSERT INTO pgsched.leader (term, holder, hostname, pid) VALUES (1, %s, %s, 1)", [EVIL, EVIL]),
     ):  # fmt: skip
         with contextlib.suppress(psycopg.errors.CheckViolation), db.transaction():  # refused: so much the better

@@ -166,7 +166,7 @@ def test_a_server_may_ask_to_wait(server: Server, status: int, given: dict[str, 
     ("body", "kind", "kept"),
     [
         (b"", "application/json", None),
-        (b"a\xff\x00b", "text/plain", "a\ufffdb"),
+        (b"a\xff\x00b", "text/plain", "a\ufffd\ufffdb"),
         (b"[1", "application/json", "[1"),
         (b"NaN", "application/json", "NaN"),
         (b'"\\u0000"', "application/json", '"\\u0000"'),
@@ -208,7 +208,7 @@ def test_a_body_without_end_is_cut_and_the_cut_is_said(server: Server, status: s
 def test_a_body_that_was_packed_against_our_wish_is_not_unpacked(server: Server) -> None:
     outcome = answered(server, answer(body=b"\x1f\x8b\x08" + b"\0" * 50, content_encoding="gzip"))
     assert server.seen[0].headers["accept-encoding"] == "identity"
-    assert outcome.value["headers"]["content-encoding"] == "gzip" and len(outcome.value["body"]) < 10
+    assert outcome.value["headers"]["content-encoding"] == "gzip" and len(outcome.value["body"]) == 53
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_arguments_that_do_not_fit_are_a_failure_that_is_retried() -> None:
         ("exit", "SystemExit: 3"),
         ("interrupt", "KeyboardInterrupt"),
         ("cancelled", "CancelledError: mine"),
-        ("surrogate", "ValueError: nul and ?"),
+        ("surrogate", "ValueError: nul\ufffd and ?"),
     ],
 )
 @pytest.mark.parametrize("task", ["raises", "raises_on_loop"])

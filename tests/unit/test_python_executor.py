@@ -84,7 +84,7 @@ def test_sync_handlers_run_beside_the_loop_and_async_ones_on_it() -> None:
         (KeyboardInterrupt(), "KeyboardInterrupt"),
         (GeneratorExit(), "GeneratorExit"),
         (asyncio.CancelledError("mine"), "CancelledError: mine"),
-        (ValueError("nul\0 and \ud800"), "ValueError: nul and ?"),
+        (ValueError("nul\0 and \ud800"), "ValueError: nul\ufffd and ?"),
     ],
 )
 def test_whatever_a_handler_raises_becomes_a_failure(raised: BaseException, error: str) -> None:
