@@ -17,6 +17,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from tests.once import logs_as_found
 from tests.server import Place, PrivateCluster, TestServer, start_server, sweep
 
 SERVER = pytest.StashKey[TestServer]()
@@ -78,6 +79,13 @@ def _drop_databases(dsn: str, session: str) -> None:
         ).fetchall()
         for (name,) in names:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture(autouse=True)
+def own_logs() -> Iterator[None]:
+    """What a test, or a command that it calls, does to this process's logging, the next one does not see."""
+    with logs_as_found():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ import pytest
 
 from tests.apps import traced
 from tests.fleet import Fleet
+from tests.once import traced_by
 from tests.waiting import wait_until
 from tests.working import add
 
@@ -29,22 +30,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 Span = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def provider() -> TracerProvider:
-    """The only one that a process can have."""
-    made = TracerProvider()
-    trace.set_tracer_provider(made)
-    return made
-
-
 @pytest.fixture
-def mine(provider: TracerProvider) -> Iterator[InMemorySpanExporter]:
+def mine() -> Iterator[InMemorySpanExporter]:
     """The spans of this process."""
     found = InMemorySpanExporter()
-    processor = SimpleSpanProcessor(found)
-    provider.add_span_processor(processor)
-    yield found
-    processor.shutdown()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(found))
+    with traced_by(provider):
+        yield found
 
 
 class Traces:

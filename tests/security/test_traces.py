@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from pgsched import App
+from tests.once import traced_by
 from tests.security.conftest import Logins
 
 trace = pytest.importorskip("opentelemetry.trace")
@@ -19,9 +20,8 @@ CARRIED = "SELECT options -> 'trace' ->> 'traceparent' FROM pgsched.runs ORDER B
 
 @pytest.fixture
 def provider() -> Iterator[None]:
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        trace.set_tracer_provider(TracerProvider())
-    yield
+    with traced_by(TracerProvider()):
+        yield
 
 
 @pytest.mark.usefixtures("provider")
