@@ -28,6 +28,7 @@ def test_three_workers_share_two_connections(pooled: Pooled, fleet_through: Call
     db.execute(MANY.encode(), [500])
     own = [enqueue(db, task) for task in ("own", "own_async") for _ in range(20)]
     wait_until(lambda: one(db, OPEN) == 0, 90, "all runs to end")
+    wait_until(lambda: one(db, "SELECT count(*) > 2 FROM pgsched.runs WHERE job_id IS NOT NULL"), 90, "some slots")
     assert one(db, "SELECT count(*) FROM pgsched.runs WHERE id = ANY (%s) AND state = 'succeeded'", own) == 40
     assert one(db, TWICE) == 0
     assert one(db, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()") <= 2 + 1 + 3 * 9
