@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from pgsched.chaos.fleet import Member
+from pgsched.chaos.performance import SLACK_S
 from pgsched.chaos.registry import fault
 from pgsched.chaos.stage import Stage
 
@@ -12,7 +13,6 @@ STARTED = "SELECT extract(epoch FROM started_at)::float8 FROM pgsched.runs WHERE
 ELECTED = "SELECT extract(epoch FROM elected_at)::float8 FROM pgsched.leader ORDER BY term DESC LIMIT 1"
 WROTE = "SELECT count(*) FROM chaos.ledger WHERE run_id = %s AND pid = %s AND event = ANY (%s)"
 REASON = "SELECT reason FROM pgsched.runs WHERE id = %s"
-SLACK_S = 2.0  # of a machine with other things to do
 
 
 def owner(stage: Stage, run: int, event: str = "start") -> Member:
