@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 
 from pgsched.chaos.clocks import Clock
@@ -13,6 +16,8 @@ from pgsched.chaos.stage import Stage
 HOUR = 3600
 CRASHED = "SELECT count(*) FROM pgsched.attempts WHERE outcome = 'crashed'"
 SLOTS = "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL"
+MADE = "SELECT count(*) FROM chaos.journal WHERE what = 'run' AND op = 'insert' AND job_id IS NOT NULL"
+PRUNED = "SELECT count(*) FROM chaos.journal WHERE what = 'run' AND op = 'delete' AND job_id IS NOT NULL"
 LAST = "SELECT coalesce(max(seq), 0) FROM chaos.ledger"
 RUN_SINCE = "SELECT count(DISTINCT run_id) FROM chaos.ledger WHERE seq > %s AND event = 'end' AND pid = ANY (%s)"
 EXPIRED = (
@@ -74,6 +79,33 @@ def killed_then_back(stage: Stage) -> None:
     stage.figure("claimed again after", time.monotonic() - killed, bound=4 * stage.lease_s + stage.reap_s + 8)
     stage.open_gate("go")
     move(stage, 0)
+
+
+@fault("pruned-then-clock-back", tier="full", needs=("faketime",), server="faketime", rate=10, drain_s=120)
+def pruned_then_back(stage: Stage) -> None:
+    """Ended runs are pruned, and the clock goes back to before them: no slot is made again, none is lost."""
+    pgsched(stage, "retention", "set", "--keep", "1s")
+
+    def pruned() -> bool:
+        pgsched(stage, "prune")
+        return bool(stage.one(PRUNED) >= 30)
+
+    stage.wait(pruned, 90, "slots to be pruned")  # once they are counted: every ten seconds
+    move(stage, -HOUR)
+    made = stage.one(MADE)
+    time.sleep(2 * stage.lease_s)  # what must not happen has this long to happen
+    stage.figure("slots made in the hour that is lived through again", stage.one(MADE) - made, bound=0)
+    move(stage, 0)
+    stage.wait(lambda: stage.one(MADE) > made, 30, "slots after the clock is right again")
+    stage.figure("slots pruned", stage.one(PRUNED))
+
+
+def pgsched(stage: Stage, *command: str) -> None:
+    """A command of an operator."""
+    environment = {**os.environ, "PGSCHED_DSN": stage.dsn}
+    done = subprocess.run([sys.executable, "-m", "pgsched", *command], check=False, env=environment,
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 @fault("worker-clock", tier="quick", needs=("faketime",))
