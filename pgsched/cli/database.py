@@ -12,6 +12,7 @@ import typer
 
 from pgsched.cli.common import Dsn, Json, locate
 from pgsched.cli.output import clean, print_json
+from pgsched.errors import InputError
 
 if TYPE_CHECKING:
     from pgsched.observe.check import Finding
@@ -63,6 +64,8 @@ def migrate(
     from pgsched.db import roles, script
 
     if as_sql:
+        if to is not None or set_search_path:
+            raise InputError("sql: the script leads to this program's version and no further: leave that out", "sql")
         return typer.echo(roles.text() if with_roles else script.upgrade_sql())
     place = locate(dsn)
     wanted = set_search_path or place.embedded

@@ -60,6 +60,8 @@ def upgrade(
     target = to or SCHEMA_VERSION
     if target not in VERSIONS:
         raise InputError(f"to: there is no version {target!r}: there are {', '.join(VERSIONS)}", "to")
+    if with_roles and target != SCHEMA_VERSION:
+        raise InputError(f"to: the roles are those of version {SCHEMA_VERSION}: migrate to it, or leave them out", "to")
     with connect(dsn, purpose="migrate", timeout_s=0, settings=SETTINGS) as conn:
         conn.add_notice_handler(lambda notice: tell(str(notice.message_primary)))
         if is_shared(conn):

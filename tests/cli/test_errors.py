@@ -150,6 +150,23 @@ def test_a_malformed_dsn_is_bad_input(pgsched: Callable[..., object]) -> None:
     assert "secret" not in pgsched("status", "--dsn", "postgresql://u:secret@h/d?nonsense=1").err
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--to", "0003", "--roles"], "to: the roles are those of version"),
+        (["--sql", "--to", "0003"], "sql: the script leads to this program's version"),
+        (["--sql", "--set-search-path"], "sql: the script leads to this program's version"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_options_of_migrate_that_do_not_go_together_are_refused(
+    pgsched: Callable[..., object], empty_dsn: str, args: list[str], said: str
+) -> None:
+    one_line(pgsched("migrate", *args, "--dsn", empty_dsn), 2, said)
+    with psycopg.connect(empty_dsn) as db:
+        assert db.execute("SELECT to_regnamespace('pgsched') IS NULL").fetchone() == (True,)
+
+
 @pytest.mark.parametrize("args", [*READS, ["migrate"], ["check"]], ids=" ".join)
 def test_a_read_only_database_ends_with_four(
     pgsched: Callable[..., object], db: psycopg.Connection, args: list[str]
