@@ -1,7 +1,7 @@
 DROP TABLE IF EXISTS pgsched.archived_runs, pgsched.retention;
 DELETE FROM pgsched.audit WHERE what = 'retention';
 ALTER TABLE pgsched.audit DROP CONSTRAINT IF EXISTS audit_what_check,
-    ADD CONSTRAINT audit_what_check CHECK (what IN ('job', 'run', 'backfill', 'queue', 'limit', 'pause'));
+    ADD CONSTRAINT audit_what_check CHECK (what IN ('job', 'run', 'backfill', 'queue', 'limit', 'pause')) NOT VALID;
 DROP TRIGGER IF EXISTS a_refuse_keep ON pgsched.jobs;
 DROP TRIGGER IF EXISTS a_refuse_keep ON pgsched.queues;
 CREATE OR REPLACE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, concurrency_limit, rate, rate_period, rate_burst,
