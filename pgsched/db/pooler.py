@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 from psycopg import Connection, pq, sql
 
+from pgsched.db.patient import PatientConnection
 from pgsched.db.shared import AsyncKeptConnection, KeptConnection, is_shared
 from pgsched.errors import InputError
 
@@ -57,9 +58,9 @@ def refuses_settings(error: BaseException) -> bool:
 
 def learn(conninfo: str) -> Known:
     """Find out with two connections of its own. Raises InputError for one that lends a session for a statement only."""
-    with closing(psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)) as one:
+    with closing(PatientConnection.connect(conninfo, autocommit=True, prepare_threshold=None)) as one:
         home = session_of(one)
-        with closing(psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)) as two:
+        with closing(PatientConnection.connect(conninfo, autocommit=True, prepare_threshold=None)) as two:
             kept = all(keeps(one, two, home) for _ in range(ROUNDS)) and hears(one, two)
         pooler = Pooler.SESSION if kept else Pooler.TRANSACTION
         prepares = kept or (psycopg.capabilities.has_send_close_prepared() and renames(one))

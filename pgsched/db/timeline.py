@@ -16,6 +16,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgsched import log
+from pgsched.db.patient import PatientConnection
 
 logger = log.get("connect")
 Conn = TypeVar("Conn", bound=Connection[Any])
@@ -72,7 +73,7 @@ def survey(conninfo: str) -> None:
     for one in servers(conninfo) if len(servers(conninfo)) > 1 else ():
         with contextlib.suppress(psycopg.Error):
             look = make_conninfo(one, connect_timeout=LOOK_S, target_session_attrs="any")
-            with psycopg.connect(look, autocommit=True) as conn:
+            with PatientConnection.connect(look, autocommit=True) as conn:
                 is_old(where(conn))
 
 

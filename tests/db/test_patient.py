@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from pgsched import App
 from pgsched.chaos.proxy import Proxy
 from pgsched.db import connect as connecting
-from pgsched.db import patient
+from pgsched.db import patient, pooler
 from pgsched.db.connect import Reaction, aconnect, classify, connect
 from pgsched.db.patient import AsyncPatientConnection, PatientConnection, Unanswered
 from pgsched.errors import DatabaseUnreachable
@@ -139,3 +140,19 @@ def test_a_connection_that_breaks_at_its_first_question_is_closed(proxy: Proxy) 
     with pytest.raises(DatabaseUnreachable):
         connect(proxy.dsn)
     wait_until(lambda: not proxy.links, what="the connection to be closed")
+
+
+def test_a_pooler_that_stops_answering_while_it_is_examined_is_given_up(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight = PatientConnection.connect
+
+    def connected(*args: Any, **options: Any) -> PatientConnection:
+        conn = straight(*args, **options)
+        proxy.silence("down")
+        return conn
+
+    monkeypatch.setattr(PatientConnection, "connect", connected)
+    monkeypatch.setattr(PatientConnection, "answer_within_s", 0.5)
+    with pytest.raises(Unanswered):
+        pooler.learn(proxy.dsn)
