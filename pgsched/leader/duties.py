@@ -92,8 +92,8 @@ class Duties:
     def _heed_clock(self, sent_at: float, now_s: float) -> bool:
         """True when the database's clock was moved: every worker gets the time to renew its claims."""
         stepped_s = self._clock.stepped_s(sent_at, time.monotonic(), now_s)
-        if stepped_s < 0 or not self._leases_known:
-            self._leases_known = True
+        self._leases_known = self._leases_known and stepped_s >= 0
+        if not self._leases_known:  # also when a conflict kept it from being done before
             self._try(self._shorten_leases)
         if stepped_s == 0:
             return False
@@ -103,7 +103,9 @@ class Duties:
 
     def _shorten_leases(self) -> int:
         with self.leading() as conn:
-            return leading.shorten_leases(conn)
+            shortened = leading.shorten_leases(conn)
+        self._leases_known = True
+        return shortened
 
     def _pause_s(self, due: leading.Look) -> float:
         """Seconds until there may be something to do, after a round that did nothing."""

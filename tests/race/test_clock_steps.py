@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import psycopg
+import pytest
 
 from pgsched.db import leading, workers
 from pgsched.leader.duties import Duties
@@ -64,6 +65,28 @@ def test_after_a_step_back_no_claim_is_believed_for_longer_than_a_lease(db: psyc
     left = "SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 FROM pgsched.runs WHERE id = %s"
     assert 25 < db.execute(left, [held.id]).fetchone()[0] <= 30  # type: ignore[index]
     assert 55 < db.execute(left, [other.id]).fetchone()[0] <= 60, "of a worker that nobody knows"  # type: ignore[index]
+
+
+def test_leases_that_a_conflict_kept_long_are_shortened_in_the_next_round(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = a_worker(db)
+    add_runs(db, 1)
+    (claim,) = take(db)
+    duties = lead(db)
+    duties.perform()
+    db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour', worker_id = %s", [worker])
+    moved(duties, -HOUR)
+
+    def conflict(conn: psycopg.Connection) -> int:
+        raise psycopg.errors.DeadlockDetected("deadlock detected")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(leading, "shorten_leases", conflict)
+        duties.perform()
+    duties.perform()
+    left = "SELECT lease_until < clock_timestamp() + interval '31 s' FROM pgsched.runs WHERE id = %s"
+    assert db.execute(left, [claim.id]).fetchone() == (True,)
 
 
 def test_a_new_leader_shortens_leases_that_a_clock_moved_back_before_its_time_left(db: psycopg.Connection) -> None:
