@@ -1,6 +1,7 @@
 -- heartbeat: renew the lease of every claim this worker holds, and the worker's own row.
 -- params: worker_id bigint, lease_s float8, running int, abandoned int, stopping boolean, blocked_s float8 (for how long
---         its loop has not turned; null: it turns), blocked_by text, parallel arrays ids bigint[], tokens uuid[]
+--         its loop has not turned; null: it turns), blocked_by text, clock_s float8 (the host's, since 1970), parallel
+--         arrays ids bigint[], tokens uuid[]
 -- returns: (id, token, cancel, renewed) of the claims still ours; a claim that is absent was lost. cancel: somebody
 --          asked. Not renewed: somebody holds the row, the next heartbeat will tell.
 -- locks: row locks on those runs, skipping those that others hold: one row that a person has locked must not cost
@@ -9,6 +10,7 @@
 WITH me AS (
     UPDATE pgsched.workers SET seen_at = clock_timestamp(), running = %(running)s, abandoned = %(abandoned)s,
         blocked_at = clock_timestamp() - make_interval(secs => %(blocked_s)s::float8), blocked_by = %(blocked_by)s,
+        clock_ahead_s = %(clock_s)s::float8 - extract(epoch FROM clock_timestamp())::float8,
         stopping_at = CASE WHEN %(stopping)s THEN coalesce(stopping_at, clock_timestamp()) ELSE stopping_at END,
         stopped_at = CASE WHEN stopping_at IS NOT NULL THEN stopped_at END
     WHERE id = (SELECT id FROM pgsched.workers WHERE id = %(worker_id)s FOR NO KEY UPDATE SKIP LOCKED)

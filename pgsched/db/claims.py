@@ -7,6 +7,7 @@ is fenced by (id, token, running).
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -189,6 +190,7 @@ def heartbeat(
         "stopping": stopping,
         "blocked_s": blocked and blocked[0],
         "blocked_by": blocked and blocked[1],
+        "clock_s": time.time(),
         **fences(held),
     }
     rows = conn.execute(sql("heartbeat"), values).fetchall()

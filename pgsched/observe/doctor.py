@@ -153,7 +153,7 @@ def workers(found: list[Row]) -> Iterator[Finding]:
             yield warn("worker", f"{text}: its process or its host is gone or cut off; its runs start again elsewhere")
         if abs(row["clock_ahead_s"] or 0) > SKEW_S:
             text = f"the clock of {row['hostname']} differed from the database's by {row['clock_ahead_s']:+.0f} s"
-            yield warn("clock", f"{text} when {row['name']} started; due times follow the database's, logs do not")
+            yield warn("clock", f"{text} at the last heartbeat of {row['name']}; only logs are wrong: repair NTP")
     mine = {"tz_version": tzdata_version(), "version": pgsched.__version__}
     for field, what in (("tz_version", "tz database"), ("version", "pgsched version")):
         seen = {row[field]: row["name"] for row in found if row["alive"] and row[field]}
