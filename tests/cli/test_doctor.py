@@ -213,9 +213,7 @@ def test_a_host_s_clock_that_is_moved_is_seen_at_the_next_heartbeat(
     monkeypatch.setattr("pgsched.db.claims.time.time", lambda: now + 7200)
     claims.heartbeat(db, 1, 30.0, [])
     text = told(list(doctor.workers(doctor.rows(connect(), "doctor_workers"))), "clock")
-    assert (
-        "the clock of h differed from the database's by +7200 s at the last heartbeat of w" in text or "+7199" in text
-    )
+    assert re.search(r"the clock of h differed from the database's by \+7(200|199) s at the last heartbeat of w", text)
 
 
 def test_workers_that_are_gone_or_differ_are_named(db: psycopg.Connection, connect: Open) -> None:
