@@ -55,8 +55,9 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: attempting.Stop) -> 
         return
     relay = Relay(lambda message: channel.sendall(frame(message)))
     try:
-        app = imported(first)
+        # as in the worker: before the app is imported, which may set up its own
         log.configure(os.environ.get("PGSCHED_LOG", "info"), os.environ.get("PGSCHED_LOG_FORMAT", "console"))
+        app = imported(first)
         if os.environ.get("PGSCHED_OTEL"):
             otel.set_up()
         place = attempting.Attempts(app.tasks, stop, relay, app.hooks)

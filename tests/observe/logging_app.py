@@ -48,7 +48,13 @@ def fails() -> None:
 
 
 def __getattr__(name: str) -> App:
-    """`with_handler`: the same app, where it has set up logging by itself."""
+    """`with_handler`, `with_structlog`: the same app, where it has set up logging by itself."""
+    if name == "with_structlog":
+        structlog.configure(
+            processors=[structlog.processors.KeyValueRenderer(key_order=["event"])],
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        )
+        return app
     if name != "with_handler":
         raise AttributeError(name)
     handler = logging.StreamHandler(sys.stderr)

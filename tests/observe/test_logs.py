@@ -56,6 +56,17 @@ def test_an_app_that_formats_its_own_lines_finds_the_run_in_the_record(db: psyco
     wait_until(lambda: fleet.members[0].said("[run 1.1 in_thread] mine warned"), 20, "its line")
 
 
+@pytest.mark.parametrize("task", ["in_thread", "in_process"])
+def test_an_app_that_sets_up_structlog_keeps_its_form_everywhere(
+    db: psycopg.Connection, fleet: Fleet, task: str
+) -> None:
+    fleet.start(1, "--app", "tests.observe.logging_app:with_structlog")
+    db.execute('INSERT INTO pgsched.runs (task, args) VALUES (%s, \'{"word": "mine"}\')', [task])
+    member = fleet.members[0]
+    wait_until(lambda: member.said("mine structured"), 20, "its line")
+    assert "event='mine structured'" in member.log.read_text().splitlines()
+
+
 def test_lines_for_people_are_the_default(fleet: Fleet, db: psycopg.Connection) -> None:
     fleet.start(1, "--app", "tests.observe.logging_app:app")
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('on_loop', '{\"word\": \"mine\"}')")
