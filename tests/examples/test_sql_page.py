@@ -1,0 +1,53 @@
+"""docs/sql.md: what it names is there, and its examples are taken from the programs that the tests run."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.examples.languages import EXAMPLES
+
+PAGE = (EXAMPLES.parents[1] / "docs" / "sql.md").read_text(encoding="utf-8")
+FOLDERS = {"sql": "psql", "js": "node", "ruby": "ruby"}
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize(("language", "text"), BLOCKS)
+def test_each_line_stands_in_a_program(language: str, text: str) -> None:
+    programs = [
+        {line.strip().removesuffix(";") for line in path.read_text(encoding="utf-8").splitlines()}
+        for path in (EXAMPLES / FOLDERS[language]).iterdir()
+        if path.is_file()
+    ]
+    lines = {line.strip().removesuffix(";") for line in text.splitlines()}
+    assert any(lines <= program for program in programs), text
+
+
+def test_the_functions_have_the_parameters_that_the_page_names(db: psycopg.Connection[Any]) -> None:
+    calls = re.findall(r"`(\w+)\((\w+(?:, \w+)*)(?:, \.\.\.)?\)`", PAGE)
+    assert len(calls) == 10, calls
+    for name, parameters in calls:
+        row = db.execute("SELECT proargnames FROM pg_proc WHERE oid = ('pgsched.' || %s)::regproc", [name]).fetchone()
+        assert row is not None
+        given = parameters.split(", ")
+        assert row[0][: len(given)] == given, name
+
+
+def test_the_columns_are_there(db: psycopg.Connection[Any]) -> None:
+    section = PAGE.split("## What may be read")[1].split("\n- ")[0]
+    tables = re.findall(r"^\| `(\w+)`(?: \(.*?\))? \| (.*) \|$", section, re.MULTILINE)
+    assert [name for name, _ in tables] == ["runs", "attempts", "run_logs", "dependencies", "alerts", "audit"]
+    for name, columns in tables:
+        there = {row[0] for row in db.execute(
+            "SELECT attname FROM pg_attribute WHERE attrelid = ('pgsched.' || %s)::regclass AND attnum > 0", [name]
+        )}  # fmt: skip
+        assert set(re.findall(r"`(\w+)`", columns)) <= there, name
+
+
+def test_what_must_not_be_touched_is_there(db: psycopg.Connection[Any]) -> None:
+    sentence = PAGE.split("the tables `passed_over`")[1].split("the sequences")[0]
+    for name in re.findall(r"`(\w+)`", sentence):
+        assert db.execute("SELECT to_regclass('pgsched.' || %s) IS NOT NULL", [name]).fetchone() == (True,), name
