@@ -14,15 +14,15 @@ from psycopg.conninfo import conninfo_to_dict
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "sql" / "examples"
 LANGUAGES = ("psql", "node", "ruby")
-# where npm install -g and Debian's node-pg put their packages
-SYSTEM_MODULES = (Path("/usr/lib/node_modules"), Path("/usr/local/lib/node_modules"), Path("/usr/share/nodejs"))
+# where npm install -g puts packages
+SYSTEM_MODULES = (Path("/usr/lib/node_modules"), Path("/usr/local/lib/node_modules"))
 
 
 def uri(dsn: str) -> str:
     """The DSN in the one form that libpq and the package pg both read."""
     part = {key: str(value) for key, value in conninfo_to_dict(dsn).items()}
     user = quote(part.get("user", ""), safe="") + (f":{quote(part['password'], safe='')}" if "password" in part else "")
-    place = f"{quote(part['host'], safe='')}:{part.get('port', 5432)}"
+    place = f"{quote(part.get('host', 'localhost'), safe='')}:{part.get('port', 5432)}"
     return f"postgresql://{user}@{place}/{quote(part['dbname'], safe='')}"
 
 
@@ -50,7 +50,7 @@ def _node(folder: Path) -> Callable[..., list[str]]:
         place for place in (*named, EXAMPLES / "node" / "node_modules", *SYSTEM_MODULES) if (place / "pg").is_dir()
     ]
     if not found:
-        pytest.skip("the package pg for node is not installed (npm install -g pg, or Debian's node-pg)")
+        pytest.skip("the package pg for node is not installed (npm install -g pg)")
     # import looks beside the program, and nowhere else
     shutil.copytree(EXAMPLES / "node", folder / "node", ignore=shutil.ignore_patterns("node_modules"))
     (folder / "node" / "node_modules").symlink_to(found[0])
