@@ -6,6 +6,7 @@ so that an outage longer than a lease does not requeue what healthy workers stil
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -182,8 +183,7 @@ class Duties:
             return
         if seconds > lead_s:  # jobs are locked meanwhile
             raise NotAsPrepared(f"the database's clock went back: the instant is {seconds:g} s away")
-        if seconds > 0:  # with a clock that libfaketime fakes, a sleep that is over already is an error
-            time.sleep(seconds)
+        threading.Event().wait(seconds)  # libfaketime fails every time.sleep() of a process whose wall clock is faked
         if leading.crossed(conn, done.looking, instant):
             raise NotAsPrepared("a job has got an unfinished run")
 
