@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from pgsched.chaos.ledger import app
 from pgsched.db import leading, statements
@@ -14,14 +13,10 @@ __all__ = ["app"]
 
 true_folder = statements.folder
 
-
-def nothing(*_: Any) -> Any:
-    return lambda: None
-
-
 if crippled := os.environ.get("PGSCHED_TEST_SQL"):
     statements.folder = lambda asked: Path(crippled) if asked == "sql" else true_folder(asked)
     statements.sql.cache_clear()
 if os.environ.get("PGSCHED_TEST_NO_FENCE"):
+    assert leading.fence.__module__ == leading.__name__, "there is a fence to take away"
     leading.try_lead = lambda conn: True
-    leading.asked = nothing
+    leading.fence = lambda conn, term: None
