@@ -7,11 +7,8 @@ In this order: PGSCHED_TEST_DSN, a Docker engine that answers, the embedded whee
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +17,9 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+from pgsched.chaos import folders
 from pgsched.db.cluster import Cluster, StopMode
 from pgsched.db.embedded import bin_dir, readable_binaries, server_account
-from pgsched.errors import EmbeddedUnavailable
 
 IMAGE = "postgres:17"
 PREFIX = "pgsched-test-"
@@ -125,26 +122,15 @@ class Place:
     """A temporary directory that a lock marks as in use."""
 
     def __init__(self) -> None:
-        fresh = Path(tempfile.mkdtemp(prefix="pgsched-new-")).resolve()
-        fresh.chmod(0o755)  # the account that runs the server for root must get through
-        self._lock = os.open(fresh / "in-use", os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        # It gets its name only now: under it and without the lock, `sweep` of another session would take it.
-        self.path = fresh.rename(fresh.with_name(fresh.name.replace("pgsched-new-", PREFIX)))
+        self.path = folders.make(PREFIX)
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._lock)
+        folders.remove(self.path)
 
 
 def sweep() -> None:
     """Stop and delete what killed sessions, or killed workers of this one, left."""
-    for path in Path(tempfile.gettempdir()).resolve().glob(PREFIX + "*"):
-        with contextlib.suppress(OSError, EmbeddedUnavailable), (path / "in-use").open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for pid_file in path.rglob("postmaster.pid"):
-                Cluster(pid_file.parent, bin_dir(), server_account()).stop("immediate")
-            shutil.rmtree(path, ignore_errors=True)
+    folders.sweep(PREFIX)
 
 
 class PrivateCluster:

@@ -22,14 +22,14 @@ IN_USE = "in-use"
 _held: dict[Path, int] = {}
 
 
-def make() -> Path:
-    """A new folder of this process."""
+def make(prefix: str = PREFIX) -> Path:
+    """A new folder of this process; its name begins with the prefix."""
     fresh = Path(tempfile.mkdtemp(prefix="pgsched-new-")).resolve()
     fresh.chmod(0o755)  # the account that runs PostgreSQL for root must get through
     lock = os.open(fresh / IN_USE, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     # It gets its name only now: under it and without the lock, `sweep` of another process would take it.
-    folder = fresh.rename(fresh.with_name(fresh.name.replace("pgsched-new-", PREFIX)))
+    folder = fresh.rename(fresh.with_name(fresh.name.replace("pgsched-new-", prefix)))
     _held[folder] = lock
     return folder
 
@@ -41,16 +41,16 @@ def remove(folder: Path) -> None:
         os.close(lock)
 
 
-def sweep() -> None:
+def sweep(prefix: str = PREFIX) -> None:
     """Stop the servers of killed processes, and delete their folders."""
-    for folder in Path(tempfile.gettempdir()).resolve().glob(f"{PREFIX}*"):
+    for folder in Path(tempfile.gettempdir()).resolve().glob(f"{prefix}*"):
         with contextlib.suppress(OSError, EmbeddedUnavailable), (folder / IN_USE).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             clear(folder)
 
 
 def clear(folder: Path) -> None:
-    for started in folder.glob("*/data/postmaster.opts"):
+    for started in folder.rglob("postmaster.opts"):
         program = started.read_text().partition(' "')[0]  # of the server; its arguments are quoted
         Cluster(started.parent, Path(program).parent, server_account()).stop("immediate")
     for place in folder.iterdir():

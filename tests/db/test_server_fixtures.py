@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgsched.chaos import folders
 from tests.server import Place, PrivateCluster, docker_answers, sweep
 from tests.waiting import wait_until
 
@@ -84,7 +85,7 @@ def test_what_a_killed_session_left_is_swept_and_what_is_in_use_is_not() -> None
         cluster = PrivateCluster(left.path)
         cluster.start()
         found = cluster.pid
-        os.close(left._lock)  # as the kernel does when the session's process is killed
+        os.close(folders._held.pop(left.path))  # as the kernel does when the session's process is killed
         sweep()
         assert not left.path.exists()
         assert cluster.cluster.postmaster() is None, f"process {found} still runs"
