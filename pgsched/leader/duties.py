@@ -183,7 +183,7 @@ class Duties:
             return
         if seconds > lead_s:  # jobs are locked meanwhile
             raise NotAsPrepared(f"the database's clock went back: the instant is {seconds:g} s away")
-        threading.Event().wait(seconds)  # libfaketime fails every time.sleep() of a process whose wall clock is faked
+        sleep(seconds)
         if leading.crossed(conn, done.looking, instant):
             raise NotAsPrepared("a job has got an unfinished run")
 
@@ -260,6 +260,11 @@ class Duties:
             self._sweep.work(conn, BATCH)
             limits.forget(conn)
         return gone
+
+
+def sleep(seconds: float) -> None:
+    """As time.sleep(), which fails in a process whose wall clock libfaketime fakes."""
+    threading.Event().wait(seconds)
 
 
 def breather(began: float) -> float:

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from pgsched.db import leading
+from pgsched.leader import duties as duties_module
 from pgsched.leader.lead import FIRST_S, LONGEST_S, SHORTEST_S, Lead
 from pgsched.leader.ticker import tick
 from tests.race.setting import Aside, Open, cut, slots, wait_until_blocked
@@ -132,7 +133,7 @@ def test_a_run_that_starts_while_a_batch_waits_counts_for_its_overlap(
     if not guarded:
         cut(monkeypatch, leading, "tick_crossed", "r.phase < 3", "r.phase < 0")
     add_coming_jobs(db, 2, 0.5)
-    really, triggered = time.sleep, list[int]()
+    really, triggered = duties_module.sleep, list[int]()
 
     def sleep(seconds: float) -> None:
         if not triggered:
@@ -141,7 +142,7 @@ def test_a_run_that_starts_while_a_batch_waits_counts_for_its_overlap(
 
     duties = lead(connect())
     duties._lead._s = 1.0
-    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(duties_module, "sleep", sleep)
     wait_until(lambda: duties.perform() >= 0 and slots(db)[0] == 3, what="both slots to have their row")
     assert triggered, "the batch was prepared"
     found = db.execute("SELECT j.name, r.state FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id"
@@ -160,7 +161,7 @@ def test_a_clock_that_goes_back_does_not_stop_the_leader(
     slept, before = list[float](), leading.seconds_until
     with monkeypatch.context() as back:
         back.setattr(leading, "seconds_until", lambda conn, at: before(conn, at) + 3600)
-        back.setattr(time, "sleep", slept.append)
+        back.setattr(duties_module, "sleep", slept.append)
         duties.perform()
     assert (slept, slots(db)) == ([], (0, 0))
     wait_until(lambda: duties.perform() >= 0 and slots(db) == (2, 2), what="the slots to have their rows")
