@@ -18,6 +18,7 @@ import psycopg
 from bench.adapter import call, wait_for, workers
 from bench.contestants import PGSCHED
 from bench.latency import FAR, RATE, all_seen
+from bench.machine import Cpu
 from bench.report import Result, number, progress, quantile
 from bench.server import Server, scalar
 from pgsched.config import LeaderSettings
@@ -25,14 +26,29 @@ from pgsched.db import rollups
 from pgsched.db.connect import BY_INDEX, connect
 from pgsched.leader import counting
 from pgsched.leader.duties import breather
-from pgsched.leader.pruner import Pruner
+from pgsched.leader.pruner import REST, Pruner
 
+JOBS = 50
+ENOUGH = 75_000  # rows a second that a pruner may take away
 OLD = """
-INSERT INTO pgsched.runs
-    (task, state, token, attempt, created_at, available_at, started_at, finished_at, worker_id, args)
-SELECT 't' || mod(n, 20), CASE WHEN mod(n, 100) = 0 THEN 'dead' ELSE 'succeeded' END, gen_random_uuid(), 1, t, t,
-    t + interval '5 ms', t + interval '15 ms', 1, '{"n": 1}'
-FROM generate_series(1, %s) n, LATERAL (SELECT clock_timestamp() - interval '20 days' + n * interval '1 ms' AS t) x
+INSERT INTO pgsched.runs (task, job_id, scheduled_at, origin, state, token, attempt, created_at, available_at,
+    started_at, finished_at, worker_id, args)
+SELECT 't' || mod(n, 20), CASE WHEN of_job THEN first + mod(n / 5, %(jobs)s) END, CASE WHEN of_job THEN t END,
+    CASE WHEN of_job THEN 'schedule' ELSE 'enqueue' END, CASE WHEN mod(n, 100) = 0 THEN 'dead' ELSE 'succeeded' END,
+    gen_random_uuid(), 1, t, t, t + interval '5 ms', t + interval '15 ms', 1, '{"n": 1}'
+FROM (SELECT min(id) AS first FROM pgsched.jobs) j, generate_series(1, %(rows)s) n,
+    LATERAL (SELECT clock_timestamp() - interval '20 days' + n * interval '1 ms' AS t, mod(n, 5) = 0 AS of_job) x
+"""
+# as many rows again of other runs, so that a table is not read just because it is small
+ATTEMPTS = """
+INSERT INTO pgsched.attempts (run_id, attempt, token, outcome, error, worker, started_at, finished_at)
+SELECT CASE WHEN mod(n, 2) = 0 THEN n * 50 ELSE -n END, 1, gen_random_uuid(), 'failed', 'broken', 'w', now(), now()
+FROM generate_series(1, %(rows)s / 50) n
+"""
+OUTPUT = """
+INSERT INTO pgsched.run_logs (run_id, token, attempt, seq, stream, chunk)
+SELECT CASE WHEN mod(n, 2) = 0 THEN n * 20 ELSE -n END, gen_random_uuid(), 1, 1, 'stdout', repeat('x', 100)
+FROM generate_series(1, %(rows)s / 20) n
 """
 BLOAT = "SELECT pg_relation_size('pgsched.runs')"
 
@@ -49,12 +65,15 @@ class Figures:
     rows_a_second: float
     rows_a_second_alone: float
     batch_ms: float
+    server_us_a_run: float
+    client_us_a_run: float
     counting_us_a_run: float
     table_grew_by: float
 
 
 def prune(server: Server, rows: int, rounds: int, seconds: int) -> Result:
     """All of it, in one database: pick-up in turns, then the rest of the history alone."""
+    rows = max(rows, ENOUGH * seconds * (rounds + 1))
     with server.database("prune") as dsn:
         call(PGSCHED, "setup", dsn)
         with psycopg.connect(dsn, autocommit=True) as there:
@@ -68,11 +87,16 @@ def prune(server: Server, rows: int, rounds: int, seconds: int) -> Result:
 
 
 def fill(there: psycopg.Connection, rows: int) -> None:
-    """History of twenty days ago."""
+    """History of twenty days ago: a fifth of jobs, a hundredth with an attempt that failed, a fortieth with output."""
+    there.execute(
+        "INSERT INTO pgsched.jobs (name, schedule, task) SELECT 'j' || n, '@yearly', 't' FROM generate_series(1, %s) n",
+        [JOBS],
+    )
     there.execute("ALTER TABLE pgsched.runs DISABLE TRIGGER USER")
-    there.execute(OLD.encode(), [rows])
+    for statement in (OLD, ATTEMPTS, OUTPUT):
+        there.execute(statement.encode(), {"rows": rows, "jobs": JOBS})
     there.execute("ALTER TABLE pgsched.runs ENABLE TRIGGER USER")
-    there.execute("VACUUM ANALYZE pgsched.runs")
+    there.execute("VACUUM ANALYZE")
     there.execute("CHECKPOINT")
 
 
@@ -94,7 +118,7 @@ def measured(dsn: str, there: psycopg.Connection, rounds: int, seconds: int, cou
     """Pick-up without and with pruning, and the rate of both."""
     plain: list[list[float]] = []
     beside: list[list[float]] = []
-    rates: list[float] = []
+    pruned: list[Batches] = []
     before = int(str(scalar(there, BLOAT)))
     for turn in range(rounds):
         for pruning in (False, True)[:: 1 if turn % 2 == 0 else -1]:
@@ -102,11 +126,14 @@ def measured(dsn: str, there: psycopg.Connection, rounds: int, seconds: int, cou
                 got = picked_up(dsn, there, seconds)
             (beside if pruning else plain).append(got)
             if pruning:
-                rates.append(rate(batches))
+                pruned.append(batches)
         progress(f"prune: p99 {quantile(plain[-1], 0.99):.2f} ms, beside pruning {quantile(beside[-1], 0.99):.2f} ms,"
-                 f" {rates[-1]:,.0f} rows/s")  # fmt: skip
+                 f" {rate(pruned[-1]):,.0f} rows/s")  # fmt: skip
     with pruner(dsn) as batches:
         time.sleep(seconds / 2)
+    every = [batch for one in (*pruned, batches) for batch in one]
+    server, client = zip(*(one.spent for one in (*pruned, batches)), strict=True)
+    runs = sum(rows for rows, _, _ in every)
     p99 = [(quantile(a, 0.99), quantile(b, 0.99)) for a, b in zip(plain, beside, strict=True)]
     return Figures(
         statistics.median(quantile(one, 0.5) for one in plain),
@@ -114,9 +141,11 @@ def measured(dsn: str, there: psycopg.Connection, rounds: int, seconds: int, cou
         statistics.median(quantile(one, 0.5) for one in beside),
         statistics.median(b for _, b in p99),
         statistics.median(b / a for a, b in p99),
-        statistics.median(rates),
+        statistics.median(map(rate, pruned)),
         rate(batches),
-        1000 * statistics.median(took for _, took, _ in batches),
+        1000 * statistics.median(took for _, took, _ in every),
+        1e6 * sum(server) / runs,
+        1e6 * sum(client) / runs,
         counted,
         (int(str(scalar(there, BLOAT))) - before) / before,
     )
@@ -135,32 +164,37 @@ def picked_up(dsn: str, there: psycopg.Connection, seconds: int) -> list[float]:
     return [(at - done) / 1e6 for at, done in zip(seen.stamps, sent["after"], strict=True)]
 
 
-Batches = list[tuple[int, float, float]]  # rows, seconds, when it ended
+class Batches(list[tuple[int, float, float]]):
+    """Rows, seconds, when it ended; `spent`: processor seconds of the server and of the client."""
+
+    spent = (0.0, 0.0)
 
 
 @contextmanager
 def nobody() -> Iterator[Batches]:
     """No pruner."""
-    yield []
+    yield Batches()
 
 
 @contextmanager
 def pruner(dsn: str) -> Iterator[Batches]:
     """The leader's pruner for the time of the block, in the leader's rhythm."""
-    batches: Batches = []
+    batches = Batches()
     stop = threading.Event()
 
     def work() -> None:
         mine = Pruner()
         with connect(dsn, purpose="bench", settings=BY_INDEX) as conn:
+            server, client = Cpu.of(conn.info.backend_pid).seconds, time.thread_time()
             while not stop.is_set():
                 began = time.monotonic()
                 with conn.transaction():
                     gone = mine.work(conn, LeaderSettings().prune_batch)
                 if not gone:
                     return
+                batches.spent = Cpu.of(conn.info.backend_pid).seconds - server, time.thread_time() - client
                 batches.append((gone, time.monotonic() - began, time.monotonic()))
-                time.sleep(max(0.0, breather(began) - time.monotonic()))
+                time.sleep(max(0.0, breather(began, REST) - time.monotonic()))
 
     thread = threading.Thread(target=work)
     thread.start()

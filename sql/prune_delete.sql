@@ -2,13 +2,18 @@
 -- idempotency key until that expires. A run stays while one that waited for it is not finished: it may ask for its
 -- result. A statement of its own, behind the lock: nobody can make an edge to them any more.
 -- params: ids text (an array of bigint), archive boolean (into pgsched.archived_runs), tell boolean
--- returns: (id, run json: the whole row with its attempts and output if `tell`), one row for each that went
+-- returns: (gone bigint: how many went; run null); and if `tell` (gone null; run json: the whole row with its attempts
+--          and output) for each of them
 -- locks: the deleted rows, and the keys that stand for them
-WITH gone AS (
-    DELETE FROM pgsched.runs r WHERE r.id = ANY (%(ids)s::text::bigint[]) AND NOT EXISTS (
-        SELECT FROM pgsched.dependencies d JOIN pgsched.runs c ON c.id = d.run_id
-        WHERE d.parent_id = r.id AND c.phase < 3 OFFSET 0)
-    RETURNING r.id, r.job_id, r.queue, r.task, r.state, r.scheduled_at, r.finished_at, r.idempotency_key,
+WITH wanted AS MATERIALIZED (
+    SELECT d.parent_id AS id FROM pgsched.dependencies d JOIN pgsched.runs c ON c.id = d.run_id
+    WHERE d.parent_id = ANY (%(ids)s::text::bigint[]) AND c.phase < 3
+), gone AS (
+    DELETE FROM pgsched.runs r WHERE r.id = ANY (%(ids)s::text::bigint[]) AND r.id NOT IN (SELECT w.id FROM wanted w)
+    -- no more than is asked for: each column of each row is copied
+    RETURNING r.id, r.idempotency_key,
+        CASE WHEN r.idempotency_key IS NOT NULL THEN r.state END AS state,
+        CASE WHEN r.idempotency_key IS NOT NULL THEN r.finished_at END AS finished_at,
         CASE WHEN r.idempotency_key IS NOT NULL THEN r.result END AS result,
         CASE WHEN r.idempotency_key IS NOT NULL THEN r.error END AS error,
         CASE WHEN %(archive)s OR %(tell)s THEN to_jsonb(r) - '{phase,token,lease_until}'::text[] || jsonb_build_object(
@@ -19,20 +24,21 @@ WITH gone AS (
                               END
                        FROM pgsched.run_logs l WHERE l.run_id = r.id)) END AS run
 ), attempts_gone AS (
-    DELETE FROM pgsched.attempts a USING gone WHERE a.run_id = gone.id
+    -- by their keys, and not by a join that may read all of the table; so everywhere below
+    DELETE FROM pgsched.attempts WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 ), logs_gone AS (
-    DELETE FROM pgsched.run_logs l USING gone WHERE l.run_id = gone.id
+    DELETE FROM pgsched.run_logs WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 ), edges_gone AS (
-    DELETE FROM pgsched.dependencies d USING gone WHERE d.run_id = gone.id
+    DELETE FROM pgsched.dependencies WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 ), told AS (
     UPDATE pgsched.kept_keys k
     SET state = gone.state, result = gone.result, error = gone.error, finished_at = gone.finished_at
-    -- by their keys, and not by a join that reads all of them
     FROM gone WHERE k.scope = 'idempotency' AND k.key = gone.idempotency_key AND k.run_id = gone.id
         AND k.key = ANY (ARRAY(SELECT g.idempotency_key FROM gone g WHERE g.idempotency_key IS NOT NULL))
 ), archived AS (
     INSERT INTO pgsched.archived_runs (run_id, job_id, job, queue, task, state, scheduled_at, finished_at, run)
-    SELECT g.id, g.job_id, j.name, g.queue, g.task, g.state, g.scheduled_at, g.finished_at, g.run
-    FROM gone g LEFT JOIN pgsched.jobs j ON j.id = g.job_id WHERE %(archive)s
+    SELECT g.id, a.job_id, j.name, a.queue, a.task, a.state, a.scheduled_at, a.finished_at, g.run
+    FROM gone g CROSS JOIN LATERAL jsonb_to_record(g.run) AS a(job_id bigint, queue text, task text, state text,
+        scheduled_at timestamptz, finished_at timestamptz) LEFT JOIN pgsched.jobs j ON j.id = a.job_id WHERE %(archive)s
 )
-SELECT id, CASE WHEN %(tell)s THEN run END AS run FROM gone
+SELECT count(*) AS gone, NULL AS run FROM gone UNION ALL SELECT NULL, run FROM gone WHERE %(tell)s

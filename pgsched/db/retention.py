@@ -36,9 +36,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Locked runs that may go; how many were read for that, and when the last of those had ended."""
+    """Locked runs that may go, as the text of an array; how many those are; how many were read for that, and when the
+    last of those had ended."""
 
-    ids: tuple[int, ...]
+    ids: str
+    locked: int
     read: int
     last_at: datetime | None
 
@@ -49,17 +51,17 @@ def rules(conn: Connection[Any]) -> Rules:
     return Rules(tuple(row["keeps_s"]), row["version"], row["archive"], row["now"], row["counted_until"] or BEGINNING)
 
 
-def pick(conn: Connection[Any], keep_s: float, after: str, until: datetime, n: int) -> Picked:
+def pick(conn: Connection[Any], keep_s: float, after: str, until: datetime, n: int, *, durable: bool = True) -> Picked:
     """Read the next `n` ended runs from `after` (text of an instant) to `until`; lock those kept at most `keep_s`."""
-    values = {"keep_s": keep_s, "after": after, "until": until, "n": n}
+    values = {"keep_s": keep_s, "after": after, "until": until, "n": n, "durable": durable}
     (row,) = fetch(conn, "prune_pick", values)
-    return Picked(tuple(row["ids"]), row["read"], row["last_at"])
+    return Picked(**row)
 
 
-def delete(conn: Connection[Any], ids: tuple[int, ...], *, archive: bool = False, tell: bool = False) -> list[Row]:
-    """Delete locked runs; (id, run) of those that went, `run` being the whole of it if `tell`."""
-    values = {"ids": plain(ids), "archive": archive, "tell": tell}
-    return fetch(conn, sql("prune_delete"), values) if ids else []
+def delete(conn: Connection[Any], ids: str, *, archive: bool = False, tell: bool = False) -> tuple[int, list[Row]]:
+    """Delete locked runs; how many went, and if `tell` (run) of each: the whole of it."""
+    gone, *told = fetch(conn, sql("prune_delete"), {"ids": ids, "archive": archive, "tell": tell})
+    return int(gone["gone"]), told
 
 
 def tidy(conn: Connection[Any], keep_s: float, n: int) -> int:

@@ -24,7 +24,7 @@ from pgsched.leader.dependents import Sweep, resolve
 from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
 from pgsched.leader.metered import LeaderMeter
-from pgsched.leader.pruner import Pruner
+from pgsched.leader.pruner import REST, Pruner
 from pgsched.leader.stall import Stall
 from pgsched.leader.stepping import DatabaseClock
 from pgsched.leader.ticker import Ticked, tick
@@ -252,7 +252,7 @@ class Duties:
         if self.counted is not None:
             self.counted.pruned(gone)
         if self._pruner.more:
-            self._prune_at = breather(began)
+            self._prune_at = breather(began, REST)
             return gone
         with self.leading() as conn:
             if self._pruner.tidy(conn, BATCH) >= BATCH:
@@ -267,7 +267,7 @@ def sleep(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def breather(began: float) -> float:
-    """When to go on with what has many batches: others get as much time as the last one took."""
+def breather(began: float, times: float = 1.0) -> float:
+    """When to go on with what has many batches: others get so many times as much time as the last one took."""
     now = time.monotonic()
-    return now + max(0.005, now - began)
+    return now + max(0.005, times * (now - began))

@@ -18,6 +18,7 @@ from pgsched.db.query import Row
 from pgsched.db.retention import BEGINNING, Rules
 
 AGAIN_S = 3600.0
+REST = 2.0  # between two batches others get so many times as long as a batch takes
 INSTANT = timedelta(microseconds=1)
 Keep = Callable[[list[Row]], object]
 
@@ -59,17 +60,21 @@ class Pruner:
         after = self._reached.get(keep_s)
         if until is None or (after is not None and until <= after):
             return 0
-        picked = retention.pick(conn, keep_s, BEGINNING if after is None else after.isoformat(), until, n)
-        gone = retention.delete(conn, picked.ids, archive=rules.archive, tell=self._keep_rows is not None)
-        if self._keep_rows is not None and gone:
-            self._keep_rows(gone)
+        tell, since = self._keep_rows is not None, BEGINNING if after is None else after.isoformat()
+        # what is told to others must not come back when the server falls over
+        picked = retention.pick(conn, keep_s, since, until, n, durable=tell)
+        gone = 0
+        if picked.locked:
+            gone, told = retention.delete(conn, picked.ids, archive=rules.archive, tell=tell)
+            if self._keep_rows is not None and told:
+                self._keep_rows(told)
         self.more = picked.read >= n
         if self.more and picked.last_at is not None:
             # beyond the last, if all of a batch ended at one instant
             self._reached[keep_s] = picked.last_at + (INSTANT if picked.last_at == after else timedelta())
         else:
             self._reached[keep_s] = until
-        return len(gone)
+        return gone
 
 
 def end_of(rules: Rules, keep_s: float) -> datetime | None:

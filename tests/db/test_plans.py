@@ -26,7 +26,7 @@ WORKER = [
 ]  # fmt: skip
 LEADER = [
     "admit_scheduled", "admit_waiting", "expire", "leader_look", "reap", "tick_due", "tick_open", "tick_crossed",
-    "tick_insert", "tick_advance", "tick_replace", "leader_term", "leader_fence",
+    "tick_insert", "tick_advance", "tick_replace", "leader_term", "leader_fence", "prune_pick",
 ]  # fmt: skip
 LEADING = BY_INDEX | {"plan_cache_mode": "force_generic_plan"}
 

@@ -108,6 +108,19 @@ def test_what_was_read_once_is_not_read_again(db: psycopg.Connection) -> None:
         assert pruner.work(db, 100) == 2
 
 
+def test_a_batch_need_not_wait_for_the_disk_unless_somebody_was_told_of_it(db: psycopg.Connection) -> None:
+    ended(db, "30 days", n=2)
+    count(db)
+    db.execute("SET synchronous_commit = on")
+    told: list[object] = []
+    for pruner, waits in ((Pruner(), "off"), (Pruner(told.extend), "on")):
+        with db.transaction():
+            assert pruner.work(db, 1) == 1
+            assert db.execute("SHOW synchronous_commit").fetchone() == (waits,)
+        assert db.execute("SHOW synchronous_commit").fetchone() == ("on",)
+    assert len(told) == 1
+
+
 def test_the_newest_slot_of_a_job_stays_until_the_job_is_deleted(db: psycopg.Connection) -> None:
     job = slots_of(db, "hourly", "30 days", 3)
     assert prune(db, 60.0) == 2

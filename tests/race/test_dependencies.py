@@ -393,7 +393,7 @@ def test_without_the_pruners_guard_a_parents_result_is_gone_while_it_is_wanted(
     end(db, a)
     admit(db)
     db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = %s", [a])
-    cut(monkeypatch, retention, "prune_delete", "WHERE d.parent_id = r.id AND c.phase < 3", "WHERE false")
+    cut(monkeypatch, retention, "prune_delete", " AND r.id NOT IN (SELECT w.id FROM wanted w)", "")
     assert prune(db, 1.0, 100) == 1
 
 
