@@ -6,6 +6,10 @@ SELECT EXISTS (SELECT FROM pgsched.jobs WHERE alert_after_failures IS NOT NULL O
                OR max_duration IS NOT NULL OR expect_every IS NOT NULL)
         OR EXISTS (SELECT FROM pgsched.alerts WHERE closed_at IS NULL) AS watched,
     EXISTS (SELECT FROM pgsched.alert_deliveries WHERE delivered_at IS NULL AND next_at <= clock_timestamp())
-        OR EXISTS (SELECT FROM pgsched.alerts a WHERE (a.closed_at IS NULL OR a.closed_at > clock_timestamp() - interval '1 hour')
-                   AND NOT EXISTS (SELECT FROM pgsched.alert_deliveries d WHERE d.alert_id = a.id AND d.sink = 'log'
-                                   AND d.event = CASE WHEN a.closed_at IS NULL THEN 'opened' ELSE 'closed' END)) AS pending
+        -- every process has the log: what that was not told, nobody was
+        OR EXISTS (SELECT FROM pgsched.alerts a
+                   WHERE (a.closed_at IS NULL OR a.closed_at > clock_timestamp() - interval '1 hour'
+                          OR a.closed_at > clock_timestamp() - interval '1 day' AND EXISTS (
+                              SELECT FROM pgsched.alert_deliveries d WHERE d.alert_id = a.id AND d.sink = 'log'))
+                     AND NOT EXISTS (SELECT FROM pgsched.alert_deliveries d WHERE d.alert_id = a.id AND d.sink = 'log'
+                                     AND d.event = CASE WHEN a.closed_at IS NULL THEN 'opened' ELSE 'closed' END)) AS pending

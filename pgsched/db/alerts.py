@@ -50,10 +50,15 @@ def no_leader(conn: Connection[Any], gone_s: float) -> bool:
     return bool(row["missing"])
 
 
-def take(conn: Connection[Any], sinks: Sequence[str], n: int = 20) -> list[Row]:
-    """What these sinks are yet to be told, taken from others for LEASE_S."""
+def owe(conn: Connection[Any], sinks: Sequence[str]) -> None:
+    """Note what these sinks are to be told."""
     conn.execute(sql("alert_owed"), {"sinks": list(sinks)})
-    return fetch(conn, "alert_take", {"sinks": list(sinks), "n": n, "lease_s": LEASE_S})
+
+
+def take(conn: Connection[Any], sinks: Sequence[str]) -> Row | None:
+    """The next thing that one of these sinks is to be told, taken from others for LEASE_S; None: there is nothing."""
+    found = fetch(conn, "alert_take", {"sinks": list(sinks), "lease_s": LEASE_S})
+    return found[0] if found else None
 
 
 def told(conn: Connection[Any], row: Row, error: str | None) -> None:

@@ -18,6 +18,7 @@ from pgsched.leader.sinks import Sink, tell
 logger = log.get("alerts")
 IDLE_S = 30.0  # a connection is kept that long after the last thing to tell
 LOOK_S = 2.0
+FAILED_S = 1.0  # between two alerts of which the first was not taken
 
 
 class Courier(threading.Thread):
@@ -28,7 +29,7 @@ class Courier(threading.Thread):
         self._dsn = dsn
         self._sink = sink
         self._nudge = threading.Event()
-        self._stopped = False
+        self._ending = threading.Event()
 
     def nudge(self) -> None:
         """There may be something to tell."""
@@ -36,15 +37,15 @@ class Courier(threading.Thread):
 
     def stop(self) -> None:
         """End soon; what is being told is left to the next process."""
-        self._stopped = True
+        self._ending.set()
         self._nudge.set()
 
     def run(self) -> None:
-        while not self._stopped:
+        while not self._ending.is_set():
             self._nudge.wait()
             self._nudge.clear()
             try:
-                if not self._stopped:
+                if not self._ending.is_set():
                     with connect(self._dsn, purpose="alerts") as conn:
                         self._deliver(conn)
             except (DatabaseError, PgschedError) as error:  # the next nudge tries again
@@ -54,7 +55,7 @@ class Courier(threading.Thread):
 
     def _deliver(self, conn: Connection[Any]) -> None:
         quiet = 0.0
-        while not self._stopped and quiet < IDLE_S:
+        while not self._ending.is_set() and quiet < IDLE_S:
             if self.deliver_once(conn):
                 quiet = 0.0
             elif self._nudge.wait(LOOK_S):
@@ -64,13 +65,16 @@ class Courier(threading.Thread):
                 quiet += LOOK_S
 
     def deliver_once(self, conn: Connection[Any]) -> int:
-        """Tell what is due, one after the other; how many there were. Behind a failure the rest waits as well."""
-        found = alerts.take(conn, [self._sink.name])
-        error: str | None = None
-        for row in found:
-            error = error or tell(self._sink, row)
+        """Tell what is due, one after the other; how many there were. Each is taken just before it is told, so that a
+        slow sink keeps none from others; behind a failure, which may be that one's own, the next is tried soon."""
+        alerts.owe(conn, [self._sink.name])
+        count = 0
+        while not self._ending.is_set() and (row := alerts.take(conn, [self._sink.name])) is not None:
+            count += 1
+            error = tell(self._sink, row)
             alerts.told(conn, row, error)
             if error is not None:
                 logger.warning("an alert was not told", sink=self._sink.name, alert=row["alert_id"],
                                attempt=row["attempts"], error=error)  # fmt: skip
-        return len(found)
+                self._ending.wait(FAILED_S)
+        return count

@@ -31,12 +31,14 @@ class Watch:
     def __init__(self, nudge: Callable[[], object] = bool) -> None:
         self._nudge = nudge
         self._after = 0
+        self._begins = True  # what this process's sinks were not told is not seen from outside
 
     def work(self, conn: Connection[Any], begin: Transaction, *, leads: bool) -> float:
         """Look at the next jobs; returns the seconds until there is more to look at."""
         watched, pending = alerts.look(conn)
-        if pending:
+        if pending or self._begins:
             self._nudge()
+        self._begins = False
         if not watched:
             self._after = 0
             return UNWATCHED_S

@@ -1,0 +1,152 @@
+"""Telling of alerts: what one sink or one incident does to the others, and how long it is tried."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import alerts
+from pgsched.db.connect import connect as connect_to
+from pgsched.leader import courier
+from pgsched.leader.courier import Courier
+from pgsched.leader.sinks import NotTold, Sink
+from pgsched.leader.watching import Watch
+from tests.race.setting import Aside
+from tests.race.test_alerts import check, due_again, incident, job, slot
+from tests.race.test_rollups import begin
+from tests.waiting import wait_until
+
+NAME = "webhook here 1"
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courier, "FAILED_S", 0.0)
+
+
+def incidents(db: psycopg.Connection, n: int) -> None:
+    for number in range(n):
+        slot(db, job(db, f"j{number}", alert_after_failures=1), 1, "dead")
+    check(db)
+
+
+def pending(db: psycopg.Connection) -> bool:
+    return alerts.look(db)[1]
+
+
+def grow_old(db: psycopg.Connection, hours: int) -> None:
+    """As if everything had happened so long ago."""
+    db.execute(
+        "UPDATE pgsched.alerts SET opened_at = opened_at - make_interval(hours => %(h)s),"
+        " closed_at = closed_at - make_interval(hours => %(h)s)",
+        {"h": hours},
+    )
+    db.execute(
+        "UPDATE pgsched.alert_deliveries SET next_at = next_at - make_interval(hours => %(h)s),"
+        " delivered_at = delivered_at - make_interval(hours => %(h)s)",
+        {"h": hours},
+    )
+
+
+def test_an_incident_that_a_sink_refuses_keeps_no_other_from_it(db: psycopg.Connection, dsn: str) -> None:
+    incidents(db, 3)
+    first, heard = min(one["id"] for one in alerts.listed(db)), set()
+
+    def tell(message: dict[str, Any]) -> None:
+        if message["id"] == f"pgsched-alert-{first}":
+            raise NotTold("it answered 400")
+        heard.add(message["id"])
+
+    with connect_to(dsn) as conn:
+        for _ in range(3):
+            Courier(dsn, Sink(NAME, tell)).deliver_once(conn)
+            due_again(db)
+    assert len(heard) == 2
+
+
+def test_a_slow_sink_leaves_what_it_is_not_told_yet_to_others(db: psycopg.Connection, dsn: str) -> None:
+    """Taken all at once, the last would be taken again by others before its turn has come, and told twice."""
+    incidents(db, 2)
+    goes_on, heard = threading.Event(), []
+
+    def slow(message: dict[str, Any]) -> None:
+        heard.append(message["job"])
+        assert goes_on.wait(30)
+
+    with connect_to(dsn) as one, connect_to(dsn) as two:
+        mine = Aside(lambda: Courier(dsn, Sink(NAME, slow)).deliver_once(one))
+        wait_until(lambda: heard, what="the slow one to begin")
+        assert Courier(dsn, Sink(NAME, lambda message: heard.append(message["job"]))).deliver_once(two) == 1
+        goes_on.set()
+        assert mine.result() == 1
+    assert sorted(heard) == ["j0", "j1"]
+
+
+def test_an_incident_that_is_open_is_told_however_long_the_sink_was_away(db: psycopg.Connection, dsn: str) -> None:
+    mine, heard = incident(db), []
+
+    def tell(message: dict[str, Any]) -> None:
+        heard.append(message["event"])
+        if len(heard) == 1:
+            raise NotTold("not today")
+
+    with connect_to(dsn) as conn:
+        assert Courier(dsn, Sink(NAME, tell)).deliver_once(conn) == 1
+        grow_old(db, 48)
+        assert Courier(dsn, Sink(NAME, tell)).deliver_once(conn) == 1
+        slot(db, mine, 0.5, "succeeded")
+        check(db)
+        assert Courier(dsn, Sink(NAME, tell)).deliver_once(conn) == 1
+    assert heard == ["opened", "opened", "closed"]
+
+
+def test_the_end_is_told_after_hours_in_which_nothing_ran(db: psycopg.Connection, dsn: str) -> None:
+    """The leader closed it and died before anybody was told; so did all the others."""
+    mine, heard = incident(db), []
+    both = [Sink(NAME, lambda message: heard.append(message["event"])), Sink("log", lambda _: None)]
+    with connect_to(dsn) as conn:
+        for sink in both:
+            Courier(dsn, sink).deliver_once(conn)
+        slot(db, mine, 0.5, "succeeded")
+        check(db)
+        grow_old(db, 3)
+        assert pending(db)
+        Courier(dsn, both[0]).deliver_once(conn)
+        Courier(dsn, Sink("webhook new 2", heard.append)).deliver_once(conn)
+    assert heard == ["opened", "closed"], "who was not told of the beginning hears nothing of the end of long ago"
+
+
+def test_what_nobody_can_tell_any_more_nudges_nobody(db: psycopg.Connection, dsn: str) -> None:
+    """The webhook was taken out of the configuration; another is left."""
+    mine = incident(db)
+    quiet = Sink("log", lambda _: None)
+    with connect_to(dsn) as conn:
+        alerts.owe(conn, ["webhook gone 1"])
+        Courier(dsn, quiet).deliver_once(conn)
+        assert pending(db)
+        grow_old(db, 2)
+        Courier(dsn, quiet).deliver_once(conn)
+        assert not pending(db)
+        assert alerts.take(conn, ["webhook gone 1"]) is None
+        alerts.owe(conn, ["webhook gone 1"])  # it is back
+        assert alerts.take(conn, ["webhook gone 1"]) is not None
+        slot(db, mine, 0.5, "succeeded")
+        check(db)
+        Courier(dsn, quiet).deliver_once(conn)
+        grow_old(db, 50)
+        Courier(dsn, quiet).deliver_once(conn)
+        assert not pending(db)
+        alerts.owe(conn, ["webhook gone 1"])
+        assert alerts.take(conn, ["webhook gone 1"]) is None, "it was over days ago"
+
+
+def test_a_new_leader_nudges_its_sinks_once(db: psycopg.Connection) -> None:
+    """Whether they were told is not seen from outside."""
+    nudged: list[bool] = []
+    watch = Watch(lambda: nudged.append(True))
+    for _ in range(3):
+        watch.work(db, begin(db), leads=True)
+    assert nudged == [True]
