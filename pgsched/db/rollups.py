@@ -6,13 +6,17 @@ commit an earlier one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, fetch, rows
 from pgsched.db.statements import sql
+
+UNITS_S = {"minute": 60.0, "hour": 3600.0}
+# Of a year only some hours are read, but every hour of a day and of a week is among them: 5 divides neither.
+MOST_BINS, SPARSE = 3000, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,23 @@ def count(conn: Connection[Any], safe: datetime, n: int) -> int:
     return int(row["counted"])
 
 
-def read(conn: Connection[Any], width: str, from_at: datetime, job_id: int = 0) -> list[Row]:
-    """The figures since then, `width`: minute or hour, of all or of a job (by hour alone), see sql/rollup_read.sql."""
-    values = {"width": width if job_id else f"{width} of all", "from_at": from_at, "job_id": job_id}
-    return rows(conn, "rollup_read", values)
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Stretches of time of `width_s` seconds from `from_at` to `until_at`, made of minutes or hours. `job_id` 0: of
+    all."""
+
+    unit: str
+    from_at: datetime
+    until_at: datetime
+    width_s: float
+    job_id: int = 0
+
+
+def read(conn: Connection[Any], asked: Stretches) -> tuple[dict[datetime, Row], dict[datetime, Row]]:
+    """Counts and bins of stretches by their beginnings; see sql/rollup_stretches.sql and
+    rollup_bins.sql. Where there are very many, bins are those of every SPARSE-th minute or hour."""
+    values = asdict(asked) | {"width": asked.unit if asked.job_id else f"{asked.unit} of all"}
+    counts = rows(conn, "rollup_stretches", values)
+    sparse = SPARSE if sum(row["bins"] for row in counts) > MOST_BINS else 1
+    bins = rows(conn, "rollup_bins", values | {"step_s": sparse * UNITS_S[asked.unit]})
+    return {row["begins_at"]: row for row in counts}, {row["begins_at"]: row for row in bins}
