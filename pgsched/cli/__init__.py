@@ -18,6 +18,7 @@ MODULES = (
     "demo",
     "worker",
     "status",
+    "top",
     "jobs",
     "schedules",
     "calendars",

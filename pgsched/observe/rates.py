@@ -34,9 +34,9 @@ class Stretch:
     sampled: bool
 
 
-def rates(conn: Connection[Any], span: str = "1h") -> list[Stretch]:
-    """The last STRETCHES stretches of a range, oldest first."""
-    found = rows(conn, "web_rates", {"width_s": RANGES[span], "count": STRETCHES, "n": SAMPLE})
+def rates(conn: Connection[Any], span: str = "1h", count: int = STRETCHES) -> list[Stretch]:
+    """The last `count` stretches of a range, oldest first."""
+    found = rows(conn, "web_rates", {"width_s": RANGES[span], "count": count, "n": SAMPLE})
     return [stretch(row) for row in found]
 
 

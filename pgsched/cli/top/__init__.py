@@ -1,0 +1,97 @@
+"""`pgsched top`: the whole system, live, in a terminal of 80x24 or more, and keys to act.
+
+The rule: what is on the screen is a pure function of what was read and pressed (state, control, frame); only screen
+knows the terminal, and only reader waits for the database.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pgsched.cli.common import Dsn, Json, database
+from pgsched.errors import InputError
+
+if TYPE_CHECKING:
+    from pgsched.db.connect import Connection
+
+PAGES = ("overview", "running", "queues", "jobs", "failures", "workers")
+First = Annotated[str, typer.Option("--page", metavar="NAME", help=f"The first page: {', '.join(PAGES)}.")]
+Interval = Annotated[
+    float, typer.Option("--interval", "-n", metavar="SECONDS", help="Between two looks.", min=0.2, max=3600)
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("top")(top)
+
+
+def top(
+    page: First = PAGES[0],
+    interval: Interval = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one look, and end.")] = False,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Watch the whole system, live: throughput, queues, what runs, what comes next, errors.
+
+    Keys open a run, job or queue, and pause, retry and cancel; ? shows them. q quits. With --json an object a look,
+    one a line; that and --once need no terminal.
+
+    \b
+    Example:
+      pgsched top
+    """
+    if page not in PAGES:
+        raise InputError(f'page: "{page}" is not one of {", ".join(PAGES)}', "page")
+    if not (json or once or (sys.stdin.isatty() and sys.stdout.isatty())):
+        raise InputError("top needs a terminal: use `pgsched status --json`, or `pgsched top --once`")
+    from pgsched.observe.top import opened
+
+    with database(dsn) as address:
+        conn = opened(address)
+        if json:
+            return objects(conn, page, interval, once)
+        if once:
+            return print_once(conn, page)
+        from pgsched.cli.top.shell import show
+
+        return show(address, conn, page, interval)
+
+
+def objects(conn: Connection[Any], page: str, interval: float, once: bool) -> None:
+    """An object for every look."""
+    import json
+    import time
+
+    from pgsched.cli.output import json_value, print_json
+    from pgsched.observe.top import Looking, Page
+
+    looking = Looking()
+    while True:
+        found = looking.look(conn, Page(page)).to_dict()
+        if once:
+            return print_json(found)
+        print(json.dumps(found, default=json_value), flush=True)
+        time.sleep(interval)
+
+
+def print_once(conn: Connection[Any], page: str) -> None:
+    """One look as text, in colours on a terminal."""
+    import shutil
+
+    from rich.console import Console
+
+    from pgsched.cli.top.frame import frame
+    from pgsched.cli.top.state import State
+    from pgsched.observe.top import Looking, Page
+
+    size = shutil.get_terminal_size((80, 24))
+    look = Looking().look(conn, Page(page))
+    console = Console(highlight=False, width=size.columns)
+    for line in frame(State(size.columns, size.lines, tab=page, look=look))[:-1]:
+        line.rstrip()
+        console.print(line, soft_wrap=True)

@@ -1,0 +1,139 @@
+"""The pages about one thing. The rule: the facts come first, and the end of what a run says is always in sight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from rich.text import Text
+
+from pgsched.cli.output import STATES, ago, cell, clean, duration
+from pgsched.cli.run_logs import shown
+from pgsched.cli.top.parts import Column, Item, Table, fitted, plain, progress, said
+from pgsched.cli.top.tables import run_item, tries
+from pgsched.cli.watch import heading
+from pgsched.observe.top import Look
+
+Row = dict[str, Any]
+LABEL = 11
+
+
+def fact(name: str, value: Any, style: str = "") -> Item:
+    """A line of a name and a value."""
+    return Item((fitted(Text(name, "bold"), LABEL).append_text(said(value, style)),))
+
+
+def run_facts(look: Look) -> list[Item]:
+    """What a run is, how far it is, and how its attempts went."""
+    (run,) = look.rows["run"]
+    title = heading(run | {"job": run["job"], "worker": run["worker"]})
+    found = [run_item(run, Text(title, f"bold {STATES.get(run['state'], '')}"))]
+    found[0] = Item(found[0].cells, None, found[0].can, found[0].about, run["job"])
+    told = run["progress"]
+    if told and told["attempt"] == run["attempt"]:
+        drawn = progress(told, 24)
+        found.append(Item((lambda width: fitted(Text("progress", "bold"), LABEL).append_text(drawn(width)),)))
+    if run["cancel_requested_at"] and run["state"] == "running":
+        why = run["cancel_reason"] or "no reason given"
+        found.append(fact("cancel", f"its worker was asked to stop it: {why}", "yellow"))
+    what = [run["kind"], run["task"], f"on queue {run['queue']}", f"priority {run['priority']}", f"by {run['origin']}"]
+    found.append(fact("what", " ".join(what)))
+    found.append(fact("args", run["args"]))
+    found += times(run)
+    for name in ("held", "reason", "error"):
+        if run[name]:
+            found.append(fact(name, run[name].strip().splitlines()[-1], "red" if name == "error" else "yellow"))
+    if run["result"] is not None:
+        found.append(fact("result", run["result"]))
+    return [*found, *(attempt(one) for one in run["attempts"])]
+
+
+def times(run: Row) -> list[Item]:
+    """When what happened."""
+    named = (("slot", run["scheduled_at"]), ("due", run["available_at"]), ("started", run["started_at"]),
+             ("ended", run["finished_at"]))  # fmt: skip
+    return [fact(name, f"{cell(at)}  ({ago(at, run['now'])})") for name, at in named if at is not None]
+
+
+def attempt(one: Row) -> Item:
+    """An attempt that did not succeed."""
+    took = one["finished_at"] - one["started_at"] if one["started_at"] else None
+    said_so = (one["error"] or "").strip().splitlines()
+    text = f"{one['outcome']} after {duration(took and max(took, timedelta(0)))} on {one['worker'] or '?'}: "
+    return fact(f"attempt {one['attempt']}", text + (said_so[-1] if said_so else "no error"), "red")
+
+
+def run_output(look: Look) -> list[Item]:
+    """What a run printed, and, where it ended badly, the last traceback."""
+    (run,) = look.rows["run"]
+    text = shown(joined(look.rows["log"]))
+    found = [plain(line.expandtabs(4)) for line in text.splitlines()]
+    traced = [one["traceback"] for one in run["attempts"] if one["traceback"]]
+    if traced and run["state"] != "succeeded":
+        lines = shown(traced[-1]).splitlines()
+        found += [plain("traceback of the last failed attempt", "bold"), *(plain(line, "red") for line in lines)]
+    return found
+
+
+def joined(rows: Iterable[Row]) -> str:
+    """The pieces of output, each attempt and each remark on lines of its own."""
+    text, before = "", None
+    for row in rows:
+        if text and not text.endswith("\n") and (row["attempt"] != before or row["stream"] == "cut"):
+            text += "\n"
+        if before is not None and row["attempt"] != before:
+            text += f"--- attempt {row['attempt']} ---\n"
+        text, before = text + row["chunk"], row["attempt"]
+    return text
+
+
+def job(look: Look) -> list[Table]:
+    """A job, and its newest runs."""
+    (found,) = look.rows["job"]
+    state = "paused" if found["paused"] else "error" if found["error"] else "active" if found["next_run_at"] else "done"
+    can = frozenset({"resume" if found["paused"] else "pause"})
+    title = Text(f"job {clean(found['name'])}: {state}", f"bold {STATES.get(state, '')}")
+    when = f"{found['schedule']} ({found['timezone']})" if found["schedule"] else f"once, at {cell(found['run_at'])}"
+    facts = [Item((title,), None, can, f"job {clean(found['name'])[:40]}", found["name"]),
+             fact("what", f"{found['kind']} {found['task']} on queue {found['queue']}"), fact("args", found["args"]),
+             fact("schedule", when)]  # fmt: skip
+    if found["paused"]:
+        facts.append(fact("paused", f"{ago(found['paused_at'], found['now'])} by {found['paused_by']}"
+                          f": {found['paused_reason'] or 'no reason given'}", "yellow"))  # fmt: skip
+    elif found["next_allowed_at"]:
+        at = found["next_allowed_at"]
+        facts.append(fact("next", f"{cell(at)}  ({ago(at, found['now'])})"))
+    if found["error"]:
+        facts.append(fact("error", found["error"], "red"))
+    facts.append(fact("policies", f"overlap {found['overlap']}, missed slots: {found['catch_up']}"
+                      f", {found['max_attempts']} attempts"))  # fmt: skip
+    return [Table((), tuple(facts)), history(look, found["name"])]
+
+
+def history(look: Look, name: str) -> Table:
+    """The newest runs of a job."""
+    columns = (Column("RUN", 12, right=True), Column("STATE", 9), Column("SLOT", 23), Column("LATE", 8, right=True),
+               Column("TOOK", 8, right=True), Column("TRY", 5, right=True), Column("WHY"))  # fmt: skip
+    items = tuple(
+        run_item(row | {"job": name}, said(row["id"]), said(row["state"]), said(row["scheduled_at"]),
+                 said(duration(late(row))), said(duration(took(row))), tries(row), said(row["error"] or row["reason"]))
+        for row in look.rows["runs"]
+    )  # fmt: skip
+    return Table(columns, items, "it has no runs yet")
+
+
+def late(row: Row) -> timedelta | None:
+    """From the slot to the start, of first attempts."""
+    if row["origin"] != "schedule" or row["attempt"] != 1 or row["started_at"] is None:
+        return None
+    spent: timedelta = row["started_at"] - row["scheduled_at"]
+    return spent
+
+
+def took(row: Row) -> timedelta | None:
+    """How long the last attempt took, or has been going on."""
+    if row["started_at"] is None or (row["finished_at"] is None and row["state"] != "running"):
+        return None
+    spent: timedelta = (row["finished_at"] or row["now"]) - row["started_at"]
+    return max(spent, timedelta(0))

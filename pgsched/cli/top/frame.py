@@ -1,0 +1,196 @@
+"""A state as lines of text. The rule: exactly as many lines as the screen has, each exactly as wide, whatever is in
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.text import Text
+
+from pgsched.cli.top import details, heads, tables
+from pgsched.cli.top.parts import Item, Table, fitted, heading, line, plain, said, widths
+from pgsched.cli.top.state import Pick, State, Target
+from pgsched.observe.top import Look
+
+MARK = 2  # what every line begins with: the mark of the selected one
+LEAST_ITEMS = 2
+AHEAD = 2  # lines in sight below the selected one
+PAGES = {
+    "overview": tables.overview, "running": tables.running, "queues": tables.queues, "jobs": tables.jobs,
+    "failures": tables.failures, "workers": tables.workers, "queue": tables.queue, "job": details.job,
+}  # fmt: skip
+Line = tuple[Text, Item | None]
+
+
+def frame(state: State) -> list[Text]:
+    """The screen."""
+    top, bottom = heads.header(state), heads.footer(state)
+    body = heads.help_lines() if state.help else body_lines(state, room(state))
+    lines = [*top, *body[: room(state)]]
+    lines += [Text()] * (state.height - 1 - len(lines))
+    return [fitted(text, state.width) for text in [*lines[: max(0, state.height - 1)], bottom]][: state.height]
+
+
+def body_lines(state: State, room: int) -> list[Text]:
+    """What is between header and footer, as far as it fits."""
+    look = state.fresh
+    if look is None:
+        return [Text("  reading ...")]
+    if look.refused is not None:
+        return [marked(said(look.refused, "red"), False, state.width)]
+    return run_lines(state, look, room) if look.page.name == "run" else windowed(state, tables_of(state), room)
+
+
+def tables_of(state: State) -> list[Table]:
+    """The tables as they are shown."""
+    return shared(found(state), room(state)) if state.page.name == "overview" else found(state)
+
+
+def found(state: State) -> list[Table]:
+    """The tables of the page, filtered."""
+    look = state.fresh
+    if look is None or look.refused is not None or look.page.name not in PAGES:
+        return []
+    wanted = state.find.casefold()
+    made = PAGES[look.page.name](look)
+    return [replace(one, items=tuple(filter_items(one, wanted))) for one in made] if wanted else made
+
+
+def filter_items(table: Table, wanted: str) -> list[Item]:
+    """The lines in which the words occur; what cannot be chosen stays."""
+    if not any(item.target for item in table.items):
+        return list(table.items)
+    return [item for item in table.items if any(wanted in text_of(cell).casefold() for cell in item.cells)]
+
+
+def text_of(cell: object) -> str:
+    return cell.plain if isinstance(cell, Text) else ""
+
+
+def items(state: State) -> list[Item]:
+    """The lines that can be chosen, in their order on the screen."""
+    return [item for table in tables_of(state) for item in table.items if item.target is not None]
+
+
+def place(state: State, there: Sequence[Item]) -> int | None:
+    """Which of these is selected: the one that was, wherever it is now, else the one in its place."""
+    pick = state.picks.get(state.spot, Pick())
+    if not there:
+        return None
+    near = min(pick.index, len(there) - 1)
+    if pick.target is None or there[near].target == pick.target:
+        return near
+    return next((n for n, item in enumerate(there) if item.target == pick.target), near)
+
+
+def chosen(state: State) -> Item | None:
+    """The line that is selected."""
+    there = items(state)
+    at = place(state, there)
+    return None if at is None else there[at]
+
+
+def subject(state: State) -> Item | None:
+    """What a key is about: the selected line, on the page of a run the run, on one without lines the page's own."""
+    look = state.fresh
+    if look is None or look.refused is not None:
+        return None
+    if look.page.name == "run":
+        return details.run_facts(look)[0]
+    own = found(state)[0].items[0] if look.page.name == "job" else None
+    return chosen(state) or own
+
+
+def is_paused(state: State, target: Target) -> bool:
+    """Is the job or queue whose page this is paused?"""
+    look = state.fresh
+    if look is None:
+        return False
+    if target[0] == "job":
+        return bool(look.rows.get("job") and look.rows["job"][0]["paused"])
+    return any((one.what, one.name) == target for one in look.status.paused)
+
+
+def shared(given: list[Table], room: int) -> list[Table]:
+    """The tables cut so that each keeps a place on the screen: the longest give way."""
+    sizes = [max(1, len(table.items)) + bool(table.columns) for table in given]
+    least = [min(size, LEAST_ITEMS + bool(table.columns)) for size, table in zip(sizes, given, strict=True)]
+    while sum(sizes) > room and sizes != least:
+        widest = max(range(len(sizes)), key=lambda n: (sizes[n] - least[n], n))
+        sizes[widest] -= 1
+    return [
+        replace(table, items=table.items[: size - bool(table.columns)])
+        for table, size in zip(given, sizes, strict=True)
+    ]
+
+
+def windowed(state: State, given: list[Table], room: int) -> list[Text]:
+    """The part of the tables in which the selected line is; the heading of a lone table stays."""
+    there = [item for table in given for item in table.items if item.target is not None]
+    at = place(state, there)
+    picked = None if at is None else there[at]
+    made = [line for table in given for line in drawn(table, state.width, picked)]
+    lone = sum(bool(table.columns) for table in given) == 1 and given[0].columns
+    pinned, rest = (made[:1], made[1:]) if lone else ([], made)
+    space = max(0, room - len(pinned))
+    line_of = next((n for n, (_, item) in enumerate(rest) if item is not None and item is picked), 0)
+    begin = max(0, min(line_of - space + 1 + AHEAD, len(rest) - space))
+    return [text for text, _ in pinned + rest[begin : begin + space]]
+
+
+def drawn(table: Table, width: int, picked: Item | None) -> list[Line]:
+    """The lines of a table."""
+    room = max(1, width - MARK)
+    if not table.columns:
+        return [(marked(one(item, room), item is picked, width), item) for item in table.items]
+    sizes = widths(table.columns, table.items, room)
+    top: Line = (marked(heading(table.columns, sizes), False, width), None)
+    if not table.items:
+        return [top, (marked(Text(table.empty, "dim"), False, width), None)]
+    cells = [(line(table.columns, sizes, item.cells), item) for item in table.items]
+    return [top, *((marked(text, item is picked, width), item) for text, item in cells)]
+
+
+def one(item: Item, room: int) -> Text:
+    """A line that is no part of a table."""
+    (cell,) = item.cells
+    return cell if isinstance(cell, Text) else cell(room)
+
+
+def marked(text: Text, picked: bool, width: int) -> Text:
+    """The line with its mark."""
+    made = fitted(Text("> " if picked else "  ").append_text(text), width)
+    if picked:
+        made.stylize("reverse")
+    return made
+
+
+def run_lines(state: State, look: Look, room: int) -> list[Text]:
+    """A run: its facts, and the end of its output; or, scrolled, all of it from a line on."""
+    facts, output = run_blocks(look)
+    if state.scroll is None:
+        kept = output[-max(room // 3, room - len(facts)) :] if room else []
+        shown = [*facts[: room - len(kept)], *kept]
+    else:
+        everything = [*facts, *output]
+        shown = everything[min(state.scroll, max(0, len(everything) - room)) :][:room]
+    return [marked(one(item, max(1, state.width - MARK)), False, state.width) for item in shown]
+
+
+def run_blocks(look: Look) -> tuple[list[Item], list[Item]]:
+    """The facts of a run, and its output under a heading."""
+    output = details.run_output(look)
+    title = plain("output" if output else "it has printed nothing that is kept", "bold")
+    return details.run_facts(look), [title, *output]
+
+
+def length(state: State) -> int:
+    """How many lines the page of a run has."""
+    look = state.fresh
+    return sum(map(len, run_blocks(look))) if look is not None and look.refused is None else 0
+
+
+def room(state: State) -> int:
+    """How many lines there are for the page."""
+    return max(0, state.height - len(heads.header(state)) - 1)

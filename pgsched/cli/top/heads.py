@@ -1,0 +1,154 @@
+"""The first lines and the last one: is it well, how has it been going, where am I, which keys are there?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.text import Text
+
+from pgsched.cli.output import clean, duration
+from pgsched.cli.status import leader
+from pgsched.cli.top import PAGES
+from pgsched.cli.top.parts import ends, fitted, said, spark
+from pgsched.cli.top.state import State
+from pgsched.observe.rates import STRETCHES, Stretch
+from pgsched.observe.top import SAMPLE, Look
+
+LABEL, FIGURES = 11, 23
+CHARTS_FROM, FIGURES_FROM = 18, 12  # lines of the screen
+KEYS = {
+    "overview": "Enter open", "running": "Enter open  c cancel  o its job", "queues": "Enter open  p pause/resume",
+    "jobs": "Enter open  p pause/resume  / find", "failures": "Enter open  r retry  o its job", "workers": "",
+    "run": "Esc back  c cancel  r retry  o its job  arrows scroll", "job": "Esc back  Enter open run  p pause/resume",
+    "queue": "Esc back  Enter open run  c cancel  p pause/resume",
+}  # fmt: skip
+HELP = """\
+1-6, Tab            the pages: overview, running, queues, jobs, failures, workers
+arrows, j k         select a line; PgUp PgDn Home End (g G) go further
+Enter               open the run, job or queue; Esc or Left goes back
+o                   open the job of the selected run
+c                   cancel the selected run (asks first, and for a reason)
+r                   retry the selected run: dead, cancelled, missed or skipped (asks first)
+p                   pause the selected job or queue (asks for a reason), or resume it
+/                   show only lines with these words; Esc ends it
+Ctrl-L              draw the screen anew
+q, Ctrl-C           quit      Ctrl-Z  suspend
+
+A column of a chart is 15 seconds, the newest at the right; a gap means that no run says
+anything about it. ≈: so busy that it is estimated from a sample.
+latency: from due to start. lateness: from slot to start. errors: dead and missed runs.
+On the page of a run the end of its output is followed; End (G) goes back to that."""
+
+
+def header(state: State) -> list[Text]:
+    """The lines above a page; fewer on a low screen, and above the page of one thing."""
+    look, made = state.look, [first(state)]
+    if look is not None and state.height >= FIGURES_FROM:
+        made += [who(look), depth(look)]
+        if not state.trail and state.height >= CHARTS_FROM:
+            made += charts(look, state.width, 4 if state.tab == "overview" else 2)
+    return [*made, where(state)]
+
+
+def first(state: State) -> Text:
+    """Health, or what is wrong with the database; which database, and when."""
+    title = Text("pgsched top ", "bold")
+    if state.trouble is not None:
+        text = f" NO DATABASE for {duration(round(state.trouble.since_s))}, trying again: {clean(state.trouble.text)} "
+        return ends(title.append(text, "bold red reverse"), Text(), state.width)
+    if state.look is None:
+        return title
+    found = state.look.status
+    count = len(found.problems)
+    health = Text("healthy", "bold green") if found.healthy else Text(
+        f"UNHEALTHY: {count} problem{'s' * (count > 1)}", "bold red")  # fmt: skip
+    at = f"{clean(state.look.place)}  {state.look.now:%H:%M:%S} UTC, every {duration(state.every_s)}"
+    return ends(title.append_text(health), Text(at), state.width)
+
+
+def who(look: Look) -> Text:
+    """Leader and workers."""
+    found, workers = look.status, look.status.workers
+    led = found.leader is not None and found.leader.alive
+    busy = f"workers {len(workers)}, {sum(w.running for w in workers)}/{sum(w.concurrency for w in workers)} busy"
+    parts = [Text(f"leader {leader(found)}", "" if led else "yellow"), Text(busy, "" if workers else "yellow")]
+    return Text(" · ").join(parts)
+
+
+def depth(look: Look) -> Text:
+    """How much there is to do, and what went wrong."""
+    found = look.status
+    counts = {name: sum(getattr(queue, name) for queue in found.queues)
+              for name in ("queued", "running", "waiting", "scheduled")}  # fmt: skip
+    more = "" if found.counted_all else "+"
+    oldest = max((queue.oldest_queued_s or 0.0 for queue in found.queues), default=0.0)
+    sampled = "+" if found.attention.dead + found.attention.missed_day >= SAMPLE else ""
+    parts = [Text(f"{name} {n:,}{more}") for name, n in counts.items()]
+    if oldest:
+        parts.append(Text(f"oldest {duration(oldest)}"))
+    parts.append(Text(f"dead {found.attention.dead:,}{sampled}", "red" if found.attention.dead else ""))
+    if found.attention.missed_slots_day:
+        parts.append(Text(f"missed today {found.attention.missed_slots_day:,}{sampled}", "red"))
+    return Text(" · ").join(parts)
+
+
+def charts(look: Look, width: int, count: int) -> list[Text]:
+    """How it has been going."""
+    lately = look.stretches
+    errors = [one.dead + one.missed for one in lately]
+    sampled = "≈" if any(one.sampled for one in lately) else ""
+    now = f"{'' if look.status.finished.sampled_s is None else '≈'}{look.status.finished.per_s(1):.3g}/s"
+    made = [
+        chart("throughput", [one.per_s for one in lately], now, lambda n: f"{sampled}{n:.3g}/s", width, "green"),
+        chart("latency", [one.wait_95 for one in lately], newest(lately, "wait_95"), duration, width, "cyan"),
+        chart("lateness", [one.late_max for one in lately], newest(lately, "late_max"), duration, width, "yellow"),
+        chart("errors", errors, f"{sum(errors):,.0f}" if errors else "-", lambda n: f"{n:,.0f}", width, "red"),
+    ]
+    return made[:count]
+
+
+def chart(
+    name: str, values: Sequence[float | None], now: str, show: Callable[[float], str], width: int, style: str
+) -> Text:
+    """A name, a line of blocks, and how much it is now and was at most."""
+    room = min(STRETCHES, width - LABEL - FIGURES)
+    known = [value for value in values[-max(room, 0) :] if value is not None]
+    most = f" most {show(max(known))}" if known and max(known) > 0 else ""
+    made = fitted(Text(name), LABEL)
+    return made.append(spark(values, room), style).append(f" {now}").append(most, "dim")
+
+
+def newest(lately: Sequence[Stretch], name: str) -> str:
+    """The newest figure there is; of latency, 95 % started within it."""
+    value = next((found for one in reversed(lately) if (found := getattr(one, name)) is not None), None)
+    return duration(value) if value is not None else "none"
+
+
+def where(state: State) -> Text:
+    """The tabs, or the way to the page of one thing."""
+    made = Text()
+    for n, name in enumerate(PAGES, 1):
+        here = name == state.tab
+        made.append(f" {n} {name} ", "reverse bold" if here and not state.trail else "underline" if here else "")
+    for what, key in state.trail:
+        made.append("> ", "dim").append_text(said(f"{what} {key} ", "bold"))
+    if state.find:
+        made.append_text(said(f" /{state.find}", "bold yellow"))
+    return made
+
+
+def footer(state: State) -> Text:
+    """A question, what came of something, or the keys."""
+    if state.prompt is not None:
+        asked = said(f"{state.prompt.question} ", "bold yellow")
+        return asked if state.prompt.text is None else asked.append_text(said(state.prompt.text + "_", "bold"))
+    if state.note is not None:
+        return said(state.note.text, "bold red" if state.note.bad else "bold green")
+    if state.help:
+        return Text("any key goes back", "dim")
+    return ends(Text(KEYS[state.page.name], "dim"), Text(" ? help  q quit", "dim"), state.width)
+
+
+def help_lines() -> list[Text]:
+    """All keys."""
+    return [Text(f"  {line}") for line in HELP.splitlines()]

@@ -1,0 +1,146 @@
+"""The small parts of a screen: pieces of text of a known width. The rule: width is counted in cells, and whatever
+others wrote has its control characters escaped before it is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from pgsched.cli.output import STATES, cell
+from pgsched.cli.top.state import Target
+from pgsched.cli.watch import progress_words
+
+BLOCKS = "▂▃▄▅▆▇█"
+NOTHING, ZERO = " ", "▁"
+FULL, EMPTY = "█", "░"
+# for terminals that have only those
+ASCII = str.maketrans(dict(zip(BLOCKS + ZERO + EMPTY + "…≈·", ".:-=+*#_.~~-", strict=True)))
+Cell = Text | Callable[[int], Text]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: never wider than `width`, unless it is 0: those share what is left. Left out on screens narrower than
+    `wide`."""
+
+    title: str
+    width: int = 0
+    right: bool = False
+    wide: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A line of a table. `target`: what Enter opens; `can`: what may be done to it; `about`: its name for people."""
+
+    cells: tuple[Cell, ...]
+    target: Target | None = None
+    can: frozenset[str] = frozenset()
+    about: str = ""
+    job: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Lines under a heading; without columns each has one cell, as wide as the screen."""
+
+    columns: tuple[Column, ...]
+    items: tuple[Item, ...]
+    empty: str = ""
+
+
+def said(value: Any, style: str = "") -> Text:
+    """A value on one line, safe to show."""
+    return Text(cell(value), style=style or STATES.get(str(value), ""))
+
+
+def plain(text: str, style: str = "") -> Item:
+    """A line that is only read."""
+    return Item((said(text, style),))
+
+
+def fitted(text: Text, width: int, *, right: bool = False) -> Text:
+    """The text in exactly so many cells."""
+    made = text.copy()
+    made.truncate(max(width, 0), overflow="ellipsis")
+    missing = max(width, 0) - cell_len(made.plain)
+    made.pad_left(missing) if right else made.pad_right(missing)
+    return made
+
+
+def ends(left: Text, right: Text, width: int) -> Text:
+    """Two texts at the two ends of a line; the left one gives way."""
+    room = width - cell_len(right.plain)
+    return fitted(left, width) if room < 12 else fitted(left, room).append_text(right)
+
+
+def spark(values: Sequence[float | None], width: int) -> str:
+    """The newest values as a line of blocks beside the highest. Nothing known is a gap, zero the lowest block."""
+    shown = list(values)[-width:] if width > 0 else []
+    top = max((value for value in shown if value is not None), default=0.0)
+    return "".join(block(value, top) for value in shown).rjust(max(width, 0))
+
+
+def block(value: float | None, top: float) -> str:
+    """One value."""
+    if value is None:
+        return NOTHING
+    return ZERO if value <= 0 or top <= 0 else BLOCKS[min(len(BLOCKS) - 1, int(value / top * len(BLOCKS)))]
+
+
+def bar(share: float, width: int) -> str:
+    """A bar that is full at 1."""
+    full = round(max(0.0, min(1.0, share)) * width)
+    return FULL * full + EMPTY * (width - full)
+
+
+def progress(told: dict[str, Any] | None, room: int = 10) -> Callable[[int], Text]:
+    """A run's progress: a bar of at most `room`, and its words."""
+
+    def drawn(width: int) -> Text:
+        words = progress_words(told)
+        if not told or not told.get("total"):
+            return Text(words)
+        return Text.assemble((bar(told["done"] / told["total"], min(room, width)), "cyan"), " ", words)
+
+    return drawn
+
+
+def widths(columns: Sequence[Column], items: Sequence[Item], width: int) -> list[int]:
+    """How wide each column is, one cell between two; 0: it is left out. Columns of no set width share what is left."""
+    found = []
+    for n, column in enumerate(columns):
+        natural = max([cell_len(column.title), *(natural_width(item.cells[n]) for item in items)])
+        found.append(0 if width < column.wide else min(natural, column.width) if column.width else -1)
+    left = width + 1 - sum(size + 1 for size in found if size > 0)
+    open_ones = [n for n, size in enumerate(found) if size < 0]
+    for place, n in enumerate(open_ones):
+        share, over = divmod(left - len(open_ones), len(open_ones))
+        found[n] = max(1, share + (place < over))
+    return found
+
+
+def natural_width(content: Cell) -> int:
+    """How wide a cell would like to be."""
+    return cell_len(content.plain) if isinstance(content, Text) else 30
+
+
+def line(columns: Sequence[Column], sizes: Sequence[int], cells: Sequence[Cell]) -> Text:
+    """A line of a table."""
+    made = []
+    for column, size, content in zip(columns, sizes, cells, strict=True):
+        if size > 0:
+            text = content if isinstance(content, Text) else content(size)
+            made.append(fitted(text, size, right=column.right))
+    return Text(" ").join(made)
+
+
+def heading(columns: Sequence[Column], sizes: Sequence[int]) -> Text:
+    """The titles of the columns."""
+    made = line(columns, sizes, [Text(column.title) for column in columns])
+    made.stylize("bold")
+    return made

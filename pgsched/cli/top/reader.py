@@ -1,0 +1,119 @@
+"""The one who asks the database: a thread with a connection of its own, so that keys work while the database does not
+answer.
+
+The rule: it asks about the page that is shown and no other, at most a fifth of the time; when the connection is lost it
+says so and goes on trying.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import deque
+from typing import Any, NamedTuple
+
+from pgsched.cli.top.state import Note
+from pgsched.db.connect import Connection, DatabaseError, Reaction, back_off_s, classify, first_line
+from pgsched.errors import PgschedError
+from pgsched.log import redact
+from pgsched.observe.top import Change, Look, Looking, Page, act, opened
+
+REST = 4.0  # after a look, at least so many times what it took
+FIRST_S = 0.5
+
+
+class Lost(NamedTuple):
+    """The database has not answered since that instant of the monotonic clock."""
+
+    text: str
+    at: float
+
+
+News = Look | Note | Lost
+
+
+class Reader(threading.Thread):
+    """Reads, and does what it is told, one after the other. `news` is what came of it; each wakes `wake_fd`."""
+
+    def __init__(self, dsn: str, conn: Connection[Any], every_s: float, wake_fd: int) -> None:
+        super().__init__(name="pgsched-top", daemon=True)
+        self.news: deque[News] = deque()
+        self._dsn, self._every_s, self._wake = dsn, every_s, wake_fd
+        self._conn: Connection[Any] | None = conn
+        self._looking = Looking()
+        self._page = Page()
+        self._changes: deque[Change] = deque()
+        self._turn = threading.Event()
+        self._stopping = False
+        self._lost_at: float | None = None
+        self._failures = 0
+
+    def look(self, page: Page) -> None:
+        """Read this page from now on, and at once if it is another one."""
+        if page != self._page:
+            self._page = page
+            self._turn.set()
+
+    def do(self, change: Change) -> None:
+        """Do this, and look again."""
+        self._changes.append(change)
+        self._turn.set()
+
+    def stop(self) -> None:
+        """End as soon as the database lets go."""
+        self._stopping = True
+        self._turn.set()
+
+    def run(self) -> None:
+        while not self._stopping:
+            self._turn.clear()
+            self._turn.wait(self._once())
+        self._close()
+
+    def _once(self) -> float:
+        """Do what is asked, look; how long to rest then."""
+        began = time.monotonic()
+        try:
+            if self._conn is None or self._conn.closed:
+                self._conn = opened(self._dsn)
+            while self._changes:
+                self._tell(change(self._conn, self._changes.popleft()))
+            self._tell(self._looking.look(self._conn, self._page))
+        except (DatabaseError, PgschedError) as error:
+            return self._failed(error)
+        self._lost_at, self._failures = None, 0
+        return max(self._every_s, REST * (time.monotonic() - began))
+
+    def _failed(self, error: Exception) -> float:
+        """Say it; how long to wait before the next try."""
+        self._close()
+        self._lost_at = self._lost_at or time.monotonic()
+        self._tell(Lost(redact(first_line(error)), self._lost_at))
+        self._failures += 1
+        while self._changes:
+            lost = self._changes.popleft()
+            self._tell(Note(f"{lost.verb} {lost.what} {lost.key}: not done, the database does not answer", bad=True))
+        return back_off_s(self._failures, FIRST_S)
+
+    def _tell(self, news: News) -> None:
+        self.news.append(news)
+        with contextlib.suppress(OSError):
+            os.write(self._wake, b".")
+
+    def _close(self) -> None:
+        if self._conn is not None:
+            with contextlib.suppress(DatabaseError):
+                self._conn.close()
+        self._conn = None
+
+
+def change(conn: Connection[Any], wanted: Change) -> Note:
+    """Do it, and say what came of it."""
+    try:
+        return Note(act(conn, wanted))
+    except (DatabaseError, PgschedError) as error:
+        lost = conn.closed or classify(error) is Reaction.RECONNECT
+        doubt = f"{wanted.verb} {wanted.what} {wanted.key}: the connection was lost, look whether it is done"
+        return Note(doubt if lost else redact(first_line(error)), bad=True)

@@ -1,0 +1,164 @@
+"""The terminal. The rule: it is given back as it was found, whichever way this ends: at the end, by an exception, by a
+signal that ends the process, and for as long as the process is suspended."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import select
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from pgsched.cli.top.keys import keys
+from pgsched.cli.top.parts import ASCII
+
+# another screen, no cursor, no wrapping at the right edge, pasted text marked as such
+ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h\x1b[2J"
+LEAVE = "\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"
+ESC_S = 0.05  # an escape that nothing follows within this time is the key
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+HEARD = (*ENDING, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
+
+
+class Screen:
+    """A terminal to draw on and to read keys from."""
+
+    def __init__(self, wake_fd: int) -> None:
+        self._in, self._out = sys.stdin.fileno(), sys.stdout.fileno()
+        self._wake = wake_fd
+        self._signals, self._signalled = os.pipe()
+        os.set_blocking(self._signals, False)
+        os.set_blocking(self._signalled, False)
+        self._found: list[Any] = []
+        self._shown: list[str] = []
+        self._bytes = b""
+        self._came: list[int] = []
+        self._utf8 = "utf" in (sys.stdout.encoding or "").lower()
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[Screen]:
+        """Within, the terminal is ours."""
+        self._found = termios.tcgetattr(self._in)
+        before = {number: signal.signal(number, self._hear) for number in HEARD}
+        wakeup = signal.set_wakeup_fd(self._signalled, warn_on_full_buffer=False)
+        try:
+            self._take()
+            yield self
+        finally:
+            self._give_back()
+            signal.set_wakeup_fd(wakeup)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(self._signals)
+            os.close(self._signalled)
+
+    def _hear(self, number: int, _: FrameType | None) -> None:
+        self._came.append(number)
+
+    def _take(self) -> None:
+        tty.setcbreak(self._in, termios.TCSANOW)
+        self._write(ENTER)
+        self._shown = []
+
+    def _give_back(self) -> None:
+        with contextlib.suppress(OSError, termios.error):  # it may have gone
+            self._write(LEAVE)
+        with contextlib.suppress(OSError, termios.error):
+            termios.tcsetattr(self._in, termios.TCSANOW, self._found)
+
+    def size(self) -> tuple[int, int]:
+        """Columns and lines."""
+        with contextlib.suppress(OSError):
+            found = os.get_terminal_size(self._out)
+            if found.columns and found.lines:
+                return found.columns, found.lines
+        return 80, 24
+
+    def wait(self, seconds: float) -> list[str] | None:
+        """The keys that were pressed, once there are some, a signal came, somebody woke us, or the time is over; None:
+        the terminal has gone."""
+        with contextlib.suppress(InterruptedError):
+            ready, _, _ = select.select([self._in, self._wake, self._signals], [], [], max(0.0, seconds))
+            for fd in (self._wake, self._signals):
+                if fd in ready:
+                    os.read(fd, 4096)
+            self._obey()
+            if self._in in ready:
+                return self._read()
+        return []
+
+    def _read(self) -> list[str] | None:
+        try:
+            data = os.read(self._in, 4096)
+            if not data:
+                return None
+            found, self._bytes = keys(self._bytes + data)
+            while self._bytes:
+                more = select.select([self._in], [], [], ESC_S)[0]
+                data = os.read(self._in, 4096) if more else b""
+                fresh, self._bytes = keys(self._bytes + data, all_there=not data)
+                found += fresh
+        except OSError:
+            return None
+        return found
+
+    def _obey(self) -> None:
+        """Do what the signals that came ask for."""
+        came, self._came = self._came, []
+        for number in came:
+            if number in ENDING:
+                self._give_back()
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)  # so that who started us sees what ended us
+            elif number == signal.SIGTSTP:
+                self._suspend()
+            else:
+                self._shown = []
+
+    def _suspend(self) -> None:
+        self._give_back()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        # here somebody has sent SIGCONT
+        signal.signal(signal.SIGTSTP, self._hear)
+        self._take()
+
+    def forget(self) -> None:
+        """What stands there is not believed any more: everything is drawn anew."""
+        self._shown = []
+
+    def draw(self, lines: Sequence[Text]) -> None:
+        """Show these lines; only those are sent that have changed."""
+        made = ansi(lines)
+        changed = "" if self._shown else "\x1b[0m\x1b[2J"
+        for n, line in enumerate(made):
+            if n >= len(self._shown) or self._shown[n] != line:
+                changed += f"\x1b[{n + 1};1H\x1b[0m\x1b[2K{line}"
+        self._shown = made
+        if changed:
+            self._write(changed)
+
+    def _write(self, text: str) -> None:
+        data = (text if self._utf8 else text.translate(ASCII)).encode(sys.stdout.encoding or "utf-8", "replace")
+        while data:
+            data = data[os.write(self._out, data) :]
+
+
+def ansi(lines: Sequence[Text]) -> list[str]:
+    """The lines as a terminal takes them, in the colours that it has (NO_COLOR: none)."""
+    console = Console(file=io.StringIO(), force_terminal=True, highlight=False, width=10_000)
+    made = []
+    for text in lines:
+        with console.capture() as captured:
+            console.print(text, end="", soft_wrap=True)
+        made.append(captured.get())
+    return made

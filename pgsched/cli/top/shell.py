@@ -1,0 +1,77 @@
+"""The loop between terminal and database: keys and news make a new state, a new state is drawn. The rule: it never
+waits for the database."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import Any
+
+from pgsched.cli.top.control import QUIT, REDRAW, press
+from pgsched.cli.top.frame import frame
+from pgsched.cli.top.reader import Lost, News, Reader
+from pgsched.cli.top.screen import Screen
+from pgsched.cli.top.state import Note, State, Trouble
+from pgsched.db.connect import Connection
+from pgsched.observe.top import Change
+
+TICK_S = 1.0
+NOTE_S = 10.0
+
+
+def show(dsn: str, conn: Connection[Any], tab: str, every_s: float) -> None:
+    """Draw until somebody quits, or the terminal goes."""
+    woken, wake = os.pipe()
+    for fd in (woken, wake):
+        os.set_blocking(fd, False)
+    reader = Reader(dsn, conn, every_s, wake)
+    state = State(tab=tab, every_s=every_s)
+    reader.look(state.page)
+    screen = Screen(woken)
+    with screen.taken():
+        reader.start()
+        try:
+            loop(screen, reader, state)
+        finally:
+            reader.stop()
+
+
+def loop(screen: Screen, reader: Reader, state: State) -> None:
+    """Draw, wait, and draw again."""
+    noted_at = lost_at = time.monotonic()
+    while True:
+        width, height = screen.size()
+        state = replace(state, width=width, height=height)
+        if state.trouble is not None:
+            state = replace(state, trouble=replace(state.trouble, since_s=time.monotonic() - lost_at))
+        screen.draw(frame(state))
+        pressed = screen.wait(TICK_S)
+        if pressed is None:
+            return
+        while reader.news:
+            found = reader.news.popleft()
+            lost_at = found.at if isinstance(found, Lost) else lost_at
+            noted_at = time.monotonic() if isinstance(found, Note) else noted_at
+            state = told(state, found)
+        for key in pressed:
+            state, wanted = press(state, key)
+            noted_at = time.monotonic()
+            if wanted == QUIT:
+                return
+            if wanted == REDRAW:
+                screen.forget()
+            if isinstance(wanted, Change):
+                reader.do(wanted)
+        reader.look(state.page)
+        if state.note is not None and time.monotonic() - noted_at > NOTE_S:
+            state = replace(state, note=None)
+
+
+def told(state: State, news: News) -> State:
+    """The state after news."""
+    if isinstance(news, Note):
+        return replace(state, note=news)
+    if isinstance(news, Lost):
+        return replace(state, trouble=Trouble(news.text, time.monotonic() - news.at))
+    return replace(state, look=news, trouble=None)

@@ -1,0 +1,201 @@
+"""The lines of each page. The rule: a line knows what it is about and what may be done to it; how it is drawn is told
+elsewhere."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from rich.text import Text
+
+from pgsched.cli.output import ago, clean, duration
+from pgsched.cli.status import due
+from pgsched.cli.status import state as state_of
+from pgsched.cli.top.parts import Column, Item, Table, bar, plain, progress, said
+from pgsched.db.history import CANCELLED, RETRIED
+from pgsched.observe.snapshot import LiveWorker, Queue
+from pgsched.observe.top import Look
+
+Row = dict[str, Any]
+NAMES = 40
+SHOWN_PROBLEMS = 5
+
+
+def run_item(row: Row, *cells: Any) -> Item:
+    """A line about a run."""
+    can = {"cancel"} if row["state"] in CANCELLED else {"retry"} if row["state"] in RETRIED else set()
+    name = clean(row.get("job") or row.get("task") or "")[:NAMES]
+    return Item(cells, ("run", row["id"]), frozenset(can), f"run {row['id']} {name}".rstrip(), row.get("job"))
+
+
+def job_item(name: str, paused: bool, *cells: Any) -> Item:
+    """A line about a job."""
+    can = frozenset({"resume" if paused else "pause"})
+    return Item(cells, ("job", name), can, f"job {clean(name)[:NAMES]}", name)
+
+
+def named(row: Row) -> Text:
+    """What a run is of."""
+    return said(row["job"] or row["task"])
+
+
+def tries(row: Row) -> Text:
+    return said(f"{row['attempt']}/{row['max_attempts']}")
+
+
+def running(look: Look) -> list[Table]:
+    """The runs that run, the longest first."""
+    columns = (Column("RUN", 12, right=True), Column("JOB OR TASK"), Column("QUEUE", 12, wide=70),
+               Column("TRY", 5, right=True), Column("FOR", 8, right=True), Column("PROGRESS"),
+               Column("WORKER", 24, wide=110))  # fmt: skip
+    items = tuple(
+        run_item(row, said(row["id"]), named(row), said(row["queue"]), tries(row),
+                 said(duration(max(0.0, (row["now"] - row["started_at"]).total_seconds()))),
+                 Text("asked to stop", "yellow") if row["cancel_asked"] else progress(row["progress"]),
+                 said(row["worker"]))
+        for row in look.rows["running"]
+    )  # fmt: skip
+    found = [Table(columns, items, "nothing runs")]
+    total = sum(queue.running for queue in look.status.queues)
+    if items and total > len(items):
+        found.append(note(f"{total} run; these are the {len(items)} at the front of their queues"))
+    return found
+
+
+def note(text: str) -> Table:
+    """A remark below a table."""
+    return Table((), (plain(text, "dim"),))
+
+
+QUEUE_COLUMNS = (Column("QUEUE"), Column("QUEUED", 9, right=True), Column("RUNNING", 9, right=True),
+                 Column("WAITING", 9, right=True), Column("SCHEDULED", 9, right=True), Column("OLDEST", 8, right=True),
+                 Column("STATE", 24))  # fmt: skip
+
+
+def queue_item(look: Look, queue: Queue, settings: str = "") -> Item:
+    """A line about a queue."""
+    pauses = [one for one in look.status.paused if one.what == "all" or (one.what, one.name) == ("queue", queue.name)]
+    own = any(one.what == "queue" for one in pauses)
+    state = said(f"paused by {pauses[-1].paused_by}", "yellow") if pauses else said(settings or "open")
+    counts = [said(f"{n:,}") for n in (queue.queued, queue.running, queue.waiting, queue.scheduled)]
+    oldest = said(duration(queue.oldest_queued_s))
+    can = frozenset({"resume" if own else "pause"})
+    return Item((said(queue.name), *counts, oldest, state), ("queue", queue.name), can,
+                f"queue {clean(queue.name)[:NAMES]}")  # fmt: skip
+
+
+def queues(look: Look) -> list[Table]:
+    """All queues: with open runs, settings or a pause."""
+    from pgsched.cli.queues import settings
+
+    known = {queue.name: queue for queue in look.status.queues}
+    told = {row["name"]: settings(row).replace("not limited", "open") for row in look.rows["queues"]}
+    names = sorted(known.keys() | told.keys())
+    items = tuple(queue_item(look, known.get(name) or Queue(name), told.get(name, "open")) for name in names)
+    found = [Table(QUEUE_COLUMNS, items, "no queues")]
+    return found if look.status.counted_all else [*found, note("there are more runs: only the first were counted")]
+
+
+def jobs(look: Look) -> list[Table]:
+    """The jobs: in error, by next slot, paused, done."""
+    columns = (Column("JOB"), Column("STATE", 7), Column("SCHEDULE", 16, wide=76), Column("NEXT", 10, right=True),
+               Column("LAST", 10), Column("LATE", 8, right=True), Column("TOOK", 8, right=True))  # fmt: skip
+    items = tuple(
+        job_item(row["name"], row["state"] == "paused", said(row["name"]), said(row["state"]),
+                 said(row["schedule"] or "once"), until(row), said(row["run_state"]), said(duration(row["late_s"])),
+                 said(duration(row["took_s"])))
+        for row in look.rows["jobs"]
+    )  # fmt: skip
+    found = [Table(columns, items, "no jobs" if not look.page.find else "no job has that in its name")]
+    total = look.status.jobs.total
+    more = f"{total:,} jobs; these are the first {len(items)} (/ finds others)"
+    return [*found, note(more)] if look.page.find is None and total > len(items) else found
+
+
+def until(row: Row) -> Text:
+    """The time to the next slot."""
+    at: datetime | None = row["next_at"]
+    return said("-" if at is None else due((at - row["now"]).total_seconds()))
+
+
+def failures(look: Look) -> list[Table]:
+    """Jobs in error, runs that will be tried again, and those that ended badly."""
+    broken = tuple(job_item(one.name, False, said(one.name), said(one.error, "red")) for one in look.status.errors)
+    failing = tuple(
+        run_item(row, said(row["id"]), named(row), tries(row),
+                 said(due((row["available_at"] - row["now"]).total_seconds())), said(row["why"]))
+        for row in look.rows["failing"]
+    )  # fmt: skip
+    retried = (Column("RUN", 12, right=True), Column("WILL BE TRIED AGAIN", 28), Column("TRY", 5, right=True),
+               Column("IN", 8, right=True), Column("WHY"))  # fmt: skip
+    found = [Table((Column("JOB IN ERROR", 30), Column("ERROR")), broken)] if broken else []
+    found += [Table(retried, failing)] if failing else []
+    return [*found, ended(look, look.rows["failures"])]
+
+
+def ended(look: Look, rows: list[Row]) -> Table:
+    """Runs that ended badly."""
+    columns = (Column("RUN", 12, right=True), Column("ENDED", 6), Column("JOB OR TASK", 24),
+               Column("TRY", 5, right=True), Column("WHEN", 11, right=True), Column("WHY"))  # fmt: skip
+    items = tuple(
+        run_item(row, said(row["id"]), said(row["state"]), named(row), tries(row),
+                 said(ago(row["finished_at"], look.now)), said(row["why"]))
+        for row in rows
+    )  # fmt: skip
+    return Table(columns, items, "no run that is kept ended badly")
+
+
+def workers(look: Look) -> list[Table]:
+    """The workers that live."""
+    columns = (Column("WORKER"), Column("STATE", 9), Column("BUSY", 18), Column("SEEN", 7, right=True),
+               Column("SINCE", 12, wide=100), Column("QUEUES", 16), Column("KINDS", 16, wide=76))  # fmt: skip
+    items = tuple(worker_item(look, worker) for worker in look.status.workers)
+    return [Table(columns, items, "no live worker: start a `pgsched worker`")]
+
+
+def worker_item(look: Look, worker: LiveWorker) -> Item:
+    share = worker.running / max(worker.concurrency, 1)
+    busy = Text.assemble((bar(share, 8), "cyan"), f" {worker.running}/{worker.concurrency}")
+    lists = (said(",".join(names)) for names in (worker.queues or ["all"], worker.kinds))
+    told = (said(ago(worker.started_at, look.now)), *lists)
+    return Item((said(worker.name), said(state_of(worker)), busy, said(duration(worker.seen_s)), *told),
+                ("worker", worker.id), about=f"worker {clean(worker.name)}")  # fmt: skip
+
+
+def overview(look: Look) -> list[Table]:
+    """What to look at first: problems, alerts, failures; then queues and what comes next."""
+    found = look.status
+    wrong = [plain(f"! {problem}", "red") for problem in found.problems[:SHOWN_PROBLEMS]]
+    if len(found.problems) > SHOWN_PROBLEMS:
+        wrong.append(plain(f"! and {len(found.problems) - SHOWN_PROBLEMS} more: pgsched status", "red"))
+    wrong += [plain(f"! everything is paused by {one.paused_by}: {one.reason or 'no reason given'}", "yellow")
+              for one in found.paused if one.what == "all"]  # fmt: skip
+    for one in look.rows["alerts"]:
+        name = f"{one['job']}: " if one["job"] else ""
+        text = said(f"! alert {one['kind']}, {ago(one['opened_at'], one['now'])}: {name}{one['details']}", "yellow")
+        wrong.append(Item((text,), ("job", one["job"]) if one["job"] else None, about="", job=one["job"]))
+    queues = sorted(found.queues, key=lambda queue: -(queue.queued + queue.running))[:5]
+    fires = Table((Column("NEXT"), Column("IN", 10, right=True), Column("SLOT", 23), Column("SCHEDULE", 20)), tuple(
+        job_item(fire.name, False, said(fire.name), said(due(fire.in_s)), said(fire.next_run_at),
+                 said(fire.schedule or "once"))
+        for fire in found.next_fires
+    ), "no job has a next slot")  # fmt: skip
+    return [
+        *([Table((), tuple(wrong))] if wrong else []),
+        Table(QUEUE_COLUMNS, tuple(queue_item(look, queue) for queue in queues), "all queues are empty"),
+        fires,
+        ended(look, look.rows["failures"]),
+    ]
+
+
+def queue(look: Look) -> list[Table]:
+    """The runs of a queue, as they are claimed."""
+    columns = (Column("RUN", 12, right=True), Column("STATE", 9), Column("JOB OR TASK"),
+               Column("PRIORITY", 8, right=True), Column("TRY", 5, right=True),
+               Column("SINCE", 12, right=True))  # fmt: skip
+    items = tuple(
+        run_item(row, said(row["id"]), said(row["state"]), named(row), said(row["priority"]), tries(row),
+                 said(ago(row["started_at"] if row["state"] == "running" else row["available_at"], row["now"])))
+        for row in look.rows["runs"]
+    )  # fmt: skip
+    return [Table(columns, items, "nothing runs or is queued in it")]

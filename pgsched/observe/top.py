@@ -1,0 +1,199 @@
+"""What `pgsched top` shows. The rule: a look asks only what its page shows, and every answer is bounded: the same
+questions as `status` and the console, and those of sql/top_*.sql."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from pgsched.db import alerts, history, holding, jobs
+from pgsched.db.connect import Connection, connect
+from pgsched.db.query import Row, rows
+from pgsched.db.version import check
+from pgsched.errors import NotFound, NotPermitted
+from pgsched.observe import holding as held
+from pgsched.observe import rates, status
+from pgsched.observe.live import database_now
+from pgsched.observe.rates import STRETCHES, Stretch
+from pgsched.observe.snapshot import Status
+
+SPAN = "15m"
+SAMPLE = 2500  # of the finished runs
+LISTED, DEEP, FRONTS, LATER = 200, 1000, 100, 5000
+LOG_ROWS, LOG_CHARACTERS = 60, 4000
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is asked for: a page by its name; `key` is a run's id, or the name of a job or queue; `find`: a part of
+    the names."""
+
+    name: str = "overview"
+    key: int | str | None = None
+    find: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One moment: `now` is the database's clock. `rows` are those of the page; `refused`: why there are none."""
+
+    page: Page
+    now: datetime
+    place: str
+    status: Status
+    stretches: tuple[Stretch, ...]
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    refused: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for JSON."""
+        lately = [{name: getattr(one, name) for name in Stretch.__slots__} for one in self.stretches]
+        return {"now": self.now, "status": self.status.to_dict(), "stretches": lately, **self.rows}
+
+
+def opened(dsn: str) -> Connection[Any]:
+    """A connection to look and act through. Raises the PgschedError that says why there is none."""
+    conn = connect(dsn, purpose="top", timeout_s=TIMEOUT_S, settings={"enable_seqscan": "off", "jit": "off"})
+    try:
+        check(conn)
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+class Looking:
+    """Looks, and remembers the stretches of time that are over: they do not change."""
+
+    def __init__(self) -> None:
+        self._known: list[Stretch] = []
+
+    def look(self, conn: Connection[Any], page: Page) -> Look:
+        """See it now."""
+        found = status.status(conn, SAMPLE)
+        now = database_now(conn)
+        seen = Look(page, now, conn.info.dbname, found, self._lately(conn, now))
+        try:
+            return replace(seen, rows=PAGES[page.name](conn, page))
+        except (NotFound, NotPermitted) as error:
+            return replace(seen, refused=str(error))
+
+    def _lately(self, conn: Connection[Any], now: datetime) -> tuple[Stretch, ...]:
+        """The last stretches; only those that were not over at the last look are asked for."""
+        width_s = rates.RANGES[SPAN]
+        behind = (now - self._known[-1].from_at).total_seconds() if self._known else width_s * STRETCHES
+        count = max(1, min(STRETCHES, int(behind // width_s) + 2))
+        new = rates.rates(conn, SPAN, count)
+        kept = [one for one in self._known if new and one.from_at < new[0].from_at]
+        self._known = [*kept, *new][-STRETCHES:]
+        return tuple(self._known)
+
+
+def overview(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    return {"alerts": alerts.listed(conn, n=5), "failures": rates.failures(conn, 20)}
+
+
+def running(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    return {"running": rows(conn, "top_running", {"n": LISTED, "deep": DEEP, "fronts": FRONTS})}
+
+
+def queues(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    return {"queues": holding.list_queues(conn)}
+
+
+def listed_jobs(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    found = rows(conn, "top_jobs", {"n": LISTED, "find": page.find or None})
+    return {"jobs": [row | {"next_at": next_at(row)} for row in found]}
+
+
+def next_at(job: Row) -> datetime | None:
+    """When the job's next slot is that will run."""
+    return status.next_slot(job) if job["state"] == "active" else None
+
+
+def failures(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    failing = rows(conn, "top_failing", {"n": LISTED, "deep": LATER})
+    return {"failing": failing, "failures": rates.failures(conn, LISTED)}
+
+
+def workers(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    return {}  # status has them
+
+
+def run(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    found = history.show(conn, int(page.key or 0))
+    why = held.why(conn, found)
+    log = rows(conn, "top_log", {"id": found["id"], "n": LOG_ROWS, "characters": LOG_CHARACTERS})
+    return {"run": [found | {"held": why}], "log": log}
+
+
+def job(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    found = jobs.show(conn, str(page.key))
+    return {"job": [found], "runs": jobs.recent(conn, found["id"], LISTED)}
+
+
+def queue(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    return {"runs": rows(conn, "top_queue", {"queue": page.key, "n": LISTED})}
+
+
+PAGES: dict[str, Callable[[Connection[Any], Page], dict[str, list[Row]]]] = {
+    "overview": overview, "running": running, "queues": queues, "jobs": listed_jobs, "failures": failures,
+    "workers": workers, "run": run, "job": job, "queue": queue,
+}  # fmt: skip
+
+
+# ---- what is done
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something to do: `verb` with a run, job, queue or worker. `reason`: why, if somebody says so."""
+
+    verb: str
+    what: str
+    key: int | str
+    reason: str | None = None
+
+
+def act(conn: Connection[Any], change: Change) -> str:
+    """Do it; what came of it, in a line. Raises PgschedError."""
+    return DOING[change.verb, change.what](conn, change)
+
+
+def cancel(conn: Connection[Any], change: Change) -> str:
+    done = history.cancel(conn, int(change.key), change.reason)
+    said = {"cancelled": "is cancelled", "requested": "runs: its worker was asked to stop it"}
+    return f"run {change.key} {said.get(done, f'had ended: {done}')}"
+
+
+def retry(conn: Connection[Any], change: Change) -> str:
+    return f"run {change.key} is {history.retry(conn, int(change.key))} again"
+
+
+def pause_job(conn: Connection[Any], change: Change) -> str:
+    return f"job {change.key} is paused by {jobs.pause(conn, str(change.key), change.reason)['paused_by']}"
+
+
+def resume_job(conn: Connection[Any], change: Change) -> str:
+    jobs.resume(conn, str(change.key))
+    return f"job {change.key} is active"
+
+
+def pause_queue(conn: Connection[Any], change: Change) -> str:
+    holding.pause(conn, "queue", str(change.key), change.reason, None, None)
+    return f"queue {change.key} is paused"
+
+
+def resume_queue(conn: Connection[Any], change: Change) -> str:
+    holding.resume(conn, "queue", str(change.key))
+    return f"queue {change.key} goes on"
+
+
+DOING: dict[tuple[str, str], Callable[[Connection[Any], Change], str]] = {
+    ("cancel", "run"): cancel, ("retry", "run"): retry,
+    ("pause", "job"): pause_job, ("resume", "job"): resume_job,
+    ("pause", "queue"): pause_queue, ("resume", "queue"): resume_queue,
+}  # fmt: skip
