@@ -94,7 +94,7 @@ def test_a_job_has_its_own_stretches_and_a_year_counts_every_run(db: psycopg.Con
 def test_percentiles_of_a_year_are_those_of_some_hours_and_counts_of_all(db: psycopg.Connection) -> None:
     db.execute(
         "INSERT INTO pgsched.rollups SELECT 'hour', date_trunc('hour', now()) - h * interval '1 h', 7, 'q', 't',"
-        " 'succeeded', 2, 2, 0, 2, 0, 0, 0, NULL, now(), b, b, b FROM generate_series(1, 8000) h,"
+        " 'succeeded', 2, 2, 0, 2, 0, 0, 0, NULL, b, b, b, now() FROM generate_series(1, 8000) h,"
         " (SELECT array_fill(0::bigint, ARRAY[10]) || 2::bigint || array_fill(0::bigint, ARRAY[15]) AS b) x"
     )
     found = longer.of_job(db, 7, "1y")
