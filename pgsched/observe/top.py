@@ -93,7 +93,7 @@ class Looking:
 
 
 def overview(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
-    return {"alerts": alerts.listed(conn, n=5), "failures": rates.failures(conn, 20)}
+    return {"alerts": alerts.listed(conn, n=5), "failures": rates.failures(conn, 20), **running(conn, page)}
 
 
 def running(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
@@ -165,7 +165,7 @@ def act(conn: Connection[Any], change: Change) -> str:
 
 def cancel(conn: Connection[Any], change: Change) -> str:
     done = history.cancel(conn, int(change.key), change.reason)
-    said = {"cancelled": "is cancelled", "requested": "runs: its worker was asked to stop it"}
+    said = {"cancelled": "is cancelled", "requested": "is running: its worker was asked to stop it"}
     return f"run {change.key} {said.get(done, f'had ended: {done}')}"
 
 

@@ -123,7 +123,7 @@ def asked(verb: str) -> Callable[[State], State]:
             why = "it has ended" if verb == "cancel" else "only dead, cancelled, missed and skipped runs can be retried"
             return told(state, f"{item.about}: {why}")
         change = Change(verb, "run", target)
-        reason = Prompt(REASON, change, "") if verb == "cancel" else None
+        reason = Prompt(f"cancel {item.about}: {REASON}", change, "") if verb == "cancel" else None
         return replace(state, prompt=Prompt(f"{verb} {item.about}? y/N", change, None, reason))
 
     return ask

@@ -15,6 +15,7 @@ from pgsched.observe.rates import STRETCHES, Stretch
 from pgsched.observe.top import SAMPLE, Look
 
 LABEL, FIGURES = 11, 23
+SAMPLED = "≈"
 CHARTS_FROM, FIGURES_FROM = 18, 12  # lines of the screen
 KEYS = {
     "overview": "Enter open", "running": "Enter open  c cancel  o its job", "queues": "Enter open  p pause/resume",
@@ -23,28 +24,33 @@ KEYS = {
     "queue": "Esc back  Enter open run  c cancel  p pause/resume",
 }  # fmt: skip
 HELP = """\
-1-6, Tab            the pages: overview, running, queues, jobs, failures, workers
-arrows, j k         select a line; PgUp PgDn Home End (g G) go further
-Enter               open the run, job or queue; Esc or Left goes back
-o                   open the job of the selected run
-c                   cancel the selected run (asks first, and for a reason)
-r                   retry the selected run: dead, cancelled, missed or skipped (asks first)
-p                   pause the selected job or queue (asks for a reason), or resume it
-/                   show only lines with these words; Esc ends it
-Ctrl-L              draw the screen anew
-q, Ctrl-C           quit      Ctrl-Z  suspend
+1-6, Tab        the pages: overview, running, queues, jobs, failures, workers
+arrows, j k     select a line; PgUp PgDn Home End (g G) go further
+Enter           open the run, job or queue; Esc or Left goes back
+o               open the job of the selected run
+c               cancel the selected run; asks first, and for a reason
+r               retry the selected run, if it ended badly; asks first
+p               pause (asks for a reason) or resume the selected job or queue
+/               show only lines with these words; Esc shows all again
+Ctrl-L          draw the screen anew
+q, Ctrl-C       quit (Ctrl-Z suspends)
 
-A column of a chart is 15 seconds, the newest at the right; a gap means that no run says
-anything about it. ≈: so busy that it is estimated from a sample.
-latency: from due to start. lateness: from slot to start. errors: dead and missed runs.
-On the page of a run the end of its output is followed; End (G) goes back to that."""
+A column of a chart is 15 seconds, the newest on the right. A gap: no runs.
+\u2248 is estimated from a sample, because there were so many.
+latency   from being due to the start: 95 % of the runs waited no longer
+lateness  from the slot to the start: the worst
+errors    runs that ended as dead or missed
+A run's page follows its output; arrows scroll, End (G) follows again."""
 
 
 def header(state: State) -> list[Text]:
     """The lines above a page; fewer on a low screen, and above the page of one thing."""
     look, made = state.look, [first(state)]
-    if look is not None and state.height >= FIGURES_FROM:
-        made += [who(look), depth(look)]
+    if look is not None and state.height >= FIGURES_FROM and not state.help:
+        if state.trouble is not None:
+            made += [said(state.trouble.text, "red"), Text(f"as of {look.now:%H:%M:%S} UTC: ").append_text(depth(look))]
+        else:
+            made += [who(look), depth(look)]
         if not state.trail and state.height >= CHARTS_FROM:
             made += charts(look, state.width, 4 if state.tab == "overview" else 2)
     return [*made, where(state)]
@@ -54,8 +60,8 @@ def first(state: State) -> Text:
     """Health, or what is wrong with the database; which database, and when."""
     title = Text("pgsched top ", "bold")
     if state.trouble is not None:
-        text = f" NO DATABASE for {duration(round(state.trouble.since_s))}, trying again: {clean(state.trouble.text)} "
-        return ends(title.append(text, "bold red reverse"), Text(), state.width)
+        text = f" NO DATABASE for {duration(round(state.trouble.since_s))}, trying again "
+        return title.append(text, "bold red reverse")
     if state.look is None:
         return title
     found = state.look.status
@@ -69,9 +75,10 @@ def first(state: State) -> Text:
 def who(look: Look) -> Text:
     """Leader and workers."""
     found, workers = look.status, look.status.workers
-    led = found.leader is not None and found.leader.alive
+    led = found.leader if found.leader is not None and found.leader.alive else None
+    text = f"leader {clean(led.holder)}, term {led.term}" if led else f"leader {leader(found)}"
     busy = f"workers {len(workers)}, {sum(w.running for w in workers)}/{sum(w.concurrency for w in workers)} busy"
-    parts = [Text(f"leader {leader(found)}", "" if led else "yellow"), Text(busy, "" if workers else "yellow")]
+    parts = [Text(text, "" if led else "yellow"), Text(busy, "" if workers else "yellow")]
     return Text(" · ").join(parts)
 
 
@@ -96,8 +103,8 @@ def charts(look: Look, width: int, count: int) -> list[Text]:
     """How it has been going."""
     lately = look.stretches
     errors = [one.dead + one.missed for one in lately]
-    sampled = "≈" if any(one.sampled for one in lately) else ""
-    now = f"{'' if look.status.finished.sampled_s is None else '≈'}{look.status.finished.per_s(1):.3g}/s"
+    sampled = SAMPLED if any(one.sampled for one in lately) else ""
+    now = f"{'' if look.status.finished.sampled_s is None else SAMPLED}{look.status.finished.per_s(1):.3g}/s"
     made = [
         chart("throughput", [one.per_s for one in lately], now, lambda n: f"{sampled}{n:.3g}/s", width, "green"),
         chart("latency", [one.wait_95 for one in lately], newest(lately, "wait_95"), duration, width, "cyan"),
@@ -119,8 +126,8 @@ def chart(
 
 
 def newest(lately: Sequence[Stretch], name: str) -> str:
-    """The newest figure there is; of latency, 95 % started within it."""
-    value = next((found for one in reversed(lately) if (found := getattr(one, name)) is not None), None)
+    """The figure of the last minute, the newest."""
+    value = next((found for one in reversed(lately[-4:]) if (found := getattr(one, name)) is not None), None)
     return duration(value) if value is not None else "none"
 
 
@@ -151,4 +158,4 @@ def footer(state: State) -> Text:
 
 def help_lines() -> list[Text]:
     """All keys."""
-    return [Text(f"  {line}") for line in HELP.splitlines()]
+    return [Text(f" {line}") for line in HELP.splitlines()]

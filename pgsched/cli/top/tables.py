@@ -68,8 +68,8 @@ def note(text: str) -> Table:
 
 
 QUEUE_COLUMNS = (Column("QUEUE"), Column("QUEUED", 9, right=True), Column("RUNNING", 9, right=True),
-                 Column("WAITING", 9, right=True), Column("SCHEDULED", 9, right=True), Column("OLDEST", 8, right=True),
-                 Column("STATE", 24))  # fmt: skip
+                 Column("WAITING", 9, right=True, wide=60), Column("SCHEDULED", 9, right=True, wide=70),
+                 Column("OLDEST", 8, right=True), Column("STATE", 24))  # fmt: skip
 
 
 def queue_item(look: Look, queue: Queue, settings: str = "") -> Item:
@@ -175,13 +175,15 @@ def overview(look: Look) -> list[Table]:
         text = said(f"! alert {one['kind']}, {ago(one['opened_at'], one['now'])}: {name}{one['details']}", "yellow")
         wrong.append(Item((text,), ("job", one["job"]) if one["job"] else None, about="", job=one["job"]))
     queues = sorted(found.queues, key=lambda queue: -(queue.queued + queue.running))[:5]
-    fires = Table((Column("NEXT"), Column("IN", 10, right=True), Column("SLOT", 23), Column("SCHEDULE", 20)), tuple(
+    fires = Table((Column("NEXT"), Column("IN", 10, right=True), Column("SLOT", 23, wide=60),
+                    Column("SCHEDULE", 20)), tuple(
         job_item(fire.name, False, said(fire.name), said(due(fire.in_s)), said(fire.next_run_at),
                  said(fire.schedule or "once"))
         for fire in found.next_fires
     ), "no job has a next slot")  # fmt: skip
     return [
         *([Table((), tuple(wrong))] if wrong else []),
+        running(look)[0],
         Table(QUEUE_COLUMNS, tuple(queue_item(look, queue) for queue in queues), "all queues are empty"),
         fires,
         ended(look, look.rows["failures"]),
