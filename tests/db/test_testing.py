@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from pgsched import App, Run
 from pgsched.testing import DatabaseClock, assert_enqueued, drain, drain_async, refute_enqueued
@@ -170,35 +165,3 @@ def test_each_slot_that_the_clock_passes_has_one_run(app: App, db: psycopg.Conne
     assert all((slot.hour, slot.minute) == (2, 0) and start < slot < clock.now() for slot in slots)
     assert drain(app) == {"succeeded": 3}
     assert sorted(seen) == slots
-
-
-def test_the_plugin_gives_users_what_the_page_says(server_dsn: str, tmp_path: Path) -> None:
-    blocks = Path(__file__).resolve().parents[2].joinpath("docs/testing.md").read_text().split("```")
-    files = {}
-    for block in blocks[1::2]:
-        head, _, body = block.partition("\n")
-        first = body.partition("\n")[0]
-        if head in ("python", "toml") and first.startswith("# "):
-            files[first.removeprefix("# ")] = body
-    assert {"shop.py", "pyproject.toml", "test_shop.py", "test_shop_database.py"} <= files.keys()
-    for name, body in files.items():
-        (tmp_path / name).write_text(body)
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("PGSCHED_", "PYTEST_"))}
-    plugin = [] if registered() else ["-p", "pgsched.testing.plugin"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *plugin],
-        cwd=tmp_path, capture_output=True, text=True, timeout=150,
-        env=env | {"PGSCHED_TEST_DSN": server_dsn, "PYTHONPATH": f"{tmp_path}:{Path(__file__).resolve().parents[2]}"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "7 passed" in done.stdout, done.stdout
-    with psycopg.connect(server_dsn) as conn:
-        mine = conn.execute("SELECT count(*) FROM pg_database WHERE datname ~ '^pgsched_test_[0-9a-f]{12}$'").fetchone()
-    assert mine == (0,) and conninfo_to_dict(server_dsn)
-
-
-def registered() -> bool:
-    """Does the installed distribution name the plugin already?"""
-    from importlib.metadata import entry_points
-
-    return any(point.name == "pgsched" for point in entry_points(group="pytest11"))

@@ -1,0 +1,281 @@
+"""A page played from its top to its end, as a reader would: each block in turn, on one database, in one folder.
+
+The rule: a block is executed (or, where it is no program, read by its own parser), or is in `stages.NOT_RUN` with the
+reason. What became of each block is kept; a block that fails does not stop those after it.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import sys
+import tomllib
+import traceback
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from pgsched import App
+from pgsched.testing import drain
+from pgsched.worker.process import declare
+from tests.docs.parsing import PARSERS
+from tests.docs.reading import ROOT, Block, Page
+from tests.docs.shell import Failed, Shell, commands, endless, free_port, words
+from tests.docs.stages import NOT_RUN, NOT_RUN_COMMANDS, Stage
+from tests.examples.languages import EXAMPLES, uri
+
+FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
+UP = "SELECT count(*) > 0 FROM pgsched.workers WHERE stopped_at IS NULL AND started_at > %s"
+FOLDERS = {"sql": "psql", "js": "node", "ruby": "ruby"}
+MODULES = ("shop", "myproject", "package", "office", "tasks")  # what the pages call their programs
+
+
+class Play:
+    """One page, being played."""
+
+    def __init__(self, page: Page, stage: Stage, dsn: str, folder: Path) -> None:
+        self.page, self.stage, self.dsn, self.folder = page, stage, uri(dsn), folder
+        self.shell = Shell(folder, self.dsn)
+        self.db = psycopg.connect(dsn, autocommit=True)
+        self.names: dict[str, Any] = {}
+        self.ports: dict[str, int] = {}
+        self.used: set[str] = set()  # the entries of NOT_RUN that were met
+        self.outcomes: dict[int, Exception | None] = {}  # of each block, by its line; None: all is well
+        self.apps: list[App] = []  # those that its Python has made, the oldest first
+        self.runner = asyncio.Runner()
+
+    # ---- the whole page
+
+    def play(self) -> None:
+        with self._place():
+            self._prepare()
+            for block in self.page.blocks:
+                self.outcomes[block.line] = self._guarded(lambda block=block: self._play(block))
+            if self.page.blocks:  # what its end shows is said of its last block
+                self.outcomes[block.line] = self.outcomes[block.line] or self._guarded(self._end)
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """The page's folder is where programs are found; what this process had is put back."""
+        before = {name: os.environ.get(name) for name in ("PGSCHED_DSN", "DATABASE_URL")}
+        path, modules = [*sys.path], {*sys.modules}
+        os.environ["PGSCHED_DSN"] = self.dsn
+        os.environ.pop("DATABASE_URL", None)
+        sys.path.insert(0, str(self.folder))
+        try:
+            yield
+        finally:
+            self.shell.kill()
+            self.db.close()
+            for app in self.apps:
+                app.close()
+            self.runner.close()
+            sys.path[:] = path
+            for name in {*sys.modules} - modules:
+                if name.partition(".")[0] in MODULES or name.startswith("page_"):
+                    del sys.modules[name]
+            for name, value in before.items():
+                os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+    def _prepare(self) -> None:
+        for name, text in self.stage.files.items():
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / name).write_text(text)
+        if self.stage.sql:
+            self.db.execute(self.stage.sql.encode())
+        module = types.ModuleType(f"page_{Path(self.page.name).stem}")
+        sys.modules[module.__name__] = module
+        self.names = module.__dict__
+        self.names.update(self.stage.names(self) if self.stage.names else {})
+        self._note_apps()
+        for command in self.stage.beside:
+            self._command(command)
+
+    def _end(self) -> None:
+        """Handlers have run, what was started has stopped, and what the stage expects holds."""
+        self.shell.stop()
+        for app in self.apps:
+            declare(self.db, app)
+        if self.stage.run:
+            self.stage.run(self)
+        else:
+            for app in self.apps:
+                ended = drain(app, scheduled=True) if app.tasks else {}
+                if set(ended) - {"succeeded"}:
+                    raise Failed(f"the page's runs ended so: {ended} {self._errors()}")
+        if self.stage.after:
+            self.stage.after(self)
+
+    def _errors(self) -> list[Any]:
+        return self.db.execute("SELECT task, error FROM pgsched.runs WHERE state = 'dead'").fetchall()
+
+    # ---- one block
+
+    def _guarded(self, act: Any) -> Exception | None:
+        try:
+            act()
+        except Exception as error:
+            return error
+        except BaseException as error:  # pytest's own failures and skips, and SystemExit
+            return Failed(f"{type(error).__name__}: {error}")
+        return None
+
+    def _play(self, block: Block) -> None:
+        if block.page == "docs/sql.md":
+            return stands_in_a_program(block)
+        if named := FILE.match(block.text):
+            (self.folder / named[1]).write_text(block.text)
+            if named[1].startswith("test_"):
+                self.shell.run(f"pytest -q -p no:cacheprovider -p no:xdist {named[1]}")
+        if block.language in PARSERS:
+            return PARSERS[block.language](block.text, self.folder)
+        if named:
+            return ast.parse(block.text) and None
+        plays = {"sh": self._sh, "console": self._console, "sql": self._sql, "python": self._python}
+        return plays[block.language](block)
+
+    def _is_not_run(self, command: str, page: str) -> bool:
+        key = page, " ".join(words(command))
+        if key in NOT_RUN:
+            self.used.add(key[1])
+        return key in NOT_RUN
+
+    def _sql(self, block: Block) -> None:
+        self.db.execute(self._put(block.text).encode())
+
+    def _python(self, block: Block) -> None:
+        source = "\n" * (block.line - 1) + block.text
+        ast.parse(source)
+        if block.before:
+            return
+        if self.stage.apart:
+            (self.folder / "page.py").write_text(source)
+            self.shell.run("python page.py")
+            return
+        code = compile(source, str(block.page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if code.co_flags & inspect.CO_COROUTINE:
+
+            async def awaited() -> None:
+                await eval(code, self.names)
+
+            self.runner.run(awaited())
+        else:
+            exec(code, self.names)
+        self._note_apps()
+
+    def _note_apps(self) -> None:
+        found = [value for value in self.names.values() if isinstance(value, App)]
+        self.apps += [app for app in found if app not in self.apps]
+
+    def _sh(self, block: Block) -> None:
+        for offset, command in commands(block.text):
+            if not self._is_not_run(command, block.page):
+                try:
+                    self._command(command)
+                except Failed as error:
+                    raise Failed(f"{block.page}:{block.line + offset}: {error}") from error
+
+    def _command(self, command: str, codes: tuple[int, ...] = (0,)) -> str:
+        """What it printed; of parts joined by `&&`, the last."""
+        said = ""
+        for part in self._put(command).split(" && "):
+            if part.startswith(tuple(NOT_RUN_COMMANDS)):
+                installs(part)
+            elif kind := endless(part):
+                self._start(kind, part)
+            else:
+                said = self.shell.run(part, codes)
+        return said
+
+    def _console(self, block: Block) -> None:
+        """Commands after `$ `, each with what it prints: `…` stands for anything, a number for any number."""
+        parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
+        if parts[0]:
+            raise Failed("output before the first command")
+        for part in parts[1:]:
+            lines = part.splitlines()
+            (_, command), *_ = commands(part)
+            expected = lines[command.count("\n") + 1 :]
+            said = self._command(command, (0, 1)).splitlines()
+            compare(command, expected, said)
+
+    # ---- what goes on
+
+    def _start(self, kind: str, command: str) -> None:
+        row = self.db.execute("SELECT clock_timestamp()").fetchone()
+        if kind == "web":
+            port = self.ports["SHOWN"] = free_port()
+            self.ports.setdefault("8080", port)
+            kind = "web" if port != self.ports["8080"] else "the first web"
+            command = command.replace("pgsched web", f"pgsched web --port {port}")
+            self.shell.start(kind, command, lambda: listens(port))
+        elif kind == "worker":
+            self.shell.start(kind, command, lambda: self._holds(UP, row))
+        else:
+            raise Failed(f"how does one see that {kind} is up?")
+
+    def _holds(self, query: str, values: Any) -> bool:
+        return self.db.execute(query.encode(), values).fetchone() == (True,)
+
+    def _put(self, text: str) -> str:
+        """What stands for something of the reader's own: addresses and ports."""
+        for shown, real in (*self.stage.put.items(), ("postgresql://me@db.example/app", self.dsn)):
+            text = text.replace(shown, real)
+        for port in ("9464", "9465"):
+            if f" :{port}" in text:
+                text = text.replace(f" :{port}", f" 127.0.0.1:{self.ports.setdefault(port, free_port())}")
+        for port in ("8080", "SHOWN"):
+            text = text.replace(f"localhost:{port}", f"localhost:{self.ports.get(port, port)}")
+        return text.replace(".venv/bin/pgsched demo", "pgsched demo --seconds 3")
+
+
+def installs(command: str) -> None:
+    """The extras that pip is to install are there."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for extras in re.findall(r"\[([\w,]+)\]", command):
+        if unknown := {*extras.split(",")} - {*project["optional-dependencies"]}:
+            raise Failed(f"$ {command}\nno such extras: {unknown}")
+
+
+def listens(port: int) -> bool:
+    import socket
+
+    with socket.socket() as link:
+        return link.connect_ex(("127.0.0.1", port)) == 0
+
+
+def stands_in_a_program(block: Block) -> None:
+    """docs/sql.md shows pieces of sql/examples, which tests/examples runs for real."""
+    lines = {line.strip().removesuffix(";") for line in block.text.splitlines()}
+    for path in (EXAMPLES / FOLDERS[block.language]).iterdir():
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if lines <= {line.strip().removesuffix(";") for line in text.splitlines()}:
+            return
+    raise Failed("these lines stand in none of sql/examples")
+
+
+def compare(command: str, expected: list[str], said: list[str]) -> None:
+    """Each line of the page, in this order, among those that were printed."""
+    rest = iter(said)
+    for line in filter(str.strip, expected):
+        if not any(re.fullmatch(pattern(line), " ".join(found.split())) for found in rest):
+            raise Failed(f"$ {command}\ndid not print: {line}\nbut:\n" + "\n".join(said))
+
+
+def pattern(line: str) -> str:
+    text = re.escape(" ".join(line.split())).replace("…", ".*")
+    return re.sub(r"\d+", r"\\d+", text)
+
+
+def trace(error: Exception) -> str:
+    """The error, and the lines of the page that led to it."""
+    if isinstance(error, Failed):
+        return str(error)
+    return "".join(traceback.format_exception(error)[-6:])

@@ -1,0 +1,85 @@
+"""What README.md and docs/*.md hold: code blocks, inline command lines, links, headings.
+
+The rule: nothing that looks like code is passed over. A fence without a language, or code by indentation, is a fault
+of the page (test_pages.py).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
+
+FENCE = re.compile(r"^(\s*)```(\S*)\s*$")
+SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: `line` is that of its first line of text; `before`, the page says that it is the former state."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+    before: bool = False
+
+    @property
+    def place(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Page:
+    name: str
+    blocks: tuple[Block, ...]
+    prose: tuple[tuple[int, str], ...]  # the other lines, with their numbers
+
+    @property
+    def spans(self) -> list[tuple[int, str]]:
+        """Inline code, with its line."""
+        return [(number, found) for number, line in self.prose for found in SPAN.findall(line)]
+
+    @property
+    def links(self) -> list[tuple[int, str]]:
+        return [(number, target) for number, line in self.prose for _, target in LINK.findall(SPAN.sub("", line))]
+
+    @property
+    def images(self) -> list[str]:
+        return [target for _, line in self.prose for mark, target in LINK.findall(line) if mark]
+
+    @property
+    def anchors(self) -> set[str]:
+        """As GitHub makes them of headings."""
+        return {anchor(line.lstrip("#")) for _, line in self.prose if line.startswith("#")}
+
+
+def anchor(heading: str) -> str:
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.strip())
+    return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+
+
+def read(name: str) -> Page:
+    blocks: list[Block] = []
+    prose: list[tuple[int, str]] = []
+    inside: list[str] | None = None
+    language = indent = said = ""
+    start = 0
+    for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").splitlines(), 1):
+        fence = FENCE.match(line)
+        if inside is None and fence:
+            inside, indent, language, start = [], fence[1], fence[2], number + 1
+        elif inside is not None and fence and not fence[2]:
+            blocks.append(Block(name, start, language, "\n".join(inside) + "\n", said == "Before:"))
+            inside = None
+        elif inside is not None:
+            inside.append(line.removeprefix(indent))
+        else:
+            prose.append((number, line))
+            said = line.strip() or said
+    assert inside is None, f"{name}:{start}: the block does not end"
+    return Page(name, tuple(blocks), tuple(prose))

@@ -1,0 +1,156 @@
+"""Command lines of the pages, run as a reader would: by bash, with the `pgsched` of this environment.
+
+The rule: what a page shows as one command is one command, and it must end with exit code 0. One that goes on until it
+is stopped (`worker`, `web`, ...) is seen to be up, stays until the page is over or shows another one of its kind, and
+must then end well.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.waiting import wait_until
+
+ENDLESS = ("worker", "leader", "web", "top")
+# uvicorn stops in good order and then dies of the signal that told it to
+ENDS = {"web": (0, -signal.SIGTERM), "the first web": (0, -signal.SIGTERM)}
+KEPT = ("PATH", "HOME", "LANG", "USER", "LOGNAME", "TMPDIR", "NODE_PATH")
+
+
+class Failed(AssertionError):
+    """What a page says does not work."""
+
+
+class Missing(Exception):
+    """This machine lacks a program that the block needs."""
+
+
+def commands(text: str) -> list[tuple[int, str]]:
+    """The command lines of a block, continued lines joined; each with its line's offset."""
+    found: list[tuple[int, str]] = []
+    part, start = "", 0
+    for offset, line in enumerate(text.splitlines()):
+        start = start if part else offset
+        part = f"{part}\n{line}" if part else line
+        if part.endswith("\\") or not balanced(part):
+            continue
+        if part.strip() and not part.lstrip().startswith("#"):
+            found.append((start, part.replace("\\\n", " ")))
+        part = ""
+    if part:
+        raise Failed(f"this command does not end: {part}")
+    return found
+
+
+def balanced(text: str) -> bool:
+    try:
+        shlex.split(text, comments=True)
+    except ValueError:
+        return False
+    return True
+
+
+def words(command: str) -> list[str]:
+    """Without the assignments before it."""
+    found = shlex.split(command, comments=True)
+    while found and re.match(r"\w+=", found[0]):
+        found = found[1:]
+    return found
+
+
+def endless(command: str) -> str | None:
+    """The kind of command that goes on until it is stopped."""
+    named = words(command)
+    if named[:1] != ["pgsched"] or len(named) < 2 or named[1] not in ENDLESS or "--hash-password" in named:
+        return None
+    return None if "--help" in named else named[1]
+
+
+def free_port() -> int:
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return int(place.getsockname()[1])
+
+
+class Shell:
+    """One reader's shell: a folder, an environment, what was started in the background."""
+
+    def __init__(self, folder: Path, dsn: str) -> None:
+        self.folder = folder
+        self.env = {name: os.environ[name] for name in KEPT if name in os.environ}
+        self.env |= {"PGSCHED_DSN": dsn, "PGSCHED_TEST_DSN": dsn, "PGSCHED_HOME": str(folder / "home")}
+        self.env |= {"COLUMNS": "200", "TERM": "dumb"}
+        self.env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{self.env['PATH']}{os.pathsep}/usr/sbin"
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def run(self, command: str, codes: tuple[int, ...] = (0,)) -> str:
+        """What it printed to stdout; it must end with one of these exit codes."""
+        if exported := re.match(r"export (\w+)=(.*)$", command):
+            (self.env[exported[1]],) = shlex.split(exported[2], comments=True) or [""]
+            return ""
+        self._needs(command)
+        # a pipe fails as a whole where one of its commands does
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command], cwd=self.folder, env=self.env,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
+        )  # fmt: skip
+        if done.returncode not in codes:
+            raise Failed(f"$ {command}\nexit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return done.stdout
+
+    def _needs(self, command: str) -> None:
+        for part in re.split(r"\||&&", command):
+            program = (words(part) or ["true"])[0]
+            found = subprocess.run(
+                ["bash", "-c", f"type -- {shlex.quote(program)}"], env=self.env, cwd=self.folder, capture_output=True
+            )
+            if found.returncode != 0:
+                raise Missing(program)
+
+    def start(self, kind: str, command: str, is_up: Callable[[], object]) -> None:
+        """Start what goes on, and see that it is at work."""
+        self.stop(kind)
+        log = self.folder / f"{kind}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                ["bash", "-c", command.replace("pgsched ", "exec pgsched ", 1)],
+                cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+            )  # fmt: skip
+        self._running[kind] = process
+        try:
+            wait_until(lambda: is_up() or process.poll() is not None, 60, f"{command} to be up")
+        finally:
+            if process.poll() is not None:
+                raise Failed(f"$ {command}\nended with {process.returncode}\n{log.read_text(errors='replace')[-2000:]}")
+
+    def stop(self, kind: str | None = None) -> None:
+        """Stop it in good order; it must end with exit code 0."""
+        for name in [kind] if kind else [*self._running]:
+            process = self._running.pop(name, None)
+            if process is None:
+                continue
+            process.send_signal(signal.SIGTERM)
+            try:
+                code = process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise Failed(f"{name} did not stop") from None
+            if code not in ENDS.get(name, (0,)):
+                log = (self.folder / f"{name}.log").read_text(errors="replace")
+                raise Failed(f"{name} ended with {code}\n{log[-2000:]}")
+
+    def kill(self) -> None:
+        """Whatever still lives."""
+        for process in self._running.values():
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._running.clear()

