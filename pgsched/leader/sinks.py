@@ -7,20 +7,23 @@ machine neither run a command nor call a URL.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
+import selectors
 import shlex
 import signal
+import socket
 import subprocess
 import threading
-import urllib.error
-import urllib.request
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.client import HTTPException
-from typing import Any
-from urllib.parse import urlsplit
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from pgsched import log
 from pgsched.config import AlertSettings
@@ -29,6 +32,8 @@ from pgsched.errors import InputError
 logger = log.get("alerts")
 WEBHOOK_S = 10.0
 COMMAND_S = 30.0
+LOOK_S = 0.05
+SAID_BYTES = 300  # of what a program complains of
 PATIENCE_S = 45.0  # less than db.alerts.LEASE_S: nobody else takes it meanwhile
 Tell = Callable[[dict[str, Any]], None]
 
@@ -61,10 +66,37 @@ def named(kind: str, shown: str, whole: str) -> str:
 
 def webhook_name(url: str) -> str:
     """Its name. Raises InputError for what is no http or https URL."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    return named("webhook", address_of(url).host, url)
+
+
+class Address(NamedTuple):
+    """Where a webhook is. A user and password in the URL are a header."""
+
+    secure: bool
+    host: str
+    port: int
+    path: str
+    headers: dict[str, str]
+
+
+def address_of(url: str) -> Address:
+    """The parts of a URL. Raises InputError, which does not show it."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), None, None
+    if parts.scheme not in ("http", "https") or not host:
         raise InputError("alert-webhook: expected a URL that begins with http:// or https://", "alert-webhook")
-    return named("webhook", parts.hostname, url)
+    if not (url.isascii() and url.isprintable()) or " " in url:
+        raise InputError("alert-webhook: percent-encode spaces and what is not ASCII", "alert-webhook")
+    headers = {"Content-Type": "application/json", "User-Agent": "pgsched", "Connection": "close"}
+    if parts.username is not None:
+        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+    secure = parts.scheme == "https"
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Address(secure, host, port or (443 if secure else 80), path, headers)
 
 
 def command_name(line: str) -> str:
@@ -86,9 +118,9 @@ def message(row: dict[str, Any]) -> dict[str, Any]:
 def sentence(row: dict[str, Any]) -> str:
     """One line for people; chats show it as it is."""
     whose = f"job {row['job']}" if row["job"] is not None else "pgsched"
-    if row["event"] == "closed":
-        return f"[over] {whose}: {row['kind']}: {row['recovery']}"
-    return f"[alert] {whose}: {row['kind']}: {row['details']}"
+    mark, what = ("over", row["recovery"]) if row["event"] == "closed" else ("alert", row["details"])
+    text = f"[{mark}] {whose}: {row['kind']}: {what}"
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def to_log(told: dict[str, Any]) -> None:
@@ -98,31 +130,48 @@ def to_log(told: dict[str, Any]) -> None:
         run=told["run_id"], details=told["recovery"] or told["details"])  # fmt: skip
 
 
-class NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is no answer: what is told goes where it was configured to go."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 def webhook(url: str) -> Tell:
-    """POST as JSON; any 2xx is an answer."""
-    opener = urllib.request.build_opener(NoRedirect(), urllib.request.ProxyHandler({}))
+    """POST as JSON; any 2xx is an answer, whatever comes behind it. Neither redirects nor proxies are followed: what is
+    told goes where it was configured to go."""
+    at = address_of(url)
 
     def tell(told: dict[str, Any]) -> None:
-        headers = {"Content-Type": "application/json", "User-Agent": "pgsched",
-                   "Idempotency-Key": f"{told['id']}-{told['event']}"}  # fmt: skip
-        request = urllib.request.Request(url, json.dumps(told).encode(), headers, method="POST")
+        connection = (HTTPSConnection if at.secure else HTTPConnection)(at.host, at.port, timeout=WEBHOOK_S)
+        key = {"Idempotency-Key": f"{told['id']}-{told['event']}"}
+        late = threading.Event()
         try:
-            with opener.open(request, timeout=WEBHOOK_S) as answer:
-                answer.read(4096)
-        except urllib.error.HTTPError as error:
-            raise NotTold(f"it answered {error.code}") from None
+            connection.connect()
+            with cut_off(connection.sock, late):
+                connection.request("POST", at.path, json.dumps(told).encode(), at.headers | key)
+                status = connection.getresponse().status
         except (OSError, HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise NotTold(f"{type(reason).__name__}: {getattr(reason, 'strerror', None) or 'no answer'}") from None
+            if late.is_set() or isinstance(error, TimeoutError):
+                raise NotTold(f"no answer within {WEBHOOK_S:g} s") from None
+            raise NotTold(f"{type(error).__name__}: {getattr(error, 'strerror', None) or 'no answer'}") from None
+        finally:
+            connection.close()
+        if not 200 <= status < 300:
+            raise NotTold(f"it answered {status}")
 
     return tell
+
+
+@contextmanager
+def cut_off(sock: socket.socket, late: threading.Event) -> Iterator[None]:
+    """WEBHOOK_S for all of it: a socket's own timeout begins anew with each byte."""
+
+    def end() -> None:
+        late.set()
+        with suppress(OSError):
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # beneath TLS
+
+    timer = threading.Timer(WEBHOOK_S, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def command(line: str) -> Tell:
@@ -134,20 +183,58 @@ def command(line: str) -> Tell:
         try:
             process = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
-                env={**os.environ, **given},
+                bufsize=0, env={**os.environ, **given},
             )  # fmt: skip
         except OSError as error:
             raise NotTold(f"cannot start: {error.strerror}") from None
         try:
-            _, err = process.communicate(json.dumps(told).encode(), timeout=COMMAND_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise NotTold(f"it took longer than {COMMAND_S:g} s") from None
+            said = attended(process, json.dumps(told).encode())
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         if process.returncode:
-            raise NotTold(f"exit code {process.returncode}: {err.decode(errors='replace').strip()[-300:]}")
+            raise NotTold(f"exit code {process.returncode}: {said.decode(errors='replace').strip()}")
 
     return tell
+
+
+def attended(process: subprocess.Popen[bytes], given: bytes) -> bytes:
+    """Give a program its input until it has ended; the end of what it complained of. Raises NotTold after COMMAND_S.
+
+    However much it says, SAID_BYTES are kept; what it leaves running, with its output open, is not waited for.
+    """
+    said, until = b"", time.monotonic() + COMMAND_S
+    assert process.stdin is not None
+    assert process.stderr is not None
+    with process.stdin as giving, process.stderr as saying, selectors.DefaultSelector() as ready:
+        for pipe, event in ((giving, selectors.EVENT_WRITE), (saying, selectors.EVENT_READ)):
+            os.set_blocking(pipe.fileno(), False)
+            ready.register(pipe, event)
+        while True:
+            over = process.poll() is not None
+            for key, events in ready.select(0 if over else LOOK_S):
+                if events & selectors.EVENT_WRITE:
+                    given = given[fed(key.fd, given) :]
+                    pipe, more = giving, bool(given)
+                else:
+                    read = os.read(key.fd, 65_536)
+                    pipe, more, said = saying, bool(read), (said + read)[-SAID_BYTES:]
+                if not more:
+                    ready.unregister(pipe)
+                    pipe.close()
+            if over:
+                return said
+            if time.monotonic() > until:
+                raise NotTold(f"it took longer than {COMMAND_S:g} s")
+
+
+def fed(descriptor: int, given: bytes) -> int:
+    """How much of it a program took; all, if it wants no more."""
+    try:
+        return os.write(descriptor, given)
+    except BrokenPipeError:
+        return len(given)
 
 
 def tell(sink: Sink, row: dict[str, Any]) -> str | None:

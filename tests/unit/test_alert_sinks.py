@@ -1,0 +1,132 @@
+"""A webhook and a program that alerts are told to: whatever is at the other side, telling has an end and a result."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgsched.errors import InputError
+from pgsched.leader import sinks
+from pgsched.leader.sinks import NotTold, command, sentence, webhook, webhook_name
+
+TOLD = {"id": "pgsched-alert-1", "event": "opened", "text": "[alert] x"}
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[..., tuple[str, list[bytes]]]]:
+    """A server that answers the bytes that it is given, and goes on with `drip`, one a tenth of a second."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def start(answer: bytes, drip: bytes = b"") -> tuple[str, list[bytes]]:
+        asked: list[bytes] = []
+
+        def serve() -> None:
+            with listening.accept()[0] as conn:
+                head = b""
+                while b'"opened"' not in head:
+                    head += conn.recv(65_536)
+                asked.append(head)
+                try:
+                    conn.sendall(answer)
+                    for byte in drip:
+                        if over.wait(0.1):
+                            break
+                        conn.sendall(bytes([byte]))
+                except OSError:
+                    pass
+
+        threading.Thread(target=serve, daemon=True).start()
+        return f"127.0.0.1:{listening.getsockname()[1]}", asked
+
+    yield start
+    over.set()
+    listening.close()
+
+
+def test_an_answer_of_2xx_will_do_whatever_comes_behind_it(answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks, "WEBHOOK_S", 2.0)
+    where, _ = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"x" * 1000)
+    began = time.monotonic()
+    webhook(f"http://{where}/")(TOLD)
+    assert time.monotonic() - began < 30
+
+
+def test_an_answer_that_drips_is_cut_off(answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time; all of it never does."""
+    monkeypatch.setattr(sinks, "WEBHOOK_S", 0.5)
+    where, _ = answering(b"HTTP/1.1 ", b" " * 600)
+    began = time.monotonic()
+    with pytest.raises(NotTold, match=r"no answer within 0\.5 s"):
+        webhook(f"http://{where}/")(TOLD)
+    assert time.monotonic() - began < 30
+
+
+def test_a_user_and_password_in_the_url_are_sent_as_such(answering: Any) -> None:
+    where, asked = answering(b"HTTP/1.1 204 No Content\r\n\r\n")
+    webhook(f"http://eve:a%20b@{where}/hook?x=1")(TOLD)
+    assert b"POST /hook?x=1 HTTP/1.1\r\n" in asked[0]
+    assert b"Authorization: Basic ZXZlOmEgYg==\r\n" in asked[0]  # eve:a b
+
+
+@pytest.mark.parametrize("status", [301, 307, 404, 500])
+def test_anything_else_is_no_answer(answering: Any, status: int) -> None:
+    where, _ = answering(f"HTTP/1.1 {status} No\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n".encode())
+    with pytest.raises(NotTold, match=f"it answered {status}"):
+        webhook(f"http://{where}/")(TOLD)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://[::1", "http://h:99999/", "http://exa mple/", "http://h/ü", "http://h/a b", "ftp://h/", "http://", "h"],
+)
+def test_a_url_that_cannot_be_called_is_refused_at_the_start(url: str) -> None:
+    with pytest.raises(InputError, match="alert-webhook"):
+        webhook_name(url)
+
+
+def test_a_program_that_complains_without_end_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks, "COMMAND_S", 1.0)
+    kept: list[int] = []
+    before = os.read
+
+    def read(descriptor: int, n: int) -> bytes:
+        found = before(descriptor, n)
+        kept.append(len(found))
+        return found
+
+    monkeypatch.setattr(os, "read", read)
+    with pytest.raises(NotTold, match="longer than 1 s"):
+        command("/bin/sh -c 'yes >&2'")(TOLD)
+    assert sum(kept) > 1_000_000, "it said a lot"
+    with pytest.raises(NotTold, match="exit code 3") as told:
+        command("/bin/sh -c 'head -c 1000000 /dev/zero | tr \"\\\\0\" x >&2; echo the end >&2; exit 3'")(TOLD)
+    assert (str(told.value).endswith("the end"), len(str(told.value)) < 400) == (True, True)
+
+
+def test_a_program_that_leaves_something_running_has_ended(tmp_path: Path) -> None:
+    """What it left has its output still open."""
+    began = time.monotonic()
+    command(f"/bin/sh -c 'sleep 25 & echo $! > {tmp_path}/pid'")(TOLD)
+    assert time.monotonic() - began < 15
+    os.kill(int((tmp_path / "pid").read_text()), 9)
+
+
+def test_a_program_need_not_read_and_may_get_much(tmp_path: Path) -> None:
+    much = TOLD | {"details": "x" * 100_000}
+    command("/bin/true")(much)
+    command(f"/bin/sh -c 'sleep 0.2; cat > {tmp_path}/got'")(much)
+    assert json.loads((tmp_path / "got").read_text()) == much
+
+
+def test_the_line_for_people_is_a_line() -> None:
+    row = {"event": "opened", "job": "a", "kind": "failures", "details": "it\n said \x1b[31mno\x00"}
+    assert sentence(row) == "[alert] job a: failures: it said [31mno"
