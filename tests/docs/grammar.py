@@ -11,8 +11,6 @@ import typer.main
 
 from pgsched.cli import make_app
 
-PLACEHOLDERS = re.compile(r"^[A-Z][A-Z_]*$|…|^\.\.\.$")
-
 
 @functools.cache
 def tree() -> Any:
@@ -47,8 +45,8 @@ def faults(line: str) -> list[str]:
         names = [name for name in re.split("[,/]", named) if name]
         children = [getattr(command, "commands", {}).get(name) for command in commands for name in names]
         if None in children:
-            if all(getattr(command, "invoke_without_command", False) for command in commands) or named in ("…", "..."):
-                break
+            if named == "..." or all("start" in command.commands for command in commands):
+                break  # `pgsched backfill JOB` is short for start
             return [f"{line}: there is no command {named}"]
         commands = children
     for word in rest:
