@@ -114,7 +114,8 @@ def job(look: Look) -> list[Table]:
 def history(look: Look, name: str) -> Table:
     """The newest runs of a job."""
     columns = (Column("RUN", 12, right=True), Column("STATE", 9), Column("SLOT", 23, wide=60),
-               Column("LATE", 8, right=True), Column("TOOK", 8, right=True), Column("TRY", 5, right=True), Column("WHY"))  # fmt: skip
+               Column("LATE", 8, right=True), Column("TOOK", 8, right=True), Column("TRY", 5, right=True),
+               Column("WHY"))  # fmt: skip
     items = tuple(
         run_item(row | {"job": name}, said(row["id"]), said(row["state"]), said(row["scheduled_at"]),
                  said(duration(late(row))), said(duration(took(row))), tries(row), said(row["error"] or row["reason"]))
