@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
 
 def add(
     name: Name,
-    task: Annotated[str, typer.Option(help="Registered name, program, command line, or SQL: see --kind.")],
+    task: Annotated[str, typer.Option(help="Registered name, program, command line, SQL or URL: see --kind.")],
     kind: Kind = None,
     schedule: Schedule = None,
     timezone: Zone = None,
