@@ -38,10 +38,12 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
             SELECT e.id, CASE WHEN e.state = 'missed' THEN format('the slot of %%s was missed: %%s', e.scheduled_at, e.reason)
                 ELSE format('the slot of %%s started %%s late', e.scheduled_at,
                             date_trunc('second', e.started_at - e.scheduled_at)) END
-            FROM (SELECT s.* FROM (
+            FROM (SELECT s.id, s.state, s.scheduled_at, coalesce(t.at, s.started_at) AS started_at, s.reason FROM (
                       SELECT r.id, r.state, r.scheduled_at, r.started_at, r.attempt, r.reason, r.origin
                       FROM pgsched.runs r WHERE r.job_id = w.id ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 2000) s
-                  WHERE s.origin = 'schedule' AND (s.started_at IS NOT NULL AND s.attempt <= 1 OR s.state = 'missed')
+                  CROSS JOIN LATERAL (SELECT min(a.started_at) AS at FROM pgsched.attempts a WHERE a.run_id = s.id) t
+                  WHERE s.origin = 'schedule'
+                    AND (t.at IS NOT NULL OR s.started_at IS NOT NULL AND s.attempt <= 1 OR s.state = 'missed')
                   LIMIT 1) e
             WHERE e.state = 'missed' OR e.started_at > e.scheduled_at + w.max_lateness)
         LIMIT 1) f
@@ -88,14 +90,25 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
 ), over AS MATERIALIZED (
     SELECT a.id, CASE
             WHEN j.id IS NULL THEN 'the job was deleted'
-            WHEN CASE a.kind WHEN 'failures' THEN j.alert_after_failures IS NULL WHEN 'lateness' THEN j.max_lateness IS NULL
-                 WHEN 'duration' THEN j.max_duration IS NULL ELSE j.expect_every IS NULL END THEN 'it is watched no more'
+            WHEN w.watched IS NOT TRUE THEN 'it is watched no more'
             WHEN a.kind = 'failures' THEN 'a run succeeded' WHEN a.kind = 'lateness' THEN 'it is on time again'
             WHEN a.kind = 'duration' THEN 'it ends in time again' ELSE 'it has succeeded, or is expected no more' END AS recovery
     FROM pgsched.alerts a LEFT JOIN pgsched.jobs j ON j.id = a.job_id
+    CROSS JOIN LATERAL (SELECT CASE a.kind WHEN 'failures' THEN j.alert_after_failures IS NOT NULL
+            WHEN 'lateness' THEN j.max_lateness IS NOT NULL WHEN 'duration' THEN j.max_duration IS NOT NULL
+            ELSE j.expect_every IS NOT NULL END AS watched) w
     WHERE a.closed_at IS NULL AND a.kind IN ('failures', 'lateness', 'duration', 'silence') AND a.job_id > %(after)s
       AND a.job_id <= coalesce((SELECT last_id FROM reach), 9223372036854775807)
       AND NOT EXISTS (SELECT FROM wrong w WHERE w.job_id = a.job_id AND w.kind = a.kind)
+      -- that it is not seen is not enough: the rows may have gone, or the run is being tried again
+      AND (j.id IS NULL OR NOT w.watched OR CASE a.kind
+          WHEN 'failures' THEN coalesce((
+              SELECT s.state = 'succeeded' AND s.id >= coalesce(a.run_id, 0) FROM (
+                  SELECT r.id, r.state, r.origin FROM pgsched.runs r WHERE r.job_id = a.job_id
+                  ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 2000) s
+              WHERE s.state IN ('succeeded', 'dead') AND s.origin <> 'backfill' LIMIT 1), false)
+          WHEN 'duration' THEN NOT EXISTS (SELECT FROM pgsched.runs r WHERE r.id = a.run_id AND r.phase < 3)
+          ELSE true END)
     FOR UPDATE OF a SKIP LOCKED
 ), closed AS (
     UPDATE pgsched.alerts a SET closed_at = clock_timestamp(), recovery = o.recovery FROM over o

@@ -1,0 +1,96 @@
+"""When an incident is over: when what it is about has gone well, and not when one merely sees it no more."""
+
+from __future__ import annotations
+
+import psycopg
+
+from pgsched.db import alerts
+from tests.race.test_alerts import check, job, open_kinds, slot
+
+
+def state(db: psycopg.Connection, run: int, state: str, **columns: object) -> None:
+    """The run is in that state now."""
+    given = {"state": state, "finished_at": None} | columns
+    sets = ", ".join(f"{name} = %({name})s" for name in given)
+    db.execute(f"UPDATE pgsched.runs SET {sets} WHERE id = %(id)s".encode(), given | {"id": run})
+
+
+def attempt(db: psycopg.Connection, run: int) -> None:
+    """The run's attempt has left its evidence, as settling does."""
+    db.execute(
+        "INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at)"
+        " SELECT id, gen_random_uuid(), attempt, 'failed', started_at FROM pgsched.runs WHERE id = %s",
+        [run],
+    )
+
+
+def ended_now(db: psycopg.Connection, run: int, how: str = "succeeded") -> None:
+    db.execute(
+        "UPDATE pgsched.runs SET state = %s, started_at = clock_timestamp(), finished_at = clock_timestamp()"
+        " WHERE id = %s",
+        [how, run],
+    )
+
+
+def test_failures_are_not_over_because_somebody_retries_one(db: psycopg.Connection) -> None:
+    """It was said to be over before it had run, and again to be wrong when it failed again: two incidents for one."""
+    mine = job(db, alert_after_failures=2)
+    for hours, how in ((9, "succeeded"), (8, "dead"), (7, "dead")):
+        last = slot(db, mine, hours, how)
+    assert check(db) == [("opened", "failures")]
+    state(db, last, "queued")
+    assert check(db) == []
+    ended_now(db, last, "dead")
+    assert check(db) == []
+    state(db, last, "queued")
+    ended_now(db, last)
+    assert check(db) == [("closed", "failures")]
+    assert alerts.listed(db, everything=True)[0]["recovery"] == "a run succeeded"
+
+
+def test_failures_are_not_over_because_their_rows_are_gone(db: psycopg.Connection) -> None:
+    mine = job(db, alert_after_failures=2)
+    slot(db, mine, 9, "succeeded")
+    old = slot(db, mine, 8, "dead")
+    slot(db, mine, 7, "dead")
+    assert check(db) == [("opened", "failures")]
+    db.execute("DELETE FROM pgsched.runs WHERE id = %s", [old])  # kept for an hour
+    assert check(db) == []
+    db.execute("UPDATE pgsched.jobs SET alert_after_failures = 5")
+    assert check(db) == [], "nothing has succeeded"
+    slot(db, mine, 6, "succeeded")
+    assert check(db) == [("closed", "failures")]
+
+
+def test_an_attempt_that_took_too_long_and_is_to_be_repeated_is_one_incident(db: psycopg.Connection) -> None:
+    mine = job(db, max_duration="10 minutes")
+    run = slot(db, mine, 1, "running")
+    assert check(db) == [("opened", "duration")]
+    attempt(db, run)
+    state(db, run, "scheduled")
+    assert check(db) == [], "it was stopped after an hour, which is no good end"
+    db.execute(
+        "UPDATE pgsched.runs SET state = 'running', attempt = 2, started_at = clock_timestamp() WHERE id = %s", [run]
+    )
+    assert check(db) == []
+    ended_now(db, run)
+    assert check(db) == [("closed", "duration")]
+
+
+def test_a_slot_that_began_late_is_late_however_often_it_is_tried(db: psycopg.Connection) -> None:
+    mine = job(db, max_lateness="10 minutes")
+    slot(db, mine, 2, "succeeded")
+    late = slot(db, mine, 1, "running")
+    db.execute("UPDATE pgsched.runs SET started_at = started_at + interval '20 minutes' WHERE id = %s", [late])
+    assert check(db) == [("opened", "lateness")]
+    attempt(db, late)
+    db.execute("UPDATE pgsched.runs SET attempt = 2 WHERE id = %s", [late])
+    assert (check(db), open_kinds(db)) == ([], ["lateness"])
+    slot(db, mine, 0.5, "succeeded")
+    assert check(db) == [("closed", "lateness")]
+    again = slot(db, mine, 0.4, "succeeded")
+    attempt(db, again)
+    db.execute(
+        "UPDATE pgsched.runs SET attempt = 2, started_at = started_at + interval '15 minutes' WHERE id = %s", [again]
+    )
+    assert check(db) == [], "its first attempt was in time"
