@@ -76,14 +76,14 @@ CREATE TABLE pgsched.alert_deliveries (
 );
 CREATE INDEX alert_deliveries_due ON pgsched.alert_deliveries (next_at) WHERE delivered_at IS NULL;
 
--- Who listens is told in the transaction that opens or closes the incident.
+-- Who listens is told in the transaction that opens or closes the incident. Whoever may connect may listen: what a
+-- handler said (details) is for those who may read the table.
 CREATE FUNCTION pgsched.alerts_notify() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pg_notify('pgsched_alerts', jsonb_build_object('id', NEW.id,
         'event', CASE WHEN NEW.closed_at IS NULL THEN 'opened' ELSE 'closed' END, 'kind', NEW.kind, 'job', NEW.job,
-        'run_id', NEW.run_id, 'opened_at', NEW.opened_at, 'closed_at', NEW.closed_at,
-        'details', left(NEW.details, 1000), 'recovery', left(NEW.recovery, 1000))::text);
+        'run_id', NEW.run_id, 'opened_at', NEW.opened_at, 'closed_at', NEW.closed_at)::text);
     RETURN NULL;
 END $$;
 CREATE TRIGGER a_notify_insert AFTER INSERT ON pgsched.alerts FOR EACH ROW EXECUTE FUNCTION pgsched.alerts_notify();

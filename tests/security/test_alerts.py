@@ -1,0 +1,63 @@
+"""Alerts: each role may do its part and no more, and who may only connect hears no error's text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import alerts
+from tests.race.test_alerts import check, job, slot
+from tests.security.conftest import Logins
+
+
+def test_who_may_only_connect_hears_that_there_is_an_incident_and_not_what_a_handler_said(
+    logins: Logins, db: psycopg.Connection[Any]
+) -> None:
+    """LISTEN needs no grant."""
+    nobody = logins.connect("nobody")
+    nobody.execute("LISTEN pgsched_alerts")
+    slot(db, job(db, alert_after_failures=1), 1, "dead", error="ValueError: no account 4711 of Eve's")
+    check(db)
+    (heard,) = nobody.notifies(timeout=10, stop_after=1)
+    told = json.loads(heard.payload)
+    assert "Eve" not in heard.payload
+    assert (told["kind"], told["job"], told["event"]) == ("failures", "j", "opened")
+    assert logins.connect("eye").execute(
+        "SELECT details FROM pgsched.alerts WHERE id = %s", [told["id"]]
+    ).fetchone() == ("1 of its runs in a row failed, the last with: ValueError: no account 4711 of Eve's",)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        nobody.execute("SELECT FROM pgsched.alerts")
+
+
+@pytest.mark.parametrize("who", ["worker", "leader"])
+def test_a_worker_and_a_leader_look_and_tell(logins: Logins, db: psycopg.Connection[Any], who: str) -> None:
+    mine = job(db, alert_after_failures=1, max_lateness="1 minute", max_duration="1 minute", expect_every="1 minute")
+    slot(db, mine, 1, "dead")
+    slot(db, mine, 0.5, "running")
+    conn = logins.connect(who)
+    assert alerts.look(conn)[0]
+    assert alerts.no_leader(conn, 15)
+    assert {row["kind"] for row in alerts.check(conn, 0).changes} == {"failures", "duration"}
+    alerts.owe(conn, ["log"])
+    row = alerts.take(conn, ["log"])
+    assert row is not None
+    alerts.told(conn, row, None)
+    db.execute("DELETE FROM pgsched.jobs")
+    assert {row["what"] for row in alerts.check(conn, 0).changes} == {"closed"}
+    if who == "leader":
+        alerts.led(conn)
+    assert len(alerts.listed(conn)) == (0 if who == "leader" else 1)
+
+
+def test_nobody_else_says_that_something_was_told(logins: Logins) -> None:
+    for who in ("alice", "ops", "eye"):
+        conn = logins.connect(who)
+        for statement in ("UPDATE pgsched.alert_deliveries SET delivered_at = now()", "DELETE FROM pgsched.alerts",
+                          "UPDATE pgsched.alerts SET details = ''"):  # fmt: skip
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                conn.execute(statement.encode())
+    ops = logins.connect("ops")
+    assert alerts.test(ops, "a test") == alerts.test(ops, "", close=True)
