@@ -7,6 +7,7 @@ twice.
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -39,12 +40,16 @@ class Done:
 
 
 class File:
-    """A file of JSON lines, one for each archived run. Raises InputError when it cannot be written."""
+    """A file of JSON lines, one for each archived run, and one command at a time: another would take back what this one
+    has not committed yet. Raises InputError when it cannot be written."""
 
     def __init__(self, path: str, conn: Connection[Any]) -> None:
         try:
             self._file = Path(path).open("a+b")  # noqa: SIM115  held as long as the command runs
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._take_back(conn)
+        except BlockingIOError:
+            raise InputError(f"archive: another command is writing {path}", "archive") from None
         except OSError as error:
             raise InputError(f"archive: cannot write {path}: {error.strerror}", "archive") from None
 

@@ -1,0 +1,48 @@
+"""The archive file: one command at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import retention
+from pgsched.errors import InputError
+from pgsched.leader.pruning import File
+from tests.pruning import count, keep
+
+Call = Callable[..., Any]
+
+
+def test_a_second_command_does_not_take_back_what_the_first_is_writing(
+    pgsched: Call, db: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    """Its lines were cut off, because their runs were still there; then the first command committed."""
+    path = tmp_path / "runs.jsonl"
+    first = File(str(path), db)
+    first.keep([{"run": {"id": 1}}])
+    db.execute("INSERT INTO pgsched.runs (id, task, state, finished_at) OVERRIDING SYSTEM VALUE"
+               " VALUES (1, 't', 'succeeded', clock_timestamp() - interval '1 day')")  # fmt: skip
+    keep(db, any="1 hour")
+    count(db)
+    said = pgsched("prune", "--archive", str(path))
+    assert (said.code, "another" in said.err, said.err.count("\n")) == (2, True, 1), said.err
+    assert json.loads(path.read_text()) == {"id": 1}
+    first.close()
+    said = pgsched("prune", "--archive", str(path))
+    assert said.code == 0, said.err
+    assert not retention.exists(db, 1)
+    assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == [1]
+
+
+def test_two_files_at_once_are_fine(db: psycopg.Connection[Any], tmp_path: Path) -> None:
+    one, two = File(str(tmp_path / "one"), db), File(str(tmp_path / "two"), db)
+    with pytest.raises(InputError, match="another"):
+        File(str(tmp_path / "one"), db)
+    one.close()
+    File(str(tmp_path / "one"), db).close()
+    two.close()
