@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench import machine, plots, tick
+from bench.console import console
 from bench.contestants import ALL, PEERS, PGSCHED, RAW, STATEMENTS, Contestant, named
 from bench.crowd import crowd
 from bench.drain import drain
@@ -44,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=3, help="rounds of drain and enqueue")
     made.add_argument("--seconds", type=int, help="how long latency, pinned and every-second load the server")
     made.add_argument("--unpinned", action="store_true", help="pinned: only the load without a pinned transaction")
-    made.add_argument("--rows", type=int, help="kept runs of history (default 10,000,000)")
+    made.add_argument("--rows", type=int, help="kept runs of history and console (default 10,000,000)")
     made.add_argument("--quick", action="store_true", help="a small run that shows that everything works")
     made.add_argument("--out", type=Path, default=ROOT / "out", help="where results.json and the plots go")
     return made
@@ -130,6 +131,11 @@ def run_prune(on: Server, given: argparse.Namespace) -> list[Result]:
     return [prune(on, rows, 1, 2) if given.quick else prune(on, rows, given.rounds, given.seconds or 10)]
 
 
+def run_console(on: Server, given: argparse.Namespace) -> list[Result]:
+    rows = given.rows or (20_000 if given.quick else 10_000_000)
+    return [console(on, rows, given.n or (5 if given.quick else 100))]
+
+
 def run_roles(on: Server, given: argparse.Namespace) -> list[Result]:
     rounds = given.rounds if given.quick else max(given.rounds, 12)
     return [roles(on, given.n or (500 if given.quick else 5000), rounds)]
@@ -149,6 +155,7 @@ MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = 
     "limits": run_limits,
     "prune": run_prune,
     "roles": run_roles,
+    "console": run_console,
 }
 
 

@@ -70,7 +70,12 @@ def month(conn: Connection[Any], job: Row, first: date) -> Month:
 def of_day(conn: Connection[Any], job: Row, day: date, until: datetime | None, n: int) -> list[Row]:
     """The slots of a day that have a row (before an instant, if one is given), newest first, each with its `look`."""
     start, end = (midnight(one, job["timezone"]) for one in (day, day + DAY))
-    values = {"job_id": job["id"], "from_at": start, "until_at": min(end, until or end), "n": n}
+    return between(conn, job["id"], start, min(end, until or end), n)
+
+
+def between(conn: Connection[Any], job_id: int, from_at: datetime, until_at: datetime, n: int) -> list[Row]:
+    """The newest slots of a stretch of time that have a row, newest first, each with its `look`."""
+    values = {"job_id": job_id, "from_at": from_at, "until_at": until_at, "n": n}
     return [row | {"look": look(row)} for row in rows(conn, "web_slots", values)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +15,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from pgsched.cli.output import json_value
+from pgsched.db.audit import KINDS
 from pgsched.db.connect import DatabaseError, explain
 from pgsched.errors import InputError, PgschedError
+from pgsched.observe import longer
+from pgsched.observe.rates import RANGES
 from pgsched.web import operations as do
+from pgsched.web import telling as tell
 from pgsched.web.operations import Call
 from pgsched.web.pages import Endpoint, status_of
 from pgsched.web.shapes import (
@@ -27,6 +32,7 @@ from pgsched.web.shapes import (
     LIMIT,
     QUEUE,
     RANGE,
+    RETENTION,
     Schema,
     check,
     listed,
@@ -42,6 +48,7 @@ PREFIX = "/api/v1"
 OVERLAPS = ("allow", "skip", "buffer_one", "buffer_all", "replace", "terminate")
 REASON = {"reason": text(500)}
 DRY = {"dry_run": {"type": "boolean"}}
+DATES = {"from": text(10, description="2026-12-24"), "to": text(10)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,15 @@ OPERATIONS = (
     op("GET", "/jobs/{job}/explain", "What happened to a slot, and why", do.explain, ref("Thing"), {"at": text(50)}),
     op("POST", "/jobs/{job}/backfills", "Run it for past slots, or with dry_run say which", do.backfill, ref("Thing"),
       {}, RANGE, ("from", "to")),
+    op("GET", "/jobs/{job}/slots", "Its newest slots and what became of them", tell.list_slots,
+      list_of("slots", "Slot"), {"from": text(50), "until": text(50), "limit": whole(1, 1000)}),
+    op("GET", "/jobs/{job}/rates", "Its durations and outcomes, also of runs that are gone", tell.show_job_rates,
+      ref("Rates"), {"range": one_of(longer.OF_A_JOB)}),
+    op("GET", "/jobs/{job}/dates", "The dates on which it does not run", do.list_dates, list_of("dates", "Dates")),
+    op("POST", "/jobs/{job}/dates", "Exclude dates: both count, in its time zone", do.exclude_dates, ref("Dates"), {},
+      {**DATES, **REASON}, ("from",)),
+    op("DELETE", "/jobs/{job}/dates", "Let it run on them again", do.allow_dates, list_of("dates", "Dates"),
+      {"from": text(10, required=True), "to": text(10)}),
     op("GET", "/jobs/{job}", "One job, whole", do.show_job, ref("Job")),
     op("PATCH", "/jobs/{job}", "Change columns; null puts a default back", do.change_job, ref("Job"), {}, COLUMNS),
     op("DELETE", "/jobs/{job}", "Delete it; its unstarted runs are cancelled", do.delete_job, ref("Thing")),
@@ -110,6 +126,8 @@ OPERATIONS = (
     op("POST", "/runs/{id}/retry", "Revive it", do.retry_run, ref("Result"), {}, {}),
     op("POST", "/runs/{id}/cancel", "Cancel it, or ask its worker to", do.cancel_run, ref("Result"), {}, REASON),
     op("GET", "/runs/{id}/tree", "The graph of runs that it belongs to", do.run_tree, ref("Thing")),
+    op("POST", "/runs/{id}/tree/retry", "Revive what failed of that graph", do.retry_tree, ref("Thing"), {}, {}),
+    op("POST", "/runs/{id}/tree/cancel", "Cancel what is unfinished of it", do.cancel_tree, ref("Thing"), {}, REASON),
     op("GET", "/runs/{id}/log", "A page of its output", do.run_log, list_of("lines", "Line"),
       {"attempt": whole(1, 2**31 - 1), "stream": one_of(("stdout", "stderr", "log")),
        "after_attempt": whole(0, 2**31 - 1), "after_seq": whole(-1, 2**31 - 1)}),
@@ -122,6 +140,16 @@ OPERATIONS = (
     op("POST", "/pauses", "Let nothing of it start", do.pause, ref("Pause"), {}, {**PAUSED, **REASON, "for": text(30)},
       ("what",)),
     op("POST", "/pauses/end", "Let it start again", do.resume, ref("Pause"), {}, PAUSED, ("what",)),
+    op("GET", "/retention", "How long things are kept", do.show_retention, ref("Retention")),
+    op("PATCH", "/retention", "Change that", do.set_retention, ref("Retention"), {}, RETENTION),
+    op("GET", "/rates", "Throughput, latency, lateness and errors, stretch by stretch", tell.show_rates, ref("Rates"),
+      {"range": one_of((*RANGES, *longer.LONGER))}),
+    op("GET", "/alerts", "Incidents that are open, or all", tell.list_alerts, list_of("alerts", "Alert"),
+      {"all": {"type": "boolean"}, "limit": whole(1, 1000)}),
+    op("GET", "/audit", "Who changed what, the newest first", tell.list_changes, list_of("changes", "Change"),
+      {"what": one_of(KINDS), "name": text(), "who": text(), "since": text(50), "before": ID,
+       "limit": whole(1, 1000)}),
+    op("GET", "/doctor", "What `pgsched doctor` said last", tell.diagnose, list_of("findings", "Finding")),
     op("GET", "/workers", "The workers that are alive", do.list_workers, list_of("workers", "Worker")),
     op("POST", "/workers/{id}/drain", "Let it take no more and end", do.drain_worker, ref("Thing"), {}, {}),
 )  # fmt: skip
@@ -137,7 +165,15 @@ def endpoint(operation: Operation) -> Endpoint:
 
 
 def answered(request: Request, operation: Operation) -> Response:
-    """Read, call, tell."""
+    """Read, call, tell; and say how long it took."""
+    begun = time.perf_counter()
+    response = called(request, operation)
+    response.headers["Server-Timing"] = f"total;dur={(time.perf_counter() - begun) * 1000:.1f}"
+    return response
+
+
+def called(request: Request, operation: Operation) -> Response:
+    """The answer, or the refusal."""
     try:
         given = read(request, operation)
         with request.app.state.pool.connection() as conn:
@@ -157,10 +193,12 @@ def read(request: Request, operation: Operation) -> dict[str, Any]:
             raise InputError(f"{name}: is missing", name)
     body = {} if operation.body is None else body_of(request, operation)
     path = {name: part(name, request.path_params[name]) for name in operation.parameters}
-    user = (
-        {"user": request.state.visitor.user or None} if "pause" in operation.path or "drain" in operation.path else {}
-    )
-    return {**query, **body, **path, **user}
+    more: dict[str, Any] = {}
+    if "pause" in operation.path or "drain" in operation.path:
+        more["user"] = request.state.visitor.user or None
+    if operation.call is tell.diagnose:
+        more["diagnosis"] = request.app.state.diagnosis
+    return {**query, **body, **path, **more}
 
 
 def part(name: str, given: Any) -> Any:

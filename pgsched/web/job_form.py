@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,14 +13,17 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from pgsched.cli.output import json_value
-from pgsched.cli.values import arguments
+from pgsched.cli.values import arguments, moment
 from pgsched.core import preview as previews
+from pgsched.core.calendar import INSTANT, calendar
 from pgsched.core.describe import describe
 from pgsched.core.schedule import parse
-from pgsched.db import jobs
+from pgsched.db import declaring, jobs
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row
 from pgsched.errors import InputError
+from pgsched.observe.after import neighbours
+from pgsched.web.keeping import keep_of, keep_text
 from pgsched.web.pages import Done, View, given, job_url
 from pgsched.web.rendering import ENVIRONMENT
 
@@ -56,6 +59,7 @@ WHEN = (
     Field("max_runs", "no slot after so many runs"),
     Field("jitter", "spread the starts over this long", default="0 seconds"),
     Field("delete_after_run", tick=True),
+    Field("after_jobs", "names of jobs, one a line: a slot waits for their runs of the same slot", long=True),
 )
 LATE = (
     Field("overlap", choices=("skip", "allow", "buffer_one", "buffer_all", "replace", "terminate"), default="skip"),
@@ -91,7 +95,7 @@ WATCH = (
     Field("max_lateness", "from the slot to the start: 10 minutes"),
     Field("max_duration", "of one attempt"),
     Field("expect_every", "a success, paused or not: 26 hours"),
-    Field("keep", 'JSON, ended runs by outcome: {"dead": "90 days", "any": "7 days"}', long=True),
+    Field("keep", "its ended runs: dead=90d, any=7d; empty: as its queue says, or everything else"),
 )
 GROUPS = {"What to run": WHAT, "When": WHEN, "Late and overlapping slots": LATE, "Attempts": TRIES,
           "Queue and limits": WHERE, "Alerts and retention": WATCH}  # fmt: skip
@@ -103,14 +107,14 @@ def new(request: Request, conn: Connection[Any]) -> View:
     """An empty form, or one filled in as another job is."""
     texts = {name: field.default for name, field in FIELDS.items()}
     if (like := given(request, "like")) is not None:
-        texts = texts_of(jobs.show(conn, like)) | {"name": ""}
+        texts = texts_of(conn, jobs.show(conn, like)) | {"name": ""}
     return form(None, texts)
 
 
 def edit(request: Request, conn: Connection[Any]) -> View:
     """The form of a job."""
     job = jobs.show(conn, request.path_params["name"])
-    return form(job, texts_of(job))
+    return form(job, texts_of(conn, job))
 
 
 def form(job: Row | None, texts: Mapping[str, str], problem: InputError | None = None) -> View:
@@ -133,7 +137,7 @@ def create(request: Request, conn: Connection[Any]) -> View | Done:
     texts = sent(request)
     try:
         filled = {name: text for name, text in texts.items() if text != FIELDS[name].default}
-        job = jobs.add(conn, columns(filled) | paused(request))
+        job = jobs.add(conn, columns(conn, filled) | paused(request))
     except InputError as problem:
         return form(None, texts, problem)
     return Done(job_url(job["name"]), f"Job {job['name']} is made.")
@@ -142,12 +146,12 @@ def create(request: Request, conn: Connection[Any]) -> View | Done:
 def change(request: Request, conn: Connection[Any]) -> View | Done:
     """Change what was changed in the form; not over what somebody else changed meanwhile."""
     job = jobs.show(conn, request.path_params["name"])
-    texts, before = sent(request), texts_of(job)
+    texts, before = sent(request), texts_of(conn, job)
     try:
         if given(request, "seen") not in (None, job["updated_at"].isoformat()):
             raise InputError("somebody else has changed the job meanwhile: the fields below are yours; save again to"
                              " put them over theirs")  # fmt: skip
-        changes = columns({name: text for name, text in texts.items() if text != before[name]})
+        changes = columns(conn, {name: text for name, text in texts.items() if text != before[name]})
         if not changes:
             return Done(job_url(job["name"]), "Nothing was changed.")
         job = jobs.update(conn, job["name"], changes)
@@ -166,9 +170,12 @@ def paused(request: Request) -> dict[str, Any]:
     return {"paused": True} if given(request, "paused") else {}
 
 
-def columns(texts: Mapping[str, str]) -> dict[str, Any]:
+def columns(conn: Connection[Any], texts: Mapping[str, str]) -> dict[str, Any]:
     """The texts as values of columns; an empty one puts the default back."""
-    return {name: value_of(name, text) for name, text in texts.items()}
+    found = {name: value_of(name, text) for name, text in texts.items()}
+    if found.get("after_jobs"):
+        found["after_jobs"] = declaring.ids_of(conn, texts.get("name") or "this", found["after_jobs"])
+    return found
 
 
 def value_of(name: str, text: str) -> Any:
@@ -177,6 +184,10 @@ def value_of(name: str, text: str) -> Any:
         return None
     if name == "args":
         return json_of(text)
+    if name == "keep":
+        return keep_of(text)
+    if name == "after_jobs":
+        return [line.strip() for line in text.split("\n") if line.strip()]
     if name in LISTS:
         return [item.strip() for item in text.strip("{}").split(",") if item.strip()]
     return text == "yes" if FIELDS[name].tick else text
@@ -189,17 +200,18 @@ def json_of(text: str) -> Any:
     return arguments(text)
 
 
-def texts_of(job: Row) -> dict[str, str]:
-    """A job's columns as the form shows them."""
-    return {name: text_of_value(name, job[name]) for name in FIELDS}
+def texts_of(conn: Connection[Any], job: Row) -> dict[str, str]:
+    """A job's columns as the form shows them; jobs that it waited for and that are deleted are left out."""
+    after = [one["name"] for one in neighbours(conn, job)[0] if one["name"] is not None] if job["after_jobs"] else []
+    return {name: text_of_value(name, job[name]) for name in FIELDS} | {"after_jobs": "\n".join(after)}
 
 
 def text_of_value(name: str, value: Any) -> str:
     """One value as a text that PostgreSQL reads as that value."""
     if name == "args":
         return json.dumps(value, indent=2, ensure_ascii=False, default=json_value)
-    if isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False)
+    if name == "keep":
+        return keep_text(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, timedelta):
@@ -222,13 +234,29 @@ def preview(request: Request, conn: Connection[Any]) -> Response:
 
 
 def foreseen(request: Request, conn: Connection[Any]) -> dict[str, Any]:
-    """The sentence and the next slots of the fields in the URL."""
+    """The sentence and the next slots of the fields in the URL; of a job that is there, its excluded dates count."""
     schedule, zone = given(request, "schedule"), given(request, "timezone") or "UTC"
     if schedule is None:
         at = given(request, "run_at")
         return {"sentence": f"Once, at {at}" if at else "Once, as soon as it is made"}
     now = datetime.now(UTC)
-    parsed = parse(schedule, zone, now)
-    notes = ["its slots depend on when runs end"] if parsed.fixed_delay else []
-    fires = [] if parsed.fixed_delay else previews.preview(parsed, now, SHOWN)
-    return {"sentence": f"{describe(parsed)} ({zone})", "fires": fires, "notes": notes}
+    begin, end = bound(request, "starts_at"), bound(request, "ends_at")
+    parsed = parse(schedule, zone, max(now, begin or now))
+    if parsed.fixed_delay:
+        return {"sentence": describe(parsed), "notes": ["its slots depend on when runs end"]}
+    name = given(request, "job")
+    dates = calendar(jobs.show(conn, name)["excluded"] if name else None, zone)
+    since = max(now, begin - INSTANT) if begin else now
+    fires = [replace(one, excluded=dates.excluded(one.at)) for one in previews.preview(parsed, since, SHOWN)
+             if end is None or one.at <= end]  # fmt: skip
+    sentence = describe(parsed)
+    return {"sentence": sentence if zone in sentence else f"{sentence} ({zone})", "fires": fires}
+
+
+def bound(request: Request, name: str) -> datetime | None:
+    """An instant in a field; what is no instant yet, while it is typed, is none."""
+    try:
+        found = moment(name, given(request, name))
+    except InputError:
+        return None
+    return found if isinstance(found, datetime) else None

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 
 from pgsched.cli.keeping import said
+from pgsched.cli.output import duration
 from pgsched.cli.values import moment
 from pgsched.core import zones
 from pgsched.core.preview import preview_job
@@ -15,9 +16,10 @@ from pgsched.db import alerts, backfills, jobs
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row
 from pgsched.errors import InputError
-from pgsched.observe import slots
+from pgsched.observe import longer, slots
+from pgsched.observe.after import neighbours
 from pgsched.observe.explain import explain_slot
-from pgsched.web.charts import bars
+from pgsched.web.charts import Chart, Series, bars, chart, number
 from pgsched.web.job_form import json_of
 from pgsched.web.pages import Done, View, given, job_url
 
@@ -47,9 +49,15 @@ def show(request: Request, conn: Connection[Any]) -> View:
     day = a_date(request, "day")
     first = (a_date(request, "month") or day or today).replace(day=1)
     of_day = slots.of_day(conn, job, day, an_instant(request, "before"), DAY_SHOWN + 1) if day else []
-    recent = slots.strips(conn, [job["id"]], 100).get(job["id"], [])
+    span = given(request, "range")
+    span = span if span in longer.OF_A_JOB else None
+    recent = slots.strips(conn, [job["id"]], 100).get(job["id"], []) if span is None else []
+    before, behind = neighbours(conn, job)
     values = {
-        "job": job, "facts": facts(job), "preview": preview_job(job, FORESEEN), "bars": bars(recent), "recent": recent,
+        "job": job, "facts": facts(job), "preview": preview_job(job, FORESEEN), "bars": bars(recent),
+        "span": span, "spans": longer.OF_A_JOB, "charts": [] if span is None else trends(conn, job, span),
+        "after": before, "waited_for_by": behind,
+        "dates": [dict(zip(("first", "last", "reason"), one, strict=True)) for one in job["excluded"] or ()],
         "month": slots.month(conn, job, first), "today": today, "day": day,
         "before": first - timedelta(days=1), "behind": first + timedelta(days=32), "blank": first.weekday(),
         "of_day": of_day[:DAY_SHOWN] if day else None, "more_of_day": len(of_day) > DAY_SHOWN,
@@ -57,7 +65,21 @@ def show(request: Request, conn: Connection[Any]) -> View:
         "alerts": alerts.listed(conn, everything=True, job_id=job["id"], n=5),
         "backfills": [one for one in backfills.list_backfills(conn, 20) if one["job_id"] == job["id"]],
     }  # fmt: skip
-    return View("job.html", values)
+    return View("job.html", values, every_s=None if span is None else 10.0)
+
+
+def trends(conn: Connection[Any], job: Row, span: str) -> list[Chart]:
+    """Durations, lateness and outcomes for longer than rows are kept."""
+    lately = longer.of_job(conn, job["id"], span)
+    times, begin = [f"{one.from_at:%Y-%m-%d %H:%M} UTC" for one in lately], f"{span} ago"
+    took = [Series("half took at most", "a", [one.took_50 for one in lately]),
+            Series("95 %", "b", [one.took_95 for one in lately])]  # fmt: skip
+    late = [Series("95 % started within", "a", [one.late_95 for one in lately])]
+    ended = [Series("executed", "a", [one.runs for one in lately], filled=True),
+             Series("dead", "bad", [one.dead for one in lately]),
+             Series("missed", "b", [one.missed for one in lately])]  # fmt: skip
+    return [chart("Durations", took, times, duration, begin), chart("Lateness", late, times, duration, begin),
+            chart("Runs", ended, times, number, begin)]  # fmt: skip
 
 
 def explained(request: Request, conn: Connection[Any], job: Row) -> str | None:
@@ -96,7 +118,7 @@ POLICIES = (
     "overlap", "max_buffer", "retry_within", "misfire_after", "catch_up", "max_catch_up", "catch_up_window",
     "start_deadline", "max_attempts", "timeout", "kill_after", "backoff", "backoff_base", "backoff_max",
     "backoff_jitter", "jitter", "starts_at", "ends_at", "max_runs", "run_count", "concurrency_key",
-    "concurrency_limit", "after_jobs", "success_codes", "retry_codes", "dead_codes", "delete_after_run",
+    "concurrency_limit", "success_codes", "retry_codes", "dead_codes", "delete_after_run",
     "alert_after_failures", "max_lateness", "max_duration", "expect_every", "keep",
 )  # fmt: skip
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
+from pgsched.cli.calendars import plain, span_of
 from pgsched.cli.limits import rate_of, span
 from pgsched.cli.schedules import instant
 from pgsched.cli.values import moment
 from pgsched.core.describe import describe
 from pgsched.core.preview import preview, preview_job
 from pgsched.core.schedule import parse
-from pgsched.db import backfills, graphs, history, holding, jobs, run_filters, run_logs, workers
+from pgsched.db import backfills, calendars, graphs, history, holding, jobs, retention, run_filters, run_logs, workers
 from pgsched.db.backfills import Request
 from pgsched.db.connect import Connection
 from pgsched.db.job_columns import SETTABLE
@@ -23,6 +24,7 @@ from pgsched.errors import InputError
 from pgsched.model import State
 from pgsched.observe import rates, status
 from pgsched.observe.explain import explain_slot
+from pgsched.web.keeping import TIMES as KEPT
 
 Given = Mapping[str, Any]
 Call = Callable[[Connection[Any], Given], Any]
@@ -95,6 +97,23 @@ def foresee(conn: Connection[Any], given: Given) -> Any:
     return {"sentence": describe(schedule), "fires": [asdict(fire) for fire in fires]}
 
 
+def list_dates(conn: Connection[Any], given: Given) -> Any:
+    return {"dates": [plain(entry) for entry in calendars.entries(conn, given["job"])]}
+
+
+def exclude_dates(conn: Connection[Any], given: Given) -> Any:
+    return plain(calendars.add(conn, given["job"], *dates(given), given.get("reason")))
+
+
+def allow_dates(conn: Connection[Any], given: Given) -> Any:
+    return {"dates": [plain(entry) for entry in calendars.remove(conn, given["job"], *dates(given))]}
+
+
+def dates(given: Given) -> tuple[date, date]:
+    """The first and the last; without a last there is one."""
+    return span_of(f"{given['from']}..{given.get('to') or given['from']}")
+
+
 # ---- backfills
 
 
@@ -152,6 +171,14 @@ def run_tree(conn: Connection[Any], given: Given) -> Any:
     return {"runs": graphs.tree(conn, given["id"])}
 
 
+def retry_tree(conn: Connection[Any], given: Given) -> Any:
+    return {"runs": graphs.retry(conn, given["id"])}
+
+
+def cancel_tree(conn: Connection[Any], given: Given) -> Any:
+    return {"runs": graphs.cancel(conn, given["id"], given.get("reason"))}
+
+
 def run_log(conn: Connection[Any], given: Given) -> Any:
     """A page of the output; the next begins after the last line's attempt and seq."""
     history.show(conn, given["id"])
@@ -195,7 +222,7 @@ def many(
     return {"dry_run": False, "changed": len(done) - skipped, "skipped": skipped, "runs": done}
 
 
-# ---- queues, limits, pauses, workers
+# ---- queues, limits, pauses, retention, workers
 
 
 def settings(given: Given) -> dict[str, Any]:
@@ -251,6 +278,16 @@ def pause(conn: Connection[Any], given: Given) -> Any:
 
 def resume(conn: Connection[Any], given: Given) -> Any:
     return holding.resume(conn, *paused(given))
+
+
+def show_retention(conn: Connection[Any], given: Given) -> Any:
+    return retention.settings(conn)
+
+
+def set_retention(conn: Connection[Any], given: Given) -> Any:
+    if not given:
+        raise InputError("nothing to set: give at least one field")
+    return retention.change(conn, {n: span(n, value) if n in KEPT else value for n, value in given.items()})
 
 
 def drain_worker(conn: Connection[Any], given: Given) -> Any:

@@ -17,6 +17,7 @@ from pgsched.web.charts import Chart, Series, chart, number
 from pgsched.web.depth import Depths
 from pgsched.web.pages import View, given
 
+SLOW = ("7d", "30d", "1y")  # nothing of these is seen to move
 SAMPLE = 2500  # of the finished runs: a page is looked at every two seconds
 
 
@@ -37,7 +38,7 @@ def overview(request: Request, conn: Connection[Any]) -> View:
         "alerts": alerts.listed(conn, n=20),
         "sampled": found.attention.dead + found.attention.missed_day >= SAMPLE,
     }  # fmt: skip
-    return View("overview.html", values)
+    return View("overview.html", values, every_s=10.0 if span in SLOW else None)
 
 
 def of_depth(depths: Depths, span: str) -> Chart:

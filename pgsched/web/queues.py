@@ -12,9 +12,10 @@ from pgsched.cli.queues import settings
 from pgsched.db import holding
 from pgsched.db.connect import Connection
 from pgsched.errors import InputError
+from pgsched.web import keeping
 from pgsched.web.pages import Done, View, given
+from pgsched.web.rendering import span_text
 
-UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
 WHAT = ("all", "queue", "task")
 
 
@@ -24,7 +25,8 @@ def index(request: Request, conn: Connection[Any]) -> View:
     values = {
         "queues": [row | {"said": settings(row), "rate_text": rate_text(row)} for row in queues],
         "limits": [row | {"said": told(row, row["concurrency"]), "rate_text": rate_text(row)} for row in limits],
-        "pauses": holding.list_pauses(conn), "ageing_text": ageing_text,
+        "pauses": holding.list_pauses(conn), "ageing_text": ageing_text, "keep_text": keeping.keep_text,
+        "kept": keeping.shown(conn),
     }  # fmt: skip
     return View("queues.html", values)
 
@@ -35,13 +37,6 @@ def rate_text(row: dict[str, Any]) -> str:
         return ""
     text = span_text(timedelta(seconds=row["rate_s"]))
     return f"{row['rate']}/{text[1:] if text[0] == '1' and not text[1].isdigit() else text}"
-
-
-def span_text(value: timedelta) -> str:
-    """A time as the forms take it: `90s`, `10m`."""
-    ms = round(value.total_seconds() * 1000)
-    size, unit = next((size, unit) for size, unit in UNITS if ms % size == 0)
-    return f"{ms // size}{unit}"
 
 
 def ageing_text(row: dict[str, Any]) -> str:
@@ -64,7 +59,7 @@ def save_queue(request: Request, conn: Connection[Any]) -> Done:
     values |= {
         "fair": given(request, "fair") == "yes", "on_full": on_full,
         "max_depth": whole("max depth", text(request, "max_depth"), 1),
-        "ageing": None if ageing is None else span("ageing", ageing),
+        "ageing": None if ageing is None else span("ageing", ageing), "keep": keeping.keep_of(given(request, "keep")),
     }  # fmt: skip
     row = holding.set_queue(conn, name, values)
     return Done("/queues", f"Queue {name}: {settings(row)}.")

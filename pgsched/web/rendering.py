@@ -10,9 +10,11 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from pgsched.cli.keeping import said
 from pgsched.cli.output import ago, duration, json_value
 from pgsched.escape import clean
 
+UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
 GOOD, BAD, HELD = ("succeeded", "active", "ok", "alive"), ("dead", "missed", "error", "fail"), ("paused", "warn")
 
 
@@ -75,6 +77,13 @@ def broken(value: Any) -> Markup:
     return Markup("_<wbr>").join(escape(part) for part in visible(value).split("_"))
 
 
+def span_text(value: timedelta) -> str:
+    """A time as the forms take it: `90s`, `10m`."""
+    ms = round(value.total_seconds() * 1000)
+    size, unit = next((size, unit) for size, unit in UNITS if ms % size == 0)
+    return f"{ms // size}{unit}"
+
+
 def make() -> Environment:
     """The environment with the filters."""
     made = Environment(
@@ -83,7 +92,7 @@ def make() -> Environment:
     )  # fmt: skip
     made.filters |= {
         "moment": moment, "since": since, "duration": duration, "visible": visible, "pretty": pretty, "count": count,
-        "state": state, "segment": lambda text: quote(text, safe=""), "took": took, "broken": broken,
+        "state": state, "kept": said, "segment": lambda text: quote(text, safe=""), "took": took, "broken": broken,
     }  # fmt: skip
     made.globals |= {"query": query}
     return made

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute, Route
 
-from pgsched.web import api, backfills, fleet, job_form, jobs, many, openapi, overview, queues, runs
+from pgsched.web import (
+    api,
+    backfills,
+    dates,
+    fleet,
+    job_form,
+    jobs,
+    keeping,
+    many,
+    openapi,
+    overview,
+    queues,
+    runs,
+    watch,
+)
 from pgsched.web.pages import Endpoint, Page, action, page
 
 
@@ -36,6 +50,8 @@ ROUTES: list[BaseRoute] = [
     done("/job/resume/{name:path}", jobs.resume),
     done("/job/run/{name:path}", jobs.run),
     done("/job/delete/{name:path}", jobs.delete),
+    done("/job/exclude/{name:path}", dates.exclude),
+    done("/job/allow/{name:path}", dates.allow),
     shown("/runs", runs.index),
     done("/runs/many", many.ask),
     done("/runs/many/do", many.do),
@@ -54,6 +70,9 @@ ROUTES: list[BaseRoute] = [
     done("/pauses/end", queues.resume),
     shown("/workers", fleet.workers),
     done("/workers/{id:int}/drain", fleet.drain),
+    done("/retention/save", keeping.save),
+    shown("/alerts", watch.incidents),
+    shown("/audit", watch.audit),
     shown("/doctor", fleet.doctor),
     shown("/backfills/{id:int}", backfills.show),
     done("/backfills/{id:int}/cancel", backfills.cancel),

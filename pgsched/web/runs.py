@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,7 @@ TEXTS = ("state", "job", "queue", "task", "kind", "error", "tag", "worker")
 TIMES = ("since", "until", "ended_since", "ended_until")
 TREE_SHOWN = 500
 WIDTH = 600.0
+LINE = re.compile(r"(?P<lead>\D*)(?P<id>\d+)(?P<mark>\*?)(?:  (?P<state>\w+))?(?P<rest>.*)", re.DOTALL)
 
 
 def wanted(request: Request) -> Filter:
@@ -86,10 +88,16 @@ def tree(request: Request, conn: Connection[Any]) -> View:
     """The graph that it belongs to."""
     run_id = request.path_params["id"]
     found = graphs.tree(conn, run_id)
-    states = {run["id"]: run["state"] for run in found}
     shown = [text for _, text in zip(range(TREE_SHOWN), lines(found, run_id), strict=False)]
-    return View("tree.html", {"run_id": run_id, "lines": shown, "summary": summary(found), "count": len(found),
-                              "states": states})  # fmt: skip
+    values = {"run_id": run_id, "lines": [of_line(text) for text in shown], "summary": summary(found)}
+    return View("tree.html", values | {"count": len(found)})
+
+
+def of_line(text: str) -> dict[str, str]:
+    """A line of the graph: what leads to the run, its id, its state, and the rest."""
+    found = LINE.fullmatch(text)
+    assert found is not None
+    return found.groupdict("")
 
 
 def log(request: Request, conn: Connection[Any]) -> Response:

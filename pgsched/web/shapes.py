@@ -49,6 +49,7 @@ def listed(name: str) -> Schema:
 BIG = 2**63 - 1
 ID = whole(1, BIG)
 INSTANT = {"type": "string", "format": "date-time"}
+DATE = {"type": "string", "format": "date"}
 ANY: Schema = {}
 FILTERS: dict[str, Schema] = {
     "state": one_of(State), "job": text(), "queue": text(), "task": text(), "kind": one_of(Kind), "error": text(),
@@ -63,13 +64,18 @@ SETTING = maybe(whole(0, 1_000_000_000))
 QUEUE: dict[str, Schema] = {
     "concurrency_limit": SETTING, "rate": maybe(text(30, description="100/m")), "rate_burst": maybe(whole(1, 10**9)),
     "fair": {"type": "boolean"}, "ageing": maybe(text(30, description="10m")), "max_depth": maybe(whole(1, 10**9)),
-    "on_full": one_of(("reject", "shed_oldest")),
+    "on_full": one_of(("reject", "shed_oldest")), "keep": maybe({"type": "object"}),
 }  # fmt: skip
 LIMIT: dict[str, Schema] = {
     "concurrency": SETTING, "rate": maybe(text(30, description="100/m")), "rate_burst": maybe(whole(1, 10**9)),
     "ordered": {"type": "boolean"}, "weight": whole(1, 1000),
 }  # fmt: skip
 PIECE = {"type": "string", "maxLength": 100_000}
+KEEP = {"type": "object", "description": '{"dead": "90 days", "any": "7 days"}'}
+RETENTION: dict[str, Schema] = {
+    "keep": KEEP, "archive": {"type": "boolean"}, "keep_minutes": text(30, description="3d"),
+    "keep_hours": text(30, description="400d"), "keep_audit": text(30, description="400d"),
+}  # fmt: skip
 COLUMN_TYPES: dict[str, Schema] = {
     "text": maybe(PIECE), "jsonb": ANY, "boolean": maybe({"type": "boolean"}), "timestamptz": maybe(text(50)),
     "smallint": maybe(whole(-(2**15), 2**15 - 1)), "integer": maybe(whole(-(2**31), 2**31 - 1)),
@@ -100,6 +106,19 @@ ANSWERS: dict[str, Schema] = {
     "Worker": record({"id": {"type": "integer"}, "name": {"type": "string"}, "running": {"type": "integer"}}),
     "Line": record({"attempt": {"type": "integer"}, "seq": {"type": "integer"}, "stream": {"type": "string"},
                     "text": {"type": "string"}}),
+    "Slot": record({"id": {"type": "integer"}, "state": one_of(State), "scheduled_at": INSTANT,
+                    "look": {"type": "string"}},
+                   reason=NULLABLE_TEXT, error=NULLABLE_TEXT, late_s=maybe({"type": "number"})),
+    "Dates": record({"from_date": DATE, "until_date": DATE}, reason=NULLABLE_TEXT),
+    "Rates": record({"range": {"type": "string"}, "stretches": {"type": "array", "items": record(
+        {"from_at": INSTANT, "until_at": INSTANT})}}),
+    "Alert": record({"id": {"type": "integer"}, "kind": {"type": "string"}, "opened_at": INSTANT,
+                     "details": {"type": "string"}}, job=NULLABLE_TEXT, closed_at=maybe(INSTANT)),
+    "Change": record({"id": {"type": "integer"}, "at": INSTANT, "who": {"type": "string"}, "action": {"type": "string"},
+                      "what": {"type": "string"}, "name": {"type": "string"}}),
+    "Finding": record({"name": {"type": "string"}, "level": one_of(("ok", "warn", "fail")),
+                       "text": {"type": "string"}}),
+    "Retention": record({"keep": {"type": "object"}, "archive": {"type": "boolean"}}),
     "Changed": record({"changed": {"type": "integer"}, "skipped": {"type": "integer"}}),
     "Result": record({"id": {"type": "integer"}, "result": {"type": "string"}}),
     "Thing": {"type": "object"},

@@ -281,6 +281,13 @@ def test_what_a_job_is_watched_for_and_keeps_is_edited_in_its_form(browser: Brow
         "INSERT INTO pgsched.jobs (name, task, schedule, keep, expect_every)"
         " VALUES ('watched', 't', '@every 1h', '{\"dead\": \"90 days\"}', '2 hours')"
     )
-    form = browser.get("/job/edit/watched").text
-    assert "7200 seconds" in form and "&#34;dead&#34;: &#34;90 days&#34;" in form
     assert "dead 90 days" in browser.get("/jobs/watched").text
+    form = browser.get("/job/edit/watched").text
+    assert "7200 seconds" in form and 'value="dead=90d"' in form
+    browser.post("/job/edit/watched", edited(browser, "/job/edit/watched") | {"keep": "dead=30d, any=36h"})
+    assert one(db, "SELECT keep FROM pgsched.jobs") == {"dead": "2592000 seconds", "any": "129600 seconds"}
+    assert 'value="dead=30d, any=36h"' in browser.get("/job/edit/watched").text
+    browser.post("/job/edit/watched", edited(browser, "/job/edit/watched") | {"keep": ""})
+    assert (
+        one(db, "SELECT keep FROM pgsched.jobs") is None and "kept as everywhere" in browser.get("/jobs/watched").text
+    )

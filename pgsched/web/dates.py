@@ -1,0 +1,37 @@
+"""A job's excluded dates: the first and the last count, and are those of its time zone."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+from starlette.requests import Request
+
+from pgsched.cli.calendars import span_of
+from pgsched.core.calendar import said
+from pgsched.db import calendars
+from pgsched.db.connect import Connection
+from pgsched.errors import InputError
+from pgsched.web.pages import Done, given, job_url
+
+
+def asked(request: Request) -> tuple[date, date]:
+    """The first and the last date; without a last there is one. Raises InputError."""
+    first, last = given(request, "from"), given(request, "to")
+    if first is None:
+        raise InputError("from: name the first date", "from")
+    return span_of(f"{first}..{last or first}")
+
+
+def exclude(request: Request, conn: Connection[Any]) -> Done:
+    """The job does not run on them."""
+    name, dates = request.path_params["name"], asked(request)
+    calendars.add(conn, name, *dates, given(request, "reason"))
+    return Done(f"{job_url(name)}#dates", f"It does not run: {said(*dates, given(request, 'reason'))}.")
+
+
+def allow(request: Request, conn: Connection[Any]) -> Done:
+    """It runs on them again."""
+    name, dates = request.path_params["name"], asked(request)
+    calendars.remove(conn, name, *dates)
+    return Done(f"{job_url(name)}#dates", f"It runs again: no {said(*dates, None)} any more.")

@@ -1,0 +1,72 @@
+"""How long things are kept: as forms show it, and changing it. The rule: one notation everywhere, `dead=90d, any=7d`;
+what it cannot say is shown as the JSON that it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from starlette.requests import Request
+
+from pgsched.cli.keeping import kept, said
+from pgsched.cli.limits import span
+from pgsched.db import retention
+from pgsched.db.connect import Connection
+from pgsched.errors import InputError
+from pgsched.web.pages import Done, given
+from pgsched.web.rendering import span_text
+
+TIMES = ("keep_minutes", "keep_hours", "keep_audit")
+SECONDS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+PLAIN = re.compile(r"(\d{1,9}) (second|sec|minute|min|hour|day|week)s?")
+
+
+def keep_text(keep: Mapping[str, str] | None) -> str:
+    """`dead=90d, any=7d`."""
+    if not keep:
+        return ""
+    found = {outcome: PLAIN.fullmatch(time) for outcome, time in sorted(keep.items(), key=last_any)}
+    if not all(found.values()):
+        return json.dumps(keep, ensure_ascii=False)
+    times = {name: timedelta(seconds=int(one[1]) * SECONDS[one[2]]) for name, one in found.items() if one}
+    return ", ".join(f"{outcome}={span_text(time)}" for outcome, time in times.items())
+
+
+def last_any(item: tuple[str, str]) -> bool:
+    """The outcomes that are named come first."""
+    return item[0] == "any"
+
+
+def keep_of(text: str | None) -> Any:
+    """The column's value; None for nothing."""
+    if not text:
+        return None
+    return text if text.startswith("{") else kept(part.strip() for part in text.split(",") if part.strip())
+
+
+def shown(conn: Connection[Any]) -> dict[str, Any]:
+    """What holds for everything, with the texts of the form."""
+    found = retention.settings(conn)
+    texts = {name: span_text(found[name]) for name in TIMES}
+    return found | {"said": said(found["keep"]), "texts": texts | {"keep": keep_text(found["keep"])}}
+
+
+def save(request: Request, conn: Connection[Any]) -> Done:
+    """Set what was changed in the form."""
+    before = shown(conn)
+    texts = {name: given(request, name) or "" for name in ("keep", *TIMES)}
+    changed = [name for name, text in texts.items() if text != before["texts"][name]]
+    if empty := [name for name in changed if not texts[name]]:
+        raise InputError(f"{empty[0].replace('_', ' ')}: must be said: something holds for everything", empty[0])
+    values: dict[str, Any] = {
+        name: keep_of(texts[name]) if name == "keep" else span(name.replace("_", " "), texts[name]) for name in changed
+    }
+    if (archive := given(request, "archive") == "yes") != before["archive"]:
+        values["archive"] = archive
+    if not values:
+        return Done("/queues#kept", "Nothing was changed.")
+    row = retention.change(conn, values)
+    return Done("/queues#kept", f"Runs are kept: {said(row['keep'])}{'; archived' if row['archive'] else ''}.")

@@ -1,0 +1,64 @@
+"""What the JSON API tells of how it has been going: the figures of charts, slots, incidents, changes, the doctor."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from pgsched.cli.values import moment
+from pgsched.db import alerts, jobs
+from pgsched.db.audit import entries
+from pgsched.db.connect import Connection
+from pgsched.errors import InputError
+from pgsched.observe import longer, rates, slots
+from pgsched.web.operations import Given
+
+LISTED = 100
+
+
+def show_rates(conn: Connection[Any], given: Given) -> Any:
+    span = given.get("range", "1h")
+    lately = longer.stretches(conn, span) if span in longer.LONGER else rates.rates(conn, span)
+    return {"range": span, "stretches": [asdict(one) for one in lately]}
+
+
+def show_job_rates(conn: Connection[Any], given: Given) -> Any:
+    span, job = given.get("range", "7d"), jobs.show(conn, given["job"])
+    return {"range": span, "stretches": [asdict(one) for one in longer.of_job(conn, job["id"], span)]}
+
+
+def list_slots(conn: Connection[Any], given: Given) -> Any:
+    """The newest slots that have a row, of a stretch of time: without one, of the last 30 days."""
+    job = jobs.show(conn, given["job"])
+    since, until = (an_instant(name, given.get(name)) for name in ("from", "until"))
+    until = until or job["now"]
+    since = since or (until - timedelta(days=30))
+    return {"slots": slots.between(conn, job["id"], since, until, given.get("limit", LISTED))}
+
+
+def an_instant(name: str, text: str | None) -> datetime | None:
+    """An instant, or none. Raises InputError."""
+    found = moment(name, text)
+    if isinstance(found, timedelta):
+        raise InputError(f"{name}: is not an instant", name)
+    return found
+
+
+def list_alerts(conn: Connection[Any], given: Given) -> Any:
+    return {"alerts": alerts.listed(conn, everything=given.get("all", False), n=given.get("limit", LISTED))}
+
+
+def list_changes(conn: Connection[Any], given: Given) -> Any:
+    found = entries(
+        conn, given.get("what"), given.get("name"), who=given.get("who"), since=moment("since", given.get("since")),
+        before_id=given.get("before"), limit=given.get("limit", LISTED),
+    )  # fmt: skip
+    return {"changes": [row | {"address": row["address"] and str(row["address"])} for row in found]}
+
+
+def diagnose(conn: Connection[Any], given: Given) -> Any:
+    """What the doctor found at his last look; the first look takes seconds, and until then there is nothing."""
+    findings, age_s = given["diagnosis"].last()
+    looked = findings is not None
+    return {"findings": [asdict(one) for one in findings or ()], "age_s": round(age_s, 1) if looked else None}

@@ -1,0 +1,40 @@
+"""What people should hear of: incidents, and who changed what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+
+from pgsched.cli.audit import by, change
+from pgsched.cli.values import moment
+from pgsched.db import alerts
+from pgsched.db.audit import KINDS, entries
+from pgsched.db.connect import Connection
+from pgsched.errors import InputError
+from pgsched.web.pages import View, given, number
+from pgsched.web.rendering import query
+
+PAGE, SHOWN = 50, 100
+
+
+def incidents(request: Request, conn: Connection[Any]) -> View:
+    """Those that are open, and the newest that are over."""
+    newest = alerts.listed(conn, everything=True, n=SHOWN)
+    values = {"open": alerts.listed(conn, n=SHOWN), "over": [one for one in newest if one["closed_at"] is not None]}
+    return View("alerts.html", values)
+
+
+def audit(request: Request, conn: Connection[Any]) -> View:
+    """The newest changes that the filters mean."""
+    wanted = {name: given(request, name) for name in ("what", "name", "who", "since")}
+    before = number(request, "before")
+    if before is not None and not 0 < before < 2**63:
+        raise InputError("before: is not the id of a change", "before")
+    found = entries(
+        conn, wanted["what"], wanted["name"], who=wanted["who"], since=moment("since", wanted["since"]),
+        before_id=before, limit=PAGE + 1,
+    )  # fmt: skip
+    shown = [row | {"by": by(row), "told": change(row)} for row in found[:PAGE]]
+    more = query(wanted, before=shown[-1]["id"]) if len(found) > PAGE else None
+    return View("audit.html", {"changes": shown, "wanted": wanted, "kinds": KINDS, "more": more, "paged": before})
