@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,14 +54,18 @@ class File:
             raise InputError(f"archive: cannot write {path}: {error.strerror}", "archive") from None
 
     def keep(self, rows: list[Row]) -> None:
-        """Write a batch and wait for the disk."""
-        for row in rows:
-            self._file.write(json.dumps(row["run"], separators=(",", ":")).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Write a batch and wait for the disk. Raises InputError where there is no room."""
+        try:
+            for row in rows:
+                self._file.write(json.dumps(row["run"], separators=(",", ":")).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise InputError(f"archive: cannot write {self._file.name}: {error.strerror}", "archive") from None
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # of what keep could not write either
+            self._file.close()
 
     def _take_back(self, conn: Connection[Any]) -> None:
         """Cut off the lines of a batch that was not committed, and half a line. Nothing of a file of other things."""

@@ -46,3 +46,24 @@ def test_two_files_at_once_are_fine(db: psycopg.Connection[Any], tmp_path: Path)
     one.close()
     File(str(tmp_path / "one"), db).close()
     two.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_said_in_a_line_and_nothing_is_deleted(
+    pgsched: Call, db: psycopg.Connection[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.execute("INSERT INTO pgsched.runs (task, state, finished_at)"
+               " VALUES ('t', 'succeeded', clock_timestamp() - interval '1 day')")  # fmt: skip
+    keep(db, any="1 hour")
+    count(db)
+    take_back = File._take_back
+
+    def then_full(self: File, conn: Any) -> None:
+        take_back(self, conn)
+        self._file = Path("/dev/full").open("wb")  # type: ignore[assignment]  # noqa: SIM115
+
+    monkeypatch.setattr(File, "_take_back", then_full)
+    said = pgsched("prune", "--archive", str(tmp_path / "runs.jsonl"))
+    assert (said.code, said.err.count("\n")) == (2, 1), said.err
+    assert "No space left on device" in said.err
+    assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (1,)
