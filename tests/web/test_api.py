@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
+from starlette.routing import Route
 
+from pgsched.web import api
 from pgsched.web.app import make
 from pgsched.web.openapi import document
+from pgsched.web.routes import ROUTES
 from pgsched.web.settings import Settings
+from tests.waiting import wait_until
 from tests.web.conftest import TOKEN, Browser
 
 OPERATIONS = [(path, method) for path, methods in document(False)["paths"].items() for method in methods]
@@ -116,6 +121,94 @@ def test_queues_limits_and_pauses_are_set(ask: Callable[..., Any]) -> None:
     assert ask("GET", "/pauses")[1]["pauses"][0]["name"] == "mail"
     assert ask("POST", "/pauses/end", {"what": "queue", "name": "mail"})[0] == 200
     assert ask("POST", "/pauses", {"what": "all", "name": "mail"})[0] == 422
+
+
+def test_excluded_dates_retention_and_graphs_are_changed(ask: Callable[..., Any], db: psycopg.Connection) -> None:
+    ask("POST", "/jobs", {"name": "a/b", "task": "t", "schedule": "0 2 * * *"})
+    status, made = ask("POST", "/jobs/a%2Fb/dates", {"from": "2031-12-24", "to": "2031-12-26", "reason": "Christmas"})
+    assert (status, made["until_date"]) == (200, "2031-12-26")
+    assert ask("DELETE", "/jobs/a%2Fb/dates?from=2031-12-25")[0] == 200
+    left = [(row["from_date"], row["until_date"]) for row in ask("GET", "/jobs/a%2Fb/dates")[1]["dates"]]
+    assert left == [("2031-12-24", "2031-12-24"), ("2031-12-26", "2031-12-26")]
+    assert ask("POST", "/jobs/a%2Fb/dates", {"from": "2031-12-32"})[0] == 422
+    assert ask("PATCH", "/retention", {"keep": {"dead": "90 days", "any": "7 days"}, "keep_hours": "800d"})[0] == 200
+    assert ask("GET", "/retention")[1]["keep"] == {"dead": "90 days", "any": "7 days"}
+    assert ask("PATCH", "/retention", {})[0] == 422
+    assert ask("PUT", "/queues/mail", {"keep": {"any": "2 days"}})[1]["keep"] == {"any": "2 days"}
+    ids = [row[0] for row in db.execute("INSERT INTO pgsched.runs (task) VALUES ('a'), ('b') RETURNING id").fetchall()]
+    db.execute("INSERT INTO pgsched.dependencies (run_id, parent_id) VALUES (%s, %s)", ids[::-1])
+    assert len(ask("POST", f"/runs/{ids[1]}/tree/cancel", {"reason": "no"})[1]["runs"]) == 2
+    assert len(ask("POST", f"/runs/{ids[0]}/tree/retry", {})[1]["runs"]) == 2
+
+
+def test_it_tells_what_the_pages_show(ask: Callable[..., Any], db: psycopg.Connection) -> None:
+    ask("POST", "/jobs", {"name": "nightly", "task": "t", "schedule": "0 2 * * *"})
+    db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, finished_at, reason)"
+               " SELECT id, now() - interval '1 h', 't', 'skipped', now(), 'paused' FROM pgsched.jobs")  # fmt: skip
+    db.execute("INSERT INTO pgsched.alerts (job_id, kind, details, closed_at) VALUES (0, 'test', 'x', now())")
+    assert ask("GET", "/jobs/nightly/slots")[1]["slots"][0]["reason"] == "paused"
+    assert ask("GET", "/jobs/nightly/slots?until=2020-01-01")[1] == {"slots": []}
+    assert len(ask("GET", "/jobs/nightly/rates?range=1y")[1]["stretches"]) == 60
+    for span in ("15m", "1h", "6h", "24h", "7d", "30d", "1y"):
+        assert len(ask("GET", f"/rates?range={span}")[1]["stretches"]) == 60
+    assert ask("GET", "/alerts")[1] == {"alerts": []}
+    assert ask("GET", "/alerts?all=true")[1]["alerts"][0]["kind"] == "test"
+    assert [row["action"] for row in ask("GET", "/audit?what=job&name=nightly")[1]["changes"]] == ["created"]
+    assert ask("GET", "/doctor")[1] == {"findings": [], "age_s": None}
+    wait_until(lambda: ask("GET", "/doctor")[1]["findings"], 60, "the doctor's first look")
+
+
+# Which operation of the API does what a button of the console does.
+SAME = {
+    "/job/new": "POST /jobs",
+    "/job/edit": "PATCH /jobs/{job}",
+    "/job/backfill": "POST /jobs/{job}/backfills",
+    "/job/pause": "POST /jobs/{job}/pause",
+    "/job/resume": "POST /jobs/{job}/resume",
+    "/job/run": "POST /jobs/{job}/run",
+    "/job/delete": "DELETE /jobs/{job}",
+    "/job/exclude": "POST /jobs/{job}/dates",
+    "/job/allow": "DELETE /jobs/{job}/dates",
+    "/runs/many": "POST /runs/retry",
+    "/runs/many/do": "POST /runs/cancel",
+    "/runs/{id}/retry": "POST /runs/{id}/retry",
+    "/runs/{id}/cancel": "POST /runs/{id}/cancel",
+    "/runs/{id}/tree/retry": "POST /runs/{id}/tree/retry",
+    "/runs/{id}/tree/cancel": "POST /runs/{id}/tree/cancel",
+    "/queues/save": "PUT /queues/{name}",
+    "/limits/save": "PUT /limits/{name}",
+    "/limits/remove": "DELETE /limits/{name}",
+    "/pauses/begin": "POST /pauses",
+    "/pauses/end": "POST /pauses/end",
+    "/retention/save": "PATCH /retention",
+    "/workers/{id}/drain": "POST /workers/{id}/drain",
+    "/backfills/{id}/cancel": "POST /backfills/{id}/cancel",
+    "/": "GET /rates",
+    "/jobs": "GET /jobs",
+    "/jobs/{name}": "GET /jobs/{job}/slots",
+    "/preview": "GET /schedule/preview",
+    "/runs": "GET /runs",
+    "/runs/{id}": "GET /runs/{id}",
+    "/runs/{id}/log": "GET /runs/{id}/log",
+    "/runs/{id}/tree": "GET /runs/{id}/tree",
+    "/queues": "GET /queues",
+    "/workers": "GET /workers",
+    "/alerts": "GET /alerts",
+    "/audit": "GET /audit",
+    "/doctor": "GET /doctor",
+    "/backfills/{id}": "GET /backfills/{id}",
+}
+
+
+def test_whatever_the_console_does_the_api_does() -> None:
+    pages = {
+        re.sub(r"^(/job/\w+)/\{name\}$", r"\1", re.sub(r":\w+", "", one.path))
+        for one in ROUTES
+        if isinstance(one, Route) and not one.path.startswith("/api/")
+    }
+    assert pages == set(SAME)
+    operations = {f"{one.method} {one.path}" for one in api.OPERATIONS}
+    assert set(SAME.values()) <= operations
 
 
 def test_a_page_of_another_site_cannot_use_it(browser: Browser) -> None:
