@@ -9,8 +9,8 @@ WITH ended AS (
         -- one for all of a kind where the task may be another text in each run
         CASE WHEN r.kind IN ('python', 'command') THEN left(r.task, 100) ELSE '(' || r.kind || ')' END AS task,
         greatest(extract(epoch FROM r.finished_at - r.started_at)::float8, 0) AS duration_s,
-        CASE WHEN r.started_at IS NOT NULL
-             THEN greatest(extract(epoch FROM r.started_at - r.available_at)::float8, 0) END AS wait_s,
+        -- settling what failed for good moves available_at behind the start: how long it had waited is not known any more
+        CASE WHEN r.available_at <= r.started_at THEN extract(epoch FROM r.started_at - r.available_at)::float8 END AS wait_s,
         CASE WHEN r.origin = 'schedule' AND r.attempt = 1
              THEN greatest(extract(epoch FROM r.started_at - r.scheduled_at)::float8, 0) END AS late_s
     FROM pgsched.runs r
@@ -19,7 +19,7 @@ WITH ended AS (
     -- the only step that has a row for each run
     SELECT e.minute, e.job_id, e.queue, e.task, e.state,
         CASE WHEN e.started THEN pgsched.bin_of(e.duration_s) END AS duration_bin,
-        CASE WHEN e.started THEN pgsched.bin_of(e.wait_s) END AS wait_bin, pgsched.bin_of(e.late_s) AS late_bin,
+        pgsched.bin_of(e.wait_s) AS wait_bin, pgsched.bin_of(e.late_s) AS late_bin,
         count(*) AS n, count(*) FILTER (WHERE e.started) AS started,
         count(*) FILTER (WHERE e.started AND e.attempt > 1) AS retried,
         coalesce(sum(e.duration_s) FILTER (WHERE e.started), 0) AS duration_s, coalesce(sum(e.wait_s), 0) AS wait_s,

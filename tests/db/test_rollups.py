@@ -14,7 +14,7 @@ def add(db: psycopg.Connection, seconds: float, **columns: object) -> None:
     names, marks = ", ".join(given), ", ".join(f"%({name})s" for name in given)
     db.execute(
         f"INSERT INTO pgsched.runs ({names}, available_at, started_at, finished_at) SELECT {marks},"
-        " t - interval '10 s', t - %(s)s * interval '1 s', t FROM clock_timestamp() t".encode(),
+        " t - greatest(10, %(s)s) * interval '1 s', t - %(s)s * interval '1 s', t FROM clock_timestamp() t".encode(),
         {**given, "s": seconds},
     )
 
@@ -128,3 +128,16 @@ def test_minutes_go_after_days_and_hours_after_a_year(db: psycopg.Connection) ->
     prune(db, 86_400.0)
     left = db.execute("SELECT width, count(*)::int FROM pgsched.rollups GROUP BY 1 ORDER BY 1").fetchall()
     assert left == [("hour", 4), ("hour of all", 4), ("minute", 2), ("minute of all", 2)]
+
+
+def test_a_run_whose_wait_is_not_known_any_more_counts_for_no_wait(db: psycopg.Connection) -> None:
+    """Settling what failed for good moves `available_at` behind its start; it counted as if it had not waited."""
+    add(db, 5.0)
+    add(db, 5.0, state="dead")
+    db.execute("UPDATE pgsched.runs SET available_at = finished_at WHERE state = 'dead'")
+    count(db)
+    rows = db.execute(
+        "SELECT state, started::int, round(wait_s::numeric, 1)::float8, (SELECT sum(w)::int FROM unnest(waits) w),"
+        " (SELECT sum(d)::int FROM unnest(durations) d) FROM pgsched.rollups WHERE width = 'minute' ORDER BY 1"
+    ).fetchall()
+    assert rows == [("dead", 1, 0.0, 0, 1), ("succeeded", 1, 5.0, 1, 1)]
