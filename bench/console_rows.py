@@ -61,7 +61,7 @@ INSERT INTO pgsched.rollups (width, from_at, job_id, queue, task, state, runs, s
 SELECT width, at, job, queue, task, state, 200, CASE WHEN state = 'skipped' THEN 0 ELSE 200 END, 2, 900, 20, 20, 120,
     0.4, at + interval '59 min', bins, bins, bins
 FROM (SELECT date_trunc('hour', now()) - h * interval '1 hour' AS at
-      FROM generate_series(%(weeks)s * 168 + 1, 365 * 24) h) hours
+      FROM generate_series(%(weeks)s * 168 + 3, 365 * 24) h) hours
 CROSS JOIN (SELECT array_fill(0::bigint, ARRAY[5]) || array_fill(20::bigint, ARRAY[10])
                 || array_fill(0::bigint, ARRAY[11]) AS bins) b
 CROSS JOIN (VALUES ('succeeded'), ('dead'), ('skipped')) s(state)

@@ -128,7 +128,8 @@ def test_jobs_that_wait_for_jobs_are_named_on_both_sides_and_in_the_form(
 def test_a_jobs_durations_stay_when_its_rows_are_gone(browser: Browser, db: psycopg.Connection) -> None:
     db.execute(DAILY, ["nightly"])
     db.execute(
-        "INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, origin, attempt, available_at, started_at, finished_at)"
+        "INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, origin, attempt, available_at, started_at,"
+        " finished_at)"
         " SELECT id, t, 't', 'succeeded', 'schedule', 1, t, t, t + interval '100 s'"
         " FROM pgsched.jobs, (SELECT clock_timestamp() - interval '2 days' AS t) x"
     )
