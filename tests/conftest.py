@@ -17,6 +17,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from tests.databases import Databases
 from tests.once import logs_as_found
 from tests.server import Place, PrivateCluster, TestServer, start_server, sweep
 
@@ -129,28 +130,31 @@ def template(maintenance: psycopg.Connection, server_dsn: str, session_name: str
     return name
 
 
-@contextlib.contextmanager
-def _database(maintenance: psycopg.Connection, server_dsn: str, session: str, template: str) -> Iterator[str]:
-    name = f"pgsched_test_{session}_{uuid.uuid4().hex[:8]}"
-    identifier = sql.Identifier(name)
-    maintenance.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(identifier, sql.Identifier(template)))
-    try:
-        yield make_conninfo(server_dsn, dbname=name)
-    finally:
-        maintenance.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(identifier))
+@pytest.fixture(scope="session")
+def databases(server_dsn: str, session_name: str, template: str) -> Iterator[Databases]:
+    """Fresh, migrated databases."""
+    with contextlib.closing(Databases(server_dsn, session_name, template)) as fresh:
+        yield fresh
+
+
+@pytest.fixture(scope="session")
+def empty_databases(server_dsn: str, session_name: str) -> Iterator[Databases]:
+    """Databases without the pgsched schema."""
+    with contextlib.closing(Databases(server_dsn, session_name, "template0")) as empty:
+        yield empty
 
 
 @pytest.fixture
-def dsn(maintenance: psycopg.Connection, server_dsn: str, session_name: str, template: str) -> Iterator[str]:
+def dsn(databases: Databases) -> Iterator[str]:
     """The DSN of a fresh, migrated database."""
-    with _database(maintenance, server_dsn, session_name, template) as fresh:
+    with databases.one() as fresh:
         yield fresh
 
 
 @pytest.fixture
-def empty_dsn(maintenance: psycopg.Connection, server_dsn: str, session_name: str) -> Iterator[str]:
+def empty_dsn(empty_databases: Databases) -> Iterator[str]:
     """The DSN of a fresh database without the pgsched schema."""
-    with _database(maintenance, server_dsn, session_name, "template0") as fresh:
+    with empty_databases.one() as fresh:
         yield fresh
 
 

@@ -1,0 +1,59 @@
+"""A database for each test, made while the test before it runs: that takes longer than many a test."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+
+class Databases:
+    """Copies of a template, and their end. One thread with one connection does it; what fails there is raised here,
+    by the next call."""
+
+    def __init__(self, server_dsn: str, session: str, template: str) -> None:
+        self._dsn, self._session, self._template = server_dsn, session, template
+        self._thread = ThreadPoolExecutor(1, "databases")
+        self._connection = psycopg.connect(server_dsn, autocommit=True)
+        self._next: Future[str] | None = None
+        self._drops: list[Future[None]] = []
+
+    @contextmanager
+    def one(self) -> Iterator[str]:
+        """The DSN of a fresh one, which goes afterwards, whoever is still connected."""
+        self._check()
+        made, self._next = self._next or self._thread.submit(self._create), None
+        name = made.result()
+        self._next = self._thread.submit(self._create)
+        try:
+            yield make_conninfo(self._dsn, dbname=name)
+        finally:
+            self._drops.append(self._thread.submit(self._drop, name))
+
+    def close(self) -> None:
+        """The one that was made ahead goes too."""
+        if self._next is not None:
+            self._drops.append(self._thread.submit(self._drop, self._next.result()))
+        self._thread.shutdown()
+        self._connection.close()
+        self._check()
+
+    def _check(self) -> None:
+        ended = [drop for drop in self._drops if drop.done()]
+        self._drops = [drop for drop in self._drops if not drop.done()]
+        for drop in ended:
+            drop.result()
+
+    def _create(self) -> str:
+        name = f"pgsched_test_{self._session}_{uuid.uuid4().hex[:8]}"
+        words = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        self._connection.execute(words.format(sql.Identifier(name), sql.Identifier(self._template)))
+        return name
+
+    def _drop(self, name: str) -> None:
+        self._connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
