@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,11 @@ def register(app: typer.Typer) -> None:
     app.command("status")(status)
 
 
-def status(dsn: Dsn = None, json: Json = False) -> None:
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Go on, live: the same as pgsched top.")] = False,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
     """Show the whole system and its health.
 
     Exit code: 0 healthy, 1 unhealthy (the problems are listed), others as in pgsched --help.
@@ -27,6 +31,10 @@ def status(dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched status --json | jq .problems
     """
+    if watch:
+        from pgsched.cli.top import top
+
+        return top(dsn=dsn, json=json)
     from pgsched.observe import status as observe
 
     with session(dsn) as conn:

@@ -292,9 +292,7 @@ def test_a_cancel_is_asked_about_and_takes_a_reason() -> None:
     assert shown.prompt is None
 
 
-@pytest.mark.parametrize(
-    "said_no", [["c", "n"], ["c", "enter"], ["c", "esc"], ["c", "y", "esc"], ["c", "y", "x", "esc"]]
-)
+@pytest.mark.parametrize("said_no", ["c n", "c enter", "c esc", "c y esc", "c y x esc"])
 def test_no_means_no(said_no: str) -> None:
     shown, wanted = typed(state("running"), *said_no.split())
     assert wanted == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from pgsched.cli.output import clean, duration
@@ -68,8 +69,12 @@ def first(state: State) -> Text:
     count = len(found.problems)
     health = Text("healthy", "bold green") if found.healthy else Text(
         f"UNHEALTHY: {count} problem{'s' * (count > 1)}", "bold red")  # fmt: skip
-    at = f"{clean(state.look.place)}  {state.look.now:%H:%M:%S} UTC, every {duration(state.every_s)}"
-    return ends(title.append_text(health), Text(at), state.width)
+    title.append_text(health).append("  ")
+    at = f"  {state.look.now:%H:%M:%S} UTC, every {duration(state.every_s)}"
+    room = state.width - cell_len(title.plain) - len(at)  # the name of the database gives way first
+    place = said(state.look.place)
+    place.truncate(max(0, room), overflow="ellipsis")
+    return ends(title, place.append(at), state.width)
 
 
 def who(look: Look) -> Text:

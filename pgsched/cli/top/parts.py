@@ -112,15 +112,17 @@ def progress(told: dict[str, Any] | None, room: int = 10) -> Callable[[int], Tex
 
 def widths(columns: Sequence[Column], items: Sequence[Item], width: int) -> list[int]:
     """How wide each column is, one cell between two; 0: it is left out. Columns of no set width share what is left."""
-    found = []
-    for n, column in enumerate(columns):
-        natural = max([cell_len(column.title), *(natural_width(item.cells[n]) for item in items)])
-        found.append(0 if width < column.wide else min(natural, column.width) if column.width else -1)
+    natural = [max([cell_len(column.title), *(natural_width(item.cells[n]) for item in items)])
+               for n, column in enumerate(columns)]  # fmt: skip
+    found = [0 if width < column.wide else min(natural[n], column.width) if column.width else -1
+             for n, column in enumerate(columns)]  # fmt: skip
     left = width + 1 - sum(size + 1 for size in found if size > 0)
     open_ones = [n for n, size in enumerate(found) if size < 0]
-    for place, n in enumerate(open_ones):
-        share, over = divmod(left - len(open_ones), len(open_ones))
-        found[n] = max(1, share + (place < over))
+    for place, n in enumerate(open_ones):  # what one does not need, the next may have; the last has the rest
+        share = left // (len(open_ones) - place) - 1
+        last = n == open_ones[-1]
+        found[n] = max(1, share if last else min(share, natural[n]))
+        left -= found[n] + 1
     return found
 
 

@@ -1,0 +1,322 @@
+"""`pgsched top` on a real terminal, database and worker, used as an operator would."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from pgsched.chaos.fleet import Fleet
+from pgsched.db import roles
+from pgsched.db.migrate import upgrade
+from tests.cli.terminal import ROOT, Terminal, terminal
+from tests.fleet import one
+from tests.security.conftest import alone
+from tests.server import PrivateCluster
+from tests.waiting import wait_until
+
+RESTORED = {"7", "25"}  # the modes of a terminal nobody has changed: it wraps, and shows the cursor
+
+
+@pytest.fixture
+def worker(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
+    """A worker of tests/apps/watched.py."""
+    fleet = Fleet(dsn, tmp_path, "tests.apps.watched:app", cwd=ROOT)
+    try:
+        fleet.await_start(fleet.launch("--concurrency", "2"))
+        yield fleet
+    finally:
+        fleet.end()
+
+
+@pytest.fixture
+def screen(dsn: str, tmp_path: Path) -> Iterator[Terminal]:
+    """A terminal of 80x24 on which `pgsched top` has drawn."""
+    with terminal(tmp_path, dsn) as made:
+        made.send("top\n")
+        made.until("1 overview")
+        made.until("healthy")
+        yield made
+
+
+def quits(screen: Terminal, code: int = 0) -> None:
+    """It has ended, and the terminal is as it was."""
+    screen.until(f"ended {code}, terminal restored")
+    assert screen.screen.modes - {"2004"} == RESTORED
+    assert "2004" not in screen.screen.modes
+    assert "1 overview" not in screen.screen.text(), "the other screen is back"
+
+
+def pid_of_top(shell: int) -> int:
+    """The process id of the command that a shell runs."""
+    found = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+    return int(found[-1])
+
+
+def test_an_operator_watches_a_run_and_cancels_it(db: psycopg.Connection, worker: Fleet, screen: Terminal) -> None:
+    run_id = one(db, "SELECT pgsched.enqueue('copies')")
+    screen.send("2")
+    screen.until(lambda shown: "42% (42/100) copying" in shown and "████░░" in shown)
+    screen.send("\r")
+    screen.until("the first line")
+    screen.until(f"run {run_id} copies: running, attempt 1/3")
+    screen.send("c")
+    screen.until(f"cancel run {run_id} copies? y/N")
+    screen.send("y")
+    screen.until("reason (Enter: none, Esc: no):")
+    screen.send("wrong data\r")
+    screen.until(lambda shown: "its worker was asked to stop it" in shown or "cancelled" in shown)
+    screen.until(f"run {run_id} copies: cancelled")
+    assert one(db, "SELECT cancel_reason FROM pgsched.runs WHERE id = %s", run_id).endswith(": wrong data")
+    screen.send("\x1b")
+    screen.until("nothing runs")
+    screen.send("q")
+    quits(screen)
+
+
+def test_an_operator_finds_a_dead_run_and_retries_it(db: psycopg.Connection, worker: Fleet, screen: Terminal) -> None:
+    run_id = one(db, "INSERT INTO pgsched.runs (task, max_attempts) VALUES ('breaks', 1) RETURNING id")
+    screen.until("bank.example: connection")
+    screen.send("5")
+    screen.until(re.compile(rf"> +{run_id} dead").search)
+    screen.send("\r")
+    screen.until("ConnectionError: bank.example: connection refused")
+    screen.until("attempt 1  failed after")
+    screen.send("r")
+    screen.until(f"retry run {run_id} breaks? y/N")
+    screen.send("y")
+    screen.until(f"run {run_id} is queued again")
+    wait_until(lambda: one(db, "SELECT attempt = 2 AND state = 'dead' FROM pgsched.runs WHERE id = %s", run_id))
+    screen.until("attempt 2  failed after")
+
+
+def test_an_operator_pauses_a_job_and_a_queue_and_resumes_them(db: psycopg.Connection, screen: Terminal) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('nightly', 't', '0 2 * * *')")
+    db.execute("INSERT INTO pgsched.runs (task, queue) VALUES ('t', 'mail')")
+    screen.send("4")
+    screen.until(re.compile("> nightly +active").search)
+    screen.send("p")
+    screen.until("pause job nightly? reason")
+    screen.send("incident 7\r")
+    screen.until("job nightly is paused by")
+    screen.until(re.compile("> nightly +paused").search)
+    assert one(db, "SELECT paused_reason FROM pgsched.jobs") == "incident 7"
+    screen.send("py")
+    screen.until("job nightly is active")
+    assert one(db, "SELECT paused FROM pgsched.jobs") is False
+    screen.send("3")
+    screen.until("> mail")
+    screen.send("p\r")
+    screen.until("queue mail is paused")
+    screen.until("paused by")
+    assert one(db, "SELECT name FROM pgsched.pauses WHERE what = 'queue'") == "mail"
+    screen.send("py")
+    screen.until("queue mail goes on")
+    assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0
+
+
+def test_a_viewer_sees_everything_and_is_told_that_it_may_not_change_it(
+    dsn: str, db: psycopg.Connection, tmp_path: Path
+) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('nightly', 't', '0 2 * * *')")
+    run_id = one(db, "SELECT pgsched.enqueue('t')")
+    alone(lambda: roles.apply(db))
+    with terminal(tmp_path, make_conninfo(dsn, options="-c role=pgsched_viewer")) as screen:
+        screen.send("top --page jobs\n")
+        screen.until("> nightly")
+        for key, wanted in (
+            ("1", "RUN ENDED"),
+            ("2", "nothing runs"),
+            ("3", "> default"),
+            ("5", "ended badly"),
+            ("6", "no live worker:"),
+        ):
+            screen.send(key)
+            screen.until(wanted)
+        screen.send("3")
+        screen.until("> default")
+        screen.send("\r")
+        screen.until(re.compile(rf"> +{run_id} queued").search)
+        screen.send("cy\r")
+        screen.until("the database role lacks a grant")
+        screen.send("4")
+        screen.until("> nightly")
+        screen.send("p\r")
+        screen.until("the database role lacks a grant")
+        screen.send("q")
+        quits(screen)
+    assert one(db, "SELECT state FROM pgsched.runs") == "queued"
+    assert one(db, "SELECT paused FROM pgsched.jobs") is False
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("q", 0), ("\x03", 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), ("\x1c", 131)],
+    ids=["q", "ctrl-c", "SIGTERM", "SIGHUP", "ctrl-backslash"],
+)
+def test_the_terminal_is_given_back_whatever_ends_it(screen: Terminal, how: str | signal.Signals, code: int) -> None:
+    assert {"1049"} <= screen.screen.modes
+    assert "25" not in screen.screen.modes
+    if isinstance(how, str):
+        screen.send(how)
+    else:
+        os.kill(pid_of_top(screen.shell.pid), how)
+    quits(screen, code)
+
+
+def test_the_terminal_is_given_back_after_a_bug(dsn: str, tmp_path: Path) -> None:
+    with terminal(tmp_path, dsn) as screen:
+        broken = tmp_path / "broken.py"
+        broken.write_text(
+            "import sys\n"
+            "from pgsched.cli.top import shell\n"
+            "def frame(state):\n    raise ZeroDivisionError('a bug')\n"
+            "shell.frame = frame\n"
+            "from pgsched.cli import run\n"
+            "sys.exit(run(['top']))\n"
+        )
+        before = tmp_path / "before"
+        screen.send(f"clear; stty -g > {before}\n{sys.executable} {broken}; echo ended $?\n")
+        screen.send(f"stty -g | cmp - {before} && echo same\n")
+        shown = screen.until("READY> same")
+        assert "ended 70" in shown
+        assert "ZeroDivisionError: a bug" in shown
+        assert screen.screen.modes == RESTORED
+
+
+def test_it_is_suspended_and_goes_on(db: psycopg.Connection, screen: Terminal) -> None:
+    screen.send("\x1a")
+    screen.until("Stopped")
+    assert screen.screen.modes == RESTORED
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('nightly', 't', '0 2 * * *')")
+    screen.send("fg\n")
+    screen.until("1 overview")
+    screen.until("> nightly")
+    assert "1049" in screen.screen.modes
+    screen.send("\x1a")
+    screen.until("Stopped")
+    screen.send("fg\n")
+    screen.until("> nightly")
+    screen.send("q")
+    screen.until(lambda shown: "1 overview" not in shown)
+    assert screen.screen.modes == RESTORED
+
+
+def test_it_follows_the_size_of_the_window(screen: Terminal) -> None:
+    for width, height in ((120, 40), (50, 12), (80, 24)):
+        screen.resize(width, height)
+        shown = screen.until(lambda shown: "q quit" in shown and "1 overview" in shown)
+        assert shown.splitlines()[height - 1].endswith("q quit")
+        assert len(shown.splitlines()[height - 1]) == width
+
+
+def test_without_colours_when_asked(dsn: str, tmp_path: Path) -> None:
+    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        with terminal(tmp_path, dsn, **environment) as screen:
+            screen.send("top\n")
+            screen.until("healthy")
+            screen.send("q")
+            quits(screen)
+            assert bool(screen.screen.colours) == coloured
+
+
+def test_errors_with_control_characters_do_nothing_to_the_terminal(db: psycopg.Connection, screen: Terminal) -> None:
+    db.execute(
+        "INSERT INTO pgsched.runs (task, state, finished_at, attempt, error)"
+        " VALUES ('日本語のタスク', 'dead', now(), 1, E'\\x1b[2J\\x1b]0;title\\x07gone')"
+    )
+    screen.send("5")
+    shown = screen.until("日本語のタスク")
+    assert "\\x1b[2J\\x1b]0;title\\x07gone" in shown
+    assert "1 overview" in shown
+    screen.send("\r")
+    screen.until("error      \\x1b[2J\\x1b]0;title\\x07gone")
+
+
+def test_a_database_that_goes_and_comes_back(private_cluster: PrivateCluster, tmp_path: Path) -> None:
+    upgrade(private_cluster.dsn)
+    with terminal(tmp_path, private_cluster.dsn) as screen:
+        screen.send("top\n")
+        screen.until("healthy")
+        private_cluster.stop("immediate")
+        screen.until("NO DATABASE for")
+        screen.until("as of ")
+        screen.send("4")
+        screen.until("reading ...")
+        private_cluster.start()
+        screen.until("pgsched top healthy")
+        screen.until("no jobs")
+        private_cluster.stop("immediate")
+        screen.until("NO DATABASE for")
+        screen.send("q")
+        quits(screen)
+
+
+def test_keys_work_while_the_database_does_not_answer(private_cluster: PrivateCluster, tmp_path: Path) -> None:
+    upgrade(private_cluster.dsn)
+    with terminal(tmp_path, private_cluster.dsn) as screen:
+        screen.send("top\n")
+        screen.until("healthy")
+        with psycopg.connect(private_cluster.dsn) as blocking:
+            blocking.execute("LOCK pgsched.jobs IN ACCESS EXCLUSIVE MODE")
+            screen.send("4")
+            screen.until("reading ...")
+            screen.send("?")
+            screen.until("any key goes back")
+            screen.send("xq")
+            quits(screen)
+
+
+# ---- without a terminal
+
+
+def test_without_a_terminal_it_says_what_to_use(pgsched: Callable[..., Any]) -> None:
+    said = pgsched("top")
+    assert said.code == 2
+    assert said.err == "error: top needs a terminal: use `pgsched status --json`, or `pgsched top --once`\n"
+    assert pgsched("status", "--watch").err == said.err
+
+
+def test_an_unknown_page_or_database_is_one_line(pgsched: Callable[..., Any]) -> None:
+    said = pgsched("top", "--once", "--page", "nope")
+    assert (said.code, said.err) == (
+        2, 'error: page: "nope" is not one of overview, running, queues, jobs, failures, workers\n'
+    )  # fmt: skip
+    said = pgsched("top", "--once", "--dsn", "host=127.0.0.1 port=1 user=x dbname=x")
+    assert said.code == 3
+    assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("page", ["overview", "running", "queues", "jobs", "failures", "workers"])
+def test_once_prints_a_look(pgsched: Callable[..., Any], page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = pgsched("top", "--once", "--page", page)
+    assert said.code == 0
+    assert said.out.startswith("pgsched top healthy")
+    assert "\x1b" not in said.out
+    assert max(map(len, said.out.splitlines())) <= 80
+
+
+def test_json_is_an_object_a_look(pgsched: Callable[..., Any], dsn: str) -> None:
+    found = pgsched("top", "--json", "--once").json
+    assert found["status"]["healthy"] is True
+    assert len(found["stretches"]) == 60
+    assert found["failures"] == []
+    command = [sys.executable, "-m", "pgsched", "top", "--json", "--interval", "0.2"]
+    environment = os.environ | {"PGSCHED_DSN": dsn}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        looks = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.terminate()
+    assert [set(look) >= {"now", "status", "stretches"} for look in looks] == [True] * 3
+    assert looks[0]["now"] < looks[2]["now"]
