@@ -1,7 +1,8 @@
 """Every metric that pgsched exports: its name, type, labels and meaning. Nothing that is not listed here is exported.
 
-The rule: labels have few values. A task or queue beyond the first MOST of a process counts as `other`, and work that is
-no Python task goes by its kind. docs/monitoring.md shows this list (tests/observe/test_monitoring_docs.py compares).
+The rule: labels have few values. A task or queue beyond the first MOST of a process counts as `other`, as do both of a
+pair beyond the first MOST_SERIES of a metric, and work that is no Python task goes by its kind. docs/monitoring.md
+shows this list (tests/observe/test_monitoring_docs.py compares).
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 MOST = 100
+MOST_SERIES = 1000
+MANY = ("queue", "task")  # labels of which there may be many values
 OTHER = "other"
 SHORT_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
 LONG_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
-from pgsched.observe.catalogue import BY_NAME, MOST, OTHER
+from pgsched.observe.catalogue import BY_NAME, MANY, MOST, MOST_SERIES, OTHER
 
 Labels = tuple[str, ...]
 Sample = tuple[str, Labels, Any]  # name, label values, and a number or a histogram's [counts by bucket, sum]
@@ -41,12 +42,15 @@ class Meter:
         self._lock = threading.Lock()
         self._numbers: dict[tuple[str, Labels], float] = {}
         self._histograms: dict[tuple[str, Labels], list[Any]] = {}
+        self._series: Counter[str] = Counter()
         self.sources: list[Source] = []  # asked at each scrape, for what is better looked at than counted
 
     def count(self, name: str, labels: Labels = (), by: float = 1) -> None:
         """Add to a counter."""
         key = name, labels
         with self._lock:
+            if key not in self._numbers:
+                key = self._admitted(name, labels)
             self._numbers[key] = self._numbers.get(key, 0) + by
 
     def observe(self, name: str, values: list[float], labels: Labels = (), weight: int = 1) -> None:
@@ -57,7 +61,7 @@ class Meter:
         with self._lock:
             kept = self._histograms.get((name, labels))
             if kept is None:
-                kept = self._histograms[name, labels] = [[0] * (len(bounds) + 1), 0.0]
+                kept = self._histograms.setdefault(self._admitted(name, labels), [[0] * (len(bounds) + 1), 0.0])
             counts = kept[0]
             if places is None:
                 counts[bisect_left(bounds, values[0])] += weight
@@ -65,6 +69,14 @@ class Meter:
                 for place, (before, upto) in enumerate(pairwise((0, *places, len(values)))):
                     counts[place] += (upto - before) * weight
             kept[1] += sum(values) * weight
+
+    def _admitted(self, name: str, labels: Labels) -> tuple[str, Labels]:
+        """Where labels that are new are counted: beyond MOST_SERIES, under `other`."""
+        if self._series[name] < MOST_SERIES:
+            self._series[name] += 1
+            return name, labels
+        whose = BY_NAME[name].labels
+        return name, tuple(OTHER if label in MANY else value for label, value in zip(whose, labels, strict=True))
 
     def snapshot(self) -> list[Sample]:
         """Everything, as it is now."""
