@@ -39,8 +39,9 @@ NOT_RUN_COMMANDS = {
 class Stage:
     """`sql` runs first; `files` are written to the page's folder; `names` is what its Python knows; `put` replaces what
     stands for the reader's own; `beside` are commands that run meanwhile; `run` makes and runs what its handlers need
-    for being called (else what the page enqueues is run, and must succeed); `after` is what must hold at the end;
-    `apart`: its Python runs in processes of its own; `alone`: it changes the server's roles and needs its own."""
+    for being called (else what the page enqueues is run, and must succeed); `after` is what must hold at the end.
+    `empty`: its database has no schema yet; `apart`: its Python runs in processes of its own; `alone`: it changes the
+    server's roles and needs a server of its own."""
 
     sql: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Stage:
     beside: tuple[str, ...] = ()
     run: Callable[[Play], None] | None = None
     after: Callable[[Play], None] | None = None
+    empty: bool = False
     apart: bool = False
     alone: bool = False
 
@@ -267,6 +269,7 @@ STAGES: dict[str, Stage] = {
     "docs/moving.md": Stage(sql=PG_CRON, after=after_moving),
     "docs/output.md": Stage(names=reading, run=run_output, sql=f"{SETTINGS} INSERT INTO pgsched.runs (task, state,"
                             " finished_at) VALUES ('reports.build', 'succeeded', now())"),
+    "docs/quickstart.md": Stage(empty=True),
     "docs/retention.md": Stage(sql=NIGHTLY),
     "docs/security.md": Stage(alone=True, sql=NIGHTLY),
     "docs/testing.md": Stage(after=after_testing),

@@ -6,10 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
-from tests.conftest import _database
 from tests.docs.playing import Play, trace
 from tests.docs.reading import PAGES, read
 from tests.docs.shell import Missing
@@ -20,14 +18,14 @@ ALL = {name: read(name) for name in PAGES}
 
 
 @pytest.fixture
-def played(
-    request: pytest.FixtureRequest, maintenance: psycopg.Connection, server_dsn: str, session_name: str, template: str,
-    tmp_path: Path,
-) -> Play:  # fmt: skip
+def played(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     """The page, played from its top to its end."""
     stage = STAGES.get(request.param, Stage())
-    fresh = _database(maintenance, server_dsn, session_name, template)
-    with own_server() if stage.alone else fresh as dsn:
+    with contextlib.ExitStack() as opened:
+        if stage.alone:
+            dsn = opened.enter_context(own_server())
+        else:
+            dsn = request.getfixturevalue("empty_dsn" if stage.empty else "dsn")
         play = Play(ALL[request.param], stage, dsn, tmp_path)
         play.play()
     return play

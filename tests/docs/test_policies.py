@@ -1,0 +1,27 @@
+"""docs/policies.md draws what happens: each timeline is what the real leader makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.docs.reading import read
+from tests.docs.timelines import SCENES, draw
+
+
+def drawn() -> dict[str, str]:
+    """The page's pictures by their first line."""
+    texts = [block.text for block in read("docs/policies.md").blocks if block.language == "text"]
+    return {text.partition("\n")[0]: text.partition("\n")[2] for text in texts if "10:00" in text}
+
+
+@pytest.mark.parametrize("title", SCENES)
+def test_the_timeline_is_what_happens(title: str, db: psycopg.Connection[Any], dsn: str) -> None:
+    found = draw(db, dsn, SCENES[title])
+    assert drawn().get(title) == found, f"\n{title}\n{found}"
+
+
+def test_every_timeline_is_replayed() -> None:
+    assert drawn().keys() == SCENES.keys()

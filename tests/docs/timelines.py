@@ -1,0 +1,164 @@
+"""The timelines of docs/policies.md: drawn from rows that the real tick, admission, claim and settlement have made.
+
+The rule: only time is made up. It passes by moving all instants (tests/db/passing.py), two minutes at a step; what a
+run takes is counted in steps. A character is a minute.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from pgsched.db import leading
+from pgsched.leader.dependents import resolve
+from pgsched.model import Claim, Result
+from tests.db.passing import lead, pass_time
+from tests.race.setting import done, take
+from tests.race.test_settle import settle
+
+STEP = 2
+BEGIN = 10  # the job is made at 9:50, its first slot is at 10:00
+STOPS = 4  # minutes that a run takes to stop when it is asked to
+LABEL = 10
+Hours = tuple[int, int]  # from and until, in minutes after the job was made
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A job of ten minutes, its policies, and what happens: each run takes so many minutes; there is nobody, no worker
+    (but a leader), or a pause, from one minute to another; `resume` is written beside `paused` when it ends."""
+
+    columns: Mapping[str, Any]
+    takes: int
+    until: int
+    nobody: Hours = (0, 0)
+    no_worker: Hours = (0, 0)
+    paused: Hours = (0, 0)
+    resume: str = ""
+
+
+SCENES = {
+    **{
+        f"overlap = {policy}": Scene({"overlap": policy}, 24, 66)
+        for policy in ("skip", "allow", "buffer_one", "buffer_all", "replace", "terminate")
+    },
+    "overlap = skip, retry_within = 8 minutes": Scene({"overlap": "skip", "retry_within": "8 minutes"}, 24, 66),
+    **{
+        f"catch_up = {policy}": Scene({"catch_up": policy}, 4, 76, nobody=(16, 46))
+        for policy in ("latest", "skip", "earliest", "all")
+    },
+    "start_deadline = 16 minutes": Scene(
+        {"overlap": "allow", "start_deadline": "16 minutes"}, 4, 56, no_worker=(6, 42)
+    ),
+    "paused at 10:06, resumed at 10:36": Scene({}, 4, 66, paused=(16, 46)),
+    "paused at 10:06, resumed at 10:36 with resume_from = pause": Scene(
+        {}, 4, 66, paused=(16, 46), resume=", resume_from = 'pause'"
+    ),
+}
+
+
+def draw(db: psycopg.Connection[Any], dsn: str, scene: Scene) -> str:
+    """Play the scene; its picture."""
+    names = ", ".join(scene.columns)
+    db.execute(
+        f"INSERT INTO pgsched.jobs (name, schedule, task{names and ', ' + names})"
+        f" VALUES ('a', '@every 10m', 't'{', %s' * len(scene.columns)})".encode(), [*scene.columns.values()],
+    )  # fmt: skip
+    running: dict[int, Running] = {}
+    bars: dict[int, str] = {}
+    for minute in range(0, scene.until + 1, STEP):
+        if minute in scene.paused and scene.paused != (0, 0):
+            pause(db, scene, minute)
+        if not within(minute, scene.nobody):
+            for _ in range(2):  # what ends lets others go
+                end(db, dsn, running, minute, scene.takes)
+                round_of_the_leader(db)
+                if not within(minute, scene.no_worker):
+                    running |= {claim.id: Running(claim, minute) for claim in take(db, 10)}
+        for run_id, _, finished in standing(db):
+            mark = "" if finished else "#" if run_id in running else "."
+            bars[run_id] = bars.get(run_id, " " * (minute - BEGIN)) + mark * STEP
+        pass_time(db, STEP * 60)
+    return picture(db, scene, bars)
+
+
+@dataclass
+class Running:
+    claim: Claim
+    since: int
+    asked: int | None = None  # to stop
+
+
+def within(minute: int, hours: Hours) -> bool:
+    return hours[0] <= minute < hours[1]
+
+
+def pause(db: psycopg.Connection[Any], scene: Scene, minute: int) -> None:
+    begins = minute == scene.paused[0]
+    db.execute(f"UPDATE pgsched.jobs SET paused = {begins}{'' if begins else scene.resume}".encode())
+
+
+def end(db: psycopg.Connection[Any], dsn: str, running: dict[int, Running], minute: int, takes: int) -> None:
+    """What has taken its time succeeds, what was asked to stop is cancelled; nobody hears a zombie."""
+    for run_id, run in running.items():
+        asked = db.execute(
+            "SELECT cancel_requested_at IS NOT NULL FROM pgsched.runs WHERE id = %s", [run_id]
+        ).fetchone()
+        if run.asked is None and asked == (True,):
+            run.asked = minute
+        if run.asked is not None and run.asked + STOPS <= minute:
+            settle(dsn, done(run.claim, Result.CANCELLED))
+        elif run.since + takes <= minute:
+            settle(dsn, done(run.claim))
+    for (run_id,) in db.execute("SELECT id FROM pgsched.runs WHERE finished_at IS NOT NULL").fetchall():
+        running.pop(run_id, None)
+
+
+def round_of_the_leader(db: psycopg.Connection[Any]) -> None:
+    lead(db)
+    with db.transaction():
+        resolve(db, 100)
+        leading.admit(db, 100)
+
+
+def standing(db: psycopg.Connection[Any]) -> list[Any]:
+    """Each row: its id, the minute of its slot, whether it has ended."""
+    return db.execute(
+        "SELECT r.id, round(extract(epoch FROM r.scheduled_at - j.anchor_at) / 60)::int, r.finished_at IS NOT NULL"
+        " FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY r.scheduled_at"
+    ).fetchall()
+
+
+def picture(db: psycopg.Connection[Any], scene: Scene, bars: dict[int, str]) -> str:
+    hours = range(BEGIN, scene.until, 10)
+    lines = [" " * LABEL + "".join(f"{clock(minute):<10}" for minute in hours).rstrip()]
+    for label, (begins, ends) in {
+        "nobody": scene.nobody, "no worker": scene.no_worker, "paused": scene.paused
+    }.items():  # fmt: skip
+        if ends:
+            first = max(begins, BEGIN)
+            lines.append(f"{label:<{LABEL}}{' ' * (first - BEGIN)}{'~' * (ends - first)}")
+    for run_id, minute, _ in standing(db):
+        row = db.execute(
+            "SELECT state, coalesce(reason, cancel_reason, ''), covers_count FROM pgsched.runs WHERE id = %s", [run_id]
+        ).fetchone()
+        assert row is not None
+        bar = bars[run_id] if bars[run_id].strip() else bars[run_id] + "x"
+        lines.append(f"{clock(minute):<{LABEL}}{bar} {told(*row)}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def clock(minute: int) -> str:
+    return f"{10 + (minute - BEGIN) // 60}:{(minute - BEGIN) % 60:02d}"
+
+
+def told(state: str, reason: str, count: int | None) -> str:
+    """The state and the reason as the row has it, but for instants."""
+    reason = re.sub(r"(: not started by|, nor by| since)? \S*\d{4}-\d\d-\d\d.*", "", reason)
+    words = state if state not in ("succeeded", "running") else ""
+    said = f"{words}{': ' if words and reason else ''}{reason}"
+    return f"{said} (stands for {count} slots)".lstrip() if count else said
