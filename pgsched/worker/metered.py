@@ -1,6 +1,7 @@
 """What a worker counts where metrics are asked for; where they are not, none of this is there and nothing is paid.
 
-The rule: the hot path only appends to a list; counting is done for a whole batch, when its outcomes have been written.
+The rule: an attempt costs next to nothing. Counting is done for a whole batch, when its outcomes have been written;
+times are taken of at most BURST attempts in a STRETCH of time, which stand for all that ended in it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any
@@ -23,16 +24,18 @@ from pgsched.worker.running import Ended, Running
 from pgsched.worker.settle import Settled
 from pgsched.worker.slots import Slots
 
-STRETCH_S, LAG_EVERY_S = 15.0, 0.25
+LAG_STRETCH_S, LAG_EVERY_S = 15.0, 0.25
+BURST, STRETCH_S = 32, 0.05
 BACKFILLED = timedelta(hours=1)  # a slot whose run came so late was asked for later
 FINAL = ("succeeded", "dead", "cancelled")
 PURPOSES = ("claim", "settle", "heartbeat", "listen", "leader", "logs", "metrics")
-SAMPLE, STEP = 30, 10  # between two batches: so many attempts are noted, then every 10th, then every 100th
 MOST_KNOWN = 1000
 Way = tuple[str, str, str]
-Labels = tuple[str, str, str]
-Noted = tuple[Running, float, int]  # when it ended, in monotonic seconds; for how many it stands
+Labels = tuple[str, ...]
+Noted = tuple[Running, float]  # when it ended, in monotonic seconds
+Timed = tuple[Labels, float, float | None, float | None]  # how long it took, how long it had waited, how late it was
 WAY: Callable[[Claim], Way] = itemgetter(*map(Claim._fields.index, ("queue", "kind", "task")))  # quicker by place
+FIRST: Callable[[Any], Any] = itemgetter(0)  # of those told the settlement, of that the claim
 
 
 class WorkerMeter:
@@ -41,9 +44,12 @@ class WorkerMeter:
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
         self.ended: list[Noted] = []
+        self._timed: list[Timed] = []
+        self._owed = 0  # attempts that have ended and are in no histogram yet
+        self._stretch_ends = 0.0
         self._queue, self._task = Bounded(), Bounded()
         self._known: dict[Way, Labels] = {}
-        self.note: Callable[[], object] = bool  # to be called when more attempts are to be noted
+        self.note: Callable[[], object] = bool  # to be called when the next attempts are to be noted
         self._lags = (0.0, 0.0)  # the worst of the last stretch, and of this one
         self._offset_s: float | None = None  # of the database's clock, against this process's monotonic one
 
@@ -63,68 +69,82 @@ class WorkerMeter:
     def gone(self, claim: Claim) -> None:
         """An attempt was stopped because its claim was lost."""
         self.meter.count("pgsched_attempts_total", (*self._labels(WAY(claim)), "lost"))
+        self._owed += 1
 
     async def watch_loop(self) -> None:
-        """Measure how late the event loop comes to a timer, until cancelled."""
-        stretch_ends = time.monotonic() + STRETCH_S
+        """Measure how late the event loop comes to a timer, until cancelled; see to times where nothing is settled."""
+        stretch_ends = time.monotonic() + LAG_STRETCH_S
         while True:
             due = time.monotonic() + LAG_EVERY_S
             await asyncio.sleep(LAG_EVERY_S)
             now = time.monotonic()
             before, worst = self._lags
             self._lags = before, max(worst, now - due)
+            self._look()
             if now >= stretch_ends:
-                stretch_ends, self._lags = now + STRETCH_S, (self._lags[1], 0.0)
+                stretch_ends, self._lags = now + LAG_STRETCH_S, (self._lags[1], 0.0)
 
-    def settled(self, told: Sequence[Settled]) -> None:
-        """A batch of outcomes has been written."""
+    def settled(self, told: Sequence[Settled], verdicts: Mapping[str, int]) -> None:
+        """A batch of outcomes has been written; `verdicts`: how many of each there are."""
         self.meter.observe("pgsched_settle_batch_size", [len(told)])
-        if {verdict for _, verdict in told} == {"succeeded"}:  # nearly always: then no outcome need be looked at
-            for way, count in Counter(map(WAY, [settlement[0] for settlement, _ in told])).items():
+        if verdicts.keys() == {"succeeded"}:  # nearly always: then no outcome need be looked at
+            for way, count in counted_ways(told).items():
                 self._count(way, Result.SUCCEEDED.value, "succeeded", count)
         else:
             for (way, verdict, result), count in Counter(
                 (WAY(s[0]), verdict, s[1].result.value) for s, verdict in told
             ).items():
                 self._count(way, result, verdict, count)
-        self._times()
+        self._look()
 
     def _count(self, way: Way, outcome: str, verdict: str, count: int) -> None:
         labels = self._labels(way)
         self.meter.count("pgsched_attempts_total", (*labels, "lost" if verdict == "lost" else outcome), count)
+        self._owed += 0 if outcome == Result.RELEASED else count
         if verdict in FINAL:
             self.meter.count("pgsched_runs_finished_total", (*labels, verdict), count)
         elif verdict == "lost":
             self.lost("settled_late", count)
 
-    def _times(self) -> None:
-        """Put the attempts that were noted since the last time into the histograms."""
-        ended, self.ended = self.ended, []
+    def _look(self) -> None:
+        """Where a stretch of time is over, put the times that were taken in it into the histograms."""
+        now = time.monotonic()
+        if now < self._stretch_ends:
+            return
+        self._stretch_ends = now + STRETCH_S
+        noted, self.ended = self.ended, []
         self.note()
-        noted: defaultdict[tuple[Labels, int], list[Noted]] = defaultdict(list)
-        for one in ended:
-            noted[self._labels(WAY(one[0].claim)), one[2]].append(one)
-        for (labels, weight), attempts in noted.items():
-            took = [end - one.started for one, end, _ in attempts]
-            self.meter.observe("pgsched_attempt_duration_seconds", took, labels, weight)
-            if self._offset_s is not None:
-                self._waits(attempts, labels[:1], self._offset_s, weight)
+        if noted:
+            self._timed = [self._time(*one) for one in noted]
+        # what was settled since stands for no new times where nothing else has ended: then the last stand for it
+        owed = max(self._owed, len(noted))
+        if owed and self._timed:
+            self._owed -= owed
+            each, more = divmod(owed, len(self._timed))
+            self._observe(self._timed[:more], each + 1)
+            self._observe(self._timed[more:], each)
 
-    def _waits(self, attempts: Sequence[Noted], queue: tuple[str], offset_s: float, weight: int) -> None:
-        """How long they had waited to be started."""
-        waited, late = [], []
-        for one, _, _ in attempts:
-            claim, began = one.claim, one.started + offset_s
-            if claim.available_at is None:
-                continue
-            waited.append(max(0.0, began - claim.available_at.timestamp()))
+    def _time(self, attempt: Running, ended: float) -> Timed:
+        claim, waited, late = attempt.claim, None, None
+        if self._offset_s is not None and claim.available_at is not None:
+            began = attempt.started + self._offset_s
+            waited = max(0.0, began - claim.available_at.timestamp())
             slot = claim.scheduled_at
             if slot is not None and claim.attempt == 1 and claim.available_at - slot < BACKFILLED:
-                late.append(max(0.0, began - slot.timestamp()))
-        if waited:
-            self.meter.observe("pgsched_pickup_latency_seconds", waited, queue, weight)
-        if late:
-            self.meter.observe("pgsched_lateness_seconds", late, queue, weight)
+                late = max(0.0, began - slot.timestamp())
+        return self._labels(WAY(claim)), ended - attempt.started, waited, late
+
+    def _observe(self, timed: Sequence[Timed], weight: int) -> None:
+        """Put these times into the histograms, each for so many."""
+        found: defaultdict[tuple[str, Labels], list[float]] = defaultdict(list)
+        for labels, took, waited, late in timed if weight else ():
+            found["pgsched_attempt_duration_seconds", labels].append(took)
+            if waited is not None:
+                found["pgsched_pickup_latency_seconds", labels[:1]].append(waited)
+            if late is not None:
+                found["pgsched_lateness_seconds", labels[:1]].append(late)
+        for (name, labels), values in found.items():
+            self.meter.observe(name, values, labels, weight)
 
     def _labels(self, way: Way) -> Labels:
         """Queue, kind and task as labels: a program, statement or URL is no task."""
@@ -143,15 +163,20 @@ class WorkerMeter:
             yield "pgsched_reconnects_total", (purpose,), max(0, TRIED[purpose] - 1)
 
 
+def counted_ways(told: Sequence[Settled]) -> Mapping[Way, int]:
+    """How many there are of each queue, kind and task. Nearly always of one only, which is seen sooner than counted."""
+    ways = list(map(WAY, map(FIRST, map(FIRST, told))))
+    return {ways[0]: len(ways)} if ways.count(ways[0]) == len(ways) else Counter(ways)
+
+
 class MeteredSlots(Slots):
     """Slots that tell a WorkerMeter what becomes of their claims."""
 
     def __init__(self, counted: WorkerMeter, *given: Any) -> None:
         super().__init__(*given)
         self.counted = counted
-        counted.note = self._afresh
-        self._stride = self._until = 1
-        self._owed = 0
+        counted.note = self._note_next
+        self._note_next()
 
     def take(self, claims: list[Claim], sent_at: float) -> None:
         self.counted.claimed(claims)
@@ -165,27 +190,24 @@ class MeteredSlots(Slots):
                 self.counted.gone(running.claim)
         super().end(key, why)
 
-    def _afresh(self) -> None:
-        """A batch was counted: note each of the next attempts. The first stands for those that were left out, too."""
-        self._owed += self._stride - self._until
-        self._stride = self._until = 1
+    def _note_next(self) -> None:
+        """Note when each of the next attempts ends. Where none is noted nothing is in the way of the method itself."""
+        self.__dict__["_ended"] = self._ended_noted
 
-    def _ended(self, running: Running, outcome: Outcome | None) -> None:
-        Slots._ended(self, running, outcome)  # not super(): it is done for every run
-        self._until -= 1
-        if not self._until:
-            self._note(running)
-
-    def _note(self, running: Running) -> None:
-        noted = self.counted.ended
-        noted.append((running, self._moved_at, self._stride + self._owed))
-        self._owed = 0
-        self._stride = self._until = STEP ** min(2, len(noted) // SAMPLE)
+    def _ended_noted(self, running: Running, outcome: Outcome | None) -> None:
+        Slots._ended(self, running, outcome)
+        self._note(running, self._moved_at)
 
     def _ended_gathered(self, running: Running, outcome: Outcome | None = None) -> None:
-        if running.key in self._running:
-            self.counted.ended.append((running, time.monotonic(), 1))
+        if running.key in self._running and "_ended" in self.__dict__:
+            self._note(running, time.monotonic())
         super()._ended_gathered(running, outcome)
+
+    def _note(self, running: Running, at: float) -> None:
+        noted = self.counted.ended
+        noted.append((running, at))
+        if len(noted) >= BURST:
+            del self.__dict__["_ended"]
 
     def samples(self) -> Iterator[Sample]:
         """A source: how the slots are at the moment."""

@@ -10,6 +10,7 @@ import asyncio
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from types import CodeType
@@ -244,10 +245,11 @@ class Worker:
 
     def _settled(self, told: list[Settled]) -> None:
         self.leases.drop(*(settlement.claim.key for settlement, _ in told))
+        verdicts = Counter([verdict for _, verdict in told])
         if self.counted is not None:
-            self.counted.settled(told)
-        for _, verdict in told:
-            self.verdicts[verdict] = self.verdicts.get(verdict, 0) + 1
+            self.counted.settled(told, verdicts)
+        for verdict, count in verdicts.items():
+            self.verdicts[verdict] = self.verdicts.get(verdict, 0) + count
 
     def _bug(self, error: BaseException) -> None:
         logger.error("stopping", error=str(error))

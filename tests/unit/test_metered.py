@@ -1,0 +1,103 @@
+"""What metrics cost: a few calls count a batch, however large it is, and few attempts are looked at one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pgsched.execute.base import Executor
+from pgsched.model import Claim, Outcome, Result, Settlement
+from pgsched.observe.meter import Meter
+from pgsched.worker import metered
+from pgsched.worker.lease import Leases
+from pgsched.worker.metered import BURST, MeteredSlots, WorkerMeter
+from pgsched.worker.settle import Settled
+
+DONE = Outcome(Result.SUCCEEDED)
+
+
+class Nothing(Executor):
+    """Does nothing."""
+
+    async def execute(self, claim: Claim) -> Outcome:
+        return DONE
+
+
+class Counted(Meter):
+    """Notes how often it is called."""
+
+    calls = 0
+
+    def count(self, *given: Any, **named: Any) -> None:
+        self.calls += 1
+        super().count(*given, **named)
+
+    def observe(self, *given: Any, **named: Any) -> None:
+        self.calls += 1
+        super().observe(*given, **named)
+
+
+def claims(n: int, tasks: int = 1) -> list[Claim]:
+    return [Claim(i, uuid4(), 1, 1, "default", 5, "python", f"t{i % tasks}", None) for i in range(n)]
+
+
+def told(made: list[Claim]) -> list[Settled]:
+    return [(Settlement(claim, DONE), "succeeded") for claim in made]
+
+
+def number(meter: Meter, name: str) -> float:
+    """Of all label values together; a histogram's count."""
+    return sum(
+        sum(value[0]) if isinstance(value, list) else value for found, _, value in meter.snapshot() if found == name
+    )
+
+
+async def work(counted: WorkerMeter, made: list[Claim]) -> MeteredSlots:
+    """Make an attempt of each of these."""
+    left, ended = set(made), asyncio.Event()
+
+    def settle(claim: Claim, outcome: Outcome) -> None:
+        assert outcome is DONE
+        left.remove(claim)
+        if not left:
+            ended.set()
+
+    slots = MeteredSlots(counted, {"python": Nothing()}, 4, Leases(30), settle, lambda: None, print)
+    slots.take(made, time.monotonic())
+    await asyncio.wait_for(ended.wait(), 60)
+    return slots
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_batch_is_counted_by_as_many_calls_as_it_has_tasks_and_not_runs(tasks: int) -> None:
+    meter = Counted()
+    WorkerMeter(meter).settled(told(claims(999, tasks)), {"succeeded": 999})
+    assert meter.calls == 1 + 2 * tasks
+    assert number(meter, "pgsched_attempts_total") == number(meter, "pgsched_runs_finished_total") == 999
+
+
+def test_times_are_taken_of_a_few_attempts_and_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, made = WorkerMeter(Meter()), claims(500)
+    slots = asyncio.run(work(counted, made))
+    assert len(counted.ended) == BURST
+    assert "_ended" not in vars(slots)  # nothing is in the way of the others
+    counted.settled(told(made[:300]), {"succeeded": 300})
+    assert number(counted.meter, "pgsched_attempt_duration_seconds") == 300
+    assert "_ended" in vars(slots)
+    monkeypatch.setattr(metered, "STRETCH_S", 0.0)
+    counted._stretch_ends = 0.0
+    counted.settled(told(made[300:]), {"succeeded": 200})  # ended before, and nothing since
+    assert number(counted.meter, "pgsched_attempt_duration_seconds") == 500
+
+
+def test_what_is_noted_before_it_is_settled_counts_once() -> None:
+    counted, made = WorkerMeter(Meter()), claims(20)
+    asyncio.run(work(counted, made))
+    counted.settled(told(made[:5]), {"succeeded": 5})
+    counted._stretch_ends = 0.0
+    counted.settled(told(made[5:]), {"succeeded": 15})
+    assert number(counted.meter, "pgsched_attempt_duration_seconds") == 20
