@@ -21,6 +21,7 @@ logger = log.get("alerts")
 EVERY_S = 5.0
 UNWATCHED_S = 10.0
 UNLED_S = 20.0  # a worker asks that often whether somebody leads
+CANDIDATE_S = 60.0  # and one that would lead itself, if it could
 GONE_S = 15.0
 Transaction = Callable[[], AbstractContextManager[Connection[Any]]]
 
@@ -53,12 +54,17 @@ class Watch:
 
 
 class Unled(threading.Thread):
-    """Of a worker that does not stand for leader: while nobody leads it says so, and watches the jobs."""
+    """Of a worker: while nobody leads it says so, and watches the jobs. `stands`: it would lead, if it could; `leads`:
+    it does."""
 
-    def __init__(self, dsn: str, nudge: Callable[[], object]) -> None:
+    def __init__(
+        self, dsn: str, nudge: Callable[[], object], stands: bool = False, leads: Callable[[], bool] = bool
+    ) -> None:
         super().__init__(name="pgsched-unled", daemon=True)
         self._dsn = dsn
         self._nudge = nudge
+        self._every_s = CANDIDATE_S if stands else UNLED_S
+        self._leads = leads
         self._ending = threading.Event()
 
     def stop(self) -> None:
@@ -66,7 +72,9 @@ class Unled(threading.Thread):
         self._ending.set()
 
     def run(self) -> None:
-        while not self._ending.wait(UNLED_S * (0.75 + random.random() / 2)):
+        while not self._ending.wait(self._every_s * (0.75 + random.random() / 2)):
+            if self._leads():
+                continue
             try:
                 with connect(self._dsn, purpose="alerts") as conn:
                     self.watch(conn)
@@ -78,7 +86,7 @@ class Unled(threading.Thread):
     def watch(self, conn: Connection[Any]) -> None:
         """As long as nobody leads."""
         mine, look_at = Watch(self._nudge), 0.0
-        while alerts.no_leader(conn, GONE_S) and not self._ending.is_set():
+        while not self._leads() and alerts.no_leader(conn, GONE_S) and not self._ending.is_set():
             self._nudge()
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + mine.work(conn, lambda: nullcontext(conn), leads=False)

@@ -1,4 +1,4 @@
-"""What a process does for alerts: tells its sinks, and where it stands for no leader, sees whether there is one."""
+"""What a process does for alerts: tells its sinks, and while it does not lead, sees whether somebody does."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def alerting(settings: Settings, leader: Leader, *, stands: bool) -> Iterator[No
             courier.nudge()
 
     leader.nudge = nudge
-    unled = None if stands else Unled(settings.dsn, nudge)
-    threads: list[Courier | Unled] = [*couriers, *([] if unled is None else [unled])]
+    unled = Unled(settings.dsn, nudge, stands, lambda: leader.term is not None)
+    threads: list[Courier | Unled] = [*couriers, unled]
     for thread in threads:
         thread.start()
     try:

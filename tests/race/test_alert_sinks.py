@@ -8,14 +8,17 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import alerts
+from pgsched.config import LeaderSettings, Settings
+from pgsched.db import alerts, leading
 from pgsched.db.connect import connect as connect_to
-from pgsched.leader import courier
+from pgsched.leader import courier, watching
 from pgsched.leader.courier import Courier
+from pgsched.leader.election import Leader
 from pgsched.leader.sinks import NotTold, Sink
 from pgsched.leader.watching import Watch
-from tests.race.setting import Aside
-from tests.race.test_alerts import check, due_again, incident, job, slot
+from pgsched.worker.alerting import alerting
+from tests.race.setting import Aside, Open
+from tests.race.test_alerts import check, due_again, incident, job, open_kinds, slot
 from tests.race.test_rollups import begin
 from tests.waiting import wait_until
 
@@ -150,3 +153,24 @@ def test_a_new_leader_nudges_its_sinks_once(db: psycopg.Connection) -> None:
     for _ in range(3):
         watch.work(db, begin(db), leads=True)
     assert nudged == [True]
+
+
+def test_a_candidate_that_cannot_lead_says_that_nobody_does(
+    db: psycopg.Connection, dsn: str, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has the lock does nothing with it: no process would have told of it, as all were candidates."""
+    monkeypatch.setattr(watching, "UNLED_S", 0.1)
+    monkeypatch.setattr(watching, "CANDIDATE_S", 0.1)
+    monkeypatch.setattr(watching, "EVERY_S", 0.1)
+    holder = connect()
+    assert leading.try_lead(holder)
+    leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "test")
+    slot(db, job(db, alert_after_failures=1), 1, "dead")
+    with alerting(Settings(dsn), leader, stands=True):
+        thread = threading.Thread(target=leader.run, daemon=True)
+        thread.start()
+        wait_until(lambda: open_kinds(db) == ["failures", "no_leader"], timeout=30, what="both incidents")
+        holder.close()
+        wait_until(lambda: open_kinds(db) == ["failures"], timeout=30, what="the candidate to lead, and to say so")
+        leader.stop()
+        thread.join(20)
