@@ -10,6 +10,8 @@ from typing import Any
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
+PATIENCE_MS = 30_000
+
 
 @contextmanager
 def browser() -> Iterator[Any]:

@@ -1,0 +1,141 @@
+"""Every page in a real browser: at 400 pixels, in light and dark, and by keyboard alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+pytest.importorskip("playwright.sync_api", reason="no playwright: pip install 'pgsched[test]'")
+
+JOB = "a%20job%20with%20a%20rather%20long%20name_that_goes_on_and_on"
+PAGES = (
+    "/", "/?range=1y", "/jobs", f"/jobs/{JOB}?at=", f"/jobs/{JOB}?range=1y", f"/jobs/{JOB}?day={{day}}", "/job/new",
+    f"/job/edit/{JOB}", f"/job/backfill/{JOB}?from=2026-05-01&to=2026-05-04", "/runs", "/runs?state=dead&error=x",
+    "/runs/{dead}", "/runs/{child}", "/runs/{child}/tree", "/backfills/{backfill}", "/queues", "/workers", "/alerts",
+    "/audit", "/doctor", "/runs/999999999",
+)  # fmt: skip
+LONG = "long_word" * 30
+
+
+ROWS = (
+    "INSERT INTO pgsched.jobs (name, task, schedule, kind, description, tags, expect_every)"
+    " VALUES (%(name)s, 'true', '0 4 * * *', 'shell', %(long)s, '{slow}', '1 s')",
+    "INSERT INTO pgsched.jobs (name, task, schedule, after_jobs) SELECT 'after', 't', '0 4 * * *', ARRAY[id]"
+    " FROM pgsched.jobs",
+    "INSERT INTO pgsched.job_calendars (job_id, from_date, until_date, reason)"
+    " SELECT id, current_date, current_date + 1, left(%(long)s, 150) FROM pgsched.jobs WHERE name = %(name)s",
+    "INSERT INTO pgsched.runs (task, kind, state, attempt, finished_at, error, job_id, scheduled_at)"
+    " SELECT %(long)s, 'shell', 'dead', 1, now(), %(long)s, id, now() - interval '1 day' FROM pgsched.jobs"
+    " WHERE name = %(name)s",
+    "WITH made AS (INSERT INTO pgsched.runs (task) VALUES ('a'), (%(long)s) RETURNING id)"
+    " INSERT INTO pgsched.dependencies (run_id, parent_id) SELECT max(id), min(id) FROM made",
+    "INSERT INTO pgsched.alerts (job_id, job, kind, details) SELECT id, name, 'failures', %(long)s FROM pgsched.jobs"
+    " WHERE name = %(name)s",
+    "INSERT INTO pgsched.queues (name, concurrency_limit) VALUES (left(%(long)s, 90), 3)",
+    "INSERT INTO pgsched.pauses (what, name, reason) VALUES ('task', left(%(long)s, 90), %(long)s)",
+)
+NAMED = """
+SELECT (now() - interval '1 day')::date::text, (SELECT max(id) FROM pgsched.runs WHERE state = 'dead'),
+    (SELECT max(run_id) FROM pgsched.dependencies), pgsched.backfill(%s, '2026-05-01', '2026-05-04')
+"""
+
+
+@pytest.fixture
+def pages(console: str, db: psycopg.Connection) -> list[str]:
+    """The address of every page, with long texts on each."""
+    name = JOB.replace("%20", " ")
+    for text in ROWS:
+        db.execute(text.encode(), {"name": name, "long": LONG})
+    found = db.execute(NAMED, [name]).fetchone()
+    assert found is not None
+    values = dict(zip(("day", "dead", "child", "backfill"), found, strict=True))
+    return [console + page.format(**values) for page in PAGES]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_fits_a_telephone_and_can_be_read(pages: list[str], chromium: Any, scheme: str) -> None:
+    context = chromium.new_context(viewport={"width": 400, "height": 800}, color_scheme=scheme)
+    page = context.new_page()
+    for url in pages:
+        page.goto(url)
+        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400, (url, page.evaluate(TOO_WIDE))
+        assert page.evaluate(CONTRAST) == [], (url, scheme)
+    context.close()
+
+
+def test_everything_on_every_page_is_reached_by_the_keyboard_and_is_seen_to_be(pages: list[str], page: Any) -> None:
+    for url in pages:
+        page.goto(url)
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to content", url
+        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+        wanted, seen, steps = page.evaluate(FOCUSABLE), 1, 0
+        while page.evaluate("document.activeElement !== document.body") and steps < 2 * wanted + 20:
+            steps += 1
+            assert page.evaluate(OUTLINED), (url, page.evaluate("document.activeElement.outerHTML.slice(0, 200)"))
+            page.keyboard.press("Tab")
+            seen += page.evaluate("document.activeElement !== document.body && mark()")
+        assert seen >= wanted, (url, page.evaluate(LEFT_OUT))
+        assert page.evaluate("document.activeElement === document.body"), f"{url} cannot be left again"
+
+
+def test_the_first_stop_leads_past_the_navigation(pages: list[str], page: Any) -> None:
+    page.goto(next(url for url in pages if url.endswith("/jobs")))
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "New job"
+
+
+TOO_WIDE = """() => [...document.querySelectorAll("main *, header *")]
+  .filter((one) => one.getBoundingClientRect().right > innerWidth + 1).slice(0, 3)
+  .map((one) => one.outerHTML.slice(0, 120))"""
+# How many there are that a keyboard has to reach; each that it has reached is marked. Of radio buttons there are none.
+FOCUSABLE = """() => {
+  window.mark = () => {
+    const one = document.activeElement, fresh = !one.dataset.reached;
+    one.dataset.reached = "yes";
+    return fresh ? 1 : 0;
+  };
+  const kinds = "a[href], button, input, select, textarea, summary, [tabindex='0']";
+  window.reachable = () => [...document.querySelectorAll(kinds)]
+    .filter((one) => one.checkVisibility() && !one.disabled && one.type !== "hidden" && one.tabIndex >= 0
+            && !one.closest("svg"));
+  mark();
+  return reachable().length;
+}"""
+LEFT_OUT = """() => reachable().filter((one) => !one.dataset.reached).map((one) => one.outerHTML.slice(0, 120))"""
+OUTLINED = """() => {
+  const style = getComputedStyle(document.activeElement);
+  return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0;
+}"""
+# Text whose contrast with what lies behind it is below 4.5 (WCAG AA): the class and the text of each.
+CONTRAST = """() => {
+  const parse = (text) => {
+    const p = text.match(/[\\d.]+/g).map(Number), scale = text.startsWith("color(srgb") ? 255 : 1;
+    return [p[0] * scale, p[1] * scale, p[2] * scale, p[3] ?? 1];
+  };
+  const light = (c) => {
+    const f = c.slice(0, 3).map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * f[0] + 0.7152 * f[1] + 0.0722 * f[2];
+  };
+  const behind = (node) => {
+    for (let one = node; one; one = one.parentElement) {
+      const c = parse(getComputedStyle(one).backgroundColor);
+      if (c[3] > 0.9) return c;
+    }
+    return [255, 255, 255, 1];
+  };
+  const bad = [];
+  for (const node of document.querySelectorAll("main *, header *")) {
+    if (node.closest("svg, option, :disabled") || !node.checkVisibility()) continue;
+    if (![...node.childNodes].some((c) => c.nodeType === 3 && c.data.trim())) continue;
+    const a = light(parse(getComputedStyle(node).color)), b = light(behind(node));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) bad.push(`${node.className}: ${node.textContent.trim().slice(0, 30)} ${ratio.toFixed(2)}`);
+  }
+  return bad;
+}"""
