@@ -19,6 +19,7 @@ from pgsched.errors import PgschedError
 
 logger = log.get("alerts")
 EVERY_S = 5.0
+LOOK_S = 0.2  # no look is to take longer
 UNWATCHED_S = 10.0
 UNLED_S = 20.0  # a worker asks that often whether somebody leads
 CANDIDATE_S = 60.0  # and one that would lead itself, if it could
@@ -32,6 +33,7 @@ class Watch:
     def __init__(self, nudge: Callable[[], object] = bool) -> None:
         self._nudge = nudge
         self._after = 0
+        self._jobs = alerts.JOBS
         self._begins = True  # what this process's sinks were not told is not seen from outside
 
     def work(self, conn: Connection[Any], begin: Transaction, *, leads: bool) -> float:
@@ -43,14 +45,23 @@ class Watch:
         if not watched:
             self._after = 0
             return UNWATCHED_S
+        began = time.monotonic()
         with begin() as proved:
-            found = alerts.check(proved, self._after)
+            found = alerts.check(proved, self._after, self._jobs)
             if leads and not self._after:
                 alerts.led(proved)
         self._after = found.last_id or 0
+        self._pace(time.monotonic() - began)
         if found.changes:
             self._nudge()
         return EVERY_S if found.last_id is None else 0.0
+
+    def _pace(self, took_s: float) -> None:
+        """The leader has other things to do: a look that takes long is at fewer jobs."""
+        if took_s > LOOK_S:
+            self._jobs = max(1, int(self._jobs * LOOK_S / took_s))
+        elif took_s < LOOK_S / 4:
+            self._jobs = min(alerts.JOBS, 2 * self._jobs)
 
 
 class Unled(threading.Thread):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -174,3 +175,29 @@ def test_a_candidate_that_cannot_lead_says_that_nobody_does(
         wait_until(lambda: open_kinds(db) == ["failures"], timeout=30, what="the candidate to lead, and to say so")
         leader.stop()
         thread.join(20)
+
+
+def test_a_look_that_takes_long_is_at_fewer_jobs(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs whose newest slots were all skipped take long to look at; the leader has slots to decide meanwhile."""
+    for n in range(30):
+        job(db, f"j{n}", alert_after_failures=1)
+    monkeypatch.setattr(alerts, "JOBS", 20)
+    now, asked = [0.0], []
+    before = alerts.check
+
+    def check_slowly(conn: Any, after: int, n: int) -> alerts.Checked:
+        now[0] += 0.1 * n
+        asked.append(n)
+        return before(conn, after, n)
+
+    monkeypatch.setattr(alerts, "check", check_slowly)
+    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    watch = Watch()
+    while watch.work(db, begin(db), leads=True) == 0.0:
+        pass
+    assert (asked[0], max(asked[1:])) == (20, 2), "after one that took two seconds each takes a fifth of one"
+    assert sum(asked) >= 30
+    monkeypatch.setattr(alerts, "check", lambda conn, after, n: asked.append(n) or before(conn, after, n))
+    for _ in range(40):
+        watch.work(db, begin(db), leads=True)
+    assert asked[-1] == 20, "and more again when it is quick"
