@@ -20,6 +20,7 @@ from pgsched.errors import PgschedError
 logger = log.get("alerts")
 EVERY_S = 5.0
 LOOK_S = 0.2  # no look is to take longer
+FEW = 20  # jobs, in the first
 UNWATCHED_S = 10.0
 UNLED_S = 20.0  # a worker asks that often whether somebody leads
 CANDIDATE_S = 60.0  # and one that would lead itself, if it could
@@ -33,7 +34,7 @@ class Watch:
     def __init__(self, nudge: Callable[[], object] = bool) -> None:
         self._nudge = nudge
         self._after = 0
-        self._jobs = alerts.JOBS
+        self._jobs = min(alerts.JOBS, FEW)
         self._begins = True  # what this process's sinks were not told is not seen from outside
 
     def work(self, conn: Connection[Any], begin: Transaction, *, leads: bool) -> float:
