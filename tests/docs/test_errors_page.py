@@ -1,0 +1,34 @@
+"""docs/errors.md: the texts and constraints that it quotes are those that one gets."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.docs.reading import ROOT
+
+PAGE = (ROOT / "docs" / "errors.md").read_text()
+JOB = "INSERT INTO pgsched.jobs (name, task, schedule, priority) VALUES ('a', 't', %s, %s)"
+
+
+@pytest.mark.parametrize("values", [("@daily", 11), ("99 * * * *", 5)])
+def test_a_wrong_value_is_told_in_the_words_of_the_page(db: psycopg.Connection[Any], values: tuple[str, int]) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation) as refused:
+        db.execute(JOB, values)
+    assert f"`{refused.value.diag.message_primary}`" in PAGE
+
+
+def test_the_constraints_that_it_names_are_there(db: psycopg.Connection[Any]) -> None:
+    named = re.findall(r"`(\w+_(?:key|fkey|check|bookkeeping))`", PAGE)
+    assert len(named) == 4
+    there = {row[0] for row in db.execute("SELECT conname FROM pg_constraint")}
+    assert {*named} <= there
+
+
+def test_what_is_kept_by_pgsched_is_told_by_the_constraint(db: psycopg.Connection[Any]) -> None:
+    db.execute(JOB, ("@daily", 5))
+    with pytest.raises(psycopg.errors.CheckViolation, match="jobs_bookkeeping"):
+        db.execute("UPDATE pgsched.jobs SET run_count = -1")
