@@ -156,6 +156,8 @@ class Duties:
         try:
             with self.leading() as conn:
                 done = tick(conn, self.settings.tick_batch, lead_s)
+                if done.instant is not None:
+                    leading.write_ahead(conn)
                 took_s = time.monotonic() - began
                 if done.jobs:
                     self._lead.took(took_s)

@@ -86,6 +86,7 @@ class Claimer:
         self._conn: AsyncConnection[Any] | None = None
         self._unanswered: tuple[str, UUID, float] | None = None
         self._discover_at = 0.0
+        self._put_off = False
         self._looking = Budget()
         self._stopped = False
         self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)
@@ -219,6 +220,10 @@ class Claimer:
         now = time.monotonic()
         hinted, self._hints = list(self._hints), {}
         must_ask, look = self._rest.must_ask(now), now >= max(self._discover_at, self._looking.next_at)
+        if hinted and not self._put_off:  # the questions can wait, though for one round only
+            self._put_off = must_ask or look
+            return hinted
+        self._put_off = False
         if not (must_ask or look):
             return hinted or list(self._recent)
         found, sure_s = await claimable_queues(conn, self._rest.asleep_s if must_ask else None, look=look)

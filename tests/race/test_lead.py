@@ -70,6 +70,28 @@ def test_the_leader_commits_no_earlier_than_the_instant(db: psycopg.Connection, 
     assert prepared == (True,), "its rows were made before"
 
 
+def test_what_is_prepared_is_on_disk_before_the_instant(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the commit, which everybody waits for, has little left to write."""
+    if db.info.server_version < 170000:
+        pytest.skip("PostgreSQL 17 and later can do that")
+    add_coming_jobs(db, 300, 0.5)
+    duties, before, written, on_disk = lead(connect()), leading.write_ahead, list[Any](), list[Any]()
+    duties._lead._s = 0.4
+
+    def write_ahead(conn: Any) -> None:
+        written.append(db.execute("SELECT pg_current_wal_insert_lsn()").fetchone())
+        before(conn)
+        on_disk.append(db.execute("SELECT pg_current_wal_flush_lsn()").fetchone())
+
+    monkeypatch.setattr(leading, "write_ahead", write_ahead)
+    wait_until(lambda: duties.perform() >= 0 and slots(db) == (300, 300), what="the slots to have their rows")
+    assert written
+    assert all(db.execute("SELECT %s::pg_lsn >= %s::pg_lsn", [*disk, *log]).fetchone() == (True,)
+               for disk, log in zip(on_disk, written, strict=True))  # fmt: skip
+
+
 def test_jobs_with_an_unfinished_run_are_decided_at_the_instant(db: psycopg.Connection) -> None:
     """The run may end until then: prepared ahead, the slot would be skipped for a run that is over."""
     add_coming_jobs(db, 2, 5)
