@@ -69,7 +69,7 @@ def console(server: Server, rows: int, times: int) -> Result:
     with server.database("console") as dsn:
         call(PGSCHED, "setup", dsn)
         with psycopg.connect(dsn, autocommit=True) as there:
-            fill(there, dsn, rows)
+            fill(there, rows)
             names = things(there)
         with running(dsn) as port:
             asked = [ask(port, page, times, names) for page in PAGES]

@@ -1,7 +1,7 @@
 """What `console` looks at: weeks of ended runs of some hundred jobs, a year of figures, and a queue that is in use.
 
-The rule: rows lie as they would after their time, in the order of their ends; endings are counted by the leader's
-statement; and triggers are set aside for the filling alone.
+The rule: rows lie as they would after their time, in the order of their ends, and triggers are set aside for the
+filling alone.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import psycopg
 
 from bench.report import progress
 from bench.server import scalar
-from pgsched.db import rollups
-from pgsched.db.connect import BY_INDEX, connect
 
 JOBS, WEEKS = 300, 6
-CHUNK, COUNTED = 500_000, 100_000
+CHUNK = 500_000
 OPEN = 20_000
 WITH_JOBS = """
 INSERT INTO pgsched.jobs (name, schedule, task, queue, timezone, alert_after_failures, max_lateness)
@@ -34,7 +32,8 @@ WITH made AS (
         at + CASE WHEN ran THEN wait + took ELSE '0' END, CASE WHEN NOT ran THEN 0 WHEN kind < 15 THEN 3 ELSE 1 END,
         CASE WHEN kind < 5 THEN 'dead' WHEN kind < 15 THEN 'succeeded' WHEN kind < 20 THEN 'skipped'
              WHEN kind < 22 THEN 'missed' ELSE 'succeeded' END,
-        'queue-' || i %% 8, 'task.' || i %% 40, jsonb_build_object('i', i),
+        'queue-' || coalesce(job, i) %% 8, 'task.' || CASE WHEN job IS NULL THEN i %% 10 ELSE job %% 40 END,
+        jsonb_build_object('i', i),
         CASE WHEN job IS NULL THEN 'enqueue' ELSE 'schedule' END, gen_random_uuid(), 1,
         CASE WHEN kind < 5 THEN 'ConnectionError: db-' || i %% 7 || ' refused' END,
         CASE WHEN kind BETWEEN 15 AND 19 THEN 'overlap: the run before it was running still'
@@ -54,20 +53,29 @@ SELECT id, gen_random_uuid(), n, 'failed', started_at, finished_at, 'bench:1', c
     repeat('  File "x.py", line 17, in f' || chr(10), 12)
 FROM made, generate_series(1, CASE WHEN state = 'dead' THEN 3 ELSE 2 END) n WHERE attempt = 3
 """
-# what was counted before the rows that are kept: of everything, and of every tenth job
-YEAR = """
+# The figures that outlive the rows, as many as there would be: minutes of three days, hours of a year. Of nine jobs in
+# ten hours of six weeks, so that the filling takes minutes.
+FIGURES = """
 INSERT INTO pgsched.rollups (width, from_at, job_id, queue, task, state, runs, started, retried, duration_s, wait_s,
     late_s, late, late_max_s, last_at, durations, waits, lates)
 SELECT width, at, job, queue, task, state, 200, CASE WHEN state = 'skipped' THEN 0 ELSE 200 END, 2, 900, 20, 20, 120,
-    0.4, at + interval '59 min', bins, bins, bins
-FROM (SELECT date_trunc('hour', now()) - h * interval '1 hour' AS at
-      FROM generate_series(%(weeks)s * 168 + 3, 365 * 24) h) hours
+    0.4, at + interval '59 s', bins, bins, bins
+FROM (
+    SELECT 'minute', m.at, 0, 'queue-' || o.n % 8, 'task.' || o.n, 'succeeded' FROM minutes m, others o
+    UNION ALL SELECT 'hour', h.at, 0, 'queue-' || o.n % 8, 'task.' || o.n, 'succeeded' FROM hours h, others o
+    UNION ALL SELECT 'minute of all', m.at, 0, '', '', s.state FROM minutes m, states s
+    UNION ALL SELECT 'hour of all', h.at, 0, '', '', s.state FROM hours h, states s
+    UNION ALL SELECT 'hour', h.at, j.id, j.queue, j.task, 'succeeded' FROM hours h, pgsched.jobs j
+              WHERE j.id % 10 = 1 OR h.at > now() - interval '42 days'
+) w(width, at, job, queue, task, state)
 CROSS JOIN (SELECT array_fill(0::bigint, ARRAY[5]) || array_fill(20::bigint, ARRAY[10])
                 || array_fill(0::bigint, ARRAY[11]) AS bins) b
-CROSS JOIN (VALUES ('succeeded'), ('dead'), ('skipped')) s(state)
-CROSS JOIN (SELECT 'hour of all' AS width, 0::bigint AS job, '' AS queue, '' AS task
-            UNION ALL SELECT 'hour', id, queue, task FROM pgsched.jobs WHERE id %% 10 = 1) w
-WHERE job = 0 OR state = 'succeeded'
+"""
+SERIES = """
+WITH minutes AS (SELECT date_trunc('minute', now()) - n * interval '1 minute' AS at FROM generate_series(0, 4319) n),
+    hours AS (SELECT date_trunc('hour', now()) - n * interval '1 hour' AS at FROM generate_series(0, 8759) n),
+    states AS (SELECT * FROM (VALUES ('succeeded'), ('dead'), ('skipped'), ('missed')) s(state)),
+    others AS (SELECT n FROM generate_series(0, 9) n)
 """
 LIVE = """
 INSERT INTO pgsched.runs (available_at, created_at, state, queue, task, priority, concurrency_key, started_at,
@@ -98,7 +106,7 @@ MORE = (
 )
 
 
-def fill(there: psycopg.Connection, dsn: str, rows: int) -> None:
+def fill(there: psycopg.Connection, rows: int) -> None:
     """Write all of it."""
     began = time.monotonic()
     there.execute(WITH_JOBS, [JOBS])
@@ -107,9 +115,9 @@ def fill(there: psycopg.Connection, dsn: str, rows: int) -> None:
         last = min(first + CHUNK, rows) - 1
         there.execute(RUNS, {"first": first, "last": last, "total": rows, "jobs": JOBS, "weeks": WEEKS})
         progress(f"console: {last + 1:,} runs ({time.monotonic() - began:.0f} s)")
-    counted = count(dsn)
-    progress(f"console: {counted:,} endings counted ({time.monotonic() - began:.0f} s)")
-    there.execute(YEAR, {"weeks": WEEKS})
+    there.execute((SERIES + FIGURES).encode())
+    there.execute("UPDATE pgsched.rollup_mark SET counted_until = now()")
+    progress(f"console: the figures of a year ({time.monotonic() - began:.0f} s)")
     there.execute(LIVE, {"n": OPEN})
     for text in MORE:
         there.execute(text.encode())
@@ -121,16 +129,3 @@ def fill(there: psycopg.Connection, dsn: str, rows: int) -> None:
 
 
 SIZE = "SELECT pg_size_pretty(pg_database_size(current_database()))"
-
-
-def count(dsn: str) -> int:
-    """Count every ending, as the leader does, in larger batches."""
-    done = 0
-    with connect(dsn, purpose="bench", settings=BY_INDEX) as conn:
-        safe = rollups.look(conn).now
-        while True:
-            with conn.transaction():
-                counted = rollups.count(conn, safe, COUNTED)
-            done += counted
-            if counted < COUNTED:
-                return done

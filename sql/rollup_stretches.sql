@@ -1,12 +1,32 @@
--- rollup_stretches: the counts of stretches of time of one length, from the minutes or hours that were counted.
--- params: width text, job_id bigint (0: of all), from_at timestamptz (the first begins there), width_s float8 (of a
---         stretch)
--- returns: (begins_at, started, retried, dead, missed, late_max_s, duration_s, bins: how many rows
---          rollup_bins would read), one for each that has any
+-- rollup_stretches: what was counted in some minutes or hours, by stretches of time of one length. Each minute or hour is
+-- found by the primary key, so that it costs what is asked for.
+-- params: width text, job_id bigint (0: of all), at timestamptz[], from_at timestamptz (the first stretch begins there),
+--         width_s float8 (of a stretch)
+-- returns: (begins_at, started, retried, dead, missed, late_max_s, durations, waits, lates bigint[] (pgsched.bin_of)), one
+--          for each that has any
 -- locks: none
-SELECT date_bin(%(width_s)s * interval '1 second', from_at, %(from_at)s) AS begins_at, sum(started)::bigint AS started,
-    sum(retried)::bigint AS retried, sum(duration_s) AS duration_s, count(*) FILTER (WHERE started > 0) AS bins,
-    coalesce(sum(runs) FILTER (WHERE state = 'dead'), 0)::bigint AS dead,
-    coalesce(sum(runs) FILTER (WHERE state = 'missed'), 0)::bigint AS missed, max(late_max_s) AS late_max_s
-FROM pgsched.rollups WHERE width = %(width)s AND job_id = %(job_id)s AND from_at >= %(from_at)s
+SELECT date_bin(%(width_s)s * interval '1 second', r.from_at, %(from_at)s) AS begins_at, sum(r.started)::bigint AS started,
+    sum(r.retried)::bigint AS retried, coalesce(sum(r.runs) FILTER (WHERE r.state = 'dead'), 0)::bigint AS dead,
+    coalesce(sum(r.runs) FILTER (WHERE r.state = 'missed'), 0)::bigint AS missed, max(r.late_max_s) AS late_max_s,
+    ARRAY[sum(r.durations[1]), sum(r.durations[2]), sum(r.durations[3]), sum(r.durations[4]), sum(r.durations[5]),
+        sum(r.durations[6]), sum(r.durations[7]), sum(r.durations[8]), sum(r.durations[9]), sum(r.durations[10]),
+        sum(r.durations[11]), sum(r.durations[12]), sum(r.durations[13]), sum(r.durations[14]), sum(r.durations[15]),
+        sum(r.durations[16]), sum(r.durations[17]), sum(r.durations[18]), sum(r.durations[19]), sum(r.durations[20]),
+        sum(r.durations[21]), sum(r.durations[22]), sum(r.durations[23]), sum(r.durations[24]), sum(r.durations[25]),
+        sum(r.durations[26])]::bigint[] AS durations,
+    ARRAY[sum(r.waits[1]), sum(r.waits[2]), sum(r.waits[3]), sum(r.waits[4]), sum(r.waits[5]), sum(r.waits[6]),
+        sum(r.waits[7]), sum(r.waits[8]), sum(r.waits[9]), sum(r.waits[10]), sum(r.waits[11]), sum(r.waits[12]),
+        sum(r.waits[13]), sum(r.waits[14]), sum(r.waits[15]), sum(r.waits[16]), sum(r.waits[17]), sum(r.waits[18]),
+        sum(r.waits[19]), sum(r.waits[20]), sum(r.waits[21]), sum(r.waits[22]), sum(r.waits[23]), sum(r.waits[24]),
+        sum(r.waits[25]), sum(r.waits[26])]::bigint[] AS waits,
+    ARRAY[sum(r.lates[1]), sum(r.lates[2]), sum(r.lates[3]), sum(r.lates[4]), sum(r.lates[5]), sum(r.lates[6]),
+        sum(r.lates[7]), sum(r.lates[8]), sum(r.lates[9]), sum(r.lates[10]), sum(r.lates[11]), sum(r.lates[12]),
+        sum(r.lates[13]), sum(r.lates[14]), sum(r.lates[15]), sum(r.lates[16]), sum(r.lates[17]), sum(r.lates[18]),
+        sum(r.lates[19]), sum(r.lates[20]), sum(r.lates[21]), sum(r.lates[22]), sum(r.lates[23]), sum(r.lates[24]),
+        sum(r.lates[25]), sum(r.lates[26])]::bigint[] AS lates
+FROM unnest(%(at)s::timestamptz[]) g(at)
+CROSS JOIN LATERAL (
+    SELECT f.from_at, f.state, f.runs, f.started, f.retried, f.late_max_s, f.durations, f.waits, f.lates
+    FROM pgsched.rollups f WHERE f.width = %(width)s AND f.from_at = g.at AND f.job_id = %(job_id)s OFFSET 0
+) r
 GROUP BY 1

@@ -7,16 +7,16 @@ commit an earlier one.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, fetch, rows
 from pgsched.db.statements import sql
 
-UNITS_S = {"minute": 60.0, "hour": 3600.0}
-# Of a year only some hours are read, but every hour of a day and of a week is among them: 5 divides neither.
-MOST_BINS, SPARSE = 3000, 5
+UNITS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1)}
+# Of many hours some are read, but every hour of a day and of a week is among them: 5 divides neither.
+MOST, SPARSE = 3000, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,17 @@ class Stretches:
     job_id: int = 0
 
 
-def read(conn: Connection[Any], asked: Stretches) -> tuple[dict[datetime, Row], dict[datetime, Row]]:
-    """Counts and bins of stretches by their beginnings; see sql/rollup_stretches.sql and
-    rollup_bins.sql. Where there are very many, bins are those of every SPARSE-th minute or hour."""
+def read(conn: Connection[Any], asked: Stretches) -> tuple[dict[datetime, Row], int]:
+    """What was counted, by the beginnings of the stretches (see sql/rollup_stretches.sql), and of how many minutes or
+    hours one was read."""
     values = asdict(asked) | {"width": asked.unit if asked.job_id else f"{asked.unit} of all"}
-    counts = rows(conn, "rollup_stretches", values)
-    sparse = SPARSE if sum(row["bins"] for row in counts) > MOST_BINS else 1
-    bins = rows(conn, "rollup_bins", values | {"step_s": sparse * UNITS_S[asked.unit]})
-    return {row["begins_at"]: row for row in counts}, {row["begins_at"]: row for row in bins}
+    if asked.job_id:
+        at = [row["from_at"] for row in rows(conn, "rollup_hours", values)]
+    else:
+        at = [
+            asked.from_at + n * UNITS[asked.unit]
+            for n in range((asked.until_at - asked.from_at) // UNITS[asked.unit] + 1)
+        ]
+    every = SPARSE if len(at) > MOST else 1
+    found = rows(conn, "rollup_stretches", values | {"at": at[::every]})
+    return {row["begins_at"]: row for row in found}, every

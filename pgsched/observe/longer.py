@@ -1,7 +1,7 @@
 """How it has been going for longer than rows are kept: from the minutes and hours that were counted.
 
 The rule: counts are exact; a percentile is found between the two bounds of its bin, so it is wrong by a factor of two
-at worst. Over a year of a busy job percentiles are those of every fifth hour.
+at worst. A year is estimated from every fifth hour, but of a job that has few, and says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ FIRST_S = 0.001  # the upper bound of the first bin; each next one is twice as h
 LONGER = {"6h": 360.0, "24h": 1440.0, "7d": 10_800.0, "30d": 43_200.0, "1y": 525_600.0}
 OF_A_JOB = ("7d", "30d", "1y")  # minutes do not tell jobs apart
 HOUR_S = 3600.0
-NOTHING: Row = {"started": 0, "retried": 0, "dead": 0, "missed": 0, "late_max_s": None, "duration_s": 0.0}
+NOTHING: Row = {"started": 0, "retried": 0, "dead": 0, "missed": 0, "late_max_s": None,
+                "durations": (), "waits": (), "lates": ()}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,56 +39,58 @@ class OfJob:
     took_50: float | None
     took_95: float | None
     late_95: float | None
+    sampled: bool
 
 
-Found = list[tuple[datetime, datetime, Row, Row]]  # from, until, counts, bins
+Found = list[tuple[datetime, datetime, Row]]  # from, until, what was counted
 
 
 def stretches(conn: Connection[Any], span: str) -> list[Stretch]:
     """The last STRETCHES stretches of a range, oldest first. The newest goes on; its last seconds are to be counted."""
-    return [stretch(*one) for one in found(conn, span)]
+    counted, every = found(conn, span)
+    return [stretch(*one, every) for one in counted]
 
 
 def of_job(conn: Connection[Any], job_id: int, span: str) -> list[OfJob]:
     """The same of one job, for the ranges OF_A_JOB."""
+    counted, every = found(conn, span, job_id)
     return [
         OfJob(
-            from_at, until_at, counts["started"], counts["dead"], counts["missed"],
-            percentile(bins["durations"], 0.5), percentile(bins["durations"], 0.95),
-            capped(percentile(bins["lates"], 0.95), counts["late_max_s"]),
+            from_at, until_at, row["started"] * every, row["dead"] * every, row["missed"] * every,
+            percentile(row["durations"], 0.5), percentile(row["durations"], 0.95),
+            capped(percentile(row["lates"], 0.95), row["late_max_s"]), every > 1,
         )
-        for from_at, until_at, counts, bins in found(conn, span, job_id)
+        for from_at, until_at, row in counted
     ]  # fmt: skip
 
 
-def found(conn: Connection[Any], span: str, job_id: int = 0) -> Found:
-    """What is known of each stretch."""
+def found(conn: Connection[Any], span: str, job_id: int = 0) -> tuple[Found, int]:
+    """What is known of each stretch, and of how many minutes or hours one was read."""
     width_s = LONGER[span]
     now = rollups.look(conn).now
     newest = datetime.fromtimestamp(now.timestamp() // width_s * width_s, now.tzinfo)
     begin = newest - timedelta(seconds=width_s * (STRETCHES - 1))
     unit = "hour" if job_id != 0 or width_s >= HOUR_S else "minute"
-    counts, bins = rollups.read(conn, Stretches(unit, begin, now, width_s, job_id))
+    counted, every = rollups.read(conn, Stretches(unit, begin, now, width_s, job_id))
     edges = [min(begin + timedelta(seconds=width_s * n), now) for n in range(STRETCHES + 1)]
-    nothing: Row = {"durations": (), "waits": (), "lates": ()}
-    return [(at, until, counts.get(at, NOTHING), bins.get(at, nothing)) for at, until in pairwise(edges)]
+    return [(at, until, counted.get(at, NOTHING)) for at, until in pairwise(edges)], every
 
 
-def stretch(from_at: datetime, until_at: datetime, counts: Row, bins: Row) -> Stretch:
-    """The figures of one stretch."""
+def stretch(from_at: datetime, until_at: datetime, row: Row, every: int = 1) -> Stretch:
+    """The figures of one stretch; of how many minutes or hours one was read."""
     return Stretch(
         from_at=from_at,
         until_at=until_at,
-        per_s=counts["started"] / max((until_at - from_at).total_seconds(), 0.1),
-        dead=float(counts["dead"]),
-        missed=float(counts["missed"]),
-        retried=float(counts["retried"]),
-        wait_50=percentile(bins["waits"], 0.5),
-        wait_95=percentile(bins["waits"], 0.95),
-        late_50=capped(percentile(bins["lates"], 0.5), counts["late_max_s"]),
-        late_95=capped(percentile(bins["lates"], 0.95), counts["late_max_s"]),
-        late_max=counts["late_max_s"],
-        sampled=False,
+        per_s=row["started"] * every / max((until_at - from_at).total_seconds(), 0.1),
+        dead=float(row["dead"] * every),
+        missed=float(row["missed"] * every),
+        retried=float(row["retried"] * every),
+        wait_50=percentile(row["waits"], 0.5),
+        wait_95=percentile(row["waits"], 0.95),
+        late_50=capped(percentile(row["lates"], 0.5), row["late_max_s"]),
+        late_95=capped(percentile(row["lates"], 0.95), row["late_max_s"]),
+        late_max=row["late_max_s"],
+        sampled=every > 1,
     )
 
 

@@ -15,6 +15,7 @@ from pgsched.cli.output import duration
 from pgsched.web.rendering import count
 
 WIDTH, HEIGHT = 600.0, 120.0
+SAMPLED = "estimated from a sample"
 Values = Sequence[float | None]
 
 

@@ -19,7 +19,7 @@ from pgsched.errors import InputError
 from pgsched.observe import longer, slots
 from pgsched.observe.after import neighbours
 from pgsched.observe.explain import explain_slot
-from pgsched.web.charts import Chart, Series, bars, chart, number
+from pgsched.web.charts import SAMPLED, Chart, Series, bars, chart, number
 from pgsched.web.job_form import json_of
 from pgsched.web.pages import Done, View, given, job_url
 
@@ -72,6 +72,7 @@ def trends(conn: Connection[Any], job: Row, span: str) -> list[Chart]:
     """Durations, lateness and outcomes for longer than rows are kept."""
     lately = longer.of_job(conn, job["id"], span)
     times, begin = [f"{one.from_at:%Y-%m-%d %H:%M} UTC" for one in lately], f"{span} ago"
+    sampled = SAMPLED if any(one.sampled for one in lately) else ""
     took = [Series("half took at most", "a", [one.took_50 for one in lately]),
             Series("95 %", "b", [one.took_95 for one in lately])]  # fmt: skip
     late = [Series("95 % started within", "a", [one.late_95 for one in lately])]
@@ -79,7 +80,7 @@ def trends(conn: Connection[Any], job: Row, span: str) -> list[Chart]:
              Series("dead", "bad", [one.dead for one in lately]),
              Series("missed", "b", [one.missed for one in lately])]  # fmt: skip
     return [chart("Durations", took, times, duration, begin), chart("Lateness", late, times, duration, begin),
-            chart("Runs", ended, times, number, begin)]  # fmt: skip
+            chart("Runs", ended, times, number, begin, note=sampled)]  # fmt: skip
 
 
 def explained(request: Request, conn: Connection[Any], job: Row) -> str | None:

@@ -13,7 +13,7 @@ from pgsched.db.connect import Connection
 from pgsched.observe import longer, rates, status
 from pgsched.observe.longer import LONGER
 from pgsched.observe.rates import RANGES, STRETCHES, Stretch
-from pgsched.web.charts import Chart, Series, chart, number
+from pgsched.web.charts import SAMPLED, Chart, Series, chart, number
 from pgsched.web.depth import Depths
 from pgsched.web.pages import View, given
 
@@ -63,7 +63,7 @@ def of_rates(lately: list[Stretch], span: str) -> list[Chart]:
     form = "%Y-%m-%d %H:%M" if span in LONGER else "%H:%M:%S"
     times = [f"{one.from_at:{form}} UTC" for one in lately]
     begin = f"{span} ago"
-    sampled = "busy stretches are estimated from a sample" if any(one.sampled for one in lately) else ""
+    sampled = SAMPLED if any(one.sampled for one in lately) else ""
     latency = [Series("due to start, half", "a", [one.wait_50 for one in lately]),
                Series("95 %", "b", [one.wait_95 for one in lately])]  # fmt: skip
     lateness = [Series("slot to start, half", "a", [one.late_50 for one in lately]),
@@ -77,5 +77,5 @@ def of_rates(lately: list[Stretch], span: str) -> list[Chart]:
         chart("Throughput", per_s, times, lambda value: f"{value:.3g}/s", begin, note=sampled),
         chart("Latency", latency, times, duration, begin),
         chart("Lateness", lateness, times, duration, begin),
-        chart("Errors", errors, times, lambda value: number(float(f"{value:.3g}")), begin),
+        chart("Errors", errors, times, lambda value: number(float(f"{value:.3g}")), begin, note=sampled),
     ]
