@@ -7,9 +7,11 @@ must then end well.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +19,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from pgsched.db.embedded import bin_dir
+from pgsched.errors import EmbeddedUnavailable
 from tests.waiting import wait_until
 
 ENDLESS = ("worker", "leader", "web", "top")
@@ -89,6 +93,9 @@ class Shell:
         self.env |= {"PGSCHED_DSN": dsn, "PGSCHED_TEST_DSN": dsn, "PGSCHED_HOME": str(folder / "home")}
         self.env |= {"COLUMNS": "200", "TERM": "dumb"}
         self.env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{self.env['PATH']}{os.pathsep}/usr/sbin"
+        if shutil.which("psql") is None:
+            with contextlib.suppress(EmbeddedUnavailable):
+                self.env["PATH"] += f"{os.pathsep}{bin_dir()}"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def run(self, command: str, codes: tuple[int, ...] = (0,)) -> str:
