@@ -14,8 +14,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "sql" / "examples"
 LANGUAGES = ("psql", "node", "ruby")
-# where npm install -g puts packages
-SYSTEM_MODULES = (Path("/usr/lib/node_modules"), Path("/usr/local/lib/node_modules"))
+# where npm install -g puts packages, and where Debian does
+SYSTEM_MODULES = (Path("/usr/lib/node_modules"), Path("/usr/local/lib/node_modules"), Path("/usr/share/nodejs"))
 
 
 def uri(dsn: str) -> str:
@@ -50,13 +50,15 @@ def _node(folder: Path) -> Callable[..., list[str]]:
         place for place in (*named, EXAMPLES / "node" / "node_modules", *SYSTEM_MODULES) if (place / "pg").is_dir()
     ]
     if not found:
-        pytest.skip("the package pg for node is not installed (npm install -g pg)")
+        pytest.skip("the package pg for node is not installed (npm install -g pg; Debian: node-pg)")
     # import looks beside the program, and nowhere else
     shutil.copytree(EXAMPLES / "node", folder / "node", ignore=shutil.ignore_patterns("node_modules"))
     (folder / "node" / "node_modules").symlink_to(found[0])
 
     def command(_: str, name: str, **given: object) -> list[str]:
-        return [program, str(folder / "node" / f"{name}.mjs"), *map(str, given.values())]
+        # Debian's packages find each other by it
+        node = ["env", f"NODE_PATH={found[0]}", program]
+        return [*node, str(folder / "node" / f"{name}.mjs"), *map(str, given.values())]
 
     return command
 
