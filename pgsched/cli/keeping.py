@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from pgsched.cli.limits import span
 from pgsched.errors import InputError
 
 NOTHING = "none"
+DAYS = {"1 hour": 1 / 24, "1 day": 1, "10 years": 3650, "100 years": 36_500, "1000 years": 365_000}
 
 
 def kept(given: Iterable[str] | None) -> dict[str, str] | None:
@@ -30,6 +32,19 @@ def said(keep: Mapping[str, Any] | None) -> str:
     named = [f"{outcome} {readable(time)}" for outcome, time in keep.items() if outcome != "any"]
     rest = [("all " if not named else "any other ") + readable(keep["any"])] if "any" in keep else []
     return ", ".join(named + rest)
+
+
+def said_of_all(keep: Mapping[str, Any]) -> str:
+    """What holds where nothing else is said; of what is not named, the default."""
+    return said({"any": "7 days", **keep})
+
+
+def within(option: str, text: str | None, least: str, most: str) -> timedelta | None:
+    """How long figures are kept. Raises InputError."""
+    found = span(option, text) if text else None
+    if found is not None and not DAYS[least] <= found / timedelta(days=1) <= DAYS[most]:
+        raise InputError(f"{option}: {text} is not between {least} and {most}", option)
+    return found
 
 
 def readable(time: str) -> str:

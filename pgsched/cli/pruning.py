@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.keeping import kept, said
-from pgsched.cli.limits import span
+from pgsched.cli.keeping import kept, said, said_of_all, within
 from pgsched.cli.output import ago, duration, print_fields, print_json, print_table
 from pgsched.errors import InputError
 
@@ -90,7 +89,7 @@ def show(dsn: Dsn = None, json: Json = False) -> None:
         return print_json(found)
     print_fields(
         {
-            "runs": said(found["keep"]),
+            "runs": said_of_all(found["keep"]),
             "archive": "into pgsched.archived_runs" if found["archive"] else "no",
             "figures by minute": duration(found["keep_minutes"]),
             "figures by hour": duration(found["keep_hours"]),
@@ -125,13 +124,13 @@ def set_retention(
     from pgsched.db import retention
 
     values: dict[str, Any] = {"keep": kept(keep), "archive": archive}
-    values |= {"keep_minutes": span("keep-minutes", keep_minutes) if keep_minutes else None}
-    values |= {"keep_hours": span("keep-hours", keep_hours) if keep_hours else None}
-    values |= {"keep_audit": span("keep-audit", keep_audit) if keep_audit else None}
+    values["keep_minutes"] = within("keep-minutes", keep_minutes, "1 hour", "10 years")
+    values["keep_hours"] = within("keep-hours", keep_hours, "1 day", "100 years")
+    values["keep_audit"] = within("keep-audit", keep_audit, "1 day", "1000 years")
     given = {name: value for name, value in values.items() if value is not None}
     if not given:
         raise InputError("retention set: say what: see `pgsched retention set --help`", "keep")
     with session(dsn) as conn:
         found = retention.change(conn, given)
-    return print_json(found) if json else print(f"runs: {said(found['keep'])}"
+    return print_json(found) if json else print(f"runs: {said_of_all(found['keep'])}"
                                                 + ("; archived" if found["archive"] else ""))  # fmt: skip

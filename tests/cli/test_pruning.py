@@ -109,6 +109,9 @@ def test_settings_are_shown_and_set(pgsched: Call, db: psycopg.Connection) -> No
     assert pgsched("retention", "set", "--keep", "2d", "--keep", "dead=90d", "--archive").out == (
         "runs: dead 90 days, any other 2 days; archived\n"
     )
+    assert pgsched("retention", "set", "--keep", "dead=90d").out == (
+        "runs: dead 90 days, any other 7 days; archived\n"
+    ), "what is not said is the default"
     pgsched("queue", "set", "loud", "--keep", "1h")
     pgsched("job", "add", "nightly", "--task", "t", "--keep", "succeeded=1d", "--keep", "30d")
     shown = pgsched("retention", "show").out
@@ -127,6 +130,9 @@ def test_settings_are_shown_and_set(pgsched: Call, db: psycopg.Connection) -> No
     ("args", "said"),
     [
         (("retention", "set"), "say what"),
+        (("retention", "set", "--keep-hours", "1h"), "keep-hours: 1h is not between 1 day and 100 years"),
+        (("retention", "set", "--keep-minutes", "1m"), "keep-minutes: 1m is not between 1 hour and 10 years"),
+        (("retention", "set", "--keep-audit", "1h"), "keep-audit: 1h is not between 1 day and 1000 years"),
         (("retention", "set", "--keep", "soon"), 'keep: "soon" is not a time'),
         (("retention", "set", "--keep", "failed=1d"), 'keep: "failed" is not one of'),
         (("retention", "set", "--keep", "1d", "--keep", "2d"), "keep: any is given twice"),
