@@ -76,7 +76,7 @@ def measure(server: Server, count: int, seconds: float) -> Idle:
             before, server_before = usage(started), server.cpu()
             time.sleep(seconds)
             after, server_after, calls = usage(started), server.cpu(), scalar(look, CALLS, [name])
-            top = [f"{count / seconds:.1f}/s {' '.join(text.split())}" for text, count in look.execute(TOP, [name])]
+            top = [f"{count / seconds:.3f}/s {' '.join(text.split())}" for text, count in look.execute(TOP, [name])]
     return Idle(
         count,
         float(str(calls)) / seconds,

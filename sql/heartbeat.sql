@@ -1,9 +1,11 @@
 -- heartbeat: renew the lease of every claim this worker holds, and the worker's own row.
 -- params: worker_id bigint, lease_s float8, running int, abandoned int, stopping boolean, blocked_s float8 (for how long
 --         its loop has not turned; null: it turns), blocked_by text, clock_s float8 (the host's, since 1970), parallel
---         arrays ids bigint[], tokens uuid[]
--- returns: (id, token, cancel, renewed) of the claims still ours; a claim that is absent was lost. cancel: somebody
---          asked. Not renewed: somebody holds the row, the next heartbeat will tell.
+--         arrays ids bigint[], tokens uuid[], name text
+-- returns: (id, token, cancel, renewed, null) of the claims still ours; a claim that is absent was lost. cancel: somebody
+--          asked. Not renewed: somebody holds the row, the next heartbeat will tell. And (null, null, drain: somebody
+--          asked the worker for that, null, drain_asked_by), or no such row: the database does not know a worker of this
+--          number and name (any more). A failover may have lost its row, and given the number to another one.
 -- locks: row locks on those runs, skipping those that others hold: one row that a person has locked must not cost
 --        all the others their lease. A worker that has stopped stays stopped. Each claim is looked up by its key,
 --        whatever the statistics say.
@@ -27,12 +29,15 @@ WITH me AS (
     FROM mine WHERE r.id = mine.id
     RETURNING r.id, r.token, r.cancel_requested_at
 )
-SELECT id, token, cancel_requested_at IS NOT NULL AS cancel, true AS renewed FROM renewed
+SELECT id, token, cancel_requested_at IS NOT NULL AS cancel, true AS renewed, NULL AS asked_by FROM renewed
 UNION ALL
-SELECT held.id, held.token, held.cancel_requested_at IS NOT NULL, false
+SELECT held.id, held.token, held.cancel_requested_at IS NOT NULL, false, NULL
 FROM given g CROSS JOIN LATERAL (
     SELECT r.id, r.token, r.cancel_requested_at FROM pgsched.runs r
     WHERE (r.id, r.token) = (g.id, g.token) AND r.state = 'running'
     OFFSET 0
 ) held
 WHERE g.id NOT IN (SELECT id FROM renewed)
+UNION ALL
+SELECT NULL, NULL, drain_asked_at IS NOT NULL, NULL, drain_asked_by FROM pgsched.workers
+WHERE id = %(worker_id)s AND name = %(name)s

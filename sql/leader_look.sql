@@ -1,12 +1,12 @@
 -- leader_look: what is there for the leader to do, and when will there be? One statement a round, so that a leader with
 -- nothing to do costs next to nothing. It also says that this term is alive.
--- params: term bigint, reap boolean (whether to look for claims whose lease has ended), lead_s float8 (due jobs are those
---         due within so many seconds)
+-- params: term bigint, reap boolean (whether to look for claims whose lease has ended), count boolean (whether to look for
+--         runs that are to be counted), lead_s float8 (due jobs are those due within so many seconds)
 -- returns: (wait_s float8: seconds until something is due, null: nothing known; jobs, runs, waiting, expired,
---          passed_over, backfills, limited, unapplied boolean: due jobs; runs to be made claimable or ended; held runs that nothing but
---          another run's end can free; ended leases; stretches to record; open backfills;
---          runs that only limits hold; limits that were changed and are yet to be applied; now_s float8: the database's
---          clock, since 1970)
+--          passed_over, backfills, limited, unapplied, ended boolean: due jobs; runs to be made claimable or ended; held
+--          runs that nothing but another run's end can free; ended leases; stretches to record; open backfills; runs
+--          that only limits hold; limits that were changed and are yet to be applied; runs to count;
+--          now_s float8: the database's clock, since 1970)
 -- locks: the row of the term, once a second
 WITH seen AS (
     UPDATE pgsched.leader SET seen_at = clock_timestamp()
@@ -38,5 +38,8 @@ SELECT CASE WHEN coalesce(job_at, run_at, start_at) IS NOT NULL THEN
     EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NOT NULL) AS limited,
     EXISTS (SELECT FROM pgsched.queues WHERE applied_at IS NULL)
         OR EXISTS (SELECT FROM pgsched.limits WHERE applied_at IS NULL) AS unapplied,
+    CASE WHEN %(count)s THEN EXISTS (
+        SELECT FROM pgsched.runs WHERE phase >= 3 AND finished_at > (SELECT counted_until FROM pgsched.rollup_mark))
+        ELSE false END AS ended,
     extract(epoch FROM now)::float8 AS now_s
 FROM next

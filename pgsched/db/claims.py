@@ -158,11 +158,14 @@ def evidence(batch: Sequence[Settlement]) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class Beat:
     """What a heartbeat learned: the claims renewed, those it could not look at because somebody held the row, and
-    which of either somebody wants cancelled. Any other claim was lost."""
+    which of either somebody wants cancelled. Any other claim was lost. Of the worker itself: does the database know it,
+    and who has asked it to drain?"""
 
     kept: frozenset[Key]
     unsure: frozenset[Key]
     cancel: frozenset[Key]
+    known: bool
+    drain_by: str | None
 
 
 def cancel_asked(conn: Connection[Any], held: Sequence[Key]) -> frozenset[Key]:
@@ -177,13 +180,15 @@ def heartbeat(
     held: Sequence[Key],
     abandoned: int = 0,
     *,
+    name: str = "",
     stopping: bool = False,
     blocked: tuple[float, str] | None = None,
 ) -> Beat:
-    """Renew the lease of every held claim and the worker's own row. `blocked`: for how many seconds its loop has not
-    turned, and who is at it."""
+    """Renew the lease of every held claim and the worker's own row. `name`: the worker's. `blocked`: for how many
+    seconds its loop has not turned, and who is at it."""
     values = {
         "worker_id": worker_id,
+        "name": name,
         "lease_s": lease_s,
         "running": len(held),
         "abandoned": abandoned,
@@ -193,9 +198,12 @@ def heartbeat(
         "clock_s": time.time(),
         **fences(held),
     }
-    rows = conn.execute(sql("heartbeat"), values).fetchall()
+    found = conn.execute(sql("heartbeat"), values).fetchall()
+    rows, mine = [r for r in found if r[0] is not None], [r for r in found if r[0] is None]
     return Beat(
         kept=frozenset((r[0], r[1].int) for r in rows if r[3]),
         unsure=frozenset((r[0], r[1].int) for r in rows if not r[3]),
         cancel=frozenset((r[0], r[1].int) for r in rows if r[2]),
+        known=bool(mine),
+        drain_by=str(mine[0][4]) if mine and mine[0][2] else None,
     )

@@ -218,11 +218,13 @@ class Look:
     backfills: bool
     limited: bool
     unapplied: bool
+    ended: bool
     now_s: float
 
 
-def look(conn: Connection[Any], term: int, *, reap: bool = False, lead_s: float = 0.0) -> Look:
+def look(conn: Connection[Any], term: int, *, reap: bool = False, count: bool = False, lead_s: float = 0.0) -> Look:
     """Ask what is due (jobs: within `lead_s` seconds), and say that the term is alive."""
-    row = conn.execute(sql("leader_look"), {"term": term, "reap": reap, "lead_s": lead_s}).fetchone()
+    values = {"term": term, "reap": reap, "count": count, "lead_s": lead_s}
+    row = conn.execute(sql("leader_look"), values).fetchone()
     assert row is not None
     return Look(*row)

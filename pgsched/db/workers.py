@@ -52,11 +52,3 @@ def drain(conn: Connection[Any], worker_id: int, by: str | None = None) -> Row:
     if found is None:
         raise NotFound(f"there is no worker {worker_id} that has not stopped")
     return found
-
-
-def drain_asked(conn: Connection[Any], worker_id: int, name: str) -> str | None:
-    """Who asked this worker to drain; None: nobody. Raises NotFound when the database does not know the worker."""
-    row = conn.execute(sql("worker_drain_asked"), {"worker_id": worker_id, "name": name}).fetchone()
-    if row is None:
-        raise NotFound(f"there is no worker {worker_id} called {name}")
-    return str(row[1]) if row[0] else None

@@ -7,6 +7,7 @@ that has a transaction of its own may commit its success minutes afterwards.)
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
@@ -31,6 +32,11 @@ class Counting:
         self.behind_s = 0.0
         self._asked: tuple[datetime, frozenset[str]] | None = None
         self._moved_at: datetime | None = None
+        self._stale_at = 0.0
+
+    def wants(self, now: float) -> bool:
+        """Is there something to do at this monotonic instant, even where nothing has ended?"""
+        return self.waits or now >= self._stale_at
 
     def work(self, conn: Connection[Any], begin: Transaction) -> int:
         """Count a batch in a transaction of `begin`, which proves that this process may; returns how many."""
@@ -42,7 +48,7 @@ class Counting:
             return 0
         with begin() as proved:
             counted = rollups.count(proved, safe, BATCH)
-        self._moved_at = safe
+        self._moved_at, self._stale_at = safe, time.monotonic() + STALE.total_seconds()
         self.waits = counted >= BATCH
         return counted
 

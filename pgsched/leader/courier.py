@@ -17,6 +17,7 @@ from pgsched.leader.sinks import Sink, tell
 
 logger = log.get("alerts")
 IDLE_S = 30.0  # a connection is kept that long after the last thing to tell
+NUDGED_S = 6.0  # and so long after a nudge for nothing: longer than from one to the next where nobody leads
 LOOK_S = 2.0
 FAILED_S = 1.0  # between two alerts of which the first was not taken
 
@@ -54,13 +55,13 @@ class Courier(threading.Thread):
                 logger.error("alerts could not be told", exc_info=True)
 
     def _deliver(self, conn: Connection[Any]) -> None:
-        quiet = 0.0
+        quiet = IDLE_S - NUDGED_S
         while not self._ending.is_set() and quiet < IDLE_S:
             if self.deliver_once(conn):
                 quiet = 0.0
             elif self._nudge.wait(LOOK_S):
                 self._nudge.clear()
-                quiet = 0.0
+                quiet = min(quiet, IDLE_S - NUDGED_S)
             else:
                 quiet += LOOK_S
 

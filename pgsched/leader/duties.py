@@ -21,6 +21,7 @@ from pgsched.db.connect import Connection
 from pgsched.db.shared import is_shared
 from pgsched.leader import admission, backfill, counting, passed_over
 from pgsched.leader.dependents import Sweep, resolve
+from pgsched.leader.due import Due
 from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
 from pgsched.leader.metered import LeaderMeter
@@ -31,7 +32,7 @@ from pgsched.leader.ticker import Ticked, tick
 from pgsched.leader.watching import EVERY_S, Watch
 
 logger = log.get("leader")
-LONGEST_PAUSE_S = 2.0  # how late a lost notification may be noticed
+LONGEST_PAUSE_S = 2.5  # how late a lost notification may be noticed
 UNHEARD_PAUSE_S = 1.0  # behind a pooler, where there are none
 WAITING_PAUSE_S = 1.0
 HELD_UP_PAUSE_S = 0.2
@@ -50,7 +51,7 @@ class Duties:
         self.term = term
         self.settings = settings
         self.counted: LeaderMeter | None = None
-        self._reap_at = reap_from
+        self._reaping = Due(reap_from)
         self._held_up = 0
         self._stall = Stall()
         self._lead = Lead()
@@ -62,15 +63,17 @@ class Duties:
         self.watch = Watch()
         self._pruner = Pruner()
         self._counting = counting.Counting()
-        self._prune_at = time.monotonic() + settings.prune_every_s
-        self._count_at = self._watch_at = 0.0
+        self._pruning = Due(time.monotonic() + settings.prune_every_s)
+        self._tallying, self._watching = Due(0.0), Due(0.0)
 
     def perform(self) -> float:
         """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
         now = time.monotonic()
-        due = leading.look(self.conn, self.term, reap=now >= self._reap_at, lead_s=self._lead.s(now))
+        reap, count = self._reaping.now(now), self._tallying.now(now)
+        due = leading.look(self.conn, self.term, reap=reap, count=count, lead_s=self._lead.s(now))
         if (grace_s := self._stall.grace_s(self.conn, now)) > 0:
-            self._reap_at, due = time.monotonic() + grace_s, replace(due, expired=False)
+            self._reaping.exactly(time.monotonic() + grace_s)
+            reap, due = False, replace(due, expired=False)
         expired = not self._heed_clock(now, due.now_s) and due.expired
         more = self._try(lambda: self._limit(due.unapplied)) if due.limited or due.unapplied else 0
         done = self._try(self._tick) if due.jobs else 0
@@ -79,11 +82,11 @@ class Duties:
             done += self._try(self._admit)
         done += self._try(self._record) if due.passed_over else 0
         done += self._try(self._backfill) if due.backfills else 0
-        self._try(lambda: self._count(now))
+        self._try(lambda: self._count(now, due.ended) if count else 0)
         self._try(lambda: self._watch(now))
         self._try(lambda: self._prune(now))
-        if now >= self._reap_at and not expired:
-            self._reap_at = now + self.settings.reap_every_s
+        if reap and self._reaping.now(now) and not expired:
+            self._reaping.within(now, self.settings.reap_every_s, LONGEST_PAUSE_S)
             self._stall.reaped()
         self._stall.took(time.monotonic() - now)
         # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
@@ -99,7 +102,7 @@ class Duties:
         if stepped_s == 0:
             return False
         logger.warning("the database's clock was moved", ahead_s=round(stepped_s, 1))
-        self._reap_at = time.monotonic() + leading.leases(self.conn)[1]
+        self._reaping.exactly(time.monotonic() + leading.leases(self.conn)[1])
         return True
 
     def _shorten_leases(self) -> int:
@@ -114,7 +117,7 @@ class Duties:
             return min(HELD_UP_PAUSE_S, 0.001 * 2.0 ** min(self._held_up, 10))
         # well below the idle time after which the server ends this session
         longest = min(UNHEARD_PAUSE_S if is_shared(self.conn) else LONGEST_PAUSE_S, self.settings.session_timeout_s / 4)
-        next_at = min(self._reap_at, self._prune_at, self._count_at, self._watch_at)
+        next_at = min(each.by for each in (self._reaping, self._pruning, self._tallying, self._watching))
         pauses: list[float] = [longest, next_at - time.monotonic()]
         if due.wait_s is not None:
             pauses.append(due.wait_s)
@@ -206,7 +209,8 @@ class Duties:
 
     def _reap(self, before_s: float) -> int:
         # first: a reap that fails must not be tried again at once, round after round
-        due_at, self._reap_at = self._reap_at, time.monotonic() + self.settings.reap_every_s
+        due_at = self._reaping.at
+        self._reaping.within(time.monotonic(), self.settings.reap_every_s, LONGEST_PAUSE_S)
         with self.leading() as conn:
             reaped = leading.reap(conn, BATCH, self.settings.crash_limit, before_s)
         self._stall.reaped()
@@ -216,7 +220,7 @@ class Duties:
             logger.warning("claim expired", run=run["id"], attempt=run["attempt"], crashes=run["crashes"],
                            now=run["state"])  # fmt: skip
         if len(reaped) >= BATCH:  # a fleet went down: the rest must not wait a period for every batch
-            self._reap_at = due_at
+            self._reaping.exactly(due_at)
         return len(reaped)
 
     def _record(self) -> int:
@@ -227,41 +231,48 @@ class Duties:
         with self.leading() as conn:
             return int(backfill.work(conn, self._backfills))
 
-    def _count(self, now: float) -> int:
-        if now < self._count_at:
+    def _count(self, now: float, ended: bool) -> int:
+        self._tallying.within(now, self.settings.count_every_s, LONGEST_PAUSE_S)  # first, as below
+        if not (ended or self._counting.wants(now)):
             return 0
-        self._count_at = now + self.settings.count_every_s  # first, as below
         began = time.monotonic()
         counted = self._counting.work(self.conn, self.leading)
         if self._counting.waits:
-            self._count_at = breather(began) if counted else now + WAITING_PAUSE_S
+            self._tallying.exactly(breather(began) if counted else now + WAITING_PAUSE_S)
         return 0
 
     def _watch(self, now: float) -> int:
-        if now >= self._watch_at:
-            self._watch_at = now + EVERY_S  # first, as below
+        if self._watching.now(now):
+            self._watching.within(now, EVERY_S, LONGEST_PAUSE_S)  # first, as below
             began = time.monotonic()
-            self._watch_at = max(breather(began), now + self.watch.work(self.conn, self.leading, leads=True))
+            again_s = self.watch.work(self.conn, self.leading, leads=True)
+            self._watching.within(began, max(breather(began) - began, again_s), LONGEST_PAUSE_S if again_s else 0.0)
         return 0
 
     def _prune(self, now: float) -> int:
-        if now < self._prune_at:
+        if not self._pruning.now(now):
             return 0
-        self._prune_at = now + self.settings.prune_every_s  # first: a prune that fails must not hold up every round
+        # first: a prune that fails must not hold up every round
+        self._pruning.within(now, self.settings.prune_every_s, LONGEST_PAUSE_S)
         began = time.monotonic()
         with self.leading() as conn:
             gone = self._pruner.work(conn, self.settings.prune_batch)
+            if not (gone or self._pruner.more):  # nearly always, where little is done
+                self._tidy(conn, began)
         if self.counted is not None:
             self.counted.pruned(gone)
         if self._pruner.more:
-            self._prune_at = breather(began, REST)
-            return gone
-        with self.leading() as conn:
-            if self._pruner.tidy(conn, BATCH) >= BATCH:
-                self._prune_at = breather(began)
-            self._sweep.work(conn, BATCH)
-            limits.forget(conn)
+            self._pruning.exactly(breather(began, REST))
+        elif gone:
+            with self.leading() as conn:
+                self._tidy(conn, began)
         return gone
+
+    def _tidy(self, conn: Connection[Any], began: float) -> None:
+        if self._pruner.tidy(conn, BATCH) >= BATCH:
+            self._pruning.exactly(breather(began))
+        self._sweep.work(conn, BATCH)
+        limits.forget(conn)
 
 
 def sleep(seconds: float) -> None:

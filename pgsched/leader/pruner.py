@@ -35,11 +35,12 @@ class Pruner:
         self._reached: dict[float, datetime] = {}
         self._version: str | None = None
         self._again_at = 0.0
+        self._longest_s: float | None = None
 
     def work(self, conn: Connection[Any], n: int) -> int:
         """Delete what may go of the next `n` ended runs, in the caller's transaction; returns how many went."""
         rules = retention.rules(conn)
-        now = time.monotonic()
+        self._longest_s, now = max(rules.keeps_s), time.monotonic()
         if rules.version != self._version or now >= self._again_at:
             self._reached.clear()
             self._version, self._again_at = rules.version, now + AGAIN_S
@@ -53,7 +54,8 @@ class Pruner:
 
     def tidy(self, conn: Connection[Any], n: int) -> int:
         """Drop what else has had its time, in the caller's transaction; returns how many of what there may be many."""
-        return retention.tidy(conn, max(retention.rules(conn).keeps_s), n)
+        longest_s = max(retention.rules(conn).keeps_s) if self._longest_s is None else self._longest_s
+        return retention.tidy(conn, longest_s, n)
 
     def _batch(self, conn: Connection[Any], rules: Rules, keep_s: float, n: int) -> int:
         until = end_of(rules, keep_s)

@@ -15,7 +15,7 @@ from pgsched import log
 from pgsched.db import workers
 from pgsched.db.claims import Beat, cancel_asked, heartbeat
 from pgsched.db.connect import BY_KEY, Connection, DatabaseError, Reaction, back_off_s, classify, connect, explain
-from pgsched.errors import NotFound, PgschedError
+from pgsched.errors import PgschedError
 from pgsched.model import Claim, Key
 
 logger = log.get("lease")
@@ -166,6 +166,7 @@ class Heartbeat(threading.Thread):
             self.leases.lease_s,
             held,
             self.abandoned(),
+            name=self.registration.name,
             stopping=self._stopping,
             blocked=self.blocked(),
         )
@@ -176,21 +177,18 @@ class Heartbeat(threading.Thread):
             self.on_beat(denied, beat.cancel)
         self._looked_at = frozenset(held)
         if not self._stopping:
-            self._read_own_row(conn)
+            self._heed(conn, beat)
         self.after_beat(conn)
 
-    def _read_own_row(self, conn: Connection[Any]) -> None:
+    def _heed(self, conn: Connection[Any], beat: Beat) -> None:
         """Is this worker to drain? And does the database know it at all? A failover to a standby that lagged may have
         lost its row, and given its number to another worker: nobody would see that this one is there."""
-        try:
-            asked_by = workers.drain_asked(conn, self.worker_id, self.registration.name)
-        except NotFound:
+        if not beat.known:
             self.worker_id, before = workers.start(conn, self.registration), self.worker_id
             self.on_registered(self.worker_id)
             logger.warning("registered again: the database had lost this worker", id=self.worker_id, before=before)
-            return
-        if asked_by is not None:
-            self.on_drain(asked_by)
+        elif beat.drain_by is not None:
+            self.on_drain(beat.drain_by)
 
     def _look(self, conn: Connection[Any]) -> None:
         """Between two beats: which of the claims that last for a while are to be cancelled? The notification may have
