@@ -58,8 +58,8 @@ FROM made, generate_series(1, CASE WHEN state = 'dead' THEN 3 ELSE 2 END) n WHER
 FIGURES = """
 INSERT INTO pgsched.rollups (width, from_at, job_id, queue, task, state, runs, started, retried, duration_s, wait_s,
     late_s, late, late_max_s, last_at, durations, waits, lates)
-SELECT width, at, job, queue, task, state, 200, CASE WHEN state = 'skipped' THEN 0 ELSE 200 END, 2, 900, 20, 20, 120,
-    0.4, at + interval '59 s', bins, bins, bins
+SELECT width, at, job, queue, task, state, 200, CASE WHEN state IN ('skipped', 'missed') THEN 0 ELSE 200 END, 2, 900,
+    20, 20, 120, 0.4, at + interval '59 s', bins, bins, bins
 FROM (
     SELECT 'minute', m.at, 0, 'queue-' || o.n % 8, 'task.' || o.n, 'succeeded' FROM minutes m, others o
     UNION ALL SELECT 'hour', h.at, 0, 'queue-' || o.n % 8, 'task.' || o.n, 'succeeded' FROM hours h, others o

@@ -1,12 +1,26 @@
--- rollup_stretches: what was counted in some minutes or hours, by stretches of time of one length. Each minute or hour is
--- found by the primary key, so that it costs what is asked for.
--- params: width text, job_id bigint (0: of all), at timestamptz[], from_at timestamptz (the first stretch begins there),
---         width_s float8 (of a stretch)
--- returns: (begins_at, started, retried, dead, missed, late_max_s, durations, waits, lates bigint[] (pgsched.bin_of)), one
---          for each that has any
+-- rollup_stretches: what was counted, by stretches of time of one length. Where there are more than `most` minutes or
+--          hours of which there is something to say, one of each `every` is read. Each is found by the primary key, so that
+--          it costs what is read; which hours a job has an index alone says.
+-- params: unit, width text, job_id bigint (0: of all), from_at timestamptz (the first stretch begins there), until_at
+--         timestamptz, width_s float8 (of a stretch), most, every int, durations boolean (else: waits)
+-- returns: (begins_at, every: of how many one was read, started, retried, dead, missed, late_max_s, durations or waits (the
+--          other one: nulls), lates bigint[] (pgsched.bin_of)), one for each that has any
 -- locks: none
-SELECT date_bin(%(width_s)s * interval '1 second', r.from_at, %(from_at)s) AS begins_at, sum(r.started)::bigint AS started,
-    sum(r.retried)::bigint AS retried, coalesce(sum(r.runs) FILTER (WHERE r.state = 'dead'), 0)::bigint AS dead,
+WITH known AS (
+    SELECT DISTINCT from_at AS at FROM pgsched.rollups
+    WHERE job_id = %(job_id)s AND job_id <> 0 AND from_at >= %(from_at)s
+    UNION ALL
+    SELECT at FROM generate_series(%(from_at)s::timestamptz, %(until_at)s, ('1 ' || %(unit)s)::interval) at
+    WHERE %(job_id)s = 0
+), numbered AS (
+    SELECT at, row_number() OVER (ORDER BY at) AS n, count(*) OVER () > %(most)s AS too_many FROM known
+), picked AS MATERIALIZED (
+    SELECT at, CASE WHEN too_many THEN %(every)s ELSE 1 END AS every FROM numbered
+    WHERE NOT too_many OR n %% %(every)s = 0
+)
+SELECT date_bin(%(width_s)s * interval '1 second', r.from_at, %(from_at)s) AS begins_at, max(p.every) AS every,
+    sum(r.started)::bigint AS started, sum(r.retried)::bigint AS retried,
+    coalesce(sum(r.runs) FILTER (WHERE r.state = 'dead'), 0)::bigint AS dead,
     coalesce(sum(r.runs) FILTER (WHERE r.state = 'missed'), 0)::bigint AS missed, max(r.late_max_s) AS late_max_s,
     ARRAY[sum(r.durations[1]), sum(r.durations[2]), sum(r.durations[3]), sum(r.durations[4]), sum(r.durations[5]),
         sum(r.durations[6]), sum(r.durations[7]), sum(r.durations[8]), sum(r.durations[9]), sum(r.durations[10]),
@@ -24,9 +38,12 @@ SELECT date_bin(%(width_s)s * interval '1 second', r.from_at, %(from_at)s) AS be
         sum(r.lates[13]), sum(r.lates[14]), sum(r.lates[15]), sum(r.lates[16]), sum(r.lates[17]), sum(r.lates[18]),
         sum(r.lates[19]), sum(r.lates[20]), sum(r.lates[21]), sum(r.lates[22]), sum(r.lates[23]), sum(r.lates[24]),
         sum(r.lates[25]), sum(r.lates[26])]::bigint[] AS lates
-FROM unnest(%(at)s::timestamptz[]) g(at)
+FROM picked p
 CROSS JOIN LATERAL (
-    SELECT f.from_at, f.state, f.runs, f.started, f.retried, f.late_max_s, f.durations, f.waits, f.lates
-    FROM pgsched.rollups f WHERE f.width = %(width)s AND f.from_at = g.at AND f.job_id = %(job_id)s OFFSET 0
+    SELECT f.from_at, f.state, f.runs, f.started, f.retried, f.late_max_s,
+        CASE WHEN f.started > 0 AND %(durations)s THEN f.durations END AS durations,
+        CASE WHEN f.started > 0 AND NOT %(durations)s THEN f.waits END AS waits,
+        CASE WHEN f.late > 0 THEN f.lates END AS lates
+    FROM pgsched.rollups f WHERE f.width = %(width)s AND f.from_at = p.at AND f.job_id = %(job_id)s OFFSET 0
 ) r
 GROUP BY 1

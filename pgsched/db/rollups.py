@@ -7,16 +7,15 @@ commit an earlier one.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, fetch, rows
 from pgsched.db.statements import sql
 
-UNITS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1)}
 # Of many hours some are read, but every hour of a day and of a week is among them: 5 divides neither.
-MOST, SPARSE = 3000, 5
+MOST, EVERY = 3000, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +55,9 @@ class Stretches:
     job_id: int = 0
 
 
-def read(conn: Connection[Any], asked: Stretches) -> tuple[dict[datetime, Row], int]:
-    """What was counted, by the beginnings of the stretches (see sql/rollup_stretches.sql), and of how many minutes or
-    hours one was read."""
-    values = asdict(asked) | {"width": asked.unit if asked.job_id else f"{asked.unit} of all"}
-    if asked.job_id:
-        at = [row["from_at"] for row in rows(conn, "rollup_hours", values)]
-    else:
-        at = [
-            asked.from_at + n * UNITS[asked.unit]
-            for n in range((asked.until_at - asked.from_at) // UNITS[asked.unit] + 1)
-        ]
-    every = SPARSE if len(at) > MOST else 1
-    found = rows(conn, "rollup_stretches", values | {"at": at[::every]})
-    return {row["begins_at"]: row for row in found}, every
+def read(conn: Connection[Any], asked: Stretches) -> list[Row]:
+    """What was counted, stretch by stretch: how long runs took of one job, how long they waited of all. See
+    sql/rollup_stretches.sql."""
+    width = asked.unit if asked.job_id else f"{asked.unit} of all"
+    values = {"width": width, "most": MOST, "every": EVERY, "durations": asked.job_id != 0}
+    return rows(conn, "rollup_stretches", asdict(asked) | values)

@@ -23,7 +23,7 @@ FIRST_S = 0.001  # the upper bound of the first bin; each next one is twice as h
 LONGER = {"6h": 360.0, "24h": 1440.0, "7d": 10_800.0, "30d": 43_200.0, "1y": 525_600.0}
 OF_A_JOB = ("7d", "30d", "1y")  # minutes do not tell jobs apart
 HOUR_S = 3600.0
-NOTHING: Row = {"started": 0, "retried": 0, "dead": 0, "missed": 0, "late_max_s": None,
+NOTHING: Row = {"every": 1, "started": 0, "retried": 0, "dead": 0, "missed": 0, "late_max_s": None,
                 "durations": (), "waits": (), "lates": ()}  # fmt: skip
 
 
@@ -47,37 +47,36 @@ Found = list[tuple[datetime, datetime, Row]]  # from, until, what was counted
 
 def stretches(conn: Connection[Any], span: str) -> list[Stretch]:
     """The last STRETCHES stretches of a range, oldest first. The newest goes on; its last seconds are to be counted."""
-    counted, every = found(conn, span)
-    return [stretch(*one, every) for one in counted]
+    return [stretch(*one) for one in found(conn, span)]
 
 
 def of_job(conn: Connection[Any], job_id: int, span: str) -> list[OfJob]:
     """The same of one job, for the ranges OF_A_JOB."""
-    counted, every = found(conn, span, job_id)
     return [
         OfJob(
-            from_at, until_at, row["started"] * every, row["dead"] * every, row["missed"] * every,
+            from_at, until_at, row["started"] * row["every"], row["dead"] * row["every"], row["missed"] * row["every"],
             percentile(row["durations"], 0.5), percentile(row["durations"], 0.95),
-            capped(percentile(row["lates"], 0.95), row["late_max_s"]), every > 1,
+            capped(percentile(row["lates"], 0.95), row["late_max_s"]), row["every"] > 1,
         )
-        for from_at, until_at, row in counted
+        for from_at, until_at, row in found(conn, span, job_id)
     ]  # fmt: skip
 
 
-def found(conn: Connection[Any], span: str, job_id: int = 0) -> tuple[Found, int]:
-    """What is known of each stretch, and of how many minutes or hours one was read."""
+def found(conn: Connection[Any], span: str, job_id: int = 0) -> Found:
+    """What is known of each stretch."""
     width_s = LONGER[span]
     now = rollups.look(conn).now
     newest = datetime.fromtimestamp(now.timestamp() // width_s * width_s, now.tzinfo)
     begin = newest - timedelta(seconds=width_s * (STRETCHES - 1))
     unit = "hour" if job_id != 0 or width_s >= HOUR_S else "minute"
-    counted, every = rollups.read(conn, Stretches(unit, begin, now, width_s, job_id))
+    read = {row["begins_at"]: row for row in rollups.read(conn, Stretches(unit, begin, now, width_s, job_id))}
     edges = [min(begin + timedelta(seconds=width_s * n), now) for n in range(STRETCHES + 1)]
-    return [(at, until, counted.get(at, NOTHING)) for at, until in pairwise(edges)], every
+    return [(at, until, read.get(at, NOTHING)) for at, until in pairwise(edges)]
 
 
-def stretch(from_at: datetime, until_at: datetime, row: Row, every: int = 1) -> Stretch:
-    """The figures of one stretch; of how many minutes or hours one was read."""
+def stretch(from_at: datetime, until_at: datetime, row: Row) -> Stretch:
+    """The figures of one stretch; where not every hour was read they are estimated."""
+    every = row["every"]
     return Stretch(
         from_at=from_at,
         until_at=until_at,
@@ -101,6 +100,7 @@ def capped(value: float | None, most: float | None) -> float | None:
 
 def percentile(bins: Sequence[int], share: float) -> float | None:
     """Seconds below which that share of them lies; None for none."""
+    bins = [count or 0 for count in bins]
     wanted, below = sum(bins) * share, 0.0
     for n, count in enumerate(bins):
         if count and below + count >= wanted:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from markupsafe import Markup, escape
+
 from pgsched.cli.output import duration
 from pgsched.web.rendering import count
 
@@ -149,6 +151,24 @@ def bars(runs: Sequence[dict[str, Any]]) -> list[Bar]:
         Bar(run["look"], round(max(8.0, 100 * took / longest), 1), told(run, took), run["id"])
         for run, took in zip(runs, lengths, strict=True)
     ]
+
+
+def strip(found: Sequence[Bar], size: int) -> Markup:
+    """The bars as equal marks from the right, each saying what it was. Made here: a page has thousands of them."""
+    pieces = [
+        f'<rect class="bar {bar.state}" x="{8 * n}" y="0" width="6.5" height="12"><title>{escape(bar.text)}</title>'
+        "</rect>"
+        for n, bar in enumerate(found, size - len(found))
+    ]
+    return Markup("".join(pieces))
+
+
+def heights(found: Sequence[Bar], size: int) -> list[tuple[str, str]]:
+    """The bars as one path of each state, from the right."""
+    paths: dict[str, list[str]] = {}
+    for n, bar in enumerate(found, size - len(found)):
+        paths.setdefault(bar.state, []).append(f"M{8 * n} 100v-{bar.height:g}h6.5v{bar.height:g}z")
+    return [(state, "".join(pieces)) for state, pieces in paths.items()]
 
 
 def length(run: dict[str, Any]) -> float:

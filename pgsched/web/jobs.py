@@ -19,7 +19,7 @@ from pgsched.errors import InputError
 from pgsched.observe import longer, slots
 from pgsched.observe.after import neighbours
 from pgsched.observe.explain import explain_slot
-from pgsched.web.charts import SAMPLED, Chart, Series, bars, chart, number
+from pgsched.web.charts import SAMPLED, Chart, Series, bars, chart, heights, number, strip
 from pgsched.web.job_form import json_of
 from pgsched.web.pages import Done, View, given, job_url
 
@@ -37,9 +37,15 @@ def index(request: Request, conn: Connection[Any]) -> View:
     strips = slots.strips(conn, [job["id"] for job in shown])
     values = {
         "jobs": shown, "wanted": wanted, "states": STATES, "more": shown[-1]["name"] if len(found) > PAGE else None,
-        "strips": {job["id"]: bars(strips.get(job["id"], [])) for job in shown},
+        "strips": {job["id"]: of_slots(strips.get(job["id"], [])) for job in shown},
     }  # fmt: skip
     return View("jobs.html", values)
+
+
+def of_slots(found: list[Row]) -> tuple[Any, Any]:
+    """The last slots of a job as two strips: how long, and how."""
+    made = bars(found)
+    return heights(made, slots.SHOWN), strip(made, slots.SHOWN)
 
 
 def show(request: Request, conn: Connection[Any]) -> View:

@@ -98,7 +98,7 @@ def test_a_year_of_a_busy_job_is_estimated_from_every_fifth_hour_and_says_so(db:
         " (SELECT array_fill(0::bigint, ARRAY[10]) || 2::bigint || array_fill(0::bigint, ARRAY[15]) AS b) x"
     )
     found = longer.of_job(db, 7, "1y")
-    assert sum(one.runs for one in found) == 16_000 and all(one.sampled for one in found)
+    assert sum(one.runs for one in found) == 16_000 and any(one.sampled for one in found)
     assert all(one.took_50 is not None and 0.512 <= one.took_50 <= 1.024 for one in found if one.runs > 20)
 
 
