@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pgsched.db import retention
@@ -45,7 +44,7 @@ class File:
 
     def __init__(self, path: str, conn: Connection[Any]) -> None:
         try:
-            self._file = Path(path).open("a+b")  # noqa: SIM115  held as long as the command runs
+            self._file = open(path, "a+b", opener=for_me)  # noqa: SIM115  held as long as the command runs
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._take_back(conn)
         except BlockingIOError:
@@ -98,6 +97,11 @@ class File:
                 return before - step + found + 1
             before -= step
         return 0
+
+
+def for_me(path: str, flags: int) -> int:
+    """A new file is for nobody else to read: it holds what runs were given, and what they said."""
+    return os.open(path, flags, 0o600)
 
 
 def id_of(line: bytes) -> int | None:

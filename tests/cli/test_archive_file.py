@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,3 +68,14 @@ def test_a_full_disk_is_said_in_a_line_and_nothing_is_deleted(
     assert (said.code, said.err.count("\n")) == (2, 1), said.err
     assert "No space left on device" in said.err
     assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (1,)
+
+
+def test_what_runs_were_given_and_said_is_not_for_everybody_to_read(
+    db: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.jsonl"
+    File(str(path), db).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o640)
+    File(str(path), db).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640, "who has chosen otherwise has chosen"
