@@ -151,14 +151,22 @@ class Terminal:
     def send(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
 
-    def pump(self, seconds: float) -> None:
-        """Take in what comes within the time."""
+    def unread(self, after_s: float = 0.0) -> int:
+        """How many characters wait to be taken in, after some time."""
+        time.sleep(after_s)
+        counted = fcntl.ioctl(self._fd, termios.FIONREAD, struct.pack("i", 0))
+        return int(struct.unpack("i", counted)[0])
+
+    def pump(self, seconds: float) -> bool:
+        """Take in what comes within the time; did something?"""
         if select.select([self._fd], [], [], seconds)[0]:
             with contextlib.suppress(OSError):
                 data = self._bytes + os.read(self._fd, 65536)
                 text = data.decode(errors="ignore")
                 self._bytes = data[len(text.encode()) :] if len(text.encode()) < len(data) else b""
                 self._rest = self.screen.write(self._rest + text)
+                return True
+        return False
 
     def until(self, wanted: str | Callable[[str], object], timeout: float = 60.0) -> str:
         """Wait until a text stands there, or what stands there satisfies; gives what does."""

@@ -86,7 +86,7 @@ def test_what_is_selected_is_marked() -> None:
 def test_without_a_database_it_says_so_and_how_old_the_rest_is() -> None:
     shown = text(state(trouble=Trouble("cannot reach the database: refused", 12.2)))
     first, second, third = shown.splitlines()[:3]
-    assert "NO DATABASE for 12s, trying again" in first
+    assert "THE DATABASE DOES NOT ANSWER for 12s, trying again" in first
     assert second == "cannot reach the database: refused"
     assert third.startswith("as of 12:00:00 UTC: queued 1,236")
 

@@ -174,6 +174,29 @@ def test_the_terminal_is_given_back_whatever_ends_it(screen: Terminal, how: str 
     quits(screen, code)
 
 
+def fill(screen: Terminal) -> None:
+    """Have it draw until the terminal, which nobody reads, has no room for more."""
+    waits_in = Path(f"/proc/{pid_of_top(screen.shell.pid)}/wchan")
+    for _ in range(1000):  # where the kernel does not tell in what a process waits, that is enough as well
+        screen.send("\x0c")
+        if screen.unread(0.01) and "wait_woken" in waits_in.read_text():
+            return
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_terminal_that_takes_nothing_keeps_nobody_from_ending_it(screen: Terminal, number: signal.Signals) -> None:
+    fill(screen)
+    pid = pid_of_top(screen.shell.pid)
+    os.kill(pid, number)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30, "its end")
+    screen.until(f"ended {128 + number}, terminal restored")
+
+
+def test_ctrl_s_does_not_stop_it(screen: Terminal) -> None:
+    screen.send("\x13?")
+    screen.until("any key goes back")
+
+
 def test_the_terminal_is_given_back_after_a_bug(dsn: str, tmp_path: Path) -> None:
     with terminal(tmp_path, dsn) as screen:
         broken = tmp_path / "broken.py"
@@ -220,6 +243,16 @@ def test_it_follows_the_size_of_the_window(screen: Terminal) -> None:
         assert len(shown.splitlines()[height - 1]) == width
 
 
+def test_without_utf_8_the_blocks_are_plain_characters(dsn: str, tmp_path: Path) -> None:
+    with terminal(tmp_path, dsn, PYTHONIOENCODING="ascii") as screen:
+        screen.send("top\n")
+        screen.until("throughput ____")
+        screen.send("q")
+        quits(screen)
+        screen.send("clear\ntop --once\n")
+        screen.until(lambda shown: "throughput ____" in shown and "ended 0" in shown)
+
+
 def test_without_colours_when_asked(dsn: str, tmp_path: Path) -> None:
     for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         with terminal(tmp_path, dsn, **environment) as screen:
@@ -249,7 +282,7 @@ def test_a_database_that_goes_and_comes_back(private_cluster: PrivateCluster, tm
         screen.send("top\n")
         screen.until("healthy")
         private_cluster.stop("immediate")
-        screen.until("NO DATABASE for")
+        screen.until("DOES NOT ANSWER for")
         screen.until("as of ")
         screen.send("4")
         screen.until("reading ...")
@@ -257,7 +290,7 @@ def test_a_database_that_goes_and_comes_back(private_cluster: PrivateCluster, tm
         screen.until("pgsched top healthy")
         screen.until("no jobs")
         private_cluster.stop("immediate")
-        screen.until("NO DATABASE for")
+        screen.until("DOES NOT ANSWER for")
         screen.send("q")
         quits(screen)
 
@@ -295,6 +328,14 @@ def test_an_unknown_page_or_database_is_one_line(pgsched: Callable[..., Any]) ->
     said = pgsched("top", "--once", "--dsn", "host=127.0.0.1 port=1 user=x dbname=x")
     assert said.code == 3
     assert len(said.err.splitlines()) == 1
+
+
+def test_who_sees_only_their_own_is_told_what_is_hidden(dsn: str, db: psycopg.Connection, tmp_path: Path) -> None:
+    alone(lambda: roles.apply(db))
+    with terminal(tmp_path, make_conninfo(dsn, options="-c role=pgsched_producer")) as screen:
+        screen.send("top\n")
+        screen.until("this role may not read alerts")
+        screen.until("RUN ENDED")
 
 
 @pytest.mark.parametrize("page", ["overview", "running", "queues", "jobs", "failures", "workers"])

@@ -86,12 +86,16 @@ def print_once(conn: Connection[Any], page: str) -> None:
     from rich.console import Console
 
     from pgsched.cli.top.frame import frame
+    from pgsched.cli.top.parts import ASCII
     from pgsched.cli.top.state import State
     from pgsched.observe.top import Looking, Page
 
-    size = shutil.get_terminal_size((80, 24))
+    size, encoding = shutil.get_terminal_size((80, 24)), sys.stdout.encoding or "utf-8"
     look = Looking().look(conn, Page(page))
     console = Console(highlight=False, width=size.columns)
     for line in frame(State(size.columns, size.lines, tab=page, look=look))[:-1]:
         line.rstrip()
-        console.print(line, soft_wrap=True)
+        if "utf" in encoding.lower():
+            console.print(line, soft_wrap=True)
+        else:
+            print(line.plain.translate(ASCII).encode(encoding, "replace").decode(encoding))

@@ -61,7 +61,7 @@ def first(state: State) -> Text:
     """Health, or what is wrong with the database; which database, and when."""
     title = Text("pgsched top ", "bold")
     if state.trouble is not None:
-        text = f" NO DATABASE for {duration(round(state.trouble.since_s))}, trying again "
+        text = f" THE DATABASE DOES NOT ANSWER for {duration(round(state.trouble.since_s))}, trying again "
         return title.append(text, "bold red reverse")
     if state.look is None:
         return title

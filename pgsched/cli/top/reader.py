@@ -37,13 +37,14 @@ News = Look | Note | Lost
 class Reader(threading.Thread):
     """Reads, and does what it is told, one after the other. `news` is what came of it; each wakes `wake_fd`."""
 
-    def __init__(self, dsn: str, conn: Connection[Any], every_s: float, wake_fd: int) -> None:
+    def __init__(
+        self, dsn: str, conn: Connection[Any], looking: Looking, page: Page, every_s: float, wake_fd: int
+    ) -> None:
         super().__init__(name="pgsched-top", daemon=True)
         self.news: deque[News] = deque()
         self._dsn, self._every_s, self._wake = dsn, every_s, wake_fd
         self._conn: Connection[Any] | None = conn
-        self._looking = Looking()
-        self._page = Page()
+        self._looking, self._page = looking, page
         self._changes: deque[Change] = deque()
         self._turn = threading.Event()
         self._stopping = False

@@ -26,7 +26,11 @@ ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h\x1b[2J"
 LEAVE = "\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"
 ESC_S = 0.05  # an escape that nothing follows within this time is the key
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-HEARD = (*ENDING, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
+HEARD = (*ENDING, signal.SIGINT, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
+
+
+class Ended(BaseException):
+    """A signal that ends the process came while the terminal took nothing, as that of a lost connection."""
 
 
 class Screen:
@@ -42,6 +46,7 @@ class Screen:
         self._shown: list[str] = []
         self._bytes = b""
         self._came: list[int] = []
+        self._writing = self._gone = False
         self._utf8 = "utf" in (sys.stdout.encoding or "").lower()
 
     @contextlib.contextmanager
@@ -53,6 +58,11 @@ class Screen:
         try:
             self._take()
             yield self
+        except Ended:
+            with contextlib.suppress(termios.error):  # what it has not taken yet would stop us again
+                termios.tcflush(self._out, termios.TCOFLUSH)
+            self._obey()
+            raise
         finally:
             self._give_back()
             signal.set_wakeup_fd(wakeup)
@@ -63,15 +73,19 @@ class Screen:
 
     def _hear(self, number: int, _: FrameType | None) -> None:
         self._came.append(number)
+        if self._writing and number in (*ENDING, signal.SIGINT):
+            raise Ended
 
     def _take(self) -> None:
         tty.setcbreak(self._in, termios.TCSANOW)
+        wanted = termios.tcgetattr(self._in)
+        wanted[0] &= ~termios.IXON  # Ctrl-S would stop us
+        termios.tcsetattr(self._in, termios.TCSANOW, wanted)
         self._write(ENTER)
         self._shown = []
 
     def _give_back(self) -> None:
-        with contextlib.suppress(OSError, termios.error):  # it may have gone
-            self._write(LEAVE)
+        self._write(LEAVE)
         with contextlib.suppress(OSError, termios.error):
             termios.tcsetattr(self._in, termios.TCSANOW, self._found)
 
@@ -94,7 +108,7 @@ class Screen:
             self._obey()
             if self._in in ready:
                 return self._read()
-        return []
+        return None if self._gone else []
 
     def _read(self) -> list[str] | None:
         try:
@@ -119,6 +133,8 @@ class Screen:
                 self._give_back()
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)  # so that who started us sees what ended us
+            elif number == signal.SIGINT:
+                raise KeyboardInterrupt
             elif number == signal.SIGTSTP:
                 self._suspend()
             else:
@@ -149,8 +165,14 @@ class Screen:
 
     def _write(self, text: str) -> None:
         data = (text if self._utf8 else text.translate(ASCII)).encode(sys.stdout.encoding or "utf-8", "replace")
-        while data:
-            data = data[os.write(self._out, data) :]
+        self._writing = True
+        try:
+            while data:
+                data = data[os.write(self._out, data) :]
+        except OSError:
+            self._gone = True
+        finally:
+            self._writing = False
 
 
 def ansi(lines: Sequence[Text]) -> list[str]:

@@ -14,7 +14,7 @@ from pgsched.cli.top.reader import Lost, News, Reader
 from pgsched.cli.top.screen import Screen
 from pgsched.cli.top.state import Note, State, Trouble
 from pgsched.db.connect import Connection
-from pgsched.observe.top import Change
+from pgsched.observe.top import Change, Looking
 
 TICK_S = 1.0
 NOTE_S = 10.0
@@ -25,9 +25,9 @@ def show(dsn: str, conn: Connection[Any], tab: str, every_s: float) -> None:
     woken, wake = os.pipe()
     for fd in (woken, wake):
         os.set_blocking(fd, False)
-    reader = Reader(dsn, conn, every_s, wake)
-    state = State(tab=tab, every_s=every_s)
-    reader.look(state.page)
+    looking, state = Looking(), State(tab=tab, every_s=every_s)
+    state = replace(state, look=looking.look(conn, state.page))  # what forbids even that ends us, as any command
+    reader = Reader(dsn, conn, looking, state.page, every_s, wake)
     screen = Screen(woken)
     with screen.taken():
         reader.start()

@@ -170,7 +170,9 @@ def overview(look: Look) -> list[Table]:
         wrong.append(plain(f"! and {len(found.problems) - SHOWN_PROBLEMS} more: pgsched status", "red"))
     wrong += [plain(f"! everything is paused by {one.paused_by}: {one.reason or 'no reason given'}", "yellow")
               for one in found.paused if one.what == "all"]  # fmt: skip
-    for one in look.rows["alerts"]:
+    if "alerts" not in look.rows:
+        wrong.append(plain("this role may not read alerts", "dim"))
+    for one in look.rows.get("alerts", []):
         name = f"{one['job']}: " if one["job"] else ""
         text = said(f"! alert {one['kind']}, {ago(one['opened_at'], one['now'])}: {name}{one['details']}", "yellow")
         wrong.append(Item((text,), ("job", one["job"]) if one["job"] else None, about="", job=one["job"]))
