@@ -214,6 +214,7 @@ class Play:
                 except Failed:
                     if time.monotonic() > deadline:
                         raise
+                    time.sleep(0.3)
 
     # ---- what goes on
 

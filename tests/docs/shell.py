@@ -136,6 +136,7 @@ class Shell:
             wait_until(lambda: is_up() or process.poll() is not None, 60, f"{command} to be up")
         finally:
             if process.poll() is not None:
+                del self._running[kind]
                 raise Failed(f"$ {command}\nended with {process.returncode}\n{log.read_text(errors='replace')[-2000:]}")
 
     def stop(self, kind: str | None = None) -> None:

@@ -47,6 +47,8 @@ def own_server() -> Iterator[str]:
         place.remove()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)  # on a machine with other things to do
 @pytest.mark.parametrize("played", [name for name, page in ALL.items() if page.blocks], indirect=True)
 def test_every_block_of_the_page_runs(played: Play) -> None:
     failed = [f"{played.page.name}:{line}: {trace(error)}" for line, error in played.outcomes.items()

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from pgsched.model import State
 from tests.docs.grammar import all_options, faults
 from tests.docs.reading import PAGES, ROOT, read
 
@@ -73,6 +74,15 @@ def test_options_in_the_text_exist(name: str) -> None:
         if (option := re.match(r"--[a-z][a-z-]*", span)) and option[0] not in all_options() | OTHERS
     ]
     assert wrong == []
+
+
+def test_the_states_are_those_that_there_are() -> None:
+    table = re.findall(r"^\| `(\w+)` \| ", (ROOT / "docs" / "concepts.md").read_text(), re.MULTILINE)
+    assert {*table} == {*State}
+    diagram = next(
+        block.text for block in ALL["docs/concepts.md"].blocks if "──" in block.text and "queued" in block.text
+    )
+    assert {state for state in State if state not in diagram} == set()
 
 
 def test_a_wrong_command_would_be_found() -> None:
