@@ -35,6 +35,7 @@ from tests.examples.languages import EXAMPLES, uri
 FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
 UP = "SELECT count(*) > 0 FROM pgsched.workers WHERE stopped_at IS NULL AND started_at > %s"
 LOOKS = ("run list", "run show", "run logs", "run tree", "job list", "status", "explain")
+LEADS = "SELECT count(*) > 0 FROM pgsched.leader WHERE resigned_at IS NULL AND elected_at > %s"
 FOLDERS = {"sql": "psql", "js": "node", "ruby": "ruby"}
 MODULES = ("shop", "myproject", "package", "office", "tasks")  # what the pages call their programs
 
@@ -228,8 +229,10 @@ class Play:
             self.shell.start(kind, command, lambda: listens(port))
         elif kind == "worker":
             self.shell.start(kind, command, lambda: self._holds(UP, row))
+        elif kind == "top":
+            self.shell.start(kind, command, lambda: b"pgsched" in (self.folder / "top.log").read_bytes())
         else:
-            raise Failed(f"how does one see that {kind} is up?")
+            self.shell.start(kind, command, lambda: self._holds(LEADS, row))
 
     def _holds(self, query: str, values: Any) -> bool:
         return self.db.execute(query.encode(), values).fetchone() == (True,)

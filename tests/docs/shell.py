@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pty
 import re
 import shlex
 import shutil
@@ -16,16 +17,18 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from pgsched.db.embedded import bin_dir
 from pgsched.errors import EmbeddedUnavailable
 from tests.waiting import wait_until
 
 ENDLESS = ("worker", "leader", "web", "top")
-# uvicorn stops in good order and then dies of the signal that told it to
-ENDS = {"web": (0, -signal.SIGTERM), "the first web": (0, -signal.SIGTERM)}
+# these clean up, and then die of the signal that told them to
+ENDS = dict.fromkeys(("web", "the first web", "top"), (0, -signal.SIGTERM))
 KEPT = ("PATH", "HOME", "LANG", "USER", "LOGNAME", "TMPDIR", "NODE_PATH")
 
 
@@ -75,13 +78,36 @@ def endless(command: str) -> str | None:
     named = words(command)
     if named[:1] != ["pgsched"] or len(named) < 2 or named[1] not in ENDLESS or "--hash-password" in named:
         return None
-    return None if "--help" in named else named[1]
+    return None if {"--help", "--once"} & {*named} else named[1]
 
 
 def free_port() -> int:
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
         return int(place.getsockname()[1])
+
+
+@contextlib.contextmanager
+def terminal(log: IO[bytes] | None) -> Iterator[tuple[int, int | None]]:
+    """What a program reads from and writes to: a terminal whose output goes to the log; without a log, nothing."""
+    if log is None:
+        yield subprocess.DEVNULL, None
+        return
+    screen, keys = pty.openpty()
+    copy = os.dup(log.fileno())
+
+    def read() -> None:
+        with contextlib.suppress(OSError):  # nobody has the other end any more
+            while shown := os.read(screen, 65536):
+                os.write(copy, shown)
+        os.close(screen)
+        os.close(copy)
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        yield keys, keys
+    finally:
+        os.close(keys)
 
 
 class Shell:
@@ -126,10 +152,11 @@ class Shell:
         """Start what goes on, and see that it is at work."""
         self.stop(kind)
         log = self.folder / f"{kind}.log"
-        with log.open("wb") as out:
+        with log.open("wb") as out, terminal(out if kind == "top" else None) as (source, sink):
             process = subprocess.Popen(
                 ["bash", "-c", command.replace("pgsched ", "exec pgsched ", 1)],
-                cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+                cwd=self.folder, env=self.env, stdin=source, stdout=sink or out, stderr=sink or out,
+                start_new_session=True,
             )  # fmt: skip
         self._running[kind] = process
         try:

@@ -45,6 +45,14 @@ def test_a_handler_that_fails_is_told(dsn: str, tmp_path: Path) -> None:
     assert "ZeroDivisionError" in str(play.outcomes[10])
 
 
+@pytest.mark.parametrize("command", ["worker", "leader", "web", "top"])
+def test_what_goes_on_is_seen_to_be_up_and_stops(command: str, dsn: str, tmp_path: Path) -> None:
+    block = Block("docs/made-up.md", 10, "sh", f"pgsched {command}\n")
+    play = Play(Page("docs/made-up.md", (block,), ()), Stage(), dsn, tmp_path)
+    play.play()
+    assert play.outcomes[10] is None, play.outcomes[10]
+
+
 def test_commands_are_taken_apart_as_a_shell_does() -> None:
     text = "# why\npgsched job add a \\\n    --task t  # so\n\nprintf '%s\n' x\n"
     assert commands(text) == [(1, "pgsched job add a      --task t  # so"), (4, "printf '%s\n' x")]
