@@ -39,11 +39,14 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
                 ELSE format('the slot of %%s started %%s late', e.scheduled_at,
                             date_trunc('second', e.started_at - e.scheduled_at)) END
             FROM (SELECT s.id, s.state, s.scheduled_at, coalesce(t.at, s.started_at) AS started_at, s.reason FROM (
-                      SELECT r.id, r.state, r.scheduled_at, r.started_at, r.attempt, r.reason, r.origin
+                      SELECT r.id, r.state, r.scheduled_at, r.available_at, r.started_at, r.attempt, r.reason, r.origin
                       FROM pgsched.runs r WHERE r.job_id = w.id ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 2000) s
                   CROSS JOIN LATERAL (SELECT min(a.started_at) AS at FROM pgsched.attempts a WHERE a.run_id = s.id) t
                   WHERE s.origin = 'schedule'
-                    AND (t.at IS NOT NULL OR s.started_at IS NOT NULL AND s.attempt <= 1 OR s.state = 'missed')
+                    AND (t.at IS NOT NULL OR s.state = 'missed' OR s.started_at IS NOT NULL AND s.attempt <= 1
+                         -- one that put itself off (snoozed) began before, nobody knows when
+                         AND (s.available_at <= s.scheduled_at + w.jitter OR s.available_at > s.started_at
+                              OR w.after_jobs IS NOT NULL))
                   LIMIT 1) e
             WHERE e.state = 'missed' OR e.started_at > e.scheduled_at + w.max_lateness)
         LIMIT 1) f

@@ -94,3 +94,18 @@ def test_a_slot_that_began_late_is_late_however_often_it_is_tried(db: psycopg.Co
         "UPDATE pgsched.runs SET attempt = 2, started_at = started_at + interval '15 minutes' WHERE id = %s", [again]
     )
     assert check(db) == [], "its first attempt was in time"
+
+
+def test_a_run_that_put_itself_off_is_not_late(db: psycopg.Connection) -> None:
+    """It began on time, and asked to go on an hour later: what began then is not its first attempt."""
+    mine = job(db, max_lateness="10 minutes")
+    run = slot(db, mine, 2, "succeeded")
+    off = "UPDATE pgsched.runs SET {} = scheduled_at + interval '1 hour' WHERE id = %s"
+    db.execute(off.format("started_at").encode(), [run])
+    assert check(db) == [("opened", "lateness")], "nothing had put it off"
+    db.execute(off.format("available_at").encode(), [run])
+    assert check(db) == [("closed", "lateness")]
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET after_jobs = '{7}'")
+    assert check(db) == [("opened", "lateness")], "what waited for other jobs was put off by them"

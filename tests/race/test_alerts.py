@@ -43,9 +43,9 @@ def slot(db: psycopg.Connection, job_id: int, hours_ago: float, state: str, **co
     } | columns
     names, marks = ", ".join(given), ", ".join(f"%({column})s" for column in given)
     row = db.execute(
-        "INSERT INTO pgsched.runs (job_id, task, state, scheduled_at, started_at, finished_at, token, lease_until,"
-        f" {names})"
-        f" SELECT %(job)s, 't', %(state)s, s.at, {started}, {'s.at + interval $$1 s$$' if ended else 'NULL'},"
+        "INSERT INTO pgsched.runs (job_id, task, state, scheduled_at, available_at, started_at, finished_at, token,"
+        f" lease_until, {names})"
+        f" SELECT %(job)s, 't', %(state)s, s.at, s.at, {started}, {'s.at + interval $$1 s$$' if ended else 'NULL'},"
         f" gen_random_uuid(), clock_timestamp() + interval '1 h', {marks}"
         " FROM (SELECT clock_timestamp() - %(age)s * interval '1 hour' AS at) s RETURNING id".encode(),
         {"job": job_id, "state": state, "age": hours_ago, **given},
