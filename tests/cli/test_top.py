@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,14 @@ def test_what_may_not_be_read_is_said_in_its_place() -> None:
     shown = text(state("jobs", look=seen))
     assert "  the database role lacks a grant" in shown
     assert "leader web-1:77" in shown
+
+
+def test_a_stretch_that_has_just_begun_is_not_drawn() -> None:
+    seen = look("overview")
+    begun = replace(seen.stretches[-1], until_at=seen.stretches[-1].from_at + timedelta(seconds=1), per_s=5000.0)
+    shown = text(state(look=replace(seen, stretches=(*seen.stretches[:-1], begun))))
+    assert "most 58/s" in shown
+    assert "5e+03" not in shown
 
 
 def test_a_page_is_not_drawn_from_what_was_read_for_another() -> None:

@@ -17,6 +17,7 @@ from pgsched.observe.top import SAMPLE, Look
 
 LABEL, FIGURES = 11, 23
 SAMPLED = "≈"
+YOUNG_S = 5.0
 CHARTS_FROM, FIGURES_FROM = 18, 12  # lines of the screen
 KEYS = {
     "overview": "Enter open", "running": "Enter open  c cancel  o its job", "queues": "Enter open  p pause/resume",
@@ -107,9 +108,12 @@ def depth(look: Look) -> Text:
 def charts(look: Look, width: int, count: int) -> list[Text]:
     """How it has been going."""
     lately = look.stretches
+    if lately and (lately[-1].until_at - lately[-1].from_at).total_seconds() < YOUNG_S:
+        lately = lately[:-1]  # of a second or two one cannot tell a rate
     errors = [one.dead + one.missed for one in lately]
     sampled = SAMPLED if any(one.sampled for one in lately) else ""
-    now = f"{'' if look.status.finished.sampled_s is None else SAMPLED}{look.status.finished.per_s(1):.3g}/s"
+    done = look.status.finished
+    now = f"{'' if (done.sampled_s or 60) >= 60 else SAMPLED}{done.per_s(1):.3g}/s"
     made = [
         chart("throughput", [one.per_s for one in lately], now, lambda n: f"{sampled}{n:.3g}/s", width, "green"),
         chart("latency", [one.wait_95 for one in lately], newest(lately, "wait_95"), duration, width, "cyan"),
