@@ -122,3 +122,33 @@ BEGIN
     PERFORM pg_notify('pgsched_leader', 'runs');
     RETURN 'cancelled';
 END $$;
+
+-- Ends a backfill with its open runs (0003/60_audit.sql); the reason is kept with each of them.
+CREATE OR REPLACE FUNCTION pgsched.cancel_backfill(backfill_id bigint, why text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    b pgsched.backfills;
+    author text := format('%s%s', session_user, coalesce(': ' || cancel_backfill.why, ''));
+BEGIN
+    IF octet_length(cancel_backfill.why) > 60000 THEN
+        PERFORM pgsched.raise_bad_value(format('why: %s bytes, at most 60000 are allowed',
+            octet_length(cancel_backfill.why)), 'backfills');
+    END IF;
+    -- the leader holds this row while it starts runs: none can be born after the loop below has looked
+    SELECT * INTO b FROM pgsched.backfills WHERE id = cancel_backfill.backfill_id FOR UPDATE;
+    IF b.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pgsched.refuse_others(format('backfill %s', b.id), (SELECT j.owner FROM pgsched.jobs j WHERE j.id = b.job_id));
+    IF b.finished_at IS NOT NULL THEN
+        RETURN CASE WHEN b.cancelled_at IS NULL THEN 'finished' ELSE 'cancelled' END;
+    END IF;
+    PERFORM pgsched.note('cancelled', 'backfill', b.id::text,
+        jsonb_build_object('job', b.job, 'why', left(cancel_backfill.why, 1000)));
+    UPDATE pgsched.backfills SET cancelled_at = clock_timestamp(), finished_at = clock_timestamp(),
+        cancelled_by = author WHERE id = b.id;
+    PERFORM pgsched.cancel(r.id, format('backfill %s was cancelled%s', b.id, coalesce(': ' || cancel_backfill.why, '')))
+    FROM (SELECT id FROM pgsched.runs WHERE backfill_id = b.id AND phase < 3 ORDER BY id) r;
+    RETURN 'cancelled';
+END $$;

@@ -194,9 +194,15 @@ def command(line: str) -> Tell:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         if process.returncode:
-            raise NotTold(f"exit code {process.returncode}: {said.decode(errors='replace').strip()}")
+            raise NotTold(f"exit code {process.returncode}: {last_line(said)}")
 
     return tell
+
+
+def last_line(said: bytes) -> str:
+    """Where a program says what stopped it."""
+    lines = said.decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it says nothing")
 
 
 def attended(process: subprocess.Popen[bytes], given: bytes) -> bytes:

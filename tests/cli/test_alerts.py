@@ -98,7 +98,7 @@ def test_a_test_alert_says_what_came_of_it(pgsched: Call, hook: Any) -> None:
     assert (said.code, [body["event"] for _, body in told]) == (0, ["opened", "closed"])
     assert said.out.count("told") == 2
     said = pgsched("alerts", "test", "--alert-command", "/bin/false", "--json")
-    assert (said.code, said.json["told"][0]["error"]) == (1, "exit code 1: ")
+    assert (said.code, said.json["told"][0]["error"]) == (1, "exit code 1: it says nothing")
     said = pgsched("alerts", "test", "--alert-webhook", "http://127.0.0.1:1/")
     assert (said.code, "Connection refused" in said.out) == (1, True)
 
