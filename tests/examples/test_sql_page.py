@@ -50,12 +50,9 @@ def test_the_columns_are_there(db: psycopg.Connection[Any]) -> None:
 def test_every_table_is_promised_or_said_to_change(db: psycopg.Connection[Any]) -> None:
     sentence = PAGE.split("the tables `passed_over`")[1].split("the sequences")[0]
     may_change = {"passed_over", *re.findall(r"`(\w+)`", sentence)}
-    pages = [
-        (EXAMPLES.parents[1] / "docs" / f"{name}.md").read_text() for name in ("jobs", "retention", "limits", "alerts")
-    ]
-    told = PAGE.replace(sentence, "") + " ".join(pages)
+    docs = EXAMPLES.parents[1] / "docs"
+    told = PAGE + " ".join((docs / f"{name}.md").read_text() for name in ("jobs", "retention", "limits"))
     there = {row[0] for row in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'pgsched'")}
     assert may_change <= there
     promised = {name for name in there if re.search(rf"`(pgsched\.)?{name}`", told)}
-    assert promised & may_change == set()
-    assert promised | may_change == there
+    assert there - promised - may_change == set()
