@@ -131,9 +131,8 @@ DECLARE
     b pgsched.backfills;
     author text := format('%s%s', session_user, coalesce(': ' || cancel_backfill.why, ''));
 BEGIN
-    IF octet_length(cancel_backfill.why) > 60000 THEN
-        PERFORM pgsched.raise_bad_value(format('why: %s bytes, at most 60000 are allowed',
-            octet_length(cancel_backfill.why)), 'backfills');
+    IF length(why) > 9000 THEN  -- with some words more, it is the reason of each run (cancel)
+        PERFORM pgsched.raise_bad_value(pgsched.bad_length('why', why, 9000), 'backfills');
     END IF;
     -- the leader holds this row while it starts runs: none can be born after the loop below has looked
     SELECT * INTO b FROM pgsched.backfills WHERE id = cancel_backfill.backfill_id FOR UPDATE;
