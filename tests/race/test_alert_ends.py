@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from pgsched.db import alerts
+from tests.race.setting import Open
 from tests.race.test_alerts import check, job, open_kinds, slot
 
 
@@ -109,3 +110,18 @@ def test_a_run_that_put_itself_off_is_not_late(db: psycopg.Connection) -> None:
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute("UPDATE pgsched.jobs SET after_jobs = '{7}'")
     assert check(db) == [("opened", "lateness")], "what waited for other jobs was put off by them"
+
+
+def test_a_row_that_somebody_holds_holds_up_no_leader(db: psycopg.Connection, connect: Open) -> None:
+    db.execute("INSERT INTO pgsched.alerts (job_id, kind, details) VALUES (0, 'no_leader', 'x')")
+    db.execute(
+        "INSERT INTO pgsched.alerts (job_id, kind, details, closed_at)"
+        " VALUES (0, 'test', 'x', clock_timestamp() - interval '500 days')"
+    )
+    holder = connect(autocommit=False)
+    holder.execute("SELECT FROM pgsched.alerts FOR UPDATE")
+    db.execute("SET lock_timeout = '1s'")
+    alerts.led(db)
+    holder.rollback()
+    alerts.led(db)
+    assert (open_kinds(db), len(alerts.listed(db, everything=True))) == ([], 1)
