@@ -72,9 +72,11 @@ def console(server: Server, rows: int, times: int) -> Result:
             fill(there, rows)
             names = things(there)
         with running(dsn) as port:
-            asked = [ask(port, page, times, names) for page in PAGES]
+            tried = [(page, attempt(port, page, times, names)) for page in PAGES]
         inside, command = of_status(dsn, min(times, STATUS_TIMES)), of_command(dsn, min(times, COMMAND_TIMES))
-    result.rows = [line(one) for one in (*asked, inside, command)]
+    asked = [one for _, one in tried if isinstance(one, Asked)]
+    result.rows = [line(one) if isinstance(one, Asked) else result.absent(f"`{page}`", one) for page, one in tried]
+    result.rows += [line(inside), line(command)]
     slowest = max(asked, key=lambda one: one.p99_ms)
     result.notes = [f"{times} requests of each page, one after the other; the slowest page: {slowest.page},"
                     f" p99 {slowest.p99_ms:.0f} ms"]  # fmt: skip
@@ -118,6 +120,15 @@ def listening(said: int, process: subprocess.Popen[bytes]) -> int:
             return int(found[1])
         time.sleep(0.05)
     raise RuntimeError(f"pgsched web did not start: {os.pread(said, 2000, 0).decode()}")
+
+
+def attempt(port: int, page: str, times: int, names: dict[str, Iterator[str]]) -> Asked | str:
+    """What it took, or why it could not be measured: the others are measured all the same."""
+    try:
+        return ask(port, page, times, names)
+    except (RuntimeError, OSError) as error:
+        progress(f"console: {page}: {error}")
+        return str(error)
 
 
 def ask(port: int, page: str, times: int, names: dict[str, Iterator[str]]) -> Asked:
