@@ -3,8 +3,9 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from rich.text import Text
 
@@ -20,7 +21,7 @@ PAGES = {
     "overview": tables.overview, "running": tables.running, "queues": tables.queues, "jobs": tables.jobs,
     "failures": tables.failures, "workers": tables.workers, "queue": tables.queue, "job": details.job,
 }  # fmt: skip
-Line = tuple[Text, Item | None]
+Line = tuple[Callable[[], Text], Item | None]  # made only where it is in sight
 
 
 def frame(state: State) -> list[Text]:
@@ -130,26 +131,27 @@ def windowed(state: State, given: list[Table], room: int) -> list[Text]:
     there = [item for table in given for item in table.items if item.target is not None]
     at = place(state, there)
     picked = None if at is None else there[at]
-    made = [line for table in given for line in drawn(table, state.width, picked)]
+    made = [line for table in given for line in lines(table, max(1, state.width - MARK))]
     lone = sum(bool(table.columns) for table in given) == 1 and given[0].columns
     pinned, rest = (made[:1], made[1:]) if lone else ([], made)
     space = max(0, room - len(pinned))
     line_of = next((n for n, (_, item) in enumerate(rest) if item is not None and item is picked), 0)
     begin = max(0, min(line_of - space + 1 + AHEAD, len(rest) - space))
-    return [text for text, _ in pinned + rest[begin : begin + space]]
+    return [
+        marked(made_of(), item is not None and item is picked, state.width)
+        for made_of, item in pinned + rest[begin : begin + space]
+    ]
 
 
-def drawn(table: Table, width: int, picked: Item | None) -> list[Line]:
+def lines(table: Table, room: int) -> list[Line]:
     """The lines of a table."""
-    room = max(1, width - MARK)
     if not table.columns:
-        return [(marked(one(item, room), item is picked, width), item) for item in table.items]
+        return [(partial(one, item, room), item) for item in table.items]
     sizes = widths(table.columns, table.items, room)
-    top: Line = (marked(heading(table.columns, sizes), False, width), None)
+    top: Line = (partial(heading, table.columns, sizes), None)
     if not table.items:
-        return [top, (marked(Text(table.empty, "dim"), False, width), None)]
-    cells = [(line(table.columns, sizes, item.cells), item) for item in table.items]
-    return [top, *((marked(text, item is picked, width), item) for text, item in cells)]
+        return [top, (partial(Text, table.empty, "dim"), None)]
+    return [top, *((partial(line, table.columns, sizes, item.cells), item) for item in table.items)]
 
 
 def one(item: Item, room: int) -> Text:
