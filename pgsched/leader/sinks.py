@@ -194,7 +194,7 @@ def command(line: str) -> Tell:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         if process.returncode:
-            raise NotTold(f"exit code {process.returncode}: {last_line(said)}")
+            raise NotTold(f"exit code {process.returncode}: {log.redact(last_line(said))}")
 
     return tell
 

@@ -130,3 +130,9 @@ def test_a_program_need_not_read_and_may_get_much(tmp_path: Path) -> None:
 def test_the_line_for_people_is_a_line() -> None:
     row = {"event": "opened", "job": "a", "kind": "failures", "details": "it\n said \x1b[31mno\x00"}
     assert sentence(row) == "[alert] job a: failures: it said [31mno"
+
+
+def test_what_a_program_complains_of_is_kept_without_passwords() -> None:
+    with pytest.raises(NotTold) as told:
+        command("/bin/sh -c 'echo cannot reach postgresql://eve:hunter2@db/x >&2; exit 1'")(TOLD)
+    assert ("cannot reach" in str(told.value), "hunter2" in str(told.value)) == (True, False)
