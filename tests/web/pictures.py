@@ -54,11 +54,14 @@ QUESTIONS = {
 def main() -> None:
     made = argparse.ArgumentParser(prog="python -m tests.web.pictures", description=__doc__)
     made.add_argument("--all", type=Path, metavar="FOLDER", help="every page, in both schemes and widths")
+    made.add_argument("--only", metavar="NAME", help="one picture, such as console-run")
     made.add_argument("--out", type=Path, default=IMAGES)
     given = made.parse_args()
     with staged() as (console, dsn), browser() as chromium:
         time.sleep(5 if given.all else LOOKED_S)
         for name, path, width, height, scheme in every() if given.all else SHOTS:
+            if given.only not in (None, name):
+                continue
             file = (given.all or given.out) / f"{name}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
             take(chromium, console + filled(path, dsn), file, width, height, scheme, whole=bool(given.all))
@@ -133,7 +136,7 @@ def running(dsn: str) -> Iterator[str]:
             yield console
         finally:
             for one in begun:
-                one.terminate()
+                one.kill()  # a worker that is asked to end lets its runs end first
             for one in begun:
                 one.wait(30)
 

@@ -31,7 +31,7 @@ def send(to: int) -> str:
 def load(files: int = 240, *, run: Run) -> dict[str, int]:
     for n in range(1, files + 1):
         run.progress(n, files, f"orders-{n:04}.csv")
-        print(f"orders-{n:04}.csv: {random.randint(80, 900)} orders")
+        run.log(f"orders-{n:04}.csv: {random.randint(80, 900)} orders")
         time.sleep(0.6)
     return {"files": files}
 
