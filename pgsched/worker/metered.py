@@ -176,7 +176,7 @@ class MeteredSlots(Slots):
         super().__init__(*given)
         self.counted = counted
         counted.note = self._note_next
-        self._note_next()
+        self._noting = True
 
     def take(self, claims: list[Claim], sent_at: float) -> None:
         self.counted.claimed(claims)
@@ -191,23 +191,23 @@ class MeteredSlots(Slots):
         super().end(key, why)
 
     def _note_next(self) -> None:
-        """Note when each of the next attempts ends. Where none is noted nothing is in the way of the method itself."""
-        self.__dict__["_ended"] = self._ended_noted
+        """Note when each of the next attempts ends."""
+        self._noting = True
 
-    def _ended_noted(self, running: Running, outcome: Outcome | None) -> None:
-        Slots._ended(self, running, outcome)
-        self._note(running, self._moved_at)
+    def _ended(self, running: Running, outcome: Outcome | None) -> None:
+        Slots._ended(self, running, outcome)  # not super(): it is done for every run
+        if self._noting:
+            self._note(running, self._moved_at)
 
     def _ended_gathered(self, running: Running, outcome: Outcome | None = None) -> None:
-        if running.key in self._running and "_ended" in self.__dict__:
+        if running.key in self._running and self._noting:
             self._note(running, time.monotonic())
         super()._ended_gathered(running, outcome)
 
     def _note(self, running: Running, at: float) -> None:
         noted = self.counted.ended
         noted.append((running, at))
-        if len(noted) >= BURST:
-            del self.__dict__["_ended"]
+        self._noting = len(noted) < BURST
 
     def samples(self) -> Iterator[Sample]:
         """A source: how the slots are at the moment."""
