@@ -15,6 +15,7 @@ from bench.server import scalar
 
 JOBS, WEEKS = 300, 6
 CHUNK = 500_000
+YEAR_H, SMALL, SMALL_H = 365 * 24, 100_000, 72
 OPEN = 20_000
 WITH_JOBS = """
 INSERT INTO pgsched.jobs (name, schedule, task, queue, timezone, alert_after_failures, max_lateness)
@@ -61,19 +62,20 @@ INSERT INTO pgsched.rollups (width, from_at, job_id, queue, task, state, runs, s
 SELECT width, at, job, queue, task, state, 200, CASE WHEN state IN ('skipped', 'missed') THEN 0 ELSE 200 END, 2, 900,
     20, 20, 120, 0.4, at + interval '59 s', bins, bins, bins
 FROM (
-    SELECT 'minute', m.at, 0, 'queue-' || o.n % 8, 'task.' || o.n, 'succeeded' FROM minutes m, others o
-    UNION ALL SELECT 'hour', h.at, 0, 'queue-' || o.n % 8, 'task.' || o.n, 'succeeded' FROM hours h, others o
+    SELECT 'minute', m.at, 0, 'queue-' || o.n %% 8, 'task.' || o.n, 'succeeded' FROM minutes m, others o
+    UNION ALL SELECT 'hour', h.at, 0, 'queue-' || o.n %% 8, 'task.' || o.n, 'succeeded' FROM hours h, others o
     UNION ALL SELECT 'minute of all', m.at, 0, '', '', s.state FROM minutes m, states s
     UNION ALL SELECT 'hour of all', h.at, 0, '', '', s.state FROM hours h, states s
     UNION ALL SELECT 'hour', h.at, j.id, j.queue, j.task, 'succeeded' FROM hours h, pgsched.jobs j
-              WHERE j.id % 10 = 1 OR h.at > now() - interval '42 days'
+              WHERE j.id %% 10 = 1 OR h.at > now() - interval '42 days'
 ) w(width, at, job, queue, task, state)
 CROSS JOIN (SELECT array_fill(0::bigint, ARRAY[5]) || array_fill(20::bigint, ARRAY[10])
                 || array_fill(0::bigint, ARRAY[11]) AS bins) b
 """
 SERIES = """
-WITH minutes AS (SELECT date_trunc('minute', now()) - n * interval '1 minute' AS at FROM generate_series(0, 4319) n),
-    hours AS (SELECT date_trunc('hour', now()) - n * interval '1 hour' AS at FROM generate_series(0, 8759) n),
+WITH minutes AS (SELECT date_trunc('minute', now()) - n * interval '1 minute' AS at
+                 FROM generate_series(1, least(%(hours)s * 6, 4320)) n),
+    hours AS (SELECT date_trunc('hour', now()) - n * interval '1 hour' AS at FROM generate_series(1, %(hours)s) n),
     states AS (SELECT * FROM (VALUES ('succeeded'), ('dead'), ('skipped'), ('missed')) s(state)),
     others AS (SELECT n FROM generate_series(0, 9) n)
 """
@@ -115,7 +117,7 @@ def fill(there: psycopg.Connection, rows: int) -> None:
         last = min(first + CHUNK, rows) - 1
         there.execute(RUNS, {"first": first, "last": last, "total": rows, "jobs": JOBS, "weeks": WEEKS})
         progress(f"console: {last + 1:,} runs ({time.monotonic() - began:.0f} s)")
-    there.execute((SERIES + FIGURES).encode())
+    there.execute(SERIES + FIGURES, {"hours": YEAR_H if rows >= SMALL else SMALL_H})
     there.execute("UPDATE pgsched.rollup_mark SET counted_until = now()")
     progress(f"console: the figures of a year ({time.monotonic() - began:.0f} s)")
     there.execute(LIVE, {"n": OPEN})

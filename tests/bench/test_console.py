@@ -1,0 +1,26 @@
+"""The console's benchmark asks every page of a console that runs, and says what each took."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import main
+from bench.console import PAGES
+
+pytest.importorskip("starlette", reason="the console's extra is not installed: pip install 'pgsched[web]'")
+
+
+@pytest.mark.slow
+def test_every_page_is_asked_and_has_a_figure(
+    server_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["console", "--rows", "3000", "--n", "2", "--dsn", server_dsn, "--out", str(tmp_path)]
+    assert main(asked) == 0
+    printed = capsys.readouterr().out
+    assert "not measured" not in printed
+    found = json.loads((tmp_path / "results.json").read_text())["results"]["console"]
+    assert [one["page"] for one in found["pages"]] == list(PAGES)
+    assert all(0 < one["p50_ms"] <= one["p99_ms"] for one in [*found["pages"], found["status"], found["command"]])
