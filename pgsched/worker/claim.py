@@ -156,7 +156,7 @@ class Claimer:
         full = self.room() <= 0
         wait_s = self.poll_s if full else min(self._again_s, self._rest.wait_s(time.monotonic()))
         try:
-            async with asyncio.timeout(wait_s * (0.8 + 0.2 * random.random())):
+            async with asyncio.timeout(wait_s * (0.9 + 0.1 * random.random())):
                 await self._wake.wait()
         except TimeoutError:
             if wait_s > NAP_S:
