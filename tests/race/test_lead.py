@@ -76,7 +76,7 @@ def test_what_is_prepared_is_on_disk_before_the_instant(
     """So that the commit, which everybody waits for, has little left to write."""
     if db.info.server_version < 170000:
         pytest.skip("PostgreSQL 17 and later can do that")
-    add_coming_jobs(db, 300, 0.5)
+    add_coming_jobs(db, 300, 2)
     duties, before, written, on_disk = lead(connect()), leading.write_ahead, list[Any](), list[Any]()
     duties._lead._s = 0.4
 
