@@ -42,18 +42,24 @@ def by_leader(conn: Connection[Any]) -> list[dict[str, Any]]:
     alert_id = alerts.test(conn, "a test")
     told = until_told(conn, alert_id, "opened")
     alerts.test(conn, "", close=True)
-    return [*told, *until_told(conn, alert_id, "closed")] if told else []
+    if told:
+        until_told(conn, alert_id, "closed")
+    return sorted(told_of(conn, alert_id), key=lambda each: each["event"], reverse=True)
 
 
-def until_told(conn: Connection[Any], alert_id: int | None, event: str) -> list[dict[str, Any]]:
-    """What was told of one event."""
+def told_of(conn: Connection[Any], alert_id: int | None) -> list[dict[str, Any]]:
+    """What the sinks have been told of an incident."""
+    return next((list(one["told"]) for one in alerts.listed(conn, everything=True) if one["id"] == alert_id), [])
+
+
+def until_told(conn: Connection[Any], alert_id: int | None, event: str) -> bool:
+    """Wait until one event has been told, and a little for sinks that are yet to note it; false: nobody tells it."""
     until, seen_at = time.monotonic() + PATIENCE_S, None
     while True:
-        (one,) = [one for one in alerts.listed(conn, everything=True) if one["id"] == alert_id] or [{"told": []}]
-        told = [each for each in one["told"] if each["event"] == event]
+        told = [each for each in told_of(conn, alert_id) if each["event"] == event]
         if told and all(each["delivered_at"] or each["error"] for each in told):
             seen_at = seen_at or time.monotonic()
         now = time.monotonic()
         if now > until or (seen_at is not None and now > seen_at + OTHERS_S):
-            return told
+            return bool(told)
         time.sleep(LOOK_S)
