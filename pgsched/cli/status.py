@@ -59,8 +59,10 @@ def show(found: Status) -> None:
     print(f"executed    {rates}")
     if finished.sampled_s is not None:
         print(f"            (only the newest runs were counted: those of the last {duration(finished.sampled_s)})")
-    print(f"last 24 h   {finished.late} late, {attention.missed_slots_day} missed, {attention.dead_day} dead")
-    print(f"dead        {attention.dead} kept (pgsched run list --state dead)")
+    more = "+" if attention.sampled else ""
+    missed, dead = f"{attention.missed_slots_day}{more} missed", f"{attention.dead_day}{more} dead"
+    print(f"last 24 h   {finished.late} late, {missed}, {dead}")
+    print(f"dead        {attention.dead}{more} kept (pgsched run list --state dead)")
     tables(found)
 
 

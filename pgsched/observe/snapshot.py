@@ -80,12 +80,14 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Runs that ended badly and are still kept; `_day`: in the last 24 hours."""
+    """Runs that ended badly and are still kept; `_day`: in the last 24 hours. `sampled`: there are more than were read,
+    and the counts are of the newest."""
 
     dead: int
     dead_day: int
     missed_day: int
     missed_slots_day: int
+    sampled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

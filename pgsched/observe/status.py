@@ -30,7 +30,7 @@ from pgsched.observe.snapshot import (
 )
 
 LEADER_SEEN_S = 5.0
-SAMPLE = 50_000
+SAMPLE = 10_000
 MOST_OPEN = 200_000
 PUT_OFF = 90  # among the next slots, so many on excluded dates are told from those that will run
 T = TypeVar("T")

@@ -209,6 +209,20 @@ def test_a_busy_system_is_sampled(db: psycopg.Connection, monkeypatch: pytest.Mo
     assert found.per_s(15) == pytest.approx(10, rel=0.3)
 
 
+def test_of_many_that_ended_badly_the_newest_are_counted(
+    db: psycopg.Connection, pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.execute(
+        "INSERT INTO pgsched.runs (task, state, started_at, finished_at, attempt) SELECT 't', 'dead', now(), now(), 1"
+        " FROM generate_series(1, 30)"
+    )
+    assert not observe.status(db).attention.sampled
+    assert "dead        30 kept" in pgsched("status").out
+    monkeypatch.setattr(observe, "SAMPLE", 20)
+    assert observe.status(db).attention.sampled
+    assert "dead        20+ kept" in pgsched("status").out
+
+
 def test_a_long_queue_is_counted_up_to_a_bound(
     db: psycopg.Connection, pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from pgsched.cli.top import PAGES
 from pgsched.cli.top.parts import ends, fitted, said, spark
 from pgsched.cli.top.state import State
 from pgsched.observe.rates import STRETCHES, Stretch
-from pgsched.observe.top import SAMPLE, Look
+from pgsched.observe.top import Look
 
 LABEL, FIGURES = 11, 23
 SAMPLED = "≈"
@@ -95,7 +95,7 @@ def depth(look: Look) -> Text:
               for name in ("queued", "running", "waiting", "scheduled")}  # fmt: skip
     more = "" if found.counted_all else "+"
     oldest = max((queue.oldest_queued_s or 0.0 for queue in found.queues), default=0.0)
-    sampled = "+" if found.attention.dead + found.attention.missed_day >= SAMPLE else ""
+    sampled = "+" if found.attention.sampled else ""
     parts = [Text(f"{name} {n:,}{more}") for name, n in counts.items()]
     if oldest:
         parts.append(Text(f"oldest {duration(oldest)}"))
