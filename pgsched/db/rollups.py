@@ -14,8 +14,8 @@ from pgsched.db.connect import Connection
 from pgsched.db.query import Row, fetch, rows
 from pgsched.db.statements import sql
 
-# Of many hours some are read, but every hour of a day and of a week is among them: 5 divides neither.
-MOST, EVERY = 3000, 5
+# Of many hours some are read, but every hour of a day and of a week is among them: 11 divides neither.
+MOST, EVERY = 3000, 11
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """How it has been going for longer than rows are kept: from the minutes and hours that were counted.
 
 The rule: counts are exact; a percentile is found between the two bounds of its bin, so it is wrong by a factor of two
-at worst. A year is estimated from every fifth hour, but of a job that has few, and says so.
+at worst. A year is estimated from every eleventh hour, but of a job that has few, and says so.
 """
 
 from __future__ import annotations

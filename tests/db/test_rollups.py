@@ -91,14 +91,14 @@ def test_a_job_has_its_own_stretches_and_a_year_of_few_runs_is_exact(db: psycopg
     assert not any(one.runs for one in longer.of_job(db, 8, "1y"))
 
 
-def test_a_year_of_a_busy_job_is_estimated_from_every_fifth_hour_and_says_so(db: psycopg.Connection) -> None:
+def test_a_year_of_a_busy_job_is_estimated_from_every_eleventh_hour_and_says_so(db: psycopg.Connection) -> None:
     db.execute(
         "INSERT INTO pgsched.rollups SELECT 'hour', date_trunc('hour', now()) - h * interval '1 h', 7, 'q', 't',"
         " 'succeeded', 2, 2, 0, 2, 0, 0, 0, NULL, b, b, b, now() FROM generate_series(1, 8000) h,"
         " (SELECT array_fill(0::bigint, ARRAY[10]) || 2::bigint || array_fill(0::bigint, ARRAY[15]) AS b) x"
     )
     found = longer.of_job(db, 7, "1y")
-    assert sum(one.runs for one in found) == 16_000 and any(one.sampled for one in found)
+    assert sum(one.runs for one in found) == pytest.approx(16_000, abs=22) and any(one.sampled for one in found)
     assert all(one.took_50 is not None and 0.512 <= one.took_50 <= 1.024 for one in found if one.runs > 20)
 
 
