@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 from pgsched.observe import longer
 from tests.pruning import count, keep, prune
