@@ -67,9 +67,10 @@ class File:
             self._file.close()
 
     def _take_back(self, conn: Connection[Any]) -> None:
-        """Cut off the lines of a batch that was not committed, and half a line. Nothing of a file of other things."""
+        """Cut off the lines of what was not committed, and half a line. Nothing of a file of other things."""
         end = self._file.seek(0, io.SEEK_END)
-        for start, line in self._last_lines(end):
+        # one transaction may have a batch for each length of time (Pruner.work)
+        for start, line in self._last_lines(end, FILED * len(retention.rules(conn).keeps_s)):
             run_id = id_of(line)
             if run_id is None and (line.endswith(b"\n") or not BEGUN.startswith(line[: len(BEGUN)])):
                 raise InputError(f"archive: {self._file.name} holds something else: name a new file", "archive")
@@ -78,9 +79,9 @@ class File:
             end = start
         self._file.truncate(end)
 
-    def _last_lines(self, end: int) -> Iterator[tuple[int, bytes]]:
-        """(where it begins, the line), backwards, at most a batch and a half line."""
-        for _ in range(FILED + 1):
+    def _last_lines(self, end: int, most: int) -> Iterator[tuple[int, bytes]]:
+        """(where it begins, the line), backwards, at most so many and a half line."""
+        for _ in range(most + 1):
             if end == 0:
                 return
             start = self._begin_of_line(end - 1)

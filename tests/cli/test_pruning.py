@@ -12,7 +12,9 @@ import pytest
 
 from pgsched.db.connect import connect as connect_to
 from pgsched.leader import pruning
+from pgsched.leader.pruner import Pruner
 from tests.db.test_retention import ended, left, slots_of
+from tests.pruning import keep as set_keep
 
 Call = Callable[..., Any]
 
@@ -72,6 +74,34 @@ def test_what_was_written_and_not_deleted_is_in_the_file_once(
         pruning.prune_all(conn, str(file))
     ids = [run["id"] for run in lines(file)]
     assert (len(ids), len(set(ids)), left(db)) == (7, 7, {})
+
+
+def test_what_was_not_deleted_is_taken_back_whatever_it_was_kept_for(
+    dsn: str, db: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch for each length of time was one transaction: more lines than the next start looks at."""
+    file = tmp_path / "runs.jsonl"
+    set_keep(db, any="1 hour", dead="2 hours")
+    ended(db, "31 days", "dead", n=4)
+    ended(db, "30 days", n=2)
+    monkeypatch.setattr(pruning, "FILED", 4)
+    work = Pruner.work
+
+    def cut_off(self: Pruner, *given: Any) -> int:
+        if work(self, *given):
+            raise RuntimeError("the power went")
+        return 0
+
+    monkeypatch.setattr(Pruner, "work", cut_off)
+    with connect_to(dsn) as conn, pytest.raises(RuntimeError):
+        pruning.prune_all(conn, str(file))
+    assert lines(file), "something was written"
+    assert sum(left(db).values()) == 6, "and is still there"
+    monkeypatch.setattr(Pruner, "work", work)
+    with connect_to(dsn) as conn:
+        pruning.prune_all(conn, str(file))
+    ids = [run["id"] for run in lines(file)]
+    assert (len(ids), len(set(ids)), left(db)) == (6, 6, {})
 
 
 def test_a_transaction_that_writes_holds_back_what_it_may_end(
