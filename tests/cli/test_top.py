@@ -99,6 +99,13 @@ def test_what_may_not_be_read_is_said_in_its_place() -> None:
     assert "leader web-1:77" in shown
 
 
+@pytest.mark.parametrize("name", ["held", "reason", "error"])
+def test_a_run_may_have_ended_with_nothing_but_spaces(name: str) -> None:
+    """SQL may store such a reason; a screen that ends over it shows nothing at all."""
+    rows = {"run": [run(50, "dead", **{name: " \n "})], "log": []}
+    assert "run 50 nightly: dead" in text(replace(state("run"), look=look("run", 50, rows)))
+
+
 def test_a_stretch_that_has_just_begun_is_not_drawn() -> None:
     seen = look("overview")
     begun = replace(seen.stretches[-1], until_at=seen.stretches[-1].from_at + timedelta(seconds=1), per_s=5000.0)

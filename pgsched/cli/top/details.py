@@ -42,8 +42,8 @@ def run_facts(look: Look) -> list[Item]:
     found.append(fact("args", run["args"]))
     found += times(run)
     for name in ("held", "reason", "error"):
-        if run[name]:
-            found.append(fact(name, run[name].strip().splitlines()[-1], "red" if name == "error" else "yellow"))
+        if said_so := (run[name] or "").strip().splitlines():
+            found.append(fact(name, said_so[-1], "red" if name == "error" else "yellow"))
     if run["result"] is not None:
         found.append(fact("result", run["result"]))
     return [*found, *(attempt(one) for one in run["attempts"])]
