@@ -58,9 +58,10 @@ def keeping(value: Any) -> Any:
     if not isinstance(value, Mapping):
         raise InputError('keep: expected times by outcome, like {"dead": "90 days", "any": "7 days"}', "keep")
     try:
-        return Jsonb(dict(value), dumps=payload.encode)
+        text = payload.encode(dict(value))
     except ValueError as error:
         raise InputError(f"keep: {error}", "keep") from None
+    return Jsonb(value, dumps=lambda _: text)
 
 
 def placeholder(column: str, value: Any) -> composing.Composable:

@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from pgsched.cli.output import json_value
@@ -180,7 +180,9 @@ def called(request: Request, operation: Operation) -> Response:
             found = operation.call(conn, given)
     except (PgschedError, DatabaseError) as raised:
         error = explain(raised) if isinstance(raised, DatabaseError) else raised
-        return JSONResponse({"error": str(error), "field": getattr(error, "field", None)}, status_of(error))
+        # dumps writes ASCII: an error may repeat half a surrogate pair, which UTF-8 does not have
+        refusal = json.dumps({"error": str(error), "field": getattr(error, "field", None)})
+        return Response(refusal, status_of(error), media_type="application/json")
     text = json.dumps(found, default=json_value)
     return Response(text, media_type="application/json")
 

@@ -181,11 +181,19 @@ def bare(host: str) -> str:
 def cross_site(headers: Headers) -> str | None:
     """Why a change seems to come from another site's page; None: it does not."""
     origin, host = headers.get("origin"), headers.get("host", "")
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    if origin is not None and place_of(origin) != host.lower():
         return f"the request comes from a page of {origin[:200]}"
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return "the request comes from a page of another site"
     return None
+
+
+def place_of(origin: str) -> str | None:
+    """Host and port of an origin; None for what is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 async def read_body(asked: Request) -> bytes | None:

@@ -7,6 +7,7 @@ the page's first answer and every later one that the browser is sent while it lo
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from pgsched.web.guard import Visitor
 from pgsched.web.rendering import ENVIRONMENT
 
 TOLD = "pgsched_told"
+WHOLE = re.compile(r"-?[0-9]{1,19}")
 LIVE_S, MOST_LIVE = 600.0, 100
 NO_LOAD = 10  # between two looks of a live page so many times what the look took
 
@@ -207,7 +209,7 @@ def number(request: Request, name: str) -> int | None:
     text = given(request, name)
     if text is None:
         return None
-    if not text.lstrip("-").isdecimal() or len(text) > 19:
+    if not WHOLE.fullmatch(text):
         raise InputError(f'{name}: "{text[:100]}" is not a whole number', name)
     return int(text)
 

@@ -33,7 +33,10 @@ def list_slots(conn: Connection[Any], given: Given) -> Any:
     job = jobs.show(conn, given["job"])
     since, until = (an_instant(name, given.get(name)) for name in ("from", "until"))
     until = until or job["now"]
-    since = since or (until - timedelta(days=30))
+    try:
+        since = since or (until - timedelta(days=30))
+    except OverflowError:
+        raise InputError("until: is too early", "until") from None
     return {"slots": slots.between(conn, job["id"], since, until, given.get("limit", LISTED))}
 
 
