@@ -174,15 +174,18 @@ class Claimer:
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
         if self._unanswered is not None:
             await self._ask_again(self._conn, *self._unanswered)
-        more = False
         candidates, self._recent = await self._candidates(self._conn), {}
+        passed_by, full = [], []
         for queue in candidates:
             n = min(self.room(), LARGEST_BATCH)
-            if n <= 0 or await self._claim(self._conn, queue, n):
-                self._hints[queue] = None
-                more = True
+            if n <= 0:
+                passed_by.append(queue)
+            elif await self._claim(self._conn, queue, n):
+                full.append(queue)
+        # first those for which there was no room: one that never runs dry must not starve them
+        self._hints = dict.fromkeys([*passed_by, *(q for q in self._hints if q not in full), *full])
         self._rest.found(sum(self._recent.values()), time.monotonic())
-        return more and self.room() > 0
+        return bool(passed_by or full) and self.room() > 0
 
     async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
         """Claim up to `n` runs of one queue; True when there may be more. Too few behind the cursor: look at all."""
