@@ -15,7 +15,7 @@ WITH me AS (
         clock_ahead_s = %(clock_s)s::float8 - extract(epoch FROM clock_timestamp())::float8,
         stopping_at = CASE WHEN %(stopping)s THEN coalesce(stopping_at, clock_timestamp()) ELSE stopping_at END,
         stopped_at = CASE WHEN stopping_at IS NOT NULL THEN stopped_at END
-    WHERE id = (SELECT id FROM pgsched.workers WHERE id = %(worker_id)s FOR NO KEY UPDATE SKIP LOCKED)
+    WHERE id = (SELECT id FROM pgsched.workers WHERE id = %(worker_id)s AND name = %(name)s FOR NO KEY UPDATE SKIP LOCKED)
 ), given AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) AS g(id, token)
 ), mine AS MATERIALIZED (

@@ -41,9 +41,9 @@ def start(conn: Connection[Any], registration: Registration) -> int:
     return int(row[0])
 
 
-def stop(conn: Connection[Any], worker_id: int, *, stopped: bool) -> None:
-    """Say that the worker is stopping, or gone."""
-    conn.execute(sql("worker_stop"), {"worker_id": worker_id, "stopped": stopped})
+def stop(conn: Connection[Any], worker_id: int, name: str, *, stopped: bool) -> None:
+    """Say that the worker of this number and name is stopping, or gone."""
+    conn.execute(sql("worker_stop"), {"worker_id": worker_id, "name": name, "stopped": stopped})
 
 
 def drain(conn: Connection[Any], worker_id: int, by: str | None = None) -> Row:

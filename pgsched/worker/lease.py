@@ -153,7 +153,7 @@ class Heartbeat(threading.Thread):
     def _sign_off(self, conn: Connection[Any] | None) -> None:
         try:
             with conn or connect(self.dsn, purpose="heartbeat", timeout_s=3) as last:
-                workers.stop(last, self.worker_id, stopped=True)
+                workers.stop(last, self.worker_id, self.registration.name, stopped=True)
         except (DatabaseError, PgschedError) as error:  # the leader notices by the missing heartbeats anyway
             logger.warning("could not sign off", error=log.redact(str(error).strip()))
 

@@ -211,7 +211,7 @@ def test_a_host_s_clock_that_is_moved_is_seen_at_the_next_heartbeat(
                " clock_ahead_s) VALUES ('w', 'h', 1, '1', 1, '{python}', '{}', '30 s', 0)")  # fmt: skip
     now = time.time()
     monkeypatch.setattr("pgsched.db.claims.time.time", lambda: now + 7200)
-    claims.heartbeat(db, 1, 30.0, [])
+    claims.heartbeat(db, 1, 30.0, [], name="w")
     text = told(list(doctor.workers(doctor.rows(connect(), "doctor_workers"))), "clock")
     assert re.search(r"the clock of h differed from the database's by \+7(200|199) s at the last heartbeat of w", text)
 

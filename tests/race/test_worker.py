@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -330,12 +331,21 @@ def test_a_row_that_somebody_locked_costs_no_other_claim_its_lease(
 
 def test_a_late_heartbeat_does_not_bring_a_stopped_worker_back(db: psycopg.Connection) -> None:
     gone, lives = workers.start(db, registration()), workers.start(db, registration())
-    workers.stop(db, gone, stopped=True)
+    workers.stop(db, gone, "w", stopped=True)
     db.execute("UPDATE pgsched.workers SET stopped_at = seen_at WHERE id = %s", [lives])  # the pruner took it for dead
     for worker_id in (gone, lives):
-        claims.heartbeat(db, worker_id, 30.0, [])
+        claims.heartbeat(db, worker_id, 30.0, [], name="w")
     stopped = db.execute("SELECT id FROM pgsched.workers WHERE stopped_at IS NOT NULL").fetchall()
     assert stopped == [(gone,)]
+
+
+def test_a_worker_whose_number_was_given_to_another_says_nothing_of_that_one(db: psycopg.Connection) -> None:
+    """A failover lost its row; it is draining, so it does not register again."""
+    other = workers.start(db, replace(registration(), name="other"))
+    claims.heartbeat(db, other, 30.0, [], name="w", stopping=True)
+    workers.stop(db, other, "w", stopped=True)
+    rows = db.execute("SELECT stopping_at, stopped_at FROM pgsched.workers").fetchall()
+    assert rows == [(None, None)]
 
 
 def test_a_heartbeat_that_fails_for_an_unknown_reason_ends_the_worker(
