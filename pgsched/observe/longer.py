@@ -16,7 +16,7 @@ from pgsched.db import rollups
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row
 from pgsched.db.rollups import Stretches
-from pgsched.observe.rates import STRETCHES, Stretch
+from pgsched.observe.rates import STRETCHES, Stretch, rates
 
 FIRST_S = 0.001  # the upper bound of the first bin; each next one is twice as high
 # Seconds of each of STRETCHES stretches, whole minutes or, above three days in all, whole hours.
@@ -43,6 +43,11 @@ class OfJob:
 
 
 Found = list[tuple[datetime, datetime, Row]]  # from, until, what was counted
+
+
+def lately(conn: Connection[Any], span: str) -> list[Stretch]:
+    """The stretches of any range: from the rows, or, of the ranges LONGER, from what was counted."""
+    return stretches(conn, span) if span in LONGER else rates(conn, span)
 
 
 def stretches(conn: Connection[Any], span: str) -> list[Stretch]:

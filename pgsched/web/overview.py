@@ -27,7 +27,7 @@ def overview(request: Request, conn: Connection[Any]) -> View:
     spans = {**RANGES, **LONGER}
     span = asked if asked in spans else "1h"
     found = status.status(conn, SAMPLE)
-    lately = longer.stretches(conn, span) if span in LONGER else rates.rates(conn, span)
+    lately = longer.lately(conn, span)
     values = {
         "status": found, "span": span, "spans": list(spans), "failures": rates.failures(conn),
         "charts": [of_depth(request.app.state.depths, span), *of_rates(lately, span)],

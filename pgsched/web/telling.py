@@ -11,7 +11,7 @@ from pgsched.db import alerts, jobs
 from pgsched.db.audit import entries
 from pgsched.db.connect import Connection
 from pgsched.errors import InputError
-from pgsched.observe import longer, rates, slots
+from pgsched.observe import longer, slots
 from pgsched.web.operations import Given
 
 LISTED = 100
@@ -19,8 +19,7 @@ LISTED = 100
 
 def show_rates(conn: Connection[Any], given: Given) -> Any:
     span = given.get("range", "1h")
-    lately = longer.stretches(conn, span) if span in longer.LONGER else rates.rates(conn, span)
-    return {"range": span, "stretches": [asdict(one) for one in lately]}
+    return {"range": span, "stretches": [asdict(one) for one in longer.lately(conn, span)]}
 
 
 def show_job_rates(conn: Connection[Any], given: Given) -> Any:
