@@ -214,6 +214,14 @@ def number(request: Request, name: str) -> int | None:
     return int(text)
 
 
+def an_id(request: Request, name: str, what: str) -> int | None:
+    """A field that is the id of a run or the like. Raises InputError."""
+    found = number(request, name)
+    if found is not None and not 0 < found < 2**63:
+        raise InputError(f"{name}: is not the id of a {what}", name)
+    return found
+
+
 def local(path: str | None, otherwise: str) -> str:
     """A place on this console to go to; never another site."""
     fine = path is not None and path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()

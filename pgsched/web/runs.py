@@ -16,11 +16,10 @@ from pgsched.cli.values import moment
 from pgsched.db import graphs, history
 from pgsched.db.connect import Connection
 from pgsched.db.run_filters import Filter
-from pgsched.errors import InputError
 from pgsched.model import Kind, State
 from pgsched.observe import following, run_pages
 from pgsched.observe.run import Span, whole
-from pgsched.web.pages import Done, View, given, local, number
+from pgsched.web.pages import Done, View, an_id, given, local
 from pgsched.web.rendering import query
 
 PAGE = 50
@@ -45,9 +44,7 @@ def fields(request: Request) -> dict[str, str]:
 
 def index(request: Request, conn: Connection[Any]) -> View:
     """The newest runs that the filters mean."""
-    before = number(request, "before")
-    if before is not None and not 0 < before < 2**63:
-        raise InputError("before: is not the id of a run", "before")
+    before = an_id(request, "before", "run")
     found = run_pages.page(conn, replace(wanted(request), before_id=before, limit=PAGE))
     asked, last = fields(request), found.runs[-1]["id"] if found.runs else None
     further = query(asked, before=found.end_id + 1) if found.end_id is not None else None

@@ -11,8 +11,7 @@ from pgsched.cli.values import moment
 from pgsched.db import alerts
 from pgsched.db.audit import KINDS, entries
 from pgsched.db.connect import Connection
-from pgsched.errors import InputError
-from pgsched.web.pages import View, given, number
+from pgsched.web.pages import View, an_id, given
 from pgsched.web.rendering import query
 
 PAGE, SHOWN = 50, 100
@@ -28,9 +27,7 @@ def incidents(request: Request, conn: Connection[Any]) -> View:
 def audit(request: Request, conn: Connection[Any]) -> View:
     """The newest changes that the filters mean."""
     wanted = {name: given(request, name) for name in ("what", "name", "who", "since")}
-    before = number(request, "before")
-    if before is not None and not 0 < before < 2**63:
-        raise InputError("before: is not the id of a change", "before")
+    before = an_id(request, "before", "change")
     found = entries(
         conn, wanted["what"], wanted["name"], who=wanted["who"], since=moment("since", wanted["since"]),
         before_id=before, limit=PAGE + 1,

@@ -27,7 +27,7 @@ def fact(name: str, value: Any, style: str = "") -> Item:
 def run_facts(look: Look) -> list[Item]:
     """What a run is, how far it is, and how its attempts went."""
     (run,) = look.rows["run"]
-    title = heading(run | {"job": run["job"], "worker": run["worker"]})
+    title = heading(run)
     found = [run_item(run, Text(title, f"bold {STATES.get(run['state'], '')}"))]
     found[0] = Item(found[0].cells, None, found[0].can, found[0].about, run["job"])
     told = run["progress"]
