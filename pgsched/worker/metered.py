@@ -1,7 +1,7 @@
 """What a worker counts where metrics are asked for; where they are not, none of this is there and nothing is paid.
 
 The rule: an attempt costs next to nothing. Counting is done for a whole batch, when its outcomes have been written;
-times are taken of at most BURST attempts in a STRETCH of time, which stand for all that ended in it.
+times are taken of at most BURST attempts in a STRETCH of time, and stand for all that ended in it with the same labels.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_KNOWN = 1000
 Way = tuple[str, str, str]
 Labels = tuple[str, ...]
 Noted = tuple[Running, float]  # when it ended, in monotonic seconds
-Timed = tuple[Labels, float, float | None, float | None]  # how long it took, how long it had waited, how late it was
+Timed = tuple[float, float | None, float | None]  # how long it took, how long it had waited, how late it was
 WAY: Callable[[Claim], Way] = itemgetter(*map(Claim._fields.index, ("queue", "kind", "task")))  # quicker by place
 FIRST: Callable[[Any], Any] = itemgetter(0)  # of those told the settlement, of that the claim
 
@@ -44,8 +44,8 @@ class WorkerMeter:
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
         self.ended: list[Noted] = []
-        self._timed: list[Timed] = []
-        self._owed = 0  # attempts that have ended and are in no histogram yet
+        self._timed: dict[Labels, list[Timed]] = {}  # the last that were
+        self._owed: Counter[Labels] = Counter()  # attempts that have ended and are in no histogram yet
         self._stretch_ends = 0.0
         self._queue, self._task = Bounded(), Bounded()
         self._known: dict[Way, Labels] = {}
@@ -68,8 +68,9 @@ class WorkerMeter:
 
     def gone(self, claim: Claim) -> None:
         """An attempt was stopped because its claim was lost."""
-        self.meter.count("pgsched_attempts_total", (*self._labels(WAY(claim)), "lost"))
-        self._owed += 1
+        labels = self._labels(WAY(claim))
+        self.meter.count("pgsched_attempts_total", (*labels, "lost"))
+        self._owed[labels] += 1
 
     async def watch_loop(self) -> None:
         """Measure how late the event loop comes to a timer, until cancelled; see to times where nothing is settled."""
@@ -100,7 +101,7 @@ class WorkerMeter:
     def _count(self, way: Way, outcome: str, verdict: str, count: int) -> None:
         labels = self._labels(way)
         self.meter.count("pgsched_attempts_total", (*labels, "lost" if verdict == "lost" else outcome), count)
-        self._owed += 0 if outcome == Result.RELEASED else count
+        self._owed[labels] += 0 if outcome == Result.RELEASED else count
         if verdict in FINAL:
             self.meter.count("pgsched_runs_finished_total", (*labels, verdict), count)
         elif verdict == "lost":
@@ -114,15 +115,19 @@ class WorkerMeter:
         self._stretch_ends = now + STRETCH_S
         noted, self.ended = self.ended, []
         self.note()
-        if noted:
-            self._timed = [self._time(*one) for one in noted]
-        # what was settled since stands for no new times where nothing else has ended: then the last stand for it
-        owed = max(self._owed, len(noted))
-        if owed and self._timed:
-            self._owed -= owed
-            each, more = divmod(owed, len(self._timed))
-            self._observe(self._timed[:more], each + 1)
-            self._observe(self._timed[more:], each)
+        fresh: defaultdict[Labels, list[Timed]] = defaultdict(list)
+        for running, ended in noted:
+            fresh[self._labels(WAY(running.claim))].append(self._time(running, ended))
+        self._timed |= fresh
+        # where none of its like has been timed since, the last stand for it; where none ever was, it waits for one
+        for labels in {*fresh, *self._owed}:
+            if timed := self._timed.get(labels):
+                owed = max(self._owed[labels], len(fresh.get(labels, ())))
+                self._owed[labels] -= owed
+                each, more = divmod(owed, len(timed))
+                self._observe(labels, timed[:more], each + 1)
+                self._observe(labels, timed[more:], each)
+        self._owed = Counter({labels: owed for labels, owed in self._owed.items() if owed})
 
     def _time(self, attempt: Running, ended: float) -> Timed:
         claim, waited, late = attempt.claim, None, None
@@ -132,19 +137,17 @@ class WorkerMeter:
             slot = claim.scheduled_at
             if slot is not None and claim.attempt == 1 and claim.available_at - slot < BACKFILLED:
                 late = max(0.0, began - slot.timestamp())
-        return self._labels(WAY(claim)), ended - attempt.started, waited, late
+        return ended - attempt.started, waited, late
 
-    def _observe(self, timed: Sequence[Timed], weight: int) -> None:
+    def _observe(self, labels: Labels, timed: Sequence[Timed], weight: int) -> None:
         """Put these times into the histograms, each for so many."""
-        found: defaultdict[tuple[str, Labels], list[float]] = defaultdict(list)
-        for labels, took, waited, late in timed if weight else ():
-            found["pgsched_attempt_duration_seconds", labels].append(took)
-            if waited is not None:
-                found["pgsched_pickup_latency_seconds", labels[:1]].append(waited)
-            if late is not None:
-                found["pgsched_lateness_seconds", labels[:1]].append(late)
-        for (name, labels), values in found.items():
-            self.meter.observe(name, values, labels, weight)
+        if not (timed and weight):
+            return
+        took, waited, late = (list(filter(is_known, values)) for values in zip(*timed, strict=True))
+        self.meter.observe("pgsched_attempt_duration_seconds", took, labels, weight)
+        for name, values in ("pgsched_pickup_latency_seconds", waited), ("pgsched_lateness_seconds", late):
+            if values:
+                self.meter.observe(name, values, labels[:1], weight)
 
     def _labels(self, way: Way) -> Labels:
         """Queue, kind and task as labels: a program, statement or URL is no task."""
@@ -161,6 +164,11 @@ class WorkerMeter:
         yield "pgsched_event_loop_lag_seconds", (), max(self._lags)
         for purpose in PURPOSES:
             yield "pgsched_reconnects_total", (purpose,), max(0, TRIED[purpose] - 1)
+
+
+def is_known(time: float | None) -> bool:
+    """Was it taken?"""
+    return time is not None
 
 
 def counted_ways(told: Sequence[Settled]) -> Mapping[Way, int]:

@@ -56,7 +56,7 @@ def test_what_is_counted_is_what_happened(db: psycopg.Connection, fleet: Fleet) 
     assert found.value(attempts) == 312
     assert found.value(finished, task="fails", state="dead") == 2
     assert found.value(finished, state="succeeded") == 308
-    assert found.value("pgsched_lateness_seconds_count") in range(201)  # others may stand for it, or it for others
+    assert found.value("pgsched_lateness_seconds_count") in (0, 1)  # it may have been one too many to be timed
     assert 0 < found.value("pgsched_claim_batch_size_sum") <= 312
     assert found.value("pgsched_settle_batch_size_sum") == 312
     assert found.value("pgsched_worker_slots") == 8
@@ -71,10 +71,11 @@ def test_times_stand_for_all_attempts_and_are_of_the_databases_clock(db: psycopg
     insert(db, "fine", 2000)
     fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.observe.counted:app", "--concurrency", "50")
     wait_until(lambda: Scrape(port).value("pgsched_runs_finished_total") == 2000, 60, "its work")
+    # of a large batch a sample is timed, and stands for all; times are put into the histograms a little later
+    wait_until(lambda: Scrape(port).value("pgsched_attempt_duration_seconds_count") == 2000, 10, "all times")
     insert(db, "fine", 1, queue="old", available_at="2020-01-01")
     wait_until(lambda: Scrape(port).value("pgsched_runs_finished_total") == 2001, 60, "the last run")
-    # of a large batch a sample is timed, and stands for all; times are put into the histograms a little later
-    wait_until(lambda: Scrape(port).value("pgsched_attempt_duration_seconds_count") == 2001, 10, "all times")
+    wait_until(lambda: Scrape(port).value("pgsched_attempt_duration_seconds_count") == 2001, 10, "its time")
     found = Scrape(port)
     since = 150 * 86_400
     assert found.value("pgsched_pickup_latency_seconds_sum", queue="old") > since

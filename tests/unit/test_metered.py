@@ -60,6 +60,10 @@ def number(meter: Meter, name: str) -> float:
     )
 
 
+def by_task(meter: Meter, name: str) -> dict[str, float]:
+    return {labels[2]: sum(value[0]) for found, labels, value in meter.snapshot() if found == name}
+
+
 async def work(counted: WorkerMeter, made: list[Claim]) -> MeteredSlots:
     """Make an attempt of each of these."""
     left, ended = set(made), asyncio.Event()
@@ -105,3 +109,15 @@ def test_what_is_noted_before_it_is_settled_counts_once() -> None:
     counted._stretch_ends = 0.0
     counted.settled(told(made[5:]), {"succeeded": 15})
     assert number(counted.meter, "pgsched_attempt_duration_seconds") == 20
+
+
+def test_an_attempt_stands_for_none_but_those_like_it() -> None:
+    """A late run of a schedule, timed alone, says nothing of the other tasks that were settled with it."""
+    counted, made = WorkerMeter(Meter()), claims(200, 2)
+    asyncio.run(work(counted, made[:1]))
+    counted.settled(told(made), {"succeeded": 200})
+    assert by_task(counted.meter, "pgsched_attempt_duration_seconds") == {"t0": 100}
+    counted._stretch_ends = 0.0
+    asyncio.run(work(counted, made[1:2]))
+    counted.settled(told(claims(2, 2)), {"succeeded": 2})
+    assert by_task(counted.meter, "pgsched_attempt_duration_seconds") == {"t0": 101, "t1": 101}
