@@ -1,7 +1,8 @@
 """`prune`: how fast history goes, what that costs those who work meanwhile, and what counting what ended costs.
 
 The rule: pick-up is measured with and without pruning in turns, in one run; the pruner is the leader's, with its
-pauses, beside an idle worker.
+pauses, beside an idle worker. A third turn tells what pruning does from what any work does to a small machine: a
+session that computes, and touches no table, for as long and with the same pauses.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import psycopg
 
@@ -23,7 +25,7 @@ from bench.report import Result, number, progress, quantile
 from bench.server import Server, scalar
 from pgsched.config import LeaderSettings
 from pgsched.db import rollups
-from pgsched.db.connect import BY_INDEX, connect
+from pgsched.db.connect import BY_INDEX, Connection, connect
 from pgsched.leader import counting
 from pgsched.leader.duties import breather
 from pgsched.leader.pruner import REST, Pruner
@@ -62,6 +64,8 @@ class Figures:
     pruning_p50_ms: float
     pruning_p99_ms: float
     p99_ratio: float
+    computing_p99_ms: float
+    computing_p99_ratio: float
     rows_a_second: float
     rows_a_second_alone: float
     batch_ms: float
@@ -118,29 +122,35 @@ def measured(dsn: str, there: psycopg.Connection, rounds: int, seconds: int, cou
     """Pick-up without and with pruning, and the rate of both."""
     plain: list[list[float]] = []
     beside: list[list[float]] = []
+    computed: list[list[float]] = []
     pruned: list[Batches] = []
     before = int(str(scalar(there, BLOAT)))
     for turn in range(rounds):
-        for pruning in (False, True)[:: 1 if turn % 2 == 0 else -1]:
-            with pruner(dsn) if pruning else nobody() as batches:
+        for with_pruner in (False, True)[:: 1 if turn % 2 == 0 else -1]:
+            with pruner(dsn) if with_pruner else nobody() as batches:
                 got = picked_up(dsn, there, seconds)
-            (beside if pruning else plain).append(got)
-            if pruning:
+            (beside if with_pruner else plain).append(got)
+            if with_pruner:
                 pruned.append(batches)
-        progress(f"prune: p99 {quantile(plain[-1], 0.99):.2f} ms, beside pruning {quantile(beside[-1], 0.99):.2f} ms,"
-                 f" {rate(pruned[-1]):,.0f} rows/s")  # fmt: skip
+        with computer(dsn, statistics.median(took for _, took, _ in pruned[-1])):
+            computed.append(picked_up(dsn, there, seconds))
+        p99s = [quantile(each[-1], 0.99) for each in (plain, beside, computed)]
+        progress(f"prune: p99 {p99s[0]:.2f} ms, beside pruning {p99s[1]:.2f} ms, {rate(pruned[-1]):,.0f} rows/s,"
+                 f" beside computing {p99s[2]:.2f} ms")  # fmt: skip
     with pruner(dsn) as batches:
         time.sleep(seconds / 2)
     every = [batch for one in (*pruned, batches) for batch in one]
     server, client = zip(*(one.spent for one in (*pruned, batches)), strict=True)
     runs = sum(rows for rows, _, _ in every)
-    p99 = [(quantile(a, 0.99), quantile(b, 0.99)) for a, b in zip(plain, beside, strict=True)]
+    p99 = [tuple(quantile(one, 0.99) for one in each) for each in zip(plain, beside, computed, strict=True)]
     return Figures(
         statistics.median(quantile(one, 0.5) for one in plain),
-        statistics.median(a for a, _ in p99),
+        statistics.median(a for a, _, _ in p99),
         statistics.median(quantile(one, 0.5) for one in beside),
-        statistics.median(b for _, b in p99),
-        statistics.median(b / a for a, b in p99),
+        statistics.median(b for _, b, _ in p99),
+        statistics.median(b / a for a, b, _ in p99),
+        statistics.median(c for _, _, c in p99),
+        statistics.median(c / a for a, _, c in p99),
         statistics.median(map(rate, pruned)),
         rate(batches),
         1000 * statistics.median(took for _, took, _ in every),
@@ -168,6 +178,35 @@ class Batches(list[tuple[int, float, float]]):
     """Rows, seconds, when it ended; `spent`: processor seconds of the server and of the client."""
 
     spent = (0.0, 0.0)
+
+
+@contextmanager
+def computer(dsn: str, batch_s: float) -> Iterator[None]:
+    """A session that computes for about so many seconds at a time, in the pruner's rhythm."""
+    stop = threading.Event()
+
+    def work() -> None:
+        with connect(dsn, purpose="bench") as conn:
+            n, began = 100_000, time.monotonic()
+            for _ in range(5):
+                compute(conn, n)
+            n = round(n * 5 * batch_s / (time.monotonic() - began))
+            while not stop.is_set():
+                began = time.monotonic()
+                compute(conn, n)
+                time.sleep(max(0.0, breather(began, REST) - time.monotonic()))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def compute(conn: Connection[Any], n: int) -> None:
+    conn.execute("SELECT count(*) FROM generate_series(1, %s)", [n])
 
 
 @contextmanager
