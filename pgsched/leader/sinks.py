@@ -28,6 +28,7 @@ from urllib.parse import unquote, urlsplit
 from pgsched import log
 from pgsched.config import AlertSettings
 from pgsched.errors import InputError
+from pgsched.execute.report import storable
 
 logger = log.get("alerts")
 WEBHOOK_S = 10.0
@@ -201,7 +202,7 @@ def command(line: str) -> Tell:
 
 def last_line(said: bytes) -> str:
     """Where a program says what stopped it."""
-    lines = said.decode(errors="replace").split("\n")
+    lines = storable(said.decode(errors="replace")).split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it says nothing")
 
 

@@ -112,6 +112,12 @@ def test_a_program_that_complains_without_end_costs_no_memory(monkeypatch: pytes
     assert (str(told.value).endswith("the end"), len(str(told.value)) < 400) == (True, True)
 
 
+def test_what_a_program_complains_of_can_be_stored() -> None:
+    with pytest.raises(NotTold) as told:
+        command("/bin/sh -c 'printf \"no\\\\000such host\" >&2; exit 1'")(TOLD)
+    assert str(told.value) == "exit code 1: no\ufffdsuch host"
+
+
 def test_a_program_that_leaves_something_running_has_ended(tmp_path: Path) -> None:
     """What it left has its output still open."""
     began = time.monotonic()

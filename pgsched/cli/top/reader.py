@@ -42,6 +42,7 @@ class Reader(threading.Thread):
     ) -> None:
         super().__init__(name="pgsched-top", daemon=True)
         self.news: deque[News] = deque()
+        self.broken: Exception | None = None  # an error of ours, that ended it
         self._dsn, self._every_s, self._wake = dsn, every_s, wake_fd
         self._conn: Connection[Any] | None = conn
         self._looking, self._page = looking, page
@@ -68,9 +69,13 @@ class Reader(threading.Thread):
         self._turn.set()
 
     def run(self) -> None:
-        while not self._stopping:
-            self._turn.clear()
-            self._turn.wait(self._once())
+        try:
+            while not self._stopping:
+                self._turn.clear()
+                self._turn.wait(self._once())
+        except Exception as error:  # whoever draws must not go on with an old look
+            self.broken = error
+            self._ring()
         self._close()
 
     def _once(self) -> float:
@@ -100,6 +105,9 @@ class Reader(threading.Thread):
 
     def _tell(self, news: News) -> None:
         self.news.append(news)
+        self._ring()
+
+    def _ring(self) -> None:
         with contextlib.suppress(OSError):
             os.write(self._wake, b".")
 

@@ -38,7 +38,7 @@ def show(dsn: str, conn: Connection[Any], tab: str, every_s: float) -> None:
 
 
 def loop(screen: Screen, reader: Reader, state: State) -> None:
-    """Draw, wait, and draw again."""
+    """Draw, wait, and draw again. Raises what broke the reader."""
     noted_at = lost_at = time.monotonic()
     while True:
         width, height = screen.size()
@@ -49,6 +49,8 @@ def loop(screen: Screen, reader: Reader, state: State) -> None:
         pressed = screen.wait(TICK_S)
         if pressed is None:
             return
+        if reader.broken is not None:
+            raise reader.broken
         while reader.news:
             found = reader.news.popleft()
             lost_at = found.at if isinstance(found, Lost) else lost_at
