@@ -67,9 +67,9 @@ def remove_limit(conn: Connection[Any], name: str) -> None:
         raise NotFound(f'there is no limit named "{name}"; `pgsched limit list` shows those there are')
 
 
-def list_queues(conn: Connection[Any]) -> list[Row]:
-    """The queues that have settings, a pause, or runs that have not ended."""
-    return rows(conn, "queue_list")
+def list_queues(conn: Connection[Any], *, bounded: bool = False) -> list[Row]:
+    """The queues that have settings, a pause, or runs that have not ended; or those with a limit, rate or depth."""
+    return rows(conn, "queue_list", {"bounded": bounded})
 
 
 def pause(

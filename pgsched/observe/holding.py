@@ -40,7 +40,7 @@ def binding(conn: Connection[Any]) -> tuple[list[Binding], list[FullQueue]]:
         if row["waiting"]
     ]
     full = []
-    for row in holding.list_queues(conn):
+    for row in holding.list_queues(conn, bounded=True):
         limited = row["concurrency_limit"] is not None or row["rate"] is not None
         if limited and row["depth"]:
             found.append(Binding(f"queue {row['name']}", row["running"], row["depth"], row["applied"]))

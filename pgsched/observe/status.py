@@ -42,7 +42,7 @@ def status(conn: Connection[Any], sample: int | None = None) -> Status:
     sample = sample or SAMPLE
     with conn.transaction():
         # statistics of a queue table are stale by nature; each question below has an index that fits it
-        conn.execute("SET LOCAL enable_seqscan = off")
+        conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off")
         leader = newest_leader(conn)
         workers = [build(LiveWorker, row) for row in rows(conn, "status_workers")]
         open_runs = rows(conn, "status_open", {"n": MOST_OPEN})
