@@ -118,6 +118,8 @@ class WorkerMeter:
         fresh: defaultdict[Labels, list[Timed]] = defaultdict(list)
         for running, ended in noted:
             fresh[self._labels(WAY(running.claim))].append(self._time(running, ended))
+        if len(self._timed) > MOST_KNOWN:
+            self._timed.clear()
         self._timed |= fresh
         # where none of its like has been timed since, the last stand for it; where none ever was, it waits for one
         for labels in {*fresh, *self._owed}:
