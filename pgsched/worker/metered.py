@@ -1,7 +1,7 @@
 """What a worker counts where metrics are asked for; where they are not, none of this is there and nothing is paid.
 
 The rule: an attempt costs next to nothing. Counting is done for a whole batch, when its outcomes have been written;
-times are taken of at most BURST attempts in a STRETCH of time, and stand for all that ended in it with the same labels.
+times are taken of at most BURST attempts in a STRETCH of time, and stand for those with the same labels, for KEPT_S.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pgsched.worker.slots import Slots
 
 LAG_STRETCH_S, LAG_EVERY_S = 15.0, 0.25
 BURST, STRETCH_S = 32, 0.05
+KEPT_S = 1.0  # outcomes of what ended with those that were timed may be written so much later
 BACKFILLED = timedelta(hours=1)  # a slot whose run came so late was asked for later
 FINAL = ("succeeded", "dead", "cancelled")
 PURPOSES = ("claim", "settle", "heartbeat", "listen", "leader", "logs", "metrics")
@@ -44,7 +45,7 @@ class WorkerMeter:
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
         self.ended: list[Noted] = []
-        self._timed: dict[Labels, list[Timed]] = {}  # the last that were
+        self._timed: dict[Labels, tuple[float, list[Timed]]] = {}  # the last that were, and when that was looked at
         self._owed: Counter[Labels] = Counter()  # attempts that have ended and are in no histogram yet
         self._stretch_ends = 0.0
         self._queue, self._task = Bounded(), Bounded()
@@ -118,18 +119,17 @@ class WorkerMeter:
         fresh: defaultdict[Labels, list[Timed]] = defaultdict(list)
         for running, ended in noted:
             fresh[self._labels(WAY(running.claim))].append(self._time(running, ended))
-        if len(self._timed) > MOST_KNOWN:
-            self._timed.clear()
-        self._timed |= fresh
-        # where none of its like has been timed since, the last stand for it; where none ever was, it waits for one
-        for labels in {*fresh, *self._owed}:
-            if timed := self._timed.get(labels):
-                owed = max(self._owed[labels], len(fresh.get(labels, ())))
-                self._owed[labels] -= owed
-                each, more = divmod(owed, len(timed))
-                self._observe(labels, timed[:more], each + 1)
-                self._observe(labels, timed[more:], each)
-        self._owed = Counter({labels: owed for labels, owed in self._owed.items() if owed})
+        kept = {labels: one for labels, one in self._timed.items() if one[0] > now - KEPT_S}
+        self._timed = kept | {labels: (now, times) for labels, times in fresh.items()}
+        for labels in {*fresh, *self._owed}.intersection(self._timed):
+            timed = self._timed[labels][1]
+            owed = max(self._owed[labels], len(fresh.get(labels, ())))
+            self._owed[labels] -= owed
+            each, more = divmod(owed, len(timed))
+            self._observe(labels, timed[:more], each + 1)
+            self._observe(labels, timed[more:], each)
+        # of what is still owed none of its like was timed lately: it is counted and not timed
+        self._owed = Counter({labels: owed for labels, owed in self._owed.items() if owed < 0})
 
     def _time(self, attempt: Running, ended: float) -> Timed:
         claim, waited, late = attempt.claim, None, None
@@ -168,9 +168,9 @@ class WorkerMeter:
             yield "pgsched_reconnects_total", (purpose,), max(0, TRIED[purpose] - 1)
 
 
-def is_known(time: float | None) -> bool:
+def is_known(taken: float | None) -> bool:
     """Was it taken?"""
-    return time is not None
+    return taken is not None
 
 
 def counted_ways(told: Sequence[Settled]) -> Mapping[Way, int]:

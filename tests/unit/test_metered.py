@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -120,4 +121,29 @@ def test_an_attempt_stands_for_none_but_those_like_it() -> None:
     counted._stretch_ends = 0.0
     asyncio.run(work(counted, made[1:2]))
     counted.settled(told(claims(2, 2)), {"succeeded": 2})
-    assert by_task(counted.meter, "pgsched_attempt_duration_seconds") == {"t0": 101, "t1": 101}
+    found = by_task(counted.meter, "pgsched_attempt_duration_seconds")
+    assert found == {"t0": 101, "t1": 1}, "those that were never timed are not made up for later"
+
+
+def test_a_time_stands_for_nothing_that_ends_much_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bad time of a rare task must not be told again and again while others are timed."""
+    counted, made = WorkerMeter(Meter()), claims(1)
+    asyncio.run(work(counted, made))
+    counted.settled(told(made), {"succeeded": 1})
+    counted._stretch_ends = 0.0
+    counted.settled(told(made), {"succeeded": 1})
+    assert by_task(counted.meter, "pgsched_attempt_duration_seconds") == {"t0": 2}, "its outcome came later"
+    clock = time.monotonic
+    monkeypatch.setattr(metered.time, "monotonic", lambda: clock() + 2 * metered.KEPT_S)
+    counted.settled(told(made), {"succeeded": 1})
+    assert by_task(counted.meter, "pgsched_attempt_duration_seconds") == {"t0": 2}
+
+
+def test_a_late_slot_is_told_by_its_lateness() -> None:
+    counted, due = WorkerMeter(Meter()), datetime.now(UTC) - timedelta(minutes=5)
+    counted._offset_s = time.time() - time.monotonic()
+    made = [claims(1)[0]._replace(job_id=1, scheduled_at=due, available_at=due)]
+    asyncio.run(work(counted, made))
+    counted.settled(told(made), {"succeeded": 1})
+    (late,) = [value for name, _, value in counted.meter.snapshot() if name == "pgsched_lateness_seconds"]
+    assert (sum(late[0]), round(late[1], -1)) == (1, 300)
