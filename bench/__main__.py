@@ -46,6 +46,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seconds", type=int, help="how long latency, pinned and every-second load the server")
     made.add_argument("--unpinned", action="store_true", help="pinned: only the load without a pinned transaction")
     made.add_argument("--rows", type=int, help="kept runs of history and console (default 10,000,000)")
+    made.add_argument(
+        "--spare-core", action="store_true", help="prune: the pruner and its session have a processor of their own"
+    )
     made.add_argument("--quick", action="store_true", help="a small run that shows that everything works")
     made.add_argument("--out", type=Path, default=ROOT / "out", help="where results.json and the plots go")
     return made
@@ -128,7 +131,8 @@ def run_limits(on: Server, given: argparse.Namespace) -> list[Result]:
 
 def run_prune(on: Server, given: argparse.Namespace) -> list[Result]:
     rows = given.rows or (40_000 if given.quick else 4_000_000)
-    return [prune(on, rows, 1, 2) if given.quick else prune(on, rows, given.rounds, given.seconds or 10)]
+    rounds, seconds = (1, 2) if given.quick else (given.rounds, given.seconds or 10)
+    return [prune(on, rows, rounds, seconds, spare_core=given.spare_core)]
 
 
 def run_console(on: Server, given: argparse.Namespace) -> list[Result]:

@@ -2,25 +2,27 @@
 
 The rule: pick-up is measured with and without pruning in turns, in one run; the pruner is the leader's, with its
 pauses, beside an idle worker. A third turn tells what pruning does from what any work does to a small machine: a
-session that computes, and touches no table, for as long and with the same pauses.
+session that computes, and touches no table, for as long and with the same pauses. And `--spare-core` leaves one
+processor to the pruner and its session, which tells what they do to others besides using it.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 
 from bench.adapter import call, wait_for, workers
 from bench.contestants import PGSCHED
 from bench.latency import FAR, RATE, all_seen
-from bench.machine import Cpu
+from bench.machine import Cpu, children
 from bench.report import Result, number, progress, quantile
 from bench.server import Server, scalar
 from pgsched.config import LeaderSettings
@@ -30,6 +32,7 @@ from pgsched.leader import counting
 from pgsched.leader.duties import breather
 from pgsched.leader.pruner import REST, Pruner
 
+ALL_CORES = os.sched_getaffinity(0)
 JOBS = 50
 ENOUGH = 75_000  # rows a second that a pruner may take away
 OLD = """
@@ -75,10 +78,10 @@ class Figures:
     table_grew_by: float
 
 
-def prune(server: Server, rows: int, rounds: int, seconds: int) -> Result:
+def prune(server: Server, rows: int, rounds: int, seconds: int, *, spare_core: bool = False) -> Result:
     """All of it, in one database: pick-up in turns, then the rest of the history alone."""
     rows = max(rows, ENOUGH * seconds * (rounds + 1))
-    with server.database("prune") as dsn:
+    with server.database("prune") as dsn, core_to_spare(server) if spare_core else nullcontext():
         call(PGSCHED, "setup", dsn)
         with psycopg.connect(dsn, autocommit=True) as there:
             fill(there, rows)
@@ -125,15 +128,22 @@ def measured(dsn: str, there: psycopg.Connection, rounds: int, seconds: int, cou
     computed: list[list[float]] = []
     pruned: list[Batches] = []
     before = int(str(scalar(there, BLOAT)))
+    with pruner(dsn) as first:
+        time.sleep(1.0)
+    batch_s = statistics.median(took for _, took, _ in (first or empty("the pruner")))
+
+    def beside_it(arm: list[list[float]]) -> AbstractContextManager[Batches]:
+        if arm is plain:
+            return nobody()
+        return pruner(dsn) if arm is beside else computer(dsn, batch_s)
+
     for turn in range(rounds):
-        for with_pruner in (False, True)[:: 1 if turn % 2 == 0 else -1]:
-            with pruner(dsn) if with_pruner else nobody() as batches:
-                got = picked_up(dsn, there, seconds)
-            (beside if with_pruner else plain).append(got)
-            if with_pruner:
+        # each comes first, second and last as often as the others
+        for arm in [(plain, beside, computed)[(turn + n) % 3] for n in range(3)]:
+            with beside_it(arm) as batches:
+                arm.append(picked_up(dsn, there, seconds))
+            if arm is beside:
                 pruned.append(batches)
-        with computer(dsn, statistics.median(took for _, took, _ in pruned[-1])):
-            computed.append(picked_up(dsn, there, seconds))
         p99s = [quantile(each[-1], 0.99) for each in (plain, beside, computed)]
         progress(f"prune: p99 {p99s[0]:.2f} ms, beside pruning {p99s[1]:.2f} ms, {rate(pruned[-1]):,.0f} rows/s,"
                  f" beside computing {p99s[2]:.2f} ms")  # fmt: skip
@@ -181,59 +191,64 @@ class Batches(list[tuple[int, float, float]]):
 
 
 @contextmanager
-def computer(dsn: str, batch_s: float) -> Iterator[None]:
-    """A session that computes for about so many seconds at a time, in the pruner's rhythm."""
-    stop = threading.Event()
-
-    def work() -> None:
-        with connect(dsn, purpose="bench") as conn:
-            n, began = 100_000, time.monotonic()
-            for _ in range(5):
-                compute(conn, n)
-            n = round(n * 5 * batch_s / (time.monotonic() - began))
-            while not stop.is_set():
-                began = time.monotonic()
-                compute(conn, n)
-                time.sleep(max(0.0, breather(began, REST) - time.monotonic()))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-
-
-def compute(conn: Connection[Any], n: int) -> None:
-    conn.execute("SELECT count(*) FROM generate_series(1, %s)", [n])
-
-
-@contextmanager
 def nobody() -> Iterator[Batches]:
     """No pruner."""
     yield Batches()
 
 
 @contextmanager
+def computer(dsn: str, batch_s: float) -> Iterator[Batches]:
+    """A session that computes for about so many seconds at a time, and reads and writes no table."""
+    with connect(dsn, purpose="bench") as conn:
+        began = time.monotonic()
+        for _ in range(5):
+            compute(conn, 100_000)
+        n = round(500_000 * batch_s / (time.monotonic() - began))
+        with in_the_leaders_rhythm(conn, lambda: compute(conn, n)) as batches:
+            yield batches
+        if not batches:
+            empty("the session that computes")
+
+
+def compute(conn: Connection[Any], n: int) -> int:
+    # in the select list, where PostgreSQL makes one number after another: in FROM it would write them to a file first
+    conn.execute("SELECT count(*) FROM (SELECT generate_series(1, %s)) n", [n])
+    return n
+
+
+@contextmanager
 def pruner(dsn: str) -> Iterator[Batches]:
-    """The leader's pruner for the time of the block, in the leader's rhythm."""
+    """The leader's pruner for the time of the block."""
+    mine = Pruner()
+
+    def batch() -> int:
+        with conn.transaction():
+            return mine.work(conn, LeaderSettings().prune_batch)
+
+    with (
+        connect(dsn, purpose="bench", settings=BY_INDEX) as conn,
+        in_the_leaders_rhythm(conn, batch) as batches,
+    ):
+        yield batches
+
+
+@contextmanager
+def in_the_leaders_rhythm(conn: Connection[Any], batch: Callable[[], int]) -> Iterator[Batches]:
+    """Batches with the leader's pauses in a thread, for the time of the block or until one has no rows."""
     batches = Batches()
     stop = threading.Event()
 
     def work() -> None:
-        mine = Pruner()
-        with connect(dsn, purpose="bench", settings=BY_INDEX) as conn:
-            server, client = Cpu.of(conn.info.backend_pid).seconds, time.thread_time()
-            while not stop.is_set():
-                began = time.monotonic()
-                with conn.transaction():
-                    gone = mine.work(conn, LeaderSettings().prune_batch)
-                if not gone:
-                    return
-                batches.spent = Cpu.of(conn.info.backend_pid).seconds - server, time.thread_time() - client
-                batches.append((gone, time.monotonic() - began, time.monotonic()))
-                time.sleep(max(0.0, breather(began, REST) - time.monotonic()))
+        if spare := ALL_CORES - os.sched_getaffinity(0):
+            move((0, conn.info.backend_pid), spare)
+        server, client = Cpu.of(conn.info.backend_pid).seconds, time.thread_time()
+        while not stop.is_set():
+            began = time.monotonic()
+            if not (rows := batch()):
+                return
+            batches.spent = Cpu.of(conn.info.backend_pid).seconds - server, time.thread_time() - client
+            batches.append((rows, time.monotonic() - began, time.monotonic()))
+            time.sleep(max(0.0, breather(began, REST) - time.monotonic()))
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -242,6 +257,31 @@ def pruner(dsn: str) -> Iterator[Batches]:
     finally:
         stop.set()
         thread.join()
+
+
+@contextmanager
+def core_to_spare(server: Server) -> Iterator[None]:
+    """For the time of the block this process, what it starts and the server use all processors but the last."""
+    if server.pid is None:
+        raise RuntimeError("--spare-core needs a server that this benchmark starts")
+    everyone = (0, server.pid, *children(server.pid))
+    before = os.sched_getaffinity(0)
+    move(everyone, sorted(before)[:-1])
+    try:
+        yield
+    finally:
+        move(everyone, before)
+
+
+def move(pids: Iterable[int], cores: Collection[int]) -> None:
+    """Processes, 0: this thread, run on those processors from now on."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, cores)
+
+
+def empty(what: str) -> NoReturn:
+    raise RuntimeError(f"{what} did nothing: there is nothing to measure")
 
 
 def rate(batches: Batches) -> float:

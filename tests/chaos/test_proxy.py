@@ -73,7 +73,7 @@ def test_the_last_words_of_the_server_arrive(far: Connect, near: psycopg.Connect
 
 def test_a_client_that_goes_away_ends_its_session(far: Connect, near: psycopg.Connection) -> None:
     conn = far(application_name="gone")
-    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'gone'"
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'gone' AND datname = current_database()"
     assert near.execute(sessions).fetchone() == (1,)
     conn.close()
     wait_until(lambda: near.execute(sessions).fetchone() == (0,))
@@ -84,7 +84,10 @@ def test_a_cut_ends_chosen_connections_on_both_sides(proxy: Proxy, far: Connect,
     assert proxy.cut(of("claim")) == 1
     with pytest.raises(psycopg.OperationalError):
         claim.execute("SELECT 1")
-    sessions = "SELECT application_name FROM pg_stat_activity WHERE application_name LIKE 'pgsched%'"
+    sessions = (
+        "SELECT application_name FROM pg_stat_activity"
+        " WHERE application_name LIKE 'pgsched%' AND datname = current_database()"
+    )
     wait_until(lambda: near.execute(sessions).fetchall() == [("pgsched settle host",)])
     other.execute("SELECT 1")
     far().execute("SELECT 1")
@@ -140,7 +143,7 @@ def test_what_comes_down_can_be_held(proxy: Proxy, far: Connect, near: psycopg.C
 
 def test_the_end_of_a_held_direction_is_held(proxy: Proxy, far: Connect, near: psycopg.Connection) -> None:
     conn = far(application_name="mute")
-    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mute'"
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mute' AND datname = current_database()"
     proxy.silence("up")
     conn.close()
     time.sleep(0.2)  # it would be gone by now

@@ -9,6 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgsched.db.holding import list_queues
+
 
 def test_a_limit_is_set_changed_listed_and_removed(pgsched: Callable[..., Any], db: psycopg.Connection) -> None:
     assert pgsched("limit", "set", "customer", "--concurrency", "2", "--rate", "100/m").out == (
@@ -69,7 +71,7 @@ def test_status_and_run_show_say_what_holds_a_run(pgsched: Callable[..., Any], d
     db.execute("INSERT INTO pgsched.runs (task, concurrency_key) VALUES ('t', 'customer:1')")
     db.execute("UPDATE pgsched.runs SET state = 'queued'")
     db.execute("INSERT INTO pgsched.runs (task, concurrency_key) VALUES ('t', 'customer:1')")
-    db.execute("INSERT INTO pgsched.runs (task, queue) VALUES ('t', 'tiny')")
+    db.execute("INSERT INTO pgsched.runs (task, queue) VALUES ('t', 'tiny'), ('t', 'boundless')")
     pgsched("pause", "--all", "--reason", "incident")
     found = json.loads(pgsched("status", "--json").out)
     assert found["paused"][0]["reason"] == "incident"
@@ -80,6 +82,17 @@ def test_status_and_run_show_say_what_holds_a_run(pgsched: Callable[..., Any], d
     held = json.loads(pgsched("run", "show", "2", "--json").out)["held_by"]
     assert "everything is paused" in held
     assert "1 of key customer:1 at once, 1 are queued or running" in held
+
+
+def test_status_counts_the_queues_that_have_a_limit(pgsched: Callable[..., Any], db: psycopg.Connection) -> None:
+    pgsched("queue", "set", "narrow", "--concurrency", "1")
+    pgsched("queue", "set", "slow", "--rate", "1/h")
+    db.execute("INSERT INTO pgsched.runs (task, queue) SELECT 't', q FROM unnest('{narrow,slow,boundless}'::text[]) q,"
+               " generate_series(1, 2)")  # fmt: skip
+    limits = json.loads(pgsched("status", "--json").out)["limits"]
+    assert {(one["name"], one["waiting"]) for one in limits} == {("queue narrow", 2), ("queue slow", 2)}
+    assert {row["name"] for row in list_queues(db, bounded=True)} == {"narrow", "slow"}
+    assert {row["name"] for row in list_queues(db)} == {"narrow", "slow", "boundless"}
 
 
 def test_explain_says_that_a_slot_waits_for_its_limits(pgsched: Callable[..., Any], db: psycopg.Connection) -> None:

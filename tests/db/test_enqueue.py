@@ -145,7 +145,8 @@ def test_an_enqueue_waits_for_the_transaction_that_holds_its_key(
     first = greet.options(unique_key="k", connection=holder).enqueue("Ada")
     waiting = threading.Thread(target=lambda: found.append(greet.options(unique_key="k").enqueue("Bob")))
     waiting.start()
-    while not db.execute("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall():
+    waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    while not db.execute(waits).fetchall():
         waiting.join(0.01)
     holder.commit()
     waiting.join()

@@ -179,7 +179,7 @@ def test_the_statement_of_a_handler_that_does_not_stop_is_cancelled(
     assert worker.executors["python"].abandoned == (0 if guarded else 1)
     assert bool(db.execute(asleep).rowcount) is not guarded
     assert (written(db), row_of(db, run_id)["error"]) == ([], "timed out after 1 s")
-    db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+    db.execute(asleep.replace("SELECT", "SELECT pg_terminate_backend(pid)"))
 
 
 # ---- the caller's own connection

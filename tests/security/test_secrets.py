@@ -61,7 +61,9 @@ def test_sessions_and_processes_do_not_show_it(dsn: str, db: psycopg.Connection[
         wait_until(
             lambda: db.execute("SELECT bool_and(phase >= 3) FROM pgsched.runs").fetchone() == (True,), 30, "runs"
         )
-        seen = db.execute("SELECT string_agg(a::text, ' ') FROM pg_stat_activity a").fetchone()
+        seen = db.execute(
+            "SELECT string_agg(a::text, ' ') FROM pg_stat_activity a WHERE datname = current_database()"
+        ).fetchone()
         assert seen is not None and SECRET not in seen[0] and "pgsched" in seen[0]
         rows = db.execute("SELECT string_agg(w::text, '') FROM pgsched.workers w").fetchone()
         assert rows is not None and SECRET not in rows[0]

@@ -212,7 +212,10 @@ def test_what_is_noted_of_the_depth_is_drawn(browser: Browser, db: psycopg.Conne
 
 def test_a_database_that_is_gone_is_said_and_is_found_again(browser: Browser, db: psycopg.Connection) -> None:
     assert browser.get("/").status_code == 200
-    db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'pgsched web%'")
+    db.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name LIKE 'pgsched web%' AND datname = current_database()"
+    )
     assert browser.get("/jobs").status_code == 200
 
 
