@@ -35,6 +35,7 @@ from pgsched.leader.pruner import REST, Pruner
 ALL_CORES = os.sched_getaffinity(0)
 JOBS = 50
 ENOUGH = 75_000  # rows a second that a pruner may take away
+AROUND_S = 3  # how long a worker takes to start and to end
 OLD = """
 INSERT INTO pgsched.runs (task, job_id, scheduled_at, origin, state, token, attempt, created_at, available_at,
     started_at, finished_at, worker_id, args)
@@ -80,7 +81,7 @@ class Figures:
 
 def prune(server: Server, rows: int, rounds: int, seconds: int, *, spare_core: bool = False) -> Result:
     """All of it, in one database: pick-up in turns, then the rest of the history alone."""
-    rows = max(rows, ENOUGH * seconds * (rounds + 1))
+    rows = max(rows, ENOUGH * (seconds + AROUND_S) * (rounds + 1))
     with server.database("prune") as dsn, core_to_spare(server) if spare_core else nullcontext():
         call(PGSCHED, "setup", dsn)
         with psycopg.connect(dsn, autocommit=True) as there:
