@@ -28,6 +28,7 @@ from pgsched.db.connect import (
     explain,
     first_line,
 )
+from pgsched.db.patient import hold
 from pgsched.db.shared import is_shared
 from pgsched.errors import PgschedError
 from pgsched.model import Claim
@@ -39,6 +40,7 @@ LARGEST_BATCH = 1000
 MOST_AHEAD = 4000  # what the fastest worker finishes in PREFETCH_S
 PREFETCH_S = 0.1
 LAST_QUESTION_S = 5.0
+HOLD_S = 0.002  # a claim that takes longer waits in the event loop
 
 
 class Pace:
@@ -64,7 +66,8 @@ class Pace:
 
 
 class Claimer:
-    """Claims as long as there is room; `on_claims(claims, sent_at)` takes them."""
+    """Claims as long as there is room; `on_claims(claims, sent_at)` takes them. While `idle()`, nobody else needs the
+    event loop."""
 
     def __init__(
         self,
@@ -74,6 +77,7 @@ class Claimer:
         poll_s: float,
         room: Callable[[], int],
         on_claims: Callable[[list[Claim], float], None],
+        idle: Callable[[], bool] = bool,
     ) -> None:
         self.dsn = dsn
         self.wanted = wanted
@@ -81,16 +85,18 @@ class Claimer:
         self.poll_s = poll_s
         self.room = room
         self.on_claims = on_claims
+        self.idle = idle
         self._hints: dict[str, None] = {}
         self._wake = asyncio.Event()
         self._conn: AsyncConnection[Any] | None = None
         self._unanswered: tuple[str, UUID, float] | None = None
         self._discover_at = 0.0
-        self._put_off = False
+        self._starved = False
         self._looking = Budget()
         self._stopped = False
         self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)
-        self._recent: dict[str, int] = {}
+        self._taken: dict[str, int] = {}
+        self._lately: list[str] = []
         self._again_s = poll_s
         self._rest = Rest(poll_s)
 
@@ -99,8 +105,9 @@ class Claimer:
         self.wanted = replace(self.wanted, worker_id=worker_id)
 
     def wake(self) -> None:
-        """Look again now: there is room again."""
-        self._wake.set()
+        """There is room again: look again now, if the last round left something for want of it."""
+        if self._starved:
+            self._wake.set()
 
     def hint(self, queue: str | None) -> None:
         """Look again now: a queue got work (None: any may have)."""
@@ -166,7 +173,8 @@ class Claimer:
     async def _round(self) -> bool:
         """Try every queue that may have work once; True when a full batch says that there is more."""
         self._again_s = self.poll_s
-        if self.room() <= 0:
+        self._starved = self.room() <= 0
+        if self._starved:
             return False
         if self._conn is None:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
@@ -174,18 +182,33 @@ class Claimer:
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
         if self._unanswered is not None:
             await self._ask_again(self._conn, *self._unanswered)
-        candidates, self._recent = await self._candidates(self._conn), {}
+        first, self._hints, self._taken = list(self._hints or self._lately), {}, {}
+        passed_by, full = await self._try(self._conn, first)
+        self._rest.found(known := sum(self._taken.values()), time.monotonic())
+        # questions come after what is hinted: it does not wait for them, nor do they if it never runs dry
+        others = [queue for queue in await self._discover(self._conn) if queue not in first]
+        if others:
+            more_passed_by, more_full = await self._try(self._conn, others)
+            passed_by, full = passed_by + more_passed_by, full + more_full
+            if (taken := sum(self._taken.values())) > known:
+                self._rest.found(taken - known, time.monotonic())
+        if self._taken or self._rest.idle:
+            self._lately = list(self._taken)  # one look in vain is no reason to look nowhere at the next
+        # first those for which there was no room: one that never runs dry must not starve them
+        self._hints = dict.fromkeys([*passed_by, *(q for q in self._hints if q not in full), *full])
+        self._starved = bool(passed_by or full)
+        return self._starved and self.room() > 0
+
+    async def _try(self, conn: AsyncConnection[Any], queues: list[str]) -> tuple[list[str], list[str]]:
+        """Claim of each queue in turn; those for which there was no room, and those that may have more."""
         passed_by, full = [], []
-        for queue in candidates:
+        for queue in queues:
             n = min(self.room(), LARGEST_BATCH)
             if n <= 0:
                 passed_by.append(queue)
-            elif await self._claim(self._conn, queue, n):
+            elif await self._claim(conn, queue, n):
                 full.append(queue)
-        # first those for which there was no room: one that never runs dry must not starve them
-        self._hints = dict.fromkeys([*passed_by, *(q for q in self._hints if q not in full), *full])
-        self._rest.found(sum(self._recent.values()), time.monotonic())
-        return bool(passed_by or full) and self.room() > 0
+        return passed_by, full
 
     async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
         """Claim up to `n` runs of one queue; True when there may be more. Too few behind the cursor: look at all."""
@@ -207,6 +230,8 @@ class Claimer:
         """One claim statement; how many runs it took."""
         token, sent_at = uuid4(), time.monotonic()
         self._unanswered = (queue, token, sent_at)
+        idle = self.idle()
+        hold(conn, HOLD_S if idle else 0.0)
         claims = await claim(conn, self.wanted, queue, n, token, after)
         self._unanswered = None
         if after is FROM_THE_START:
@@ -214,31 +239,28 @@ class Claimer:
         else:
             self._cursors[queue].move(claims)
         if claims:
-            self._recent[queue] = self._recent.get(queue, 0) + len(claims)
+            self._taken[queue] = self._taken.get(queue, 0) + len(claims)
             self.on_claims(claims, sent_at)
+            if idle:
+                await asyncio.sleep(0)  # they begin before anything else is asked
         return len(claims)
 
-    async def _candidates(self, conn: AsyncConnection[Any]) -> list[str]:
-        """Hinted queues first; all of them at least once a poll period, because a hint may have been lost."""
+    async def _discover(self, conn: AsyncConnection[Any]) -> list[str]:
+        """Say that this worker may sleep, if it is to; at least once a poll period, because a hint may have been lost:
+        the queues that have open runs."""
         now = time.monotonic()
-        hinted, self._hints = list(self._hints), {}
         must_ask, look = self._rest.must_ask(now), now >= max(self._discover_at, self._looking.next_at)
-        if hinted and not self._put_off:  # the questions can wait, though for one round only
-            self._put_off = must_ask or look
-            return hinted
-        self._put_off = False
         if not (must_ask or look):
-            return hinted or list(self._recent)
+            return []
         found, sure_s = await claimable_queues(conn, self._rest.asleep_s if must_ask else None, look=look)
         if sure_s is not None:
             self._rest.asked(now, sure_s)
         if not look:
-            return hinted
+            return []
         self._discover_at = now + self.poll_s
         # the dead entries of what was claimed are in its way too
         self._looking.spent(time.monotonic() - now, time.monotonic())
-        known = [queue for queue in self.queues if queue in found] if self.queues else found
-        return hinted + [queue for queue in known if queue not in hinted]
+        return [queue for queue in self.queues if queue in found] if self.queues else found
 
     async def _ask_again(self, conn: AsyncConnection[Any], queue: str, token: UUID, sent_at: float) -> None:
         """The answer to a claim was lost: whatever it took is ours already, and nobody else will run it."""

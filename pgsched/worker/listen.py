@@ -29,6 +29,7 @@ async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Ca
                 async for notify in conn.notifies():
                     if notify.channel == "pgsched_runs":
                         on_queue(notify.payload or None)
+                        await asyncio.sleep(0)  # the claim is sent first, then this waits for more
                     elif notify.payload.isdigit():
                         on_cancel(int(notify.payload))
         except (DatabaseError, PgschedError) as error:

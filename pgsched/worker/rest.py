@@ -8,20 +8,23 @@ While many runs a second come in, one nap that brings nothing is no reason to be
 
 from __future__ import annotations
 
-NAP_S = 0.003
+NAP_S = 0.0015
 FIRST_LOOK_S = 0.02
 LATER = 5.0
 MANY, WINDOW_S = 50, 0.1
 
 
 class Rest:
-    """What one claimer found, and what follows for its next wait. All times are monotonic seconds of this process."""
+    """What one claimer found, and what follows for its next wait. All times are monotonic seconds of this process.
+
+    `idle`: it found nothing, and is to be woken.
+    """
 
     def __init__(self, poll_s: float) -> None:
         self.poll_s = poll_s
         self.asleep_s = 2 * poll_s + 0.5
         self._asleep_until = 0.0
-        self._idle = False
+        self.idle = False
         self._look_s = FIRST_LOOK_S
         self._since, self._count, self._busy_until = 0.0, 0, 0.0
 
@@ -34,11 +37,11 @@ class Rest:
             self._busy_until = now + WINDOW_S
         if count:  # others, whose transactions overlapped, may not have been announced (0003/39_tell_workers.sql)
             self._look_s = NAP_S
-        self._idle = not count and now >= self._busy_until
+        self.idle = not count and now >= self._busy_until
 
     def must_ask(self, now: float) -> bool:
         """Is it time to say that this worker sleeps? Only one that found nothing says so."""
-        return self._idle and now + self.poll_s > self._asleep_until
+        return self.idle and now + self.poll_s > self._asleep_until
 
     def asked(self, sent_at: float, sure_s: float) -> None:
         """Asked at `sent_at`: for `sure_s` seconds from then, whoever makes a run notifies."""
@@ -54,7 +57,7 @@ class Rest:
         """Seconds to wait for a notification before the next look; 0: the worker must say first that it sleeps."""
         sure_s = self._asleep_until - now
         if sure_s <= NAP_S:
-            return 0.0 if self._idle else NAP_S
+            return 0.0 if self.idle else NAP_S
         wait_s = min(self._look_s, self.poll_s, sure_s)
         self._look_s = min(self._look_s * LATER, self.poll_s)
         return wait_s
@@ -67,7 +70,7 @@ class Polling(Rest):
         return False
 
     def wait_s(self, now: float) -> float:
-        if not self._idle:
+        if not self.idle:
             return NAP_S
         wait_s = min(self._look_s, self.poll_s)
         self._look_s = min(self._look_s * LATER, self.poll_s)

@@ -77,6 +77,10 @@ class Slots:
         """How many attempts are being made."""
         return len(self._running)
 
+    def is_idle(self) -> bool:
+        """Is nothing being attempted, and nothing waiting for a slot?"""
+        return not (self._busy or self._running or self._buffer)
+
     def room(self) -> int:
         """How many more claims are wanted now."""
         if self._stopped:

@@ -133,7 +133,13 @@ class Worker:
         self._settler = Settler(self.dsn, self.registration.name, self.settings.settle_wait_s, self._settled)
         self._logs = LogPump(self.dsn, self.journal)
         self._claimer = Claimer(
-            self.dsn, wanted, self.settings.queues, self.settings.poll_s, self.slots.room, self.slots.take
+            self.dsn,
+            wanted,
+            self.settings.queues,
+            self.settings.poll_s,
+            self.slots.room,
+            self.slots.take,
+            self.slots.is_idle,
         )
         self._watchdog = self.watchdog = Watchdog(self.slots.running, self._code_of, self.registration.tasks)
         heartbeat = self.heartbeat = Heartbeat(

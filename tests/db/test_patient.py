@@ -56,6 +56,58 @@ def test_so_does_an_asynchronous_one(proxy: Proxy) -> None:
     asyncio.run(ask())
 
 
+@pytest.mark.parametrize("held", [True, False])
+def test_one_who_holds_the_loop_gets_what_comes_at_once_before_others_have_a_turn(dsn: str, held: bool) -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def ask() -> None:
+        async with await aconnect(dsn) as conn:
+            await conn.execute("SELECT 1")
+            patient.hold(conn, 5.0 if held else 0.0)
+            task = asyncio.create_task(others())
+            found = await (await conn.execute("SELECT 1, pg_sleep(0.05)::text")).fetchall()
+            assert (found, turns > 0) == ([(1, "")], not held)
+            task.cancel()
+
+    asyncio.run(ask())
+
+
+def test_what_comes_later_is_waited_for_in_the_loop(dsn: str) -> None:
+    async def ask() -> None:
+        async with await aconnect(dsn) as conn:
+            patient.hold(conn, 0.02)
+            began = time.monotonic()
+            other = asyncio.create_task(asyncio.sleep(0.1))
+            other.add_done_callback(lambda _: ended.append(time.monotonic() - began))
+            assert await (await conn.execute("SELECT 7 FROM pg_sleep(0.5)")).fetchone() == (7,)
+            assert ended and ended[0] < 0.4, "the other one did not wait for the server"
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                await conn.execute("SELECT 1 / 0")
+            rows = await (await conn.execute("SELECT n FROM generate_series(1, 100000) n")).fetchall()
+            assert sum(row[0] for row in rows) == 5000050000
+
+    ended: list[float] = []
+    asyncio.run(ask())
+
+
+def test_who_holds_the_loop_gives_up_too(proxy: Proxy) -> None:
+    async def ask() -> None:
+        conn = await aconnect(proxy.dsn, timeout_s=0.5)
+        patient.hold(conn, 0.01)
+        await asyncio.to_thread(proxy.silence, "down")
+        with pytest.raises(Unanswered):
+            await conn.execute("SELECT 1")
+        assert conn.closed
+
+    asyncio.run(ask())
+
+
 def test_a_server_that_is_alive_says_itself_that_it_takes_too_long(dsn: str) -> None:
     with connect(dsn, timeout_s=0.3) as conn:
         conn.execute("SELECT pg_sleep(0.1)")

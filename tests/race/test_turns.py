@@ -1,15 +1,23 @@
-"""A claimer of several queues: one that never runs dry starves no other."""
+"""The order of what a claimer does: no queue starves another, no run waits for questions, and none is asked in vain."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import psycopg
+import pytest
 
 from pgsched.db.claims import Wanted
 from pgsched.model import Claim
+from pgsched.worker import claim as claiming
+from pgsched.worker import cursor
+from pgsched.worker import rest as resting
 from pgsched.worker.claim import Claimer
+from pgsched.worker.cursor import Budget
 from tests.race.setting import KINDS
 
 
@@ -35,3 +43,91 @@ def test_a_queue_that_never_runs_dry_starves_no_other(dsn: str, db: psycopg.Conn
 
     asyncio.run(scene())
     assert taken == {"a": 15, "b": 15, "c": 15}
+
+
+class Scene:
+    """A claimer whose statements and claims are noted in order, with so many free slots."""
+
+    def __init__(self, dsn: str, monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+        self.free = free
+        self.noted: list[str] = []
+        self.claimer = Claimer(
+            dsn, Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"]), (), 1.0, lambda: self.free, self.take, lambda: True
+        )
+        for name in ("claim", "claimable_queues"):
+            monkeypatch.setattr(claiming, name, self.noting(name, getattr(claiming, name)))
+
+    def noting(self, name: str, really: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def noted(*args: Any, **options: Any) -> Any:
+            self.noted.append(name)
+            return await really(*args, **options)
+
+        return noted
+
+    def take(self, claims: list[Claim], _: float) -> None:
+        self.free -= len(claims)
+        asyncio.get_running_loop().call_soon(self.noted.append, "begun")
+
+    async def round(self) -> list[str]:
+        """What a round did."""
+        self.noted.clear()
+        await self.claimer._round()
+        return list(self.noted)
+
+
+def test_what_is_claimed_begins_before_anything_else_is_asked(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        it = Scene(dsn, monkeypatch, 5)
+        await it.round()
+        db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+        it.claimer.hint("default")
+        it.claimer._discover_at, it.claimer._looking = 0.0, Budget()  # it is time to look for queues
+        assert (await it.round())[:2] == ["claim", "begun"]
+        assert it.noted.count("claimable_queues") == 1, "the question is asked in the same round"
+        await it.claimer.close()
+
+    asyncio.run(scene())
+
+
+def test_room_wakes_a_claimer_that_left_something_for_want_of_it(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        it = Scene(dsn, monkeypatch, 2)
+        db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 3)")
+        await it.round()
+        assert it.free == 0
+        it.claimer.wake()
+        assert it.claimer._wake.is_set(), "a run is left"
+        it.claimer._wake.clear()
+        it.free = 2
+        await it.round()
+        assert it.free == 1
+        it.claimer.wake()
+        assert not it.claimer._wake.is_set(), "there was nothing more to claim: room makes no difference"
+        it.free = 0
+        await it.round()
+        it.claimer.wake()
+        assert it.claimer._wake.is_set(), "nobody has looked"
+        await it.claimer.close()
+
+    asyncio.run(scene())
+
+
+def test_one_who_naps_between_many_runs_goes_on_looking_after_a_look_in_vain(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        monkeypatch.setattr(resting, "WINDOW_S", 60.0)
+        monkeypatch.setattr(cursor, "SHARE", 0)  # what is behind the cursor is not waited for
+        it = Scene(dsn, monkeypatch, 500)
+        db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 60)")
+        await it.round()
+        it.claimer._discover_at = math.inf
+        for _ in range(5):
+            assert "claim" in await it.round()
+        await it.claimer.close()
+
+    asyncio.run(scene())
