@@ -19,7 +19,7 @@ from bench.enqueue import enqueue
 from bench.every_second import every_second
 from bench.history import history
 from bench.idle import idle
-from bench.latency import latency
+from bench.latency import latency, latency_sql
 from bench.limits import limits
 from bench.pinned import pinned
 from bench.prune import prune
@@ -87,7 +87,8 @@ def run_crowd(on: Server, given: argparse.Namespace) -> list[Result]:
 
 
 def run_latency(on: Server, given: argparse.Namespace) -> list[Result]:
-    return [latency(on, contestants(given), given.seconds or (2 if given.quick else 20))]
+    chosen, seconds = contestants(given), given.seconds or (2 if given.quick else 20)
+    return [latency(on, chosen, seconds), latency_sql(on, chosen, seconds, 1 if given.quick else given.rounds)]
 
 
 def run_pinned(on: Server, given: argparse.Namespace) -> list[Result]:

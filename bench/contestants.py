@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 @dataclass(frozen=True)
 class Contestant:
     """One queue. `requirements` are pip's or npm's; none for what runs in this interpreter. `share` of the jobs that
-    the others get: a slow one is measured on fewer, which the tables say."""
+    the others get: a slow one is measured on fewer, which the tables say. `sql` enqueues job %s, from any client."""
 
     name: str
     label: str
@@ -26,6 +26,7 @@ class Contestant:
     seconds_schedules: bool = False
     peer: bool = True
     share: float = 1.0
+    sql: str | None = None
 
     @property
     def module(self) -> str:
@@ -42,6 +43,7 @@ PGSCHED = Contestant(
     "SELECT count(*) FROM pgsched.runs WHERE state = 'queued'",
     seconds_schedules=True,
     peer=False,
+    sql="SELECT pgsched.enqueue('noop', jsonb_build_object('i', %s::int))",
 )
 RAW = Contestant(
     "raw",
@@ -70,6 +72,7 @@ PEERS = (
         "SELECT count(*) FROM graphile_worker._private_jobs",
         ("graphile-worker@0.18.0",),
         npm=True,
+        sql="SELECT graphile_worker.add_job('noop', json_build_object('i', %s::int))",
     ),
     Contestant(
         "oban",
