@@ -51,7 +51,8 @@ class Figures:
 
 def limits(server: Server, n: int, rounds: int, chain: int) -> Result:
     """All of it, one worker process with default settings, which is the leader too."""
-    plain, beside = [], []
+    plain: list[float] = []
+    beside: list[float] = []
     for turn in range(rounds):
         for found, settings in ((plain, None), (beside, ELSEWHERE))[:: 1 if turn % 2 == 0 else -1]:
             found.append(drained(server, n, "default", settings))

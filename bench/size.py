@@ -90,8 +90,8 @@ def measure(server: Server, name: str, n: int, make: Callable[[psycopg.Connectio
         drain(app, scheduled=True, concurrency=16, timeout=600)
         wal = scalar(conn, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), %s)::float8", [start])
         conn.execute("VACUUM pgsched.runs, pgsched.attempts, pgsched.run_logs")
-        taken = [(size(conn, table) - was) / n for table, was in zip(TABLES, before, strict=True)]
-        return Taken(*taken, float(str(wal)) / n)
+        runs, attempts, run_logs = [(size(conn, table) - was) / n for table, was in zip(TABLES, before, strict=True)]
+        return Taken(runs, attempts, run_logs, float(str(wal)) / n)
 
 
 def size(conn: psycopg.Connection, table: str) -> int:
