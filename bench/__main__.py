@@ -19,7 +19,7 @@ from bench.enqueue import enqueue
 from bench.every_second import every_second
 from bench.history import history
 from bench.idle import idle
-from bench.latency import latency, latency_sql
+from bench.latency import RATE, latency, latency_sql
 from bench.limits import limits
 from bench.pinned import pinned
 from bench.prune import prune
@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--rounds", type=int, default=3, help="rounds of drain and enqueue")
     made.add_argument("--seconds", type=int, help="how long latency, pinned and every-second load the server")
+    made.add_argument("--rate", type=int, default=RATE, help=f"jobs a second of latency (default {RATE})")
     made.add_argument("--unpinned", action="store_true", help="pinned: only the load without a pinned transaction")
     made.add_argument("--rows", type=int, help="kept runs of history and console (default 10,000,000)")
     made.add_argument(
@@ -88,7 +89,8 @@ def run_crowd(on: Server, given: argparse.Namespace) -> list[Result]:
 
 def run_latency(on: Server, given: argparse.Namespace) -> list[Result]:
     chosen, seconds = contestants(given), given.seconds or (2 if given.quick else 20)
-    return [latency(on, chosen, seconds), latency_sql(on, chosen, seconds, 1 if given.quick else given.rounds)]
+    rounds = 1 if given.quick else given.rounds
+    return [latency(on, chosen, seconds, given.rate), latency_sql(on, chosen, seconds, rounds, given.rate)]
 
 
 def run_pinned(on: Server, given: argparse.Namespace) -> list[Result]:

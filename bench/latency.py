@@ -1,4 +1,4 @@
-"""`latency`: how soon an idle worker starts a job, at a steady 100 a second; from the enqueue's commit to the handler.
+"""`latency`: how soon an idle worker starts a job, at a steady 100 a second (`--rate`); from commit to handler.
 
 The rule: both ends are stamped on CLOCK_MONOTONIC, which the processes of one machine share: the enqueuer when its call
 has returned, the handler in its first statement. The commit is a little earlier than the return of the call, so a
@@ -38,16 +38,15 @@ class Latencies:
     call: list[float]
 
 
-def latency(server: Server, contestants: Iterable[Contestant], seconds: int) -> Result:
+def latency(server: Server, contestants: Iterable[Contestant], seconds: int, rate: int = RATE) -> Result:
     """Each contestant once."""
     contestants = [one for one in contestants if one is not RAW]  # it has no wake-up
-    n = RATE * seconds
-    title = f"Pick-up latency, idle worker, {RATE} jobs/s for {seconds} s, commit to handler start"
+    title = f"Pick-up latency, idle worker, {rate} jobs/s for {seconds} s, commit to handler start"
     found, absent = interleaved(
         "latency",
         contestants,
         1,
-        lambda one: measure(server, one, n),
+        lambda one: measure(server, one, seconds, rate),
         lambda got: f"p50 {quantile(got.commit, 0.5):.2f} ms",
     )
     result = Result("latency", title, ["", "p50", "p99", "max", "p50 from the call", "p99 from the call"])
@@ -60,7 +59,9 @@ def latency(server: Server, contestants: Iterable[Contestant], seconds: int) -> 
     return result
 
 
-def latency_sql(server: Server, contestants: Iterable[Contestant], seconds: int, rounds: int) -> Result:
+def latency_sql(
+    server: Server, contestants: Iterable[Contestant], seconds: int, rounds: int, rate: int = RATE
+) -> Result:
     """Those that offer SQL, in turns; of each figure the median of its rounds."""
     contestants = [one for one in contestants if one.sql is not None]
     title = f"The same, enqueued by psycopg and an SQL function for all, medians of {rounds} rounds"
@@ -68,7 +69,7 @@ def latency_sql(server: Server, contestants: Iterable[Contestant], seconds: int,
         "latency_sql",
         contestants,
         rounds,
-        lambda one: measure(server, one, RATE * seconds, sql=one.sql),
+        lambda one: measure(server, one, seconds, rate, sql=one.sql),
         lambda got: f"p50 {quantile(got.commit, 0.5):.2f} ms",
     )
     result = Result("latency_sql", title, ["", "p50", "p99", "p50 from the call", "p99 from the call", "p50s", "p99s"])
@@ -104,15 +105,16 @@ def figures(got: Latencies) -> dict[str, Any]:
     }
 
 
-def measure(server: Server, contestant: Contestant, n: int, sql: str | None = None) -> Latencies:
+def measure(server: Server, contestant: Contestant, seconds: int, rate: int, sql: str | None = None) -> Latencies:
     """One contestant, in a fresh database; its own client enqueues, or one for all with `sql`."""
+    n = rate * seconds
     with server.database(contestant.name) as dsn:
         call(contestant, "setup", dsn)
         with workers(contestant, dsn, 1, n=n, stamps=1, latency=1) as started:
             call(contestant, "single", dsn, n=1, first=FAR)
             wait_for(lambda: started[0].points, started, 60, "the first job")
             time.sleep(1.0)  # the worker's start is over: from here on it is idle
-            sent = trickle(dsn, sql, n) if sql else call(contestant, "trickle", dsn, n=n, rate=RATE)
+            sent = trickle(dsn, sql, n, rate) if sql else call(contestant, "trickle", dsn, n=n, rate=rate)
             seen = all_seen(contestant, started[0], n)
         check_once(contestant, [seen], n)
     since = [(at - done) / 1e6 for at, done in zip(seen.stamps, sent["after"], strict=True)]
@@ -120,13 +122,13 @@ def measure(server: Server, contestant: Contestant, n: int, sql: str | None = No
     return Latencies(since, call_since)
 
 
-def trickle(dsn: str, sql: str, n: int) -> dict[str, list[int]]:
+def trickle(dsn: str, sql: str, n: int, rate: int) -> dict[str, list[int]]:
     """What the verb does (bench/peers/verbs.py), by a statement: when each was sent and committed, in ns."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         for i in range(WARM_UP):
             conn.execute(sql.encode(), [FAR + 1 + i])
             time.sleep(0.02)
-        pulse = Pulse(RATE, n)
+        pulse = Pulse(rate, n)
         for i in range(n):
             time.sleep(pulse.wait_s(i))
             pulse.sending()

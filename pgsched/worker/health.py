@@ -22,7 +22,8 @@ def of_worker(worker: Worker) -> Health:
         alive.append(f"the event loop has been blocked for {silent_s:.0f} s by {who[1] if who else 'something'}")
     lease_s = worker.settings.lease_s
     if not heartbeat.is_alive():
-        alive.append("its heartbeat has ended")
+        if not worker.stopping:  # then it is the last but one that ends
+            alive.append("its heartbeat has ended")
     elif (age_s := time.monotonic() - heartbeat.beaten_at) > lease_s:
         ready.append(f"the database has not answered a heartbeat for {age_s:.0f} s")
     if worker.stopping:

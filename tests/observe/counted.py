@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from pgsched import App
@@ -20,6 +21,11 @@ async def slot() -> None: ...
 @app.task(name="fails")
 async def fails() -> None:
     raise ValueError("as it should")
+
+
+@app.task(name="waits")
+async def waits(seconds: float) -> None:
+    await asyncio.sleep(seconds)
 
 
 @app.task(name="blocks")

@@ -7,12 +7,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
 
 from pgsched.observe.endpoint import HEAD_BYTES, MOST, Answer, Endpoint, address, listen
 from pgsched.observe.health import Health, together
+from pgsched.worker.health import of_worker
 from tests.fleet import Fleet
 from tests.observe.scraping import answers, ask, free_port
 from tests.server import PrivateCluster
@@ -27,7 +30,7 @@ def test_a_worker_that_works_is_alive_and_ready_and_one_that_drains_is_not_ready
     assert answers(port, "/healthz", 200).text == "ok\n"
     assert answers(port, "/readyz", 200).text == "ok\n"
     assert ask(port, "/metrics").status == 404
-    db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('blocks', '{\"seconds\": 6}')")
+    db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('waits', '{\"seconds\": 3}')")
     wait_until(
         lambda: db.execute("SELECT count(*) FROM pgsched.runs WHERE state = 'running'").fetchone() == (1,),
         20,
@@ -110,6 +113,19 @@ def test_health_needs_no_extra_package(dsn: str) -> None:
     finally:
         process.terminate()
         assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_a_heartbeat_that_has_ended_is_wrong_unless_the_worker_stops(stopping: bool) -> None:
+    worker: Any = SimpleNamespace(
+        heartbeat=SimpleNamespace(is_alive=lambda: False, beaten_at=0.0),
+        watchdog=SimpleNamespace(silent_s=lambda: 0.0),
+        settings=SimpleNamespace(lease_s=30.0),
+        stopping=stopping,
+    )
+    found = of_worker(worker)
+    assert found == (Health([], ["it drains: it takes no more runs"]) if stopping else
+                     Health(["its heartbeat has ended"], []))  # fmt: skip
 
 
 def test_together_one_worker_that_works_is_enough() -> None:
