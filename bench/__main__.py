@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--workers", type=int, choices=(1, 2), help="worker processes of drain (default: first 1, then 2)"
     )
-    made.add_argument("--rounds", type=int, default=3, help="rounds of drain and enqueue")
+    made.add_argument("--rounds", type=int, default=3, help="rounds of what is measured in turns")
     made.add_argument("--seconds", type=int, help="how long latency, pinned and every-second load the server")
     made.add_argument("--rate", type=int, default=RATE, help=f"jobs a second of latency (default {RATE})")
     made.add_argument("--unpinned", action="store_true", help="pinned: only the load without a pinned transaction")

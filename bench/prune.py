@@ -139,8 +139,9 @@ def measured(dsn: str, there: psycopg.Connection, rounds: int, seconds: int, cou
         return pruner(dsn) if arm is beside else computer(dsn, batch_s)
 
     for turn in range(rounds):
-        # each comes first, second and last as often as the others
-        for arm in [(plain, beside, computed)[(turn + n) % 3] for n in range(3)]:
+        # so that each follows each of the others
+        arms = [(plain, beside, computed)[(turn + n) % 3] for n in range(3)]
+        for arm in arms[:: 1 if turn % 2 == 0 else -1]:
             with beside_it(arm) as batches:
                 arm.append(picked_up(dsn, there, seconds))
             if arm is beside:
@@ -265,6 +266,8 @@ def core_to_spare(server: Server) -> Iterator[None]:
     """For the time of the block this process, what it starts and the server use all processors but the last."""
     if server.pid is None:
         raise RuntimeError("--spare-core needs a server that this benchmark starts")
+    if len(os.sched_getaffinity(0)) < 2:
+        raise RuntimeError("--spare-core needs two processors")
     everyone = (0, server.pid, *children(server.pid))
     before = os.sched_getaffinity(0)
     move(everyone, sorted(before)[:-1])

@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import time
 import venv
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,12 @@ def run(*command: str, **options: str) -> str:
 def environment(**extra: str) -> dict[str, str]:
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PGSCHED_DSN", "DATABASE_URL")
     return {name: value for name, value in os.environ.items() if name not in hidden} | extra
+
+
+def test_the_wheel_holds_pgsched_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as packed:
+        tops = {name.partition("/")[0] for name in packed.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"pgsched"}
 
 
 def test_the_wheel_holds_the_statements_and_the_migrations(installed: Path) -> None:

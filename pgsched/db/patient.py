@@ -71,8 +71,8 @@ class PatientConnection(psycopg.Connection[Any]):
 
 
 class AsyncPatientConnection(psycopg.AsyncConnection[Any]):
-    """The asyncio form of `PatientConnection`. For up to `hold_s` the event loop is not given to others: for one who
-    has nothing else to do, an answer that comes at once comes sooner so than by way of the loop."""
+    """The asyncio form of `PatientConnection`. For up to `hold_s` it holds the event loop: an answer that comes at once
+    is then read without a detour through the loop, which is worth it where nothing else is being done."""
 
     answer_within_s: float | None = START_S
     hold_s = 0.0
@@ -82,7 +82,7 @@ class AsyncPatientConnection(psycopg.AsyncConnection[Any]):
             gen = bounded(gen, self.answer_within_s)
         try:
             if self.hold_s > 0:
-                found = waiting.wait(held(gen), self.pgconn.socket, interval=self.hold_s)
+                found = waiting.wait(held(gen, self.hold_s), self.pgconn.socket, interval=self.hold_s)
                 if not isinstance(found, Rest):
                     return found
                 gen = found.gen
@@ -105,12 +105,15 @@ class Rest(Generic[T]):
     gen: Generator[Any, Any, T]
 
 
-def held(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T | Rest[T]]:
-    """Wait with `gen`: its value, or the rest of it as soon as nothing has come for the interval."""
+def held(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T | Rest[T]]:
+    """Wait with `gen`: its value, or the rest of it when nothing has come for the interval, or not all in time."""
+    until = time.monotonic() + seconds
     try:
         waits_for = next(gen)
         while ready := (yield waits_for):
             waits_for = gen.send(ready)
+            if time.monotonic() > until:
+                break
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
     return Rest(resumed(gen, waits_for))

@@ -7,6 +7,7 @@ parked behind a slow one while another worker is free. NOTIFY only shortens the 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections import defaultdict
@@ -40,6 +41,7 @@ LARGEST_BATCH = 1000
 MOST_AHEAD = 4000  # what the fastest worker finishes in PREFETCH_S
 PREFETCH_S = 0.1
 LAST_QUESTION_S = 5.0
+AWAKE_LOOK_S = 0.05
 HOLD_S = 0.002  # a claim that takes longer waits in the event loop
 
 
@@ -66,8 +68,7 @@ class Pace:
 
 
 class Claimer:
-    """Claims as long as there is room; `on_claims(claims, sent_at)` takes them. While `idle()`, nobody else needs the
-    event loop."""
+    """Claims as long as there is room; `on_claims(claims, sent_at)` takes them. `idle()`: no attempt is being made."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class Claimer:
         self._wake = asyncio.Event()
         self._conn: AsyncConnection[Any] | None = None
         self._unanswered: tuple[str, UUID, float] | None = None
-        self._discover_at = 0.0
+        self._discovered_at = -math.inf
         self._starved = False
         self._looking = Budget()
         self._stopped = False
@@ -155,19 +156,20 @@ class Claimer:
 
     def _look_everywhere(self) -> None:
         """A notification may have been missed, and the server may not know any more that this worker sleeps."""
-        self._discover_at = 0.0
+        self._discovered_at = -math.inf
         self._rest.forget()
 
     async def _sleep(self) -> None:
         """Until woken, or it is time to look again (with jitter, so that a fleet does not poll in step)."""
         full = self.room() <= 0
+        self._starved = self._starved or full  # room may have become less since it was asked
         wait_s = self.poll_s if full else min(self._again_s, self._rest.wait_s(time.monotonic()))
         try:
             async with asyncio.timeout(wait_s * (0.9 + 0.1 * random.random())):
                 await self._wake.wait()
         except TimeoutError:
             if wait_s > NAP_S:
-                self._discover_at = 0.0
+                self._discovered_at = -math.inf
         self._wake.clear()
 
     async def _round(self) -> bool:
@@ -182,11 +184,13 @@ class Claimer:
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
         if self._unanswered is not None:
             await self._ask_again(self._conn, *self._unanswered)
-        first, self._hints, self._taken = list(self._hints or self._lately), {}, {}
+        first = list(self._hints | dict.fromkeys(self._lately))
+        self._hints, self._taken = {}, {}
         passed_by, full = await self._try(self._conn, first)
         self._rest.found(known := sum(self._taken.values()), time.monotonic())
         # questions come after what is hinted: it does not wait for them, nor do they if it never runs dry
-        others = [queue for queue in await self._discover(self._conn) if queue not in first]
+        found = await self._discover(self._conn)
+        others = [q for q in found if not (q in passed_by or q in full or q in self._hints or q in self._taken)]
         if others:
             more_passed_by, more_full = await self._try(self._conn, others)
             passed_by, full = passed_by + more_passed_by, full + more_full
@@ -232,7 +236,10 @@ class Claimer:
         self._unanswered = (queue, token, sent_at)
         idle = self.idle()
         hold(conn, HOLD_S if idle else 0.0)
-        claims = await claim(conn, self.wanted, queue, n, token, after)
+        try:
+            claims = await claim(conn, self.wanted, queue, n, token, after)
+        finally:
+            hold(conn, 0.0)
         self._unanswered = None
         if after is FROM_THE_START:
             self._cursors[queue].scanned(claims, n, sent_at, time.monotonic())
@@ -249,7 +256,10 @@ class Claimer:
         """Say that this worker may sleep, if it is to; at least once a poll period, because a hint may have been lost:
         the queues that have open runs."""
         now = time.monotonic()
-        must_ask, look = self._rest.must_ask(now), now >= max(self._discover_at, self._looking.next_at)
+        # who is awake is told of no queue: nobody notifies
+        every_s = self.poll_s if self._rest.idle else min(self.poll_s, AWAKE_LOOK_S)
+        look = now >= max(self._discovered_at + every_s, self._looking.next_at)
+        must_ask = self._rest.must_ask(now)
         if not (must_ask or look):
             return []
         found, sure_s = await claimable_queues(conn, self._rest.asleep_s if must_ask else None, look=look)
@@ -257,7 +267,7 @@ class Claimer:
             self._rest.asked(now, sure_s)
         if not look:
             return []
-        self._discover_at = now + self.poll_s
+        self._discovered_at = now
         # the dead entries of what was claimed are in its way too
         self._looking.spent(time.monotonic() - now, time.monotonic())
         return [queue for queue in self.queues if queue in found] if self.queues else found
@@ -279,4 +289,5 @@ class Claimer:
         if reaction is not Reaction.RETRY:
             await self._disconnect()
         self._look_everywhere()
+        self._lately = []  # one whose claims fail must not keep it from the others
         await asyncio.sleep(delay)

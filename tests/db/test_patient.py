@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg import waiting
 
 from pgsched import App
 from pgsched.chaos.proxy import Proxy
@@ -94,6 +96,34 @@ def test_what_comes_later_is_waited_for_in_the_loop(dsn: str) -> None:
 
     ended: list[float] = []
     asyncio.run(ask())
+
+
+def test_the_loop_is_not_held_while_an_answer_comes_in_pieces() -> None:
+    near, far = socket.socketpair()
+    pieces = 100
+
+    def reads() -> Generator[Any, Any, int]:
+        for _ in range(pieces):
+            while not (yield waiting.Wait.R):
+                pass
+            near.recv(1)
+        return pieces
+
+    def writes() -> None:
+        for _ in range(pieces):
+            far.send(b"x")
+            time.sleep(0.002)
+
+    writer = threading.Thread(target=writes)
+    writer.start()
+    began = time.monotonic()
+    found = waiting.wait(patient.held(reads(), 0.02), near.fileno(), interval=0.02)
+    assert time.monotonic() - began < 0.15
+    assert isinstance(found, patient.Rest)
+    assert waiting.wait(found.gen, near.fileno(), interval=0.02) == pieces
+    writer.join()
+    near.close()
+    far.close()
 
 
 def test_who_holds_the_loop_gives_up_too(proxy: Proxy) -> None:

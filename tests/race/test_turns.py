@@ -19,6 +19,7 @@ from pgsched.worker import rest as resting
 from pgsched.worker.claim import Claimer
 from pgsched.worker.cursor import Budget
 from tests.race.setting import KINDS
+from tests.waiting import wait_until
 
 
 def test_a_queue_that_never_runs_dry_starves_no_other(dsn: str, db: psycopg.Connection) -> None:
@@ -83,7 +84,7 @@ def test_what_is_claimed_begins_before_anything_else_is_asked(
         await it.round()
         db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
         it.claimer.hint("default")
-        it.claimer._discover_at, it.claimer._looking = 0.0, Budget()  # it is time to look for queues
+        it.claimer._discovered_at, it.claimer._looking = -math.inf, Budget()  # it is time to look for queues
         assert (await it.round())[:2] == ["claim", "begun"]
         assert it.noted.count("claimable_queues") == 1, "the question is asked in the same round"
         await it.claimer.close()
@@ -125,9 +126,128 @@ def test_one_who_naps_between_many_runs_goes_on_looking_after_a_look_in_vain(
         it = Scene(dsn, monkeypatch, 500)
         db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 60)")
         await it.round()
-        it.claimer._discover_at = math.inf
+        it.claimer._discovered_at = math.inf
         for _ in range(5):
             assert "claim" in await it.round()
+        await it.claimer.close()
+
+    asyncio.run(scene())
+
+
+def test_room_wakes_a_claimer_for_whom_it_became_less_after_it_had_asked(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        it = Scene(dsn, monkeypatch, 5)
+        it.claimer.poll_s = 60.0
+        db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 3)")
+        await it.round()
+        it.free = 0  # as when what is claimed ahead fills half of what may be
+        asleep = asyncio.create_task(it.claimer._sleep())
+        await asyncio.sleep(0.01)
+        it.free = 5
+        it.claimer.wake()
+        async with asyncio.timeout(5):
+            await asleep
+        await it.claimer.close()
+
+    asyncio.run(scene())
+
+
+def test_one_who_is_awake_for_one_queue_soon_sees_what_comes_into_another(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        monkeypatch.setattr(resting, "WINDOW_S", 60.0)
+        it = Scene(dsn, monkeypatch, 500)
+        it.claimer.poll_s = 60.0
+        db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'a', 't' FROM generate_series(1, 60)")
+        await it.round()
+        db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('b', 't')")  # and nobody is told
+        async with asyncio.timeout(10):
+            while it.free > 439:
+                await it.round()
+                await asyncio.sleep(0.002)
+        await it.claimer.close()
+
+    asyncio.run(scene())
+
+
+def test_a_hint_for_one_queue_does_not_hide_the_others(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        it = Scene(dsn, monkeypatch, 500)
+        db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('a', 't'), ('b', 't')")
+        await it.round()
+        assert it.free == 498
+        db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('a', 't'), ('b', 't')")
+        it.claimer._hints = {"b": None}
+        it.claimer._discovered_at = math.inf
+        await it.round()
+        assert it.free == 496
+        await it.claimer.close()
+
+    asyncio.run(scene())
+
+
+def test_what_comes_while_it_says_that_it_sleeps_is_looked_for_at_once(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = claiming.claimable_queues
+
+    async def meanwhile(*args: Any, **options: Any) -> Any:
+        db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+        return await really(*args, **options)
+
+    async def scene() -> None:
+        it = Scene(dsn, monkeypatch, 5)
+        await it.round()
+        monkeypatch.setattr(claiming, "claimable_queues", meanwhile)
+        it.claimer._hints = {"default": None}
+        it.claimer._discovered_at, it.claimer._looking = -math.inf, Budget()
+        await it.round()
+        assert it.free == 4
+        await it.claimer.close()
+
+    asyncio.run(scene())
+
+
+def test_a_queue_whose_claims_fail_does_not_keep_a_claimer_from_the_others(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        it = Scene(dsn, monkeypatch, 500)
+        really = claiming.claim
+
+        async def failing(conn: Any, wanted: Wanted, queue: str, *more: Any) -> Any:
+            if queue == "bad" and it.free < 500:
+                raise psycopg.errors.SerializationFailure("broken")
+            return await really(conn, wanted, queue, *more)
+
+        monkeypatch.setattr(claiming, "claim", failing)
+        db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('bad', 't')")
+        await it.round()
+        db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('aside', 't')")
+        running = asyncio.create_task(it.claimer.run())
+        await asyncio.to_thread(wait_until, lambda: it.free == 498, 20)
+        it.claimer.stop()
+        await running
+        await it.claimer.close()
+
+    asyncio.run(scene())
+
+
+def test_the_loop_is_held_for_claims_only(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        it = Scene(dsn, monkeypatch, 5)
+        held: list[float] = []
+        really = claiming.hold
+        monkeypatch.setattr(claiming, "hold", lambda conn, s: (held.append(s), really(conn, s)))
+        it.claimer.hint("default")
+        await it.round()
+        assert held[:2] == [claiming.HOLD_S, 0.0]
+        assert held[-1] == 0.0
         await it.claimer.close()
 
     asyncio.run(scene())
