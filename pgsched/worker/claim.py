@@ -41,7 +41,7 @@ LARGEST_BATCH = 1000
 MOST_AHEAD = 4000  # what the fastest worker finishes in PREFETCH_S
 PREFETCH_S = 0.1
 LAST_QUESTION_S = 5.0
-AWAKE_LOOK_S = 0.05
+NAPPING_LOOK_S = 0.05
 HOLD_S = 0.002  # a claim that takes longer waits in the event loop
 
 
@@ -189,7 +189,7 @@ class Claimer:
         passed_by, full = await self._try(self._conn, first)
         self._rest.found(known := sum(self._taken.values()), time.monotonic())
         # questions come after what is hinted: it does not wait for them, nor do they if it never runs dry
-        found = await self._discover(self._conn)
+        found = await self._discover(self._conn, napping=not (self._rest.idle or passed_by or full))
         others = [q for q in found if not (q in passed_by or q in full or q in self._hints or q in self._taken)]
         if others:
             more_passed_by, more_full = await self._try(self._conn, others)
@@ -252,12 +252,11 @@ class Claimer:
                 await asyncio.sleep(0)  # they begin before anything else is asked
         return len(claims)
 
-    async def _discover(self, conn: AsyncConnection[Any]) -> list[str]:
-        """Say that this worker may sleep, if it is to; at least once a poll period, because a hint may have been lost:
-        the queues that have open runs."""
+    async def _discover(self, conn: AsyncConnection[Any], *, napping: bool) -> list[str]:
+        """Say that this worker may sleep, if it is to. At least once a poll period, because a hint may have been lost,
+        and more often for one that naps, because none is sent: the queues that have open runs."""
         now = time.monotonic()
-        # who is awake is told of no queue: nobody notifies
-        every_s = self.poll_s if self._rest.idle else min(self.poll_s, AWAKE_LOOK_S)
+        every_s = min(self.poll_s, NAPPING_LOOK_S) if napping else self.poll_s
         look = now >= max(self._discovered_at + every_s, self._looking.next_at)
         must_ask = self._rest.must_ask(now)
         if not (must_ask or look):
