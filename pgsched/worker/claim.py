@@ -33,7 +33,7 @@ from pgsched.db.patient import hold
 from pgsched.db.shared import is_shared
 from pgsched.errors import PgschedError
 from pgsched.model import Claim
-from pgsched.worker.cursor import Budget, Cursor
+from pgsched.worker.cursor import SHARE, Budget, Cursor
 from pgsched.worker.rest import NAP_S, Polling, Rest
 
 logger = log.get("claim")
@@ -97,6 +97,9 @@ class Claimer:
         self._stopped = False
         self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)
         self._taken: dict[str, int] = {}
+        self._trying: list[str] = []
+        self._failed: list[str] = []
+        self._looking_s = 0.0  # what the last look for queues took, with the claims that followed
         self._lately: list[str] = []
         self._again_s = poll_s
         self._rest = Rest(poll_s)
@@ -184,18 +187,24 @@ class Claimer:
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
         if self._unanswered is not None:
             await self._ask_again(self._conn, *self._unanswered)
-        first = list(self._hints | dict.fromkeys(self._lately))
-        self._hints, self._taken = {}, {}
+        last, self._failed = self._failed, []
+        first = [queue for queue in self._hints | dict.fromkeys(self._lately) if queue not in last]
+        self._hints, self._taken, self._trying = {}, {}, first
         passed_by, full = await self._try(self._conn, first)
         self._rest.found(known := sum(self._taken.values()), time.monotonic())
         # questions come after what is hinted: it does not wait for them, nor do they if it never runs dry
+        began = time.monotonic()
         found = await self._discover(self._conn, napping=not (self._rest.idle or passed_by or full))
-        others = [q for q in found if not (q in passed_by or q in full or q in self._hints or q in self._taken)]
+        tried = {*passed_by, *full, *self._hints, *self._taken, *last}
+        others = [*(queue for queue in found if queue not in tried), *last]
         if others:
+            self._trying = [*first, *others]
             more_passed_by, more_full = await self._try(self._conn, others)
             passed_by, full = passed_by + more_passed_by, full + more_full
             if (taken := sum(self._taken.values())) > known:
                 self._rest.found(taken - known, time.monotonic())
+        if found:
+            self._looking_s = time.monotonic() - began
         if self._taken or self._rest.idle:
             self._lately = list(self._taken)  # one look in vain is no reason to look nowhere at the next
         # first those for which there was no room: one that never runs dry must not starve them
@@ -248,15 +257,16 @@ class Claimer:
         if claims:
             self._taken[queue] = self._taken.get(queue, 0) + len(claims)
             self.on_claims(claims, sent_at)
-            if idle:
-                await asyncio.sleep(0)  # they begin before anything else is asked
+        if idle:
+            await asyncio.sleep(0)  # what was claimed begins before anything else is asked, and others have their turn
         return len(claims)
 
     async def _discover(self, conn: AsyncConnection[Any], *, napping: bool) -> list[str]:
         """Say that this worker may sleep, if it is to. At least once a poll period, because a hint may have been lost,
         and more often for one that naps, because none is sent: the queues that have open runs."""
         now = time.monotonic()
-        every_s = min(self.poll_s, NAPPING_LOOK_S) if napping else self.poll_s
+        often_s = max(NAPPING_LOOK_S, SHARE * self._looking_s)  # many queues may have nothing for this worker
+        every_s = min(self.poll_s, often_s) if napping else self.poll_s
         look = now >= max(self._discovered_at + every_s, self._looking.next_at)
         must_ask = self._rest.must_ask(now)
         if not (must_ask or look):
@@ -288,5 +298,7 @@ class Claimer:
         if reaction is not Reaction.RETRY:
             await self._disconnect()
         self._look_everywhere()
-        self._lately = []  # one whose claims fail must not keep it from the others
+        # all that this round was for, but last that whose claim failed: it must not keep the claimer from the others
+        self._failed = [] if self._unanswered is None else [self._unanswered[0]]
+        self._hints, self._lately = dict.fromkeys([*self._hints, *self._trying]), []
         await asyncio.sleep(delay)

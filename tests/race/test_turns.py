@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -221,16 +222,16 @@ def test_a_queue_whose_claims_fail_does_not_keep_a_claimer_from_the_others(
         really = claiming.claim
 
         async def failing(conn: Any, wanted: Wanted, queue: str, *more: Any) -> Any:
-            if queue == "bad" and it.free < 500:
+            if queue == "bad" and it.free < 500:  # its first run is taken
                 raise psycopg.errors.SerializationFailure("broken")
             return await really(conn, wanted, queue, *more)
 
         monkeypatch.setattr(claiming, "claim", failing)
         db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('bad', 't')")
         await it.round()
-        db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('aside', 't')")
+        db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('aside', 't'), ('zoo', 't')")
         running = asyncio.create_task(it.claimer.run())
-        await asyncio.to_thread(wait_until, lambda: it.free == 498, 20)
+        await asyncio.to_thread(wait_until, lambda: it.free == 497, 20)
         it.claimer.stop()
         await running
         await it.claimer.close()
@@ -248,6 +249,32 @@ def test_the_loop_is_held_for_claims_only(dsn: str, db: psycopg.Connection, monk
         await it.round()
         assert held[:2] == [claiming.HOLD_S, 0.0]
         assert held[-1] == 0.0
+        await it.claimer.close()
+
+    asyncio.run(scene())
+
+
+def test_looks_of_one_who_naps_take_a_small_share_of_its_time_with_the_claims_that_follow(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = claiming.claim
+
+    async def slow(conn: Any, wanted: Wanted, queue: str, *more: Any) -> Any:
+        await asyncio.sleep(0.02 if queue != "a" else 0)
+        return await really(conn, wanted, queue, *more)
+
+    async def scene() -> None:
+        monkeypatch.setattr(resting, "WINDOW_S", 60.0)
+        monkeypatch.setattr(claiming, "claim", slow)
+        it = Scene(dsn, monkeypatch, 500)
+        db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'a', 't' FROM generate_series(1, 60)")
+        await it.round()
+        db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'q' || n, 'unknown' FROM generate_series(1, 5) n")
+        asked, until = 0, time.monotonic() + 1.5
+        while time.monotonic() < until:
+            asked += (await it.round()).count("claimable_queues")
+            await asyncio.sleep(0.002)
+        assert 1 <= asked <= 2, "each look costs a tenth of a second: one a second is enough"
         await it.claimer.close()
 
     asyncio.run(scene())
