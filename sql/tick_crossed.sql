@@ -1,5 +1,6 @@
 -- tick_crossed: has one of the jobs that were prepared ahead of an instant got an unfinished run meanwhile? Its row was
--- locked, but pgsched.trigger, a retry and a plain insert take no lock that conflicts. Asked when the instant has come.
+-- locked, but pgsched.trigger, a retry and a plain insert take no lock that conflicts. Asked shortly before the
+-- instant, and when it has come.
 -- params: job_ids bigint[] (locked by tick_due), at timestamptz (the instant: a run of that slot is the batch's own)
 -- returns: crossed boolean
 -- locks: none

@@ -1,7 +1,7 @@
 """When something that is done again and again is due.
 
 The rule: from `at` on it is done in a round that there is anyway; at `by`, and not later, there is a round for it. So
-what is done seldom needs no rounds of its own.
+what is done seldom needs no rounds of its own. In a lull it is done only once `by` has come.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ class Due:
         self.by = now + period_s
         self.at = self.by - min(early_s, period_s / 2)
 
-    def now(self, now: float) -> bool:
-        """May it be done?"""
-        return now >= self.at
+    def now(self, now: float, *, lull: bool = False) -> bool:
+        """May it be done? In a `lull` only if it can wait no longer."""
+        return now >= (self.by if lull else self.at)

@@ -6,6 +6,7 @@ so that an outage longer than a lease does not requeue what healthy workers stil
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +37,8 @@ LONGEST_PAUSE_S = 2.5  # how late a lost notification may be noticed
 UNHEARD_PAUSE_S = 1.0  # behind a pooler, where there are none
 WAITING_PAUSE_S = 1.0
 HELD_UP_PAUSE_S = 0.2
+ASK_S = 0.002  # before the instant at least
+LULL_S = 0.03  # behind an instant: what the leader keeps would keep the workers from starting what is due
 BATCH = 5000
 
 
@@ -53,6 +56,8 @@ class Duties:
         self.counted: LeaderMeter | None = None
         self._reaping = Due(reap_from)
         self._held_up = 0
+        self._lull_until = -math.inf
+        self._ask_s = ASK_S
         self._stall = Stall()
         self._lead = Lead()
         self._backfills = backfill.Turn()
@@ -69,29 +74,36 @@ class Duties:
     def perform(self) -> float:
         """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
         now = time.monotonic()
-        reap, count = self._reaping.now(now), self._tallying.now(now)
+        reap, count = self._reaping.now(now), self._tallying.now(now, lull=self._lull)
         due = leading.look(self.conn, self.term, reap=reap, count=count, lead_s=self._lead.s(now))
+        looked_at = time.monotonic()
         if (grace_s := self._stall.grace_s(self.conn, now)) > 0:
             self._reaping.exactly(time.monotonic() + grace_s)
             reap, due = False, replace(due, expired=False)
         expired = not self._heed_clock(now, due.now_s) and due.expired
         more = self._try(lambda: self._limit(due.unapplied)) if due.limited or due.unapplied else 0
-        done = self._try(self._tick) if due.jobs else 0
-        done += self._try(lambda: self._reap(due.now_s)) if expired else 0
+        if ticked := self._try(self._tick) if due.jobs else 0:
+            self._lull_until = time.monotonic() + LULL_S
+        done = self._try(lambda: self._reap(due.now_s)) if expired else 0
         if due.runs or due.waiting or done:  # after reaping: a revoked claim may be what a run waited for
             done += self._try(self._admit)
         done += self._try(self._record) if due.passed_over else 0
         done += self._try(self._backfill) if due.backfills else 0
-        self._try(lambda: self._count(now, due.ended) if count else 0)
+        self._try(lambda: self._count(now, due.ended) if count and self._tallying.now(now, lull=self._lull) else 0)
         self._try(lambda: self._watch(now))
         self._try(lambda: self._prune(now))
         if reap and self._reaping.now(now) and not expired:
             self._reaping.within(now, self.settings.reap_every_s, LONGEST_PAUSE_S)
             self._stall.reaped()
         self._stall.took(time.monotonic() - now)
+        done += ticked
         # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
         self._held_up = self._held_up + 1 if not done and (due.jobs or due.runs or due.passed_over) else 0
-        return 0.0 if done or more else max(0.0, self._pause_s(due))
+        return 0.0 if done or more else max(0.0, self._pause_s(due, time.monotonic() - looked_at))
+
+    @property
+    def _lull(self) -> bool:
+        return time.monotonic() < self._lull_until
 
     def _heed_clock(self, sent_at: float, now_s: float) -> bool:
         """True when the database's clock was moved: every worker gets the time to renew its claims."""
@@ -111,16 +123,20 @@ class Duties:
         self._leases_known = True
         return shortened
 
-    def _pause_s(self, due: leading.Look) -> float:
-        """Seconds until there may be something to do, after a round that did nothing."""
+    def _pause_s(self, due: leading.Look, since_s: float) -> float:
+        """Seconds until there may be something to do, after a round that did nothing, `since_s` seconds after its look:
+        what the leader keeps may have taken long."""
         if self._held_up:
             return min(HELD_UP_PAUSE_S, 0.001 * 2.0 ** min(self._held_up, 10))
         # well below the idle time after which the server ends this session
         longest = min(UNHEARD_PAUSE_S if is_shared(self.conn) else LONGEST_PAUSE_S, self.settings.session_timeout_s / 4)
-        next_at = min(each.by for each in (self._reaping, self._pruning, self._tallying, self._watching))
+        kept = (self._pruning, self._tallying, self._watching)
+        next_at = min(each.by for each in (self._reaping, *kept))
         pauses: list[float] = [longest, next_at - time.monotonic()]
         if due.wait_s is not None:
-            pauses.append(due.wait_s)
+            pauses.append(due.wait_s - since_s)
+        if self._lull and any(each.at <= self._lull_until for each in kept):
+            pauses.append(self._lull_until - time.monotonic())
         if due.waiting or due.limited:
             pauses.append(WAITING_PAUSE_S)
         if due.unapplied:
@@ -188,9 +204,12 @@ class Duties:
             return
         if seconds > lead_s:  # jobs are locked meanwhile
             raise NotAsPrepared(f"the database's clock went back: the instant is {seconds:g} s away")
-        sleep(seconds)
-        if leading.crossed(conn, done.looking, instant):
-            raise NotAsPrepared("a job has got an unfinished run")
+        at = time.monotonic() + seconds
+        # asked twice: after a pause the first answer takes long, the second comes soon
+        sleep(at - self._ask_s - time.monotonic())
+        self._ask_s = max(ASK_S, ask(conn, done, instant))
+        sleep(at - time.monotonic())
+        ask(conn, done, instant)
 
     def _admit(self) -> int:
         with self.leading() as conn:
@@ -242,7 +261,7 @@ class Duties:
         return 0
 
     def _watch(self, now: float) -> int:
-        if self._watching.now(now):
+        if self._watching.now(now, lull=self._lull):
             self._watching.within(now, EVERY_S, LONGEST_PAUSE_S)  # first, as below
             began = time.monotonic()
             again_s = self.watch.work(self.conn, self.leading, leads=True)
@@ -250,7 +269,7 @@ class Duties:
         return 0
 
     def _prune(self, now: float) -> int:
-        if not self._pruning.now(now):
+        if not self._pruning.now(now, lull=self._lull):
             return 0
         # first: a prune that fails must not hold up every round
         self._pruning.within(now, self.settings.prune_every_s, LONGEST_PAUSE_S)
@@ -273,6 +292,14 @@ class Duties:
             self._pruning.exactly(breather(began))
         self._sweep.work(conn, BATCH)
         limits.forget(conn)
+
+
+def ask(conn: Connection[Any], done: Ticked, instant: datetime) -> float:
+    """Does what a batch was prepared for still hold? Seconds that the answer took. Raises NotAsPrepared."""
+    began = time.monotonic()
+    if leading.crossed(conn, done.looking, instant):
+        raise NotAsPrepared("a job has got an unfinished run")
+    return time.monotonic() - began
 
 
 def sleep(seconds: float) -> None:

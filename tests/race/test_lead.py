@@ -148,17 +148,20 @@ def test_an_edit_waits_for_the_instant_and_counts_from_after_it(db: psycopg.Conn
     assert states(db) == [("queued", None)]
 
 
+@pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_run_that_starts_while_a_batch_waits_counts_for_its_overlap(
-    guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+    guarded: bool, nth: int, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`nth`: in which of its two waits; the second one is the last before the instant."""
     if not guarded:
         cut(monkeypatch, leading, "tick_crossed", "r.phase < 3", "r.phase < 0")
     add_coming_jobs(db, 2, 0.5)
-    really, triggered = duties_module.sleep, list[int]()
+    really, triggered, waits = duties_module.sleep, list[int](), list[float]()
 
     def sleep(seconds: float) -> None:
-        if not triggered:
+        waits.append(seconds)
+        if len(waits) == nth:
             triggered.extend(db.execute("SELECT pgsched.trigger('j1')").fetchone() or ())
         really(seconds)
 

@@ -26,3 +26,10 @@ def test_what_is_due_exactly_is_not_done_before() -> None:
     due.exactly(130.0)
     assert not due.now(129.9)
     assert due.by == 130.0
+
+
+def test_in_a_lull_it_waits_as_long_as_it_can() -> None:
+    due = Due(0.0)
+    due.within(100.0, 5.0, 2.0)
+    assert not due.now(104.9, lull=True)
+    assert due.now(105.0, lull=True)

@@ -1,0 +1,127 @@
+"""What the leader keeps for itself makes nothing late: behind an instant the workers have the machine, and what took
+long is taken off the pause before the next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import leading
+from pgsched.leader import admission
+from pgsched.leader import duties as duties_module
+from pgsched.leader.duties import Duties
+from tests.race.setting import Open, add_jobs, slots
+from tests.race.test_duties import lead
+from tests.race.test_lead import add_coming_jobs
+
+KEPT = ["counting", "watching", "pruning"]
+
+
+@pytest.fixture
+def leader(db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch) -> Duties:
+    """With a lull that does not end by itself."""
+    monkeypatch.setattr(duties_module, "LULL_S", 3600.0)
+    return lead(connect())
+
+
+@pytest.fixture
+def done(leader: Duties, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the leader has done of what it keeps."""
+    done: list[str] = []
+
+    def noting(name: str) -> Callable[..., Any]:
+        return lambda *_, **__: done.append(name) or 0.0
+
+    monkeypatch.setattr(leader._counting, "wants", lambda now: True)
+    monkeypatch.setattr(leader._counting, "work", noting("counting"))
+    monkeypatch.setattr(leader.watch, "work", noting("watching"))
+    monkeypatch.setattr(leader._pruner, "work", noting("pruning"))
+    return done
+
+
+def may_be_done(leader: Duties, by_s: float) -> None:
+    """All of it may be done since a while, and must be in so many seconds."""
+    for due in (leader._tallying, leader._watching, leader._pruning):
+        due.at, due.by = time.monotonic() - 1, time.monotonic() + by_s
+
+
+def test_what_can_wait_comes_after_what_is_due(db: psycopg.Connection, leader: Duties, done: list[str]) -> None:
+    add_jobs(db, 1, 3)
+    may_be_done(leader, 60.0)
+    leader.perform()
+    assert (slots(db), done) == ((3, 3), [])
+    leader.perform()
+    assert done == []
+    leader._lull_until = time.monotonic() + 0.05
+    assert leader.perform() <= 0.05, "there is a round for it at the end"
+    time.sleep(0.05)
+    leader.perform()
+    assert done == KEPT
+
+
+def test_without_a_tick_there_is_no_lull(leader: Duties, done: list[str]) -> None:
+    may_be_done(leader, 60.0)
+    leader.perform()
+    assert done == KEPT
+
+
+def test_ticks_without_end_keep_it_from_nothing(db: psycopg.Connection, leader: Duties, done: list[str]) -> None:
+    add_jobs(db, 1, 3)
+    may_be_done(leader, 0.0)
+    leader.perform()
+    assert (slots(db), done) == ((3, 3), KEPT)
+
+
+def test_a_tick_alone_asks_nothing_of_admission(
+    db: psycopg.Connection, leader: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If one of its slots waits for something, the next round sees that."""
+    admitted, really = list[int](), leading.admit
+    monkeypatch.setattr(leading, "admit", lambda conn, n: admitted.append(n) or really(conn, n))
+    add_jobs(db, 1, 3)
+    assert (leader.perform(), admitted) == (0.0, [])
+
+
+def test_what_took_long_does_not_make_the_next_slot_late(
+    db: psycopg.Connection, leader: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*_: Any, **__: Any) -> float:
+        time.sleep(1.0)
+        return 60.0
+
+    monkeypatch.setattr(leader.watch, "work", slow)
+    add_coming_jobs(db, 1, 2.4)
+    may_be_done(leader, 60.0)
+    assert leader.perform() < 1.4, "and not until then from now"
+
+
+def test_a_tick_alone_makes_no_round_of_its_own_for_what_is_not_due(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duties_module, "LULL_S", 0.3)
+    leader = lead(connect())
+    leader.perform()  # what is due when a term begins
+    add_jobs(db, 1, 3)
+    assert leader.perform() == 0.0
+    assert leader.perform() > 0.3
+
+
+def test_admission_that_takes_long_rests_all_the_same(
+    db: psycopg.Connection, leader: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says for how long when it has ended: what it took itself is not taken off."""
+
+    def slow(_: object, standing: admission.Standing) -> None:
+        time.sleep(0.2)
+        standing.wait_s = 0.05
+
+    really = leading.look
+    monkeypatch.setattr(leading, "look", lambda *given, **more: replace(really(*given, **more), limited=True))
+    monkeypatch.setattr(admission, "admit", slow)
+    leader.perform()
+    assert 0.03 < leader.perform() <= 0.05
