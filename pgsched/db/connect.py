@@ -1,7 +1,7 @@
 """One way to open a connection, and one table of what each failure means.
 
-Every session pins its search path, time zone and timeouts, notices a dead peer by itself, and refuses a standby.
-psycopg is spoken only inside `db`; the rest of pgsched names its types from here.
+Every session pins its search path, time zone, encoding and timeouts, notices a dead peer by itself, and refuses a
+standby. psycopg is spoken only inside `db`; the rest of pgsched names its types from here.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def session_settings(purpose: str, timeout_s: float, settings: Mapping[str, str]
     }
 
 
-def conninfo(dsn: str, settings: dict[str, str]) -> tuple[str, str]:
+def conninfo(dsn: str, settings: dict[str, str], encoding: str | None) -> tuple[str, str]:
     """The connection string with our defaults where the user's names nothing else: one that starts a session with
     these settings, and one with none of them, for a pooler. What the user names itself is taken out of `settings`."""
     try:
@@ -111,7 +111,7 @@ def conninfo(dsn: str, settings: dict[str, str]) -> tuple[str, str]:
         raise InputError(f"dsn: {redact(first_line(error))}", "dsn") from None
     if "application_name" in given:
         settings.pop("application_name", None)
-    bare = {**DEFAULTS, **given}
+    bare = {**DEFAULTS, **given} | ({"client_encoding": encoding} if encoding else {})
     escaped = {name: value.replace(" ", "\\ ") for name, value in settings.items() if name != "application_name"}
     options = " ".join(f"-c {name}={value}" for name, value in escaped.items())
     full = {**bare, "options": f"{THERE} {given.get('options') or ''} {options}"}
@@ -120,15 +120,21 @@ def conninfo(dsn: str, settings: dict[str, str]) -> tuple[str, str]:
 
 
 def connect(
-    dsn: str, *, purpose: str = "cli", timeout_s: float = 30, settings: dict[str, str] | None = None
+    dsn: str,
+    *,
+    purpose: str = "cli",
+    timeout_s: float = 30,
+    settings: dict[str, str] | None = None,
+    encoding: str | None = "utf8",
 ) -> Connection[Any]:
     """A blocking autocommit connection. Raises the `PgschedError` that explains why there is none.
 
     The server ends a statement after `timeout_s` (0: never), and a connection that does not answer is ended soon after.
+    `encoding`: of texts on their way (None: as the string or the server says, for statements that are not ours).
     """
     TRIED[purpose] += 1
     wanted = session_settings(purpose, timeout_s, settings)
-    full, bare = conninfo(dsn, wanted)
+    full, bare = conninfo(dsn, wanted, encoding)
     try:
         conn = None if ways.pooled(dsn) else timeline.primary(full, ways.straight)
         conn = conn or ways.through(ways.way(dsn, bare), bare, wanted)
@@ -139,12 +145,17 @@ def connect(
 
 
 async def aconnect(
-    dsn: str, *, purpose: str = "worker", timeout_s: float = 30, settings: dict[str, str] | None = None
+    dsn: str,
+    *,
+    purpose: str = "worker",
+    timeout_s: float = 30,
+    settings: dict[str, str] | None = None,
+    encoding: str | None = "utf8",
 ) -> AsyncConnection[Any]:
     """The asyncio form of `connect`."""
     TRIED[purpose] += 1
     wanted = session_settings(purpose, timeout_s, settings)
-    full, bare = conninfo(dsn, wanted)
+    full, bare = conninfo(dsn, wanted, encoding)
     try:
         conn = None if ways.pooled(dsn) else await timeline.primary_async(full, ways.straight_async)
         if conn is None:

@@ -44,7 +44,7 @@ class Idle:
     @contextmanager
     def taken(self) -> Iterator[Connection[Any]]:
         """A connection, for the block alone."""
-        conn = self._reset() or connect(self._dsn, purpose=PURPOSE, timeout_s=0, settings=SETTINGS)
+        conn = self._reset() or connect(self._dsn, purpose=PURPOSE, timeout_s=0, settings=SETTINGS, encoding=None)
         try:
             yield conn
         finally:
@@ -59,7 +59,9 @@ class Idle:
     async def taken_async(self) -> AsyncIterator[AsyncConnection[Any]]:
         """The asyncio form of `taken`."""
         idle = self._of_loop()
-        conn = await reset_async(idle) or await aconnect(self._dsn, purpose=PURPOSE, timeout_s=0, settings=SETTINGS)
+        conn = await reset_async(idle) or await aconnect(
+            self._dsn, purpose=PURPOSE, timeout_s=0, settings=SETTINGS, encoding=None
+        )
         try:
             yield conn
         finally:

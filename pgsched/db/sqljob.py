@@ -67,7 +67,7 @@ class SqlJob:
 
     async def run(self, text: SqlText) -> int:
         """Run and commit; returns how many rows all statements together touched or returned."""
-        conn = await aconnect(self._dsn, purpose=self._purpose, timeout_s=0, settings=SETTINGS)
+        conn = await aconnect(self._dsn, purpose=self._purpose, timeout_s=0, settings=SETTINGS, encoding=None)
         self._conn = conn
         try:
             conn.add_notice_handler(lambda notice: self._on_notice(notice.message_primary or ""))
