@@ -9,21 +9,23 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-from psycopg.types.json import set_json_loads
-
 from pgsched.config import CRASH_LIMIT
 from pgsched.core import payload
-from pgsched.db.arrays import plain
+from pgsched.db.arrays import literal, plain
 from pgsched.db.connect import AsyncConnection, Connection
+from pgsched.db.direct import rows
 from pgsched.db.statements import sql
 from pgsched.model import Claim, Key, Result, Settlement, Unreadable
 
 ORDER = attrgetter("priority", "available_at", "id")
+TOKEN, *JSON = (Claim._fields.index(name) for name in ("token", "args", "options"))
+MOST_AT_ONCE = 1_000_000  # bytes of JSON
 FROM_THE_START: Mapping[str, str] = {
     "priorities": plain(range(10)),
     "after_ats": plain(["-infinity"] * 10),
@@ -41,21 +43,35 @@ class Wanted:
     tasks: list[str]
 
 
-def loads(text: bytes | str) -> Any:
-    """JSON of a hot column: most runs have no arguments. It raises nothing: one row would end whatever claims it."""
-    if text == b"{}":
-        return {}
+def claims_of(token: UUID, rows: Sequence[Sequence[Any]]) -> list[Claim]:
+    """The rows of `claim` and `claim_again`, with JSON as bytes, as claims in (priority, available_at, id) order."""
+    if not rows:
+        return []
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    columns.insert(TOKEN, [token] * len(rows))
+    for place in JSON:
+        columns[place] = read(columns[place])
+    claims = [Claim._make(row) for row in zip(*columns, strict=True)]
+    claims.sort(key=ORDER)  # RETURNING has none
+    return claims
+
+
+def read(column: Sequence[bytes | None]) -> list[Any]:
+    """The values of a column of JSON. It raises nothing: one row would end whatever claims it."""
+    texts = [b"null" if text is None else text for text in column]
+    # all at once takes a tenth of the time that one by one takes
+    if sum(map(len, texts)) <= MOST_AT_ONCE:
+        with suppress(ValueError, RecursionError):
+            return list(json.loads(b"[%b]" % b",".join(texts)))
+    return [read_one(text) for text in texts]
+
+
+def read_one(text: bytes) -> Any:
+    """One value; `Unreadable` if Python has none for it."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # a number of more than 4,300 digits; a thousand levels
         return Unreadable(f"Python cannot read this JSON: {error}")
-
-
-def claims_of(token: UUID, rows: Iterable[Sequence[Any]]) -> list[Claim]:
-    """The rows of `claim` and `claim_again` as claims, in (priority, available_at, id) order: RETURNING has none."""
-    claims = [Claim._make((row[0], token, *row[1:])) for row in rows]
-    claims.sort(key=ORDER)
-    return claims
 
 
 async def claim(
@@ -73,22 +89,16 @@ async def claim(
         "token": token,
         "worker_id": wanted.worker_id,
         "lease_s": wanted.lease_s,
-        "kinds": wanted.kinds,
-        "tasks": wanted.tasks,
+        "kinds": literal(wanted.kinds),
+        "tasks": literal(wanted.tasks),
         **after,
     }
-    return claims_of(token, await (await conn.execute(sql("claim"), values)).fetchall())
-
-
-def read_fast(conn: AsyncConnection[Any]) -> None:
-    """Prepare a connection for claims: what nearly every row has is not parsed."""
-    set_json_loads(loads, conn)
+    return claims_of(token, await rows(conn, sql("claim"), values))
 
 
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:
     """The claims that a `claim` with this token made although its answer was lost."""
-    cursor = await conn.execute(sql("claim_again"), {"queue": queue, "token": token})
-    return claims_of(token, await cursor.fetchall())
+    return claims_of(token, await rows(conn, sql("claim_again"), {"queue": queue, "token": token}))
 
 
 async def claimable_queues(
@@ -110,8 +120,10 @@ async def settle(
     succeeded = [n for n in order if batch[n].outcome.result is Result.SUCCEEDED]
     if succeeded:
         part = [batch[n] for n in succeeded]
-        cursor = await conn.execute(sql("settle_succeeded"), {**keys(part), "results": results(part)})
-        verdicts.update((succeeded[row[0] - 1], "succeeded") for row in await cursor.fetchall())
+        given = results(part)
+        values: dict[str, Any] = {**keys(part), "results": given and literal(given)}
+        found = await rows(conn, sql("settle_succeeded"), values)
+        verdicts.update((succeeded[row[0] - 1], "succeeded") for row in found)
     others = [n for n in order if batch[n].outcome.result is not Result.SUCCEEDED]
     if others:
         part = [batch[n] for n in others]

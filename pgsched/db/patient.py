@@ -77,6 +77,10 @@ class AsyncPatientConnection(psycopg.AsyncConnection[Any]):
     answer_within_s: float | None = START_S
     hold_s = 0.0
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.plans: dict[bytes, bytes] = {}  # what db/direct.py has prepared: the names by the texts
+
     async def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         if self.answer_within_s is not None:
             gen = bounded(gen, self.answer_within_s)

@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from pgsched import log
-from pgsched.db.claims import FROM_THE_START, Wanted, claim, claim_again, claimable_queues, read_fast
+from pgsched.db.claims import FROM_THE_START, Wanted, claim, claim_again, claimable_queues
 from pgsched.db.connect import (
     BY_KEY,
     AsyncConnection,
@@ -183,7 +183,6 @@ class Claimer:
             return False
         if self._conn is None:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
-            read_fast(self._conn)
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
         if self._unanswered is not None:
             await self._ask_again(self._conn, *self._unanswered)

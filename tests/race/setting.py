@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from pgsched.db.claims import FROM_THE_START, claims_of
+from pgsched.db.direct import raw_json
 from pgsched.db.statements import sql
 from pgsched.model import Claim, Outcome, Result, Settlement
 from tests.waiting import wait_until
@@ -87,7 +88,8 @@ def take(
     """Claim on a plain connection, in its own transaction or the caller's."""
     token = token or uuid4()
     values = {"queue": "default", "n": n, "token": token, "worker_id": 1, "lease_s": lease_s, **KINDS, **FROM_THE_START}
-    return claims_of(token, conn.execute(text or sql("claim"), values).fetchall())
+    raw_json(cursor := conn.cursor())
+    return claims_of(token, cursor.execute(text or sql("claim"), values).fetchall())
 
 
 def let_expire(db: psycopg.Connection) -> None:

@@ -77,27 +77,32 @@ class Scene:
         return list(self.noted)
 
 
+def play(it: Scene, scene: Callable[[Scene], Awaitable[None]]) -> None:
+    async def played() -> None:
+        await scene(it)
+        await it.claimer.close()
+
+    asyncio.run(played())
+
+
 def test_what_is_claimed_begins_before_anything_else_is_asked(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> None:
-        it = Scene(dsn, monkeypatch, 5)
+    async def scene(it: Scene) -> None:
         await it.round()
         db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
         it.claimer.hint("default")
         it.claimer._discovered_at, it.claimer._looking = -math.inf, Budget()  # it is time to look for queues
         assert (await it.round())[:2] == ["claim", "begun"]
         assert it.noted.count("claimable_queues") == 1, "the question is asked in the same round"
-        await it.claimer.close()
 
-    asyncio.run(scene())
+    play(Scene(dsn, monkeypatch, 5), scene)
 
 
 def test_room_wakes_a_claimer_that_left_something_for_want_of_it(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> None:
-        it = Scene(dsn, monkeypatch, 2)
+    async def scene(it: Scene) -> None:
         db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 3)")
         await it.round()
         assert it.free == 0
@@ -113,33 +118,30 @@ def test_room_wakes_a_claimer_that_left_something_for_want_of_it(
         await it.round()
         it.claimer.wake()
         assert it.claimer._wake.is_set(), "nobody has looked"
-        await it.claimer.close()
 
-    asyncio.run(scene())
+    play(Scene(dsn, monkeypatch, 2), scene)
 
 
 def test_one_who_naps_between_many_runs_goes_on_looking_after_a_look_in_vain(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> None:
-        monkeypatch.setattr(resting, "WINDOW_S", 60.0)
-        monkeypatch.setattr(cursor, "SHARE", 0)  # what is behind the cursor is not waited for
-        it = Scene(dsn, monkeypatch, 500)
+    monkeypatch.setattr(resting, "WINDOW_S", 60.0)
+    monkeypatch.setattr(cursor, "SHARE", 0)  # what is behind the cursor is not waited for
+
+    async def scene(it: Scene) -> None:
         db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 60)")
         await it.round()
         it.claimer._discovered_at = math.inf
         for _ in range(5):
             assert "claim" in await it.round()
-        await it.claimer.close()
 
-    asyncio.run(scene())
+    play(Scene(dsn, monkeypatch, 500), scene)
 
 
 def test_room_wakes_a_claimer_for_whom_it_became_less_after_it_had_asked(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> None:
-        it = Scene(dsn, monkeypatch, 5)
+    async def scene(it: Scene) -> None:
         it.claimer.poll_s = 60.0
         db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 3)")
         await it.round()
@@ -150,17 +152,16 @@ def test_room_wakes_a_claimer_for_whom_it_became_less_after_it_had_asked(
         it.claimer.wake()
         async with asyncio.timeout(5):
             await asleep
-        await it.claimer.close()
 
-    asyncio.run(scene())
+    play(Scene(dsn, monkeypatch, 5), scene)
 
 
 def test_one_who_is_awake_for_one_queue_soon_sees_what_comes_into_another(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> None:
-        monkeypatch.setattr(resting, "WINDOW_S", 60.0)
-        it = Scene(dsn, monkeypatch, 500)
+    monkeypatch.setattr(resting, "WINDOW_S", 60.0)
+
+    async def scene(it: Scene) -> None:
         it.claimer.poll_s = 60.0
         db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'a', 't' FROM generate_series(1, 60)")
         await it.round()
@@ -169,16 +170,14 @@ def test_one_who_is_awake_for_one_queue_soon_sees_what_comes_into_another(
             while it.free > 439:
                 await it.round()
                 await asyncio.sleep(0.002)
-        await it.claimer.close()
 
-    asyncio.run(scene())
+    play(Scene(dsn, monkeypatch, 500), scene)
 
 
 def test_a_hint_for_one_queue_does_not_hide_the_others(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> None:
-        it = Scene(dsn, monkeypatch, 500)
+    async def scene(it: Scene) -> None:
         db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('a', 't'), ('b', 't')")
         await it.round()
         assert it.free == 498
@@ -187,9 +186,8 @@ def test_a_hint_for_one_queue_does_not_hide_the_others(
         it.claimer._discovered_at = math.inf
         await it.round()
         assert it.free == 496
-        await it.claimer.close()
 
-    asyncio.run(scene())
+    play(Scene(dsn, monkeypatch, 500), scene)
 
 
 def test_what_comes_while_it_says_that_it_sleeps_is_looked_for_at_once(
@@ -201,24 +199,21 @@ def test_what_comes_while_it_says_that_it_sleeps_is_looked_for_at_once(
         db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
         return await really(*args, **options)
 
-    async def scene() -> None:
-        it = Scene(dsn, monkeypatch, 5)
+    async def scene(it: Scene) -> None:
         await it.round()
         monkeypatch.setattr(claiming, "claimable_queues", meanwhile)
         it.claimer._hints = {"default": None}
         it.claimer._discovered_at, it.claimer._looking = -math.inf, Budget()
         await it.round()
         assert it.free == 4
-        await it.claimer.close()
 
-    asyncio.run(scene())
+    play(Scene(dsn, monkeypatch, 5), scene)
 
 
 def test_a_queue_whose_claims_fail_does_not_keep_a_claimer_from_the_others(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> None:
-        it = Scene(dsn, monkeypatch, 500)
+    async def scene(it: Scene) -> None:
         really = claiming.claim
 
         async def failing(conn: Any, wanted: Wanted, queue: str, *more: Any) -> Any:
@@ -234,14 +229,12 @@ def test_a_queue_whose_claims_fail_does_not_keep_a_claimer_from_the_others(
         await asyncio.to_thread(wait_until, lambda: it.free == 497, 20)
         it.claimer.stop()
         await running
-        await it.claimer.close()
 
-    asyncio.run(scene())
+    play(Scene(dsn, monkeypatch, 500), scene)
 
 
 def test_the_loop_is_held_for_claims_only(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene() -> None:
-        it = Scene(dsn, monkeypatch, 5)
+    async def scene(it: Scene) -> None:
         held: list[float] = []
         really = claiming.hold
         monkeypatch.setattr(claiming, "hold", lambda conn, s: (held.append(s), really(conn, s)))
@@ -249,9 +242,8 @@ def test_the_loop_is_held_for_claims_only(dsn: str, db: psycopg.Connection, monk
         await it.round()
         assert held[:2] == [claiming.HOLD_S, 0.0]
         assert held[-1] == 0.0
-        await it.claimer.close()
 
-    asyncio.run(scene())
+    play(Scene(dsn, monkeypatch, 5), scene)
 
 
 def test_looks_of_one_who_naps_take_a_small_share_of_its_time_with_the_claims_that_follow(
@@ -263,10 +255,10 @@ def test_looks_of_one_who_naps_take_a_small_share_of_its_time_with_the_claims_th
         await asyncio.sleep(0.02 if queue != "a" else 0)
         return await really(conn, wanted, queue, *more)
 
-    async def scene() -> None:
-        monkeypatch.setattr(resting, "WINDOW_S", 60.0)
-        monkeypatch.setattr(claiming, "claim", slow)
-        it = Scene(dsn, monkeypatch, 500)
+    monkeypatch.setattr(resting, "WINDOW_S", 60.0)
+    monkeypatch.setattr(claiming, "claim", slow)
+
+    async def scene(it: Scene) -> None:
         db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'a', 't' FROM generate_series(1, 60)")
         await it.round()
         db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'q' || n, 'unknown' FROM generate_series(1, 5) n")
@@ -275,6 +267,5 @@ def test_looks_of_one_who_naps_take_a_small_share_of_its_time_with_the_claims_th
             asked += (await it.round()).count("claimable_queues")
             await asyncio.sleep(0.002)
         assert 1 <= asked <= 2, "each look costs a tenth of a second: one a second is enough"
-        await it.claimer.close()
 
-    asyncio.run(scene())
+    play(Scene(dsn, monkeypatch, 500), scene)

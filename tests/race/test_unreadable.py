@@ -60,7 +60,7 @@ def test_a_row_that_python_cannot_read_is_dead_and_its_batch_is_run(bad: str, ds
 def test_if_reading_raised_such_a_row_would_end_the_worker(
     bad: str, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "loads", json.loads)
+    monkeypatch.setattr(claims, "read_one", json.loads)
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('t', %s)", [bad])
 
     async def scene() -> None:
@@ -72,12 +72,21 @@ def test_if_reading_raised_such_a_row_would_end_the_worker(
 
 
 @pytest.mark.parametrize(
-    "text", ['{"a": 1' + "0" * 5000 + "}", TOO_DEEP, b'"\xff"'], ids=["digits", "levels", "no UTF-8"]
+    "text", [b'{"a": 1' + b"0" * 5000 + b"}", TOO_DEEP.encode(), b'"\xff"'], ids=["digits", "levels", "no UTF-8"]
 )
-def test_reading_a_hot_column_raises_nothing(text: str | bytes) -> None:
-    assert isinstance(claims.loads(text), Unreadable)
-    assert claims.loads(b"{}") == {}
-    assert claims.loads(b'{"a": [1]}') == {"a": [1]}
+def test_reading_a_hot_column_raises_nothing(text: bytes) -> None:
+    first, second, bad, none = claims.read([b"{}", b'{"a": [1]}', text, None])
+    assert (first, second, none) == ({}, {"a": [1]}, None)
+    assert isinstance(bad, Unreadable)
+    assert isinstance(claims.read([text])[0], Unreadable)
+
+
+@pytest.mark.parametrize("at_once", [0, 1_000_000])
+def test_a_column_is_read_in_order(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "MOST_AT_ONCE", at_once)
+    assert claims.read([b"{}", b'"x, y"', b"[1, [2]]", b"null"]) == [{}, "x, y", [1, [2]], None]
+    assert claims.read([None, b"3", None]) == [None, 3, None]
+    assert claims.read([]) == []
 
 
 @pytest.mark.parametrize("kind", ["python", "command", "shell", "sql"])
