@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from pgsched.db.connect import BY_INDEX
+from pgsched.db.direct import numbering
 from pgsched.db.statements import sql
 
 BOUNDED = [
@@ -23,12 +24,11 @@ BOUNDED = [
 
 
 def plan(db: psycopg.Connection[Any], text: str) -> str:
-    found: dict[str, int] = {}
-    numbered = re.sub(r"%\((\w+)\)s", lambda m: f"${found.setdefault(m[1], len(found) + 1)}", text).replace("%%", "%")
+    numbered, found = numbering(text.encode())
     with db.transaction():
         for setting, value in {**BY_INDEX, "plan_cache_mode": "force_generic_plan"}.items():
             db.execute(f"SET LOCAL {setting} = {value}".encode())
-        db.execute(f"PREPARE planned AS {numbered}".encode())
+        db.execute(b"PREPARE planned AS " + numbered)
         lines = db.execute(f"EXPLAIN EXECUTE planned ({', '.join(['NULL'] * len(found))})".encode()).fetchall()
         db.execute("DEALLOCATE planned")
     return "\n".join(line for (line,) in lines)

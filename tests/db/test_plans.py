@@ -7,7 +7,6 @@ once without any statistics and once with those of a quiet moment, when nothing 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ import psycopg
 import pytest
 
 from pgsched.db.connect import BY_INDEX, BY_KEY
+from pgsched.db.direct import numbering
 from pgsched.db.statements import sql
 
 BIG = {"runs", "attempts", "jobs"}
@@ -64,10 +64,8 @@ def nodes(plan: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
 
 def bad_nodes(db: psycopg.Connection[Any], name: str) -> list[tuple[str, str, str]]:
     """What the statement's generic plan does to a big table that it must not."""
-    text = sql(name).decode()
-    found: dict[str, int] = {}
-    numbered = re.sub(r"%\((\w+)\)s", lambda m: f"${found.setdefault(m[1], len(found) + 1)}", text).replace("%%", "%")
-    db.execute(f"PREPARE planned AS {numbered}".encode())
+    numbered, found = numbering(sql(name))
+    db.execute(b"PREPARE planned AS " + numbered)
     try:
         nulls = f"({', '.join(['NULL'] * len(found))})" if found else ""
         row = db.execute(f"EXPLAIN (FORMAT JSON) EXECUTE planned{nulls}".encode()).fetchone()
