@@ -24,7 +24,7 @@ from bench.report import Result, number, progress
 from bench.server import Server
 from pgsched import App
 from pgsched.db import migrate
-from pgsched.db.claims import Wanted, claim, read_fast, settle
+from pgsched.db.claims import Wanted, claim, settle
 from pgsched.db.connect import BY_KEY, AsyncConnection, aconnect
 from pgsched.execute.report import NOTHING_TO_TELL
 from pgsched.model import Claim, Settlement
@@ -107,7 +107,6 @@ async def take_turns(plain: str, guarded: str, n: int, rounds: int) -> list[tupl
     ]
     pairs = []
     for conn in conns:
-        read_fast(conn)
         await one_round(conn, n)  # plans, caches
     for turn in range(rounds):
         found: dict[int, dict[str, float]] = {}

@@ -14,7 +14,7 @@ from bench.peers.pgsched import Pgsched
 from bench.peers.raw import AHEAD, BATCH, IDLE_S
 from bench.peers.record import dsn
 from bench.peers.verbs import main
-from pgsched.db.claims import FROM_THE_START, Wanted, claim, read_fast, settle
+from pgsched.db.claims import FROM_THE_START, Wanted, claim, settle
 from pgsched.db.connect import BY_KEY, aconnect
 from pgsched.model import Claim, Outcome, Result, Settlement
 from pgsched.worker.cursor import Cursor
@@ -47,7 +47,6 @@ class Statements(Pgsched):
     async def _claim(self, ready: asyncio.Queue[list[Claim]]) -> None:
         wanted, cursor = Wanted(0, LEASE_S, [], ["noop"]), Cursor()
         async with await aconnect(dsn(), settings=BY_KEY) as conn:
-            read_fast(conn)
             while True:
                 after, sent_at = cursor.after(time.monotonic()), time.monotonic()
                 found = await claim(conn, wanted, "default", BATCH, uuid4(), after)
