@@ -99,7 +99,7 @@ def configure(level: str = "info", fmt: str = "console", **fields: Any) -> None:
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS.get(level, logging.INFO)),
-        logger_factory=structlog.PrintLoggerFactory(cast("Any", Stderr())),
+        logger_factory=structlog.WriteLoggerFactory(cast("Any", Stderr())),  # one write a line: threads log at once
         cache_logger_on_first_use=False,
     )
     mark_records()
