@@ -3,7 +3,7 @@
 --         slots timestamptz[], states text[], available_ats timestamptz[], expires_ats timestamptz[], reasons text[],
 --         covers_froms timestamptz[], covers_untils timestamptz[], covers_counts bigint[], held_untils timestamptz[]
 --         (an array that is too short goes on with nulls)
--- returns: (job_id, state) of the rows that were made; a slot that already had its row is left alone
+-- returns: (job_id, state, id) of the rows that were made; a slot that already had its row is left alone
 -- locks: none beyond the new rows
 INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, state, finished_at, expires_at, held_until, reason, covers_from,
     covers_until, covers_count, queue, priority, kind, task, args, origin, owner, max_attempts, timeout, kill_after,
@@ -31,4 +31,4 @@ FROM unnest(%(job_ids)s::text[], %(slots)s::timestamptz[], %(states)s::text[], %
 CROSS JOIN LATERAL unnest(s.job_ids::bigint[]) AS i(id)
 JOIN pgsched.jobs j ON j.id = i.id
 ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
-RETURNING job_id, state
+RETURNING job_id, state, id

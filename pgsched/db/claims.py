@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -19,7 +20,7 @@ from pgsched.config import CRASH_LIMIT
 from pgsched.core import payload
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connect import AsyncConnection, Connection
-from pgsched.db.direct import rows
+from pgsched.db.direct import raw_json, rows
 from pgsched.db.statements import sql
 from pgsched.model import Claim, Key, Result, Settlement, Unreadable
 
@@ -99,6 +100,32 @@ async def claim(
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:
     """The claims that a `claim` with this token made although its answer was lost."""
     return claims_of(token, await rows(conn, sql("claim_again"), {"queue": queue, "token": token}))
+
+
+def claim_ahead(
+    conn: Connection[Any],
+    wanted: Wanted,
+    queues: Sequence[str],
+    n: int,
+    token: UUID,
+    made: Sequence[int],
+    at: datetime,
+) -> list[Claim]:
+    """Take up to `n` of the runs `made` by this transaction, which are of these queues (empty: of any); no attempt of
+    theirs starts before `at`."""
+    values = {
+        "ids": plain(made),
+        "n": n,
+        "queues": literal(queues) if queues else None,
+        "token": token,
+        "worker_id": wanted.worker_id,
+        "lease_s": wanted.lease_s,
+        "kinds": literal(wanted.kinds),
+        "tasks": literal(wanted.tasks),
+        "at": at,
+    }
+    raw_json(cursor := conn.cursor())
+    return claims_of(token, cursor.execute(sql("claim_ahead"), values).fetchall())
 
 
 async def claimable_queues(

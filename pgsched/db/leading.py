@@ -118,12 +118,19 @@ def unfinished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str
     return {row["job_id"]: row for row in fetch(conn, sql("tick_open"), {"job_ids": literal(jobs)})} if jobs else {}
 
 
-def crossed(conn: Connection[Any], jobs: Sequence[int], at: datetime) -> bool:
-    """Has one of these jobs an unfinished run beside that of its slot `at`?"""
-    if not jobs:
+def crossed(conn: Connection[Any], jobs: Sequence[int], at: datetime, pauses: str | None = None) -> bool:
+    """Has one of these jobs an unfinished run beside that of its slot `at`? Is anything paused other than `pauses`?"""
+    if not jobs and pauses is None:
         return False
-    row = conn.execute(sql("tick_crossed"), {"job_ids": literal(jobs), "at": at}).fetchone()
+    row = conn.execute(sql("tick_crossed"), {"job_ids": literal(jobs), "at": at, "pauses": pauses}).fetchone()
     return bool(row and row[0])
+
+
+def pauses(conn: Connection[Any]) -> str:
+    """All that is paused, as one text that changes with any of it."""
+    row = conn.execute(sql("pauses_now")).fetchone()
+    assert row is not None
+    return str(row[0])
 
 
 def finished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -138,8 +145,8 @@ def known_slots(conn: Connection[Any], stretches: Sequence[tuple[int, datetime, 
     return set(conn.execute(sql("tick_known"), values).fetchall()) if stretches else set()
 
 
-def insert_slots(conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]]) -> list[tuple[int, str]]:
-    """Make the rows of decided slots, each for one or many jobs; returns (job, state) of the new ones.
+def insert_slots(conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]]) -> list[tuple[int, str, int]]:
+    """Make the rows of decided slots, each for one or many jobs; returns (job, state, id) of the new ones.
 
     The rest of an excluded stretch goes to the row it has.
     """

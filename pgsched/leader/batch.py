@@ -27,14 +27,21 @@ class SlotTaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a batch: jobs that have moved on, new rows, jobs whose rows were refused."""
+    """What became of a batch: jobs that have moved on, new rows, jobs whose rows were refused. `queued`: the rows that
+    may be claimed at once, by number."""
 
     jobs: int = 0
     slots: int = 0
     refused: int = 0
+    queued: Sequence[int] = ()
 
     def __add__(self, other: Written) -> Written:
-        return Written(self.jobs + other.jobs, self.slots + other.slots, self.refused + other.refused)
+        return Written(
+            self.jobs + other.jobs,
+            self.slots + other.slots,
+            self.refused + other.refused,
+            [*self.queued, *other.queued],
+        )
 
 
 def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
@@ -49,7 +56,7 @@ def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[in
     if len(made) < sum(len(jobs) for jobs, row in slots if row.extend is None):
         raise SlotTaken
     leading.advance_jobs(conn, [(jobs, decided.advance) for decided, jobs in shared])
-    return Written(len(parts), len(made))
+    return Written(len(parts), len(made), queued=[run for _, state, run in made if state == "queued"])
 
 
 def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
@@ -72,7 +79,7 @@ def write_counted(conn: Connection[Any], parts: Sequence[Part], terminates: Cont
     """As `write`, for jobs whose slots may have their row after all: only new rows count."""
     parts = end_others(conn, parts, terminates)
     made = leading.insert_slots(conn, [((job,), row) for job, decided in parts for row in decided.rows])
-    runs = Counter(job for job, state in made if state not in NEVER_RUN)
+    runs = Counter(job for job, state, _ in made if state not in NEVER_RUN)
     leading.advance_jobs(conn, [((job,), replace(decided.advance, run_count=runs[job])) for job, decided in parts])
     return Written(len(parts), len(made))
 

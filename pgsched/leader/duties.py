@@ -21,6 +21,7 @@ from pgsched.db import leading, limits
 from pgsched.db.connect import Connection
 from pgsched.db.shared import is_shared
 from pgsched.leader import admission, backfill, counting, passed_over
+from pgsched.leader.ahead import Ahead, NotAsPrepared, Seats
 from pgsched.leader.dependents import Sweep, resolve
 from pgsched.leader.due import Due
 from pgsched.leader.isolation import isolated
@@ -42,10 +43,6 @@ LULL_S = 0.03  # behind an instant: what the leader keeps would keep the workers
 BATCH = 5000
 
 
-class NotAsPrepared(Exception):
-    """What a batch was prepared for does not hold at its instant: nothing of it is kept, and it is decided on time."""
-
-
 class Duties:
     """The duties of one term on one connection. `reap_from`: monotonic instant before which nothing is reaped."""
 
@@ -54,6 +51,7 @@ class Duties:
         self.term = term
         self.settings = settings
         self.counted: LeaderMeter | None = None
+        self.seats: Callable[[], Seats | None] = lambda: None
         self._reaping = Due(reap_from)
         self._held_up = 0
         self._lull_until = -math.inf
@@ -173,15 +171,16 @@ class Duties:
         began = time.monotonic()
         lead_s = self._lead.s(began)
         try:
-            with self.leading() as conn:
+            with Ahead(self.seats()) as ahead, self.leading() as conn:
                 done = tick(conn, self.settings.tick_batch, lead_s)
                 if done.instant is not None:
+                    ahead.claim(conn, done.queued, done.instant)
                     leading.write_ahead(conn)
                 took_s = time.monotonic() - began
                 if done.jobs:
                     self._lead.took(took_s)
                 if done.instant is not None:
-                    self._await(conn, done, done.instant, lead_s)
+                    self._await(conn, done, done.instant, lead_s, ahead.pauses)
         except NotAsPrepared as reason:
             logger.debug("prepared in vain", reason=str(reason))
             return 0
@@ -193,8 +192,9 @@ class Duties:
             logger.debug("ticked", jobs=done.jobs, slots=done.slots)
         return done.jobs
 
-    def _await(self, conn: Connection[Any], done: Ticked, instant: datetime, lead_s: float) -> None:
+    def _await(self, conn: Connection[Any], done: Ticked, instant: datetime, lead_s: float, pauses: str | None) -> None:
         """A batch prepared ahead commits when its instant has come; if nothing of it could be, no more is tried.
+        `pauses`: what was paused when runs of it were claimed.
 
         Raises NotAsPrepared.
         """
@@ -207,9 +207,9 @@ class Duties:
         at = time.monotonic() + seconds
         # asked twice: after a pause the first answer takes long, the second comes soon
         sleep(at - self._ask_s - time.monotonic())
-        self._ask_s = max(ASK_S, ask(conn, done, instant))
+        self._ask_s = max(ASK_S, ask(conn, done, instant, pauses))
         sleep(at - time.monotonic())
-        ask(conn, done, instant)
+        ask(conn, done, instant, pauses)
 
     def _admit(self) -> int:
         with self.leading() as conn:
@@ -294,11 +294,11 @@ class Duties:
         limits.forget(conn)
 
 
-def ask(conn: Connection[Any], done: Ticked, instant: datetime) -> float:
+def ask(conn: Connection[Any], done: Ticked, instant: datetime, pauses: str | None) -> float:
     """Does what a batch was prepared for still hold? Seconds that the answer took. Raises NotAsPrepared."""
     began = time.monotonic()
-    if leading.crossed(conn, done.looking, instant):
-        raise NotAsPrepared("a job has got an unfinished run")
+    if leading.crossed(conn, done.looking, instant, pauses):
+        raise NotAsPrepared("a job has got an unfinished run, or something was paused")
     return time.monotonic() - began
 
 

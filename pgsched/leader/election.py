@@ -24,6 +24,7 @@ from pgsched.db.connect import BY_INDEX, Connection, DatabaseError, Reaction, ba
 from pgsched.db.leading import NotLeading
 from pgsched.db.shared import is_shared
 from pgsched.errors import PgschedError
+from pgsched.leader.ahead import Seats
 from pgsched.leader.duties import Duties
 from pgsched.leader.metered import LeaderMeter
 from pgsched.leader.watching import Watch
@@ -47,6 +48,7 @@ class Leader:
         self.term: int | None = None
         self._shortages = 0  # in a row
         self.counted: LeaderMeter | None = None
+        self.seats: Callable[[], Seats | None] = lambda: None  # those of the worker of this process
         self.nudge: Callable[[], object] = bool  # there may be alerts to tell
         self.heard_at: float | None = None  # when the database last answered
         self._stop = threading.Event()
@@ -121,7 +123,7 @@ class Leader:
         if not is_shared(conn):
             conn.execute("LISTEN pgsched_leader")
         duties = Duties(conn, term, self.settings, reap_from=time.monotonic() + grace_s)
-        duties.counted = self.counted
+        duties.counted, duties.seats = self.counted, self.seats
         duties.watch = Watch(self._nudged)
         try:
             while not self._stop.is_set():

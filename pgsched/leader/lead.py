@@ -9,6 +9,7 @@ FIRST_S = 0.01
 SHORTEST_S = 0.003
 LONGEST_S = 0.1  # jobs are locked for so long; who edits one waits
 MARGIN = 1.25
+FADE = 0.05
 
 
 class Lead:
@@ -23,8 +24,11 @@ class Lead:
         return 0.0 if now < self._off_until else self._s
 
     def took(self, seconds: float) -> None:
-        """A batch took so long to prepare."""
-        self._s = min(LONGEST_S, max(SHORTEST_S, (self._s + MARGIN * seconds) / 2))
+        """A batch took so long to prepare. A lead that is too short makes all of a batch late, so it grows at once, and
+        shrinks slowly."""
+        wanted_s = MARGIN * seconds
+        faded_s = self._s + FADE * (wanted_s - self._s)
+        self._s = min(LONGEST_S, max(SHORTEST_S, wanted_s, faded_s))
 
     def off_until(self, at: float) -> None:
         """What is due next cannot be prepared."""

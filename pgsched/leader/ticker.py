@@ -33,7 +33,7 @@ class Ticked:
 
     `instant`: that of a batch that was prepared ahead of it, which must not commit before. `left`: jobs due at that
     instant that have to be decided when it has come. `looking`: jobs that were prepared because nothing of them was
-    unfinished: it still has to be so when the batch commits.
+    unfinished: it still has to be so when the batch commits. `queued`: the rows that may be claimed, by number.
     """
 
     jobs: int
@@ -42,6 +42,7 @@ class Ticked:
     instant: datetime | None = None
     left: int = 0
     looking: Sequence[int] = ()
+    queued: Sequence[int] = ()
 
 
 def tick(conn: Connection[Any], batch: int, lead_s: float = 0.0) -> Ticked:
@@ -129,7 +130,7 @@ class Work:
     def told(self, parts: Sequence[Part], written: Written) -> Ticked:
         """The batch as its caller hears of it."""
         errors = sum(decided.advance.error is not None for _, decided in parts) + written.refused
-        return Ticked(written.jobs, written.slots, errors, self.instant, self.left, self.looking)
+        return Ticked(written.jobs, written.slots, errors, self.instant, self.left, self.looking, written.queued)
 
 
 def read_shapes(conn: Connection[Any], jobs: Iterable[leading.Due]) -> tuple[dict[Key, Shape], dict[Key, Exception]]:

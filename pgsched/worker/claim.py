@@ -11,7 +11,7 @@ import math
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -90,7 +90,7 @@ class Claimer:
         self._hints: dict[str, None] = {}
         self._wake = asyncio.Event()
         self._conn: AsyncConnection[Any] | None = None
-        self._unanswered: tuple[str, UUID, float] | None = None
+        self._unanswered: dict[tuple[UUID, str], float] = {}  # when it was asked
         self._discovered_at = -math.inf
         self._starved = False
         self._looking = Budget()
@@ -126,6 +126,21 @@ class Claimer:
         self._stopped = True
         self._wake.set()
 
+    @property
+    def stopped(self) -> bool:
+        """Does it claim no more?"""
+        return self._stopped
+
+    def keeps_up(self) -> bool:
+        """Has it taken all that there was for it when it last looked?"""
+        return not (self._stopped or self._starved or self._failed or self._conn is None)
+
+    def ask_for(self, queues: Sequence[str], token: UUID, sent_at: float) -> None:
+        """Claims of these queues with this token may be ours, asked for at `sent_at`: find out."""
+        for queue in queues:
+            self._unanswered[token, queue] = sent_at
+        self._wake.set()
+
     async def run(self) -> None:
         """Claim until stopped. Raises PgschedError when no retry can help."""
         failures = 0
@@ -146,9 +161,9 @@ class Claimer:
         try:
             async with asyncio.timeout(LAST_QUESTION_S):
                 await self._disconnect()
-                if self._unanswered is not None:
+                if self._unanswered:
                     async with await aconnect(self.dsn, purpose="claim") as conn:
-                        await self._ask_again(conn, *self._unanswered)
+                        await self._ask_again(conn)
         except (DatabaseError, PgschedError, TimeoutError) as error:
             logger.warning("claims may be held until their leases end", error=log.redact(first_line(error)))
 
@@ -179,13 +194,12 @@ class Claimer:
         """Try every queue that may have work once; True when a full batch says that there is more."""
         self._again_s = self.poll_s
         self._starved = self.room() <= 0
-        if self._starved:
+        if self._starved and not self._unanswered:
             return False
         if self._conn is None:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
-        if self._unanswered is not None:
-            await self._ask_again(self._conn, *self._unanswered)
+        await self._ask_again(self._conn)
         last, self._failed = self._failed, []
         first = [queue for queue in self._hints | dict.fromkeys(self._lately) if queue not in last]
         self._hints, self._taken, self._trying = {}, {}, first
@@ -241,14 +255,14 @@ class Claimer:
     async def _scan(self, conn: AsyncConnection[Any], queue: str, n: int, after: Mapping[str, str]) -> int:
         """One claim statement; how many runs it took."""
         token, sent_at = uuid4(), time.monotonic()
-        self._unanswered = (queue, token, sent_at)
+        self._unanswered[token, queue] = sent_at
         idle = self.idle()
         hold(conn, HOLD_S if idle else 0.0)
         try:
             claims = await claim(conn, self.wanted, queue, n, token, after)
         finally:
             hold(conn, 0.0)
-        self._unanswered = None
+        del self._unanswered[token, queue]
         if after is FROM_THE_START:
             self._cursors[queue].scanned(claims, n, sent_at, time.monotonic())
         else:
@@ -280,13 +294,14 @@ class Claimer:
         self._looking.spent(time.monotonic() - now, time.monotonic())
         return [queue for queue in self.queues if queue in found] if self.queues else found
 
-    async def _ask_again(self, conn: AsyncConnection[Any], queue: str, token: UUID, sent_at: float) -> None:
+    async def _ask_again(self, conn: AsyncConnection[Any]) -> None:
         """The answer to a claim was lost: whatever it took is ours already, and nobody else will run it."""
-        claims = await claim_again(conn, queue, token)
-        self._unanswered = None
-        if claims:
-            logger.info("claims recovered", count=len(claims))
-            self.on_claims(claims, sent_at)
+        for (token, queue), sent_at in list(self._unanswered.items()):
+            claims = await claim_again(conn, queue, token)
+            del self._unanswered[token, queue]
+            if claims:
+                logger.info("claims recovered", count=len(claims))
+                self.on_claims(claims, sent_at)
 
     async def _recover(self, error: DatabaseError | PgschedError, failures: int) -> None:
         reaction = classify(error)
@@ -298,6 +313,6 @@ class Claimer:
             await self._disconnect()
         self._look_everywhere()
         # all that this round was for, but last that whose claim failed: it must not keep the claimer from the others
-        self._failed = [] if self._unanswered is None else [self._unanswered[0]]
+        self._failed = [queue for _, queue in self._unanswered]
         self._hints, self._lately = dict.fromkeys([*self._hints, *self._trying]), []
         await asyncio.sleep(delay)

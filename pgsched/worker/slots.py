@@ -52,6 +52,7 @@ class Slots:
         self.leases = leases
         self.pace = Pace(concurrency)
         self.abandoned = 0
+        self.kept = 0  # room that is promised to others' claims (worker/seats.py)
         self._settle = settle
         self._on_room = on_room
         self._on_bug = on_bug
@@ -87,11 +88,12 @@ class Slots:
             return 0
         free = self.concurrency - self._busy
         ahead = self.pace.prefetch if not self._busy or time.monotonic() < self._moved_at + PARKED_S else 0
-        want = free + ahead - len(self._buffer)
+        filled = len(self._buffer) + self.kept
+        want = free + ahead - filled
         if self._left > 0:
-            want = min(want, self._left - len(self._buffer))
+            want = min(want, self._left - filled)
         # refill the prefetch when half of it is used, not one by one
-        return want if free > len(self._buffer) or want > ahead // 2 else 0
+        return want if free > filled or want > ahead // 2 else 0
 
     def take(self, claims: list[Claim], sent_at: float) -> None:
         """Hold these claims, and start as many as there are free slots. `sent_at`: when the claim was sent."""

@@ -33,6 +33,7 @@ from pgsched.worker.logs import LogPump
 from pgsched.worker.metered import MeteredSlots, WorkerMeter
 from pgsched.worker.recycling import watch_memory
 from pgsched.worker.running import Ended, slot_of
+from pgsched.worker.seats import WorkerSeats
 from pgsched.worker.settle import Settled, Settler, retry_in_s
 from pgsched.worker.slots import Slots
 from pgsched.worker.supervised import READY, SPENT
@@ -68,6 +69,7 @@ class Worker:
         self.counted = counted
         self.heartbeat: Heartbeat | None = None
         self.watchdog: Watchdog | None = None
+        self.seats: WorkerSeats | None = None  # for the leader of this process
         self.slots = (Slots if counted is None else partial(MeteredSlots, counted))(
             executors, settings.concurrency, self.leases, self._settle, self._room, self._bug,
             settings.max_runs or 0, lambda: self.retire(SPENT),
@@ -141,6 +143,7 @@ class Worker:
             self.slots.take,
             self.slots.is_idle,
         )
+        self.seats = WorkerSeats(self._claimer, self.slots, self.settings.queues)
         self._watchdog = self.watchdog = Watchdog(self.slots.running, self._code_of, self.registration.tasks)
         heartbeat = self.heartbeat = Heartbeat(
             self.dsn,
@@ -191,6 +194,8 @@ class Worker:
         # a claim on its way gets its answer, so that what it takes is handed back and not left to expire
         await asyncio.wait({claimer}, timeout=ANSWER_S)
         await self._end_parts(claimer)
+        if self.seats is not None:
+            await self.seats.ended(ANSWER_S)
         await self._claimer.close()
         await self._drain()
         await self._end_parts(*others, settler, logs)

@@ -27,6 +27,7 @@ WORKER = [
 LEADER = [
     "admit_scheduled", "admit_waiting", "expire", "leader_look", "reap", "tick_due", "tick_open", "tick_crossed",
     "tick_insert", "tick_advance", "tick_replace", "leader_term", "leader_fence", "prune_pick",
+    "claim_ahead",
 ]  # fmt: skip
 LEADING = BY_INDEX | {"plan_cache_mode": "force_generic_plan"}
 

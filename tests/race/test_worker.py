@@ -429,7 +429,7 @@ def test_a_claim_whose_answer_was_lost_is_asked_for_again(
         return found
 
     async def forget(claimer: claiming.Claimer, *_: object) -> None:
-        claimer._unanswered = None
+        claimer._unanswered.clear()
 
     monkeypatch.setattr(claiming, "claim", lose_the_first)
     if not guarded:

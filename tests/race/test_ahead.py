@@ -1,0 +1,236 @@
+"""Runs that are claimed ahead of their instant: nobody sees them before it, and no rule of a claim is passed by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from pgsched.db import claims as claims_module
+from pgsched.db import leading
+from pgsched.db.claims import Wanted
+from pgsched.leader import duties as duties_module
+from pgsched.leader.ahead import BASE_S, EACH_S, Offer
+from pgsched.leader.duties import Duties
+from pgsched.model import Claim
+from tests.race.setting import Open, cut, row_of, slots, take
+from tests.race.test_duties import lead
+from tests.race.test_lead import add_coming_jobs
+from tests.waiting import wait_until
+
+LEAD_S = 0.6
+
+
+class Fake:
+    """Seats that say yes, and note what they hear."""
+
+    def __init__(self, n: int = 1000, queues: tuple[str, ...] = (), tasks: Sequence[str] = ("t",)) -> None:
+        self.room = n
+        self.queues = queues
+        self.wanted = Wanted(7, 30.0, [], list(tasks))
+        self.asked: list[int] = []
+        self.given: list[list[Claim]] = []
+        self.sent_at: list[float] = []
+        self.unknown: list[tuple[Sequence[str], UUID]] = []
+
+    def offer(self, n: int) -> Offer | None:
+        self.asked.append(n)
+        return Offer(self.wanted, self.queues, min(n, self.room)) if self.room else None
+
+    def give(self, claims: list[Claim], sent_at: float) -> None:
+        self.given.append(claims)
+        self.sent_at.append(sent_at)
+
+    def unsure(self, queues: Sequence[str], token: UUID, sent_at: float) -> None:
+        self.unknown.append((queues, token))
+
+
+def leader(conn: psycopg.Connection, seats: Fake) -> Duties:
+    duties = lead(conn)
+    duties._lead._s = LEAD_S
+    duties.seats = lambda: seats
+    return duties
+
+
+def until_decided(db: psycopg.Connection, duties: Duties, rows: int) -> None:
+    wait_until(lambda: duties.perform() >= 0 and slots(db)[0] == rows, what="the slots to have their rows")
+
+
+def while_it_waits(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], nth: int = 1) -> list[object]:
+    """Do this in the nth wait of the batch that is prepared; what came of it."""
+    really, waits, came = duties_module.sleep, list[float](), list[object]()
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == nth:
+            came.append(act())
+        really(seconds)
+
+    monkeypatch.setattr(duties_module, "sleep", sleep)
+    return came
+
+
+def states(db: psycopg.Connection) -> list[tuple[str, int]]:
+    return db.execute("SELECT state, count(*) FROM pgsched.runs GROUP BY 1 ORDER BY 1").fetchall()
+
+
+def test_they_are_claims_like_others_once_their_instant_has_come(db: psycopg.Connection, connect: Open) -> None:
+    at = add_coming_jobs(db, 5, 0.9)
+    seats = Fake()
+    began = time.monotonic()
+    until_decided(db, leader(connect(), seats), 5)
+    now = db.execute("SELECT clock_timestamp()").fetchone()
+    assert now is not None and now[0] >= at
+    (claims,) = seats.given
+    assert began < seats.sent_at[0] < time.monotonic()
+    for claim in claims:
+        row = row_of(db, claim.id)
+        assert (row["state"], row["token"], row["worker_id"], row["attempt"]) == ("running", str(claim.token), 7, 1)
+    assert len(claims) == 5 and len({claim.token for claim in claims}) == 1
+    early = db.execute("SELECT count(*) FROM pgsched.runs WHERE started_at < scheduled_at OR lease_until < now()")
+    assert early.fetchone() == (0,), "no attempt has started before its slot"
+    assert db.execute("SELECT bool_and(created_at < scheduled_at) FROM pgsched.runs").fetchone() == (True,)
+    assert take(db, 10) == [], "nobody else has them"
+
+
+def test_nobody_sees_them_before(db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_coming_jobs(db, 5, 0.9)
+    seats = Fake()
+    seen = while_it_waits(monkeypatch, lambda: (slots(db), take(db, 10), list(seats.given)), nth=2)
+    until_decided(db, leader(connect(), seats), 5)
+    assert seen == [((0, 0), [], [])]
+
+
+def test_what_there_is_no_room_for_is_left_to_all(db: psycopg.Connection, connect: Open) -> None:
+    add_coming_jobs(db, 5, 0.9)
+    db.execute("UPDATE pgsched.jobs SET priority = 1 WHERE name IN ('j4', 'j5')")
+    seats = Fake(n=2)
+    until_decided(db, leader(connect(), seats), 5)
+    names = db.execute("SELECT name FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = job_id WHERE r.id = ANY(%s)",
+                       [[claim.id for claim in seats.given[0]]]).fetchall()  # fmt: skip
+    assert sorted(names) == [("j4",), ("j5",)], "those that come first"
+    assert len(take(db, 10)) == 3
+
+
+def test_a_worker_without_room_gets_none(db: psycopg.Connection, connect: Open) -> None:
+    add_coming_jobs(db, 5, 0.9)
+    seats = Fake(n=0)
+    until_decided(db, leader(connect(), seats), 5)
+    assert (seats.given, len(seats.asked), states(db)) == ([], 1, [("queued", 5)])
+
+
+def test_there_is_no_claim_without_the_time_for_it(db: psycopg.Connection, connect: Open) -> None:
+    """It would make the whole batch late."""
+    add_coming_jobs(db, 5, 0.9)
+    seats = Fake()
+    before = leading.seconds_until
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leading, "seconds_until", lambda conn, at: min(before(conn, at), BASE_S + 2.5 * EACH_S))
+        until_decided(db, leader(connect(), seats), 5)
+    assert (seats.asked, [len(claims) for claims in seats.given]) == ([2], [2])
+
+
+@pytest.mark.parametrize(
+    ("columns", "queues", "tasks"),
+    [
+        ({"queue": "other"}, ("mine",), ("t",)),
+        ({}, (), ("another",)),
+        ({"kind": "shell"}, (), ("t",)),
+        ({"concurrency_key": "k", "concurrency_limit": 1}, (), ("t",)),
+    ],
+)
+def test_it_takes_only_what_its_worker_may_claim(
+    columns: dict[str, Any], queues: tuple[str, ...], tasks: tuple[str, ...], db: psycopg.Connection, connect: Open
+) -> None:
+    add_coming_jobs(db, 2, 0.9, **columns)
+    seats = Fake(queues=queues, tasks=tasks)
+    until_decided(db, leader(connect(), seats), 2)
+    assert [claims for claims in seats.given if claims] == []
+    assert ("running", 2) not in states(db)
+
+
+PAUSES = [("all", ""), ("queue", "default"), ("task", "t"), ("limit", "default")]
+
+
+@pytest.mark.parametrize(("what", "name"), PAUSES)
+def test_what_is_paused_is_not_claimed(what: str, name: str, db: psycopg.Connection, connect: Open) -> None:
+    add_coming_jobs(db, 2, 0.9)
+    db.execute("INSERT INTO pgsched.pauses (what, name) VALUES (%s, %s)", [what, name])
+    seats = Fake()
+    until_decided(db, leader(connect(), seats), 2)
+    assert (seats.given, states(db)) == ([[]], [("queued", 2)])
+
+
+@pytest.mark.parametrize(("what", "name"), PAUSES)
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_is_paused_before_the_instant_is_not_run(
+    guarded: bool,
+    nth: int,
+    what: str,
+    name: str,
+    db: psycopg.Connection,
+    connect: Open,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`nth`: in which of its two waits; the second one is the last before the instant."""
+    if not guarded:
+        cut(monkeypatch, leading, "tick_crossed", "coalesce(%(pauses)s", "coalesce(false AND %(pauses)s")
+    add_coming_jobs(db, 2, 0.9)
+    pause = "INSERT INTO pgsched.pauses (what, name) VALUES (%s, %s)"
+    paused = while_it_waits(monkeypatch, lambda: db.execute(pause, [what, name]), nth)
+    seats = Fake()
+    until_decided(db, leader(connect(), seats), 2)
+    assert paused
+    if guarded:
+        assert [claims for claims in seats.given if claims] == []
+        assert states(db) == [("queued", 2)]
+    else:
+        assert (len(seats.given[0]), states(db)) == (2, [("running", 2)])
+
+
+def test_a_batch_that_is_given_up_gives_none(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_coming_jobs(db, 2, 0.9)
+    seats = Fake()
+    triggered = while_it_waits(monkeypatch, lambda: db.execute("SELECT pgsched.trigger('j1')").fetchone())
+    until_decided(db, leader(connect(), seats), 3)
+    assert triggered and seats.given[0] == [] and seats.unknown == []
+    assert states(db) == [("queued", 2), ("skipped", 1)]
+
+
+def test_what_nobody_knows_of_is_asked_for(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is lost in the commit: the claims may be there."""
+    add_coming_jobs(db, 2, 0.9)
+    seats, conn, asked = Fake(), connect(), list[int]()
+    duties = leader(conn, seats)
+    ask = duties_module.ask
+
+    def ask_and_lose(*args: Any) -> float:
+        asked.append(1)
+        if len(asked) == 2:
+            conn.execute("COMMIT")  # it arrives, its answer does not
+            conn.pgconn.finish()
+            raise psycopg.OperationalError("the connection is lost")
+        return ask(*args)
+
+    monkeypatch.setattr(duties_module, "ask", ask_and_lose)
+    with pytest.raises(psycopg.OperationalError):
+        wait_until(lambda: duties.perform() < 0, what="the connection to be lost")
+    ((queues, token),) = seats.unknown
+    assert (seats.given, queues, states(db)) == ([], ["default"], [("running", 2)])
+    again = db.execute("SELECT count(*) FROM pgsched.runs WHERE token = %s", [token]).fetchone()
+    assert again == (2,)
+
+
+def test_a_claim_ahead_is_as_wide_as_a_claim(db: psycopg.Connection) -> None:
+    """Their columns are read by the same function."""
+    returned = [claims_module.sql(name).decode().rsplit("RETURNING", 1)[1].split() for name in ("claim", "claim_ahead")]
+    assert returned[0] == returned[1]
