@@ -94,7 +94,8 @@ async def claim(
         "tasks": literal(wanted.tasks),
         **after,
     }
-    return claims_of(token, await rows(conn, sql("claim"), values))
+    text = sql("claim_start") if after is FROM_THE_START else sql("claim")
+    return claims_of(token, await rows(conn, text, values))
 
 
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:

@@ -4,7 +4,8 @@ What was claimed leaves dead entries at the start of the index. They are removed
 long report, a forgotten transaction); then each scan from the start would read all of them again. The cursor is a hint
 and never a rule: a run may become claimable behind it (a transaction that commits late, a run handed back), so a full
 scan follows whenever the cursor finds too little, as long as full scans take no more than a twentieth of the time,
-and once a second otherwise. However much they cost, there is one every 15 seconds.
+and once a second otherwise. However much they cost, there is one every 15 seconds. Where one takes next to nothing,
+there is no use in a cursor.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pgsched.db.claims import FROM_THE_START
 from pgsched.model import Claim
 
 SHARE = 20
+QUICK_S = 0.003
 EVERY_S = 1.0
 LONGEST_S = 15.0
 PRIORITIES = range(10)
@@ -46,14 +48,15 @@ class Cursor:
         self._after: dict[int, tuple[datetime | None, int]] = {}
         self._full = Budget()
         self._overdue_at = 0.0
+        self._quick = False
 
     def full_in(self, now: float) -> float:
         """Seconds until a scan from the start may follow one that found too little."""
         return max(0.0, self._full.next_at - now)
 
-    def after(self, now: float, *, full: bool = False) -> Mapping[str, str]:
-        """Where each priority's scan begins, as `claim` takes it: FROM_THE_START when asked to, or when it is time."""
-        if full or not self._after or now >= self._overdue_at:
+    def after(self, now: float) -> Mapping[str, str]:
+        """Where each priority's scan begins, as `claim` takes it: FROM_THE_START when it is time, or takes none."""
+        if self._quick or not self._after or now >= self._overdue_at:
             return FROM_THE_START
         keys = [self._after.get(priority, (None, 0)) for priority in PRIORITIES]
         return {
@@ -70,6 +73,7 @@ class Cursor:
     def scanned(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
         """A scan from the start, sent at `sent_at`, was answered now: what it took says when the next one may be."""
         self._full.spent(now - sent_at, now)
+        self._quick = now - sent_at <= QUICK_S
         self._overdue_at = now + max(EVERY_S, self._full.pause_s)
         if len(claims) < asked:  # nothing claimable is left behind the cursor: it stays where it is, if it is ahead
             claims = [claim for claim in claims if self._is_ahead(claim)]

@@ -5,9 +5,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from pgsched import log
-from pgsched.db.connect import DatabaseError, Reaction, aconnect, back_off_s, classify, explain, first_line
+from pgsched.db.connect import (
+    AsyncConnection,
+    DatabaseError,
+    Reaction,
+    aconnect,
+    back_off_s,
+    classify,
+    explain,
+    first_line,
+)
+from pgsched.db.notices import notices
 from pgsched.db.shared import is_shared
 from pgsched.errors import PgschedError
 
@@ -16,6 +27,13 @@ logger = log.get("listen")
 
 async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Callable[[int], None]) -> None:
     """Pass notifications on until cancelled; after a reconnection, `on_queue(None)`: any may have been missed."""
+
+    def heard(channel: str, payload: str) -> None:
+        if channel == "pgsched_runs":
+            on_queue(payload or None)
+        elif payload.isdigit():
+            on_cancel(int(payload))
+
     failures = 0
     while True:
         try:
@@ -26,12 +44,7 @@ async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Ca
                 await conn.execute("LISTEN pgsched_cancel")
                 failures = 0
                 on_queue(None)
-                async for notify in conn.notifies():
-                    if notify.channel == "pgsched_runs":
-                        on_queue(notify.payload or None)
-                        await asyncio.sleep(0)  # the claim is sent first, then this waits for more
-                    elif notify.payload.isdigit():
-                        on_cancel(int(notify.payload))
+                await pass_on(conn, heard)
         except (DatabaseError, PgschedError) as error:
             if classify(error) is Reaction.CONFIGURATION:
                 raise explain(error) if isinstance(error, DatabaseError) else error from error
@@ -39,3 +52,27 @@ async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Ca
             delay = back_off_s(failures, 0.1)
             logger.warning("listening again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))
             await asyncio.sleep(delay)
+
+
+async def pass_on(conn: AsyncConnection[Any], heard: Callable[[str, str], None]) -> None:
+    """Call `heard(channel, payload)` as soon as a notification is there, with no task in between. Raises what ends the
+    connection."""
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+
+    def read() -> None:
+        try:
+            for channel, payload in notices(conn):
+                heard(channel, payload)
+        except Exception as error:
+            loop.remove_reader(socket)
+            if not ended.done():
+                ended.set_exception(error)
+
+    socket = conn.fileno()
+    loop.add_reader(socket, read)
+    try:
+        read()  # what came with the answers before
+        await ended
+    finally:
+        loop.remove_reader(socket)

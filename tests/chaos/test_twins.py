@@ -130,7 +130,7 @@ def test_slots_that_are_decided_twice_are_reported_without_the_constraint(violat
 
 def test_a_claim_of_a_run_that_has_an_owner_is_reported(violated: Violated) -> None:
     # a second time and no more: otherwise runs might be claimed for ever and never end
-    cut = ("claim", " AND state = 'queued'", " AND (state = 'queued' OR attempt = 1)")
+    cut = ("claim_start", " AND state = 'queued'", " AND (state = 'queued' OR attempt = 1)")
     assert "one-owner" in violated(load_alone, cut)
 
 

@@ -21,8 +21,8 @@ BIG = {"runs", "attempts", "jobs"}
 RUNS = 1_000_000
 JOBS = 20_000
 WORKER = [
-    "claim", "claim_again", "claimable_queues", "heartbeat", "cancel_asked", "settle", "settle_succeeded",
-    "settle_missing",
+    "claim", "claim_start", "claim_again", "claimable_queues", "heartbeat", "cancel_asked", "settle",
+    "settle_succeeded", "settle_missing",
 ]  # fmt: skip
 LEADER = [
     "admit_scheduled", "admit_waiting", "expire", "leader_look", "reap", "tick_due", "tick_open", "tick_crossed",

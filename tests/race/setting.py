@@ -22,6 +22,7 @@ from pgsched.model import Claim, Outcome, Result, Settlement
 from tests.waiting import wait_until
 
 Open = Callable[..., psycopg.Connection]
+CLAIMS = ("claim", "claim_start")  # behind the cursor, and from the start of the queue
 KINDS = {"kinds": ["command", "shell", "sql"], "tasks": ["t"]}
 
 

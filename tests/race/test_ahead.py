@@ -17,7 +17,7 @@ from pgsched.leader import duties as duties_module
 from pgsched.leader.ahead import BASE_S, EACH_S, Offer
 from pgsched.leader.duties import Duties
 from pgsched.model import Claim
-from tests.race.setting import Open, cut, row_of, slots, take
+from tests.race.setting import CLAIMS, Open, cut, row_of, slots, take
 from tests.race.test_duties import lead
 from tests.race.test_lead import add_coming_jobs
 from tests.waiting import wait_until
@@ -232,5 +232,5 @@ def test_what_nobody_knows_of_is_asked_for(
 
 def test_a_claim_ahead_is_as_wide_as_a_claim(db: psycopg.Connection) -> None:
     """Their columns are read by the same function."""
-    returned = [claims_module.sql(name).decode().rsplit("RETURNING", 1)[1].split() for name in ("claim", "claim_ahead")]
-    assert returned[0] == returned[1]
+    returned = [claims_module.sql(name).decode().rsplit("RETURNING", 1)[1].split() for name in (*CLAIMS, "claim_ahead")]
+    assert returned[0] == returned[1] == returned[2]

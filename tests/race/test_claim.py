@@ -13,7 +13,7 @@ from pgsched.db.claims import Wanted, claim, claim_again
 from pgsched.db.connect import aconnect
 from pgsched.db.statements import sql
 from pgsched.model import Claim
-from tests.race.setting import KINDS, Aside, Open, add_runs, row_of, take, text_without, wait_until_blocked
+from tests.race.setting import CLAIMS, KINDS, Aside, Open, add_runs, row_of, take, text_without, wait_until_blocked
 
 
 def test_eight_claimers_claim_every_run_once(dsn: str, db: psycopg.Connection) -> None:
@@ -40,28 +40,31 @@ def test_eight_claimers_claim_every_run_once(dsn: str, db: psycopg.Connection) -
     assert set(owners) == told
 
 
-def test_a_claimer_does_not_wait_for_another(db: psycopg.Connection, connect: Open) -> None:
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claimer_does_not_wait_for_another(name: str, db: psycopg.Connection, connect: Open) -> None:
     add_runs(db, 10)
     first, second = connect(autocommit=False), connect(options="-c lock_timeout=2s")
-    mine = take(first, 5)
-    others = take(second, 10)
+    mine = take(first, 5, text=sql(name))
+    others = take(second, 10, text=sql(name))
     assert len(mine) == len(others) == 5
     assert not {c.id for c in mine} & {c.id for c in others}
 
 
-def test_without_skip_locked_a_claimer_waits(db: psycopg.Connection, connect: Open) -> None:
+@pytest.mark.parametrize("name", CLAIMS)
+def test_without_skip_locked_a_claimer_waits(name: str, db: psycopg.Connection, connect: Open) -> None:
     add_runs(db, 10)
     first, second = connect(autocommit=False), connect(options="-c lock_timeout=100ms")
     take(first, 5)
     with pytest.raises(psycopg.errors.LockNotAvailable):
-        take(second, 10, text=text_without("claim", " SKIP LOCKED"))
+        take(second, 10, text=text_without(name, " SKIP LOCKED"))
 
 
-def test_without_the_row_lock_a_run_is_claimed_twice(db: psycopg.Connection, connect: Open) -> None:
+@pytest.mark.parametrize("name", CLAIMS)
+def test_without_the_row_lock_a_run_is_claimed_twice(name: str, db: psycopg.Connection, connect: Open) -> None:
     add_runs(db, 5)
     first, second = connect(autocommit=False), connect()
     mine = take(first, 5)
-    other = Aside(lambda: take(second, 5, text=text_without("claim", " FOR UPDATE SKIP LOCKED")))
+    other = Aside(lambda: take(second, 5, text=text_without(name, " FOR UPDATE SKIP LOCKED")))
     wait_until_blocked(db, second)
     first.commit()
     stolen = other.result()

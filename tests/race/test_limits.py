@@ -15,11 +15,12 @@ from pgsched.db import leading, limits
 from pgsched.db.claims import settle
 from pgsched.db.connect import aconnect
 from pgsched.db.leading import NotLeading
+from pgsched.db.statements import sql
 from pgsched.leader import admission
 from pgsched.leader.duties import Duties
 from pgsched.model import Claim, Result
 from tests.fleet import one
-from tests.race.setting import Open, cut, done, let_expire, row_of, take, text_without
+from tests.race.setting import CLAIMS, Open, cut, done, let_expire, row_of, take, text_without
 from tests.waiting import wait_until
 
 STATES = "SELECT state, count(*) FROM pgsched.runs GROUP BY state ORDER BY state"
@@ -556,11 +557,14 @@ def test_a_queue_that_is_renamed_while_its_first_limit_is_applied_is_not_shut(
     assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0
 
 
+@pytest.mark.parametrize("name", CLAIMS)
 @pytest.mark.parametrize("guarded", [True, False])
-def test_nothing_starts_in_a_queue_while_its_first_limit_is_applied(guarded: bool, db: psycopg.Connection) -> None:
+def test_nothing_starts_in_a_queue_while_its_first_limit_is_applied(
+    guarded: bool, name: str, db: psycopg.Connection
+) -> None:
     add(db, 5)
     limit_queue(db, concurrency_limit=2)
-    text = None if guarded else text_without("claim", ", ('limit', %(queue)s)")
+    text = sql(name) if guarded else text_without(name, ", ('limit', %(queue)s)")
     assert len(take(db, 5, text=text)) == (0 if guarded else 5)
     if guarded:
         admit(db)

@@ -12,13 +12,10 @@ from pgsched import App, InputError, QueueFull
 from pgsched.db import holding, limits
 from pgsched.db.statements import sql
 from tests.fleet import one
-from tests.race.setting import Aside, Open, take, text_without
+from tests.race.setting import CLAIMS, Aside, Open, take, text_without
 from tests.waiting import wait_until
 
-QUEUE_GUARD = """
-    WHERE NOT EXISTS (SELECT FROM pgsched.pauses p
-                      WHERE (p.what, p.name) IN (('all', ''), ('queue', %(queue)s), ('limit', %(queue)s))
-                        AND coalesce(p.resume_at > clock_timestamp(), true))"""
+QUEUE_GUARD = "(p.what, p.name) IN (('all', ''), ('queue', %(queue)s), ('limit', %(queue)s))"
 
 
 def add(db: psycopg.Connection, n: int = 1, task: str = "t", queue: str = "default") -> None:
@@ -29,10 +26,13 @@ def limit_depth(db: psycopg.Connection, n: int, on_full: str = "reject") -> None
     db.execute("INSERT INTO pgsched.queues (name, max_depth, on_full) VALUES ('default', %s, %s)", [n, on_full])
 
 
+@pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("guarded", [True, False])
 @pytest.mark.parametrize(("what", "name"), [("all", ""), ("queue", "default")])
-def test_nothing_of_a_paused_queue_is_claimed(guarded: bool, what: str, name: str, db: psycopg.Connection) -> None:
-    text = sql("claim") if guarded else text_without("claim", QUEUE_GUARD)
+def test_nothing_of_a_paused_queue_is_claimed(
+    guarded: bool, what: str, name: str, claim: str, db: psycopg.Connection
+) -> None:
+    text = sql(claim) if guarded else text_without(claim, QUEUE_GUARD, "false")
     add(db, 2)
     holding.pause(db, what, name, None, None, None)
     assert len(take(db, 5, text=text)) == (0 if guarded else 2)
@@ -44,19 +44,21 @@ def test_another_queue_goes_on(db: psycopg.Connection) -> None:
     assert len(take(db, 5)) == 1
 
 
-def test_a_paused_task_lets_the_others_by(db: psycopg.Connection) -> None:
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_paused_task_lets_the_others_by(name: str, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task, kind) VALUES ('SELECT 1', 'sql'), ('true', 'shell')")
     holding.pause(db, "task", "true", None, None, None)
-    assert [claim.task for claim in take(db, 5)] == ["SELECT 1"]
+    assert [claim.task for claim in take(db, 5, text=sql(name))] == ["SELECT 1"]
     holding.resume(db, "task", "true")
-    assert [claim.task for claim in take(db, 5)] == ["true"]
+    assert [claim.task for claim in take(db, 5, text=sql(name))] == ["true"]
 
 
-def test_a_pause_ends_by_itself(db: psycopg.Connection) -> None:
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_pause_ends_by_itself(name: str, db: psycopg.Connection) -> None:
     add(db)
     db.execute("INSERT INTO pgsched.pauses (what, resume_at) VALUES ('all', clock_timestamp() + interval '0.3 s')")
-    assert take(db) == []
-    wait_until(lambda: take(db), what="the end of the pause")
+    assert take(db, text=sql(name)) == []
+    wait_until(lambda: take(db, text=sql(name)), what="the end of the pause")
     with db.transaction():
         limits.forget(db)
     assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0

@@ -414,13 +414,14 @@ def test_check_says_what_a_role_is_for(logins: Logins) -> None:
     assert [level for level, _ in grants("nobody")] == ["fail"]
 
 
-def test_row_policies_cost_a_worker_nothing(logins: Logins, db: psycopg.Connection[Any]) -> None:
+@pytest.mark.parametrize("name", ["claim", "claim_start"])
+def test_row_policies_cost_a_worker_nothing(name: str, logins: Logins, db: psycopg.Connection[Any]) -> None:
     from pgsched.db.statements import sql
     from tests.race.setting import FROM_THE_START, KINDS
 
     worker = logins.connect("worker")
     values = {"queue": "default", "n": 1, "token": None, "worker_id": 1, "lease_s": 1.0, **KINDS, **FROM_THE_START}
-    claim = b"EXPLAIN (VERBOSE, COSTS OFF) " + sql("claim")
+    claim = b"EXPLAIN (VERBOSE, COSTS OFF) " + sql(name)
     settle = b"EXPLAIN (VERBOSE, COSTS OFF) " + sql("settle_succeeded")
     ended = {"ids": "{1}", "tokens": "{00000000-0000-0000-0000-000000000000}", "results": None}
 

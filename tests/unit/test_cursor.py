@@ -9,7 +9,7 @@ import pytest
 
 from pgsched.db.claims import FROM_THE_START
 from pgsched.model import Claim
-from pgsched.worker.cursor import EVERY_S, LONGEST_S, SHARE, Cursor
+from pgsched.worker.cursor import EVERY_S, LONGEST_S, QUICK_S, SHARE, Cursor
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -25,7 +25,7 @@ def test_it_begins_at_the_start() -> None:
 
 def test_it_goes_on_behind_the_last_claim_of_each_priority() -> None:
     cursor = Cursor()
-    cursor.scanned([claimed(1, 0, 2), claimed(7, 1), claimed(8, 2)], 3, sent_at=0.0, now=0.001)
+    cursor.scanned([claimed(1, 0, 2), claimed(7, 1), claimed(8, 2)], 3, sent_at=0.0, now=0.01)
     after = cursor.after(0.5)
     assert after["after_ids"] == "{0,0,1,0,0,8,0,0,0,0}"
     assert after["after_ats"].count("-infinity") == 8
@@ -41,9 +41,9 @@ def test_a_scan_from_the_start_is_due_every_second() -> None:
 
 def test_scans_from_the_start_take_no_more_than_their_share_of_the_time() -> None:
     cursor = Cursor()
-    cursor.scanned([claimed(1)], 5, sent_at=10.0, now=10.002)
-    assert cursor.full_in(10.002) == pytest.approx(SHARE * 0.002)
-    assert cursor.full_in(10.1) == 0.0
+    cursor.scanned([claimed(1)], 5, sent_at=10.0, now=10.01)
+    assert cursor.full_in(10.01) == pytest.approx(SHARE * 0.01)
+    assert cursor.full_in(10.3) == 0.0
     now = 20.0
     for pause in (1.0, 2.0, 4.0, 8.0, 10.0, 10.0):
         cursor.scanned([claimed(1)], 5, sent_at=now, now=now + 0.5)
@@ -60,12 +60,21 @@ def test_scans_from_the_start_take_no_more_than_their_share_of_the_time() -> Non
 def test_a_full_scan_that_found_everything_does_not_move_it_back() -> None:
     cursor = Cursor()
     cursor.move([claimed(9, 9)])
-    cursor.scanned([claimed(3, 3)], 5, sent_at=0.0, now=0.001)
+    cursor.scanned([claimed(3, 3)], 5, sent_at=0.0, now=0.01)
     assert cursor.after(0.1)["after_ids"] == "{0,0,0,0,0,9,0,0,0,0}"
 
 
 def test_a_full_scan_that_had_to_stop_moves_it_back_to_where_it_stopped() -> None:
     cursor = Cursor()
     cursor.move([claimed(9, 9)])
-    cursor.scanned([claimed(3, 3)], 1, sent_at=0.0, now=0.001)
+    cursor.scanned([claimed(3, 3)], 1, sent_at=0.0, now=0.01)
     assert cursor.after(0.1)["after_ids"] == "{0,0,0,0,0,3,0,0,0,0}", "more may lie between"
+
+
+def test_where_scans_from_the_start_are_quick_there_is_no_cursor() -> None:
+    """One statement then does what takes two otherwise: one behind the cursor, and one to see what lies before it."""
+    cursor = Cursor()
+    cursor.scanned([claimed(1)], 5, sent_at=0.0, now=QUICK_S)
+    assert cursor.after(QUICK_S) is FROM_THE_START
+    cursor.scanned([claimed(2)], 5, sent_at=1.0, now=1.0 + 2 * QUICK_S)
+    assert cursor.after(1.0 + 2 * QUICK_S) is not FROM_THE_START

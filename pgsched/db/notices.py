@@ -1,0 +1,15 @@
+"""Notifications as they come, on a connection that has nothing else to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pgsched.db.connect import AsyncConnection
+
+
+def notices(conn: AsyncConnection[Any]) -> Iterator[tuple[str, str]]:
+    """(channel, payload) of what has arrived, if anything has. Raises OperationalError when the connection is lost."""
+    conn.pgconn.consume_input()
+    while (one := conn.pgconn.notifies()) is not None:
+        yield one.relname.decode(), one.extra.decode(errors="replace")

@@ -1,0 +1,109 @@
+"""What is notified is heard at once, also what came with an answer, and again after the connection was lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db.connect import aconnect
+from pgsched.worker import listen as listening
+from pgsched.worker.listen import listen, pass_on
+from tests.waiting import wait_until
+
+MINE = "application_name LIKE 'pgsched listen%' AND datname = current_database()"
+
+
+async def becomes(condition: Callable[[], Any], what: str) -> None:
+    await asyncio.to_thread(wait_until, condition, 10.0, what)
+
+
+def play(scene: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scene, 40))
+
+
+def test_queues_and_requests_to_cancel_are_passed_on(dsn: str, db: psycopg.Connection) -> None:
+    queues, cancels = list[str | None](), list[int]()
+
+    async def scene() -> None:
+        task = asyncio.create_task(listen(dsn, queues.append, cancels.append))
+        await becomes(lambda: queues == [None], "it to listen")
+        db.execute("SELECT pg_notify('pgsched_runs', 'mail'), pg_notify('pgsched_cancel', '7'),"
+                   " pg_notify('pgsched_cancel', 'no number'), pg_notify('pgsched_runs', '')")  # fmt: skip
+        await becomes(lambda: len(queues) == 3 and cancels, "both to be heard")
+        assert (queues, cancels) == ([None, "mail", None], [7])
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+
+    play(scene())
+    ended = f"SELECT count(*) = 0 FROM pg_stat_activity WHERE {MINE}"
+    wait_until(lambda: (db.execute(ended).fetchone() or (False,))[0], 10, "its session to end")
+
+
+def test_who_was_cut_off_listens_again_and_says_that_it_may_have_missed_some(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues, tries = list[str | None](), list[int]()
+    really = listening.aconnect
+
+    async def counted(*args: Any, **options: Any) -> Any:
+        tries.append(1)
+        return await really(*args, **options)
+
+    monkeypatch.setattr(listening, "aconnect", counted)
+
+    async def scene() -> None:
+        task = asyncio.create_task(listen(dsn, queues.append, lambda _: None))
+        for times in (1, 2):
+            await becomes(lambda times=times: queues == [None] * times, "it to listen")  # type: ignore[misc]
+            if times == 1:
+                db.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {MINE}")
+        db.execute("SELECT pg_notify('pgsched_runs', 'mail')")
+        await becomes(lambda: queues == [None, None, "mail"], "the next one")
+        assert len(tries) == 2
+        task.cancel()
+        await asyncio.wait({task})
+
+    play(scene())
+
+
+def test_what_came_with_an_answer_is_heard(dsn: str, db: psycopg.Connection) -> None:
+    """The socket has nothing to read any more."""
+    heard = list[tuple[str, str]]()
+
+    async def scene() -> None:
+        async with await aconnect(dsn, purpose="listen") as conn:
+            await conn.execute("LISTEN pgsched_runs")
+            db.execute("SELECT pg_notify('pgsched_runs', 'mail')")
+            conn.pgconn.consume_input()
+            await asyncio.sleep(0.2)
+            conn.pgconn.consume_input()
+            task = asyncio.create_task(pass_on(conn, lambda *one: heard.append(one)))
+            await becomes(lambda: heard, "what had come")
+            task.cancel()
+            await asyncio.wait({task})
+
+    play(scene())
+    assert heard == [("pgsched_runs", "mail")]
+
+
+def test_an_error_of_who_is_told_ends_it(dsn: str, db: psycopg.Connection) -> None:
+    """And is not lost in the event loop."""
+
+    def broken(*_: str) -> None:
+        raise ValueError("a bug")
+
+    async def scene() -> None:
+        async with await aconnect(dsn, purpose="listen") as conn:
+            await conn.execute("LISTEN pgsched_runs")
+            task = asyncio.create_task(pass_on(conn, broken))
+            await asyncio.sleep(0.1)
+            db.execute("SELECT pg_notify('pgsched_runs', 'mail')")
+            with pytest.raises(ValueError, match="a bug"):
+                await task
+
+    play(scene())
