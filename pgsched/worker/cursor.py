@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 
 from pgsched.db.arrays import literal, plain
 from pgsched.db.claims import FROM_THE_START
@@ -22,6 +23,7 @@ QUICK_S = 0.003
 EVERY_S = 1.0
 LONGEST_S = 15.0
 PRIORITIES = range(10)
+PRIORITY = attrgetter("priority")
 
 
 class Budget:
@@ -67,8 +69,9 @@ class Cursor:
 
     def move(self, claims: Sequence[Claim]) -> None:
         """Go on behind these claims, which are in the order of their keys."""
-        for claim in claims:
-            self._after[claim.priority] = (claim.available_at, claim.id)
+        last = dict(zip(map(PRIORITY, claims), claims, strict=True))
+        for priority, claim in last.items():
+            self._after[priority] = (claim.available_at, claim.id)
 
     def scanned(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
         """A scan from the start, sent at `sent_at`, was answered now: what it took says when the next one may be."""
