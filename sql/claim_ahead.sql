@@ -9,7 +9,8 @@ WITH picked AS MATERIALIZED (
     FROM unnest(%(ids)s::text::bigint[]) AS i(id)
     CROSS JOIN LATERAL (
         SELECT id, priority, available_at FROM pgsched.runs
-        WHERE id = i.id AND phase = 2 AND state = 'queued'
+        -- without its phase: an index of one phase would be read from end to end for each run
+        WHERE id = i.id AND state = 'queued'
           AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
           AND (kind = ANY (%(kinds)s::text[]) OR kind = 'python' AND task = ANY (%(tasks)s::text[]))
           AND NOT EXISTS (SELECT FROM pgsched.pauses p

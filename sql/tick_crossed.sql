@@ -2,7 +2,7 @@
 -- locked, but pgsched.trigger, a retry and a plain insert take no lock that conflicts. And is the same paused as when runs
 -- of the batch were claimed? Asked shortly before the instant, and when it has come.
 -- params: job_ids bigint[] (locked by tick_due), at timestamptz (the instant: a run of that slot is the batch's own),
---         pauses text: as pauses_now (null: no run is claimed)
+--         pauses text: as claim_share (null: no run is claimed)
 -- returns: crossed boolean
 -- locks: none
 SELECT EXISTS (

@@ -129,6 +129,11 @@ def claim_ahead(
     return claims_of(token, cursor.execute(sql("claim_ahead"), values).fetchall())
 
 
+def claim_started(conn: Connection[Any], claims: Sequence[Claim]) -> None:
+    """Attempts of these claims, which have one token, start now and not when they were to."""
+    conn.execute(sql("claim_started"), {"ids": plain(claim.id for claim in claims), "token": claims[0].token})
+
+
 async def claimable_queues(
     conn: AsyncConnection[Any], asleep_s: float | None = None, *, look: bool = True
 ) -> tuple[list[str], float | None]:

@@ -126,11 +126,12 @@ def crossed(conn: Connection[Any], jobs: Sequence[int], at: datetime, pauses: st
     return bool(row and row[0])
 
 
-def pauses(conn: Connection[Any]) -> str:
-    """All that is paused, as one text that changes with any of it."""
-    row = conn.execute(sql("pauses_now")).fetchone()
+def claim_share(conn: Connection[Any], queues: Sequence[str]) -> tuple[str, int]:
+    """All that is paused, as one text that changes with any of it; how many workers serve one of these queues (empty:
+    any)."""
+    row = conn.execute(sql("claim_share"), {"queues": list(queues) or None}).fetchone()
     assert row is not None
-    return str(row[0])
+    return str(row[0]), int(row[1])
 
 
 def finished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:

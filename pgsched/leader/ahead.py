@@ -2,13 +2,14 @@
 
 Otherwise the workers would begin to claim at the instant what was ready before it. The rule: the claims are part of the
 batch's transaction. They come to be when it commits, and nobody has seen them if it does not; a worker starts nothing
-before it is told that they were committed.
+before it is told that they were committed. Of a batch that many workers can run, this one gets its share, and no more.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -16,11 +17,13 @@ from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 from pgsched.db import leading
-from pgsched.db.claims import Wanted, claim_ahead
-from pgsched.db.connect import Connection
+from pgsched.db.claims import Wanted, claim_ahead, claim_started
+from pgsched.db.connect import Connection, DatabaseError
 from pgsched.model import Claim
 
-BASE_S, EACH_S = 0.002, 0.00003  # what claiming takes at most, nearly always: it must not make the batch late
+BASE_S = 0.002  # what a claim takes besides what each run of it does
+EACH_S, FADE = 0.00004, 0.1
+LATE_S = 0.05
 
 
 class NotAsPrepared(Exception):
@@ -49,28 +52,58 @@ class Seats(Protocol):
         """Nobody knows whether claims with this token were committed: ask for them."""
 
 
+class Cost:
+    """What claiming ahead takes, in seconds."""
+
+    def __init__(self) -> None:
+        self.each_s = EACH_S
+
+    def of(self, n: int) -> float:
+        """What so many runs take."""
+        return BASE_S + n * self.each_s
+
+    def within(self, seconds: float) -> int:
+        """How many runs can be claimed in so long."""
+        return max(0, int((seconds - BASE_S) / self.each_s))
+
+    def took(self, n: int, seconds: float) -> None:
+        """So many runs took so long."""
+        if n > 0:
+            each_s = max(0.0, seconds - BASE_S) / n
+            self.each_s = max(each_s, self.each_s + FADE * (each_s - self.each_s), EACH_S / 10)
+
+
 class Ahead:
     """The claims of one batch, for the block that has its transaction in it."""
 
-    def __init__(self, seats: Seats | None) -> None:
+    def __init__(self, conn: Connection[Any], seats: Seats | None, cost: Cost) -> None:
+        self._conn = conn
         self._seats = seats
+        self._cost = cost
         self._offered = False
         self._claims: list[Claim] = []
         self._token = uuid4()
-        self._sent_at = 0.0
+        self._sent_at = self._due = 0.0
+        self.lacked_s = 0.0  # how much longer the lead should have been to claim all that there was room for
         self.pauses: str | None = None  # as they were; None: nothing is claimed
 
-    def claim(self, conn: Connection[Any], made: Sequence[int], at: datetime) -> None:
-        """Claim as many of the runs that this transaction has made as there is time for before their instant `at`."""
+    def claim(self, made: Sequence[int], at: datetime) -> None:
+        """Claim of the runs that this transaction has made, as many as there is time for before their instant `at`."""
         if self._seats is None or not made:
             return
-        n = min(len(made), int((leading.seconds_until(conn, at) - BASE_S) / EACH_S))
-        offer = self._seats.offer(n) if n > 0 else None
+        self._due = time.monotonic() + leading.seconds_until(self._conn, at)
+        n = min(len(made), self._cost.within(self._due - time.monotonic()))
+        self.lacked_s = self._cost.of(len(made)) - (self._cost.of(n) if n else 0.0)
+        offer = self._seats.offer(n) if n else None
         if offer is None:
             return
         self._offered, self._sent_at = True, time.monotonic()
-        self.pauses = leading.pauses(conn)
-        self._claims = claim_ahead(conn, offer.wanted, offer.queues, offer.n, self._token, made, at)
+        self.pauses, workers = leading.claim_share(self._conn, offer.queues)
+        n = min(offer.n, len(made) // max(1, workers), self._cost.within(self._due - time.monotonic()))
+        if n:
+            began = time.monotonic()
+            self._claims = claim_ahead(self._conn, offer.wanted, offer.queues, n, self._token, made, at)
+            self._cost.took(len(self._claims), time.monotonic() - began)
 
     def __enter__(self) -> Ahead:
         return self
@@ -80,6 +113,9 @@ class Ahead:
         if self._seats is None or not self._offered:
             return
         if error is None:
+            if self._claims and time.monotonic() > self._due + LATE_S:
+                with suppress(DatabaseError):  # what is recorded of them is not worth more than they are
+                    claim_started(self._conn, self._claims)
             self._seats.give(self._claims, self._sent_at)
         elif isinstance(error, NotAsPrepared) or not self._claims:
             self._seats.give([], self._sent_at)

@@ -21,7 +21,7 @@ from pgsched.db import leading, limits
 from pgsched.db.connect import Connection
 from pgsched.db.shared import is_shared
 from pgsched.leader import admission, backfill, counting, passed_over
-from pgsched.leader.ahead import Ahead, NotAsPrepared, Seats
+from pgsched.leader.ahead import Ahead, Cost, NotAsPrepared, Seats
 from pgsched.leader.dependents import Sweep, resolve
 from pgsched.leader.due import Due
 from pgsched.leader.isolation import isolated
@@ -58,6 +58,7 @@ class Duties:
         self._ask_s = ASK_S
         self._stall = Stall()
         self._lead = Lead()
+        self._claim_cost = Cost()
         self._backfills = backfill.Turn()
         self._sweep = Sweep()
         self._standing = admission.Standing()
@@ -171,14 +172,14 @@ class Duties:
         began = time.monotonic()
         lead_s = self._lead.s(began)
         try:
-            with Ahead(self.seats()) as ahead, self.leading() as conn:
+            with Ahead(self.conn, self.seats(), self._claim_cost) as ahead, self.leading() as conn:
                 done = tick(conn, self.settings.tick_batch, lead_s)
                 if done.instant is not None:
-                    ahead.claim(conn, done.queued, done.instant)
+                    ahead.claim(done.queued, done.instant)
                     leading.write_ahead(conn)
                 took_s = time.monotonic() - began
                 if done.jobs:
-                    self._lead.took(took_s)
+                    self._lead.took(took_s + ahead.lacked_s)
                 if done.instant is not None:
                     self._await(conn, done, done.instant, lead_s, ahead.pauses)
         except NotAsPrepared as reason:

@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from pgsched import log
@@ -42,8 +42,16 @@ MOST_AHEAD = 4000  # what the fastest worker finishes in PREFETCH_S
 PREFETCH_S = 0.1
 LOOK_S = 0.001
 LAST_QUESTION_S = 5.0
+ASK_AGAIN_S = 1.0
 NAPPING_LOOK_S = 0.05
 HOLD_S = 0.002  # a claim that takes longer waits in the event loop
+
+
+class Lost(NamedTuple):
+    """A claim whose answer was lost: when it was sent, and from when on to ask for it."""
+
+    sent_at: float
+    ask_at: float
 
 
 class Pace:
@@ -97,7 +105,10 @@ class Claimer:
         self._hints: dict[str, None] = {}
         self._wake = asyncio.Event()
         self._conn: AsyncConnection[Any] | None = None
-        self._unanswered: dict[tuple[UUID, str], float] = {}  # when it was asked
+        self._unanswered: dict[tuple[UUID, str], Lost] = {}
+        self._claiming: str | None = None
+        self._keeps_up = False
+        self.asking = 0  # how many runs the claim is for that is on its way
         self._discovered_at = -math.inf
         self._starved = False
         self._looking = Budget()
@@ -140,12 +151,12 @@ class Claimer:
 
     def keeps_up(self) -> bool:
         """Has it taken all that there was for it when it last looked?"""
-        return not (self._stopped or self._starved or self._failed or self._conn is None)
+        return self._keeps_up and not self._stopped
 
     def ask_for(self, queues: Sequence[str], token: UUID, sent_at: float) -> None:
         """Claims of these queues with this token may be ours, asked for at `sent_at`: find out."""
         for queue in queues:
-            self._unanswered[token, queue] = sent_at
+            self._unanswered[token, queue] = Lost(sent_at, sent_at)
         self._wake.set()
 
     async def run(self) -> None:
@@ -170,7 +181,7 @@ class Claimer:
                 await self._disconnect()
                 if self._unanswered:
                     async with await aconnect(self.dsn, purpose="claim") as conn:
-                        await self._ask_again(conn)
+                        await self._ask_again(conn, math.inf)
         except (DatabaseError, PgschedError, TimeoutError) as error:
             logger.warning("claims may be held until their leases end", error=log.redact(first_line(error)))
 
@@ -201,12 +212,14 @@ class Claimer:
         """Try every queue that may have work once; True when a full batch says that there is more."""
         self._again_s = self.poll_s
         self._starved = self.room() <= 0
-        if self._starved and not self._unanswered:
-            return False
+        if self._starved:
+            self._keeps_up = False
+            if not self._unanswered:
+                return False
         if self._conn is None:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
-        await self._ask_again(self._conn)
+        await self._ask_again(self._conn, time.monotonic())
         last, self._failed = self._failed, []
         first = [queue for queue in self._hints | dict.fromkeys(self._lately) if queue not in last]
         self._hints, self._taken, self._trying = {}, {}, first
@@ -230,6 +243,7 @@ class Claimer:
         # first those for which there was no room: one that never runs dry must not starve them
         self._hints = dict.fromkeys([*passed_by, *(q for q in self._hints if q not in full), *full])
         self._starved = bool(passed_by or full)
+        self._keeps_up = not self._starved
         return self._starved and self.room() > 0
 
     async def _try(self, conn: AsyncConnection[Any], queues: list[str]) -> tuple[list[str], list[str]]:
@@ -262,13 +276,16 @@ class Claimer:
     async def _scan(self, conn: AsyncConnection[Any], queue: str, n: int, after: Mapping[str, str]) -> int:
         """One claim statement; how many runs it took."""
         token, sent_at = uuid4(), time.monotonic()
-        self._unanswered[token, queue] = sent_at
+        self._unanswered[token, queue] = Lost(sent_at, sent_at)
+        self._claiming, self.asking = queue, n
         idle = self.idle()
         hold(conn, HOLD_S if idle else 0.0)
         try:
             claims = await claim(conn, self.wanted, queue, n, token, after)
         finally:
             hold(conn, 0.0)
+            self.asking = 0
+        self._claiming = None
         del self._unanswered[token, queue]
         if after is FROM_THE_START:
             self._cursors[queue].scanned(claims, n, sent_at, time.monotonic())
@@ -301,14 +318,22 @@ class Claimer:
         self._looking.spent(time.monotonic() - now, time.monotonic())
         return [queue for queue in self.queues if queue in found] if self.queues else found
 
-    async def _ask_again(self, conn: AsyncConnection[Any]) -> None:
-        """The answer to a claim was lost: whatever it took is ours already, and nobody else will run it."""
-        for (token, queue), sent_at in list(self._unanswered.items()):
+    async def _ask_again(self, conn: AsyncConnection[Any], now: float) -> None:
+        """The answer to a claim was lost: whatever it took is ours already, and nobody else will run it. The server may
+        still be at it when it is asked: so it is asked again, ever later, until the lease would be over."""
+        for (token, queue), lost in list(self._unanswered.items()):
+            if lost.ask_at > now:
+                continue
             claims = await claim_again(conn, queue, token)
             del self._unanswered[token, queue]
+            age_s = time.monotonic() - lost.sent_at
             if claims:
                 logger.info("claims recovered", count=len(claims))
-                self.on_claims(claims, sent_at)
+                self.on_claims(claims, lost.sent_at)
+            elif age_s < self.wanted.lease_s:
+                again_s = max(ASK_AGAIN_S, age_s)
+                self._unanswered[token, queue] = Lost(lost.sent_at, time.monotonic() + again_s)
+                asyncio.get_running_loop().call_later(again_s, self._wake.set)
 
     async def _recover(self, error: DatabaseError | PgschedError, failures: int) -> None:
         reaction = classify(error)
@@ -320,6 +345,7 @@ class Claimer:
             await self._disconnect()
         self._look_everywhere()
         # all that this round was for, but last that whose claim failed: it must not keep the claimer from the others
-        self._failed = [queue for _, queue in self._unanswered]
+        self._failed = [] if self._claiming is None else [self._claiming]
+        self._claiming, self._keeps_up = None, False
         self._hints, self._lately = dict.fromkeys([*self._hints, *self._trying]), []
         await asyncio.sleep(delay)

@@ -66,13 +66,13 @@ async def pass_on(conn: AsyncConnection[Any], heard: Callable[[str, str], None])
                 heard(channel, payload)
         except Exception as error:
             loop.remove_reader(socket)
-            if not ended.done():
-                ended.set_exception(error)
+            ended.set_exception(error)
 
     socket = conn.fileno()
     loop.add_reader(socket, read)
     try:
-        read()  # what came with the answers before
+        read()  # what libpq has read already: the socket will not tell of it
         await ended
     finally:
-        loop.remove_reader(socket)
+        if ended.cancelled():  # the socket of a connection that was lost is closed, and its number may be another's
+            loop.remove_reader(socket)

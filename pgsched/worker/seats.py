@@ -38,7 +38,7 @@ class WorkerSeats:
             return None
         with suppress(TimeoutError):
             return answer.result(ANSWER_S)
-        return None if answer.cancel() else answer.result()
+        return None if answer.cancel() else answer.result(ANSWER_S)
 
     def give(self, claims: list[Claim], sent_at: float) -> None:
         """How an offer ended: with these claims."""
@@ -66,7 +66,11 @@ class WorkerSeats:
     def _offer(self, n: int, answer: Future[Offer | None]) -> None:
         if not answer.set_running_or_notify_cancel():
             return
-        room = min(n, self._slots.room()) if self._claimer.keeps_up() else 0
+        try:
+            room = min(n, self._slots.room() - self._claimer.asking) if self._claimer.keeps_up() else 0
+        except BaseException as error:
+            answer.set_exception(error)
+            raise
         if room > 0:
             self._slots.kept = room
             self._ended.clear()
@@ -78,8 +82,7 @@ class WorkerSeats:
             self._claimer.on_claims(claims, sent_at)
             if self._claimer.stopped:
                 self._slots.hand_back()
-        else:
-            self._claimer.wake()
+        self._claimer.wake()  # others may have found no room meanwhile
         self._ended.set()
 
     def _unsure(self, queues: Sequence[str], token: UUID, sent_at: float) -> None:

@@ -27,8 +27,10 @@ WORKER = [
 LEADER = [
     "admit_scheduled", "admit_waiting", "expire", "leader_look", "reap", "tick_due", "tick_open", "tick_crossed",
     "tick_insert", "tick_advance", "tick_replace", "leader_term", "leader_fence", "prune_pick",
-    "claim_ahead",
+    "claim_ahead", "claim_started",
 ]  # fmt: skip
+# They look runs up by number: an index of open runs would be read from end to end for each of them.
+BY_PRIMARY_KEY = {"claim_ahead", "claim_started"}
 LEADING = BY_INDEX | {"plan_cache_mode": "force_generic_plan"}
 
 
@@ -75,7 +77,16 @@ def bad_nodes(db: psycopg.Connection[Any], name: str) -> list[tuple[str, str, st
     assert row is not None
     plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
     told = {(name, kind, table) for kind, table in nodes(plan[0]["Plan"])}
-    return sorted(node for node in told if is_bad(*node[1:]))
+    indexes = {index for index in indexes_of(plan[0]["Plan"]) if name in BY_PRIMARY_KEY and index != "runs_pkey"}
+    return sorted({node for node in told if is_bad(*node[1:])} | {(name, "Index Scan", index) for index in indexes})
+
+
+def indexes_of(plan: dict[str, Any]) -> Iterator[str]:
+    """The indexes of `runs` that a plan reads."""
+    if plan.get("Relation Name") == "runs" and "Index Name" in plan:
+        yield plan["Index Name"]
+    for child in plan.get("Plans", []):
+        yield from indexes_of(child)
 
 
 def is_bad(kind: str, table: str) -> bool:

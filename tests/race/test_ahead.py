@@ -14,9 +14,11 @@ from pgsched.db import claims as claims_module
 from pgsched.db import leading
 from pgsched.db.claims import Wanted
 from pgsched.leader import duties as duties_module
-from pgsched.leader.ahead import BASE_S, EACH_S, Offer
+from pgsched.leader.ahead import Offer
 from pgsched.leader.duties import Duties
+from pgsched.leader.lead import LONGEST_S
 from pgsched.model import Claim
+from tests.fleet import one
 from tests.race.setting import CLAIMS, Open, cut, row_of, slots, take
 from tests.race.test_duties import lead
 from tests.race.test_lead import add_coming_jobs
@@ -127,11 +129,71 @@ def test_there_is_no_claim_without_the_time_for_it(db: psycopg.Connection, conne
     """It would make the whole batch late."""
     add_coming_jobs(db, 5, 0.9)
     seats = Fake()
-    before = leading.seconds_until
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leading, "seconds_until", lambda conn, at: min(before(conn, at), BASE_S + 2.5 * EACH_S))
-        until_decided(db, leader(connect(), seats), 5)
-    assert (seats.asked, [len(claims) for claims in seats.given]) == ([2], [2])
+    duties = leader(connect(), seats)
+    duties._lead._s, duties._claim_cost.each_s = 0.4, 0.1
+    until_decided(db, duties, 5)
+    assert len(seats.asked) == 1 and 0 < seats.asked[0] < 4
+    assert len(seats.given[0]) in (seats.asked[0], seats.asked[0] - 1), "asking takes time too"
+    assert duties._lead.s(time.monotonic()) == LONGEST_S, "there will be more the next time"
+
+
+def test_a_single_slot_gets_the_time_too(db: psycopg.Connection, connect: Open) -> None:
+    seats, duties = Fake(), lead(connect())
+    duties.seats = lambda: seats
+    for _ in range(10):
+        db.execute("DELETE FROM pgsched.runs")
+        db.execute("DELETE FROM pgsched.jobs")
+        add_coming_jobs(db, 1, 0.3)
+        until_decided(db, duties, 1)
+        if seats.given and seats.given[-1]:
+            return
+    pytest.fail("it is never claimed ahead")
+
+
+@pytest.mark.parametrize(("workers", "expected"), [(1, 5), (2, 2), (4, 1), (9, 0)])
+def test_a_worker_among_others_gets_its_share(
+    workers: int, expected: int, db: psycopg.Connection, connect: Open
+) -> None:
+    """The others are woken for theirs. Those that are gone, stop or serve other queues do not count."""
+    insert = (
+        "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease, queues, seen_at,"
+        " stopping_at, stopped_at)"
+    )
+    give = " SELECT 'w' || n, 'h', 1, '', 1, '{}', '{}', '30 s', %s, now() - make_interval(secs => %s), %s, %s"
+    for count, queues, ago, stopping, stopped in (
+        (workers, None, 0, None, None),
+        (3, ["other"], 0, None, None),
+        (3, None, 60, None, None),
+        (3, None, 0, "now", None),
+        (3, None, 0, None, "now"),
+    ):
+        db.execute(f"{insert}{give} FROM generate_series(1, %s) n".encode(), [queues, ago, stopping, stopped, count])
+    add_coming_jobs(db, 5, 0.9)
+    seats = Fake(queues=("default",))
+    until_decided(db, leader(connect(), seats), 5)
+    assert [len(claims) for claims in seats.given] == [expected]
+    assert len(take(db, 10)) == 5 - expected
+
+
+def test_a_commit_that_takes_long_is_seen_in_when_they_started(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow disk, or a standby that has to answer: alerts of what is late must know."""
+    add_coming_jobs(db, 2, 0.9)
+    asked, ask = list[int](), duties_module.ask
+
+    def ask_and_stall(*args: Any) -> float:
+        asked.append(1)
+        took_s = ask(*args)
+        time.sleep(0.3 if len(asked) == 2 else 0)
+        return took_s
+
+    monkeypatch.setattr(duties_module, "ask", ask_and_stall)
+    seats = Fake()
+    until_decided(db, leader(connect(), seats), 2)
+    assert len(seats.given[0]) == 2
+    late = "SELECT min(extract(epoch FROM started_at - scheduled_at))::float8 FROM pgsched.runs"
+    assert 0.25 < one(db, late) < 1.0
 
 
 @pytest.mark.parametrize(

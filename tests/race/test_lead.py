@@ -212,7 +212,7 @@ def test_the_lead_follows_what_batches_take() -> None:
     assert 0.04 < one.s(0.0) < 0.06, "at once: a batch that is not ready at its instant is late"
     for _ in range(3):
         one.took(0.01)
-    assert one.s(0.0) > 0.04, "it may have been one that was quick"
+    assert one.s(0.0) > 0.03, "it may have been one that was quick"
     one.took(60.0)
     assert one.s(0.0) == LONGEST_S
     for _ in range(200):

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -19,7 +20,7 @@ from pgsched.model import Claim
 from pgsched.worker import claim as claiming
 from pgsched.worker.seats import WorkerSeats
 from pgsched.worker.worker import Worker
-from tests.race.setting import add_runs, row_of
+from tests.race.setting import Open, add_runs, row_of
 from tests.race.test_worker import Handler, becomes, make, play
 
 Act = Callable[[Worker, WorkerSeats], Any]
@@ -87,6 +88,97 @@ def test_room_is_promised_once(guarded: bool, dsn: str, db: psycopg.Connection) 
         seats.give([], 0.0)
         await becomes(lambda: len(handler.begun) == 2, "the other one")
         worker.stop()
+        worker.stop()
+        await work
+
+    play(scene)
+
+
+def test_who_found_no_room_meanwhile_is_woken_when_there_is_more_than_was_taken(
+    dsn: str, db: psycopg.Connection
+) -> None:
+    handler = Handler()
+
+    async def scene() -> None:
+        worker = make(dsn, handler, poll_s=30)
+        work = asyncio.create_task(worker.run())
+        seats = await at_work(db, worker)
+        offer = await asyncio.to_thread(seats.offer, 2)
+        assert offer is not None
+        add_runs(db, 1)
+        await becomes(lambda: worker._claimer._starved, "the claimer to find no room")
+        claims, sent_at = await asyncio.to_thread(claimed, dsn, replace(offer, n=1))
+        seats.give(claims, sent_at)
+        await becomes(lambda: len(handler.begun) == 2, "the other one to begin")
+        worker.stop()
+        worker.stop()
+        await work
+
+    play(scene)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_a_claim_on_its_way_is_for_is_not_promised(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, sent, answered = claiming.claim, asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: Any) -> list[Claim]:
+        found = await really(*args)
+        if found:
+            sent.set()
+            await answered.wait()
+        return found
+
+    monkeypatch.setattr(claiming, "claim", slow)
+    handler = Handler()
+
+    async def scene() -> None:
+        worker = make(dsn, handler)
+        work = asyncio.create_task(worker.run())
+        seats = await at_work(db, worker)
+        add_runs(db, 2)
+        await sent.wait()
+        if not guarded:
+            worker._claimer.asking = 0
+        offer = await asyncio.to_thread(seats.offer, 2)
+        assert (offer is None) is guarded
+        answered.set()
+        worker.stop()
+        worker.stop()
+        await asyncio.to_thread(seats.give, [], 0.0)
+        await work
+
+    play(scene)
+
+
+def test_who_has_not_looked_yet_offers_nothing(dsn: str, db: psycopg.Connection) -> None:
+    async def scene() -> None:
+        worker = make(dsn, Handler())
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: worker.seats is not None, "the seats")
+        assert worker.seats is not None
+        worker._claimer._keeps_up = False
+        assert await asyncio.to_thread(worker.seats.offer, 1) is None
+        worker.stop()
+        await work
+
+    play(scene)
+
+
+def test_an_error_in_an_answer_does_not_hold_up_the_leader(dsn: str, db: psycopg.Connection) -> None:
+    def broken() -> int:
+        raise ValueError("a bug")
+
+    async def scene() -> None:
+        worker = make(dsn, Handler())
+        work = asyncio.create_task(worker.run())
+        seats = await at_work(db, worker)
+        worker.slots.room = broken  # type: ignore[method-assign]
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        with pytest.raises(ValueError, match="a bug"):
+            await asyncio.wait_for(asyncio.to_thread(seats.offer, 1), 5)
+        del worker.slots.room
         worker.stop()
         await work
 
@@ -178,6 +270,42 @@ def test_what_nobody_knows_of_is_found(stopping: bool, dsn: str, db: psycopg.Con
         await work
         states = {row_of(db, claim.id)["state"] for claim in claims}
         assert states == ({"queued"} if stopping else {"succeeded"})
+
+    play(scene)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_is_committed_after_the_question_is_found_by_a_later_one(
+    guarded: bool, dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection of a commit is lost while the server is still at it."""
+    if guarded:
+        monkeypatch.setattr(claiming, "ASK_AGAIN_S", 0.1)
+    handler = Handler()
+    handler.go.set()
+    leading = connect(autocommit=False)
+
+    async def scene() -> None:
+        worker = make(dsn, handler)
+        work = asyncio.create_task(worker.run())
+        seats = await at_work(db, worker)
+        offer = await asyncio.to_thread(seats.offer, 1)
+        assert offer is not None
+        run = leading.execute("INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id, now()").fetchone()
+        assert run is not None
+        token = uuid4()
+        claims = claim_ahead(leading, offer.wanted, (), 1, token, [run[0]], run[1])
+        seats.unsure(["default"], token, time.monotonic())
+        await asyncio.sleep(0.3)
+        leading.commit()
+        if guarded:
+            await becomes(lambda: handler.begun == claims, "it to be found")
+        else:
+            worker._claimer._unanswered.clear()
+            await asyncio.sleep(1.0)
+            assert handler.begun == []
+        worker.stop()
+        await work
 
     play(scene)
 

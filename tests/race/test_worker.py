@@ -61,8 +61,8 @@ def registration(lease_s: float = 3.0) -> workers.Registration:
     return workers.Registration("w", "0", None, 2, None, ["python"], ["t"], lease_s)
 
 
-def make(dsn: str, handler: Handler) -> Worker:
-    return Worker(dsn, SETTINGS, {"python": handler}, registration())
+def make(dsn: str, handler: Handler, **settings: Any) -> Worker:
+    return Worker(dsn, replace(SETTINGS, **settings), {"python": handler}, registration())
 
 
 async def becomes(condition: Callable[[], Any], what: str) -> None:
@@ -464,6 +464,7 @@ def test_a_run_that_commits_behind_the_claim_cursor_is_found(
     if not guarded:
         monkeypatch.setattr(Cursor, "full_in", lambda *_: 60.0)
         monkeypatch.setattr(cursors, "EVERY_S", 60.0)
+        monkeypatch.setattr(cursors, "QUICK_S", -1.0)
     late = connect(autocommit=False)
     late.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
     add_runs(db, 3)
