@@ -17,6 +17,7 @@ from pgsched.errors import TaskError
 from pgsched.execute.capture import Record
 from pgsched.execute.capture_lines import log_line
 from pgsched.execute.control import Own
+from pgsched.execute.signal import Signal
 from pgsched.execute.transaction import Transaction
 
 INFINITE = math.inf
@@ -35,7 +36,7 @@ class Run:
     scheduled_at: datetime | None
     attempt: int
     token: UUID
-    cancelled: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+    cancelled: threading.Event = field(default_factory=Signal, repr=False, compare=False)
     task: str = ""
     queue: str = "default"
     max_attempts: int = 1

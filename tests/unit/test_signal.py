@@ -1,0 +1,38 @@
+"""An Event that costs nothing until it is used."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from pgsched.execute.signal import Signal
+
+
+def test_it_is_an_event_in_all_that_events_can() -> None:
+    public = {name for name in vars(threading.Event) if not name.startswith("_")} - {"isSet"}
+    assert public <= vars(Signal).keys(), "none of them may look at what was never made"
+
+
+def test_it_is_set_and_cleared() -> None:
+    one = Signal()
+    assert isinstance(one, threading.Event)
+    assert (one.is_set(), repr(one)) == (False, "<Signal: unset>")
+    one.clear()
+    assert not one.is_set() and not one.wait(0.01)
+    one.set()
+    assert one.is_set() and one.wait(0) and repr(one) == "<Signal: set>"
+    one.clear()
+    assert not one.is_set() and not one.wait(0)
+
+
+def test_whoever_waits_is_woken_by_whoever_sets() -> None:
+    for _ in range(50):
+        one, woken = Signal(), list[bool]()
+        threads = [threading.Thread(target=lambda one=one, woken=woken: woken.append(one.wait(5))) for _ in range(3)]
+        began = time.monotonic()
+        for thread in threads:
+            thread.start()
+        one.set()
+        for thread in threads:
+            thread.join()
+        assert woken == [True] * 3 and time.monotonic() < began + 4
