@@ -7,7 +7,7 @@ from __future__ import annotations
 
 FIRST_S = 0.01
 SHORTEST_S = 0.003
-LONGEST_S = 0.1  # jobs are locked for so long; who edits one waits
+LONGEST_S = 0.25  # jobs are locked for so long; who edits one waits
 MARGIN = 1.25
 FADE = 0.1
 
