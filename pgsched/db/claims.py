@@ -108,15 +108,17 @@ def claim_ahead(
     wanted: Wanted,
     queues: Sequence[str],
     n: int,
+    workers: int,
     token: UUID,
     made: Sequence[int],
     at: datetime,
 ) -> list[Claim]:
-    """Take up to `n` of the runs `made` by this transaction, which are of these queues (empty: of any); no attempt of
-    theirs starts before `at`."""
+    """Take up to `n` of the runs `made` by this transaction, of these queues (empty: of any), and no more than is one
+    worker's share among so many; no attempt of theirs starts before `at`."""
     values = {
         "ids": plain(made),
         "n": n,
+        "workers": workers,
         "queues": literal(queues) if queues else None,
         "token": token,
         "worker_id": wanted.worker_id,

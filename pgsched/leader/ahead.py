@@ -22,7 +22,9 @@ from pgsched.db.connect import Connection, DatabaseError
 from pgsched.model import Claim
 
 BASE_S = 0.002  # what a claim takes besides what each run of it does
-EACH_S, FADE = 0.00004, 0.1
+EACH_S, LEAST_S, MOST_S, FADE = 0.00004, 0.000004, 0.0002, 0.1
+SAMPLE = 20  # runs from which on a claim says what each of them takes
+LOOKED_AT = 4  # runs for each that is claimed, so that those are claimed that come first
 LATE_S = 0.05
 
 
@@ -40,10 +42,13 @@ class Offer:
 
 
 class Seats(Protocol):
-    """The worker of this process. After an offer it hears how it ended: by `give`, or by `unsure`."""
+    """The worker of this process. After an offer it hears how it ended, by `give` or `unsure`. None of it raises."""
 
     def offer(self, n: int) -> Offer | None:
         """Keep room for up to `n` runs; None: it has none, or no time to answer."""
+
+    def keep(self, n: int) -> None:
+        """Of the room of the offer, no more is needed than for `n` runs."""
 
     def give(self, claims: list[Claim], sent_at: float) -> None:
         """These claims were committed (or none); `sent_at`: when they were asked for, by the monotonic clock."""
@@ -67,10 +72,10 @@ class Cost:
         return max(0, int((seconds - BASE_S) / self.each_s))
 
     def took(self, n: int, seconds: float) -> None:
-        """So many runs took so long."""
-        if n > 0:
-            each_s = max(0.0, seconds - BASE_S) / n
-            self.each_s = max(each_s, self.each_s + FADE * (each_s - self.each_s), EACH_S / 10)
+        """So many runs took so long. What held up a single claim is no reason to claim nothing any more."""
+        if n >= SAMPLE:
+            each_s = min(MOST_S, max(LEAST_S, (seconds - BASE_S) / n))
+            self.each_s = max(each_s, self.each_s + FADE * (each_s - self.each_s))
 
 
 class Ahead:
@@ -92,18 +97,24 @@ class Ahead:
         if self._seats is None or not made:
             return
         self._due = time.monotonic() + leading.seconds_until(self._conn, at)
-        n = min(len(made), self._cost.within(self._due - time.monotonic()))
-        self.lacked_s = self._cost.of(len(made)) - (self._cost.of(n) if n else 0.0)
-        offer = self._seats.offer(n) if n else None
+        offer = self._seats.offer(len(made))
         if offer is None:
             return
         self._offered, self._sent_at = True, time.monotonic()
-        self.pauses, workers = leading.claim_share(self._conn, offer.queues)
-        n = min(offer.n, len(made) // max(1, workers), self._cost.within(self._due - time.monotonic()))
+        pauses, workers = leading.claim_share(self._conn, offer.queues)
+        wanted = min(offer.n, len(made) // max(1, workers))
+        n = min(wanted, self._cost.within(self._due - time.monotonic()))
+        if n < wanted:
+            self.lacked_s = self._cost.of(wanted) - (self._cost.of(n) if n else 0.0)
         if n:
-            began = time.monotonic()
-            self._claims = claim_ahead(self._conn, offer.wanted, offer.queues, n, self._token, made, at)
+            self._seats.keep(n)
+            self.pauses, began = pauses, time.monotonic()
+            seen = made[: n * max(LOOKED_AT, workers)]
+            self._claims = claim_ahead(self._conn, offer.wanted, offer.queues, n, workers, self._token, seen, at)
             self._cost.took(len(self._claims), time.monotonic() - began)
+        if not self._claims:
+            self._offered, self.pauses = False, None
+            self._seats.give([], self._sent_at)
 
     def __enter__(self) -> Ahead:
         return self
@@ -113,10 +124,11 @@ class Ahead:
         if self._seats is None or not self._offered:
             return
         if error is None:
-            if self._claims and time.monotonic() > self._due + LATE_S:
+            late_s = time.monotonic() - self._due
+            self._seats.give(self._claims, self._sent_at)
+            if self._claims and late_s > LATE_S:
                 with suppress(DatabaseError):  # what is recorded of them is not worth more than they are
                     claim_started(self._conn, self._claims)
-            self._seats.give(self._claims, self._sent_at)
         elif isinstance(error, NotAsPrepared) or not self._claims:
             self._seats.give([], self._sent_at)
         else:

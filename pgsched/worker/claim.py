@@ -43,6 +43,7 @@ PREFETCH_S = 0.1
 LOOK_S = 0.001
 LAST_QUESTION_S = 5.0
 ASK_AGAIN_S = 1.0
+LONGEST_CLAIM_S = 35.0  # until the server is done with it: its statement_timeout, and what it waits for afterwards
 NAPPING_LOOK_S = 0.05
 HOLD_S = 0.002  # a claim that takes longer waits in the event loop
 
@@ -106,7 +107,7 @@ class Claimer:
         self._wake = asyncio.Event()
         self._conn: AsyncConnection[Any] | None = None
         self._unanswered: dict[tuple[UUID, str], Lost] = {}
-        self._claiming: str | None = None
+        self._claiming: tuple[UUID, str] | None = None
         self._keeps_up = False
         self.asking = 0  # how many runs the claim is for that is on its way
         self._discovered_at = -math.inf
@@ -151,7 +152,7 @@ class Claimer:
 
     def keeps_up(self) -> bool:
         """Has it taken all that there was for it when it last looked?"""
-        return self._keeps_up and not self._stopped
+        return self._keeps_up and not (self._stopped or self._hints or self._wake.is_set())
 
     def ask_for(self, queues: Sequence[str], token: UUID, sent_at: float) -> None:
         """Claims of these queues with this token may be ours, asked for at `sent_at`: find out."""
@@ -220,6 +221,8 @@ class Claimer:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
         await self._ask_again(self._conn, time.monotonic())
+        if self._starved:
+            return False
         last, self._failed = self._failed, []
         first = [queue for queue in self._hints | dict.fromkeys(self._lately) if queue not in last]
         self._hints, self._taken, self._trying = {}, {}, first
@@ -277,7 +280,7 @@ class Claimer:
         """One claim statement; how many runs it took."""
         token, sent_at = uuid4(), time.monotonic()
         self._unanswered[token, queue] = Lost(sent_at, sent_at)
-        self._claiming, self.asking = queue, n
+        self._claiming, self.asking = (token, queue), n
         idle = self.idle()
         hold(conn, HOLD_S if idle else 0.0)
         try:
@@ -324,14 +327,16 @@ class Claimer:
         for (token, queue), lost in list(self._unanswered.items()):
             if lost.ask_at > now:
                 continue
+            if time.monotonic() > lost.sent_at + self.wanted.lease_s + LONGEST_CLAIM_S:
+                del self._unanswered[token, queue]
+                continue
             claims = await claim_again(conn, queue, token)
-            del self._unanswered[token, queue]
-            age_s = time.monotonic() - lost.sent_at
             if claims:
+                del self._unanswered[token, queue]
                 logger.info("claims recovered", count=len(claims))
                 self.on_claims(claims, lost.sent_at)
-            elif age_s < self.wanted.lease_s:
-                again_s = max(ASK_AGAIN_S, age_s)
+            else:
+                again_s = max(ASK_AGAIN_S, 2 * (time.monotonic() - lost.sent_at))
                 self._unanswered[token, queue] = Lost(lost.sent_at, time.monotonic() + again_s)
                 asyncio.get_running_loop().call_later(again_s, self._wake.set)
 
@@ -345,7 +350,11 @@ class Claimer:
             await self._disconnect()
         self._look_everywhere()
         # all that this round was for, but last that whose claim failed: it must not keep the claimer from the others
-        self._failed = [] if self._claiming is None else [self._claiming]
+        self._failed = []
+        if self._claiming is not None:
+            self._failed = [self._claiming[1]]
+            if reaction is Reaction.RETRY:  # the server says that it has taken nothing
+                del self._unanswered[self._claiming]
         self._claiming, self._keeps_up = None, False
         self._hints, self._lately = dict.fromkeys([*self._hints, *self._trying]), []
         await asyncio.sleep(delay)

@@ -66,7 +66,8 @@ async def pass_on(conn: AsyncConnection[Any], heard: Callable[[str, str], None])
                 heard(channel, payload)
         except Exception as error:
             loop.remove_reader(socket)
-            ended.set_exception(error)
+            if not ended.done():
+                ended.set_exception(error)
 
     socket = conn.fileno()
     loop.add_reader(socket, read)

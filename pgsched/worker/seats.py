@@ -17,7 +17,8 @@ from pgsched.model import Claim
 from pgsched.worker.claim import Claimer
 from pgsched.worker.slots import Slots
 
-ANSWER_S = 0.005
+ANSWER_S, LONGEST_ANSWER_S = 0.005, 1.0
+KEPT_S = 1.0  # a leader that hears nothing of its database must not keep the room of a worker that does
 
 
 class WorkerSeats:
@@ -28,6 +29,7 @@ class WorkerSeats:
         self._claimer = claimer
         self._slots = slots
         self._queues = queues
+        self._number = 0
         self._ended = asyncio.Event()
         self._ended.set()
 
@@ -37,8 +39,16 @@ class WorkerSeats:
         if not self._tell(self._offer, n, answer):
             return None
         with suppress(TimeoutError):
-            return answer.result(ANSWER_S)
-        return None if answer.cancel() else answer.result(ANSWER_S)
+            return value_of(answer, ANSWER_S)
+        if answer.cancel():
+            return None
+        with suppress(TimeoutError):  # it is at it just now
+            return value_of(answer, LONGEST_ANSWER_S)
+        return None  # what it will have kept by then is given up after KEPT_S
+
+    def keep(self, n: int) -> None:
+        """Of the room that was offered, no more is needed."""
+        self._tell(self._keep, n)
 
     def give(self, claims: list[Claim], sent_at: float) -> None:
         """How an offer ended: with these claims."""
@@ -74,7 +84,18 @@ class WorkerSeats:
         if room > 0:
             self._slots.kept = room
             self._ended.clear()
+            self._number += 1
+            self._loop.call_later(KEPT_S, self._give_up, self._number)
         answer.set_result(Offer(self._claimer.wanted, self._queues, room) if room > 0 else None)
+
+    def _keep(self, n: int) -> None:
+        if self._slots.kept > n:
+            self._slots.kept = n
+            self._claimer.wake()
+
+    def _give_up(self, number: int) -> None:
+        if number == self._number and not self._ended.is_set():
+            self._give([], 0.0)
 
     def _give(self, claims: list[Claim], sent_at: float) -> None:
         self._slots.kept = 0
@@ -89,3 +110,13 @@ class WorkerSeats:
         self._slots.kept = 0
         self._claimer.ask_for(queues, token, sent_at)
         self._ended.set()
+
+
+def value_of(answer: Future[Offer | None], seconds: float) -> Offer | None:
+    """The answer, if it comes in so long. Raises TimeoutError. An answer that failed is none: the loop tells why."""
+    try:
+        return answer.result(seconds)
+    except TimeoutError:
+        raise
+    except Exception:
+        return None

@@ -14,7 +14,7 @@ from pgsched.db import claims as claims_module
 from pgsched.db import leading
 from pgsched.db.claims import Wanted
 from pgsched.leader import duties as duties_module
-from pgsched.leader.ahead import Offer
+from pgsched.leader.ahead import Cost, Offer
 from pgsched.leader.duties import Duties
 from pgsched.leader.lead import LONGEST_S
 from pgsched.model import Claim
@@ -38,10 +38,14 @@ class Fake:
         self.given: list[list[Claim]] = []
         self.sent_at: list[float] = []
         self.unknown: list[tuple[Sequence[str], UUID]] = []
+        self.needed: list[int] = []
 
     def offer(self, n: int) -> Offer | None:
         self.asked.append(n)
         return Offer(self.wanted, self.queues, min(n, self.room)) if self.room else None
+
+    def keep(self, n: int) -> None:
+        self.needed.append(n)
 
     def give(self, claims: list[Claim], sent_at: float) -> None:
         self.given.append(claims)
@@ -132,9 +136,31 @@ def test_there_is_no_claim_without_the_time_for_it(db: psycopg.Connection, conne
     duties = leader(connect(), seats)
     duties._lead._s, duties._claim_cost.each_s = 0.4, 0.1
     until_decided(db, duties, 5)
-    assert len(seats.asked) == 1 and 0 < seats.asked[0] < 4
-    assert len(seats.given[0]) in (seats.asked[0], seats.asked[0] - 1), "asking takes time too"
+    assert seats.asked == [5]
+    (n,) = seats.needed
+    assert 0 < n < 4 and len(seats.given[0]) == n
     assert duties._lead.s(time.monotonic()) == LONGEST_S, "there will be more the next time"
+
+
+def test_what_one_claim_took_is_no_reason_to_claim_nothing_any_more() -> None:
+    cost = Cost()
+    before = cost.within(0.01)
+    cost.took(1, 5.0)
+    assert cost.within(0.01) == before > 0
+    cost.took(100, 60.0)
+    assert 0 < cost.within(0.01) < before
+    for _ in range(100):
+        cost.took(100, cost.of(0))
+    assert cost.within(0.01) > before
+
+
+def test_the_lead_does_not_grow_for_what_there_is_no_room_for(db: psycopg.Connection, connect: Open) -> None:
+    add_coming_jobs(db, 5, 0.4)
+    seats = Fake(n=0)
+    duties = leader(connect(), seats)
+    duties._lead._s, duties._claim_cost.each_s = 0.2, 0.1
+    until_decided(db, duties, 5)
+    assert len(seats.asked) == 1 and duties._lead.s(time.monotonic()) < 0.2
 
 
 def test_a_single_slot_gets_the_time_too(db: psycopg.Connection, connect: Open) -> None:
@@ -150,29 +176,62 @@ def test_a_single_slot_gets_the_time_too(db: psycopg.Connection, connect: Open) 
     pytest.fail("it is never claimed ahead")
 
 
+def add_worker(
+    db: psycopg.Connection,
+    count: int,
+    queues: list[str] | None,
+    ago: int = 0,
+    stopping: str | None = None,
+    stopped: str | None = None,
+) -> None:
+    db.execute(
+        "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease, queues, seen_at,"
+        " stopping_at, stopped_at)"
+        " SELECT 'w' || n, 'h', 1, '', 1, '{}', '{}', '30 s', %s, now() - make_interval(secs => %s), %s, %s"
+        " FROM generate_series(1, %s) n",
+        [queues, ago, stopping, stopped, count],
+    )
+
+
 @pytest.mark.parametrize(("workers", "expected"), [(1, 5), (2, 2), (4, 1), (9, 0)])
 def test_a_worker_among_others_gets_its_share(
     workers: int, expected: int, db: psycopg.Connection, connect: Open
 ) -> None:
     """The others are woken for theirs. Those that are gone, stop or serve other queues do not count."""
-    insert = (
-        "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease, queues, seen_at,"
-        " stopping_at, stopped_at)"
-    )
-    give = " SELECT 'w' || n, 'h', 1, '', 1, '{}', '{}', '30 s', %s, now() - make_interval(secs => %s), %s, %s"
-    for count, queues, ago, stopping, stopped in (
-        (workers, None, 0, None, None),
-        (3, ["other"], 0, None, None),
-        (3, None, 60, None, None),
-        (3, None, 0, "now", None),
-        (3, None, 0, None, "now"),
-    ):
-        db.execute(f"{insert}{give} FROM generate_series(1, %s) n".encode(), [queues, ago, stopping, stopped, count])
+    add_worker(db, workers, None)
+    add_worker(db, 3, ["other"])
+    add_worker(db, 3, None, ago=60)
+    add_worker(db, 3, None, stopping="now")
+    add_worker(db, 3, None, stopped="now")
     add_coming_jobs(db, 5, 0.9)
     seats = Fake(queues=("default",))
     until_decided(db, leader(connect(), seats), 5)
     assert [len(claims) for claims in seats.given] == [expected]
     assert len(take(db, 10)) == 5 - expected
+
+
+def test_its_share_is_one_of_what_it_may_claim(db: psycopg.Connection, connect: Open) -> None:
+    """Of ten runs it may claim four, which two workers can: that makes two."""
+    add_worker(db, 2, None)
+    add_coming_jobs(db, 10, 0.9)
+    db.execute("UPDATE pgsched.jobs SET queue = 'mine' WHERE name IN ('j1', 'j2', 'j3', 'j4')")
+    seats = Fake(queues=("mine",))
+    until_decided(db, leader(connect(), seats), 10)
+    assert [len(claims) for claims in seats.given] == [2]
+
+
+def test_room_that_is_not_needed_is_given_back_at_once(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is paused then does not matter."""
+    add_coming_jobs(db, 2, 0.9)
+    seats = Fake(tasks=("another",))
+    came = while_it_waits(
+        monkeypatch, lambda: (list(seats.given), db.execute("INSERT INTO pgsched.pauses (what) VALUES ('all')"))[0]
+    )
+    until_decided(db, leader(connect(), seats), 2)
+    assert (came, seats.given) == ([[[]]], [[]])
+    assert one(db, "SELECT bool_and(created_at < scheduled_at) FROM pgsched.runs"), "they were made before"
 
 
 def test_a_commit_that_takes_long_is_seen_in_when_they_started(

@@ -18,6 +18,7 @@ from pgsched.db.connect import connect as reach
 from pgsched.leader.ahead import Offer
 from pgsched.model import Claim
 from pgsched.worker import claim as claiming
+from pgsched.worker import seats as seating
 from pgsched.worker.seats import WorkerSeats
 from pgsched.worker.worker import Worker
 from tests.race.setting import Open, add_runs, row_of
@@ -43,7 +44,7 @@ def claimed(dsn: str, offer: Offer) -> tuple[list[Claim], float]:
         now = conn.execute("SELECT clock_timestamp()").fetchone()
         assert now is not None
         ids = [row[0] for row in made]
-        return claim_ahead(conn, offer.wanted, offer.queues, offer.n, uuid4(), ids, now[0]), sent_at
+        return claim_ahead(conn, offer.wanted, offer.queues, offer.n, 1, uuid4(), ids, now[0]), sent_at
 
 
 def test_what_is_given_is_run(dsn: str, db: psycopg.Connection) -> None:
@@ -176,9 +177,56 @@ def test_an_error_in_an_answer_does_not_hold_up_the_leader(dsn: str, db: psycopg
         seats = await at_work(db, worker)
         worker.slots.room = broken  # type: ignore[method-assign]
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        with pytest.raises(ValueError, match="a bug"):
-            await asyncio.wait_for(asyncio.to_thread(seats.offer, 1), 5)
+        assert await asyncio.wait_for(asyncio.to_thread(seats.offer, 1), 5) is None, "nor ends it the worker"
         del worker.slots.room
+        worker.stop()
+        await work
+
+    play(scene)
+
+
+def test_room_is_not_kept_for_a_leader_that_hears_nothing(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seating, "KEPT_S", 0.6)
+    handler = Handler()
+
+    async def scene() -> None:
+        worker = make(dsn, handler)
+        work = asyncio.create_task(worker.run())
+        seats = await at_work(db, worker)
+        first = await asyncio.to_thread(seats.offer, 2)
+        assert first is not None
+        await asyncio.to_thread(seats.give, [], 0.0)
+        await asyncio.sleep(0.4)
+        assert await asyncio.to_thread(seats.offer, 2) is not None
+        await asyncio.sleep(0.4)
+        assert worker.slots.kept == 2, "the first one's time does not count for the second"
+        add_runs(db, 2)
+        await becomes(lambda: len(handler.begun) == 2, "both to begin")
+        worker.stop()
+        worker.stop()
+        await work
+
+    play(scene)
+
+
+def test_room_that_is_not_needed_may_be_used(dsn: str, db: psycopg.Connection) -> None:
+    handler = Handler()
+
+    async def scene() -> None:
+        worker = make(dsn, handler, poll_s=30)
+        work = asyncio.create_task(worker.run())
+        seats = await at_work(db, worker)
+        assert await asyncio.to_thread(seats.offer, 2) is not None
+        add_runs(db, 2)
+        await becomes(lambda: worker._claimer._starved, "the claimer to find no room")
+        seats.keep(1)
+        await becomes(lambda: len(handler.begun) == 1, "one to begin")
+        assert worker.slots.kept == 1
+        seats.give([], 0.0)
+        await becomes(lambda: len(handler.begun) == 2, "the other one")
+        worker.stop()
         worker.stop()
         await work
 
@@ -294,7 +342,7 @@ def test_what_is_committed_after_the_question_is_found_by_a_later_one(
         run = leading.execute("INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id, now()").fetchone()
         assert run is not None
         token = uuid4()
-        claims = claim_ahead(leading, offer.wanted, (), 1, token, [run[0]], run[1])
+        claims = claim_ahead(leading, offer.wanted, (), 1, 1, token, [run[0]], run[1])
         seats.unsure(["default"], token, time.monotonic())
         await asyncio.sleep(0.3)
         leading.commit()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
+
+import pytest
 
 from pgsched.execute.signal import Signal
 
@@ -23,6 +26,12 @@ def test_it_is_set_and_cleared() -> None:
     assert one.is_set() and one.wait(0) and repr(one) == "<Signal: set>"
     one.clear()
     assert not one.is_set() and not one.wait(0)
+
+
+def test_it_cannot_be_copied() -> None:
+    """A copy would never be set."""
+    with pytest.raises(TypeError, match="cannot pickle"):
+        pickle.dumps(Signal())
 
 
 def test_whoever_waits_is_woken_by_whoever_sets() -> None:
