@@ -22,7 +22,7 @@ from pgsched.db.connect import Connection, DatabaseError
 from pgsched.model import Claim
 
 BASE_S = 0.002  # what a claim takes besides what each run of it does
-EACH_S, LEAST_S, MOST_S, FADE = 0.00004, 0.000004, 0.0002, 0.1
+EACH_S, LEAST_S, MOST_S, FADE = 0.00004, 0.000004, 0.005, 0.1
 SAMPLE = 20  # runs from which on a claim says what each of them takes
 LOOKED_AT = 4  # runs for each that is claimed, so that those are claimed that come first
 LATE_S = 0.05
@@ -109,7 +109,7 @@ class Ahead:
         if n:
             self._seats.keep(n)
             self.pauses, began = pauses, time.monotonic()
-            seen = made[: n * max(LOOKED_AT, workers)]
+            seen = made[: min(n * max(LOOKED_AT, workers), self._cost.within(self._due - began))]
             self._claims = claim_ahead(self._conn, offer.wanted, offer.queues, n, workers, self._token, seen, at)
             self._cost.took(len(self._claims), time.monotonic() - began)
         if not self._claims:

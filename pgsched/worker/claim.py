@@ -336,7 +336,8 @@ class Claimer:
                 logger.info("claims recovered", count=len(claims))
                 self.on_claims(claims, lost.sent_at)
             else:
-                again_s = max(ASK_AGAIN_S, 2 * (time.monotonic() - lost.sent_at))
+                age_s = time.monotonic() - lost.sent_at
+                again_s = max(ASK_AGAIN_S, min(age_s, self.wanted.lease_s / 4))
                 self._unanswered[token, queue] = Lost(lost.sent_at, time.monotonic() + again_s)
                 asyncio.get_running_loop().call_later(again_s, self._wake.set)
 

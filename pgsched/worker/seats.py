@@ -44,7 +44,8 @@ class WorkerSeats:
             return None
         with suppress(TimeoutError):  # it is at it just now
             return value_of(answer, LONGEST_ANSWER_S)
-        return None  # what it will have kept by then is given up after KEPT_S
+        self.give([], 0.0)  # of what it will have kept by then, nothing is needed
+        return None
 
     def keep(self, n: int) -> None:
         """Of the room that was offered, no more is needed."""
@@ -95,7 +96,8 @@ class WorkerSeats:
 
     def _give_up(self, number: int) -> None:
         if number == self._number and not self._ended.is_set():
-            self._give([], 0.0)
+            self._slots.kept = 0  # what is given after that waits for a slot, or goes to others
+            self._claimer.wake()
 
     def _give(self, claims: list[Claim], sent_at: float) -> None:
         self._slots.kept = 0

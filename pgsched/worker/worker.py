@@ -43,6 +43,7 @@ logger = log.get("worker")
 WATCH_S = 0.25
 FLUSH_S = 5.0
 ANSWER_S = 1.0
+PROMISE_S = 5.0  # for a commit of the leader's that slow
 PART_END_S = 2.0
 STUCK_S = 15.0
 
@@ -195,7 +196,7 @@ class Worker:
         await asyncio.wait({claimer}, timeout=ANSWER_S)
         await self._end_parts(claimer)
         if self.seats is not None:
-            await self.seats.ended(ANSWER_S)
+            await self.seats.ended(PROMISE_S)
         await self._claimer.close()
         await self._drain()
         await self._end_parts(*others, settler, logs)

@@ -12,14 +12,14 @@ import pytest
 
 from pgsched.db import claims as claims_module
 from pgsched.db import leading
-from pgsched.db.claims import Wanted
+from pgsched.db.claims import Wanted, claim_started
 from pgsched.leader import duties as duties_module
 from pgsched.leader.ahead import Cost, Offer
 from pgsched.leader.duties import Duties
 from pgsched.leader.lead import LONGEST_S
 from pgsched.model import Claim
 from tests.fleet import one
-from tests.race.setting import CLAIMS, Open, cut, row_of, slots, take
+from tests.race.setting import CLAIMS, Open, add_runs, cut, row_of, slots, take
 from tests.race.test_duties import lead
 from tests.race.test_lead import add_coming_jobs
 from tests.waiting import wait_until
@@ -253,6 +253,22 @@ def test_a_commit_that_takes_long_is_seen_in_when_they_started(
     assert len(seats.given[0]) == 2
     late = "SELECT min(extract(epoch FROM started_at - scheduled_at))::float8 FROM pgsched.runs"
     assert 0.25 < one(db, late) < 1.0
+
+
+def test_also_of_those_that_have_ended_before_it_is_written_down(db: psycopg.Connection, connect: Open) -> None:
+    """They were told first. What somebody holds does not hold up the leader."""
+    add_runs(db, 3)
+    claims = take(db, 3)
+    db.execute("UPDATE pgsched.runs SET started_at = now() - interval '1 hour'")
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = clock_timestamp() WHERE id = 1")
+    holder = connect(autocommit=False)
+    holder.execute("SELECT FROM pgsched.runs WHERE id = 2 FOR UPDATE")
+    claim_started(connect(options="-c lock_timeout=500ms"), claims)
+    told = (
+        "SELECT started_at > now() - interval '1 minute', started_at <= coalesce(finished_at, now()) FROM pgsched.runs"
+    )
+    found = db.execute(told + " ORDER BY id").fetchall()
+    assert found == [(True, True), (False, True), (True, True)]
 
 
 @pytest.mark.parametrize(

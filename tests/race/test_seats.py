@@ -204,6 +204,10 @@ def test_room_is_not_kept_for_a_leader_that_hears_nothing(
         assert worker.slots.kept == 2, "the first one's time does not count for the second"
         add_runs(db, 2)
         await becomes(lambda: len(handler.begun) == 2, "both to begin")
+        asyncio.get_running_loop().call_later(0.5, seats.give, [], 0.0)
+        began = time.monotonic()
+        await seats.ended(5)
+        assert 0.3 < time.monotonic() - began < 2, "who stops still waits for what may have been committed"
         worker.stop()
         worker.stop()
         await work
