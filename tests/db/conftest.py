@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from pgsched import App
+from tests.db.passing import off_the_hour
 
 
 @pytest.fixture
@@ -23,3 +25,10 @@ def greet(app: App) -> Any:
     def greet(name: str) -> None: ...
 
     return greet
+
+
+@pytest.fixture(autouse=True)
+def no_full_hour(request: pytest.FixtureRequest) -> None:
+    """Tests in which time passes have jobs that are due at full hours."""
+    if hasattr(request.module, "pass_time"):
+        time.sleep(off_the_hour(time.time()))

@@ -14,9 +14,18 @@ from psycopg.rows import dict_row
 from pgsched.leader import passed_over
 from pgsched.leader.ticker import tick
 
+BEFORE_S, AFTER_S = 10, 61  # around a full hour: what a test takes, and the misfire_after of a job
 JOB = ("anchor_at", "decided_until", "created_at", "paused_at", "next_run_at", "run_at", "starts_at", "ends_at")
 RUN = ("scheduled_at", "available_at", "covers_from", "covers_until", "expires_at", "held_until")
 NOTED = ("anchor_at", "after_at", "until_at")
+
+
+def off_the_hour(now_s: float) -> float:
+    """Seconds to wait until no full hour is near: a slot that is due just now is on time, and not to be caught up."""
+    past_s = now_s % 3600
+    if past_s < AFTER_S:
+        return AFTER_S - past_s
+    return 3600 - past_s + AFTER_S if past_s > 3600 - BEFORE_S else 0.0
 
 
 def pass_time(db: psycopg.Connection, seconds: float) -> None:
