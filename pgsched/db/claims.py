@@ -75,6 +75,17 @@ def read_one(text: bytes) -> Any:
         return Unreadable(f"Python cannot read this JSON: {error}")
 
 
+def owner(wanted: Wanted, token: UUID) -> dict[str, Any]:
+    """Who claims, and what it may run."""
+    return {
+        "token": token,
+        "worker_id": wanted.worker_id,
+        "lease_s": wanted.lease_s,
+        "kinds": literal(wanted.kinds),
+        "tasks": literal(wanted.tasks),
+    }
+
+
 async def claim(
     conn: AsyncConnection[Any],
     wanted: Wanted,
@@ -87,11 +98,7 @@ async def claim(
     values = {
         "queue": queue,
         "n": n,
-        "token": token,
-        "worker_id": wanted.worker_id,
-        "lease_s": wanted.lease_s,
-        "kinds": literal(wanted.kinds),
-        "tasks": literal(wanted.tasks),
+        **owner(wanted, token),
         **after,
     }
     text = sql("claim_start") if after is FROM_THE_START else sql("claim")
@@ -120,11 +127,7 @@ def claim_ahead(
         "n": n,
         "workers": workers,
         "queues": literal(queues) if queues else None,
-        "token": token,
-        "worker_id": wanted.worker_id,
-        "lease_s": wanted.lease_s,
-        "kinds": literal(wanted.kinds),
-        "tasks": literal(wanted.tasks),
+        **owner(wanted, token),
         "at": at,
     }
     raw_json(cursor := conn.cursor())

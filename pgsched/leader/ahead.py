@@ -19,10 +19,11 @@ from uuid import UUID, uuid4
 from pgsched.db import leading
 from pgsched.db.claims import Wanted, claim_ahead, claim_started
 from pgsched.db.connect import Connection, DatabaseError
+from pgsched.leader.lead import risen
 from pgsched.model import Claim
 
 BASE_S = 0.002  # what a claim takes besides what each run of it does
-EACH_S, LEAST_S, MOST_S, FADE = 0.00004, 0.000004, 0.005, 0.1
+EACH_S, LEAST_S, MOST_S = 0.00004, 0.000004, 0.005
 SAMPLE = 20  # runs from which on a claim says what each of them takes
 LOOKED_AT = 4  # runs for each that is claimed, so that those are claimed that come first
 LATE_S = 0.05
@@ -74,8 +75,7 @@ class Cost:
     def took(self, n: int, seconds: float) -> None:
         """So many runs took so long. What held up a single claim is no reason to claim nothing any more."""
         if n >= SAMPLE:
-            each_s = min(MOST_S, max(LEAST_S, (seconds - BASE_S) / n))
-            self.each_s = max(each_s, self.each_s + FADE * (each_s - self.each_s))
+            self.each_s = risen(self.each_s, min(MOST_S, max(LEAST_S, (seconds - BASE_S) / n)))
 
 
 class Ahead:

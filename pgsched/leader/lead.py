@@ -26,10 +26,13 @@ class Lead:
     def took(self, seconds: float) -> None:
         """A batch took so long to prepare. A lead that is too short makes all of a batch late, so it grows at once, and
         shrinks slowly."""
-        wanted_s = MARGIN * seconds
-        faded_s = self._s + FADE * (wanted_s - self._s)
-        self._s = min(LONGEST_S, max(SHORTEST_S, wanted_s, faded_s))
+        self._s = min(LONGEST_S, max(SHORTEST_S, risen(self._s, MARGIN * seconds)))
 
     def off_until(self, at: float) -> None:
         """What is due next cannot be prepared."""
         self._off_until = at
+
+
+def risen(before: float, seen: float) -> float:
+    """An estimate that grows to what is seen at once, and shrinks to it slowly."""
+    return max(seen, before + FADE * (seen - before))

@@ -39,11 +39,11 @@ class WorkerSeats:
         if not self._tell(self._offer, n, answer):
             return None
         with suppress(TimeoutError):
-            return value_of(answer, ANSWER_S)
+            return answer.result(ANSWER_S)
         if answer.cancel():
             return None
         with suppress(TimeoutError):  # it is at it just now
-            return value_of(answer, LONGEST_ANSWER_S)
+            return answer.result(LONGEST_ANSWER_S)
         self.give([], 0.0)  # of what it will have kept by then, nothing is needed
         return None
 
@@ -79,8 +79,8 @@ class WorkerSeats:
             return
         try:
             room = min(n, self._slots.room() - self._claimer.asking) if self._claimer.keeps_up() else 0
-        except BaseException as error:
-            answer.set_exception(error)
+        except BaseException:
+            answer.set_result(None)
             raise
         if room > 0:
             self._slots.kept = room
@@ -112,13 +112,3 @@ class WorkerSeats:
         self._slots.kept = 0
         self._claimer.ask_for(queues, token, sent_at)
         self._ended.set()
-
-
-def value_of(answer: Future[Offer | None], seconds: float) -> Offer | None:
-    """The answer, if it comes in so long. Raises TimeoutError. An answer that failed is none: the loop tells why."""
-    try:
-        return answer.result(seconds)
-    except TimeoutError:
-        raise
-    except Exception:
-        return None

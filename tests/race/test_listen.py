@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import psycopg
@@ -12,17 +11,10 @@ import pytest
 from pgsched.db.connect import aconnect
 from pgsched.worker import listen as listening
 from pgsched.worker.listen import listen, pass_on
+from tests.race.test_worker import becomes, play
 from tests.waiting import wait_until
 
 MINE = "application_name LIKE 'pgsched listen%' AND datname = current_database()"
-
-
-async def becomes(condition: Callable[[], Any], what: str) -> None:
-    await asyncio.to_thread(wait_until, condition, 10.0, what)
-
-
-def play(scene: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scene, 40))
 
 
 def test_queues_and_requests_to_cancel_are_passed_on(dsn: str, db: psycopg.Connection) -> None:
@@ -39,7 +31,7 @@ def test_queues_and_requests_to_cancel_are_passed_on(dsn: str, db: psycopg.Conne
         await asyncio.wait({task})
         assert task.cancelled()
 
-    play(scene())
+    play(scene)
     ended = f"SELECT count(*) = 0 FROM pg_stat_activity WHERE {MINE}"
     wait_until(lambda: (db.execute(ended).fetchone() or (False,))[0], 10, "its session to end")
 
@@ -68,7 +60,7 @@ def test_who_was_cut_off_listens_again_and_says_that_it_may_have_missed_some(
         task.cancel()
         await asyncio.wait({task})
 
-    play(scene())
+    play(scene)
 
 
 def test_what_came_with_an_answer_is_heard(dsn: str, db: psycopg.Connection) -> None:
@@ -87,7 +79,7 @@ def test_what_came_with_an_answer_is_heard(dsn: str, db: psycopg.Connection) -> 
             task.cancel()
             await asyncio.wait({task})
 
-    play(scene())
+    play(scene)
     assert heard == [("pgsched_runs", "mail")]
 
 
@@ -106,4 +98,4 @@ def test_an_error_of_who_is_told_ends_it(dsn: str, db: psycopg.Connection) -> No
             with pytest.raises(ValueError, match="a bug"):
                 await task
 
-    play(scene())
+    play(scene)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -24,14 +25,23 @@ from pgsched.worker.worker import Worker
 from tests.race.setting import Open, add_runs, row_of
 from tests.race.test_worker import Handler, becomes, make, play
 
-Act = Callable[[Worker, WorkerSeats], Any]
 
-
-async def at_work(db: psycopg.Connection, worker: Worker) -> WorkerSeats:
-    """The seats of a worker that has looked for work and found none."""
+async def seats_of(worker: Worker) -> WorkerSeats:
+    """The seats of a worker, once it has looked for work and found none."""
     await becomes(lambda: worker.seats is not None and worker._claimer.keeps_up(), "the worker to look for work")
     assert worker.seats is not None
     return worker.seats
+
+
+@asynccontextmanager
+async def at_work(dsn: str, handler: Handler, **settings: Any) -> AsyncIterator[tuple[Worker, WorkerSeats]]:
+    """A worker with nothing to do, and its seats; after the block it is stopped and waits for no handler."""
+    worker = make(dsn, handler, **settings)
+    work = asyncio.create_task(worker.run())
+    yield worker, await seats_of(worker)
+    worker.stop()
+    worker.stop()
+    await work
 
 
 def claimed(dsn: str, offer: Offer) -> tuple[list[Claim], float]:
@@ -52,18 +62,14 @@ def test_what_is_given_is_run(dsn: str, db: psycopg.Connection) -> None:
     handler.go.set()
 
     async def scene() -> None:
-        worker = make(dsn, handler)
-        work = asyncio.create_task(worker.run())
-        seats = await at_work(db, worker)
-        offer = await asyncio.to_thread(seats.offer, 50)
-        assert offer is not None and offer.n == 2, "as much as there is room for"
-        claims, sent_at = await asyncio.to_thread(claimed, dsn, offer)
-        await asyncio.to_thread(seats.give, claims, sent_at)
-        ended = "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded'"
-        await becomes(lambda: db.execute(ended).fetchone() == (5,), "those, and what was left")
-        assert {claim.id for claim in claims} == {claim.id for claim in handler.begun[:2]}
-        worker.stop()
-        await work
+        async with at_work(dsn, handler) as (_, seats):
+            offer = await asyncio.to_thread(seats.offer, 50)
+            assert offer is not None and offer.n == 2, "as much as there is room for"
+            claims, sent_at = await asyncio.to_thread(claimed, dsn, offer)
+            await asyncio.to_thread(seats.give, claims, sent_at)
+            ended = "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded'"
+            await becomes(lambda: db.execute(ended).fetchone() == (5,), "those, and what was left")
+            assert {claim.id for claim in claims} == {claim.id for claim in handler.begun[:2]}
 
     play(scene)
 
@@ -74,23 +80,18 @@ def test_room_is_promised_once(guarded: bool, dsn: str, db: psycopg.Connection) 
     handler = Handler()
 
     async def scene() -> None:
-        worker = make(dsn, handler)
-        work = asyncio.create_task(worker.run())
-        seats = await at_work(db, worker)
-        assert await asyncio.to_thread(seats.offer, 1) is not None
-        if not guarded:
-            worker.slots.kept = 0
-        add_runs(db, 2)
-        await becomes(lambda: handler.begun, "one to begin")
-        await asyncio.sleep(0.5)
-        assert len(handler.begun) == (1 if guarded else 2)
-        second = await asyncio.to_thread(seats.offer, 1)
-        assert second is None, "there is no more room"
-        seats.give([], 0.0)
-        await becomes(lambda: len(handler.begun) == 2, "the other one")
-        worker.stop()
-        worker.stop()
-        await work
+        async with at_work(dsn, handler) as (worker, seats):
+            assert await asyncio.to_thread(seats.offer, 1) is not None
+            if not guarded:
+                worker.slots.kept = 0
+            add_runs(db, 2)
+            await becomes(lambda: handler.begun, "one to begin")
+            await asyncio.sleep(0.5)
+            assert len(handler.begun) == (1 if guarded else 2)
+            second = await asyncio.to_thread(seats.offer, 1)
+            assert second is None, "there is no more room"
+            seats.give([], 0.0)
+            await becomes(lambda: len(handler.begun) == 2, "the other one")
 
     play(scene)
 
@@ -101,19 +102,14 @@ def test_who_found_no_room_meanwhile_is_woken_when_there_is_more_than_was_taken(
     handler = Handler()
 
     async def scene() -> None:
-        worker = make(dsn, handler, poll_s=30)
-        work = asyncio.create_task(worker.run())
-        seats = await at_work(db, worker)
-        offer = await asyncio.to_thread(seats.offer, 2)
-        assert offer is not None
-        add_runs(db, 1)
-        await becomes(lambda: worker._claimer._starved, "the claimer to find no room")
-        claims, sent_at = await asyncio.to_thread(claimed, dsn, replace(offer, n=1))
-        seats.give(claims, sent_at)
-        await becomes(lambda: len(handler.begun) == 2, "the other one to begin")
-        worker.stop()
-        worker.stop()
-        await work
+        async with at_work(dsn, handler, poll_s=30) as (worker, seats):
+            offer = await asyncio.to_thread(seats.offer, 2)
+            assert offer is not None
+            add_runs(db, 1)
+            await becomes(lambda: worker._claimer._starved, "the claimer to find no room")
+            claims, sent_at = await asyncio.to_thread(claimed, dsn, replace(offer, n=1))
+            seats.give(claims, sent_at)
+            await becomes(lambda: len(handler.begun) == 2, "the other one to begin")
 
     play(scene)
 
@@ -137,7 +133,7 @@ def test_what_a_claim_on_its_way_is_for_is_not_promised(
     async def scene() -> None:
         worker = make(dsn, handler)
         work = asyncio.create_task(worker.run())
-        seats = await at_work(db, worker)
+        seats = await seats_of(worker)
         add_runs(db, 2)
         await sent.wait()
         if not guarded:
@@ -172,15 +168,11 @@ def test_an_error_in_an_answer_does_not_hold_up_the_leader(dsn: str, db: psycopg
         raise ValueError("a bug")
 
     async def scene() -> None:
-        worker = make(dsn, Handler())
-        work = asyncio.create_task(worker.run())
-        seats = await at_work(db, worker)
-        worker.slots.room = broken  # type: ignore[method-assign]
-        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        assert await asyncio.wait_for(asyncio.to_thread(seats.offer, 1), 5) is None, "nor ends it the worker"
-        del worker.slots.room
-        worker.stop()
-        await work
+        async with at_work(dsn, Handler()) as (worker, seats):
+            worker.slots.room = broken  # type: ignore[method-assign]
+            asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+            assert await asyncio.wait_for(asyncio.to_thread(seats.offer, 1), 5) is None, "nor ends it the worker"
+            del worker.slots.room
 
     play(scene)
 
@@ -192,25 +184,20 @@ def test_room_is_not_kept_for_a_leader_that_hears_nothing(
     handler = Handler()
 
     async def scene() -> None:
-        worker = make(dsn, handler)
-        work = asyncio.create_task(worker.run())
-        seats = await at_work(db, worker)
-        first = await asyncio.to_thread(seats.offer, 2)
-        assert first is not None
-        await asyncio.to_thread(seats.give, [], 0.0)
-        await asyncio.sleep(0.4)
-        assert await asyncio.to_thread(seats.offer, 2) is not None
-        await asyncio.sleep(0.4)
-        assert worker.slots.kept == 2, "the first one's time does not count for the second"
-        add_runs(db, 2)
-        await becomes(lambda: len(handler.begun) == 2, "both to begin")
-        asyncio.get_running_loop().call_later(0.5, seats.give, [], 0.0)
-        began = time.monotonic()
-        await seats.ended(5)
-        assert 0.3 < time.monotonic() - began < 2, "who stops still waits for what may have been committed"
-        worker.stop()
-        worker.stop()
-        await work
+        async with at_work(dsn, handler) as (worker, seats):
+            first = await asyncio.to_thread(seats.offer, 2)
+            assert first is not None
+            await asyncio.to_thread(seats.give, [], 0.0)
+            await asyncio.sleep(0.4)
+            assert await asyncio.to_thread(seats.offer, 2) is not None
+            await asyncio.sleep(0.4)
+            assert worker.slots.kept == 2, "the first one's time does not count for the second"
+            add_runs(db, 2)
+            await becomes(lambda: len(handler.begun) == 2, "both to begin")
+            asyncio.get_running_loop().call_later(0.5, seats.give, [], 0.0)
+            began = time.monotonic()
+            await seats.ended(5)
+            assert 0.3 < time.monotonic() - began < 2, "who stops still waits for what may have been committed"
 
     play(scene)
 
@@ -219,20 +206,15 @@ def test_room_that_is_not_needed_may_be_used(dsn: str, db: psycopg.Connection) -
     handler = Handler()
 
     async def scene() -> None:
-        worker = make(dsn, handler, poll_s=30)
-        work = asyncio.create_task(worker.run())
-        seats = await at_work(db, worker)
-        assert await asyncio.to_thread(seats.offer, 2) is not None
-        add_runs(db, 2)
-        await becomes(lambda: worker._claimer._starved, "the claimer to find no room")
-        seats.keep(1)
-        await becomes(lambda: len(handler.begun) == 1, "one to begin")
-        assert worker.slots.kept == 1
-        seats.give([], 0.0)
-        await becomes(lambda: len(handler.begun) == 2, "the other one")
-        worker.stop()
-        worker.stop()
-        await work
+        async with at_work(dsn, handler, poll_s=30) as (worker, seats):
+            assert await asyncio.to_thread(seats.offer, 2) is not None
+            add_runs(db, 2)
+            await becomes(lambda: worker._claimer._starved, "the claimer to find no room")
+            seats.keep(1)
+            await becomes(lambda: len(handler.begun) == 1, "one to begin")
+            assert worker.slots.kept == 1
+            seats.give([], 0.0)
+            await becomes(lambda: len(handler.begun) == 2, "the other one")
 
     play(scene)
 
@@ -261,18 +243,14 @@ def test_a_loop_that_is_blocked_offers_nothing(dsn: str, db: psycopg.Connection)
     """Others may have time for it. What it answers later keeps no room."""
 
     async def scene() -> None:
-        worker = make(dsn, Handler())
-        work = asyncio.create_task(worker.run())
-        seats = await at_work(db, worker)
-        answers: list[Offer | None] = []
-        asking = threading.Thread(target=lambda: answers.append(seats.offer(1)))
-        asking.start()
-        time.sleep(0.3)  # noqa: ASYNC251  the loop does not turn
-        assert answers == [None]
-        await asyncio.sleep(0.1)
-        assert worker.slots.kept == 0
-        worker.stop()
-        await work
+        async with at_work(dsn, Handler()) as (worker, seats):
+            answers: list[Offer | None] = []
+            asking = threading.Thread(target=lambda: answers.append(seats.offer(1)))
+            asking.start()
+            time.sleep(0.3)  # noqa: ASYNC251  the loop does not turn
+            assert answers == [None]
+            await asyncio.sleep(0.1)
+            assert worker.slots.kept == 0
 
     play(scene)
 
@@ -283,7 +261,7 @@ def test_a_worker_that_stops_waits_for_what_it_was_promised_and_hands_it_back(ds
     async def scene() -> None:
         worker = make(dsn, handler)
         work = asyncio.create_task(worker.run())
-        seats = await at_work(db, worker)
+        seats = await seats_of(worker)
         offer = await asyncio.to_thread(seats.offer, 2)
         assert offer is not None
         worker.stop()
@@ -307,7 +285,7 @@ def test_what_nobody_knows_of_is_found(stopping: bool, dsn: str, db: psycopg.Con
     async def scene() -> None:
         worker = make(dsn, handler)
         work = asyncio.create_task(worker.run())
-        seats = await at_work(db, worker)
+        seats = await seats_of(worker)
         offer = await asyncio.to_thread(seats.offer, 2)
         assert offer is not None
         claims, sent_at = await asyncio.to_thread(claimed, dsn, offer)
@@ -338,26 +316,22 @@ def test_what_is_committed_after_the_question_is_found_by_a_later_one(
     leading = connect(autocommit=False)
 
     async def scene() -> None:
-        worker = make(dsn, handler)
-        work = asyncio.create_task(worker.run())
-        seats = await at_work(db, worker)
-        offer = await asyncio.to_thread(seats.offer, 1)
-        assert offer is not None
-        run = leading.execute("INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id, now()").fetchone()
-        assert run is not None
-        token = uuid4()
-        claims = claim_ahead(leading, offer.wanted, (), 1, 1, token, [run[0]], run[1])
-        seats.unsure(["default"], token, time.monotonic())
-        await asyncio.sleep(0.3)
-        leading.commit()
-        if guarded:
-            await becomes(lambda: handler.begun == claims, "it to be found")
-        else:
-            worker._claimer._unanswered.clear()
-            await asyncio.sleep(1.0)
-            assert handler.begun == []
-        worker.stop()
-        await work
+        async with at_work(dsn, handler) as (worker, seats):
+            offer = await asyncio.to_thread(seats.offer, 1)
+            assert offer is not None
+            run = leading.execute("INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id, now()").fetchone()
+            assert run is not None
+            token = uuid4()
+            claims = claim_ahead(leading, offer.wanted, (), 1, 1, token, [run[0]], run[1])
+            seats.unsure(["default"], token, time.monotonic())
+            await asyncio.sleep(0.3)
+            leading.commit()
+            if guarded:
+                await becomes(lambda: handler.begun == claims, "it to be found")
+            else:
+                worker._claimer._unanswered.clear()
+                await asyncio.sleep(1.0)
+                assert handler.begun == []
 
     play(scene)
 
