@@ -25,6 +25,7 @@ from pgsched.db.statements import sql
 from pgsched.model import Claim, Key, Result, Settlement, Unreadable
 
 ORDER = attrgetter("priority", "available_at", "id")
+RUN = attrgetter("claim.id")
 TOKEN, *JSON = (Claim._fields.index(name) for name in ("token", "args", "options"))
 MOST_AT_ONCE = 1_000_000  # bytes of JSON
 FROM_THE_START: Mapping[str, str] = {
@@ -136,7 +137,7 @@ def claim_ahead(
 
 def claim_started(conn: Connection[Any], claims: Sequence[Claim]) -> None:
     """Attempts of these claims, which have one token, start now and not when they were to."""
-    conn.execute(sql("claim_started"), {"ids": plain(claim.id for claim in claims), "token": claims[0].token})
+    conn.execute(sql("claim_started"), {"ids": plain([claim.id for claim in claims]), "token": claims[0].token})
 
 
 async def claimable_queues(
@@ -153,26 +154,27 @@ async def settle(
 ) -> list[str]:
     """Record a batch of outcomes; returns for each of them the run's new state, 'repeated' or 'lost'. A run that has
     crashed `crash_limit` times is not tried again."""
-    verdicts: dict[int, str] = {}
-    order = sorted(range(len(batch)), key=lambda n: batch[n].claim.id)
-    succeeded = [n for n in order if batch[n].outcome.result is Result.SUCCEEDED]
+    order = sorted(batch, key=RUN)
+    succeeded = [s for s in order if s.outcome.result is Result.SUCCEEDED]
+    if len({s.claim.id for s in succeeded}) < len(succeeded):  # of two claims of a run one at most is ours: which?
+        succeeded = []
+    verdicts: dict[Key, str] = {}
     if succeeded:
-        part = [batch[n] for n in succeeded]
-        given = results(part)
-        values: dict[str, Any] = {**keys(part), "results": given and literal(given)}
-        found = await rows(conn, sql("settle_succeeded"), values)
-        verdicts.update((succeeded[row[0] - 1], "succeeded") for row in found)
-    others = [n for n in order if batch[n].outcome.result is not Result.SUCCEEDED]
+        ((n, ours, _),) = await rows(conn, sql("settle_succeeded"), success(succeeded))
+        if n == len(batch):
+            return ["succeeded"] * n
+        known = {s.claim.id for s in succeeded} if ours is None else set(ours)
+        verdicts.update((s.claim.key, "succeeded") for s in succeeded if s.claim.id in known)
+    others = [s for s in order if s.outcome.result is not Result.SUCCEEDED] if succeeded else order
     if others:
-        part = [batch[n] for n in others]
-        values = {**keys(part), **evidence(part), "worker": worker, "crash_limit": crash_limit}
+        values = {**keys(others), **evidence(others), "worker": worker, "crash_limit": crash_limit}
         cursor = await conn.execute(sql("settle"), values)
-        verdicts.update((others[row[0] - 1], row[1]) for row in await cursor.fetchall())
-    if len(verdicts) < len(batch):
-        missing = [n for n in order if n not in verdicts]
-        cursor = await conn.execute(sql("settle_missing"), keys([batch[n] for n in missing]))
-        verdicts.update((missing[row[0] - 1], row[1]) for row in await cursor.fetchall())
-    return [verdicts[n] for n in range(len(batch))]
+        verdicts.update((others[row[0] - 1].claim.key, row[1]) for row in await cursor.fetchall())
+    missing = [s for s in order if s.claim.key not in verdicts]
+    if missing:
+        cursor = await conn.execute(sql("settle_missing"), keys(missing))
+        verdicts.update((missing[row[0] - 1].claim.key, row[1]) for row in await cursor.fetchall())
+    return [verdicts[s.claim.key] for s in batch]
 
 
 def keys(batch: Sequence[Settlement]) -> dict[str, str]:
@@ -183,7 +185,20 @@ def keys(batch: Sequence[Settlement]) -> dict[str, str]:
 def fences(keys: Iterable[Key]) -> dict[str, str]:
     """Keys of claims as the parallel arrays `ids` and `tokens`."""
     keys = list(keys)
-    return {"ids": plain(run_id for run_id, _ in keys), "tokens": plain(f"{token:032x}" for _, token in keys)}
+    texts: dict[int, str] = {}  # many claims have one token
+    tokens = [texts.get(token) or texts.setdefault(token, f"{token:032x}") for _, token in keys]
+    return {"ids": plain([run_id for run_id, _ in keys]), "tokens": plain(tokens)}
+
+
+def success(batch: Sequence[Settlement]) -> dict[str, str | None]:
+    """What `settle_succeeded` is told of attempts, which are in the order of their runs' ids."""
+    given = results(batch)
+    return {**keys(batch), "results": None if given is None else array(given)}
+
+
+def array(texts: Iterable[str | None]) -> str:
+    """A JSON array of values in JSON, None for null."""
+    return "[" + ",".join([text or "null" for text in texts]) + "]"
 
 
 def results(batch: Sequence[Settlement]) -> list[str | None] | None:

@@ -20,7 +20,7 @@ from psycopg.rows import tuple_row
 
 from pgsched.contrib import sqlalchemy
 from pgsched.core import payload
-from pgsched.db.claims import fences
+from pgsched.db.claims import array, fences
 from pgsched.db.connect import BY_KEY
 from pgsched.db.idle import idle
 from pgsched.db.statements import sql
@@ -146,22 +146,24 @@ def refuse(stricter: tuple[str] | None) -> None:
 
 def settlement(run_id: int, token: UUID, value: Any) -> dict[str, Any]:
     """The values of `settle_succeeded` for one run."""
-    results = None if value is None else [payload.encode(value)]
+    results = None if value is None else array([payload.encode(value)])
     return {**fences([(run_id, token.int)]), "results": results}
 
 
 def settle(conn: psycopg.Connection[Any], run_id: int, token: UUID, value: Any) -> None:
     """Record the success as the last statement of the open transaction. Raises ClaimLost."""
     conn.execute(PLAN)
-    if conn.execute(sql("settle_succeeded"), settlement(run_id, token, value)).fetchone() is None:
+    cursor = conn.cursor(row_factory=tuple_row).execute(sql("settle_succeeded"), settlement(run_id, token, value))
+    if cursor.fetchall()[0][0] == 0:
         raise lost(run_id)
 
 
 async def settle_async(conn: AsyncConnection[Any], run_id: int, token: UUID, value: Any) -> None:
     """The asyncio form of `settle`."""
     await conn.execute(PLAN)
-    cursor = await conn.execute(sql("settle_succeeded"), settlement(run_id, token, value))
-    if await cursor.fetchone() is None:
+    cursor = conn.cursor(row_factory=tuple_row)
+    await cursor.execute(sql("settle_succeeded"), settlement(run_id, token, value))
+    if (await cursor.fetchall())[0][0] == 0:
         raise lost(run_id)
 
 

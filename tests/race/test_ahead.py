@@ -166,7 +166,7 @@ def test_the_lead_does_not_grow_for_what_there_is_no_room_for(db: psycopg.Connec
 def test_a_single_slot_gets_the_time_too(db: psycopg.Connection, connect: Open) -> None:
     seats, duties = Fake(), lead(connect())
     duties.seats = lambda: seats
-    for _ in range(10):
+    for _ in range(60):  # one stall of the machine is remembered for a while
         db.execute("DELETE FROM pgsched.runs")
         db.execute("DELETE FROM pgsched.jobs")
         add_coming_jobs(db, 1, 0.3)

@@ -26,6 +26,7 @@ from pgsched.worker.worker import Worker
 from tests.apps import contract
 from tests.apps.contract import write
 from tests.race.setting import Open, cut, row_of, take
+from tests.race.test_settle import TOKEN
 from tests.race.test_worker import becomes, play
 from tests.waiting import wait_until
 
@@ -97,7 +98,7 @@ def test_a_zombies_transaction_rolls_back(
     place: str, guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, own_writes, "settle_succeeded", "r.token = g.token AND r.state = 'running'", "true")
+        cut(monkeypatch, own_writes, "settle_succeeded", TOKEN)
     run_id = add(db, f"transacts.{place}", end="waits inside")
     session = (
         "SELECT FROM pg_stat_activity WHERE application_name LIKE 'pgsched run %' AND datname = current_database()"

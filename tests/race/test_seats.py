@@ -149,14 +149,25 @@ def test_what_a_claim_on_its_way_is_for_is_not_promised(
     play(scene)
 
 
-def test_who_has_not_looked_yet_offers_nothing(dsn: str, db: psycopg.Connection) -> None:
+def test_who_has_not_looked_yet_offers_nothing(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scene() -> None:
+        look, looks = claiming.claimable_queues, asyncio.Event()
+
+        async def later(*args: Any, **given: Any) -> Any:
+            await looks.wait()
+            return await look(*args, **given)
+
+        monkeypatch.setattr(claiming, "claimable_queues", later)
         worker = make(dsn, Handler())
         work = asyncio.create_task(worker.run())
         await becomes(lambda: worker.seats is not None, "the seats")
         assert worker.seats is not None
-        worker._claimer._keeps_up = False
         assert await asyncio.to_thread(worker.seats.offer, 1) is None
+        looks.set()
+        await becomes(worker._claimer.keeps_up, "it to have looked")
+        assert await asyncio.to_thread(worker.seats.offer, 1) is not None
         worker.stop()
         await work
 

@@ -11,7 +11,7 @@ import pytest
 
 from pgsched.db import claims, leading
 from pgsched.db.connect import aconnect
-from pgsched.model import Claim, Result, Settlement
+from pgsched.model import Claim, Outcome, Result, Settlement
 from tests.race.setting import (
     Aside,
     Open,
@@ -24,6 +24,7 @@ from tests.race.setting import (
     wait_until_blocked,
 )
 
+TOKEN = "r.token = (%(tokens)s::uuid[])[width_bucket(r.id, %(ids)s::bigint[])] AND "
 FENCE = "CASE WHEN r.token = g.token AND r.state = 'running' THEN true END"
 WITHOUT_TOKEN = "CASE WHEN r.state = 'running' THEN true END"
 WITHOUT_STATE = "CASE WHEN r.token = g.token THEN true END"
@@ -65,9 +66,40 @@ def test_a_zombie_cannot_settle(result: Result, dsn: str, db: psycopg.Connection
     assert settle(dsn, done(old), done(new)) == ["lost", "succeeded"]
 
 
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_of_two_claims_of_one_run_in_a_batch_the_owner_settles(
+    newest_first: bool, dsn: str, db: psycopg.Connection
+) -> None:
+    old, new = zombie(db)
+    add_runs(db, 1)
+    (other,) = take(db)
+    batch, verdicts = [done(old), done(other), done(new)], ["lost", "succeeded", "succeeded"]
+    way = -1 if newest_first else 1
+    assert settle(dsn, *batch[::way]) == verdicts[::way]
+    assert row_of(db, old.id)["token"] == str(new.token)
+
+
+def test_a_token_settles_its_own_run_and_no_other_of_the_batch(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 3)
+    one, two, three = [take(db, 1)[0] for _ in range(3)]
+    assert settle(dsn, done(one._replace(token=two.token)), done(two._replace(token=one.token)), done(three)) == [
+        "lost", "lost", "succeeded",
+    ]  # fmt: skip
+    assert [row_of(db, claim.id)["state"] for claim in (one, two, three)] == ["running", "running", "succeeded"]
+
+
+def test_each_result_is_kept_with_its_own_run(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 5)
+    values = [{"n": 1}, None, "null", [None, 2.5], 'ä\\"']
+    taken = take(db, 5)
+    batch = [Settlement(claim, Outcome(Result.SUCCEEDED, value)) for claim, value in zip(taken, values, strict=True)]
+    assert settle(dsn, *batch[::-1]) == ["succeeded"] * 5
+    assert [row_of(db, claim.id)["result"] for claim in taken] == values
+
+
 def test_without_the_token_a_zombie_settles(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = zombie(db)
-    cut(monkeypatch, claims, "settle_succeeded", FENCE, WITHOUT_TOKEN)
+    cut(monkeypatch, claims, "settle_succeeded", TOKEN)
     settle(dsn, done(old))
     assert row_of(db, old.id)["state"] == "succeeded"
     assert settle(dsn, done(new)) == ["repeated"], "and the owner is told that its outcome was there before"

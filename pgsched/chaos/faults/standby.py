@@ -159,7 +159,7 @@ def lose(stage: Stage, cut_at: float) -> None:
 def let_in(stage: Stage, number: int, token: UUID) -> bool:
     """Send what the owner of a lost claim would send: is any of it taken for the new owner's?"""
     key = (number, token.int)
-    settled = stage.db.execute(sql("settle_succeeded"), {**fences([key]), "results": None}).fetchall()
+    ((settled, *_),) = stage.db.execute(sql("settle_succeeded"), {**fences([key]), "results": None}).fetchall()
     beat = heartbeat(stage.db, -1, LEASE_S, [key])
     try:
         stage.db.execute("SELECT pgsched.assert_claim(%s, %s)", [number, token])
