@@ -20,7 +20,7 @@ from pgsched.db.steps import Tell, patiently, progress, run, steps, turn
 from pgsched.db.version import SCHEMA_VERSION, VERSIONS, check, current
 from pgsched.errors import InputError
 
-TAKEN_BACK = ("0004",)  # versions from which there is a way back
+TAKEN_BACK = ("0004", "0005")  # versions from which there is a way back
 WAIT_S = 600.0
 # a statement whose process was killed ends soon, and with it that process's turn
 SETTINGS = {"client_connection_check_interval": "2s", "client_min_messages": "warning"}
@@ -83,14 +83,16 @@ def upgrade(
 
 
 def move(conn: Connection[Any], before: str | None, target: str, wait_s: float, tell: Tell) -> None:
-    """Run the missing revisions one by one, or take the last one back."""
+    """Run the missing revisions one by one, or take the last ones back."""
     if before is None:
         return revise(conn, command_name="upgrade", target=target, online=False)
-    if target < before:
-        if target != VERSIONS[VERSIONS.index(before) - 1] or before != SCHEMA_VERSION or before not in TAKEN_BACK:
-            raise InputError(f"to: {before} cannot be taken back to {target}: restore a backup made before it", "to")
-        tell(f"taking back {before}")
-        return patiently(conn, lambda: revise(conn, "downgrade", target, online=True), before, wait_s, tell)
+    surplus = [version for version in reversed(VERSIONS) if target < version <= before]
+    if not set(surplus) <= {*TAKEN_BACK}:
+        raise InputError(f"to: {before} cannot be taken back to {target}: restore a backup made before it", "to")
+    for version in surplus:
+        tell(f"taking back {version}")
+        left = VERSIONS[VERSIONS.index(version) - 1]
+        patiently(conn, partial(revise, conn, "downgrade", left, online=True), version, wait_s, tell)
     missing = [version for version in VERSIONS if before < version <= target]
     for version in missing:
         todo = steps(version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -28,9 +29,14 @@ def catalog(dsn: str) -> str:
         [program("pg_dump"), "--schema-only", "--schema=pgsched", dsn], capture_output=True, text=True
     )
     assert dumped.returncode == 0, dumped.stderr
-    return "\n".join(
-        line for line in dumped.stdout.splitlines() if "restrict" not in line
-    )  # a random word in each dump
+    lines = (line for line in dumped.stdout.splitlines() if "restrict" not in line)  # a random word in each dump
+    return "\n".join(map(in_one_order, lines))
+
+
+def in_one_order(line: str) -> str:
+    """A table's storage parameters come in the order in which they were set."""
+    found = re.fullmatch(r"WITH \((.*)\);", line)
+    return line if found is None else f"WITH ({', '.join(sorted(found[1].split(', ')))});"
 
 
 def apply_script(dsn: str, text: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,1 @@
+ALTER TABLE pgsched.runs SET (fillfactor = 50);
