@@ -1,0 +1,53 @@
+"""The rule: all versions of a run find room on its page, so that a claim costs no index anything."""
+
+from __future__ import annotations
+
+import psycopg
+
+from tests.race.setting import done, take
+from tests.race.test_settle import settle
+from tests.waiting import wait_until
+
+N, BATCH = 2_000, 500
+
+
+def pages(db: psycopg.Connection) -> dict[int, int]:
+    return dict(db.execute("SELECT id, (ctid::text::point)[0]::int FROM pgsched.runs").fetchall())
+
+
+def moved(before: dict[int, int], after: dict[int, int]) -> int:
+    return sum(after[run] != page for run, page in before.items())
+
+
+def work(dsn: str, db: psycopg.Connection) -> tuple[int, int]:
+    """Make, claim and settle runs; how many changed their page by the claim, and by the settlement."""
+    db.execute(
+        "INSERT INTO pgsched.runs (task, args) SELECT 't', jsonb_build_object('i', n) FROM generate_series(1, %s) n",
+        [N],
+    )
+    by_claim = by_settlement = 0
+    for _ in range(0, N, BATCH):
+        made = pages(db)
+        claims = take(db, BATCH)
+        claimed = pages(db)
+        settle(dsn, *map(done, claims))
+        by_claim += moved(made, claimed)
+        by_settlement += moved(claimed, pages(db))
+    return by_claim, by_settlement
+
+
+def test_claimed_and_settled_runs_stay_on_their_page(dsn: str, db: psycopg.Connection) -> None:
+    def stay() -> bool:
+        by_claim, by_settlement = work(dsn, db)
+        assert by_claim < N / 100
+        return by_settlement < N / 10
+
+    wait_until(stay, what="a moment when no other session keeps old versions alive")
+
+
+def test_without_the_room_they_move(dsn: str, db: psycopg.Connection) -> None:
+    db.execute("ALTER TABLE pgsched.runs SET (fillfactor = 50)")
+    for _ in range(5):
+        by_claim, by_settlement = work(dsn, db)
+        assert by_claim > N / 10
+        assert by_settlement > N / 10
