@@ -180,10 +180,11 @@ def _carried(parameters: Parameters, bound: inspect.BoundArguments) -> Any:
 def prepare(parameters: Parameters, function: Callable[..., Any], args: Any, run: Run | None) -> Callable[[], Any]:
     """The call of a handler with arguments that came as JSON."""
     extra = {parameters.run_name: run} if parameters.run_name else {}
+    plain = parameters.plain
     if (
         isinstance(args, dict)
-        and parameters.plain is not None
-        and parameters.required <= args.keys() <= parameters.plain
+        and plain is not None
+        and (args.keys() == plain or parameters.required <= args.keys() <= plain)
     ):
         return partial(function, **args, **extra)  # what `bind` comes to, at a tenth of its cost
     if isinstance(args, list):

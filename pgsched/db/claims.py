@@ -20,14 +20,14 @@ from pgsched.config import CRASH_LIMIT
 from pgsched.core import payload
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connect import AsyncConnection, Connection
-from pgsched.db.direct import raw_json, rows
+from pgsched.db.direct import json_as_text, rows
 from pgsched.db.statements import sql
 from pgsched.model import Claim, Key, Result, Settlement, Unreadable
 
 ORDER = attrgetter("priority", "available_at", "id")
 RUN = attrgetter("claim.id")
 TOKEN, *JSON = (Claim._fields.index(name) for name in ("token", "args", "options"))
-MOST_AT_ONCE = 1_000_000  # bytes of JSON
+MOST_AT_ONCE = 1_000_000  # characters of JSON
 FROM_THE_START: Mapping[str, str] = {
     "priorities": plain(range(10)),
     "after_ats": plain(["-infinity"] * 10),
@@ -46,29 +46,27 @@ class Wanted:
 
 
 def claims_of(token: UUID, rows: Sequence[Sequence[Any]]) -> list[Claim]:
-    """The rows of `claim` and `claim_again`, with JSON as bytes, as claims in (priority, available_at, id) order."""
+    """The rows of `claim` and `claim_again`, with JSON as text, as claims in (priority, available_at, id) order."""
     if not rows:
         return []
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
     columns.insert(TOKEN, [token] * len(rows))
     for place in JSON:
         columns[place] = read(columns[place])
-    claims = [Claim._make(row) for row in zip(*columns, strict=True)]
-    claims.sort(key=ORDER)  # RETURNING has none
-    return claims
+    return sorted(map(Claim._make, zip(*columns, strict=True)), key=ORDER)  # RETURNING has none
 
 
-def read(column: Sequence[bytes | None]) -> list[Any]:
+def read(column: Sequence[str | None]) -> list[Any]:
     """The values of a column of JSON. It raises nothing: one row would end whatever claims it."""
-    texts = [b"null" if text is None else text for text in column]
+    texts = ["null" if text is None else text for text in column]
     # all at once takes a tenth of the time that one by one takes
     if sum(map(len, texts)) <= MOST_AT_ONCE:
         with suppress(ValueError, RecursionError):
-            return list(json.loads(b"[%b]" % b",".join(texts)))
+            return list(json.loads(f"[{','.join(texts)}]"))
     return [read_one(text) for text in texts]
 
 
-def read_one(text: bytes) -> Any:
+def read_one(text: str) -> Any:
     """One value; `Unreadable` if Python has none for it."""
     try:
         return json.loads(text)
@@ -131,7 +129,7 @@ def claim_ahead(
         **owner(wanted, token),
         "at": at,
     }
-    raw_json(cursor := conn.cursor())
+    json_as_text(cursor := conn.cursor())
     return claims_of(token, cursor.execute(sql("claim_ahead"), values).fetchall())
 
 
@@ -203,9 +201,10 @@ def array(texts: Iterable[str | None]) -> str:
 
 def results(batch: Sequence[Settlement]) -> list[str | None] | None:
     """The results as JSON; None when no attempt has one."""
-    if all(s.outcome.value is None for s in batch):
+    values = [s.outcome.value for s in batch]
+    if not [value for value in values if value is not None]:
         return None
-    return [None if s.outcome.value is None else payload.encode(s.outcome.value) for s in batch]
+    return [None if value is None else payload.encode(value) for value in values]
 
 
 def evidence(batch: Sequence[Settlement]) -> dict[str, Any]:

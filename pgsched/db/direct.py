@@ -15,10 +15,11 @@ from typing import Any
 
 import psycopg
 from psycopg import errors, generators
-from psycopg.abc import AdaptContext, Buffer
-from psycopg.adapt import AdaptersMap, Loader, Transformer
+from psycopg.abc import AdaptContext
+from psycopg.adapt import AdaptersMap, Transformer
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
+from psycopg.types.string import TextLoader
 
 from pgsched.db.connect import AsyncConnection
 from pgsched.db.patient import AsyncPatientConnection
@@ -29,16 +30,9 @@ PROCESS, NUMBERS = secrets.token_hex(4), count()
 PLACEHOLDER = re.compile(rb"%(?:\((\w+)\)s|%)")
 
 
-class RawJson(Loader):
-    """JSON as it came."""
-
-    def load(self, data: Buffer) -> bytes:
-        return bytes(data)
-
-
-def raw_json(context: AdaptContext) -> None:
-    """Let JSON come as bytes, over this connection or cursor: to read it costs more than all the rest of a row."""
-    context.adapters.register_loader("jsonb", RawJson)
+def json_as_text(context: AdaptContext) -> None:
+    """Let JSON come as text, over this connection or cursor: to read it costs more than all the rest of a row."""
+    context.adapters.register_loader("jsonb", TextLoader)
 
 
 class Context:
@@ -50,17 +44,17 @@ class Context:
         self.connection = connection
 
 
-Context.adapters.register_loader("jsonb", RawJson)
+Context.adapters.register_loader("jsonb", TextLoader)
 
 
 async def rows(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
-    """The rows, with JSON as bytes, of a statement of `sql/` on an autocommit connection, where it stays prepared.
+    """The rows, with JSON as text, of a statement of `sql/` on an autocommit connection, where it stays prepared.
 
     `values`: texts, numbers, UUIDs and None, which the server reads as what the statement says they are. Raises as
     a cursor does, but that nothing keeps two tasks from using the connection at once.
     """
     if is_shared(conn) or not isinstance(conn, AsyncPatientConnection):
-        raw_json(cursor := conn.cursor())
+        json_as_text(cursor := conn.cursor())
         return await (await cursor.execute(text, values)).fetchall()
     numbered, names = numbering(text)
     plan = conn.plans.get(text)

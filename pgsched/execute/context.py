@@ -23,7 +23,7 @@ from pgsched.execute.transaction import Transaction
 INFINITE = math.inf
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # to be read; frozen it would take three times as long to make
 class Run:
     """One attempt. `scheduled_at` is the job's slot, None for an ad-hoc run.
 

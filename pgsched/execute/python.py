@@ -31,6 +31,7 @@ from pgsched.execute.hooks import Hooks, caught, in_thread
 from pgsched.execute.place import Place
 from pgsched.execute.pool import Pool
 from pgsched.execute.report import Kinds, failed, refused, succeeded
+from pgsched.execute.signal import Signal
 from pgsched.execute.threads import Threads
 from pgsched.model import Claim, Key, Outcome, Result, Unreadable
 
@@ -94,9 +95,11 @@ class PythonExecutor:
 
     def execute(self, claim: Claim) -> Coroutine[Any, Any, Outcome]:
         handler = self._tasks.get(claim.task)
-        if handler is not None and handler.gathering is not None:
+        if handler is None:
+            return unknown(claim)
+        if handler.gathering is not None:
             return self.batches.execute(claim, handler, handler.gathering, run_of(claim, None, self._own(claim)))
-        if handler is not None and (handler.capture or handler.takes_run or self._hooks.per_run):
+        if handler.takes_run or handler.capture or self._hooks.per_run:
             return self._recorded(claim, handler, self._journal.record(claim))
         return self._attempt(claim, handler, None)
 
@@ -116,30 +119,35 @@ class PythonExecutor:
             record.close()
         return replace(outcome, log_tail=record.output.text()) if record.said else outcome
 
-    async def _attempt(self, claim: Claim, handler: Handler | None, record: Record | None) -> Outcome:
-        if handler is None:
-            return refused(f"task: this worker knows no task named {claim.task[:100]!r}", retry=True)
+    async def _attempt(self, claim: Claim, handler: Handler, record: Record | None) -> Outcome:
         if isinstance(claim.args, Unreadable):
             return refused(f"args: {claim.args.reason}")
         if handler.place.run_in == "process":
             own = self._own(claim) if handler.takes_run or self._hooks.per_run else None
             return await self._pool.execute(claim, handler.place.memory_mb, record, own)
-        with_run = handler.takes_run or self._hooks.per_run
+        with_run = record is not None and (handler.takes_run or self._hooks.per_run)
         run = run_of(claim, record, self._own(claim)) if with_run else None
         try:
             call = handler.prepare(claim.args, run)
         except TaskError as error:
             # Retried: while a new release is rolled out, another worker may know the new parameter.
             return refused(str(error), retry=True)
-        # Only a handler that was given the Run can see `cancelled`: there is no use in waiting for another.
-        grace_s = kill_after_s(claim) if handler.takes_run else 0.0
         if run is not None and self._hooks.per_run:
-            return await self._hooked(handler, call, run, grace_s)
+            return await self._hooked(handler, call, run, grace_s(claim, handler))
         if not handler.is_async:
-            work = self._threads.submit(lambda: _run_sync(call, handler.no_retry))
-            outcome: Outcome = await self._watch(work, run, grace_s)
+            job = self._threads.submit(lambda: _run_sync(call, handler.no_retry))
+            outcome: Outcome = await self._watch(job, run, grace_s(claim, handler))
             return outcome
-        return await _run_async(call, run, handler.no_retry)
+        # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
+        try:
+            work: Coroutine[Any, Any, Any] = call()
+            return succeeded(await (work if run is None else _telling(work, run)))
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            return failed(error, handler.no_retry)
+        except BaseException as error:
+            return failed(error, handler.no_retry)
 
     def code_of(self, task: str) -> types.CodeType | None:
         """The code of a task's function, as a stack shows it; None if there is none."""
@@ -226,25 +234,20 @@ class PythonExecutor:
         work.add_done_callback(ended)
 
 
+async def unknown(claim: Claim) -> Outcome:
+    """The outcome of an attempt at a task that is not registered here."""
+    return refused(f"task: this worker knows no task named {claim.task[:100]!r}", retry=True)
+
+
+def grace_s(claim: Claim, handler: Handler) -> float:
+    """How long to wait for a handler that is to stop: only one that was given the Run can see `cancelled`."""
+    return kill_after_s(claim) if handler.takes_run else 0.0
+
+
 def run_of(claim: Claim, record: Record | None, own: Own) -> Run:
     """What a handler is told of its attempt."""
-    return Run(
-        claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token,
-        task=claim.task, queue=claim.queue, max_attempts=claim.max_attempts, own=own, record=record,
-    )  # fmt: skip
-
-
-async def _run_async(call: Call, run: Run | None, no_retry: Kinds) -> Outcome:
-    # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
-    try:
-        work = cast(Coroutine[Any, Any, Any], call())
-        return succeeded(await (work if run is None else _telling(work, run)))
-    except asyncio.CancelledError as error:
-        if is_cancelled():
-            raise
-        return failed(error, no_retry)
-    except BaseException as error:
-        return failed(error, no_retry)
+    return Run(claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token, Signal(),
+               claim.task, claim.queue, claim.max_attempts, own, record)  # fmt: skip
 
 
 @types.coroutine

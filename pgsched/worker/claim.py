@@ -111,7 +111,7 @@ class Claimer:
         self._keeps_up = False
         self.asking = 0  # how many runs the claim is for that is on its way
         self._discovered_at = -math.inf
-        self._starved = False
+        self.starved = False
         self._looking = Budget()
         self._stopped = False
         self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)
@@ -129,7 +129,7 @@ class Claimer:
 
     def wake(self) -> None:
         """There is room again: look again now, if the last round left something for want of it."""
-        if self._starved:
+        if self.starved:
             self._wake.set()
 
     def hint(self, queue: str | None) -> None:
@@ -199,7 +199,7 @@ class Claimer:
     async def _sleep(self) -> None:
         """Until woken, or it is time to look again (with jitter, so that a fleet does not poll in step)."""
         full = self.room() <= 0
-        self._starved = self._starved or full  # room may have become less since it was asked
+        self.starved = self.starved or full  # room may have become less since it was asked
         wait_s = self.poll_s if full else min(self._again_s, self._rest.wait_s(time.monotonic()))
         try:
             async with asyncio.timeout(wait_s * (0.9 + 0.1 * random.random())):
@@ -212,8 +212,8 @@ class Claimer:
     async def _round(self) -> bool:
         """Try every queue that may have work once; True when a full batch says that there is more."""
         self._again_s = self.poll_s
-        self._starved = self.room() <= 0
-        if self._starved:
+        self.starved = self.room() <= 0
+        if self.starved:
             self._keeps_up = False
             if not self._unanswered:
                 return False
@@ -221,7 +221,7 @@ class Claimer:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
         await self._ask_again(self._conn, time.monotonic())
-        if self._starved:
+        if self.starved:
             return False
         last, self._failed = self._failed, []
         first = [queue for queue in self._hints | dict.fromkeys(self._lately) if queue not in last]
@@ -245,9 +245,9 @@ class Claimer:
             self._lately = list(self._taken)  # one look in vain is no reason to look nowhere at the next
         # first those for which there was no room: one that never runs dry must not starve them
         self._hints = dict.fromkeys([*passed_by, *(q for q in self._hints if q not in full), *full])
-        self._starved = bool(passed_by or full)
-        self._keeps_up = not self._starved
-        return self._starved and self.room() > 0
+        self.starved = bool(passed_by or full)
+        self._keeps_up = not self.starved
+        return self.starved and self.room() > 0
 
     async def _try(self, conn: AsyncConnection[Any], queues: list[str]) -> tuple[list[str], list[str]]:
         """Claim of each queue in turn; those for which there was no room, and those that may have more."""

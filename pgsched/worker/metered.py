@@ -204,10 +204,10 @@ class MeteredSlots(Slots):
         """Note when each of the next attempts ends."""
         self._noting = True
 
-    def _ended(self, running: Running, outcome: Outcome | None) -> None:
-        Slots._ended(self, running, outcome)  # not super(): it is done for every run
+    def _ended(self, running: Running, outcome: Outcome | None, now: float) -> None:
+        Slots._ended(self, running, outcome, now)  # not super(): it is done for every run
         if self._noting:
-            self._note(running, self._moved_at)
+            self._note(running, now)
 
     def _ended_gathered(self, running: Running, outcome: Outcome | None = None) -> None:
         if running.key in self._running and self._noting:

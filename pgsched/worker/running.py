@@ -14,7 +14,7 @@ from typing import Any
 
 from pgsched import log
 from pgsched.execute.base import Executor, kill_after_s
-from pgsched.model import Claim, Outcome, Result
+from pgsched.model import Claim, Key, Outcome, Result
 
 logger = log.get("worker")
 ABANDON_MARGIN_S = 5.0
@@ -45,30 +45,21 @@ UNSTARTED = {why: Result.RELEASED if result is Result.INTERRUPTED else result fo
 class Running:
     """One executor call, awaited by the slot's `task`; `on_abandon(running)` is told when it is left behind."""
 
-    __slots__ = (
-        "_on_abandon",
-        "_task",
-        "_timers",
-        "abandoned",
-        "claim",
-        "deadline",
-        "ended",
-        "key",
-        "settled",
-        "started",
-    )
+    # as nearly all attempts have it to their end
+    ended: Ended | None = None
+    abandoned = False
+    deadline: float | None = None
+    settled: bool | None = False
+    _timers: tuple[asyncio.TimerHandle, ...] = ()
 
-    def __init__(self, claim: Claim, task: asyncio.Task[Any], on_abandon: Callable[[Running], None]) -> None:
+    def __init__(
+        self, claim: Claim, key: Key, started: float, task: asyncio.Task[Any], on_abandon: Callable[[Running], None]
+    ) -> None:
         self.claim = claim
-        self.key = claim.key
-        self.ended: Ended | None = None
-        self.abandoned = False
-        self.started = time.monotonic()
-        self.deadline: float | None = None
-        self.settled: bool | None = False
+        self.key = key
+        self.started = started
         self._task = task
         self._on_abandon = on_abandon
-        self._timers: tuple[asyncio.TimerHandle, ...] = ()
 
     async def drive(self, executor: Executor) -> Outcome | None:
         """Make the attempt. The outcome to settle; None when nothing may be settled. Raises nothing."""
@@ -93,7 +84,7 @@ class Running:
             log.ATTEMPT.reset(inside)
             for timer in self._timers:
                 timer.cancel()
-        return self._settled_by_handler(outcome) if self.settled is True else outcome
+        return self._settled_by_handler(outcome) if self.settled else outcome
 
     def end(self, why: Ended) -> None:
         """Stop the attempt: soft now, abandoned when it does not end. The first reason counts, but a loss overrides."""
@@ -165,8 +156,6 @@ class Running:
 
 class Gathered(Running):
     """An attempt that one call serves with others: the call has a time limit, and not the wait for it."""
-
-    __slots__ = ()
 
     def _time_out(self) -> None:
         self.deadline = None

@@ -67,10 +67,10 @@ class Settler:
 
     def put(self, settlement: Settlement) -> None:
         """Hand over one outcome; returns at once."""
-        self._waiting.append(settlement)
-        if len(self._waiting) == 1:
+        if not self._waiting:
             self._idle.clear()
             self._arrived.set()
+        self._waiting.append(settlement)
 
     async def flushed(self) -> None:
         """Wait until everything handed over so far is written."""
@@ -163,7 +163,7 @@ class Settler:
 
     def _report(self, batch: list[Settlement], verdicts: list[str]) -> None:
         told = list(zip(batch, verdicts, strict=True))
-        for settlement, verdict in told:
+        for settlement, verdict in told if "lost" in verdicts else ():
             if verdict == "lost":
                 logger.warning("claim lost, outcome dropped", run=settlement.claim.id,
                                attempt=settlement.claim.attempt, outcome=str(settlement.outcome.result))  # fmt: skip

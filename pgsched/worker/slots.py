@@ -31,7 +31,7 @@ TURN_S = 0.002  # handlers that never wait let the loop's other tasks have their
 class Slots:
     """The claims that this worker holds: those being attempted, and those ahead in the buffer.
 
-    `settle(claim, outcome)` takes every outcome; `on_room()` is told when more may be claimed.
+    `settle(claim, outcome)` takes every outcome; `on_room()` is told when more may be claimed: `room` knows.
     """
 
     def __init__(
@@ -178,7 +178,8 @@ class Slots:
         """One attempt of a batch."""
         task = asyncio.current_task()
         assert task is not None
-        running = self._running[claim.key] = Gathered(claim, task, self._ended_gathered)
+        key = claim.key
+        running = self._running[key] = Gathered(claim, key, time.monotonic(), task, self._ended_gathered)
         outcome = await running.drive(self.drivers[claim.kind])
         self._ended_gathered(running, outcome)
 
@@ -192,8 +193,7 @@ class Slots:
         self._busy -= 1
         self._freed.set()
         self._fill()
-        if self.room() > 0:
-            self._on_room()
+        self._on_room()
 
     def _fill(self) -> None:
         """Start slots while there are claims for them."""
@@ -213,12 +213,14 @@ class Slots:
         task = asyncio.current_task()
         assert task is not None
         clean = contextvars.copy_context()
-        while (running := self._next(task)) is not None:
+        now = time.monotonic()
+        while (running := self._next(task, now)) is not None:
             outcome = await running.drive(self.drivers[running.claim.kind])
             if running.abandoned:
                 self.abandoned -= 1  # it came back after all; its slot has been given away
                 return
-            self._ended(running, outcome)
+            now = time.monotonic()
+            self._ended(running, outcome, now)
             if task.cancelling():
                 if running.ended is None:  # not by us
                     break
@@ -226,42 +228,42 @@ class Slots:
                     pass
             if is_changed(clean):
                 break
-            now = time.monotonic()
             if now >= self._turn_ends_at:
                 try:
                     await asyncio.sleep(0)
                 except asyncio.CancelledError:  # by a handler that has ended
                     break
-                self._turn_ends_at = time.monotonic() + TURN_S
+                now = time.monotonic()
+                self._turn_ends_at = now + TURN_S
         self._slot_freed()
 
-    def _next(self, task: asyncio.Task[None]) -> Running | None:
+    def _next(self, task: asyncio.Task[None], now: float) -> Running | None:
         """The next claim to attempt; those whose deadline has passed are handed back."""
         while self._buffer and not self._stopped:
             claim = self._buffer.popleft()
             key = claim.key
             if key in self._running:
                 continue
-            if self.leases.past(key, time.monotonic()):
+            if self.leases.past(key, now):
                 self._hand_back(claim, Ended.DEADLINE)
                 continue
-            self._left -= 1
-            if self._left == 0:
-                self._on_last()
-            if claim.task in self._gathered and claim.kind == Kind.PYTHON:
+            if self._left > 0:
+                self._left -= 1
+                if self._left == 0:
+                    self._on_last()
+            if self._gathered and claim.task in self._gathered and claim.kind == Kind.PYTHON:
                 self._start(self._gather(claim))
                 continue
-            running = self._running[key] = Running(claim, task, self._abandon)
+            running = self._running[key] = Running(claim, key, now, task, self._abandon)
             return running
         return None
 
-    def _ended(self, running: Running, outcome: Outcome | None) -> None:
+    def _ended(self, running: Running, outcome: Outcome | None, now: float) -> None:
         del self._running[running.key]
-        self._moved_at = time.monotonic()
-        self.pace.took(self._moved_at - running.started, self._moved_at)
+        self._moved_at = now
+        self.pace.took(now - running.started, now)
         self._settled(running.claim, outcome)
-        if self.room() > 0:
-            self._on_room()
+        self._on_room()
 
     def _settled(self, claim: Claim, outcome: Outcome | None) -> None:
         if self._stopped:
@@ -277,7 +279,7 @@ class Slots:
         self.abandoned += 1
         self._busy -= 1
         self._freed.set()
-        self._ended(running, running.outcome())
+        self._ended(running, running.outcome(), time.monotonic())
         self._fill()
 
     def _hand_back(self, claim: Claim, why: Ended) -> None:

@@ -253,7 +253,8 @@ class Worker:
             self._settler.put(settlement)
 
     def _room(self) -> None:
-        self._claimer.wake()
+        if self._claimer.starved and self.slots.room() > 0:
+            self._claimer.wake()
 
     def _settled(self, told: list[Settled]) -> None:
         self.leases.drop(*(settlement.claim.key for settlement, _ in told))

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from pgsched.db.claims import FROM_THE_START, claims_of
-from pgsched.db.direct import raw_json
+from pgsched.db.direct import json_as_text
 from pgsched.db.statements import sql
 from pgsched.model import Claim, Outcome, Result, Settlement
 from tests.waiting import wait_until
@@ -89,7 +89,7 @@ def take(
     """Claim on a plain connection, in its own transaction or the caller's."""
     token = token or uuid4()
     values = {"queue": "default", "n": n, "token": token, "worker_id": 1, "lease_s": lease_s, **KINDS, **FROM_THE_START}
-    raw_json(cursor := conn.cursor())
+    json_as_text(cursor := conn.cursor())
     return claims_of(token, cursor.execute(text or sql("claim"), values).fetchall())
 
 

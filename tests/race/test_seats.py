@@ -106,7 +106,7 @@ def test_who_found_no_room_meanwhile_is_woken_when_there_is_more_than_was_taken(
             offer = await asyncio.to_thread(seats.offer, 2)
             assert offer is not None
             add_runs(db, 1)
-            await becomes(lambda: worker._claimer._starved, "the claimer to find no room")
+            await becomes(lambda: worker._claimer.starved, "the claimer to find no room")
             claims, sent_at = await asyncio.to_thread(claimed, dsn, replace(offer, n=1))
             seats.give(claims, sent_at)
             await becomes(lambda: len(handler.begun) == 2, "the other one to begin")
@@ -220,7 +220,7 @@ def test_room_that_is_not_needed_may_be_used(dsn: str, db: psycopg.Connection) -
         async with at_work(dsn, handler, poll_s=30) as (worker, seats):
             assert await asyncio.to_thread(seats.offer, 2) is not None
             add_runs(db, 2)
-            await becomes(lambda: worker._claimer._starved, "the claimer to find no room")
+            await becomes(lambda: worker._claimer.starved, "the claimer to find no room")
             seats.keep(1)
             await becomes(lambda: len(handler.begun) == 1, "one to begin")
             assert worker.slots.kept == 1

@@ -71,11 +71,9 @@ def test_if_reading_raised_such_a_row_would_end_the_worker(
     play(scene)
 
 
-@pytest.mark.parametrize(
-    "text", [b'{"a": 1' + b"0" * 5000 + b"}", TOO_DEEP.encode(), b'"\xff"'], ids=["digits", "levels", "no UTF-8"]
-)
-def test_reading_a_hot_column_raises_nothing(text: bytes) -> None:
-    first, second, bad, none = claims.read([b"{}", b'{"a": [1]}', text, None])
+@pytest.mark.parametrize("text", ['{"a": 1' + "0" * 5000 + "}", TOO_DEEP], ids=["digits", "levels"])
+def test_reading_a_hot_column_raises_nothing(text: str) -> None:
+    first, second, bad, none = claims.read(["{}", '{"a": [1]}', text, None])
     assert (first, second, none) == ({}, {"a": [1]}, None)
     assert isinstance(bad, Unreadable)
     assert isinstance(claims.read([text])[0], Unreadable)
@@ -84,8 +82,8 @@ def test_reading_a_hot_column_raises_nothing(text: bytes) -> None:
 @pytest.mark.parametrize("at_once", [0, 1_000_000])
 def test_a_column_is_read_in_order(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "MOST_AT_ONCE", at_once)
-    assert claims.read([b"{}", b'"x, y"', b"[1, [2]]", b"null"]) == [{}, "x, y", [1, [2]], None]
-    assert claims.read([None, b"3", None]) == [None, 3, None]
+    assert claims.read(["{}", '"x, y"', "[1, [2]]", "null"]) == [{}, "x, y", [1, [2]], None]
+    assert claims.read([None, "3", None]) == [None, 3, None]
     assert claims.read([]) == []
 
 
