@@ -78,7 +78,7 @@ class WorkerSeats:
         if not answer.set_running_or_notify_cancel():
             return
         try:
-            room = min(n, self._slots.room() - self._claimer.asking) if self._claimer.keeps_up() else 0
+            room = min(n, self._claimer.room() - self._claimer.asking) if self._claimer.keeps_up() else 0
         except BaseException:
             answer.set_result(None)
             raise

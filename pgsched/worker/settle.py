@@ -31,6 +31,7 @@ from pgsched.model import Claim, Outcome, Result, Settlement
 logger = log.get("settle")
 Settled = tuple[Settlement, str]
 LARGEST_BATCH = 1000
+MOST_BEHIND = 4 * LARGEST_BATCH
 LOCK_TIMEOUT_MS = "1000"
 ASIDE_S = 1.0
 AGAIN = (Result.FAILED, Result.TIMED_OUT, Result.CRASHED, Result.SNOOZED)
@@ -71,6 +72,12 @@ class Settler:
             self._idle.clear()
             self._arrived.set()
         self._waiting.append(settlement)
+
+    def room(self) -> int:
+        """How many more outcomes are welcome: none while so many wait that handlers are ahead of the database, where
+        claiming more would only take from the statement that is behind, and lose more to a crash."""
+        room = MOST_BEHIND - len(self._waiting)
+        return room if room >= LARGEST_BATCH else 0
 
     async def flushed(self) -> None:
         """Wait until everything handed over so far is written."""

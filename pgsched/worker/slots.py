@@ -25,7 +25,7 @@ from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
 
 logger = log.get("worker")
 PARKED_S = 0.2  # no claim waits longer for a slot of this worker: another one may be free
-TURN_S = 0.002  # handlers that never wait let the loop's other tasks have their turn after so long
+TURN_S = 0.005  # handlers that never wait let the loop go round after so long
 
 
 class Slots:
@@ -64,6 +64,7 @@ class Slots:
         self._busy = 0
         self._stopped = False
         self._turn_ends_at = 0.0
+        self._turn_ended = False
         self._taken_at = 0.0
         self._moved_at = 0.0  # when a slot last became free
         self._changed = asyncio.Event()
@@ -229,13 +230,23 @@ class Slots:
             if is_changed(clean):
                 break
             if now >= self._turn_ends_at:
+                self._end_turn()
                 try:
                     await asyncio.sleep(0)
                 except asyncio.CancelledError:  # by a handler that has ended
                     break
                 now = time.monotonic()
-                self._turn_ends_at = now + TURN_S
         self._slot_freed()
+
+    def _end_turn(self) -> None:
+        """The next turn begins when the loop has been round: it is one for all slots, not one for each."""
+        if not self._turn_ended:
+            self._turn_ended = True
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._turn_ended = False
+        self._turn_ends_at = time.monotonic() + TURN_S
 
     def _next(self, task: asyncio.Task[None], now: float) -> Running | None:
         """The next claim to attempt; those whose deadline has passed are handed back."""

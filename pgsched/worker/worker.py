@@ -72,7 +72,7 @@ class Worker:
         self.watchdog: Watchdog | None = None
         self.seats: WorkerSeats | None = None  # for the leader of this process
         self.slots = (Slots if counted is None else partial(MeteredSlots, counted))(
-            executors, settings.concurrency, self.leases, self._settle, self._room, self._bug,
+            executors, settings.concurrency, self.leases, self._settle, self._more_room, self._bug,
             settings.max_runs or 0, lambda: self.retire(SPENT),
         )  # fmt: skip
         for executor in executors.values():
@@ -140,7 +140,7 @@ class Worker:
             wanted,
             self.settings.queues,
             self.settings.poll_s,
-            self.slots.room,
+            self._room,
             self.slots.take,
             self.slots.is_idle,
         )
@@ -252,8 +252,11 @@ class Worker:
         else:
             self._settler.put(settlement)
 
-    def _room(self) -> None:
-        if self._claimer.starved and self.slots.room() > 0:
+    def _room(self) -> int:
+        return min(self.slots.room(), self._settler.room())
+
+    def _more_room(self) -> None:
+        if self._claimer.starved and self._room() > 0:
             self._claimer.wake()
 
     def _settled(self, told: list[Settled]) -> None:
@@ -263,6 +266,7 @@ class Worker:
             self.counted.settled(told, verdicts)
         for verdict, count in verdicts.items():
             self.verdicts[verdict] = self.verdicts.get(verdict, 0) + count
+        self._more_room()
 
     def _bug(self, error: BaseException) -> None:
         logger.error("stopping", error=str(error))

@@ -21,6 +21,7 @@ from pgsched.worker import claim as claiming
 from pgsched.worker import cursor as cursors
 from pgsched.worker import lease as leasing
 from pgsched.worker import rest as resting
+from pgsched.worker import settle as settling
 from pgsched.worker import slots as slotting
 from pgsched.worker.cursor import Cursor
 from pgsched.worker.lease import Heartbeat, Leases
@@ -295,6 +296,41 @@ def test_a_locked_row_holds_up_no_other_settlement(dsn: str, db: psycopg.Connect
         assert (await asyncio.to_thread(row_of, db, 7))["state"] == "running"
         person.rollback()
         await becomes(lambda: worker.verdicts.get("succeeded") == 40, "the last settlement")
+        worker.stop()
+        await work
+
+    play(scene)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_handlers_run_ahead_of_the_settlements_only_so_far(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash would have all of them run again."""
+    monkeypatch.setattr(settling, "LARGEST_BATCH", 50)
+    monkeypatch.setattr(settling, "MOST_BEHIND", 100 if guarded else 1_000_000)
+    add_runs(db, 2000)
+    answers, really = asyncio.Event(), settling.settle
+
+    async def slow(*given: Any) -> list[str]:
+        await answers.wait()
+        return await really(*given)
+
+    monkeypatch.setattr(settling, "settle", slow)
+
+    async def scene() -> None:
+        handler = Handler()
+        handler.go.set()
+        worker = make(dsn, handler)
+        work = asyncio.create_task(worker.run())
+        if guarded:
+            await becomes(lambda: len(handler.begun) >= 50 and worker._claimer.starved, "no more room")
+            await asyncio.sleep(0.5)
+            assert 50 <= len(handler.begun) <= 300
+        else:
+            await becomes(lambda: len(handler.begun) == 2000, "all, with nothing settled")
+        answers.set()
+        await becomes(lambda: worker.verdicts.get("succeeded") == 2000, "all settlements")
         worker.stop()
         await work
 

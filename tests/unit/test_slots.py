@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -251,13 +252,38 @@ def test_handlers_that_never_wait_let_the_loop_go_on() -> None:
     seen: list[int] = []
 
     async def scene(stage: Stage) -> None:
-        stage.give(*["quick"] * 3000)
-        while len(stage.told) < 3000:
+        stage.give(*["quick"] * 9000)
+        while len(stage.told) < 9000:
             seen.append(len(stage.told))
             await asyncio.sleep(0)
 
     play(stage, scene)
     assert len(set(seen)) >= 3, "other tasks had several turns in between"
+
+
+def test_of_all_slots_together_no_turn_is_longer_than_that_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "TURN_S", 0.01)
+    made = 0
+
+    async def busy() -> None:
+        nonlocal made
+        made += 1
+        until = time.monotonic() + 0.001
+        while time.monotonic() < until:
+            pass
+
+    stage = Stage({"busy": busy}, concurrency=10)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*["busy"] * 300)
+        most = 0
+        while len(stage.told) < 300:
+            before = made
+            await asyncio.sleep(0)
+            most = max(most, made - before)
+        assert 10 <= most <= 2 * 10 + 10  # those of a turn, and one of each slot, which finds that it has ended
+
+    play(stage, scene)
 
 
 def test_claims_ahead_are_not_parked_behind_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
