@@ -181,6 +181,7 @@ def prepare(parameters: Parameters, function: Callable[..., Any], args: Any, run
     """The call of a handler with arguments that came as JSON."""
     extra = {parameters.run_name: run} if parameters.run_name else {}
     plain = parameters.plain
+    # all of them, which is usual, is one question; all that are required, and no other, are two
     if (
         isinstance(args, dict)
         and plain is not None

@@ -22,7 +22,7 @@ TABLE = """
 CREATE TABLE raw (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, priority smallint NOT NULL DEFAULT 5,
     state smallint NOT NULL DEFAULT 0, token uuid, finished_at timestamptz, payload jsonb NOT NULL
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 37);
 CREATE INDEX raw_open ON raw (priority, id) WHERE finished_at IS NULL
 """
 CLAIM = """

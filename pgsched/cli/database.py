@@ -37,7 +37,7 @@ def migrate(
     ] = False,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="VERSION", help="Stop at this version; the one before the last: go back."),
+        typer.Option("--to", metavar="VERSION", help="Stop at this version, or go back to it."),
     ] = None,
     wait: Annotated[
         float, typer.Option("--wait", min=0, max=1e6, help="Seconds to try for a lock that another session holds.")

@@ -202,7 +202,7 @@ def array(texts: Iterable[str | None]) -> str:
 def results(batch: Sequence[Settlement]) -> list[str | None] | None:
     """The results as JSON; None when no attempt has one."""
     values = [s.outcome.value for s in batch]
-    if not [value for value in values if value is not None]:
+    if all(value is None for value in values):
         return None
     return [None if value is None else payload.encode(value) for value in values]
 

@@ -23,9 +23,10 @@ from pgsched.execute.transaction import Transaction
 INFINITE = math.inf
 
 
-@dataclass(slots=True, unsafe_hash=True)  # to be read; frozen it would take three times as long to make
+@dataclass(slots=True, unsafe_hash=True)
 class Run:
-    """One attempt. `scheduled_at` is the job's slot, None for an ad-hoc run.
+    """One attempt, to be read and never assigned to (that is not enforced: a frozen one takes three times as long to
+    make). `scheduled_at` is the job's slot, None for an ad-hoc run.
 
     `cancelled` is set when the attempt is to stop. An async handler is cancelled as well; a sync one has to look, with
     `run.cancelled.is_set()` or, instead of sleeping, `run.cancelled.wait(seconds)`.

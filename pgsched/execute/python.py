@@ -125,7 +125,7 @@ class PythonExecutor:
         if handler.place.run_in == "process":
             own = self._own(claim) if handler.takes_run or self._hooks.per_run else None
             return await self._pool.execute(claim, handler.place.memory_mb, record, own)
-        with_run = record is not None and (handler.takes_run or self._hooks.per_run)
+        with_run = handler.takes_run or self._hooks.per_run
         run = run_of(claim, record, self._own(claim)) if with_run else None
         try:
             call = handler.prepare(claim.args, run)
@@ -133,10 +133,10 @@ class PythonExecutor:
             # Retried: while a new release is rolled out, another worker may know the new parameter.
             return refused(str(error), retry=True)
         if run is not None and self._hooks.per_run:
-            return await self._hooked(handler, call, run, grace_s(claim, handler))
+            return await self._hooked(handler, call, run, grace_of(claim, handler))
         if not handler.is_async:
             job = self._threads.submit(lambda: _run_sync(call, handler.no_retry))
-            outcome: Outcome = await self._watch(job, run, grace_s(claim, handler))
+            outcome: Outcome = await self._watch(job, run, grace_of(claim, handler))
             return outcome
         # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
         try:
@@ -239,8 +239,8 @@ async def unknown(claim: Claim) -> Outcome:
     return refused(f"task: this worker knows no task named {claim.task[:100]!r}", retry=True)
 
 
-def grace_s(claim: Claim, handler: Handler) -> float:
-    """How long to wait for a handler that is to stop: only one that was given the Run can see `cancelled`."""
+def grace_of(claim: Claim, handler: Handler) -> float:
+    """How many seconds to wait for a handler that is to stop: only one that was given the Run can see `cancelled`."""
     return kill_after_s(claim) if handler.takes_run else 0.0
 
 

@@ -111,7 +111,7 @@ class Claimer:
         self._keeps_up = False
         self.asking = 0  # how many runs the claim is for that is on its way
         self._discovered_at = -math.inf
-        self.starved = False
+        self.starved = False  # did the last round leave something for want of room?
         self._looking = Budget()
         self._stopped = False
         self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)

@@ -45,7 +45,7 @@ UNSTARTED = {why: Result.RELEASED if result is Result.INTERRUPTED else result fo
 class Running:
     """One executor call, awaited by the slot's `task`; `on_abandon(running)` is told when it is left behind."""
 
-    # as nearly all attempts have it to their end
+    # on the class, as nearly no attempt changes them
     ended: Ended | None = None
     abandoned = False
     deadline: float | None = None

@@ -31,8 +31,8 @@ from pgsched.model import Claim, Outcome, Result, Settlement
 logger = log.get("settle")
 Settled = tuple[Settlement, str]
 LARGEST_BATCH = 1000
-MOST_BEHIND = 4 * LARGEST_BATCH
-LOCK_TIMEOUT_MS = "1000"
+BEHIND = 3 * LARGEST_BATCH  # outcomes that wait: from so many on the worker claims nothing
+LOCK_TIMEOUT_MS = "200"  # waited for by each half of a batch, and by all outcomes behind it
 ASIDE_S = 1.0
 AGAIN = (Result.FAILED, Result.TIMED_OUT, Result.CRASHED, Result.SNOOZED)
 
@@ -60,6 +60,7 @@ class Settler:
         self.on_settled = on_settled
         self._waiting: list[Settlement] = []
         self._alone: list[Settlement] = []
+        self._alone_last = False
         self._aside = 0
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
@@ -73,11 +74,10 @@ class Settler:
             self._arrived.set()
         self._waiting.append(settlement)
 
-    def room(self) -> int:
-        """How many more outcomes are welcome: none while so many wait that handlers are ahead of the database, where
-        claiming more would only take from the statement that is behind, and lose more to a crash."""
-        room = MOST_BEHIND - len(self._waiting)
-        return room if room >= LARGEST_BATCH else 0
+    def is_behind(self) -> bool:
+        """Do so many outcomes wait to be written that no more runs should be claimed? A crash would have all of them
+        run again, and a claim takes its time from the very server that is behind."""
+        return len(self._waiting) >= BEHIND
 
     async def flushed(self) -> None:
         """Wait until everything handed over so far is written."""
@@ -98,8 +98,9 @@ class Settler:
                 await self._conn.close()
 
     def _next(self) -> list[Settlement]:
-        if self._alone:
-            batch = [self._alone.pop()]
+        self._alone_last = bool(self._alone) and not (self._alone_last and self._waiting)  # in turns: neither starves
+        if self._alone_last:
+            batch = [self._alone.pop(0)]
         else:
             batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
         if not (self._waiting or self._alone):
@@ -170,8 +171,8 @@ class Settler:
 
     def _report(self, batch: list[Settlement], verdicts: list[str]) -> None:
         told = list(zip(batch, verdicts, strict=True))
-        for settlement, verdict in told if "lost" in verdicts else ():
-            if verdict == "lost":
+        if "lost" in verdicts:
+            for settlement in [settlement for settlement, verdict in told if verdict == "lost"]:
                 logger.warning("claim lost, outcome dropped", run=settlement.claim.id,
                                attempt=settlement.claim.attempt, outcome=str(settlement.outcome.result))  # fmt: skip
         self.on_settled(told)

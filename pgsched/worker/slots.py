@@ -31,7 +31,7 @@ TURN_S = 0.005  # handlers that never wait let the loop go round after so long
 class Slots:
     """The claims that this worker holds: those being attempted, and those ahead in the buffer.
 
-    `settle(claim, outcome)` takes every outcome; `on_room()` is told when more may be claimed: `room` knows.
+    `settle(claim, outcome)` takes every outcome; `on_room()` is told whenever an attempt has ended: there may be room.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ class Slots:
             if self._left > 0:
                 self._left -= 1
                 if self._left == 0:
-                    self._on_last()
+                    self._on_last()  # which stops these slots: from here on 0 would mean any number
             if self._gathered and claim.task in self._gathered and claim.kind == Kind.PYTHON:
                 self._start(self._gather(claim))
                 continue

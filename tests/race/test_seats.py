@@ -168,6 +168,7 @@ def test_who_has_not_looked_yet_offers_nothing(
         looks.set()
         await becomes(worker._claimer.keeps_up, "it to have looked")
         assert await asyncio.to_thread(worker.seats.offer, 1) is not None
+        worker.seats.give([], 0.0)
         worker.stop()
         await work
 
@@ -175,15 +176,15 @@ def test_who_has_not_looked_yet_offers_nothing(
 
 
 def test_an_error_in_an_answer_does_not_hold_up_the_leader(dsn: str, db: psycopg.Connection) -> None:
-    def broken() -> int:
+    def broken() -> bool:
         raise ValueError("a bug")
 
     async def scene() -> None:
         async with at_work(dsn, Handler()) as (worker, seats):
-            worker.slots.room = broken  # type: ignore[method-assign]
+            worker._claimer.keeps_up = broken  # type: ignore[method-assign]
             asyncio.get_running_loop().set_exception_handler(lambda *_: None)
             assert await asyncio.wait_for(asyncio.to_thread(seats.offer, 1), 5) is None, "nor ends it the worker"
-            del worker.slots.room
+            del worker._claimer.keeps_up
 
     play(scene)
 

@@ -302,13 +302,39 @@ def test_a_locked_row_holds_up_no_other_settlement(dsn: str, db: psycopg.Connect
     play(scene)
 
 
+def test_rows_that_stay_locked_hold_up_no_later_settlement(
+    dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them is tried again before the other has given up: so one is always there to be tried."""
+    monkeypatch.setattr(settling, "ASIDE_S", 0.01)
+    add_runs(db, 40)
+    person = connect(autocommit=False)
+
+    async def scene() -> None:
+        handler = Handler()
+        settings = WorkerSettings(concurrency=40, lease_s=30, poll_s=0.1, grace_s=5, leader=False)
+        worker = Worker(dsn, settings, {"python": handler}, registration(30))
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: len(handler.begun) == 40, "all starts")
+        await asyncio.to_thread(person.execute, "SELECT pgsched.cancel(id) FROM pgsched.runs WHERE id IN (7, 8)")
+        handler.go.set()
+        await becomes(lambda: worker.verdicts.get("succeeded") == 38, "the other settlements")
+        await asyncio.to_thread(add_runs, db, 200)
+        await becomes(lambda: worker.verdicts.get("succeeded") == 238, "the settlements that came later")
+        person.rollback()
+        await becomes(lambda: worker.verdicts.get("succeeded") == 240, "the last ones")
+        worker.stop()
+        await work
+
+    play(scene)
+
+
 @pytest.mark.parametrize("guarded", [True, False])
 def test_handlers_run_ahead_of_the_settlements_only_so_far(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash would have all of them run again."""
-    monkeypatch.setattr(settling, "LARGEST_BATCH", 50)
-    monkeypatch.setattr(settling, "MOST_BEHIND", 100 if guarded else 1_000_000)
+    monkeypatch.setattr(settling, "BEHIND", 100 if guarded else 1_000_000)
     add_runs(db, 2000)
     answers, really = asyncio.Event(), settling.settle
 
@@ -321,12 +347,14 @@ def test_handlers_run_ahead_of_the_settlements_only_so_far(
     async def scene() -> None:
         handler = Handler()
         handler.go.set()
-        worker = make(dsn, handler)
+        worker = make(dsn, handler, poll_s=30.0)  # so that it goes on when there is room, and not at the next poll
         work = asyncio.create_task(worker.run())
         if guarded:
-            await becomes(lambda: len(handler.begun) >= 50 and worker._claimer.starved, "no more room")
-            await asyncio.sleep(0.5)
-            assert 50 <= len(handler.begun) <= 300
+            await becomes(
+                lambda: handler.begun and worker._settler.is_behind() and worker.slots.is_idle(),
+                "nothing more to start",
+            )
+            assert len(handler.begun) < 1500, "and not all that there is"
         else:
             await becomes(lambda: len(handler.begun) == 2000, "all, with nothing settled")
         answers.set()
