@@ -30,10 +30,10 @@ def play(dsn: str, scene: Callable[[AsyncConnection], Awaitable[None]]) -> None:
     asyncio.run(played())
 
 
-def test_the_rows_are_those_of_a_cursor_and_json_comes_as_bytes(dsn: str) -> None:
+def test_the_rows_are_those_of_a_cursor_and_json_comes_as_text(dsn: str) -> None:
     async def scene(conn: AsyncConnection) -> None:
         (row,) = await rows(conn, ECHO, VALUES)
-        assert row == (VALUES["text"], 2**40 + 1, 0.1, TOKEN, None, 3, True, timedelta(seconds=90), b'{"a": 1}')
+        assert row == (VALUES["text"], 2**40 + 1, 0.1, TOKEN, None, 3, True, timedelta(seconds=90), '{"a": 1}')
         (same,) = await (await conn.execute(ECHO, VALUES)).fetchall()
         assert row[:-1] == same[:-1]
         assert same[-1] == {"a": 1}, "only there"
