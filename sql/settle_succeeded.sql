@@ -1,7 +1,7 @@
 -- settle_succeeded: record attempts that succeeded, each fenced by (id, token, running): what `settle` does, for the
 -- one outcome that leaves no evidence behind.
--- params: parallel arrays ids bigint[] (ascending, none twice), tokens uuid[]; results jsonb, an array as long as they
---         (null: none has one)
+-- params: ids bigint[] (ascending, none twice); tokens uuid[], each once, for many claims have one; nth int[], as long as
+--         ids: which of the tokens, from 1, is each one's; results jsonb, an array as long (null: none has one)
 -- returns: one row: how many of those were ours; their ids, unless all were
 -- locks: row locks on those runs, in the order given. Repeating it is harmless.
 -- One pass over the key's index takes all ids; a row's place in the arrays is found by halving them (width_bucket).
@@ -10,7 +10,8 @@ WITH settled AS (
         result = CASE WHEN %(results)s::jsonb IS NOT NULL
                       THEN nullif(%(results)s::jsonb -> width_bucket(r.id, %(ids)s::bigint[]) - 1, 'null') END
     WHERE r.id = ANY (%(ids)s::bigint[])
-      AND CASE WHEN r.token = (%(tokens)s::uuid[])[width_bucket(r.id, %(ids)s::bigint[])] AND r.state = 'running'
+      AND CASE WHEN r.state = 'running'
+                    AND r.token = (%(tokens)s::uuid[])[(%(nth)s::int[])[width_bucket(r.id, %(ids)s::bigint[])]]
                THEN true END
     RETURNING r.id, r.job_id, r.has_children, r.ready_at
 ), ours AS (

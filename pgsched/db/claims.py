@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from operator import attrgetter
+from operator import attrgetter, le
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +26,9 @@ from pgsched.model import Claim, Key, Result, Settlement, Unreadable
 
 ORDER = attrgetter("priority", "available_at", "id")
 RUN = attrgetter("claim.id")
-TOKEN, *JSON = (Claim._fields.index(name) for name in ("token", "args", "options"))
+ID, TOKEN, PRIORITY, AT = map(Claim._fields.index, ("id", "token", "priority", "available_at"))
+JSON = Claim._fields.index("args"), Claim._fields.index("options")
+SUCCEEDED = Result.SUCCEEDED  # an enum's members are slow to look up
 MOST_AT_ONCE = 1_000_000  # characters of JSON
 FROM_THE_START: Mapping[str, str] = {
     "priorities": plain(range(10)),
@@ -53,7 +55,15 @@ def claims_of(token: UUID, rows: Sequence[Sequence[Any]]) -> list[Claim]:
     columns.insert(TOKEN, [token] * len(rows))
     for place in JSON:
         columns[place] = read(columns[place])
-    return sorted(map(Claim._make, zip(*columns, strict=True)), key=ORDER)  # RETURNING has none
+    claims = list(map(Claim._make, zip(*columns, strict=True)))
+    if len(set(columns[PRIORITY])) > 1 or not (rises(columns[AT]) and rises(columns[ID])):  # RETURNING has no order
+        claims.sort(key=ORDER)
+    return claims
+
+
+def rises(column: Sequence[Any]) -> bool:
+    """Is each value at least as large as the one before?"""
+    return all(map(le, column, column[1:]))
 
 
 def read(column: Sequence[str | None]) -> list[Any]:
@@ -153,7 +163,7 @@ async def settle(
     """Record a batch of outcomes; returns for each of them the run's new state, 'repeated' or 'lost'. A run that has
     crashed `crash_limit` times is not tried again."""
     order = sorted(batch, key=RUN)
-    succeeded = [s for s in order if s.outcome.result is Result.SUCCEEDED]
+    succeeded = [s for s in order if s.outcome.result is SUCCEEDED]
     if len({s.claim.id for s in succeeded}) < len(succeeded):  # of two claims of a run one at most is ours: which?
         succeeded = []
     verdicts: dict[Key, str] = {}
@@ -163,7 +173,7 @@ async def settle(
             return ["succeeded"] * n
         known = {s.claim.id for s in succeeded} if ours is None else set(ours)
         verdicts.update((s.claim.key, "succeeded") for s in succeeded if s.claim.id in known)
-    others = [s for s in order if s.outcome.result is not Result.SUCCEEDED] if succeeded else order
+    others = [s for s in order if s.outcome.result is not SUCCEEDED] if succeeded else order
     if others:
         values = {**keys(others), **evidence(others), "worker": worker, "crash_limit": crash_limit}
         cursor = await conn.execute(sql("settle"), values)
@@ -191,7 +201,16 @@ def fences(keys: Iterable[Key]) -> dict[str, str]:
 def success(batch: Sequence[Settlement]) -> dict[str, str | None]:
     """What `settle_succeeded` is told of attempts, which are in the order of their runs' ids."""
     given = results(batch)
-    return {**keys(batch), "results": None if given is None else array(given)}
+    claims = [s.claim for s in batch]
+    return ended([c.id for c in claims], [c.token for c in claims], None if given is None else array(given))
+
+
+def ended(ids: Sequence[int], tokens: Sequence[UUID], results: str | None = None) -> dict[str, str | None]:
+    """What `settle_succeeded` is told: the keys of claims by their runs' ids, and a JSON array of their results."""
+    places: dict[int, int] = {}  # many claims have one token
+    nth = [places.setdefault(token.int, len(places) + 1) for token in tokens]
+    each = [f"{token:032x}" for token in places]
+    return {"ids": plain(ids), "tokens": plain(each), "nth": plain(nth), "results": results}
 
 
 def array(texts: Iterable[str | None]) -> str:

@@ -20,7 +20,7 @@ from psycopg.rows import tuple_row
 
 from pgsched.contrib import sqlalchemy
 from pgsched.core import payload
-from pgsched.db.claims import array, fences
+from pgsched.db.claims import array, ended
 from pgsched.db.connect import BY_KEY
 from pgsched.db.idle import idle
 from pgsched.db.statements import sql
@@ -144,10 +144,9 @@ def refuse(stricter: tuple[str] | None) -> None:
         )
 
 
-def settlement(run_id: int, token: UUID, value: Any) -> dict[str, Any]:
+def settlement(run_id: int, token: UUID, value: Any) -> dict[str, str | None]:
     """The values of `settle_succeeded` for one run."""
-    results = None if value is None else array([payload.encode(value)])
-    return {**fences([(run_id, token.int)]), "results": results}
+    return ended([run_id], [token], None if value is None else array([payload.encode(value)]))
 
 
 def settle(conn: psycopg.Connection[Any], run_id: int, token: UUID, value: Any) -> None:

@@ -265,7 +265,7 @@ def test_who_ends_a_parent_wakes_the_leader_and_who_ends_any_other_run_does_not(
 
 
 def settle(db: psycopg.Connection, claim: Claim) -> None:
-    arrays = {"ids": f"{{{claim.id}}}", "tokens": f"{{{claim.token}}}", "results": None}
+    arrays = {"ids": f"{{{claim.id}}}", "tokens": f"{{{claim.token}}}", "nth": "{1}", "results": None}
     assert db.execute(sql("settle_succeeded"), arrays).fetchall()[0][0] == 1
 
 

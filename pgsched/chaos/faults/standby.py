@@ -14,7 +14,7 @@ from pgsched.chaos.faults.server import FIRST_CLAIM, FIRST_SLOT, under_load
 from pgsched.chaos.registry import fault
 from pgsched.chaos.servers import Pair, PlainServer, dsn_of, several
 from pgsched.chaos.stage import Stage
-from pgsched.db.claims import fences, heartbeat
+from pgsched.db.claims import ended, heartbeat
 from pgsched.db.statements import sql
 
 SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
@@ -158,9 +158,8 @@ def lose(stage: Stage, cut_at: float) -> None:
 
 def let_in(stage: Stage, number: int, token: UUID) -> bool:
     """Send what the owner of a lost claim would send: is any of it taken for the new owner's?"""
-    key = (number, token.int)
-    ((settled, *_),) = stage.db.execute(sql("settle_succeeded"), {**fences([key]), "results": None}).fetchall()
-    beat = heartbeat(stage.db, -1, LEASE_S, [key])
+    ((settled, *_),) = stage.db.execute(sql("settle_succeeded"), ended([number], [token])).fetchall()
+    beat = heartbeat(stage.db, -1, LEASE_S, [(number, token.int)])
     try:
         stage.db.execute("SELECT pgsched.assert_claim(%s, %s)", [number, token])
     except psycopg.errors.ObjectNotInPrerequisiteState:

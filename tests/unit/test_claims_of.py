@@ -1,0 +1,42 @@
+"""The rule: claims start in (priority, available_at, id) order, in whatever order one statement answered with them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
+from uuid import uuid4
+
+import pytest
+
+from pgsched.db.claims import claims_of
+from pgsched.model import Claim
+
+Key = tuple[int, int, int]  # priority, second, id
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+TOKEN = uuid4()
+
+
+def row(key: Key) -> tuple[object, ...]:
+    """What `claim` answers: a claim without its token, with JSON as text."""
+    priority, second, run_id = key
+    claim = Claim(run_id, TOKEN, 1, 3, "q", priority, "python", "t", '{"i": 1}',
+                  available_at=BEGAN + timedelta(seconds=second))  # fmt: skip
+    return claim[:1] + claim[2:]
+
+
+@pytest.mark.parametrize(
+    "in_order",
+    [
+        [(0, 2, 4), (5, 1, 1), (5, 1, 3)],
+        [(5, 1, 3), (5, 2, 1), (5, 3, 2)],
+        [(5, 1, 1), (5, 1, 2), (5, 1, 3)],
+        [(0, 3, 4), (0, 4, 3), (5, 1, 2), (9, 1, 1)],
+    ],
+    ids=["by priority", "by instant", "by number", "by all"],
+)
+def test_claims_come_in_order(in_order: list[Key]) -> None:
+    for answered in permutations(in_order):
+        claims = claims_of(TOKEN, [row(key) for key in answered])
+        assert [claim.id for claim in claims] == [run_id for _, _, run_id in in_order]
+        assert {claim.token for claim in claims} == {TOKEN}
+        assert claims[0].args == {"i": 1}
