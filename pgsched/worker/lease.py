@@ -44,6 +44,9 @@ class Leases:
             for key in keys:
                 self._deadlines.pop(key, None)
 
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
     def held(self) -> list[Key]:
         """What is held now."""
         with self._lock:

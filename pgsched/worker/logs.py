@@ -44,6 +44,11 @@ class LogPump:
         self._next_at = 0.0
         self._after: dict[Key, Callable[[], object]] = {}
 
+    @property
+    def held(self) -> int:
+        """How many outcomes wait for what their attempts have said."""
+        return len(self._after)
+
     def before(self, key: Key, then: Callable[[], object]) -> None:
         """Call `then` once all that this attempt has said is written, or too long a time has passed."""
         if key not in self._journal.unwritten:

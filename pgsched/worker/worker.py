@@ -253,7 +253,7 @@ class Worker:
             self._settler.put(settlement)
 
     def _room(self) -> int:
-        return 0 if self._settler.is_behind() else self.slots.room()
+        return 0 if self._settler.is_behind(self._logs.held) else self.slots.room()
 
     def _more_room(self) -> None:
         if self._claimer.starved and self._room() > 0:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -64,6 +65,21 @@ def test_what_is_counted_is_what_happened(db: psycopg.Connection, fleet: Fleet) 
     assert found.value("pgsched_tick_slots_count") >= 1
     assert found.value("pgsched_leader") == 1
     assert found.value("pgsched_leader_term") == 1
+
+
+def test_outcomes_that_are_not_written_yet_are_counted(
+    db: psycopg.Connection, fleet: Fleet, connect: Callable[..., psycopg.Connection]
+) -> None:
+    port = free_port()
+    insert(db, "waits", 3, '{"seconds": 1}')
+    fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.observe.counted:app", "--no-leader")
+    wait_until(lambda: Scrape(port).value("pgsched_worker_slots_busy") == 3, 30, "their start")
+    holder = connect(autocommit=False)
+    holder.execute("SELECT FROM pgsched.runs FOR UPDATE")
+    wait_until(lambda: Scrape(port).value("pgsched_worker_slots_busy") == 0, 30, "their end")
+    assert Scrape(port).value("pgsched_worker_unsettled") == 3
+    holder.rollback()
+    wait_until(lambda: ended(db) and Scrape(port).value("pgsched_worker_unsettled") == 0, 30, "their outcomes")
 
 
 def test_times_stand_for_all_attempts_and_are_of_the_databases_clock(db: psycopg.Connection, fleet: Fleet) -> None:

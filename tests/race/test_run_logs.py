@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from pgsched.db import leading, run_logs
 from pgsched.db.claims import settle
 from pgsched.db.run_logs import Page, tell_progress, write
 from pgsched.model import Claim, Outcome, Result, Settlement
+from pgsched.worker import logs
+from pgsched.worker import settle as settling
 from pgsched.worker.logs import LogPump
 from tests.race.setting import add_runs, cut, let_expire, take
 from tests.waiting import wait_until
@@ -205,6 +208,42 @@ def test_a_log_that_cannot_be_written_holds_up_no_run_and_comes_later(
 
     work(dsn, None, written)
     assert state
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_outcomes_that_wait_for_what_was_said_are_only_so_many(
+    guarded: bool,
+    dsn: str,
+    db: psycopg.Connection,
+    connect: Callable[..., psycopg.Connection],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A crash would have all of them run again."""
+    monkeypatch.setattr(logs, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(settling, "BEHIND", 20)
+    if not guarded:
+        monkeypatch.setattr(LogPump, "held", 0)
+    app, begun, most = App(), [], 500
+
+    @app.task(name="says", capture=True)
+    async def says() -> None:
+        begun.append(1)
+        print("said")
+
+    db.execute("INSERT INTO pgsched.runs (task) SELECT 'says' FROM generate_series(1, %s)", [most])
+    locker = connect(autocommit=False)
+    locker.execute("LOCK TABLE pgsched.run_logs IN ACCESS EXCLUSIVE MODE")
+    seen: list[int] = []
+
+    def played() -> bool:
+        if not seen and len(begun) >= (20 if guarded else most):
+            time.sleep(1.0 if guarded else 0)  # ten polls
+            seen.append(len(begun))
+            locker.rollback()
+        return all_ended(db)
+
+    work(dsn, app, played)
+    assert (seen[0] < most) is guarded
 
 
 def test_a_log_that_can_never_be_written_fails_no_run(dsn: str, db: psycopg.Connection) -> None:
