@@ -62,7 +62,7 @@ def claims_of(token: UUID, rows: Sequence[Sequence[Any]]) -> list[Claim]:
 
 
 def rises(column: Sequence[Any]) -> bool:
-    """Is each value at least as large as the one before?"""
+    """Is each value at least as large as the one before? None of them is None."""
     return all(map(le, column, column[1:]))
 
 
@@ -205,12 +205,13 @@ def success(batch: Sequence[Settlement]) -> dict[str, str | None]:
     return ended([c.id for c in claims], [c.token for c in claims], None if given is None else array(given))
 
 
-def ended(ids: Sequence[int], tokens: Sequence[UUID], results: str | None = None) -> dict[str, str | None]:
-    """What `settle_succeeded` is told: the keys of claims by their runs' ids, and a JSON array of their results."""
+def ended(ids: Sequence[int], tokens: Sequence[UUID], values: str | None = None) -> dict[str, str | None]:
+    """What `settle_succeeded` is told of claims: their runs' ids, ascending and none twice, the token of each, and the
+    results as a JSON array."""
     places: dict[int, int] = {}  # many claims have one token
     nth = [places.setdefault(token.int, len(places) + 1) for token in tokens]
     each = [f"{token:032x}" for token in places]
-    return {"ids": plain(ids), "tokens": plain(each), "nth": plain(nth), "results": results}
+    return {"ids": plain(ids), "tokens": plain(each), "nth": plain(nth), "results": values}
 
 
 def array(texts: Iterable[str | None]) -> str:

@@ -51,7 +51,7 @@ METRICS = (
     Metric("pgsched_worker_slots_busy", "gauge", (), "worker", "Slots that make an attempt now."),
     Metric("pgsched_worker_prefetched", "gauge", (), "worker", "Runs claimed ahead that have not been started."),
     Metric("pgsched_worker_unsettled", "gauge", (), "worker",
-           "Attempts that have ended and whose outcome is not written yet; from 3,000 on, nothing is claimed."),
+           "Attempts that have ended and whose outcome is not written yet."),
     Metric("pgsched_worker_abandoned", "gauge", (), "worker",
            "Handlers that go on although they were told to stop and nobody waits for them."),
     Metric("pgsched_worker_draining", "gauge", (), "worker", "1 while the worker takes no more runs, else 0."),

@@ -44,7 +44,9 @@ class Leases:
             for key in keys:
                 self._deadlines.pop(key, None)
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """How many are held now."""
         return len(self._deadlines)
 
     def held(self) -> list[Key]:

@@ -224,7 +224,8 @@ class MeteredSlots(Slots):
         yield "pgsched_worker_slots", (), self.concurrency
         yield "pgsched_worker_slots_busy", (), self._busy
         yield "pgsched_worker_prefetched", (), len(self._buffer)
-        ended = len(self.leases) - len(self._running) - len(self._buffer)
+        # asked for by another thread: not all of one moment
+        ended = self.leases.count - len(self._running) - len(self._buffer)
         yield "pgsched_worker_unsettled", (), max(0, ended)
         yield "pgsched_worker_draining", (), int(self._stopped)
         yield "pgsched_worker_abandoned", (), self.abandoned + sum(e.abandoned for e in set(self.executors.values()))

@@ -74,7 +74,7 @@ class Settler:
             self._arrived.set()
         self._waiting.append(settlement)
 
-    def is_behind(self, held: int = 0) -> bool:
+    def is_behind(self, held: int) -> bool:
         """Do so many outcomes wait to be written, with those `held` on their way here, that no more runs should be
         claimed? A crash would have all of them run again, and a claim takes its time from the very server that is
         behind."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 from pgsched import App
 
@@ -26,6 +27,12 @@ async def fails() -> None:
 @app.task(name="waits")
 async def waits(seconds: float) -> None:
     await asyncio.sleep(seconds)
+
+
+@app.task(name="waits.for")
+def waits_for(path: str) -> None:
+    while not Path(path).exists():
+        time.sleep(0.02)
 
 
 @app.task(name="blocks")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import socket
 import subprocess
@@ -68,14 +69,15 @@ def test_what_is_counted_is_what_happened(db: psycopg.Connection, fleet: Fleet) 
 
 
 def test_outcomes_that_are_not_written_yet_are_counted(
-    db: psycopg.Connection, fleet: Fleet, connect: Callable[..., psycopg.Connection]
+    db: psycopg.Connection, fleet: Fleet, connect: Callable[..., psycopg.Connection], tmp_path: Path
 ) -> None:
-    port = free_port()
-    insert(db, "waits", 3, '{"seconds": 1}')
+    port, gate = free_port(), tmp_path / "gate"
+    insert(db, "waits.for", 3, json.dumps({"path": str(gate)}))
     fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.observe.counted:app", "--no-leader")
     wait_until(lambda: Scrape(port).value("pgsched_worker_slots_busy") == 3, 30, "their start")
     holder = connect(autocommit=False)
     holder.execute("SELECT FROM pgsched.runs FOR UPDATE")
+    gate.touch()
     wait_until(lambda: Scrape(port).value("pgsched_worker_slots_busy") == 0, 30, "their end")
     assert Scrape(port).value("pgsched_worker_unsettled") == 3
     holder.rollback()

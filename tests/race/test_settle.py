@@ -88,6 +88,17 @@ def test_a_token_settles_its_own_run_and_no_other_of_the_batch(dsn: str, db: psy
     assert [row_of(db, claim.id)["state"] for claim in (one, two, three)] == ["running", "running", "succeeded"]
 
 
+def test_of_two_claims_whose_runs_take_turns_each_settles_its_own(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 5)
+    first, second = uuid4(), uuid4()
+    tokens = [first, second, first, second, first]
+    claims = [claim._replace(token=token) for claim, token in zip(take(db, 5), tokens, strict=True)]
+    for claim in claims:
+        db.execute("UPDATE pgsched.runs SET token = %s WHERE id = %s", [claim.token, claim.id])
+    stolen = [claims[0], claims[1]._replace(token=first), *claims[2:4], claims[4]._replace(token=second)]
+    assert settle(dsn, *map(done, stolen)) == ["succeeded", "lost", "succeeded", "succeeded", "lost"]
+
+
 def test_each_result_is_kept_with_its_own_run(dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 5)
     values = [{"n": 1}, None, "null", [None, 2.5], 'ä\\"']
