@@ -38,6 +38,12 @@ def try_lead(conn: Connection[Any]) -> bool:
     return bool(row and row[0])
 
 
+def candidates(conn: Connection[Any]) -> int:
+    """How many stand for leader in this database, the leader and the one that asks among them."""
+    row = conn.execute(sql("candidates")).fetchone()
+    return int(row[0]) if row else 1
+
+
 def vacant(conn: Connection[Any], gone_s: float) -> bool:
     """Has the newest term resigned, or not been seen for `gone_s` seconds? False on a standby."""
     row = conn.execute(sql("leader_vacant"), {"gone_s": gone_s}).fetchone()

@@ -1,6 +1,7 @@
 """One leader at a time: a session lock chooses it, a fence in every transaction proves it, a term names it.
 
-A candidate asks for the lock about once a second and never waits for it in the server. The leader's session times out
+A candidate asks for the lock about once a second and never waits for it in the server; one of many asks less often
+(`pace_s`). The leader's session times out
 by itself when its process freezes, so that the others need not wait for TCP to notice. Behind a pooler that lends
 sessions for a transaction there is no session to hold a lock: a candidate stands when the last term has resigned or has
 not been seen for as long as such a session would have lasted, and the fence alone decides.
@@ -30,6 +31,17 @@ from pgsched.leader.metered import LeaderMeter
 from pgsched.leader.watching import Watch
 
 logger = log.get("leader")
+
+FEW = 20  # candidates that ask as often as the settings say
+SELDOM = 3.0  # times that pause at most: most candidates may have gone at the same moment as the leader
+RECOUNT = 16  # tries after which a candidate asks again how many there are
+
+
+def pace_s(settings: LeaderSettings, candidates: int) -> float:
+    """Seconds between two tries of a candidate, so that many together ask no more often than `FEW` of them would."""
+    seconds = settings.election_every_s * min(max(candidates / FEW, 1.0), SELDOM)
+    # the server ends the session of a candidate that asks too seldom, as it would a frozen one's
+    return min(seconds, settings.session_timeout_s / 2)
 
 
 class Leader:
@@ -104,12 +116,15 @@ class Leader:
             conn.close()
 
     def _campaign(self, conn: Connection[Any]) -> None:
+        tries, seconds = 0, 0.0
         while not self._stop.is_set():
             if self._vacant(conn) if is_shared(conn) else leading.try_lead(conn):
                 self._lead(conn)
                 return
-            # the server ends the session of a candidate that asks too seldom, as it would a frozen one's
-            self.pause(conn, min(self.settings.election_every_s, self.settings.session_timeout_s / 2))
+            if tries % RECOUNT == 0:
+                seconds = pace_s(self.settings, leading.candidates(conn))
+            tries += 1
+            self.pause(conn, seconds)
 
     def _vacant(self, conn: Connection[Any]) -> bool:
         return leading.vacant(conn, self.settings.session_timeout_s)

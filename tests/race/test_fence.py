@@ -13,8 +13,9 @@ import pytest
 from pgsched.config import LeaderSettings
 from pgsched.db import leading
 from pgsched.db.leading import NotLeading, elect, fence, try_lead
+from pgsched.leader import election
 from pgsched.leader.duties import Duties
-from pgsched.leader.election import Leader
+from pgsched.leader.election import Leader, pace_s
 from pgsched.leader.ticker import tick
 from tests.race.setting import Open, add_jobs, add_runs, cut, let_expire, slots, take
 from tests.waiting import wait_until
@@ -30,8 +31,11 @@ def begin_term(conn: psycopg.Connection, holder: str) -> int:
         return elect(conn, holder)[0]
 
 
+Lead = Callable[[int], list[Leader]]
+
+
 @pytest.fixture
-def lead(dsn: str) -> Iterator[Callable[[int], list[Leader]]]:
+def lead(dsn: str) -> Iterator[Lead]:
     """Starts candidates in threads; all are stopped after."""
     started: list[tuple[Leader, threading.Thread]] = []
 
@@ -134,7 +138,7 @@ def test_an_idle_frozen_leader_loses_its_session_lock(dsn: str, connect: Open) -
 
 @pytest.mark.parametrize("forced", [False, True])
 def test_many_leaders_make_no_slot_twice(
-    forced: bool, db: psycopg.Connection, lead: Callable[[int], list[Leader]], monkeypatch: pytest.MonkeyPatch
+    forced: bool, db: psycopg.Connection, lead: Lead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`forced`: every candidate believes that it has the session lock; the fence and the term must do alone."""
     if forced:
@@ -150,7 +154,7 @@ def test_many_leaders_make_no_slot_twice(
     assert slots(db) == (6000, 6000)
 
 
-def test_a_resigning_leader_is_followed_at_once(db: psycopg.Connection, lead: Callable[[int], list[Leader]]) -> None:
+def test_a_resigning_leader_is_followed_at_once(db: psycopg.Connection, lead: Lead) -> None:
     candidates = lead(2)
     first = wait_until(lambda: next((c for c in candidates if c.term), None), what="a leader")
     first.stop()
@@ -161,7 +165,7 @@ def test_a_resigning_leader_is_followed_at_once(db: psycopg.Connection, lead: Ca
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_new_leader_reaps_nothing_for_a_full_lease(
-    guarded: bool, db: psycopg.Connection, lead: Callable[[int], list[Leader]], monkeypatch: pytest.MonkeyPatch
+    guarded: bool, db: psycopg.Connection, lead: Lead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After an outage longer than a lease every claim looks expired, although its worker is well."""
     if not guarded:
@@ -186,7 +190,7 @@ def test_a_new_leader_reaps_nothing_for_a_full_lease(
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_server_without_room_keeps_its_leader(
-    closed: bool, db: psycopg.Connection, lead: Callable[[int], list[Leader]], monkeypatch: pytest.MonkeyPatch
+    closed: bool, db: psycopg.Connection, lead: Lead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk that is full made 47 terms in twelve seconds, none of which could write anything."""
     look, times = leading.look, []
@@ -206,3 +210,39 @@ def test_a_server_without_room_keeps_its_leader(
     assert db.execute("SELECT count(*) FROM pgsched.leader").fetchone() == (4 if closed else 1,)
     if not closed:
         assert times[3] - times[0] > 2.5, "it does not ask again at once"
+
+
+@pytest.mark.parametrize(("count", "seconds"), [(0, 1.0), (1, 1.0), (20, 1.0), (40, 2.0), (60, 3.0), (1000, 3.0)])
+def test_one_of_many_candidates_asks_less_often(count: int, seconds: float) -> None:
+    assert pace_s(LeaderSettings(election_every_s=1.0), count) == seconds
+
+
+def test_a_candidate_asks_often_enough_to_keep_its_session() -> None:
+    assert pace_s(LeaderSettings(election_every_s=60.0, session_timeout_s=2), 1000) == 1
+
+
+def test_candidates_of_this_database_are_counted(lead: Lead, connect: Open, dsn: str) -> None:
+    lead(3)
+    conn = connect()
+    wait_until(lambda: leading.candidates(conn) == 3, what="three candidates")
+    with psycopg.connect(dsn, application_name="pgsched leader here"):
+        assert leading.candidates(conn) == 4
+    with psycopg.connect(dsn, dbname="postgres", application_name="pgsched leader elsewhere"):
+        wait_until(lambda: leading.candidates(conn) == 3, what="the fourth to be gone")
+
+
+def test_a_candidate_heeds_how_many_there_are(dsn: str, connect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    holder = connect()
+    assert try_lead(holder)
+    leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "candidate")
+    counts, pauses = iter((1, 40)), []
+    monkeypatch.setattr(leading, "candidates", lambda _conn: next(counts))
+
+    def pause(_conn: object, seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == election.RECOUNT + 1:
+            leader.stop()
+
+    monkeypatch.setattr(leader, "pause", pause)
+    leader.run()
+    assert pauses == [0.1] * election.RECOUNT + [0.2]
