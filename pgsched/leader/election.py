@@ -34,7 +34,7 @@ logger = log.get("leader")
 
 FEW = 20  # candidates that ask as often as the settings say
 SELDOM = 3.0  # times that pause at most: most candidates may have gone at the same moment as the leader
-RECOUNT = 16  # tries after which a candidate asks again how many there are
+RECOUNT = 64  # tries after which a candidate counts again at the latest; at first it does so after 1, 2, 4 and so on
 
 
 def pace_s(settings: LeaderSettings, candidates: int) -> float:
@@ -116,13 +116,14 @@ class Leader:
             conn.close()
 
     def _campaign(self, conn: Connection[Any]) -> None:
-        tries, seconds = 0, 0.0
+        tries, recount, seconds = 0, 0, 0.0
         while not self._stop.is_set():
             if self._vacant(conn) if is_shared(conn) else leading.try_lead(conn):
                 self._lead(conn)
                 return
-            if tries % RECOUNT == 0:
+            if tries == recount:
                 seconds = pace_s(self.settings, leading.candidates(conn))
+                recount += min(max(tries, 1), RECOUNT)
             tries += 1
             self.pause(conn, seconds)
 

@@ -235,14 +235,15 @@ def test_a_candidate_heeds_how_many_there_are(dsn: str, connect: Open, monkeypat
     holder = connect()
     assert try_lead(holder)
     leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "candidate")
-    counts, pauses = iter((1, 40)), []
+    monkeypatch.setattr(election, "RECOUNT", 3)
+    counts, pauses = iter((1, 40, 1, 40, 60, 20)), []
     monkeypatch.setattr(leading, "candidates", lambda _conn: next(counts))
 
     def pause(_conn: object, seconds: float) -> None:
         pauses.append(seconds)
-        if len(pauses) == election.RECOUNT + 1:
+        if len(pauses) == 11:
             leader.stop()
 
     monkeypatch.setattr(leader, "pause", pause)
     leader.run()
-    assert pauses == [0.1] * election.RECOUNT + [0.2]
+    assert pauses == pytest.approx([0.1, 0.2, 0.1, 0.1, 0.2, 0.2, 0.2, 0.3, 0.3, 0.3, 0.1])
