@@ -1,0 +1,17 @@
+"""Vacuum as quick on what the pruner and the ticker write as on the runs themselves. Where to put what: see 0004."""
+
+from pathlib import Path
+
+from pgsched.db.revision import run_files, take_back
+
+revision = "0006"
+down_revision = "0005"
+FOLDER = Path(__file__).resolve().parent.parent / revision
+
+
+def upgrade() -> None:
+    run_files(FOLDER)
+
+
+def downgrade() -> None:
+    take_back(FOLDER)
