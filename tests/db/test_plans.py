@@ -6,8 +6,7 @@ once without any statistics and once with those of a quiet moment, when nothing 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import psycopg
@@ -16,22 +15,30 @@ import pytest
 from pgsched.db.connect import BY_INDEX, BY_KEY
 from pgsched.db.direct import numbering
 from pgsched.db.statements import sql
+from tests.databases import Databases
+from tests.db.plans import LEADER, WORKER, Plan, allowed, indexes, misdeeds, relying
 
-BIG = {"runs", "attempts", "jobs"}
 RUNS = 1_000_000
 JOBS = 20_000
-WORKER = [
-    "claim", "claim_start", "claim_again", "claimable_queues", "heartbeat", "cancel_asked", "settle",
-    "settle_succeeded", "settle_missing",
-]  # fmt: skip
-LEADER = [
-    "admit_scheduled", "admit_waiting", "expire", "leader_look", "reap", "tick_due", "tick_open", "tick_crossed",
-    "tick_insert", "tick_advance", "tick_replace", "leader_term", "leader_fence", "prune_pick",
-    "claim_ahead", "claim_started",
-]  # fmt: skip
-# They look runs up by number: an index of open runs would be read from end to end for each of them.
-BY_PRIMARY_KEY = {"claim_ahead", "claim_started"}
 LEADING = BY_INDEX | {"plan_cache_mode": "force_generic_plan"}
+SESSIONS = ((BY_KEY, WORKER), (LEADING, LEADER))
+NEEDED = [
+    "runs_claim", "runs_scheduled", "runs_waiting", "runs_waiting_of_job", "runs_ready", "runs_of_key", "runs_expiring",
+    "runs_held", "runs_open_of_job", "runs_slot", "runs_finished", "runs_backfill", "jobs_due",
+    "jobs_watched", "dependencies_parent", "kept_keys_expires_at", "rollups_of_job",
+]  # fmt: skip
+CLAIMS = ["claim", "claim_start", "claim_again", "limit_queues", "limit_take_back"]
+WORSE = [
+    ("runs_claim", "(available_at) WHERE phase = 2", [*CLAIMS, "claimable_queues"]),
+    ("runs_claim", "(queue) WHERE phase = 2", ["claim", "claim_start"]),
+    ("runs_claim", "(priority, queue, available_at, id) WHERE phase = 2", ["claim_start", "claimable_queues"]),
+    ("runs_waiting_of_job", "(job_id) WHERE phase = 0 AND ready_at IS NULL", ["admit_waiting"]),
+    ("runs_scheduled", "(id) WHERE phase = 1", ["admit_scheduled"]),
+    ("runs_ready", "(queue) WHERE ready_at IS NOT NULL AND phase = 0", ["limit_candidates", "limit_groups"]),
+    ("runs_of_key", "(concurrency_key) WHERE concurrency_key IS NOT NULL AND phase < 3", ["limit_candidates"]),
+    ("jobs_due", "(id) WHERE NOT paused AND next_run_at IS NOT NULL", ["tick_due"]),
+]
+SCAN = {"Node Type": "Index Scan", "Relation Name": "runs", "Index Name": "runs_claim", "Index Cond": "(queue = $1)"}
 
 
 def fill(db: psycopg.Connection[Any]) -> None:
@@ -54,19 +61,22 @@ def fill(db: psycopg.Connection[Any]) -> None:
         )
 
 
-def nodes(plan: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """(kind of node, the table that it reads or sorts) of a plan; rows that were looked up by key are a batch."""
-    children = plan.get("Plans", [])
-    name = plan.get("Relation Name") or plan.get("CTE Name") or ""
-    if plan["Node Type"] == "Sort":
-        name = next((c.get("Relation Name") or "" for c in children if c.get("Index Name") != "runs_pkey"), "")
-    yield plan["Node Type"], name
-    for child in children:
-        yield from nodes(child, plan["Node Type"])
+@pytest.fixture(scope="module")
+def filled(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
+    with databases.one() as dsn, psycopg.connect(dsn, autocommit=True) as db:
+        fill(db)
+        yield db
 
 
-def bad_nodes(db: psycopg.Connection[Any], name: str) -> list[tuple[str, str, str]]:
-    """What the statement's generic plan does to a big table that it must not."""
+@pytest.fixture(scope="module")
+def analyzed(filled: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    """The same one, from now on with statistics."""
+    filled.execute("ANALYZE pgsched.runs, pgsched.jobs")
+    return filled
+
+
+def plan_of(db: psycopg.Connection[Any], name: str) -> Plan:
+    """The statement's generic plan."""
     numbered, found = numbering(sql(name))
     db.execute(b"PREPARE planned AS " + numbered)
     try:
@@ -75,46 +85,88 @@ def bad_nodes(db: psycopg.Connection[Any], name: str) -> list[tuple[str, str, st
     finally:
         db.execute("DEALLOCATE planned")
     assert row is not None
-    plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
-    told = {(name, kind, table) for kind, table in nodes(plan[0]["Plan"])}
-    indexes = {index for index in indexes_of(plan[0]["Plan"]) if name in BY_PRIMARY_KEY and index != "runs_pkey"}
-    return sorted({node for node in told if is_bad(*node[1:])} | {(name, "Index Scan", index) for index in indexes})
+    plan: Plan = row[0][0]["Plan"]
+    return plan
 
 
-def indexes_of(plan: dict[str, Any]) -> Iterator[str]:
-    """The indexes of `runs` that a plan reads."""
-    if plan.get("Relation Name") == "runs" and "Index Name" in plan:
-        yield plan["Index Name"]
-    for child in plan.get("Plans", []):
-        yield from indexes_of(child)
+def leading_columns(db: psycopg.Connection[Any]) -> dict[str, str]:
+    return dict(
+        db.execute(
+            "SELECT c.relname, pg_get_indexdef(c.oid, 1, true) FROM pg_class c"
+            " WHERE c.relkind = 'i' AND c.relnamespace = 'pgsched'::regnamespace"
+        ).fetchall()
+    )
 
 
-def is_bad(kind: str, table: str) -> bool:
-    """A scan of a big table, a hash of it, or a sort of what comes from it rather than from one batch (a CTE)."""
-    return table in BIG and kind in ("Seq Scan", "Bitmap Heap Scan", "Sort")
-
-
-def bad_plans(db: psycopg.Connection[Any]) -> list[tuple[str, str, str]]:
-    bad = []
-    for settings, names in ((BY_KEY, WORKER), (LEADING, LEADER)):
-        with db.transaction():
+def bad_plans(db: psycopg.Connection[Any], only: Collection[str] | None = None) -> dict[str, set[str]]:
+    """What hot statements do that they must not, by name: misdeeds, and indexes that they may not go by."""
+    bad, leading = {}, leading_columns(db)
+    for settings, statements in SESSIONS:
+        with db.transaction(force_rollback=True):
             for setting, value in settings.items():
                 db.execute(f"SET LOCAL {setting} = {value}".encode())
-            for name in names:
-                bad += bad_nodes(db, name)
-    return bad
+            for name in sorted(statements if only is None else only & statements.keys()):
+                plan = plan_of(db, name)
+                found = indexes(plan, leading)
+                bad[name] = misdeeds(plan, leading) | (found - allowed(name, found))
+    return {name: found for name, found in bad.items() if found}
 
 
 @pytest.mark.slow
-def test_the_hot_statements_go_by_their_indexes(db: psycopg.Connection[Any]) -> None:
-    fill(db)
-    assert bad_plans(db) == [], "without statistics"
-    db.execute("ANALYZE pgsched.runs, pgsched.jobs")
-    assert bad_plans(db) == [], "with the statistics of a quiet moment"
+def test_the_hot_statements_go_by_their_indexes_without_statistics(filled: psycopg.Connection[Any]) -> None:
+    assert bad_plans(filled) == {}
+
+
+@pytest.mark.slow
+def test_the_hot_statements_go_by_their_indexes_after_a_quiet_moment(analyzed: psycopg.Connection[Any]) -> None:
+    assert bad_plans(analyzed) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", NEEDED)
+def test_an_index_that_is_missing_is_missed(analyzed: psycopg.Connection[Any], index: str) -> None:
+    with analyzed.transaction(force_rollback=True):
+        analyzed.execute("SET LOCAL lock_timeout = '5s'")
+        analyzed.execute(f"DROP INDEX pgsched.{index}".encode())
+        assert bad_plans(analyzed, relying(index)).keys() == relying(index) != set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("index", "columns", "names"), WORSE)
+def test_an_index_that_is_worse_is_seen(
+    analyzed: psycopg.Connection[Any], index: str, columns: str, names: list[str]
+) -> None:
+    table = index.partition("_")[0]
+    with analyzed.transaction(force_rollback=True):
+        analyzed.execute("SET LOCAL lock_timeout = '5s'")
+        analyzed.execute(f"DROP INDEX pgsched.{index}".encode())
+        analyzed.execute(f"CREATE INDEX {index} ON pgsched.{table} {columns}".encode())
+        assert bad_plans(analyzed, set(names)).keys() == set(names)
+
+
+@pytest.mark.parametrize("kind", ["Result", "Nested Loop", "Subquery Scan", "LockRows", "Aggregate"])
+@pytest.mark.parametrize("gathering", ["Sort", "Incremental Sort", "Hash"])
+def test_whatever_lies_between_a_sort_and_the_table_the_sort_is_seen(kind: str, gathering: str) -> None:
+    between = {"Node Type": kind, "Strategy": "Sorted", "Plans": [{"Node Type": "CTE Scan"}, SCAN]}
+    plan = {"Node Type": "Limit", "Plans": [{"Node Type": gathering, "Plans": [between]}]}
+    assert misdeeds(plan, {"runs_claim": "queue"}) == {f"{gathering}: runs"}
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        {"Node Type": "Limit"},
+        {"Node Type": "Aggregate", "Strategy": "Plain"},
+        {"Node Type": "Nested Loop", "Parent Relationship": "SubPlan"},
+    ],
+)
+def test_a_sort_of_a_batch_is_none_of_the_table(below: Plan) -> None:
+    plan = {"Node Type": "Sort", "Plans": [below | {"Plans": [SCAN]}]}
+    assert misdeeds(plan, {"runs_claim": "queue"}) == set()
 
 
 def test_a_statement_that_reads_the_whole_table_is_seen(db: psycopg.Connection[Any]) -> None:
     with db.transaction():
         for way in ("indexscan", "indexonlyscan", "bitmapscan"):
             db.execute(f"SET LOCAL enable_{way} = off".encode())
-        assert ("settle_missing", "Seq Scan", "runs") in bad_nodes(db, "settle_missing")
+        assert "Seq Scan: runs" in misdeeds(plan_of(db, "settle_missing"), leading_columns(db))

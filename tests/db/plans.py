@@ -1,0 +1,147 @@
+"""Which indexes the hot statements may go by, and what a plan, as EXPLAIN gives it in JSON, does to big tables.
+
+`leading`: the first column of each index, by its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Plan = dict[str, Any]
+
+BIG = {"runs", "attempts", "jobs", "dependencies", "kept_keys", "run_logs", "rollups"}
+READS_ALL = ("Seq Scan", "Bitmap Heap Scan")
+GATHERS = ("Sort", "Incremental Sort", "Hash", "Materialize")
+OF_A_BATCH = ("CTE Scan", "WorkTable Scan", "Function Scan", "Limit")
+FINDS_FEW = re.compile(r"\w+_pkey|runs_open_of_job")
+# By which indexes each goes, as `indexes` names them, `|` between two of which either will do; None: by any.
+WORKER = {
+    "claim": "runs_claim runs_pkey",
+    "claim_start": "runs_claim runs_pkey",
+    "claim_again": "runs_claim",
+    "claimable_queues": "runs_claim*",
+    "heartbeat": "runs_pkey",
+    "cancel_asked": "runs_pkey",
+    "settle": "runs_pkey runs_open_of_job attempts_pkey",
+    "settle_succeeded": "runs_pkey runs_open_of_job",
+    "settle_missing": "runs_pkey",
+    "run_progress": "runs_pkey",
+    "run_log_write": "runs_pkey run_logs_pkey attempts_pkey",
+}
+LEADER = {
+    "leader_term": "",
+    "leader_fence": "",
+    "leader_look": "jobs_due* runs_claim* runs_expiring* runs_finished[] runs_held* runs_ready* runs_scheduled*"
+    " runs_waiting[] runs_waiting*|runs_waiting_of_job*",
+    "admit_scheduled": "runs_scheduled[] runs_pkey",
+    "admit_waiting": "runs_waiting_of_job* runs_waiting_of_job[] runs_open_of_job runs_pkey"
+    " runs_waiting[]|runs_waiting_of_job",
+    "admit_dependents": "runs_pkey dependencies_pkey dependencies_parent",
+    "dependencies_adopt": "runs_waiting dependencies_pkey runs_pkey",
+    "dependencies_no_slot": "runs_pkey jobs_pkey",
+    "expire": "runs_expiring[] runs_held[] runs_pkey",
+    "reap": "runs_claim* runs_pkey",
+    "lease_shorten": "runs_claim* runs_pkey",
+    "tick_due": "jobs_due* jobs_due[]",
+    "tick_terms": "jobs_pkey",
+    "tick_open": "runs_open_of_job",
+    "tick_crossed": "runs_open_of_job",
+    "tick_finished": "runs_slot",
+    "tick_known": "runs_slot",
+    "tick_extend": "runs_slot runs_pkey",
+    "tick_insert": "jobs_pkey",
+    "tick_advance": "jobs_pkey",
+    "tick_replace": None,
+    "passed_over_take": "runs_slot",
+    "claim_share": "",
+    "claim_ahead": "runs_pkey",
+    "claim_started": "runs_pkey",
+    "limit_queues": "runs_claim",
+    "limit_groups": None,
+    "limit_open_keys": None,
+    "limit_candidates": "runs_ready runs_of_key",
+    "limit_admit": "runs_pkey",
+    "limit_raise": "runs_pkey",
+    "limit_take_back": "runs_claim runs_of_key runs_pkey",
+    "backfill_open": "runs_backfill jobs_pkey",
+    "backfill_insert": "jobs_pkey",
+    "backfill_rows": "runs_slot",
+    "rollup_look": "runs_finished[]",
+    "rollup_reach": "runs_finished[]",
+    "rollup": "runs_finished[]",
+    "rollup_prune": "rollups_pkey",
+    "prune_pick": "runs_finished[] runs_slot jobs_pkey",
+    "prune_delete": "runs_pkey attempts_pkey run_logs_pkey dependencies_pkey dependencies_parent kept_keys_pkey"
+    " jobs_pkey",
+    "prune_keys": "kept_keys_expires_at[]",
+    "leases": "",
+    "alert_look": "jobs_watched*",
+    "alert_check": "jobs_watched[] runs_slot runs_open_of_job runs_pkey attempts_pkey jobs_pkey rollups_of_job",
+}
+
+
+def allowed(name: str, found: set[str]) -> set[str]:
+    """The indexes that a statement may go by: those found, where none are listed."""
+    listed = (WORKER | LEADER)[name]
+    return found if listed is None else set(re.split("[ |]", listed))
+
+
+def relying(index: str) -> set[str]:
+    """The statements for which no other index will do."""
+    ways = {index, f"{index}[]", f"{index}*"}
+    return {name for name, listed in (WORKER | LEADER).items() if listed and ways & set(listed.split())}
+
+
+def nodes(plan: Plan) -> Iterator[Plan]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+def misdeeds(plan: Plan, leading: Mapping[str, str]) -> set[str]:
+    """Each scan of a whole big table, and each node that takes all rows of one before it gives any."""
+    found = {(node["Node Type"], node.get("Relation Name")) for node in nodes(plan) if node["Node Type"] in READS_ALL}
+    for node in nodes(plan):
+        if node["Node Type"] in GATHERS:
+            found |= {(node["Node Type"], table) for table in gathered(node, leading)}
+    return {f"{kind}: {table}" for kind, table in found if table in BIG}
+
+
+def gathered(node: Plan, leading: Mapping[str, str]) -> Iterator[str]:
+    """The tables whose rows come to a node, unless there are few of them.
+
+    There are few of what a CTE, given arrays or a limit bound, of what is counted into one row, and of what a primary
+    key, or the index of what one job has open, finds for such rows. A subquery's rows do not come to the node.
+    """
+    for child in node.get("Plans", []):
+        if child.get("Parent Relationship") in ("InitPlan", "SubPlan") or child["Node Type"] in OF_A_BATCH:
+            continue
+        by_key = FINDS_FEW.fullmatch(child.get("Index Name", "")) and finds(child, leading)
+        if by_key or child.get("Strategy") == "Plain":
+            continue
+        if "Relation Name" in child:
+            yield child["Relation Name"]
+        yield from gathered(child, leading)
+
+
+def indexes(plan: Plan, leading: Mapping[str, str]) -> set[str]:
+    """How big tables are read: `x` finds values in that index, `x[]` reads a range of it, `x*` reads it from an end."""
+    return {
+        scan["Index Name"] + ("" if finds(scan, leading) else "[]" if bounds(scan, leading) else "*")
+        for scan in nodes(plan)
+        if scan.get("Relation Name") in BIG and "Index Name" in scan
+    }
+
+
+def finds(scan: Plan, leading: Mapping[str, str]) -> bool:
+    """Does an index scan look for one value, or for some, in the index's first column?"""
+    column = re.escape(leading[scan["Index Name"]])
+    return re.search(rf"\({column} (= |IS NULL)", scan.get("Index Cond", "")) is not None
+
+
+def bounds(scan: Plan, leading: Mapping[str, str]) -> bool:
+    """Does an index scan's condition say more of the index's first column than that there is a value?"""
+    column = re.escape(leading[scan["Index Name"]])
+    return re.search(rf"\((ROW\()?{column}\b(?! IS NOT NULL)", scan.get("Index Cond", "")) is not None
