@@ -3,7 +3,7 @@
 -- returns: (last bigint: the greatest id that was looked at, null: none; ids bigint[]: the runs that have such an edge)
 -- locks: row locks on those runs, skipping locked ones
 WITH held AS MATERIALIZED (
-    SELECT id FROM pgsched.runs WHERE phase = 0 AND available_at = '9000-01-01 00:00Z' AND id > %(after)s
+    SELECT id FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL AND available_at = '9000-01-01 00:00Z' AND id > %(after)s
     ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
 ), gone AS MATERIALIZED (
     SELECT d.run_id, d.parent_id FROM held CROSS JOIN LATERAL (

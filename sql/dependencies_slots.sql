@@ -6,7 +6,7 @@
 -- locks: row locks on the waiting slots, skipping locked ones
 WITH held AS MATERIALIZED (
     SELECT id, scheduled_at AS slot, options FROM pgsched.runs
-    WHERE phase = 0 AND available_at = '8998-01-01 00:00Z'
+    WHERE phase = 0 AND ready_at IS NULL AND available_at = '8998-01-01 00:00Z'
     ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
 ), wanted AS MATERIALIZED (
     SELECT h.id, h.slot, a.job_id::bigint AS job_id, coalesce(

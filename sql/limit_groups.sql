@@ -33,17 +33,18 @@ SELECT g.queue, g.key, b.name, b.concurrency, b.rate, b.period_s, b.burst, b.ord
         AND NOT coalesce(r.task = ANY ((SELECT tasks FROM paused)::text[]), false) AS free
 FROM g LEFT JOIN LATERAL pgsched.limit_of(g.key) b ON g.key <> ''
 LEFT JOIN pgsched.buckets k ON b.rate IS NOT NULL AND k.name = 'key ' || g.key
+-- BETWEEN: `= 2` would let the planner read all queued runs for each key, where its statistics know of none
 CROSS JOIN LATERAL (
     SELECT count(*) AS admitted, count(*) FILTER (WHERE a.state = 'queued') AS unstarted FROM pgsched.runs a
-    WHERE coalesce(b.concurrency, b.rate) IS NOT NULL AND a.concurrency_key = g.key AND a.phase = 2
+    WHERE coalesce(b.concurrency, b.rate) IS NOT NULL AND a.concurrency_key = g.key AND a.phase BETWEEN 2 AND 2
 ) c
 CROSS JOIN LATERAL (
     SELECT count(*) AS held FROM pgsched.runs a
-    WHERE b.ordered AND a.concurrency_key = g.key AND a.phase = 1 AND a.started_at IS NOT NULL
+    WHERE b.ordered AND a.concurrency_key = g.key AND a.phase BETWEEN 1 AND 1 AND a.started_at IS NOT NULL
 ) h
 LEFT JOIN LATERAL (
     SELECT a.id FROM pgsched.runs a
-    WHERE b.ordered AND a.concurrency_key = g.key AND a.phase = 0 AND a.ready_at IS NOT NULL
+    WHERE b.ordered AND a.concurrency_key = g.key AND a.phase BETWEEN 0 AND 0 AND a.ready_at IS NOT NULL
     ORDER BY a.concurrency_key, a.phase, a.ready_at, a.id LIMIT 1
 ) o ON true
 JOIN pgsched.runs r ON r.id = coalesce(o.id, g.id)

@@ -8,7 +8,8 @@
 WITH open AS MATERIALIZED (
     SELECT r.id, r.job_id, s.terminate
     FROM unnest(%(job_ids)s::bigint[], %(terminates)s::boolean[]) AS s(job_id, terminate)
-    JOIN pgsched.runs r ON r.job_id = s.job_id AND r.phase < 3 AND r.origin <> 'backfill'
+    CROSS JOIN LATERAL (  -- each job looked up in the index, whatever the statistics say
+        SELECT id, job_id FROM pgsched.runs WHERE job_id = s.job_id AND phase < 3 AND origin <> 'backfill' OFFSET 0) r
 ), locked AS MATERIALIZED (
     SELECT r.id, r.state, r.token, r.attempt, r.started_at, r.worker_id
     FROM open JOIN pgsched.runs r ON r.id = open.id

@@ -1,0 +1,1 @@
+DROP INDEX pgsched.jobs_done_once;
