@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
-from bench import machine, plots, tick
+import psycopg
+
+from bench import machine, plots, schedules
+from bench.adapter import Failed
 from bench.console import console
 from bench.contestants import ALL, PEERS, PGSCHED, RAW, STATEMENTS, Contestant, named
+from bench.costs import costs
 from bench.crowd import crowd
 from bench.drain import drain
 from bench.enqueue import enqueue
 from bench.every_second import every_second
-from bench.history import history
+from bench.history import Asked, history
 from bench.idle import idle
+from bench.install import Unavailable
 from bench.latency import RATE, latency, latency_sql
 from bench.limits import limits
 from bench.pinned import pinned
 from bench.prune import prune
-from bench.report import Result, header, progress, write
+from bench.report import Result, header, logs_from, write
 from bench.roles import roles
 from bench.server import Server, server
+from bench.size import sizes
 from bench.slow import slow
+from bench.tick import tick
 
 ROOT = Path(__file__).resolve().parent
+# what may go wrong in one measurement, and must not cost the others
+TROUBLE = (psycopg.Error, OSError, AssertionError, RuntimeError, ValueError, subprocess.SubprocessError, Failed,
+           Unavailable)  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--dsn", help="measure on this server (its role may create databases) instead of a private one")
     made.add_argument("--peers", action="store_true", help="compare with the peers where that makes sense")
     made.add_argument("--only", help="only these contestants, comma-separated: " + ", ".join(one.name for one in ALL))
-    made.add_argument("--n", type=int, help="jobs of drain and of bulk enqueue (default 100,000)")
+    made.add_argument("--n", type=int, help="jobs of drain and of bulk enqueue (default 100,000); runs of size")
     made.add_argument(
         "--workers", type=int, choices=(1, 2), help="worker processes of drain (default: first 1, then 2)"
     )
@@ -55,26 +66,32 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def contestants(given: argparse.Namespace, *, ceiling: bool = True) -> list[Contestant]:
-    """Who takes part in this run."""
+def contestants(given: argparse.Namespace) -> list[Contestant]:
+    """Who takes part in this run. Raises ValueError for an unknown name."""
     if given.only:
         return named(given.only.split(","))
-    return [*([RAW] if ceiling else []), PGSCHED, *(PEERS if given.peers else ())]
+    return [RAW, PGSCHED, *(PEERS if given.peers else ())]
 
 
-def run_drain(on: Server, given: argparse.Namespace) -> list[Result]:
+def run_drain(on: Server, given: argparse.Namespace) -> Iterator[Result]:
     n = given.n or (5000 if given.quick else 100_000)
     rounds = 1 if given.quick else given.rounds
     counts = [given.workers] if given.workers else [1, 2]
     chosen = contestants(given)
     if not given.only and not given.quick:
         chosen.insert(1, STATEMENTS)  # it has one loop
-    return [drain(on, chosen if count == 1 else without(chosen, STATEMENTS), n, count, rounds) for count in counts]
+    for count in counts:
+        yield drain(on, chosen if count == 1 else without(chosen, STATEMENTS), n, count, rounds)
 
 
 def without(chosen: list[Contestant], left_out: Contestant) -> list[Contestant]:
     """The others."""
     return [one for one in chosen if one is not left_out]
+
+
+def run_costs(on: Server, given: argparse.Namespace) -> list[Result]:
+    n, rounds = (5000, 1) if given.quick else (given.n or 100_000, given.rounds)
+    return [costs(on, [RAW, STATEMENTS, PGSCHED], n, rounds)]
 
 
 def run_enqueue(on: Server, given: argparse.Namespace) -> list[Result]:
@@ -90,16 +107,24 @@ def run_crowd(on: Server, given: argparse.Namespace) -> list[Result]:
 def run_latency(on: Server, given: argparse.Namespace) -> list[Result]:
     chosen, seconds = contestants(given), given.seconds or (2 if given.quick else 20)
     rounds = 1 if given.quick else given.rounds
-    return [latency(on, chosen, seconds, given.rate), latency_sql(on, chosen, seconds, rounds, given.rate)]
+    return [latency(on, chosen, seconds, rounds, given.rate), latency_sql(on, chosen, seconds, rounds, given.rate)]
 
 
 def run_pinned(on: Server, given: argparse.Namespace) -> list[Result]:
-    seconds = given.seconds or (6 if given.quick else 60)
-    return [pinned(on, contestants(given), seconds, unpinned=given.unpinned)]
+    seconds, rounds = given.seconds or (6 if given.quick else 60), 1 if given.quick else given.rounds
+    return [pinned(on, contestants(given), seconds, rounds, unpinned=given.unpinned)]
+
+
+def run_ten_minutes(on: Server, given: argparse.Namespace) -> list[Result]:
+    seconds = 2 if given.quick else 600
+    result = pinned(on, [PGSCHED], seconds=seconds, unpinned=True)
+    result.name, result.title = "ten-minutes", f"Full load for {seconds} s, nothing that pins xmin (runs/s)"
+    return [result]
 
 
 def run_slow(on: Server, given: argparse.Namespace) -> list[Result]:
-    return [slow(on, contestants(given), 2 if given.quick else 10)]
+    seconds, rounds = (2, 1) if given.quick else (10, given.rounds)
+    return [slow(on, contestants(given), seconds, rounds)]
 
 
 def run_every_second(on: Server, given: argparse.Namespace) -> list[Result]:
@@ -109,22 +134,20 @@ def run_every_second(on: Server, given: argparse.Namespace) -> list[Result]:
 
 
 def run_idle(on: Server, given: argparse.Namespace) -> list[Result]:
-    return [idle(on, [1, 3], 5) if given.quick else idle(on, [1, 100], 30)]
+    return [idle(on, [1], 2) if given.quick else idle(on, [1, 100], 30)]
 
 
 def run_history(on: Server, given: argparse.Namespace) -> list[Result]:
-    rows = given.rows or (20_000 if given.quick else 10_000_000)
-    n, seconds = (2000, 3) if given.quick else (20_000, 10)
-    return [history(on, [rows // 10, rows], n, seconds)]
+    if given.quick:
+        return [history(on, [given.rows or 2000], Asked(2000, 500, 2, 1))]
+    rows = given.rows or 10_000_000
+    return [history(on, [rows // 10, rows], Asked(20_000, 10_000, 10, given.rounds))]
 
 
 def run_tick(on: Server, given: argparse.Namespace) -> list[Result]:
-    result = Result("tick", "The leader's tick", ["", "figure", "unit", "note"])
-    for figure in tick.measure(on, quick=given.quick):
-        progress(f"tick: {figure}")
-        result.rows.append([figure.name, f"{figure.value:,.2f}", figure.unit, figure.note])
-        result.data.setdefault("figures", []).append(asdict(figure))
-    return [result]
+    if given.quick:
+        return [tick(on, [500], (5000, 2), (10_000, 1))]
+    return [tick(on, [1000, 10_000, 100_000], (100_000, 20), (1_000_000, 20))]
 
 
 def run_limits(on: Server, given: argparse.Namespace) -> list[Result]:
@@ -148,12 +171,22 @@ def run_roles(on: Server, given: argparse.Namespace) -> list[Result]:
     return [roles(on, given.n or (500 if given.quick else 5000), rounds)]
 
 
-MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = {
+def run_schedules(on: Server, given: argparse.Namespace) -> list[Result]:
+    return [schedules.measured(100 if given.quick else 2000)]
+
+
+def run_size(on: Server, given: argparse.Namespace) -> list[Result]:
+    return [sizes(on, given.n or (200 if given.quick else 10_000))]
+
+
+MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], Iterable[Result]]] = {
     "drain": run_drain,
+    "costs": run_costs,
     "enqueue": run_enqueue,
     "crowd": run_crowd,
     "latency": run_latency,
     "pinned": run_pinned,
+    "ten-minutes": run_ten_minutes,
     "slow": run_slow,
     "every-second": run_every_second,
     "idle": run_idle,
@@ -163,6 +196,8 @@ MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], list[Result]]] = 
     "prune": run_prune,
     "roles": run_roles,
     "console": run_console,
+    "schedules": run_schedules,
+    "size": run_size,
 }
 
 
@@ -180,27 +215,62 @@ def like_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print, write. Returns the exit code."""
-    given = parser().parse_args(argv)
+def complain(text: str) -> None:
+    """One line on stderr."""
+    print(f"bench: {' '.join(text.split())}", file=sys.stderr, flush=True)
+
+
+def refusal(given: argparse.Namespace) -> str | None:
+    """What is wrong with the command line."""
     if unknown := [name for name in given.what if name not in MEASUREMENTS]:
-        print(f"bench: {', '.join(unknown)}: no such measurement; known are {', '.join(MEASUREMENTS)}", file=sys.stderr)
-        return 2
+        return f"{', '.join(unknown)}: no such measurement; known are {', '.join(MEASUREMENTS)}"
+    try:
+        contestants(given)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def missing(result: Result) -> list[str]:
+    """pgsched and the ceiling must be measured; why they were not."""
+    absent = result.data.get("absent", {})
+    return [f"{result.name}: {name}: {absent[name]}" for name in (PGSCHED.name, RAW.name) if name in absent]
+
+
+def measure(on: Server, given: argparse.Namespace) -> list[str]:
+    """Measure, print, write; returns what could not be measured. Plots are drawn however it ends."""
+    about = {"pgsched": {"commit": machine.commit(ROOT.parent)}, "machine": machine.about(), "server": on.about()}
+    print(header(about), flush=True)
     results: list[Result] = []
-    with like_ctrl_c(), server(given.dsn) as on:
-        about = {
-            "pgsched": {"commit": machine.commit(ROOT.parent)},
-            "machine": machine.about(),
-            "server": on.about(),
-        }
-        print(header(about), flush=True)
+    wrong: list[str] = []
+    try:
         for name in given.what or MEASUREMENTS:
-            for result in MEASUREMENTS[name](on, given):
-                results.append(result)
-                print(result.markdown(), flush=True)
-                write(given.out, about, results)
-    plots.draw(given.out)
-    return 0
+            try:
+                for result in MEASUREMENTS[name](on, given):
+                    print(result.markdown(), flush=True)
+                    results.append(result)
+                    write(given.out, about, results)
+                    wrong += missing(result)
+            except TROUBLE as error:
+                wrong.append(f"{name}: {type(error).__name__}: {error}")
+                complain(wrong[-1])
+    finally:
+        if results:
+            plots.draw(given.out)
+    return wrong
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Everything that was asked for. Returns the exit code: 1 if something could not be measured."""
+    given = parser().parse_args(argv)
+    if refused := refusal(given):
+        complain(refused)
+        return 2
+    with like_ctrl_c(), logs_from(logging.WARNING), server(given.dsn) as on:
+        wrong = measure(on, given)
+    if wrong:
+        complain(f"not measured: {'; '.join(wrong)}")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

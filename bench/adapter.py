@@ -1,6 +1,7 @@
 """The rule: every contestant is driven in the same way: its adapter in processes of its own, lines of JSON between.
 
-A worker tells each 500 runs as they start, and, when asked, everything that it saw; then it is killed.
+A worker tells about every 50 ms how many runs it has started (see record.STEP), and, when asked, everything that it
+saw; then it is killed.
 """
 
 from __future__ import annotations

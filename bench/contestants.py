@@ -23,8 +23,6 @@ class Contestant:
     requirements: tuple[str, ...] = ()
     npm: bool = False
     least_python: tuple[int, int] = (3, 11)
-    seconds_schedules: bool = False
-    peer: bool = True
     share: float = 1.0
     sql: str | None = None
 
@@ -41,8 +39,6 @@ PGSCHED = Contestant(
     " OR EXISTS (SELECT FROM pgsched.runs WHERE phase = 0)",
     "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded' AND attempt = 1",
     "SELECT count(*) FROM pgsched.runs WHERE state = 'queued'",
-    seconds_schedules=True,
-    peer=False,
     sql="SELECT pgsched.enqueue('noop', jsonb_build_object('i', %s::int))",
 )
 RAW = Contestant(
@@ -51,7 +47,6 @@ RAW = Contestant(
     "SELECT EXISTS (SELECT FROM raw WHERE finished_at IS NULL)",
     "SELECT count(*) FROM raw WHERE state = 2",
     "SELECT count(*) FROM raw WHERE state = 0",
-    peer=False,
 )
 STATEMENTS = replace(PGSCHED, name="statements", label="pgsched's statements, bare loop")
 PEERS = (
@@ -62,7 +57,6 @@ PEERS = (
         "SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'",
         "SELECT count(*) FROM pgqueuer WHERE status = 'queued'",
         ("pgqueuer[asyncpg]==1.6.0", "uvloop==0.23.0"),
-        seconds_schedules=True,
     ),
     Contestant(
         "graphile-worker",
@@ -90,7 +84,6 @@ PEERS = (
         "SELECT count(*) FROM awa.jobs WHERE state = 'completed'",
         "SELECT count(*) FROM awa.jobs WHERE state = 'available'",
         ("awa-pg==0.6.9",),
-        seconds_schedules=True,
     ),
     Contestant(
         "chancy",
@@ -107,7 +100,6 @@ PEERS = (
         "SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'",
         "SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'",
         ("procrastinate==3.10.0",),
-        seconds_schedules=True,
         share=0.1,
     ),
 )

@@ -1,7 +1,9 @@
-"""`crowd`: sixteen connections that enqueue one run after the other at once, and what notifying costs them.
+"""`crowd`: sixteen that enqueue one run after the other at once, and what notifying costs them.
 
-Commits that notify wait for each other on a lock of the whole server. The rule: the same statement in every row of the
-table; only whether the trigger notifies differs. A round goes through all of them; ratios are within a round.
+Commits that notify wait for each other on a lock of the whole server. The rule: each row of the table has a base that
+does the same; only whether the trigger notifies differs. Sixteen connections of the caller's; and, as most programs
+have it, four processes of four coroutines on the App's own connection, of which an event loop has one. A round goes
+through all of them; ratios are within a round.
 """
 
 from __future__ import annotations
@@ -9,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 
@@ -20,11 +23,12 @@ from bench.contestants import PGSCHED
 from bench.report import Result, median, number, progress
 from bench.server import Server, scalar
 
-CONNECTIONS, PROCESSES = 16, 4
+AT_ONCE, PROCESSES = 16, 4
 AWAKE, ASLEEP = "nobody is asleep", "a worker is asleep all the time"
 SILENT, WORKER = "one `pgsched worker`, the trigger never notifies", "one `pgsched worker`, as it is"
-BASES = {AWAKE: AWAKE, ASLEEP: AWAKE, SILENT: SILENT, WORKER: SILENT}
-START_S, LAST_WORDS_S = 5.0, 0.5
+OWN_SILENT, OWN = f"{SILENT}; the App's own connections", f"{WORKER}; the App's own connections"
+BASES = {AWAKE: AWAKE, ASLEEP: AWAKE, SILENT: SILENT, WORKER: SILENT, OWN_SILENT: OWN_SILENT, OWN: OWN_SILENT}
+START_S, LAST_WORDS_S = 10.0, 0.5
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,8 @@ class Crowd:
 
 def crowd(server: Server, seconds: float, rounds: int) -> Result:
     """Each situation in each round."""
-    columns = ["", "enqueued/s, 16 connections", "of the same without notifying", "that notified"]
-    result = Result("crowd", f"{CONNECTIONS} connections enqueue one by one for {seconds:g} s", columns)
+    columns = ["", "enqueued/s, 16 at once", "of the same without notifying", "that notified"]
+    result = Result("crowd", f"{AT_ONCE} enqueue one by one for {seconds:g} s", columns)
     found: dict[str, list[Crowd]] = {name: [] for name in BASES}
     for number_of in range(rounds):
         for name, got in found.items():
@@ -65,7 +69,7 @@ def measure(server: Server, name: str, seconds: float) -> Crowd:
         with psycopg.connect(dsn, autocommit=True) as look, waiting(name, dsn, seconds) as ready:
             ready()
             look.execute("LISTEN pgsched_runs")
-            made = enqueue_all(dsn, seconds)
+            made = enqueue_all(dsn, seconds, name in (OWN, OWN_SILENT))
             told = sum(1 for _ in look.notifies(timeout=LAST_WORDS_S))
             stored = scalar(look, "SELECT count(*) FROM pgsched.runs")
     if stored != made:
@@ -76,8 +80,8 @@ def measure(server: Server, name: str, seconds: float) -> Crowd:
 @contextmanager
 def waiting(name: str, dsn: str, seconds: float) -> Iterator[Callable[[], object]]:
     """The situation; what it yields makes sure that it holds."""
-    if name in (SILENT, WORKER):
-        if name == SILENT:
+    if name not in (AWAKE, ASLEEP):
+        if name in (SILENT, OWN_SILENT):
             with psycopg.connect(dsn, autocommit=True) as conn:
                 silence(conn)
         with workers(PGSCHED, dsn, 1, n=10_000_000) as started, psycopg.connect(dsn, autocommit=True) as conn:
@@ -100,29 +104,52 @@ def silence(conn: psycopg.Connection) -> None:
     conn.execute(text.replace(told, "NULL").encode())
 
 
-def enqueue_all(dsn: str, seconds: float) -> int:
-    """How many runs all connections enqueued."""
+def enqueue_all(dsn: str, seconds: float, own: bool) -> int:
+    """How many runs were enqueued in all; `own`: on the connections of the App."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(PROCESSES) as pool:
         begin = time.time() + START_S
-        jobs = [(dsn, begin, begin + seconds, CONNECTIONS // PROCESSES)] * PROCESSES
+        jobs = [(dsn, begin, begin + seconds, AT_ONCE // PROCESSES, own)] * PROCESSES
         return sum(pool.starmap(enqueue_some, jobs))
 
 
-def enqueue_some(dsn: str, begin: float, until: float, connections: int) -> int:
+def enqueue_some(dsn: str, begin: float, until: float, at_once: int, own: bool) -> int:
     """One process's share, between two instants of the machine's clock."""
-    return asyncio.run(several(dsn, begin, until, connections))
+    return asyncio.run(several(dsn, begin, until, at_once, own))
 
 
-async def several(dsn: str, begin: float, until: float, connections: int) -> int:
-    return sum(await asyncio.gather(*[one_by_one(dsn, begin, until) for _ in range(connections)]))
+async def several(dsn: str, begin: float, until: float, at_once: int, own: bool) -> int:
+    from bench.peers.pgsched_app import app
+
+    app.dsn = dsn
+    connection = apps_own if own else callers
+    try:
+        return sum(await asyncio.gather(*[one_by_one(connection(dsn), begin, until) for _ in range(at_once)]))
+    finally:
+        await app.close_async()
 
 
-async def one_by_one(dsn: str, begin: float, until: float) -> int:
+@asynccontextmanager
+async def callers(dsn: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    """A connection that is given with each enqueue."""
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
+        yield conn
+
+
+@asynccontextmanager
+async def apps_own(_: str) -> AsyncIterator[None]:
+    """No connection is given: the App's is taken, which is open from here on."""
+    from bench.peers.pgsched_app import app
+
+    await app.first_result_async("nobody has this key")
+    yield None
+
+
+async def one_by_one(connection: AbstractAsyncContextManager[Any], begin: float, until: float) -> int:
     from bench.peers.pgsched_app import noop
 
     made = 0
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
+    async with connection as conn:
         if time.time() > begin:
             raise AssertionError("crowd: the machine is too busy to start the enqueuers in time")
         await asyncio.sleep(begin - time.time())

@@ -2,28 +2,34 @@
 
 The rule: the clock starts when every worker process has started its first run (so no one's start-up counts), and stops
 when the contestant's own tables hold nothing unfinished. Runs started before that instant are taken off. Beside it the
-steady rate: how fast handlers were started between 10 % and 90 % of all. Every number must have been run once.
+steady rate: how fast handlers were started between 10 % and 90 % of all. Every number must have been run once, and
+pgsched must not have had a deadlock.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import psycopg
 
 from bench.adapter import Failed, Process, Seen, call, wait_for, workers
-from bench.contestants import RAW, Contestant
+from bench.contestants import PGSCHED, RAW, Contestant
 from bench.peers.record import STEP
-from bench.report import Result, median, number
-from bench.rounds import interleaved
+from bench.report import Result, number
+from bench.rounds import against, each, interleaved, middle, ratio
 from bench.server import Server, scalar
 
 TIMEOUT_S = 600.0
 QUIET_NS = 10_000_000_000
+OTHERS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 Points = Sequence[tuple[int, int]]
 
 
@@ -36,13 +42,14 @@ class Drained:
     runs: int
     seconds: float
     finished: int | None
+    deadlocks: int = 0
 
 
 def drain(server: Server, contestants: Iterable[Contestant], n: int, count: int, rounds: int) -> Result:
-    """Interleaved rounds over the contestants; medians, and the ratio to the ceiling of the same round."""
+    """Interleaved rounds over the contestants; medians, and ratios within each round."""
     contestants = list(contestants)
     what = f"drain, {count} worker(s)"
-    found, absent = interleaved(what, contestants, rounds, lambda one: measure(server, one, jobs(one, n), count), rate)
+    found, absent = interleaved(what, contestants, rounds, lambda one: measure(server, one, jobs(one, n), count), told)
     return table(contestants, found, absent, count)
 
 
@@ -51,9 +58,19 @@ def jobs(contestant: Contestant, n: int) -> int:
     return max(min(n, 1000), int(n * contestant.share))
 
 
-def rate(got: Drained) -> str:
+def told(got: Drained) -> str:
     """For the progress."""
-    return f"{got.rate:,.0f}/s"
+    return f"{rate(got):,.0f}/s"
+
+
+def rate(got: Drained) -> float:
+    """What is compared."""
+    return got.rate
+
+
+def steady(got: Drained) -> float:
+    """The rate without the start and the end."""
+    return got.steady
 
 
 def measure(server: Server, contestant: Contestant, n: int, count: int) -> Drained:
@@ -85,7 +102,8 @@ def drained(
         look.execute("RESET enable_seqscan")
         seen = [process.dump() for process in started]
     finished = exactly_once(look, contestant, seen, n)
-    return figures([process.points for process in started], seen, end_ns, n, finished)
+    got = figures([process.points for process in started], seen, end_ns, n, finished)
+    return replace(got, deadlocks=deadlocks(look, contestant))
 
 
 def all_started(started: Sequence[Process], n: int) -> bool:
@@ -103,15 +121,32 @@ def stuck(look: psycopg.Connection, started: Sequence[Process], begin_ns: int) -
     return False
 
 
-def exactly_once(look: psycopg.Connection, contestant: Contestant, seen: Sequence[Seen], n: int) -> int | None:
-    """The number that the database keeps as finished. Raises Failed unless each of n was run once."""
+def exactly_once(
+    look: psycopg.Connection, contestant: Contestant, seen: Sequence[Seen], n: int, beside: int = 0
+) -> int | None:
+    """The number that the database keeps as finished. Raises Failed unless each of n was run once, and as many are
+    finished; `beside`: how many more are, whose numbers nobody counted."""
     check_once(contestant, seen, n)
     if contestant.finished is None:
         return None
     finished = int(str(scalar(look, contestant.finished)))
-    if finished != n:
-        raise Failed(f"{contestant.name}: {n} jobs were run, the database has {finished} as finished")
+    if finished != n + beside:
+        raise Failed(f"{contestant.name}: {n + beside} jobs were run, the database has {finished} as finished")
     return finished
+
+
+def deadlocks(look: psycopg.Connection, contestant: Contestant) -> int:
+    """How many the database has had, asked once all other sessions are over: they tell of them at their end. Raises
+    Failed for one of pgsched."""
+    deadline = time.monotonic() + 60
+    while scalar(look, OTHERS):
+        if time.monotonic() > deadline:
+            raise Failed(f"{contestant.name}: sessions of workers that were killed are still there")
+        time.sleep(0.01)
+    had = int(str(scalar(look, DEADLOCKS)))
+    if had and contestant.name == PGSCHED.name:
+        raise Failed(f"{contestant.name}: {had} deadlocks")
+    return had
 
 
 def check_once(contestant: Contestant, seen: Sequence[Seen], n: int) -> None:
@@ -163,48 +198,41 @@ def table(
 ) -> Result:
     """The result of all rounds."""
     name = "drain" if count == 1 else f"drain-{count}"
-    result = Result(
-        name,
-        f"Drain, {count} worker process{'es' if count > 1 else ''}",
-        ["", "runs/s (median)", "rounds", "of the raw ceiling", "10-90 % runs/s", "runs", "kept as finished"],
-    )
-    ceiling = found.get(RAW.name, [])
+    columns = ["", "runs/s (median)", "rounds", "of the raw ceiling", "pgsched / this one", "10-90 % runs/s", "runs",
+               "kept as finished", "deadlocks"]  # fmt: skip
+    result = Result(name, f"Drain, {count} worker process{'es' if count > 1 else ''}", columns)
     for one in contestants:
-        result.rows.append(
-            result.absent(one.label, absent[one.name]) if one.name in absent else row(one, found[one.name], ceiling)
-        )
-    result.data = {"workers": count, "absent": absent, "contestants": data(found, ceiling)}
+        gone = absent.get(one.name)
+        result.rows.append(row(one, found) if gone is None else result.absent(one.label, gone))
+    result.data = {"workers": count, "absent": absent, "contestants": {name: data(found, name) for name in found}}
     result.notes.append("every number run exactly once, counted in the handlers and asked of the database")
+    result.notes.append("ratios: the median of those within each round")
     return result
 
 
-def row(one: Contestant, rounds: list[Drained], ceiling: list[Drained]) -> list[str]:
+def row(one: Contestant, found: dict[str, list[Drained]]) -> list[str]:
     """One line of the table."""
-    ratio = median(ratios(rounds, ceiling)) if ceiling else None
+    rounds = found[one.name]
+    share = ratio(found, one.name, RAW.name, rate)
     kept = rounds[0].finished
     return [
         one.label,
-        number(median([got.rate for got in rounds])),
-        " ".join(number(got.rate) for got in rounds),
-        number(None if ratio is None else ratio * 100, 0, " %"),
-        number(median([got.steady for got in rounds])),
+        number(middle(rounds, rate)),
+        each(rounds, rate),
+        number(None if share is None else share * 100, 0, " %"),
+        against(found, one, rate),
+        number(middle(rounds, steady)),
         number(rounds[0].runs),
         "deleted" if kept is None else number(kept),
+        number(sum(got.deadlocks for got in rounds)),
     ]
 
 
-def ratios(rounds: list[Drained], ceiling: list[Drained]) -> list[float]:
-    """Each round's rate, as a share of the ceiling of the same round."""
-    return [got.rate / top.rate for got, top in zip(rounds, ceiling, strict=False)]
-
-
-def data(found: dict[str, list[Drained]], ceiling: list[Drained]) -> dict[str, Any]:
+def data(found: dict[str, list[Drained]], name: str) -> dict[str, Any]:
     """The figures for programs."""
     return {
-        name: {
-            "rounds": [asdict(got) for got in rounds],
-            "rate": median([got.rate for got in rounds]),
-            "ratio": median(ratios(rounds, ceiling)) if ceiling else None,
-        }
-        for name, rounds in found.items()
+        "rounds": [asdict(got) for got in found[name]],
+        "rate": middle(found[name], rate),
+        "ratio": ratio(found, name, RAW.name, rate),
+        "pgsched_ratio": ratio(found, PGSCHED.name, name, rate),
     }

@@ -6,7 +6,7 @@ are warmed up. The database must hold every job afterwards. The raw ceiling is a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 import psycopg
@@ -14,8 +14,8 @@ import psycopg
 from bench.adapter import Failed, call
 from bench.contestants import Contestant
 from bench.peers.verbs import WARM_UP
-from bench.report import Result, median, number
-from bench.rounds import interleaved
+from bench.report import Result, number
+from bench.rounds import against, each, interleaved, middle
 from bench.server import Server, scalar
 
 
@@ -28,7 +28,7 @@ class Enqueued:
 
 
 def enqueue(server: Server, contestants: Iterable[Contestant], singles: int, n: int, rounds: int) -> Result:
-    """Interleaved rounds; medians."""
+    """Interleaved rounds; medians, and ratios within each round."""
     contestants = list(contestants)
     found, absent = interleaved(
         "enqueue",
@@ -37,19 +37,36 @@ def enqueue(server: Server, contestants: Iterable[Contestant], singles: int, n: 
         lambda one: measure(server, one, singles, n),
         lambda got: f"{got.single:,.0f}/s, bulk {got.bulk:,.0f}/s",
     )
-    result = Result("enqueue", "Enqueue, one connection", ["", "single jobs/s", f"bulk of {n:,} jobs/s", "bulk rounds"])
+    return table(contestants, found, absent, n)
+
+
+def single(got: Enqueued) -> float:
+    """The rate of those one by one."""
+    return got.single
+
+
+def bulk(got: Enqueued) -> float:
+    """The rate of the bulk call."""
+    return got.bulk
+
+
+def table(
+    contestants: Sequence[Contestant], found: dict[str, list[Enqueued]], absent: dict[str, str], n: int
+) -> Result:
+    """The result of all rounds."""
+    columns = ["", "single jobs/s", "rounds", "pgsched / this one", f"bulk of {n:,} jobs/s", "rounds",
+               "pgsched / this one"]  # fmt: skip
+    result = Result("enqueue", "Enqueue, one connection", columns)
     for one in contestants:
         if one.name in absent:
             result.rows.append(result.absent(one.label, absent[one.name]))
             continue
-        got = found[one.name]
-        rates = " ".join(number(each.bulk) for each in got)
-        single, bulk = median([each.single for each in got]), median([each.bulk for each in got])
-        result.rows.append([one.label, number(single), number(bulk), rates])
-    result.data = {
-        "contestants": {name: [asdict(each) for each in got] for name, got in found.items()},
-        "absent": absent,
-    }
+        got, cells = found[one.name], [one.label]
+        for value in (single, bulk):
+            cells += [number(middle(got, value)), each(got, value), against(found, one, value)]
+        result.rows.append(cells)
+    result.data = {"contestants": {name: [asdict(one) for one in got] for name, got in found.items()}, "absent": absent}
+    result.notes.append("medians of the rounds; ratios: the median of those within each round")
     return result
 
 

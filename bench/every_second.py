@@ -1,8 +1,8 @@
 """`every-second`: many jobs with the schedule `* * * * * *`; how long after each slot its handler starts.
 
 The rule: one `pgsched worker` with default settings leads, ticks and runs. All slots of the measured seconds are asked
-of the database: each must be a run that succeeded, any other is counted as missed. Handlers compare the slot with the
-clock of this machine, which is the server's.
+of the database: each must be a run that succeeded, any other is counted as missed; and as many handlers must have
+started. Handlers compare the slot with the clock of this machine, which is the server's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from bench.adapter import Seen, call, wait_for, workers
+from bench.adapter import Failed, Seen, call, wait_for, workers
 from bench.contestants import PGSCHED
 from bench.report import Result, number, progress, quantile
 from bench.server import Server, scalar
@@ -90,12 +90,14 @@ def measure(dsn: str, jobs: int, seconds: int) -> Slots:
         time.sleep(WARM_UP_S + seconds + 0.5)
         end = begin + seconds
         settled(look, begin, end, jobs * seconds)
-        seen = started[0].dump()
+        late = late_ms(started[0].dump(), begin, end)
         states = {str(state): int(count) for state, count in look.execute(STATES, [begin, end]).fetchall()}
+        if len(late) != states.get("succeeded", 0):
+            raise Failed(f"every-second: {len(late)} handlers were started, the database has {states}")
         look.execute("DELETE FROM pgsched.jobs")
         # a killed worker's last runs would be unfinished until their leases end
         wait_for(lambda: not scalar(look, PGSCHED.unfinished), started, 120, "the last runs")
-    return Slots(jobs, seconds, late_ms(seen, begin, end), states)
+    return Slots(jobs, seconds, late or [float("nan")], states)
 
 
 def settled(look: psycopg.Connection, begin: int, end: int, expected: int) -> None:
@@ -109,4 +111,4 @@ def settled(look: psycopg.Connection, begin: int, end: int, expected: int) -> No
 
 def late_ms(seen: Seen, begin: int, end: int) -> list[float]:
     """How late the measured slots were."""
-    return [late * 1000 for slot, late in seen.late if begin <= slot < end] or [float("nan")]
+    return [late * 1000 for slot, late in seen.late if begin <= slot < end]

@@ -1,6 +1,7 @@
 """`history`: does it matter how many runs are kept? Claims, the status command and the ticker, with and without them.
 
-The rule: the same questions with no history and with more and more of it, in one database that grows. Half of the kept
+The rule: the same questions with no history and with more and more of it, in one database that grows; drains take
+turns with those in a database that stays empty. Half of the kept
 runs are slots of the jobs that fire here, one in 1,000 is dead; they are written as they would lie after their ends,
 without triggers.
 """
@@ -10,7 +11,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
 import psycopg
@@ -22,6 +24,7 @@ from bench.every_second import Slots
 from bench.every_second import measure as fire
 from bench.report import Result, median, number, progress, quantile
 from bench.server import Server, scalar
+from bench.tick import enqueued_beside
 
 CHUNK = 1_000_000
 JOBS = 500
@@ -48,39 +51,81 @@ WHERE query !~ '^(VACUUM|CHECKPOINT|SELECT count|SELECT EXISTS)' ORDER BY 1 DESC
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What it costs with so many rows of history."""
+class Cost:
+    """A drain: microseconds of the server for each run, in claims and in all statements; runs per second."""
 
-    rows: int
     claim_us: float
     every_us: float
     drain: float
+    dearest: list[str]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What it costs with so many rows of history; medians of the rounds. `of_empty`: the claim's ratios, by round."""
+
+    rows: int
+    claim_us: float
+    of_empty: list[float]
+    every_us: float
+    drain: float
+    due_s: float
     status_ms: float
     start_ms: float
     slot_p50_ms: float
     slot_p99_ms: float
     missed: int
     dearest: list[str]
+    rounds: dict[str, list[float]]
 
 
-def history(server: Server, steps: Sequence[int], n: int, seconds: int) -> Result:
-    """With each number of kept rows in turn, from none."""
-    columns = ["rows of history", "claim, per run", "all statements, per run", "drain runs/s", "`pgsched status`",
-               "of that, starting", f"{JOBS} jobs a second: slot p50", "p99", "missed"]  # fmt: skip
+@dataclass(frozen=True)
+class Asked:
+    """How much is asked at each step: runs of a drain, jobs due at once, seconds of slots, and how often."""
+
+    n: int
+    due: int
+    seconds: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """A database and a connection to it."""
+
+    dsn: str
+    look: psycopg.Connection
+
+
+def history(server: Server, steps: Sequence[int], asked: Asked) -> Result:
+    """With each number of kept rows in turn, from none, beside a database that stays empty."""
+    columns = ["rows of history", "claim, per run", "of empty, per round (median)", "all statements, per run",
+               "drain runs/s", f"{asked.due:,} jobs due: all enqueued", "`pgsched status`", "of that, starting",
+               f"{JOBS} jobs a second: slot p50", "p99", "missed"]  # fmt: skip
     result = Result("history", "Scaling with the runs that are kept", columns)
     every: list[Kept] = []
-    with server.database("history") as dsn, psycopg.connect(dsn, autocommit=True) as look:
-        call(PGSCHED, "setup", dsn)
-        look.execute("CREATE EXTENSION pg_stat_statements")
+    with place(server, "history") as grown, place(server, "empty") as empty:
         have = 0
         for step in sorted({0, *steps}):
-            fill(look, have, step, max(steps))
+            fill(grown.look, have, step, max(steps))
             have = step
-            every.append(measure(look, dsn, step, n, seconds))
+            every.append(measure(grown, empty, step, asked))
             progress(f"history: {every[-1]}")
     result.rows = [row(one) for one in every]
+    result.notes.append(
+        f"medians of {asked.rounds} round(s) but for the slots; in a round the empty database has its turn"
+    )
     result.data = {"steps": [asdict(one) for one in every]}
     return result
+
+
+@contextmanager
+def place(server: Server, name: str) -> Iterator[Place]:
+    """A fresh database for pgsched, whose statements are counted."""
+    with server.database(name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
+        call(PGSCHED, "setup", dsn)
+        look.execute("CREATE EXTENSION pg_stat_statements")
+        yield Place(dsn, look)
 
 
 def fill(look: psycopg.Connection, have: int, want: int, total: int) -> None:
@@ -94,30 +139,54 @@ def fill(look: psycopg.Connection, have: int, want: int, total: int) -> None:
     look.execute("RESET session_replication_role")
 
 
-def measure(look: psycopg.Connection, dsn: str, rows: int, n: int, seconds: int) -> Kept:
+def measure(grown: Place, empty: Place, rows: int, asked: Asked) -> Kept:
     """Everything that is asked at one number of rows."""
-    call(PGSCHED, "bulk", dsn, n=n)
-    look.execute("SELECT pg_stat_statements_reset()")
-    got = drained_beside(look, dsn, n, rows)
-    claim_us = float(str(scalar(look, CLAIMS) or "nan"))
-    cost = [(float(us), " ".join(str(text).split())) for us, text in look.execute(TOP, [n])]
-    slots: Slots = fire(dsn, JOBS, seconds)
-    status = [took("status", "--dsn", dsn) for _ in range(5)]
+    costs, of_empty = in_turns(grown, empty, asked)
+    due_s = [enqueued_beside(grown.dsn, grown.look, asked.due) for _ in range(asked.rounds)]
+    slots: Slots = fire(grown.dsn, JOBS, asked.seconds)
     return Kept(
         rows,
-        claim_us,
-        sum(us for us, _ in cost),
-        got.rate,
-        median(status),
+        median([one.claim_us for one in costs]),
+        of_empty,
+        median([one.every_us for one in costs]),
+        median([one.drain for one in costs]),
+        median(due_s),
+        median([took("status", "--dsn", grown.dsn) for _ in range(5)]),
         median([took("--version") for _ in range(5)]),
         quantile(slots.late_ms, 0.5),
         quantile(slots.late_ms, 0.99),
         slots.missed,
-        [f"{us:.1f} us {text}" for us, text in cost[:4]],
+        costs[-1].dearest,
+        {"claim_us": [one.claim_us for one in costs], "drain": [one.drain for one in costs], "due_s": due_s},
     )
 
 
-def drained_beside(look: psycopg.Connection, dsn: str, n: int, rows: int) -> Drained:
+def in_turns(grown: Place, empty: Place, asked: Asked) -> tuple[list[Cost], list[float]]:
+    """Drains with the history, and what their claims cost beside those without; who is first changes."""
+    costs: list[Cost] = []
+    of_empty: list[float] = []
+    for turn in range(asked.rounds):
+        found: dict[bool, Cost] = {}
+        for kept in (False, True)[:: 1 if turn % 2 == 0 else -1]:
+            found[kept] = cost(grown if kept else empty, asked.n)
+        empty.look.execute("TRUNCATE pgsched.runs")
+        costs.append(found[True])
+        of_empty.append(found[True].claim_us / found[False].claim_us)
+        progress(f"history: claim {found[True].claim_us:.1f} us, without history {found[False].claim_us:.1f} us")
+    return costs, of_empty
+
+
+def cost(of: Place, n: int) -> Cost:
+    """Enqueue and drain n runs."""
+    call(PGSCHED, "bulk", of.dsn, n=n)
+    of.look.execute("SELECT pg_stat_statements_reset()")
+    got = drained_beside(of.look, of.dsn, n)
+    claim_us = float(str(scalar(of.look, CLAIMS) or "nan"))
+    every = [(float(us), " ".join(str(text).split())) for us, text in of.look.execute(TOP, [n])]
+    return Cost(claim_us, sum(us for us, _ in every), got.rate, [f"{us:.1f} us {text}" for us, text in every[:4]])
+
+
+def drained_beside(look: psycopg.Connection, dsn: str, n: int) -> Drained:
     """Drain n runs; what is finished already is not this one's to count."""
     finished = "SELECT count(*) - {} FROM pgsched.runs WHERE state = 'succeeded' AND attempt = 1"
     before = int(str(scalar(look, finished.format(0))))
@@ -127,21 +196,25 @@ def drained_beside(look: psycopg.Connection, dsn: str, n: int, rows: int) -> Dra
 def row(one: Kept) -> list[str]:
     """One line of the table."""
     times = [one.status_ms, one.start_ms, one.slot_p50_ms, one.slot_p99_ms]
-    status, start, p50, p99 = [number(value, 0, " ms") for value in times]
     return [
         number(one.rows),
         number(one.claim_us, 1, " us"),
+        number(median(one.of_empty), 2),
+        number(one.every_us, 1, " us"),
         number(one.drain),
-        status,
-        start,
-        p50,
-        p99,
+        number(one.due_s, 2, " s"),
+        *[number(value, 0, " ms") for value in times],
         str(one.missed),
     ]
 
 
 def took(*arguments: str) -> float:
-    """Milliseconds that the command line needs."""
+    """Milliseconds that the command line needs. 1 is the exit code of a status that tells of problems."""
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "pgsched", *arguments], check=True, cwd=ROOT, capture_output=True)
-    return (time.perf_counter() - began) * 1000
+    done = subprocess.run([sys.executable, "-m", "pgsched", *arguments], check=False, cwd=ROOT, capture_output=True)
+    ms = (time.perf_counter() - began) * 1000
+    if done.returncode not in (0, 1) or not done.stdout:
+        raise AssertionError(f"pgsched {arguments[0]}: exit {done.returncode}: {done.stderr[-300:].decode()}")
+    if done.returncode == 1:
+        progress(f"history: pgsched {arguments[0]} says: {done.stdout[:300].decode()!r}")
+    return ms

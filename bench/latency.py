@@ -4,30 +4,29 @@ The rule: both ends are stamped on CLOCK_MONOTONIC, which the processes of one m
 has returned, the handler in its first statement. The commit is a little earlier than the return of the call, so a
 quick worker may be at work before it; such a figure is negative and stays so. "From the call" counts from before the
 enqueue was sent. A slow client hears late of its commit, which flatters its worker: `latency_sql` enqueues with one
-client for all, those that have an SQL function for it.
+client for all, those that have an SQL function for it. Rounds are interleaved; each job must have been run once.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
 
-from bench.adapter import Failed, Process, Seen, call, wait_for, workers
+from bench.adapter import Failed, Process, call, wait_for, workers
 from bench.contestants import RAW, Contestant
-from bench.drain import check_once
-from bench.peers.record import Pulse
+from bench.drain import exactly_once
 from bench.peers.verbs import WARM_UP
 from bench.report import Result, number, quantile
-from bench.rounds import interleaved
-from bench.server import Server
+from bench.rounds import against, each, interleaved, middle
+from bench.server import Server, scalar
 
 RATE = 100
 FAR = 1_000_000  # numbers of warm-up jobs, beyond those that are measured
+WARMED = WARM_UP + 1 + WARM_UP  # how many there are of them: of the verbs `single` and `trickle`
 
 
 @dataclass(frozen=True)
@@ -38,112 +37,122 @@ class Latencies:
     call: list[float]
 
 
-def latency(server: Server, contestants: Iterable[Contestant], seconds: int, rate: int = RATE) -> Result:
-    """Each contestant once."""
+Figure = Callable[[Latencies], float]
+
+
+def of_commit(share: float) -> Figure:
+    """A quantile of the times since the commit."""
+    return lambda got: quantile(got.commit, share)
+
+
+def of_call(share: float) -> Figure:
+    """A quantile of the times since the call."""
+    return lambda got: quantile(got.call, share)
+
+
+P50, P99 = of_commit(0.5), of_commit(0.99)
+FIGURES: dict[str, Figure] = {
+    "p50": P50,
+    "p99": P99,
+    "max": lambda got: max(got.commit),
+    "p50 from the call": of_call(0.5),
+    "p99 from the call": of_call(0.99),
+}
+
+
+def latency(
+    server: Server, contestants: Iterable[Contestant], seconds: int, rounds: int = 1, rate: int = RATE
+) -> Result:
+    """Each contestant with its own client."""
     contestants = [one for one in contestants if one is not RAW]  # it has no wake-up
     title = f"Pick-up latency, idle worker, {rate} jobs/s for {seconds} s, commit to handler start"
-    found, absent = interleaved(
-        "latency",
-        contestants,
-        1,
-        lambda one: measure(server, one, seconds, rate),
-        lambda got: f"p50 {quantile(got.commit, 0.5):.2f} ms",
-    )
-    result = Result("latency", title, ["", "p50", "p99", "max", "p50 from the call", "p99 from the call"])
-    for one in contestants:
-        if one.name in absent:
-            result.rows.append(result.absent(one.label, absent[one.name]))
-        else:
-            result.rows.append([one.label, *row(found[one.name][0])])
-    result.data = {"contestants": {name: figures(got[0]) for name, got in found.items()}, "absent": absent}
-    return result
+    found, absent = interleaved("latency", contestants, rounds, lambda one: measure(server, one, seconds, rate), told)
+    return table("latency", title, contestants, found, absent)
 
 
 def latency_sql(
     server: Server, contestants: Iterable[Contestant], seconds: int, rounds: int, rate: int = RATE
 ) -> Result:
-    """Those that offer SQL, in turns; of each figure the median of its rounds."""
+    """Those that offer SQL, with one client for all."""
     contestants = [one for one in contestants if one.sql is not None]
-    title = f"The same, enqueued by psycopg and an SQL function for all, medians of {rounds} rounds"
+    title = "The same, enqueued by psycopg and an SQL function for all"
     found, absent = interleaved(
-        "latency_sql",
-        contestants,
-        rounds,
-        lambda one: measure(server, one, seconds, rate, sql=one.sql),
-        lambda got: f"p50 {quantile(got.commit, 0.5):.2f} ms",
+        "latency_sql", contestants, rounds, lambda one: measure(server, one, seconds, rate, sql=one.sql), told
     )
-    result = Result("latency_sql", title, ["", "p50", "p99", "p50 from the call", "p99 from the call", "p50s", "p99s"])
+    return table("latency_sql", title, contestants, found, absent)
+
+
+def told(got: Latencies) -> str:
+    """For the progress."""
+    return f"p50 {P50(got):.2f} ms"
+
+
+def table(
+    name: str,
+    title: str,
+    contestants: Sequence[Contestant],
+    found: dict[str, list[Latencies]],
+    absent: dict[str, str],
+) -> Result:
+    """The result of all rounds."""
+    compared = ["p50s", "p99s", "p50, pgsched / this one", "p99, pgsched / this one"]
+    result = Result(name, title, ["", *FIGURES, *compared])
     for one in contestants:
-        if one.name in absent:
-            result.rows.append(result.absent(one.label, absent[one.name]))
-            continue
-        got = found[one.name]
-        p50s, p99s, calls, calls_99 = (
-            [quantile(values, q) for values in each]
-            for each in ([g.commit for g in got], [g.call for g in got])
-            for q in (0.5, 0.99)
-        )
-        medians = [number(statistics.median(values), 2, " ms") for values in (p50s, p99s, calls, calls_99)]
-        result.rows.append([one.label, *medians, *(" ".join(number(v, 2) for v in values) for values in (p50s, p99s))])
-        result.data[one.name] = {"p50_ms": p50s, "p99_ms": p99s, "call_p50_ms": calls, "call_p99_ms": calls_99}
+        gone = absent.get(one.name)
+        result.rows.append(row(one, found) if gone is None else result.absent(one.label, gone))
+    result.data = {"contestants": {name: data(got) for name, got in found.items()}, "absent": absent}
+    result.notes.append("medians of the rounds; ratios: the median of those within each round")
     return result
 
 
-def row(got: Latencies) -> list[str]:
+def row(one: Contestant, found: dict[str, list[Latencies]]) -> list[str]:
     """The figures of one contestant."""
-    shares = [quantile(got.commit, 0.5), quantile(got.commit, 0.99), max(got.commit)]
-    return [number(value, 2, " ms") for value in (*shares, quantile(got.call, 0.5), quantile(got.call, 0.99))]
+    got = found[one.name]
+    medians = [number(middle(got, figure), 2, " ms") for figure in FIGURES.values()]
+    rounds = [each(got, figure, 2) for figure in (P50, P99)]
+    return [one.label, *medians, *rounds, *(against(found, one, figure) for figure in (P50, P99))]
 
 
-def figures(got: Latencies) -> dict[str, Any]:
-    """For programs, and for the plot."""
+def data(got: list[Latencies]) -> dict[str, Any]:
+    """For programs, and for the plot: medians, those of each round, and all jobs of all rounds."""
     return {
-        "p50_ms": quantile(got.commit, 0.5),
-        "p99_ms": quantile(got.commit, 0.99),
-        "max_ms": max(got.commit),
-        "ms": [round(value, 3) for value in got.commit],
+        "p50_ms": middle(got, P50),
+        "p99_ms": middle(got, P99),
+        "rounds": [{name: round(figure(turn), 3) for name, figure in FIGURES.items()} for turn in got],
+        "ms": [round(value, 3) for turn in got for value in turn.commit],
     }
 
 
 def measure(server: Server, contestant: Contestant, seconds: int, rate: int, sql: str | None = None) -> Latencies:
     """One contestant, in a fresh database; its own client enqueues, or one for all with `sql`."""
-    n = rate * seconds
-    with server.database(contestant.name) as dsn:
+    with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn)
-        with workers(contestant, dsn, 1, n=n, stamps=1, latency=1) as started:
-            call(contestant, "single", dsn, n=1, first=FAR)
-            wait_for(lambda: started[0].points, started, 60, "the first job")
-            time.sleep(1.0)  # the worker's start is over: from here on it is idle
-            sent = trickle(dsn, sql, n, rate) if sql else call(contestant, "trickle", dsn, n=n, rate=rate)
-            seen = all_seen(contestant, started[0], n)
-        check_once(contestant, [seen], n)
-    since = [(at - done) / 1e6 for at, done in zip(seen.stamps, sent["after"], strict=True)]
-    call_since = [(at - began) / 1e6 for at, began in zip(seen.stamps, sent["before"], strict=True)]
-    return Latencies(since, call_since)
+        return picked_up(look, contestant, dsn, seconds, rate, sql)
 
 
-def trickle(dsn: str, sql: str, n: int, rate: int) -> dict[str, list[int]]:
-    """What the verb does (bench/peers/verbs.py), by a statement: when each was sent and committed, in ns."""
-    with psycopg.connect(dsn, autocommit=True) as conn:
-        for i in range(WARM_UP):
-            conn.execute(sql.encode(), [FAR + 1 + i])
-            time.sleep(0.02)
-        pulse = Pulse(rate, n)
-        for i in range(n):
-            time.sleep(pulse.wait_s(i))
-            pulse.sending()
-            conn.execute(sql.encode(), [i])
-            pulse.committed()
-    return {"before": pulse.before, "after": pulse.after}
+def picked_up(
+    look: psycopg.Connection, contestant: Contestant, dsn: str, seconds: int, rate: int = RATE, sql: str | None = None
+) -> Latencies:
+    """A steady load on an idle worker. Raises Failed unless each job was run once, and is finished."""
+    n = rate * seconds
+    client = replace(contestant, name="sql", requirements=(), npm=False) if sql else contestant
+    with workers(contestant, dsn, 1, n=n, stamps=1, latency=1) as started:
+        call(contestant, "single", dsn, n=1, first=FAR)
+        wait_for(lambda: started[0].points, started, 60, "the first job")
+        time.sleep(1.0)  # the worker's start is over: from here on it is idle
+        sent = call(client, "trickle", dsn, n=n, rate=rate, sql=sql)
+        all_seen(contestant, started[0], n)
+        wait_for(lambda: not scalar(look, contestant.unfinished), started, 60, "the end")
+        seen = started[0].dump()
+    exactly_once(look, contestant, [seen], n, WARMED)
+    commit = [(at - done) / 1e6 for at, done in zip(seen.stamps, sent["after"], strict=True)]
+    return Latencies(commit, [(at - began) / 1e6 for at, began in zip(seen.stamps, sent["before"], strict=True)])
 
 
-def all_seen(contestant: Contestant, worker: Process, n: int, timeout_s: float = 120) -> Seen:
-    """What the worker saw, once it has seen everything. Raises Failed after the time."""
+def all_seen(contestant: Contestant, worker: Process, n: int, timeout_s: float = 120) -> None:
+    """Until the worker has seen everything. Raises Failed after the time."""
     deadline = time.monotonic() + timeout_s
-    while True:
-        seen = worker.dump()
-        if seen.seen.count(0) == 0:
-            return seen
+    while missing := worker.dump().seen.count(0):
         if time.monotonic() > deadline:
-            raise Failed(f"{contestant.name}: {seen.seen.count(0)} of {n} jobs were not started; {worker.last_words()}")
+            raise Failed(f"{contestant.name}: {missing} of {n} jobs were not started; {worker.last_words()}")
         time.sleep(0.2)

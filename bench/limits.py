@@ -1,8 +1,8 @@
 """`limits`: what admission costs those who have limits, and those who have none.
 
 The rule: the drains without and with limits elsewhere take turns in one run, also in which of them comes first, so that
-what else the machine does meets both; a hand-over is from the settlement of one run to the claim of the next, both in
-the database's time.
+what else the machine does meets both, each as `drain` does it; a hand-over is from the settlement of one run to the
+claim of the next, both in the database's time. Every run must have been run once.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ import psycopg
 
 from bench.adapter import call, wait_for, workers
 from bench.contestants import PGSCHED
+from bench.drain import drained, exactly_once
 from bench.report import Result, number, progress
 from bench.server import Server, scalar
 from pgsched.db.connect import BY_INDEX, connect
 from pgsched.leader import admission
 
-ADD = "INSERT INTO pgsched.runs (task, queue, concurrency_key) SELECT 'noop', %s, %s FROM generate_series(1, %s)"
+ADD = """
+INSERT INTO pgsched.runs (task, queue, concurrency_key, args)
+SELECT 'noop', %s, %s, jsonb_build_object('i', i) FROM generate_series(0, %s - 1) i
+"""
 ELSEWHERE = """
 INSERT INTO pgsched.queues (name, concurrency_limit, fair, max_depth)
-SELECT 'elsewhere ' || n, 5, n %% 2 = 0, 1000 FROM generate_series(1, 10) n
+SELECT 'elsewhere ' || n, 5, n % 2 = 0, 1000 FROM generate_series(1, 10) n
 """
 OPEN = "SELECT count(*) FROM pgsched.runs WHERE phase < 3"
-RATE = """
-SELECT count(*) / extract(epoch FROM max(finished_at) - min(started_at))::float8 FROM pgsched.runs WHERE queue = %s
-"""
 HAND_OVER = """
 SELECT 1000 * extract(epoch FROM started_at - lag(finished_at) OVER (ORDER BY started_at))::float8
 FROM pgsched.runs WHERE concurrency_key = 'chain' ORDER BY started_at OFFSET 5
@@ -55,12 +56,10 @@ def limits(server: Server, n: int, rounds: int, chain: int) -> Result:
     beside: list[float] = []
     for turn in range(rounds):
         for found, settings in ((plain, None), (beside, ELSEWHERE))[:: 1 if turn % 2 == 0 else -1]:
-            found.append(drained(server, n, "default", settings))
+            found.append(rate(server, n, "default", settings))
         progress(f"limits: unlimited {plain[-1]:,.0f}/s, with limits elsewhere {beside[-1]:,.0f}/s")
-    narrow = drained(
-        server, n, "narrow", "INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('narrow', 2000)"
-    )
-    keyed = drained(server, n, "keyed", key="k")
+    narrow = rate(server, n, "narrow", "INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('narrow', 2000)")
+    keyed = rate(server, n, "keyed", key="k")
     p50, p95 = handed_over(server, chain)
     got = Figures(
         statistics.median(plain),
@@ -72,6 +71,11 @@ def limits(server: Server, n: int, rounds: int, chain: int) -> Result:
         p95,
         one_pass(server),
     )
+    return table(got, n)
+
+
+def table(got: Figures, n: int) -> Result:
+    """All figures."""
     result = Result("limits", f"Limits: {n:,} runs, one worker", ["", "figure", "unit"])
     units = ["runs/s", "runs/s", "ratio", "runs/s", "runs/s", "ms", "ms", "ms"]
     for (name, value), unit in zip(asdict(got).items(), units, strict=True):
@@ -80,17 +84,14 @@ def limits(server: Server, n: int, rounds: int, chain: int) -> Result:
     return result
 
 
-def drained(server: Server, n: int, queue: str, settings: str | None = None, key: str | None = None) -> float:
+def rate(server: Server, n: int, queue: str, settings: str | None = None, key: str | None = None) -> float:
     """Runs a second of one queue, enqueued before the worker starts."""
-    with server.database("limits") as dsn:
+    with server.database("limits") as dsn, psycopg.connect(dsn, autocommit=True) as there:
         call(PGSCHED, "setup", dsn)
-        with psycopg.connect(dsn, autocommit=True) as there:
-            if settings is not None:
-                there.execute(settings.replace("%%", "%").encode())
-            there.execute(ADD.encode(), [queue, key, n])
-            with workers(PGSCHED, dsn, 1, n=0) as started:
-                wait_for(lambda: scalar(there, OPEN) == 0, started, 600, "all runs to end", every_s=0.2)
-            return float(str(scalar(there, RATE, [queue])))
+        if settings is not None:
+            there.execute(settings.encode())
+        there.execute(ADD.encode(), [queue, key, n])
+        return drained(there, PGSCHED, dsn, n, 1).rate
 
 
 def handed_over(server: Server, n: int) -> tuple[float, float]:
@@ -100,8 +101,9 @@ def handed_over(server: Server, n: int) -> tuple[float, float]:
         with psycopg.connect(dsn, autocommit=True) as there:
             there.execute("INSERT INTO pgsched.limits (name, concurrency, ordered) VALUES ('chain', 1, true)")
             there.execute(ADD.encode(), ["default", "chain", n])
-            with workers(PGSCHED, dsn, 1, n=0) as started:
+            with workers(PGSCHED, dsn, 1, n=n) as started:
                 wait_for(lambda: scalar(there, OPEN) == 0, started, 600, "the chain to end", every_s=0.2)
+                exactly_once(there, PGSCHED, [started[0].dump()], n)
             took = sorted(row[0] for row in there.execute(HAND_OVER.encode()).fetchall())
             return statistics.median(took), took[int(len(took) * 0.95)]
 

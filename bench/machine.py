@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+import psycopg
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -36,6 +39,14 @@ class Cpu:
         return Cpu(sum(one.seconds for one in every), sum(one.rss for one in every))
 
 
+def cpu_s(pid: int) -> float:
+    """Seconds that a process of one thread has used: from the scheduler where it tells, else in ticks; 0 if unknown."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return Cpu.of(pid).seconds
+
+
 def children(pid: int) -> list[int]:
     """The direct children of a process."""
     try:
@@ -45,15 +56,27 @@ def children(pid: int) -> list[int]:
 
 
 def about() -> dict[str, str]:
-    """The machine, in words."""
+    """The machine and what runs on it, in words."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "cpu": f"{os.cpu_count()} x {model()}",
         "memory": f"{memory:.0f} GB",
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
+        "psycopg": f"{psycopg.__version__} ({psycopg.pq.__impl__})",
+        "libpq": psycopg.pq.version_pretty(psycopg.pq.version()),
+        **node(),
         "load before": " ".join(f"{one:.1f}" for one in os.getloadavg()),
     }
+
+
+def node() -> dict[str, str]:
+    """The version of Node, where it is installed."""
+    path = shutil.which("node")
+    if path is None:
+        return {}
+    done = subprocess.run([path, "--version"], check=False, capture_output=True, text=True)
+    return {"node": done.stdout.strip().removeprefix("v")} if done.returncode == 0 else {}
 
 
 def model() -> str:

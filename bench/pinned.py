@@ -1,17 +1,17 @@
 """`pinned`: full load, continuous enqueue and drain, while a repeatable-read transaction holds back every vacuum.
 
 The rule: one worker, one process that enqueues in bulk, and a backlog held near BACKLOG, so that neither waits for the
-other. The same load without the transaction is measured beside it. Every job that was enqueued must have been run once.
+other. The same load without the transaction is measured beside it, in the same round. Every job that was enqueued must
+have been run once, and the transaction must still hold back what it held back at first (and nothing else as much).
 """
 
 from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -19,25 +19,30 @@ import psycopg
 
 from bench.adapter import Failed, Process, call, wait_for, workers
 from bench.contestants import Contestant
-from bench.drain import Points, check_once, started_by
+from bench.drain import Points, deadlocks, exactly_once, started_by
 from bench.peers.record import STEP
 from bench.report import Result, number
-from bench.rounds import interleaved
+from bench.rounds import against, interleaved, middle
 from bench.server import Server, scalar
 
 CHUNK = 1000
 BACKLOG = 10_000
 FASTEST = 100_000  # runs a second for which there is room
 DRAIN_S = 120.0
+HORIZON = "SELECT pg_snapshot_xmin(pg_current_snapshot())::xid::text"
+HELD = "SELECT backend_xmin::text FROM pg_stat_activity WHERE pid = %s"
+AS_OLD = """
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'
+AND age(backend_xmin) >= age(%s::xid)
+"""
 
 
 @dataclass
 class Load:
-    """Runs started in each second, and how many jobs were enqueued in all."""
+    """Runs started in each second."""
 
     per_second: list[float]
-    fed: int = 0
-    finished: int | None = None
+    deadlocks: int = 0
 
     def mean(self, begin: int, end: int | None) -> float:
         """Of a stretch of seconds."""
@@ -86,53 +91,85 @@ class Feeder:
         return self.fed >= self.asked
 
 
-def pinned(server: Server, contestants: Iterable[Contestant], seconds: int, *, unpinned: bool = False) -> Result:
+Both = dict[str, Load]  # by the way: pinned, free
+
+
+def pinned(
+    server: Server, contestants: Iterable[Contestant], seconds: int, rounds: int = 1, *, unpinned: bool = False
+) -> Result:
     """Each contestant with and without the transaction; only without, if `unpinned`."""
     contestants = list(contestants)
     ways = {"free": False} if unpinned else {"pinned": True, "free": False}
+
+    def both(one: Contestant) -> Both:
+        return {way: measure(server, seconds, pin, one) for way, pin in ways.items()}
+
+    found, absent = interleaved("load", contestants, rounds, both, told)
     title = f"Full load for {seconds} s, {' and '.join(f'xmin {way}' for way in ways)} (runs/s)"
-    columns = ["", *(f"{way}: {what}" for way in ways for what in ("first", "last", "last / first"))]
-    result = Result("pinned", title, columns)
-    absent: dict[str, str] = {}
-    rows: dict[str, list[str]] = {one.name: [one.label] for one in contestants}
-    for way, pin in ways.items():
-        loaded = partial(measure, server, seconds, pin)
-        found, gone = interleaved(f"load, xmin {way}", contestants, 1, loaded, told)
-        absent |= gone
-        result.data[way] = data(found)
-        for name, got in found.items():
-            rows[name] += figures(got[0])
+    whats = ("first", "last", "last / first", "last, pgsched / this one")
+    result = Result("pinned", title, ["", *(f"{way}: {what}" for way in ways for what in whats), "deadlocks"])
     for one in contestants:
-        gone_why = absent.get(one.name)
-        result.rows.append(rows[one.name] if gone_why is None else result.absent(one.label, gone_why))
+        gone = absent.get(one.name)
+        result.rows.append(row(one, found, list(ways)) if gone is None else result.absent(one.label, gone))
+    result.data = {way: {name: data([each[way] for each in got]) for name, got in found.items()} for way in ways}
     result.data["absent"] = absent
     result.notes.append("first and last: the mean of the first and of the last 10 s (a sixth of a shorter run)")
+    result.notes.append("medians of the rounds; ratios: the median of those within each round")
     return result
 
 
-def told(got: Load) -> str:
+def told(got: Both) -> str:
     """For the progress."""
-    return f"{got.first:,.0f}/s at first, {got.last:,.0f}/s at last"
+    return "; ".join(f"{way} {one.first:,.0f}/s at first, {one.last:,.0f}/s at last" for way, one in got.items())
 
 
-def figures(got: Load) -> list[str]:
-    """Three cells of the table."""
-    return [number(got.first), number(got.last), number(got.last / got.first if got.first else None, 2)]
+def row(one: Contestant, found: dict[str, list[Both]], ways: list[str]) -> list[str]:
+    """One line of the table."""
+    got, cells = found[one.name], [one.label]
+    for way in ways:
+        loads = [each[way] for each in got]
+        cells += [number(middle(loads, lambda load: load.first)), number(middle(loads, last))]
+        cells += [number(middle(loads, kept), 2), against(found, one, last_of(way))]
+    return [*cells, number(sum(load.deadlocks for each in got for load in each.values()))]
 
 
-def data(found: dict[str, list[Load]]) -> dict[str, Any]:
-    """For programs, and for the plot."""
+def last(got: Load) -> float:
+    """The rate at the end."""
+    return got.last
+
+
+def last_of(way: str) -> Callable[[Both], float]:
+    """The rate at the end of one way."""
+    return lambda got: got[way].last
+
+
+def kept(got: Load) -> float:
+    """What is left at the end of the rate at the beginning."""
+    return got.last / got.first if got.first else 0.0
+
+
+def data(got: list[Load]) -> dict[str, Any]:
+    """For programs, and for the plot (the first round's seconds)."""
     return {
-        name: {"per_second": [round(one, 1) for one in got[0].per_second], "first": got[0].first, "last": got[0].last}
-        for name, got in found.items()
+        "per_second": [round(one, 1) for one in got[0].per_second],
+        "first": middle(got, lambda load: load.first),
+        "last": middle(got, last),
+        "rounds": [{"first": one.first, "last": one.last, "deadlocks": one.deadlocks} for one in got],
     }
 
 
 def measure(server: Server, seconds: int, pin: bool, contestant: Contestant) -> Load:
     """One contestant, in a fresh database."""
-    with ExitStack() as ends:
-        dsn = ends.enter_context(server.database(contestant.name))
+    with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn)
+        got = loaded(look, dsn, contestant, seconds, pin)
+        got.deadlocks = deadlocks(look, contestant)
+        return got
+
+
+def loaded(look: psycopg.Connection, dsn: str, contestant: Contestant, seconds: int, pin: bool) -> Load:
+    """The load, and what is checked of it."""
+    with ExitStack() as ends:
         [worker] = ends.enter_context(workers(contestant, dsn, 1, n=FASTEST * seconds))
         feeder = Feeder(
             Process(contestant, "feed", dsn, chunk=CHUNK), target=max(CHUNK, int(BACKLOG * contestant.share))
@@ -141,15 +178,29 @@ def measure(server: Server, seconds: int, pin: bool, contestant: Contestant) -> 
         feeder.process.answer()
         wait_for(lambda: (feeder.look(worker.started), worker.started > CHUNK // 2)[1], [worker], 60, "full load")
         # only now: a fresh database has nothing dead yet
-        held = ends.enter_context(psycopg.connect(dsn))
-        if pin:
-            held.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            held.execute("SELECT count(*) FROM pg_class")  # the snapshot; the transaction stays open
-        begin_ns = load(worker, feeder, seconds)
-        got = Load(per_second(worker.points, begin_ns, seconds), feeder.asked)
-        finish(ends.enter_context(psycopg.connect(dsn, autocommit=True)), worker, feeder)
-        check_once(contestant, [worker.dump()], got.fed)
+        with psycopg.connect(dsn) as held, horizon(look, held, pin, contestant):
+            begin_ns = load(worker, feeder, seconds)
+        got = Load(per_second(worker.points, begin_ns, seconds))
+        finish(look, worker, feeder)
+        exactly_once(look, contestant, [worker.dump()], feeder.asked)
         return got
+
+
+@contextmanager
+def horizon(look: psycopg.Connection, held: psycopg.Connection, pin: bool, contestant: Contestant) -> Iterator[None]:
+    """Hold back every vacuum for the time of the block, or do not. Raises Failed if it was otherwise at the end."""
+    asked: list[object] = [held.info.backend_pid]
+    if pin:
+        held.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        held.execute("SELECT count(*) FROM pg_class")  # the snapshot; the transaction stays open
+        before = scalar(look, HELD, asked)
+    else:
+        before = scalar(look, HORIZON)
+    yield
+    if pin and (before is None or scalar(look, HELD, asked) != before):
+        raise Failed(f"{contestant.name}: the transaction does not hold back {before}, as it did at first")
+    if not pin and scalar(look, AS_OLD, [before]):
+        raise Failed(f"{contestant.name}: a session has held back every vacuum since the beginning")
 
 
 def load(worker: Process, feeder: Feeder, seconds: int) -> int:

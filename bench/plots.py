@@ -28,8 +28,17 @@ def draw(out: Path) -> list[Path]:
     files: list[Path] = []
     for name, plot in PLOTS.items():
         if name in results:
-            files += saved(out, name, plot(results[name]))
+            files += attempt(out, name, plot, results[name])
     return files
+
+
+def attempt(out: Path, name: str, plot: Callable[[Data], Any], data: Data) -> list[Path]:
+    """One plot; none of what has too few figures for it, which must not cost the others."""
+    try:
+        return saved(out, name, plot(data))
+    except (LookupError, TypeError, ValueError) as error:
+        progress(f"no plot of {name}: {type(error).__name__}: {error}")
+        return []
 
 
 def saved(out: Path, name: str, figure: Any) -> list[Path]:
@@ -95,6 +104,19 @@ def history(data: Data) -> Any:
     return figure
 
 
+def tick(data: Data) -> Any:
+    """How long it takes until all jobs of one second are enqueued."""
+    figure, [[axis]] = canvas()
+    jobs = [one["jobs"] for one in data["jobs"]]
+    for key, label in (("seconds", "pgsched"), ("ceiling_s", "ceiling: bare statements")):
+        axis.plot(jobs, [one[key] for one in data["jobs"]], marker="o", label=label)
+    axis.set(
+        title="Jobs due in one second", xlabel="jobs", ylabel="s until all are enqueued", xscale="log", yscale="log"
+    )
+    axis.legend(fontsize="small")
+    return figure
+
+
 def drain(data: Data) -> Any:
     """Bars of runs per second."""
     figure, [[axis]] = canvas()
@@ -108,9 +130,11 @@ PLOTS: dict[str, Callable[[Data], Any]] = {
     "drain": drain,
     "drain-2": drain,
     "pinned": pinned,
+    "ten-minutes": pinned,
     "latency": latency,
     "every-second": every_second,
     "history": history,
+    "tick": tick,
 }
 
 if __name__ == "__main__":

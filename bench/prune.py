@@ -3,7 +3,8 @@
 The rule: pick-up is measured with and without pruning in turns, in one run; the pruner is the leader's, with its
 pauses, beside an idle worker. A third turn tells what pruning does from what any work does to a small machine: a
 session that computes, and touches no table, for as long and with the same pauses. And `--spare-core` leaves one
-processor to the pruner and its session, which tells what they do to others besides using it.
+processor to the pruner and its session, which tells what they do to others besides using it. Each job that is picked up
+must have been run once.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ import os
 import statistics
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn
 
 import psycopg
 
-from bench.adapter import call, wait_for, workers
+from bench.adapter import call
 from bench.contestants import PGSCHED
-from bench.latency import FAR, RATE, all_seen
-from bench.machine import Cpu, children
-from bench.report import Result, number, progress, quantile
-from bench.server import Server, scalar
+from bench.latency import picked_up
+from bench.machine import Cpu
+from bench.report import Result, median, number, progress, quantile
+from bench.server import ALL_CORES, Server, core_to_spare, move, scalar
 from pgsched.config import LeaderSettings
 from pgsched.db import rollups
 from pgsched.db.connect import BY_INDEX, Connection, connect
@@ -32,9 +33,9 @@ from pgsched.leader import counting
 from pgsched.leader.duties import breather
 from pgsched.leader.pruner import REST, Pruner
 
-ALL_CORES = os.sched_getaffinity(0)
 JOBS = 50
 ENOUGH = 75_000  # rows a second that a pruner may take away
+PLAIN, PRUNING, COMPUTING = ARMS = ("plain", "pruning", "computing")
 AROUND_S = 3  # how long a worker takes to start and to end
 OLD = """
 INSERT INTO pgsched.runs (task, job_id, scheduled_at, origin, state, token, attempt, created_at, available_at,
@@ -57,6 +58,8 @@ SELECT CASE WHEN mod(n, 2) = 0 THEN n * 20 ELSE -n END, gen_random_uuid(), 1, 1,
 FROM generate_series(1, %(rows)s / 20) n
 """
 BLOAT = "SELECT pg_relation_size('pgsched.runs')"
+NEWEST = "SELECT max(id) FROM pgsched.runs"
+FINISHED = "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded' AND attempt = 1 AND id > {}"
 
 
 @dataclass(frozen=True)
@@ -124,66 +127,82 @@ def count_all(dsn: str) -> float:
 
 def measured(dsn: str, there: psycopg.Connection, rounds: int, seconds: int, counted: float) -> Figures:
     """Pick-up without and with pruning, and the rate of both."""
-    plain: list[list[float]] = []
-    beside: list[list[float]] = []
-    computed: list[list[float]] = []
-    pruned: list[Batches] = []
     before = int(str(scalar(there, BLOAT)))
     with pruner(dsn) as first:
         time.sleep(1.0)
     batch_s = statistics.median(took for _, took, _ in (first or empty("the pruner")))
-
-    def beside_it(arm: list[list[float]]) -> AbstractContextManager[Batches]:
-        if arm is plain:
-            return nobody()
-        return pruner(dsn) if arm is beside else computer(dsn, batch_s)
-
+    turns = Turns()
     for turn in range(rounds):
-        # so that each follows each of the others
-        arms = [(plain, beside, computed)[(turn + n) % 3] for n in range(3)]
-        for arm in arms[:: 1 if turn % 2 == 0 else -1]:
-            with beside_it(arm) as batches:
-                arm.append(picked_up(dsn, there, seconds))
-            if arm is beside:
-                pruned.append(batches)
-        p99s = [quantile(each[-1], 0.99) for each in (plain, beside, computed)]
-        progress(f"prune: p99 {p99s[0]:.2f} ms, beside pruning {p99s[1]:.2f} ms, {rate(pruned[-1]):,.0f} rows/s,"
+        for arm in turns.order(turn):
+            with beside_it(arm, dsn, batch_s) as batches:
+                turns.ms[arm].append(pick_up(dsn, there, seconds))
+            if arm == PRUNING:
+                turns.pruned.append(batches)
+        p99s = [quantile(turns.ms[arm][-1], 0.99) for arm in ARMS]
+        progress(f"prune: p99 {p99s[0]:.2f} ms, beside pruning {p99s[1]:.2f} ms, {rate(turns.pruned[-1]):,.0f} rows/s,"
                  f" beside computing {p99s[2]:.2f} ms")  # fmt: skip
-    with pruner(dsn) as batches:
+    with pruner(dsn) as alone:
         time.sleep(seconds / 2)
-    every = [batch for one in (*pruned, batches) for batch in one]
-    server, client = zip(*(one.spent for one in (*pruned, batches)), strict=True)
+    return figures(turns, alone, counted, (int(str(scalar(there, BLOAT))) - before) / before)
+
+
+@dataclass
+class Turns:
+    """Milliseconds of each pick-up, by what was done beside it and by round; and what the pruner did beside them."""
+
+    ms: dict[str, list[list[float]]] = field(default_factory=lambda: {arm: [] for arm in ARMS})
+    pruned: list[Batches] = field(default_factory=list)
+
+    def order(self, turn: int) -> list[str]:
+        """So that each follows each of the others."""
+        arms = [ARMS[(turn + n) % 3] for n in range(3)]
+        return arms[:: 1 if turn % 2 == 0 else -1]
+
+    def quantiles(self, arm: str, share: float) -> list[float]:
+        """Of each round."""
+        return [quantile(one, share) for one in self.ms[arm]]
+
+    def ratio(self, arm: str) -> float:
+        """The 99th percentile beside it, as a share of the same round's with nothing beside it."""
+        return median([b / a for a, b in zip(self.quantiles(PLAIN, 0.99), self.quantiles(arm, 0.99), strict=True)])
+
+
+def figures(turns: Turns, alone: Batches, counted: float, grew: float) -> Figures:
+    """Medians of the rounds."""
+    every = [batch for one in (*turns.pruned, alone) for batch in one]
+    server, client = zip(*(one.spent for one in (*turns.pruned, alone)), strict=True)
     runs = sum(rows for rows, _, _ in every)
-    p99 = [tuple(quantile(one, 0.99) for one in each) for each in zip(plain, beside, computed, strict=True)]
     return Figures(
-        statistics.median(quantile(one, 0.5) for one in plain),
-        statistics.median(a for a, _, _ in p99),
-        statistics.median(quantile(one, 0.5) for one in beside),
-        statistics.median(b for _, b, _ in p99),
-        statistics.median(b / a for a, b, _ in p99),
-        statistics.median(c for _, _, c in p99),
-        statistics.median(c / a for a, _, c in p99),
-        statistics.median(map(rate, pruned)),
-        rate(batches),
-        1000 * statistics.median(took for _, took, _ in every),
-        1e6 * sum(server) / runs,
-        1e6 * sum(client) / runs,
-        counted,
-        (int(str(scalar(there, BLOAT))) - before) / before,
+        pickup_p50_ms=median(turns.quantiles(PLAIN, 0.5)),
+        pickup_p99_ms=median(turns.quantiles(PLAIN, 0.99)),
+        pruning_p50_ms=median(turns.quantiles(PRUNING, 0.5)),
+        pruning_p99_ms=median(turns.quantiles(PRUNING, 0.99)),
+        p99_ratio=turns.ratio(PRUNING),
+        computing_p99_ms=median(turns.quantiles(COMPUTING, 0.99)),
+        computing_p99_ratio=turns.ratio(COMPUTING),
+        rows_a_second=median([rate(one) for one in turns.pruned]),
+        rows_a_second_alone=rate(alone),
+        batch_ms=1000 * median([took for _, took, _ in every]),
+        server_us_a_run=1e6 * sum(server) / runs,
+        client_us_a_run=1e6 * sum(client) / runs,
+        counting_us_a_run=counted,
+        table_grew_by=grew,
     )
 
 
-def picked_up(dsn: str, there: psycopg.Connection, seconds: int) -> list[float]:
-    """Milliseconds from commit to handler of a steady load on an idle worker."""
-    n = RATE * seconds
-    with workers(PGSCHED, dsn, 1, n=n, stamps=1, latency=1) as started:
-        call(PGSCHED, "single", dsn, n=1, first=FAR)
-        wait_for(lambda: started[0].points, started, 60, "the first job")
-        time.sleep(1.0)
-        sent = call(PGSCHED, "trickle", dsn, n=n, rate=RATE)
-        seen = all_seen(PGSCHED, started[0], n)
+def pick_up(dsn: str, there: psycopg.Connection, seconds: int) -> list[float]:
+    """As `latency` does it, beside the history, which is not this one's to count."""
+    newer = replace(PGSCHED, finished=FINISHED.format(scalar(there, NEWEST)))
+    got = picked_up(there, newer, dsn, seconds)
     there.execute("DELETE FROM pgsched.workers")
-    return [(at - done) / 1e6 for at, done in zip(seen.stamps, sent["after"], strict=True)]
+    return got.commit
+
+
+def beside_it(arm: str, dsn: str, batch_s: float) -> AbstractContextManager[Batches]:
+    """What is done meanwhile."""
+    if arm == PLAIN:
+        return nobody()
+    return pruner(dsn) if arm == PRUNING else computer(dsn, batch_s)
 
 
 class Batches(list[tuple[int, float, float]]):
@@ -259,29 +278,6 @@ def in_the_leaders_rhythm(conn: Connection[Any], batch: Callable[[], int]) -> It
     finally:
         stop.set()
         thread.join()
-
-
-@contextmanager
-def core_to_spare(server: Server) -> Iterator[None]:
-    """For the time of the block this process, what it starts and the server use all processors but the last."""
-    if server.pid is None:
-        raise RuntimeError("--spare-core needs a server that this benchmark starts")
-    if len(os.sched_getaffinity(0)) < 2:
-        raise RuntimeError("--spare-core needs two processors")
-    everyone = (0, server.pid, *children(server.pid))
-    before = os.sched_getaffinity(0)
-    move(everyone, sorted(before)[:-1])
-    try:
-        yield
-    finally:
-        move(everyone, before)
-
-
-def move(pids: Iterable[int], cores: Collection[int]) -> None:
-    """Processes, 0: this thread, run on those processors from now on."""
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.sched_setaffinity(pid, cores)
 
 
 def empty(what: str) -> NoReturn:

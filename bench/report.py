@@ -9,10 +9,13 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 BEGAN = time.monotonic()
 
@@ -20,6 +23,20 @@ BEGAN = time.monotonic()
 def progress(text: str) -> None:
     """One line on stderr."""
     print(f"[{time.monotonic() - BEGAN:7.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def logs_from(level: int) -> Iterator[None]:
+    """What pgsched logs in this process goes to stderr, from this level on: tables have stdout for themselves."""
+    before = structlog.get_config() if structlog.is_configured() else None
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    try:
+        yield
+    finally:
+        structlog.reset_defaults() if before is None else structlog.configure(**before)
 
 
 @dataclass
@@ -39,7 +56,10 @@ class Result:
         return [label, f"not measured: {text[:200]}", *["-"] * (len(self.columns) - 2)]
 
     def markdown(self) -> str:
-        """The table."""
+        """The table. Raises AssertionError for a row that is longer or shorter than it."""
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise AssertionError(f"{self.name}: {len(row)} cells for {len(self.columns)} columns: {row}")
         lines = [f"## {self.title}", "", "| " + " | ".join(self.columns) + " |", "|" + " --- |" * len(self.columns)]
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]
         return "\n".join([*lines, "", *[f"- {note}" for note in self.notes], ""])

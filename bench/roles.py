@@ -8,18 +8,17 @@ host.
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from pathlib import Path
 from uuid import uuid4
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from bench.machine import cpu_s
 from bench.report import Result, number, progress
 from bench.server import Server
 from pgsched import App
@@ -31,7 +30,6 @@ from pgsched.model import Claim, Settlement
 
 BATCH = 200
 PHASES = ("enqueue", "claim", "settle")
-TICK_US = 1e6 / os.sysconf("SC_CLK_TCK")
 
 app = App("bench-roles")
 
@@ -40,21 +38,12 @@ app = App("bench-roles")
 def noop() -> None: ...
 
 
-def cpu_us(pid: int) -> float:
-    """CPU time of a process so far, in microseconds: from the scheduler where it tells, else in ticks of 10 ms."""
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1000
-    except (OSError, ValueError, IndexError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) * TICK_US
-
-
 async def spent(conn: AsyncConnection[object], work: Callable[[], Awaitable[object]]) -> float:
     """The server's CPU time of some work, in microseconds."""
     pid = conn.info.backend_pid
-    before = cpu_us(pid)
+    before = cpu_s(pid)
     await work()
-    return cpu_us(pid) - before
+    return (cpu_s(pid) - before) * 1e6
 
 
 async def one_round(conn: AsyncConnection[object], n: int) -> dict[str, float]:

@@ -1,17 +1,18 @@
 """The rule: rounds go over all contestants in turn, so that what disturbs the machine disturbs them alike.
 
-One that cannot be installed, or fails, is named with the reason and takes no further part.
+Two contestants are compared round by round, and the median of these ratios counts. One that cannot be installed, or
+fails, is named with the reason and takes no further part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from bench.adapter import Failed
-from bench.contestants import Contestant
+from bench.contestants import PGSCHED, Contestant
 from bench.install import Unavailable
-from bench.report import progress
+from bench.report import median, number, progress
 
 T = TypeVar("T")
 
@@ -40,3 +41,30 @@ def interleaved(
             found.setdefault(one.name, []).append(got)
             progress(f"{what}, round {turn + 1} of {rounds}: {one.name} {told(got)}")
     return found, absent
+
+
+def ratios(found: Mapping[str, Sequence[T]], name: str, of: str, value: Callable[[T], float]) -> list[float]:
+    """One contestant's figure as a share of another's of the same round; none where one was not measured."""
+    pairs = zip(found.get(name, ()), found.get(of, ()), strict=False)
+    return [value(one) / value(other) for one, other in pairs if value(other)]
+
+
+def ratio(found: Mapping[str, Sequence[T]], name: str, of: str, value: Callable[[T], float]) -> float | None:
+    """The median of them."""
+    every = ratios(found, name, of, value)
+    return median(every) if every else None
+
+
+def against(found: Mapping[str, Sequence[T]], peer: Contestant, value: Callable[[T], float]) -> str:
+    """The cell of a peer's row: pgsched's figure as a share of this one's. A dash for what is no peer."""
+    return number(ratio(found, PGSCHED.name, peer.name, value) if peer.requirements else None, 2)
+
+
+def middle(got: Sequence[T], value: Callable[[T], float]) -> float:
+    """The median of a figure over the rounds."""
+    return median([value(one) for one in got])
+
+
+def each(got: Sequence[T], value: Callable[[T], float], digits: int = 0) -> str:
+    """The cell with a figure of every round."""
+    return " ".join(number(value(one), digits) for one in got)

@@ -1,4 +1,4 @@
-"""The rule: what schedules cost is measured, not believed. Run it: `python -m bench.schedules`.
+"""`schedules`: what parsing and the next slots cost. The rule: it is measured, not believed.
 
 Every figure is wall time in this process, on one core. "Cold": nothing is cached. The promises: parse + one `after` of
 an ordinary schedule below 200 us, no call over 50 ms whatever the expression, zone and instant.
@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+from bench.report import Result, median, number, progress, quantile
 from pgsched.core import schedule as schedules
 from pgsched.core import zones
 from pgsched.core.schedule import Schedule, parse
@@ -29,7 +30,6 @@ HARD = [
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Antarctica/Troll", "Africa/Casablanca", "Pacific/Apia"]
 NOW = datetime(2026, 3, 28, 12, tzinfo=UTC)
 COUNTED = timedelta(days=199)
-ROUNDS = 2000
 
 
 def forget() -> None:
@@ -46,18 +46,11 @@ def took(call: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def quantiles(seconds: list[float]) -> str:
-    """The figures in microseconds."""
-    ranked = sorted(seconds)
-    median, high = ranked[len(ranked) // 2], ranked[int(len(ranked) * 0.99)]
-    return f"median {median * 1e6:9.1f} us   99 % {high * 1e6:9.1f} us   worst {ranked[-1] * 1e6:9.1f} us"
-
-
-def ordinary() -> Iterator[tuple[str, list[float]]]:
+def ordinary(rounds: int) -> Iterator[tuple[str, list[float]]]:
     """Parse + one `after`, of expressions as people write them."""
     pairs = [(text, zone) for text in ORDINARY for zone in ZONES]
     rng, cold, warm = Random(1), [], []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         text, zone = rng.choice(pairs)
         start = NOW + timedelta(seconds=rng.randrange(300 * 86_400))
         forget()
@@ -67,11 +60,11 @@ def ordinary() -> Iterator[tuple[str, list[float]]]:
     yield "ordinary, known schedule, after", warm
 
 
-def anything() -> Iterator[tuple[str, list[float]]]:
+def anything(rounds: int) -> Iterator[tuple[str, list[float]]]:
     """Each call by itself, of hard and random expressions, at instants of a century."""
     rng = Random(2)
     figures: dict[str, list[float]] = {"parse": [], "after": [], "last": [], "count": []}
-    for text in [*HARD * 10, *(random_expression(rng) for _ in range(ROUNDS))]:
+    for text in [*HARD * 10, *(random_expression(rng) for _ in range(rounds))]:
         zone, start = rng.choice(ZONES), datetime(2000, 1, 1, tzinfo=UTC) + timedelta(days=rng.random() * 36_500)
         forget()
         figures["parse"].append(took(lambda text=text, zone=zone: parse(text, zone)))  # type: ignore[misc]
@@ -104,16 +97,17 @@ def random_expression(rng: Random) -> str:
     return " ".join([*clock, days, column(1, 12), weekdays])
 
 
-def main() -> None:
-    """Print the figures."""
+def measured(rounds: int) -> Result:
+    """Everything, in this process; the server is not asked."""
     for name in ZONES:
         zones.zone(name)
-    print(f"tz database {zones.tzdata_version()}, {ROUNDS} rounds")
-    for what in (ordinary(), anything()):
-        for name, seconds in what:
-            late = sum(one > 0.05 for one in seconds)
-            print(f"{name:34} {len(seconds):6} calls   {quantiles(seconds)}   over 50 ms: {late}")
-
-
-if __name__ == "__main__":
-    main()
+    title = f"Schedules: {rounds:,} rounds, tz database {zones.tzdata_version()}"
+    result = Result("schedules", title, ["", "calls", "median", "99 %", "worst", "over 50 ms"])
+    for name, seconds in (*ordinary(rounds), *anything(rounds)):
+        us = [one * 1e6 for one in seconds]
+        figures = {"median_us": median(us), "p99_us": quantile(us, 0.99), "worst_us": max(us)}
+        late = sum(one > 0.05 for one in seconds)
+        result.rows.append([name, number(len(us)), *[number(one, 1, " us") for one in figures.values()], number(late)])
+        result.data[name] = {"calls": len(us), **figures, "over_50_ms": late}
+        progress(f"schedules: {' '.join(result.rows[-1])}")
+    return result

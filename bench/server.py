@@ -10,8 +10,8 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from bench.machine import Cpu
+from bench.machine import Cpu, children
 from pgsched.db.cluster import Cluster
 from pgsched.db.embedded import bin_dir, readable_binaries, server_account
 
@@ -33,6 +33,7 @@ SETTINGS = {
 }
 ASKED = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size", "autovacuum",
          "max_connections", "jit", "shared_preload_libraries")  # fmt: skip
+ALL_CORES = os.sched_getaffinity(0)
 
 
 @dataclass(frozen=True)
@@ -105,3 +106,26 @@ def server(dsn: str | None) -> Iterator[Server]:
             cluster.stop("immediate")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def core_to_spare(server: Server) -> Iterator[None]:
+    """For the time of the block this process, what it starts and the server use all processors but the last."""
+    if server.pid is None:
+        raise RuntimeError("--spare-core needs a server that this benchmark starts")
+    if len(os.sched_getaffinity(0)) < 2:
+        raise RuntimeError("--spare-core needs two processors")
+    everyone = (0, server.pid, *children(server.pid))
+    before = os.sched_getaffinity(0)
+    move(everyone, sorted(before)[:-1])
+    try:
+        yield
+    finally:
+        move(everyone, before)
+
+
+def move(pids: Iterable[int], cores: Collection[int]) -> None:
+    """Processes, 0: this thread, run on those processors from now on."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, cores)

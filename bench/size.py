@@ -1,24 +1,24 @@
-"""The rule: what a run takes on disk and in WAL is measured on runs that a real worker has run, after a vacuum.
+"""`size`: what a run takes on disk and in WAL, and how many connections a worker has.
 
-Run it: `python -m bench.size` (or `--n 20000`, `--dsn DSN`). Each line has a fresh database. Runs are enqueued one by
-one, as a program does that serves requests; a slot is that of a job.
+The rule: it is measured on runs that a real worker has run, after a vacuum. Each line has a fresh database. Runs are
+enqueued one by one, as a program does that serves requests; a slot is that of a job.
 """
 
 from __future__ import annotations
 
-import argparse
+import logging
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 
 import psycopg
-import structlog
 
+from bench.report import Result, logs_from, number, progress
 from bench.server import Server, scalar
-from bench.server import server as serve
 from pgsched import App, Run
 from pgsched.db.migrate import upgrade
 from pgsched.leader.ticker import tick
@@ -80,14 +80,14 @@ def measure(server: Server, name: str, n: int, make: Callable[[psycopg.Connectio
     """So many runs, made and run."""
     with server.database(name.replace(",", "").replace(" ", "_")) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
         upgrade(dsn)
-        os.environ["PGSCHED_DSN"] = dsn
         if make is slots:
             conn.execute(JOBS, [n])
         before = [size(conn, table) for table in TABLES]
         start = scalar(conn, "SELECT pg_current_wal_insert_lsn()")
-        make(conn, n)
-        app.close()
-        drain(app, scheduled=True, concurrency=16, timeout=600)
+        with environment(dsn):
+            make(conn, n)
+            app.close()
+            drain(app, scheduled=True, concurrency=16, timeout=600)
         wal = scalar(conn, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), %s)::float8", [start])
         conn.execute("VACUUM pgsched.runs, pgsched.attempts, pgsched.run_logs")
         runs, attempts, run_logs = [(size(conn, table) - was) / n for table, was in zip(TABLES, before, strict=True)]
@@ -104,30 +104,45 @@ def connections(server: Server) -> int:
         upgrade(dsn)
         command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--app", "bench.size:app"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as worker:
-            found = 0
-            for _ in range(50):  # until all that it needs is open
+            seen = [0]
+            while len(seen) < 50 and not settled(seen):  # until all that it needs is open
                 time.sleep(0.2)
-                found = max(found, int(str(scalar(conn, CONNECTIONS, [conn.info.dbname]))))
+                seen.append(int(str(scalar(conn, CONNECTIONS, [conn.info.dbname]))))
             worker.terminate()
-    return found
+    return max(seen)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--n", type=int, default=10_000)
-    parser.add_argument("--dsn")
-    given = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))  # 20,000 failures are no news
+def settled(seen: list[int]) -> bool:
+    """Has it been the same number for three seconds?"""
+    return seen[-1] > 0 and len(seen) > 15 and len(set(seen[-15:])) == 1
+
+
+def sizes(server: Server, n: int) -> Result:
+    """Each kind of run, n of it."""
     scenes = {"a run": enqueued("nothing"), "a slot of a job": slots,
               "a run that failed twice": enqueued("fails"),
               "a run that printed 1,000 bytes": enqueued("prints")}  # fmt: skip
-    print("| bytes of each | run | attempts | output | WAL |\n|---|---|---|---|---|")
-    with serve(given.dsn) as server:
+    result = Result("size", f"Bytes of each of {n:,} runs", ["bytes of each", "run", "attempts", "output", "WAL"])
+    with logs_from(logging.CRITICAL):  # 20,000 failures are no news
         for name, make in scenes.items():
-            taken = measure(server, name, given.n, make)
-            print(f"| {name} | {taken.runs:,.0f} | {taken.attempts:,.0f} | {taken.run_logs:,.0f} | {taken.wal:,.0f} |")
-        print(f"\nconnections of a worker that leads: {connections(server)}")
+            taken = measure(server, name, n, make)
+            result.rows.append([name, *[number(value) for value in asdict(taken).values()]])
+            result.data[name] = asdict(taken)
+            progress(f"size: {taken}")
+    result.data["connections"] = connections(server)
+    result.notes.append(f"connections of a worker that leads: {result.data['connections']}")
+    return result
 
 
-if __name__ == "__main__":
-    main()
+@contextmanager
+def environment(dsn: str) -> Iterator[None]:
+    """The app of this process is for this database."""
+    before = os.environ.get("PGSCHED_DSN")
+    os.environ["PGSCHED_DSN"] = dsn
+    try:
+        yield
+    finally:
+        app.close()
+        os.environ.pop("PGSCHED_DSN")
+        if before is not None:
+            os.environ["PGSCHED_DSN"] = before

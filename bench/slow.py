@@ -12,10 +12,10 @@ from dataclasses import asdict
 import psycopg
 
 from bench.adapter import call
-from bench.contestants import RAW, Contestant
-from bench.drain import Drained, drained
+from bench.contestants import RAW, STATEMENTS, Contestant
+from bench.drain import Drained, drained, steady
 from bench.report import Result, number
-from bench.rounds import interleaved
+from bench.rounds import against, each, interleaved, middle
 from bench.server import Server
 
 TASK_MS = 50
@@ -23,23 +23,36 @@ CONCURRENCY = 100
 IDEAL = CONCURRENCY * 1000 / TASK_MS
 
 
-def slow(server: Server, contestants: Iterable[Contestant], seconds: int) -> Result:
-    """Each contestant once."""
-    contestants = [one for one in contestants if one is not RAW]  # it runs one at a time
+def slow(server: Server, contestants: Iterable[Contestant], seconds: int, rounds: int = 1) -> Result:
+    """Interleaved rounds; medians, and ratios within each round."""
+    contestants = [one for one in contestants if one not in (RAW, STATEMENTS)]  # they run one at a time
     n = int(IDEAL * seconds)
     found, absent = interleaved(
-        "slow", contestants, 1, lambda one: measure(server, one, n), lambda got: f"{got.steady:,.0f}/s"
+        "slow", contestants, rounds, lambda one: measure(server, one, n), lambda got: f"{got.steady:,.0f}/s"
     )
     title = f"A task of {TASK_MS} ms, concurrency {CONCURRENCY}, {n:,} runs"
-    result = Result("slow", title, ["", "runs/s", f"of the ideal {IDEAL:,.0f}/s"])
+    columns = ["", "runs/s", "rounds", f"of the ideal {IDEAL:,.0f}/s", "pgsched / this one", "deadlocks"]
+    result = Result("slow", title, columns)
     for one in contestants:
-        if one.name in absent:
-            result.rows.append(result.absent(one.label, absent[one.name]))
-        else:
-            steady = found[one.name][0].steady
-            result.rows.append([one.label, number(steady), number(steady / IDEAL * 100, 1, " %")])
-    result.data = {"contestants": {name: asdict(got[0]) for name, got in found.items()}, "absent": absent}
+        gone = absent.get(one.name)
+        result.rows.append(row(one, found) if gone is None else result.absent(one.label, gone))
+    result.data = {"contestants": {name: [asdict(one) for one in got] for name, got in found.items()}, "absent": absent}
+    result.notes.append("medians of the rounds; ratios: the median of those within each round")
     return result
+
+
+def row(one: Contestant, found: dict[str, list[Drained]]) -> list[str]:
+    """One line of the table."""
+    got = found[one.name]
+    rate = middle(got, steady)
+    return [
+        one.label,
+        number(rate),
+        each(got, steady),
+        number(rate / IDEAL * 100, 1, " %"),
+        against(found, one, steady),
+        number(sum(turn.deadlocks for turn in got)),
+    ]
 
 
 def measure(server: Server, contestant: Contestant, n: int) -> Drained:

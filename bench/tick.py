@@ -1,35 +1,43 @@
-"""The rule: what the leader's tick costs is measured through the leader itself, and counted in the database.
+"""`tick`: many jobs due at once, more slots than can be decided, and what an idle leader costs.
 
-Run it: `python -m bench.tick [--quick] [--dsn DSN]`. "Ceiling" is the least that PostgreSQL needs for the same rows:
-an INSERT ... SELECT and an UPDATE of jobs for each 5,000, without asking what is due or when the next slot is.
+The rule: what the leader's tick costs is measured through the leader itself, and counted in the database. "Ceiling" is
+the least that PostgreSQL needs for the same rows: an INSERT ... SELECT and an UPDATE of jobs for each 5,000, without
+asking what is due or when the next slot is.
 """
 
 from __future__ import annotations
 
-import argparse
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass
+from datetime import datetime
 
 import psycopg
 
-from bench.server import Server, server
+from bench.machine import cpu_s
+from bench.report import Result, progress
+from bench.server import Server, scalar
 from pgsched.config import LeaderSettings
 from pgsched.db.migrate import upgrade
 from pgsched.leader.election import Leader
 
 BATCH = 5000
-# what is due at one minute is a few texts and zones, and many jobs
-HOURLY = ("{} * * * *", "{} */1 * * *", "{} 0-23 * * *", "0 {} * * * *")
-MINUTE = "SELECT date_trunc('minute', now() + make_interval(secs => %s)) + interval '1 minute'"
+FIRST = 10_000_000  # the jobs' ids: apart from those that a history belongs to
+# what is due at one second is a few texts and zones, and many jobs
+HOURLY = ("{} {} * * * *", "{} {} */1 * * *", "{} {} 0-23 * * *", "{} {} * * */1 *")
+SLOT = "SELECT date_trunc('second', now() + make_interval(secs => %s))"
 SINCE = "SELECT extract(epoch FROM clock_timestamp() - %s)::float8"
 ZONES = ("UTC", "Europe/Berlin", "America/New_York")
-JOBS = """INSERT INTO pgsched.jobs (name, task, schedule, timezone, overlap, misfire_after)
-    SELECT 'job-' || n, 'bench.noop', (%(schedules)s::text[])[1 + n %% cardinality(%(schedules)s::text[])],
+ENQUEUED = """SELECT count(*), count(DISTINCT (job_id, scheduled_at)) FROM pgsched.runs
+    WHERE job_id IN (SELECT id FROM pgsched.jobs) AND scheduled_at >= %s"""
+GONE = "DELETE FROM pgsched.runs WHERE job_id IN (SELECT id FROM pgsched.jobs) AND scheduled_at >= %s"
+LEADING = """SELECT pid FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name LIKE 'pgsched leader%'"""
+JOBS = """INSERT INTO pgsched.jobs (id, name, task, schedule, timezone, overlap, misfire_after)
+    SELECT %(first)s + n, 'job-' || n, 'bench.noop',
+        (%(schedules)s::text[])[1 + n %% cardinality(%(schedules)s::text[])],
         (%(zones)s::text[])[1 + n %% cardinality(%(zones)s::text[])], %(overlap)s, '1 hour'
     FROM generate_series(1, %(n)s) n"""
 INSERT = """INSERT INTO pgsched.runs (job_id, scheduled_at, queue, priority, kind, task, args, origin, owner,
@@ -49,16 +57,77 @@ SPARSE = """INSERT INTO pgsched.jobs (name, task, schedule, anchor_at, decided_u
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One figure as it is told."""
+class Due:
+    """So many jobs due at one second: seconds from the slot until the last run can be claimed; and the ceiling."""
 
-    name: str
-    value: float
-    unit: str
-    note: str = ""
+    jobs: int
+    seconds: float
+    ceiling_s: float
 
-    def __str__(self) -> str:
-        return f"{self.name:44} {self.value:12,.2f} {self.unit:10} {self.note}"
+
+@dataclass(frozen=True)
+class Sustained:
+    """More slots than the leader can decide: those that it decides in a second, and its CPU for each."""
+
+    jobs: int
+    schedule: str
+    slots_per_s: float
+    leader_us: float
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A leader with nothing to decide beside so many jobs: shares of a core, its own and its session's."""
+
+    jobs: int
+    leader: float
+    session: float
+
+
+def tick(on: Server, due: Sequence[int], sustained: tuple[int, float], idle: tuple[int, float]) -> Result:
+    """`due`: numbers of jobs; `sustained` and `idle`: the number of jobs, and for how many seconds."""
+    result = Result("tick", "The leader's tick", ["", "figure", "unit", "note"])
+    data = result.data = {"jobs": [], "sustained": [], "idle": []}
+    for n in due:
+        tell(result, at_once(got := same_second(on, n)))
+        data["jobs"].append(asdict(got))
+    for schedule in ("* * * * * *", "@every 1s"):
+        tell(result, all_the_time(load := overload(on, schedule, *sustained)))
+        data["sustained"].append(asdict(load))
+    for n in (0, idle[0]):
+        tell(result, at_rest(rest := idling(on, n, idle[1])))
+        data["idle"].append(asdict(rest))
+    return result
+
+
+def tell(result: Result, rows: list[list[str]]) -> None:
+    """Rows of the table, as they are found."""
+    result.rows += rows
+    for row in rows:
+        progress(f"tick: {' '.join(row)}")
+
+
+def at_once(got: Due) -> list[list[str]]:
+    return [
+        [f"{got.jobs:,} jobs due in one second: all enqueued", f"{got.seconds:.2f}", "s", per_s(got.jobs, got.seconds)],
+        [f"{got.jobs:,} rows: the ceiling", f"{got.ceiling_s:.2f}", "s", per_s(got.jobs, got.ceiling_s)],
+    ]
+
+
+def per_s(n: int, seconds: float) -> str:
+    return f"{n / seconds:,.0f} slots/s"
+
+
+def all_the_time(got: Sustained) -> list[list[str]]:
+    note = f"leader {got.leader_us:.1f} us CPU a slot"
+    if got.slots_per_s > 0.97 * got.jobs:
+        note += "; all that there were"
+    return [[f"{got.jobs:,} jobs with `{got.schedule}`", f"{got.slots_per_s:,.0f}", "slots/s", note]]
+
+
+def at_rest(got: Idle) -> list[list[str]]:
+    of = (("its CPU", got.leader), ("its session's CPU", got.session))
+    return [[f"idle leader, {got.jobs:,} jobs: {what}", f"{share * 100:.2f}", "% of a core", ""] for what, share in of]
 
 
 @contextmanager
@@ -93,125 +162,106 @@ def wait(condition: Callable[[], bool], timeout_s: float) -> None:
         time.sleep(0.02)
 
 
-def one(conn: psycopg.Connection, query: str, values: Any = None) -> Any:
-    """The only value of a row."""
-    row = conn.execute(query.encode(), values).fetchone()
-    assert row is not None
-    return row[0]
-
-
 def due(conn: psycopg.Connection) -> bool:
     """Is any job due?"""
     late = "next_run_at <= clock_timestamp()"
-    return bool(one(conn, f"SELECT EXISTS (SELECT FROM pgsched.jobs WHERE NOT paused AND {late})"))
+    return bool(scalar(conn, f"SELECT EXISTS (SELECT FROM pgsched.jobs WHERE NOT paused AND {late})"))
 
 
-def check(conn: psycopg.Connection, expected: int | None = None) -> int:
-    """One row for each slot, no two for one; how many."""
-    query = b"SELECT count(*), count(DISTINCT (job_id, scheduled_at)) FROM pgsched.runs"
-    rows, slots = conn.execute(query).fetchone() or (0, 0)
+def check(conn: psycopg.Connection, expected: int | None = None, start: object = "-infinity") -> int:
+    """One row for each of the jobs' slots since then, no two for one; how many."""
+    rows, slots = conn.execute(ENQUEUED, [start]).fetchone() or (0, 0)
     if rows != slots or expected not in (None, rows):
-        raise AssertionError(f"{rows} rows, {slots} slots, {expected} expected")
+        raise AssertionError(f"tick: {rows} rows, {slots} slots, {expected} expected")
     return int(rows)
 
 
-def same_second(on: Server, n: int) -> Iterator[Figure]:
-    """So many jobs due at one full minute: seconds from the slot until the last run can be claimed; and the ceiling."""
+def same_second(on: Server, n: int) -> Due:
+    """In a fresh database, and by bare statements."""
     with database(on, "tick") as (dsn, conn):
-        slot = one(conn, MINUTE, [20 + n / 600])
-        texts = [text.format(slot.minute) for text in HOURLY]
-        conn.execute(JOBS, {"schedules": texts, "zones": list(ZONES), "overlap": "skip", "n": n})
-        conn.execute("VACUUM ANALYZE pgsched.jobs")
-        with leader(dsn):
-            wait(lambda: not due(conn), 300)
-            time.sleep(max(0.0, -one(conn, SINCE, [slot])))
-            wait(lambda: one(conn, SINCE, [slot]) > 0 and not due(conn), 120)
-            took = float(one(conn, SINCE, [slot]))
-        check(conn, n)
-        yield Figure(f"{n:,} jobs due in one second: all enqueued", took, "s", f"{n / took:,.0f} slots/s")
-        yield ceiling(conn, n)
+        _, took = enqueued(dsn, conn, n)
+        return Due(n, took, ceiling(conn, n))
 
 
-def ceiling(conn: psycopg.Connection, n: int) -> Figure:
-    """The same rows by bare statements."""
+def enqueued(dsn: str, conn: psycopg.Connection, n: int) -> tuple[datetime, float]:
+    """Make so many jobs of one full second, in a database without other jobs: that slot, and until all is enqueued."""
+    slot = scalar(conn, SLOT, [8 + n / 1000])
+    assert isinstance(slot, datetime)
+    texts = [text.format(slot.second, slot.minute) for text in HOURLY]
+    conn.execute(JOBS, {"first": FIRST, "schedules": texts, "zones": list(ZONES), "overlap": "skip", "n": n})
+    conn.execute("VACUUM ANALYZE pgsched.jobs")
+    with leader(dsn):
+        wait(lambda: not due(conn), 300)
+        if (ahead := -since(conn, slot)) < 0:
+            raise AssertionError(f"tick: {n:,} jobs were not planned in time")
+        time.sleep(ahead)
+        wait(lambda: since(conn, slot) > 0 and not due(conn), 120)
+        took = since(conn, slot)
+    check(conn, n, slot)
+    return slot, took
+
+
+def since(conn: psycopg.Connection, slot: datetime) -> float:
+    """Seconds from the slot until now, by the server's clock."""
+    return float(str(scalar(conn, SINCE, [slot])))
+
+
+def enqueued_beside(dsn: str, conn: psycopg.Connection, n: int) -> float:
+    """The seconds in a database that has runs already; what was made for it is gone afterwards."""
+    slot, took = enqueued(dsn, conn, n)
+    conn.execute(GONE, [slot])
+    conn.execute("DELETE FROM pgsched.jobs")
+    return took
+
+
+def ceiling(conn: psycopg.Connection, n: int) -> float:
+    """Seconds for the same rows by bare statements."""
     conn.execute("TRUNCATE pgsched.runs")
     conn.execute("VACUUM ANALYZE pgsched.jobs")
     conn.execute("CHECKPOINT")
-    slot, first = one(conn, "SELECT date_trunc('minute', now())"), one(conn, "SELECT min(id) FROM pgsched.jobs")
+    slot = scalar(conn, "SELECT date_trunc('minute', now())")
     began = time.perf_counter()
-    for start in range(first, first + n, BATCH):
+    for start in range(FIRST + 1, FIRST + 1 + n, BATCH):
         values = {"slot": slot, "first": start, "last": start + BATCH - 1}
         with conn.transaction():
             conn.execute(INSERT, values)
             conn.execute(UPDATE, values)
     took = time.perf_counter() - began
     check(conn, n)
-    return Figure(f"{n:,} rows: the ceiling", took, "s", f"{n / took:,.0f} slots/s")
+    return took
 
 
-def sustained(on: Server, jobs: int, seconds: float) -> Iterator[Figure]:
-    """More slots than the leader can decide, for so long."""
-    for name, schedule in (("every second, by cron", "* * * * * *"), ("every second, @every", "@every 1s")):
-        with database(on, "tick") as (dsn, conn):
-            given = {"schedules": [schedule], "zones": list(ZONES), "overlap": "allow", "n": jobs}
-            conn.execute(JOBS, given)
-            conn.execute("VACUUM ANALYZE pgsched.jobs")
-            with leader(dsn):
-                wait(lambda: bool(one(conn, "SELECT EXISTS (SELECT FROM pgsched.runs)")), 60)
-                before, began = one(conn, "SELECT count(*) FROM pgsched.runs"), time.perf_counter()
-                used = time.process_time()
-                time.sleep(seconds)
-                made, took = one(conn, "SELECT count(*) FROM pgsched.runs") - before, time.perf_counter() - began
-                used = time.process_time() - used
-            check(conn)
-            yield Figure(
-                f"{jobs:,} jobs {name}", made / took, "slots/s", f"leader {used / made * 1e6:.1f} us CPU a slot"
-            )
+def overload(on: Server, schedule: str, jobs: int, seconds: float) -> Sustained:
+    """So many jobs every second, for so long."""
+    with database(on, "tick") as (dsn, conn):
+        given = {"first": FIRST, "schedules": [schedule], "zones": list(ZONES), "overlap": "allow", "n": jobs}
+        conn.execute(JOBS, given)
+        conn.execute("VACUUM ANALYZE pgsched.jobs")
+        with leader(dsn):
+            wait(lambda: bool(scalar(conn, "SELECT EXISTS (SELECT FROM pgsched.runs)")), 60)
+            before, began, used = count(conn), time.perf_counter(), time.process_time()
+            time.sleep(seconds)
+            made, took = count(conn) - before, time.perf_counter() - began
+            used = time.process_time() - used
+        check(conn)
+    return Sustained(jobs, schedule, made / took, used / made * 1e6)
 
 
-def idle(on: Server, jobs: int, seconds: float) -> Iterator[Figure]:
-    """What a leader costs that has nothing to decide, beside so many jobs."""
-    for n in (0, jobs):
-        with database(on, "tick") as (dsn, conn):
-            with conn.transaction():
-                conn.execute("SET LOCAL session_replication_role = replica")
-                conn.execute(SPARSE, {"n": n})
-            conn.execute("VACUUM ANALYZE pgsched.jobs")
-            with leader(dsn):
-                time.sleep(3)
-                pid = one(conn, "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-                          " AND application_name LIKE 'pgsched leader%%'", [])  # fmt: skip
-                used, server_used = time.process_time(), backend_cpu_s(pid)
-                time.sleep(seconds)
-                used, server_used = time.process_time() - used, backend_cpu_s(pid) - server_used
-            yield Figure(f"idle leader, {n:,} jobs: its CPU", used / seconds * 100, "% of a core")
-            yield Figure(f"idle leader, {n:,} jobs: its session's CPU", server_used / seconds * 100, "% of a core")
+def count(conn: psycopg.Connection) -> int:
+    """All runs."""
+    return int(str(scalar(conn, "SELECT count(*) FROM pgsched.runs")))
 
 
-def backend_cpu_s(pid: int) -> float:
-    """Seconds of CPU that a process of this machine has used; 0 where /proc does not say."""
-    file = Path(f"/proc/{pid}/schedstat")
-    return int(file.read_text().split()[0]) / 1e9 if file.exists() else 0.0
-
-
-def measure(on: Server, *, quick: bool = False) -> Iterator[Figure]:
-    """All of it."""
-    for n in (2000,) if quick else (10_000, 100_000):
-        yield from same_second(on, n)
-    yield from sustained(on, 5000 if quick else 40_000, 3 if quick else 20)
-    yield from idle(on, 10_000 if quick else 1_000_000, 3 if quick else 20)
-
-
-def main() -> None:
-    """Print the figures."""
-    parser = argparse.ArgumentParser(prog="python -m bench.tick", description=__doc__)
-    parser.add_argument("--dsn", help="measure on this server instead of a private one")
-    parser.add_argument("--quick", action="store_true", help="a small run that shows that everything works")
-    given = parser.parse_args()
-    with server(given.dsn) as on:
-        for figure in measure(on, quick=given.quick):
-            print(figure, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def idling(on: Server, jobs: int, seconds: float) -> Idle:
+    """A leader that has nothing to decide, for so long."""
+    with database(on, "tick") as (dsn, conn):
+        with conn.transaction():
+            conn.execute("SET LOCAL session_replication_role = replica")
+            conn.execute(SPARSE, {"n": jobs})
+        conn.execute("VACUUM ANALYZE pgsched.jobs")
+        with leader(dsn):
+            time.sleep(3)
+            pid = int(str(scalar(conn, LEADING)))
+            used, server_used = time.process_time(), cpu_s(pid)
+            time.sleep(seconds)
+            return Idle(jobs, (time.process_time() - used) / seconds, (cpu_s(pid) - server_used) / seconds)

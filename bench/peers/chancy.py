@@ -7,7 +7,6 @@ Bulk by `push_many`, in one batch.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
@@ -65,5 +64,4 @@ class ChancyAdapter(Adapter):
 
 
 if __name__ == "__main__":
-    asyncio.set_event_loop_policy(None)
     main(ChancyAdapter())

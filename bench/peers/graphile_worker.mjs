@@ -109,10 +109,10 @@ function recorder() {
   const pause = number("SLEEP_MS", 0);
   const seen = new Uint8Array(Math.max(1, n));
   const stamps = env.BENCH_STAMPS === "1" ? new Array(n).fill(0) : null;
-  let [count, first, next, extra, step, told] = [0, 0, LEAST_STEP, 0, LEAST_STEP, 0];
+  let [count, first, next, step, told] = [0, 0, LEAST_STEP, LEAST_STEP, 0];
   readline.createInterface({ input: process.stdin }).on("line", () => {
     const text = Buffer.from(seen).toString("base64");
-    say({ end: true, count, first_ns: first, seen: text, stamps: stamps ?? [], extra, late: [] });
+    say({ end: true, count, first_ns: first, seen: text, stamps: stamps ?? [], late: [] });
   });
   return async ({ i }) => {
     if (count === 0 || stamps) {
@@ -125,7 +125,6 @@ function recorder() {
     }
     count += 1;
     if (i < seen.length) seen[i] = Math.min(seen[i] + 1, 255);
-    else extra += 1;
     if (count === next) {
       const at = now();
       say({ n: count, ns: at });

@@ -2,8 +2,8 @@
 
 asyncpg on one direct connection per manager (its guide: 1.7x psycopg; a dedicated connection for LISTEN), `pgq autovac`
 applied, durability `durable` (the only one that keeps jobs over a crash, and the default), uvloop as in its own
-tools/benchmark.py. batch_size 500: no-op jobs want a large one ("increase when jobs are short-lived"). It buffers
-finished jobs up to batch_size or 0.1 s; that is not a setting.
+tools/benchmark.py. batch_size 500: no-op jobs want a large one ("increase when jobs are short-lived"); 1,000 does no
+more. It buffers finished jobs up to batch_size or 0.1 s; that is not a setting.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """pgsched itself: `pgsched worker` with default settings, `Task.enqueue` on the App's own connection. (Nothing else is
 under way in the enqueuing process, so the plain form serves better than the asyncio one: it takes a third less there.)
-
-Bulk: `enqueue_many` where this version has it; before that, one INSERT of all rows, which any client may send.
+Bulk by `enqueue_many`, in one call.
 """
 
 from __future__ import annotations
@@ -14,13 +13,7 @@ from collections.abc import Callable, Sequence
 from bench.peers.record import dsn, number
 from bench.peers.verbs import Adapter, main
 from pgsched import App
-from pgsched.db.connect import connect
 from pgsched.db.migrate import upgrade
-
-INSERT = """
-INSERT INTO pgsched.runs (task, args)
-SELECT 'noop', jsonb_build_object('i', i) FROM unnest(%s::bigint[]) AS i
-"""
 
 
 class Pgsched(Adapter):
@@ -44,12 +37,7 @@ class Pgsched(Adapter):
         self.noop.enqueue(i=i)
 
     async def enqueue_many(self, numbers: Sequence[int]) -> None:
-        many = getattr(self.noop, "enqueue_many", None)
-        if many is not None:
-            many([{"i": i} for i in numbers])
-            return
-        with connect(dsn(), purpose="bench") as conn:
-            conn.execute(INSERT, [list(numbers)])
+        self.noop.enqueue_many([{"i": i} for i in numbers])
 
     async def work(self, record: Callable[[int], None], sleep_s: float) -> None:
         """Become `pgsched worker`: what is measured is the program that people start."""

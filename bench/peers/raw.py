@@ -3,6 +3,9 @@ table.
 
 It does what any queue must: a row claimed under FOR UPDATE SKIP LOCKED with a token, its JSON decoded, a coroutine run
 for it, its outcome written under the same token. It has no leases, retries, policies, queues, wake-ups or evidence.
+
+A settlement of several claims takes a row under the token of any of them, not of its own alone: what another worker
+has taken over is left alone, what another claim of this worker took over would not be. Nothing takes over here.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ SETTLE = """
 UPDATE raw SET state = 2, finished_at = clock_timestamp()
 WHERE id = ANY (%s::bigint[]) AND token = ANY (%s::uuid[]) AND state = 1
 """
-BATCH = 500
+BATCH = 2000  # against 500 and 1,000, in turns, it does more
 AHEAD = 4
 IDLE_S = 0.005
 
@@ -104,7 +107,9 @@ class Raw(Adapter):
                 while not done.empty():
                     batches.append(done.get_nowait())
                 runs = [run for _, ids in batches for run in ids]
-                await conn.execute(SETTLE, [runs, [token for token, _ in batches]])
+                settled = await conn.execute(SETTLE, [runs, [token for token, _ in batches]])
+                if settled.rowcount != len(runs):
+                    raise RuntimeError(f"{len(runs)} rows were run, {settled.rowcount} of them were still ours")
 
 
 async def plan_by_index(conn: psycopg.AsyncConnection[Any]) -> None:

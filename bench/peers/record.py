@@ -34,7 +34,6 @@ class Record:
         self.line_ns = 0
         self.seen = bytearray(max(1, n))
         self.stamps = array("q", [0]) * n if stamped else None
-        self.extra = 0
         self.late: list[tuple[int, float]] = []
 
     def record(self, i: int) -> None:
@@ -44,8 +43,6 @@ class Record:
         self.count += 1
         if i < len(self.seen):
             self.seen[i] = min(self.seen[i] + 1, 255)
-        else:
-            self.extra += 1
         if self.count == self.next_line:
             self._tell()
 
@@ -68,15 +65,7 @@ class Record:
         """Print everything."""
         stamps = [] if self.stamps is None else self.stamps.tolist()
         seen = base64.b64encode(bytes(self.seen)).decode()
-        say(
-            end=True,
-            count=self.count,
-            first_ns=self.first_ns,
-            seen=seen,
-            stamps=stamps,
-            extra=self.extra,
-            late=self.late,
-        )
+        say(end=True, count=self.count, first_ns=self.first_ns, seen=seen, stamps=stamps, late=self.late)
 
 
 def say(**values: Any) -> None:

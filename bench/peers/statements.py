@@ -11,7 +11,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from bench.peers.pgsched import Pgsched
-from bench.peers.raw import AHEAD, BATCH, IDLE_S
+from bench.peers.raw import AHEAD, IDLE_S
 from bench.peers.record import dsn
 from bench.peers.verbs import main
 from pgsched.db.claims import FROM_THE_START, Wanted, claim, settle
@@ -21,6 +21,7 @@ from pgsched.worker.cursor import Cursor
 
 DONE = Outcome(Result.SUCCEEDED)
 LEASE_S = 600.0
+BATCH = 1000  # as the worker has it; not its name, so that a guard sees when that becomes worse
 
 
 class Statements(Pgsched):

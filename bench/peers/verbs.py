@@ -1,8 +1,8 @@
 """The rule: an adapter only says how its library does a thing; when and how often is decided here, alike for all.
 
 Verbs: `setup` makes the schema, `bulk` enqueues BENCH_N jobs by the library's bulk call, `single` one by one on one
-connection, `trickle` at BENCH_RATE a second, `work` runs a worker until it is killed, `feed` enqueues in bulk without
-end, holding the backlog near BENCH_BACKLOG.
+connection, `trickle` at BENCH_RATE a second, `work` runs a worker until it is killed, `feed` enqueues BENCH_CHUNK in
+bulk whenever it is told to.
 """
 
 from __future__ import annotations
@@ -50,13 +50,11 @@ class Adapter(ABC):
 
 
 async def bulk(adapter: Adapter) -> None:
-    """BENCH_N jobs by the bulk call, all in one call unless BENCH_CHUNK says otherwise."""
-    n = number("N", 100_000)
-    first, chunk = number("FIRST", 0), number("CHUNK", n)
+    """BENCH_N jobs by the bulk call, all in one call."""
+    n, first = number("N", 100_000), number("FIRST", 0)
     await adapter.open()
     began = time.monotonic_ns()
-    for start in range(first, first + n, chunk):
-        await adapter.enqueue_many(range(start, min(start + chunk, first + n)))
+    await adapter.enqueue_many(range(first, first + n))
     say(n=n, seconds=(time.monotonic_ns() - began) / 1e9)
     await adapter.close()
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import psycopg
 import pytest
 
 from bench.__main__ import main
 from bench.adapter import Failed, Seen
-from bench.contestants import ALL, PGSCHED, RAW
+from bench.contestants import ALL, PGSCHED, RAW, STATEMENTS
 from bench.drain import QUIET_NS, check_once, exactly_once, figures, jobs, started_by, stuck, when
 from bench.install import Unavailable, command
 from bench.pinned import per_second
@@ -40,15 +42,36 @@ def test_a_quick_drain_compares_pgsched_with_the_raw_ceiling(
     assert "| raw SQL ceiling |" in printed and "| pgsched |" in printed
 
 
+def best_share(found: dict[str, Any], name: str, of: str, value: Callable[[dict[str, float]], float]) -> float:
+    """Of three interleaved rounds the one that other work on the machine disturbed least."""
+    return max(value(one) / value(other) for one, other in zip(found[name], found[of], strict=True))
+
+
 @pytest.mark.slow
-def test_pgsched_keeps_its_share_of_the_raw_ceiling(server_dsn: str, tmp_path: Path) -> None:
-    """A ratio within one run, of the best rounds: other work on the machine slows both. It is about 0.4 to 0.5 on a
-    quiet machine; a plan that goes wrong or a task for each run more costs at least half of it."""
-    args = ["drain", "--workers", "1", "--n", "12000", "--rounds", "3", "--dsn", server_dsn, "--out", str(tmp_path)]
-    assert main(args) == 0
-    contestants = json.loads((tmp_path / "results.json").read_text())["results"]["drain"]["contestants"]
-    best = {name: max(one["rate"] for one in found["rounds"]) for name, found in contestants.items()}
-    assert best[PGSCHED.name] >= 0.2 * best[RAW.name]
+def test_pgsched_keeps_its_share_of_what_its_statements_allow(server_dsn: str, tmp_path: Path) -> None:
+    """0.78 to 0.9 of its own statements in a bare loop, and 0.4 to 0.55 of the raw ceiling, at this size. A task for
+    each run makes 0.63 and 0.32 of it, batches of 100 0.48 and 0.27. Nine rounds at most: a machine may have bad ones.
+    """
+    args = ["drain", "--workers", "1", "--n", "15000", "--rounds", "3", "--only", "raw,statements,pgsched"]
+    best = (0.0, 0.0)
+    for _ in range(3):
+        assert main([*args, "--dsn", server_dsn, "--out", str(tmp_path)]) == 0
+        contestants = json.loads((tmp_path / "results.json").read_text())["results"]["drain"]["contestants"]
+        rounds = {name: found["rounds"] for name, found in contestants.items()}
+        shares = (best_share(rounds, PGSCHED.name, one.name, itemgetter("rate")) for one in (STATEMENTS, RAW))
+        best = tuple(map(max, best, shares))
+        if best[0] >= 0.68 and best[1] >= 0.34:
+            return
+    pytest.fail(f"pgsched drained {best[0]:.2f} of what its statements do in a bare loop, {best[1]:.2f} of the ceiling")
+
+
+@pytest.mark.slow
+def test_bulk_enqueue_keeps_its_share_of_a_bare_copy(server_dsn: str, tmp_path: Path) -> None:
+    """About 0.3: a trigger that is called for each row, or rows that go one by one, cost more than half of it."""
+    args = ["enqueue", "--n", "20000", "--rounds", "3", "--only", "raw,pgsched"]
+    assert main([*args, "--dsn", server_dsn, "--out", str(tmp_path)]) == 0
+    rounds = json.loads((tmp_path / "results.json").read_text())["results"]["enqueue"]["contestants"]
+    assert best_share(rounds, PGSCHED.name, RAW.name, itemgetter("bulk")) >= 0.15
 
 
 def test_an_unknown_measurement_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

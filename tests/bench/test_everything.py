@@ -1,0 +1,73 @@
+"""Every measurement of `python -m bench` works: small, it ends well, and prints tables and nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import MEASUREMENTS, main
+from bench.report import Result
+
+ROOT = Path(__file__).resolve().parents[2]
+ELSEWHERE = {"drain", "console"}  # tests/bench/test_bench.py and tests/bench/test_console.py
+TOO_LONG = {"crowd", "limits", "pinned", "prune"}  # or they ask for a machine of their own
+GROUPS = (
+    ("tick", "history", "schedules", "size"),
+    ("costs", "enqueue", "latency", "ten-minutes", "slow", "every-second", "roles", "idle"),
+)
+LINES = ("#", "|", "- ")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(420)
+@pytest.mark.parametrize("names", GROUPS, ids="-".join)
+def test_a_quick_run_prints_whole_tables_and_nothing_else(names: tuple[str, ...], tmp_path: Path) -> None:
+    # a server of its own: pg_stat_statements and room for many connections
+    command = [sys.executable, "-m", "bench", *names, "--quick", "--seconds", "2", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())["results"]
+    assert set(names) <= set(results)
+    for name, one in results.items():
+        assert one["rows"], name
+        assert {len(row) for row in one["rows"]} == {len(one["columns"])}, name
+    other = [line for line in done.stdout.splitlines() if line and not line.startswith(LINES)]
+    assert other == []
+    assert done.stdout.count("\n## ") == len(results)
+
+
+def test_every_measurement_is_run_by_a_test_or_too_long() -> None:
+    assert sorted([*ELSEWHERE, *TOO_LONG, *(name for group in GROUPS for name in group)]) == sorted(MEASUREMENTS)
+
+
+def test_a_row_with_too_few_cells_is_not_printed() -> None:
+    with pytest.raises(AssertionError, match="2 cells for 3 columns"):
+        Result("some", "Some", ["", "a", "b"], [["x", "1"]]).markdown()
+
+
+def test_an_unknown_contestant_is_refused_before_a_server_is_started(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["drain", "--only", "nonsense", "--dsn", "host=/nowhere"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "nonsense: no such contestant" in line
+
+
+def test_what_cannot_be_measured_is_named_and_does_not_end_the_run(
+    server_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> list[Result]:
+        raise OSError("no room")
+
+    def absent(*_: object) -> list[Result]:
+        return [Result("idle", "Idle", ["", "a"], [["x", "1"]], data={"absent": {"pgsched": "it ended", "oban": "-"}})]
+
+    monkeypatch.setitem(MEASUREMENTS, "tick", broken)
+    monkeypatch.setitem(MEASUREMENTS, "idle", absent)
+    assert main(["tick", "idle", "--dsn", server_dsn, "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert "| x | 1 |" in said.out
+    last = said.err.splitlines()[-1]
+    assert last == "bench: not measured: tick: OSError: no room; idle: pgsched: it ended"
