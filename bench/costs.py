@@ -14,6 +14,7 @@ import psycopg
 
 from bench.adapter import Failed, Process, call, wait_for, workers
 from bench.contestants import Contestant
+from bench.drain import exactly_once, rest
 from bench.machine import Cpu, cpu_s
 from bench.report import Result, median, number
 from bench.rounds import interleaved
@@ -85,12 +86,12 @@ def measure(server: Server, contestant: Contestant, n: int) -> Costs:
         call(contestant, "setup", dsn)
         look.execute("CREATE EXTENSION pg_stat_statements")
         call(contestant, "bulk", dsn, n=n)
-        look.execute("VACUUM (ANALYZE)")
-        look.execute("CHECKPOINT")
+        rest(look)
         look.execute("SELECT pg_stat_statements_reset()")
         with workers(contestant, dsn, 1, n=n) as [worker]:
             each = between(server, look, worker, n / 10, n * 0.9)
             wait_for(lambda: not scalar(look, contestant.unfinished), [worker], 60, "the end")
+            exactly_once(look, contestant, [worker.dump()], n)
             found = look.execute(STATEMENTS.encode(), [n]).fetchall()
     return Costs(each, [(str(text), float(us), n / int(calls)) for text, us, calls in found])
 

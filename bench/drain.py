@@ -20,7 +20,7 @@ from bench.adapter import Failed, Process, Seen, call, wait_for, workers
 from bench.contestants import PGSCHED, RAW, Contestant
 from bench.peers.record import STEP
 from bench.report import Result, number
-from bench.rounds import against, each, interleaved, middle, ratio
+from bench.rounds import against, each, fill, interleaved, middle, ratio
 from bench.server import Server, scalar
 
 TIMEOUT_S = 600.0
@@ -85,9 +85,7 @@ def drained(
     look: psycopg.Connection, contestant: Contestant, dsn: str, n: int, count: int, **settings: object
 ) -> Drained:
     """Start the workers on n queued jobs, and stop the clock when the database says done."""
-    # Everyone starts with good statistics and nothing left to write.
-    look.execute("VACUUM (ANALYZE)")
-    look.execute("CHECKPOINT")
+    rest(look)
     with workers(contestant, dsn, count, n=n, **settings) as started:
         begin_ns = time.monotonic_ns()
         wait_for(
@@ -104,6 +102,12 @@ def drained(
     finished = exactly_once(look, contestant, seen, n)
     got = figures([process.points for process in started], seen, end_ns, n, finished)
     return replace(got, deadlocks=deadlocks(look, contestant))
+
+
+def rest(look: psycopg.Connection) -> None:
+    """Everyone starts with good statistics and nothing left to write."""
+    look.execute("VACUUM (ANALYZE)")
+    look.execute("CHECKPOINT")
 
 
 def all_started(started: Sequence[Process], n: int) -> bool:
@@ -201,12 +205,9 @@ def table(
     columns = ["", "runs/s (median)", "rounds", "of the raw ceiling", "pgsched / this one", "10-90 % runs/s", "runs",
                "kept as finished", "deadlocks"]  # fmt: skip
     result = Result(name, f"Drain, {count} worker process{'es' if count > 1 else ''}", columns)
-    for one in contestants:
-        gone = absent.get(one.name)
-        result.rows.append(row(one, found) if gone is None else result.absent(one.label, gone))
     result.data = {"workers": count, "absent": absent, "contestants": {name: data(found, name) for name in found}}
     result.notes.append("every number run exactly once, counted in the handlers and asked of the database")
-    result.notes.append("ratios: the median of those within each round")
+    fill(result, contestants, absent, lambda one: row(one, found))
     return result
 
 

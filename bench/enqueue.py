@@ -15,7 +15,7 @@ from bench.adapter import Failed, call
 from bench.contestants import Contestant
 from bench.peers.verbs import WARM_UP
 from bench.report import Result, number
-from bench.rounds import against, each, interleaved, middle
+from bench.rounds import against, each, fill, interleaved, middle
 from bench.server import Server, scalar
 
 
@@ -57,17 +57,17 @@ def table(
     columns = ["", "single jobs/s", "rounds", "pgsched / this one", f"bulk of {n:,} jobs/s", "rounds",
                "pgsched / this one"]  # fmt: skip
     result = Result("enqueue", "Enqueue, one connection", columns)
-    for one in contestants:
-        if one.name in absent:
-            result.rows.append(result.absent(one.label, absent[one.name]))
-            continue
-        got, cells = found[one.name], [one.label]
-        for value in (single, bulk):
-            cells += [number(middle(got, value)), each(got, value), against(found, one, value)]
-        result.rows.append(cells)
     result.data = {"contestants": {name: [asdict(one) for one in got] for name, got in found.items()}, "absent": absent}
-    result.notes.append("medians of the rounds; ratios: the median of those within each round")
+    fill(result, contestants, absent, lambda one: row(one, found))
     return result
+
+
+def row(one: Contestant, found: dict[str, list[Enqueued]]) -> list[str]:
+    """One line of the table."""
+    got, cells = found[one.name], [one.label]
+    for value in (single, bulk):
+        cells += [number(middle(got, value)), each(got, value), against(found, one, value)]
+    return cells
 
 
 def measure(server: Server, contestant: Contestant, singles: int, n: int) -> Enqueued:

@@ -1,9 +1,8 @@
 """`history`: does it matter how many runs are kept? Claims, the status command and the ticker, with and without them.
 
 The rule: the same questions with no history and with more and more of it, in one database that grows; drains take
-turns with those in a database that stays empty. Half of the kept
-runs are slots of the jobs that fire here, one in 1,000 is dead; they are written as they would lie after their ends,
-without triggers.
+turns with those in a database that stays empty. Half of the kept runs are slots of the jobs that fire here, one in
+1,000 is dead; they are written as they would lie after their ends, without triggers.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from bench.contestants import RAW, Contestant
 from bench.drain import exactly_once
 from bench.peers.verbs import WARM_UP
 from bench.report import Result, number, quantile
-from bench.rounds import against, each, interleaved, middle
+from bench.rounds import against, each, fill, interleaved, middle
 from bench.server import Server, scalar
 
 RATE = 100
@@ -97,11 +97,8 @@ def table(
     """The result of all rounds."""
     compared = ["p50s", "p99s", "p50, pgsched / this one", "p99, pgsched / this one"]
     result = Result(name, title, ["", *FIGURES, *compared])
-    for one in contestants:
-        gone = absent.get(one.name)
-        result.rows.append(row(one, found) if gone is None else result.absent(one.label, gone))
     result.data = {"contestants": {name: data(got) for name, got in found.items()}, "absent": absent}
-    result.notes.append("medians of the rounds; ratios: the median of those within each round")
+    fill(result, contestants, absent, lambda one: row(one, found))
     return result
 
 

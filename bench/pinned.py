@@ -22,7 +22,7 @@ from bench.contestants import Contestant
 from bench.drain import Points, deadlocks, exactly_once, started_by
 from bench.peers.record import STEP
 from bench.report import Result, number
-from bench.rounds import against, interleaved, middle
+from bench.rounds import against, fill, interleaved, middle
 from bench.server import Server, scalar
 
 CHUNK = 1000
@@ -108,13 +108,10 @@ def pinned(
     title = f"Full load for {seconds} s, {' and '.join(f'xmin {way}' for way in ways)} (runs/s)"
     whats = ("first", "last", "last / first", "last, pgsched / this one")
     result = Result("pinned", title, ["", *(f"{way}: {what}" for way in ways for what in whats), "deadlocks"])
-    for one in contestants:
-        gone = absent.get(one.name)
-        result.rows.append(row(one, found, list(ways)) if gone is None else result.absent(one.label, gone))
     result.data = {way: {name: data([each[way] for each in got]) for name, got in found.items()} for way in ways}
     result.data["absent"] = absent
     result.notes.append("first and last: the mean of the first and of the last 10 s (a sixth of a shorter run)")
-    result.notes.append("medians of the rounds; ratios: the median of those within each round")
+    fill(result, contestants, absent, lambda one: row(one, found, list(ways)))
     return result
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from bench.adapter import Failed
 from bench.contestants import PGSCHED, Contestant
 from bench.install import Unavailable
-from bench.report import median, number, progress
+from bench.report import Result, median, number, progress
 
 T = TypeVar("T")
 
@@ -41,6 +41,16 @@ def interleaved(
             found.setdefault(one.name, []).append(got)
             progress(f"{what}, round {turn + 1} of {rounds}: {one.name} {told(got)}")
     return found, absent
+
+
+def fill(
+    result: Result, contestants: Sequence[Contestant], absent: Mapping[str, str], row: Callable[[Contestant], list[str]]
+) -> None:
+    """A line for each contestant: its figures, or why there are none; and how rounds are summed up."""
+    for one in contestants:
+        gone = absent.get(one.name)
+        result.rows.append(row(one) if gone is None else result.absent(one.label, gone))
+    result.notes.append("medians of the rounds; ratios: the median of those within each round")
 
 
 def ratios(found: Mapping[str, Sequence[T]], name: str, of: str, value: Callable[[T], float]) -> list[float]:

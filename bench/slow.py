@@ -15,7 +15,7 @@ from bench.adapter import call
 from bench.contestants import RAW, STATEMENTS, Contestant
 from bench.drain import Drained, drained, steady
 from bench.report import Result, number
-from bench.rounds import against, each, interleaved, middle
+from bench.rounds import against, each, fill, interleaved, middle
 from bench.server import Server
 
 TASK_MS = 50
@@ -33,11 +33,8 @@ def slow(server: Server, contestants: Iterable[Contestant], seconds: int, rounds
     title = f"A task of {TASK_MS} ms, concurrency {CONCURRENCY}, {n:,} runs"
     columns = ["", "runs/s", "rounds", f"of the ideal {IDEAL:,.0f}/s", "pgsched / this one", "deadlocks"]
     result = Result("slow", title, columns)
-    for one in contestants:
-        gone = absent.get(one.name)
-        result.rows.append(row(one, found) if gone is None else result.absent(one.label, gone))
     result.data = {"contestants": {name: [asdict(one) for one in got] for name, got in found.items()}, "absent": absent}
-    result.notes.append("medians of the rounds; ratios: the median of those within each round")
+    fill(result, contestants, absent, lambda one: row(one, found))
     return result
 
 

@@ -9,9 +9,10 @@ WITH known AS MATERIALIZED (
         substr(b.name, 7) AS queue FROM pgsched.buckets b
 ), settled AS (
     UPDATE pgsched.buckets b SET unstarted = 0, at = clock_timestamp() FROM known k
-    WHERE b.name = k.name AND k.unstarted > 0 AND k.at < clock_timestamp() - interval '1 minute' AND CASE WHEN k.of_queue  -- no joins: one look each, as in limit_groups
-        THEN (SELECT true FROM pgsched.runs r WHERE r.phase = 2 AND r.queue = k.queue LIMIT 1)
-        ELSE (SELECT true FROM pgsched.runs r WHERE r.concurrency_key = k.key AND r.phase BETWEEN 2 AND 2 LIMIT 1) END IS NULL
+    WHERE b.name = k.name AND k.unstarted > 0 AND k.at < clock_timestamp() - interval '1 minute'
+        -- no joins: one look each, as in limit_groups
+        AND CASE WHEN k.of_queue THEN (SELECT true FROM pgsched.runs r WHERE r.phase = 2 AND r.queue = k.queue LIMIT 1)
+            ELSE (SELECT true FROM pgsched.runs r WHERE r.concurrency_key = k.key AND r.phase BETWEEN 2 AND 2 LIMIT 1) END IS NULL
 ), bounded AS (
     SELECT k.name, k.at, k.unstarted, coalesce(q.rate, l.rate) AS rate, coalesce(q.rate_burst, l.burst, 0) AS burst,
         coalesce(extract(epoch FROM q.rate_period)::float8, l.period_s) AS period_s

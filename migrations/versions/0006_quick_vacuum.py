@@ -1,4 +1,4 @@
-"""Vacuum as quick on what the pruner and the ticker write as on the runs themselves. Where to put what: see 0004."""
+"""Vacuum as quick on what pruner and ticker write as on runs; an index for the pruner. Where to put what: see 0004."""
 
 from pathlib import Path
 

@@ -1,10 +1,10 @@
 """One leader at a time: a session lock chooses it, a fence in every transaction proves it, a term names it.
 
 A candidate asks for the lock about once a second and never waits for it in the server; one of many asks less often
-(`pace_s`). The leader's session times out
-by itself when its process freezes, so that the others need not wait for TCP to notice. Behind a pooler that lends
-sessions for a transaction there is no session to hold a lock: a candidate stands when the last term has resigned or has
-not been seen for as long as such a session would have lasted, and the fence alone decides.
+(`pace_s`). The leader's session times out by itself when its process freezes, so that the others need not wait for TCP
+to notice. Behind a pooler that lends sessions for a transaction there is no session to hold a lock: a candidate stands
+when the last term has resigned or has not been seen for as long as such a session would have lasted, and the fence
+alone decides.
 """
 
 from __future__ import annotations

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import psycopg
 import pytest
@@ -19,7 +18,7 @@ from bench.contestants import ALL, PGSCHED, RAW, STATEMENTS
 from bench.drain import QUIET_NS, check_once, exactly_once, figures, jobs, started_by, stuck, when
 from bench.install import Unavailable, command
 from bench.pinned import per_second
-from bench.rounds import interleaved
+from bench.rounds import interleaved, ratios
 
 SECOND = 1_000_000_000
 
@@ -42,11 +41,6 @@ def test_a_quick_drain_compares_pgsched_with_the_raw_ceiling(
     assert "| raw SQL ceiling |" in printed and "| pgsched |" in printed
 
 
-def best_share(found: dict[str, Any], name: str, of: str, value: Callable[[dict[str, float]], float]) -> float:
-    """Of three interleaved rounds the one that other work on the machine disturbed least."""
-    return max(value(one) / value(other) for one, other in zip(found[name], found[of], strict=True))
-
-
 @pytest.mark.slow
 def test_pgsched_keeps_its_share_of_what_its_statements_allow(server_dsn: str, tmp_path: Path) -> None:
     """0.78 to 0.9 of its own statements in a bare loop, and 0.4 to 0.55 of the raw ceiling, at this size. A task for
@@ -58,7 +52,8 @@ def test_pgsched_keeps_its_share_of_what_its_statements_allow(server_dsn: str, t
         assert main([*args, "--dsn", server_dsn, "--out", str(tmp_path)]) == 0
         contestants = json.loads((tmp_path / "results.json").read_text())["results"]["drain"]["contestants"]
         rounds = {name: found["rounds"] for name, found in contestants.items()}
-        shares = (best_share(rounds, PGSCHED.name, one.name, itemgetter("rate")) for one in (STATEMENTS, RAW))
+        # the round that other work on the machine disturbed least
+        shares = (max(ratios(rounds, PGSCHED.name, one.name, itemgetter("rate"))) for one in (STATEMENTS, RAW))
         best = tuple(map(max, best, shares))
         if best[0] >= 0.68 and best[1] >= 0.34:
             return
@@ -71,7 +66,7 @@ def test_bulk_enqueue_keeps_its_share_of_a_bare_copy(server_dsn: str, tmp_path: 
     args = ["enqueue", "--n", "20000", "--rounds", "3", "--only", "raw,pgsched"]
     assert main([*args, "--dsn", server_dsn, "--out", str(tmp_path)]) == 0
     rounds = json.loads((tmp_path / "results.json").read_text())["results"]["enqueue"]["contestants"]
-    assert best_share(rounds, PGSCHED.name, RAW.name, itemgetter("bulk")) >= 0.15
+    assert max(ratios(rounds, PGSCHED.name, RAW.name, itemgetter("bulk"))) >= 0.15
 
 
 def test_an_unknown_measurement_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,8 @@ from pgsched.worker.worker import Worker
 from tests.race.setting import Open, add_runs, row_of
 from tests.race.test_worker import Handler, becomes, make, play
 
+ANSWER_S = seating.ANSWER_S
+
 
 @pytest.fixture(autouse=True)
 def time_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +264,7 @@ def test_a_loop_that_is_blocked_offers_nothing(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others may have time for it. What it answers later keeps no room."""
-    monkeypatch.setattr(seating, "ANSWER_S", 0.005)
+    monkeypatch.setattr(seating, "ANSWER_S", ANSWER_S)
 
     async def scene() -> None:
         async with at_work(dsn, Handler()) as (worker, seats):
