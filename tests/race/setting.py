@@ -46,15 +46,16 @@ def add_runs(db: psycopg.Connection, count: int) -> None:
 
 
 def add_jobs(db: psycopg.Connection, count: int, seconds: int, task: str = "t", **columns: Any) -> None:
-    """Jobs that have exactly `seconds` undecided slots each, all of them past."""
+    """Jobs that have exactly `seconds` undecided slots each, all of them past. No leader sees them before they do."""
     given = {"overlap": "allow"} | columns
     names = "".join(f", {name}" for name in given)
-    db.execute(
-        f"INSERT INTO pgsched.jobs (name, schedule, task{names})"
-        f" SELECT 'j' || n, '@every 1s', %s{', %s' * len(given)} FROM generate_series(1, %s) n",
-        [task, *given.values(), count],
-    )
-    put_back(db, seconds)
+    with db.transaction():
+        db.execute(
+            f"INSERT INTO pgsched.jobs (name, schedule, task{names})"
+            f" SELECT 'j' || n, '@every 1s', %s{', %s' * len(given)} FROM generate_series(1, %s) n",
+            [task, *given.values(), count],
+        )
+        put_back(db, seconds)
 
 
 def put_back(db: psycopg.Connection, seconds: int) -> None:
