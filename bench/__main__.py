@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
@@ -16,7 +18,7 @@ import psycopg
 from bench import machine, plots, schedules
 from bench.adapter import Failed
 from bench.console import console
-from bench.contestants import ALL, PEERS, PGSCHED, RAW, STATEMENTS, Contestant, named
+from bench.contestants import ALL, ENDURING, PEERS, PGSCHED, RAW, STATEMENTS, Contestant, named
 from bench.costs import costs
 from bench.crowd import crowd
 from bench.drain import drain
@@ -117,7 +119,8 @@ def run_pinned(on: Server, given: argparse.Namespace) -> list[Result]:
 
 def run_ten_minutes(on: Server, given: argparse.Namespace) -> list[Result]:
     seconds = 2 if given.quick else 600
-    result = pinned(on, [PGSCHED], seconds=seconds, unpinned=True)
+    chosen = named(given.only.split(",")) if given.only else [PGSCHED, *(ENDURING if given.peers else ())]
+    result = pinned(on, chosen, seconds=seconds, unpinned=True)
     result.name, result.title = "ten-minutes", f"Full load for {seconds} s, nothing that pins xmin (runs/s)"
     return [result]
 
@@ -129,8 +132,8 @@ def run_slow(on: Server, given: argparse.Namespace) -> list[Result]:
 
 def run_every_second(on: Server, given: argparse.Namespace) -> list[Result]:
     if given.quick:
-        return [every_second(on, [(50, 3)])]
-    return [every_second(on, [(500, given.seconds or 60), (5000, (given.seconds or 60) // 2)])]
+        return [every_second(on, [(50, 3)], 1)]
+    return [every_second(on, [(500, given.seconds or 60), (5000, (given.seconds or 60) // 2)], given.rounds)]
 
 
 def run_idle(on: Server, given: argparse.Namespace) -> list[Result]:
@@ -146,8 +149,8 @@ def run_history(on: Server, given: argparse.Namespace) -> list[Result]:
 
 def run_tick(on: Server, given: argparse.Namespace) -> list[Result]:
     if given.quick:
-        return [tick(on, [500], (5000, 2), (10_000, 1))]
-    return [tick(on, [1000, 10_000, 100_000], (100_000, 20), (1_000_000, 20))]
+        return [tick(on, [500], (5000, 2), (10_000, 1), 1)]
+    return [tick(on, [1000, 10_000, 100_000], (100_000, 20), (1_000_000, 20), given.rounds)]
 
 
 def run_limits(on: Server, given: argparse.Namespace) -> list[Result]:
@@ -232,14 +235,15 @@ def refusal(given: argparse.Namespace) -> str | None:
 
 
 def missing(result: Result) -> list[str]:
-    """pgsched and the ceiling must be measured; why they were not."""
-    absent = result.data.get("absent", {})
-    return [f"{result.name}: {name}: {absent[name]}" for name in (PGSCHED.name, RAW.name) if name in absent]
+    """Who was to be measured and was not, and why."""
+    return [f"{result.name}: {name}: {why}" for name, why in result.data.get("absent", {}).items()]
 
 
 def measure(on: Server, given: argparse.Namespace) -> list[str]:
     """Measure, print, write; returns what could not be measured. Plots are drawn however it ends."""
-    about = {"pgsched": {"commit": machine.commit(ROOT.parent)}, "machine": machine.about(), "server": on.about()}
+    run = {"command": f"python -m bench {shlex.join(sys.argv[1:])}".strip(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+    run["commit"] = machine.commit(ROOT.parent)
+    about = {"run": run, "machine": machine.about(), "server": on.about()}
     print(header(about), flush=True)
     results: list[Result] = []
     wrong: list[str] = []

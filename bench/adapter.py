@@ -77,10 +77,13 @@ class Process:
         self.lines.put(None)
 
     def ask(self, text: str = "") -> None:
-        """Send a line."""
+        """Send a line. Raises Failed when nobody reads it any more."""
         assert self.popen.stdin is not None
-        self.popen.stdin.write(text + "\n")
-        self.popen.stdin.flush()
+        try:
+            self.popen.stdin.write(text + "\n")
+            self.popen.stdin.flush()
+        except OSError as error:
+            raise Failed(f"{self.contestant.name} {self.verb}: {error}; {self.last_words()}") from error
 
     def answer(self, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
         """The next line that is not about progress. Raises Failed when there comes none."""

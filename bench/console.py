@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import cycle
-from pathlib import Path
 
 import psycopg
 
 from bench.adapter import ROOT, call
 from bench.console_rows import JOBS, fill
 from bench.contestants import PGSCHED
+from bench.history import took
 from bench.report import Result, number, progress, quantile
 from bench.server import Server
 from pgsched.db.connect import connect
@@ -158,24 +158,19 @@ def spread(values: list[float]) -> tuple[float, float, float]:
 
 def of_status(dsn: str, times: int) -> Asked:
     """The snapshot that `pgsched status` prints, in a process that is there."""
-    took = []
+    ms = []
     with connect(dsn, purpose="bench") as conn:
         for _ in range(times + 1):
             began = time.perf_counter()
             status(conn)
-            took.append((time.perf_counter() - began) * 1000)
-    return Asked("`status`, the snapshot", *spread(took[1:]), quantile(took[1:], 0.99), 0, times)
+            ms.append((time.perf_counter() - began) * 1000)
+    return Asked("`status`, the snapshot", *spread(ms[1:]), quantile(ms[1:], 0.99), 0, times)
 
 
 def of_command(dsn: str, times: int) -> Asked:
     """`pgsched status` as a process."""
-    took = []
-    for _ in range(times):
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "pgsched", "status", "--dsn", dsn], cwd=Path(ROOT), capture_output=True,
-                       check=False)  # fmt: skip
-        took.append((time.perf_counter() - began) * 1000)
-    return Asked("`pgsched status`, the process", *spread(took), quantile(took, 0.99), 0, times)
+    ms = [took("status", "--dsn", dsn) for _ in range(times)]
+    return Asked("`pgsched status`, the process", *spread(ms), quantile(ms, 0.99), 0, times)
 
 
 def line(one: Asked) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -42,6 +42,7 @@ class Drained:
     runs: int
     seconds: float
     finished: int | None
+    by_process: list[int] = field(default_factory=list)
     deadlocks: int = 0
 
 
@@ -94,7 +95,8 @@ def drained(
             TIMEOUT_S,
             f"the start of {n} runs",
         )
-        look.execute("SET enable_seqscan = off")  # a look must cost nothing, however long the history
+        if contestant.by_index:
+            look.execute("SET enable_seqscan = off")
         wait_for(lambda: not scalar(look, contestant.unfinished), started, 60, "the end", every_s=0.004)
         end_ns = time.monotonic_ns()
         look.execute("RESET enable_seqscan")
@@ -171,7 +173,7 @@ def figures(points: Sequence[Points], seen: Sequence[Seen], end_ns: int, n: int,
     seconds = (end_ns - start_ns) / 1e9
     low, high = when(points, n * 0.1), when(points, n * 0.9)
     steady = n * 0.8 / ((high - low) / 1e9) if high > low else 0.0
-    return Drained((n - before) / seconds, steady, n, seconds, finished)
+    return Drained((n - before) / seconds, steady, n, seconds, finished, [one.count for one in seen])
 
 
 def started_by(points: Points, at_ns: float) -> float:
@@ -204,6 +206,8 @@ def table(
     name = "drain" if count == 1 else f"drain-{count}"
     columns = ["", "runs/s (median)", "rounds", "of the raw ceiling", "pgsched / this one", "10-90 % runs/s", "runs",
                "kept as finished", "deadlocks"]  # fmt: skip
+    if count > 1:
+        columns.append("least share of a process")
     result = Result(name, f"Drain, {count} worker process{'es' if count > 1 else ''}", columns)
     result.data = {"workers": count, "absent": absent, "contestants": {name: data(found, name) for name in found}}
     result.notes.append("every number run exactly once, counted in the handlers and asked of the database")
@@ -216,7 +220,7 @@ def row(one: Contestant, found: dict[str, list[Drained]]) -> list[str]:
     rounds = found[one.name]
     share = ratio(found, one.name, RAW.name, rate)
     kept = rounds[0].finished
-    return [
+    cells = [
         one.label,
         number(middle(rounds, rate)),
         each(rounds, rate),
@@ -227,6 +231,9 @@ def row(one: Contestant, found: dict[str, list[Drained]]) -> list[str]:
         "deleted" if kept is None else number(kept),
         number(sum(got.deadlocks for got in rounds)),
     ]
+    if len(rounds[0].by_process) > 1:
+        cells.append(number(min(min(got.by_process) / sum(got.by_process) for got in rounds) * 100, 0, " %"))
+    return cells
 
 
 def data(found: dict[str, list[Drained]], name: str) -> dict[str, Any]:

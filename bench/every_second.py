@@ -2,12 +2,14 @@
 
 The rule: one `pgsched worker` with default settings leads, ticks and runs. All slots of the measured seconds are asked
 of the database: each must be a run that succeeded, any other is counted as missed; and as many handlers must have
-started. Handlers compare the slot with the clock of this machine, which is the server's.
+started. Latencies are the medians of the rounds', missed is what all rounds missed. Handlers compare the slot with the
+clock of this machine, which is the server's.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ import psycopg
 from bench.adapter import Failed, Seen, call, wait_for, workers
 from bench.contestants import PGSCHED
 from bench.report import Result, number, progress, quantile
+from bench.rounds import each, middle
 from bench.server import Server, scalar
 
 WARM_UP_S = 3
@@ -49,36 +52,59 @@ class Slots:
         return self.jobs * self.seconds - self.states.get("succeeded", 0)
 
 
-def every_second(server: Server, loads: list[tuple[int, int]]) -> Result:
-    """Each load of (jobs, seconds)."""
-    columns = ["", "slots", "missed", "p50", "p99", "max"]
+def every_second(server: Server, loads: list[tuple[int, int]], rounds: int) -> Result:
+    """Each load of (jobs, seconds), so many times."""
+    columns = ["", "slots", "missed", "p50", "p99", "max", "p50s", "p99s"]
     result = Result("every-second", "Jobs firing every second, one worker: slot to handler start", columns)
     figures: list[dict[str, Any]] = []
     for jobs, seconds in loads:
-        with server.database("every-second") as dsn:
-            call(PGSCHED, "setup", dsn)
-            got = measure(dsn, jobs, seconds)
-        progress(
-            f"every-second, {jobs} jobs: p99 {quantile(got.late_ms, 0.99):.1f} ms, {got.missed} missed {got.states}"
-        )
+        got = [one_round(server, jobs, seconds) for _ in range(rounds)]
         result.rows.append(row(got))
-        figures.append(
-            {"jobs": jobs, "seconds": seconds, "missed": got.missed, "states": got.states, **latencies(got.late_ms)}
-        )
+        figures.append(data(got))
     result.data = {"loads": figures}
     return result
 
 
-def row(got: Slots) -> list[str]:
+def one_round(server: Server, jobs: int, seconds: int) -> Slots:
+    """In a fresh database."""
+    with server.database("every-second") as dsn:
+        call(PGSCHED, "setup", dsn)
+        got = measure(dsn, jobs, seconds)
+    progress(
+        f"every-second, {jobs} jobs: p50 {P50(got):.1f} ms, p99 {P99(got):.1f} ms, {got.missed} missed {got.states}"
+    )
+    return got
+
+
+def late_by(share: float) -> Callable[[Slots], float]:
+    """A quantile of the lateness."""
+    return lambda got: quantile(got.late_ms, share)
+
+
+P50, P99 = late_by(0.5), late_by(0.99)
+
+
+def row(got: Sequence[Slots]) -> list[str]:
     """One line of the table."""
-    late = [quantile(got.late_ms, 0.5), quantile(got.late_ms, 0.99), max(got.late_ms, default=0.0)]
-    label = f"{got.jobs:,} jobs for {got.seconds} s"
-    return [label, number(got.jobs * got.seconds), number(got.missed), *[number(one, 1, " ms") for one in late]]
+    slots, missed = (
+        number(sum(values)) for values in zip(*((one.jobs * one.seconds, one.missed) for one in got), strict=True)
+    )
+    late = [middle(got, P50), middle(got, P99), max(max(one.late_ms) for one in got)]
+    label = f"{got[0].jobs:,} jobs for {got[0].seconds} s"
+    return [label, slots, missed, *[number(one, 1, " ms") for one in late], each(got, P50, 1), each(got, P99, 1)]
 
 
-def latencies(ms: list[float]) -> dict[str, Any]:
-    """For programs."""
-    return {"p50_ms": quantile(ms, 0.5), "p99_ms": quantile(ms, 0.99), "ms": [round(one, 2) for one in ms]}
+def data(got: Sequence[Slots]) -> dict[str, Any]:
+    """For programs, and for the plot: medians, what became of the slots by round, and all latencies."""
+    return {
+        "jobs": got[0].jobs,
+        "seconds": got[0].seconds,
+        "missed": sum(one.missed for one in got),
+        "states": [one.states for one in got],
+        "p50_ms": middle(got, P50),
+        "p99_ms": middle(got, P99),
+        "ms": [round(late, 2) for one in got for late in one.late_ms],
+    }
 
 
 def measure(dsn: str, jobs: int, seconds: int) -> Slots:

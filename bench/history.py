@@ -1,8 +1,8 @@
 """`history`: does it matter how many runs are kept? Claims, the status command and the ticker, with and without them.
 
-The rule: the same questions with no history and with more and more of it, in one database that grows; drains take
-turns with those in a database that stays empty. Half of the kept runs are slots of the jobs that fire here, one in
-1,000 is dead; they are written as they would lie after their ends, without triggers.
+The rule: the same questions with no history and with more and more of it, in one database that grows; each takes turns
+with the same in a database that stays empty, but for the slots. Half of the kept runs are slots of the jobs that fire
+here, one in 1,000 is dead; they are written as they would lie after their ends, without triggers.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from typing import TypeVar
 
 import psycopg
 
@@ -25,6 +26,7 @@ from bench.report import Result, median, number, progress, quantile
 from bench.server import Server, scalar
 from bench.tick import enqueued_beside
 
+T = TypeVar("T")
 CHUNK = 1_000_000
 JOBS = 500
 FILL = """
@@ -61,11 +63,11 @@ class Cost:
 
 @dataclass(frozen=True)
 class Kept:
-    """What it costs with so many rows of history; medians of the rounds. `of_empty`: the claim's ratios, by round."""
+    """What it costs with so many rows of history; medians of the rounds. `of_empty`: of each figure its ratios to the
+    one of the empty database, by round."""
 
     rows: int
     claim_us: float
-    of_empty: list[float]
     every_us: float
     drain: float
     due_s: float
@@ -76,6 +78,7 @@ class Kept:
     missed: int
     dearest: list[str]
     rounds: dict[str, list[float]]
+    of_empty: dict[str, list[float]]
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,8 @@ class Place:
 
 def history(server: Server, steps: Sequence[int], asked: Asked) -> Result:
     """With each number of kept rows in turn, from none, beside a database that stays empty."""
-    columns = ["rows of history", "claim, per run", "of empty, per round (median)", "all statements, per run",
-               "drain runs/s", f"{asked.due:,} jobs due: all enqueued", "`pgsched status`", "of that, starting",
+    columns = ["rows of history", "claim, per run", "of empty", "all statements, per run", "drain runs/s", "of empty",
+               f"{asked.due:,} jobs due: all enqueued", "of empty", "`pgsched status`", "of empty", "of that, starting",
                f"{JOBS} jobs a second: slot p50", "p99", "missed"]  # fmt: skip
     result = Result("history", "Scaling with the runs that are kept", columns)
     every: list[Kept] = []
@@ -112,7 +115,8 @@ def history(server: Server, steps: Sequence[int], asked: Asked) -> Result:
             progress(f"history: {every[-1]}")
     result.rows = [row(one) for one in every]
     result.notes.append(
-        f"medians of {asked.rounds} round(s) but for the slots; in a round the empty database has its turn"
+        f"medians of {asked.rounds} round(s) but for the slots; 'of empty': the median of the ratios to the empty"
+        " database's turn in the same round"
     )
     result.data = {"steps": [asdict(one) for one in every]}
     return result
@@ -140,39 +144,54 @@ def fill(look: psycopg.Connection, have: int, want: int, total: int) -> None:
 
 def measure(grown: Place, empty: Place, rows: int, asked: Asked) -> Kept:
     """Everything that is asked at one number of rows."""
-    costs, of_empty = in_turns(grown, empty, asked)
-    due_s = [enqueued_beside(grown.dsn, grown.look, asked.due) for _ in range(asked.rounds)]
+
+    def one_cost(of: Place) -> Cost:
+        got = cost(of, asked.n)
+        if of is empty:
+            of.look.execute("TRUNCATE pgsched.runs")
+        return got
+
+    costs = in_turns(asked.rounds, grown, empty, one_cost)
+    due_s = in_turns(asked.rounds, grown, empty, lambda of: enqueued_beside(of.dsn, of.look, asked.due))
+    status_ms = in_turns(max(5, asked.rounds), grown, empty, lambda of: took("status", "--dsn", of.dsn))
     slots: Slots = fire(grown.dsn, JOBS, asked.seconds)
+    pairs: dict[str, list[tuple[float, float]]] = {
+        "claim_us": [(one.claim_us, other.claim_us) for one, other in costs],
+        "drain": [(one.drain, other.drain) for one, other in costs],
+        "due_s": due_s,
+        "status_ms": status_ms,
+    }
+    rounds = {name: [one for one, _ in values] for name, values in pairs.items()}
     return Kept(
         rows,
-        median([one.claim_us for one in costs]),
-        of_empty,
-        median([one.every_us for one in costs]),
-        median([one.drain for one in costs]),
-        median(due_s),
-        median([took("status", "--dsn", grown.dsn) for _ in range(5)]),
+        median(rounds["claim_us"]),
+        median([one.every_us for one, _ in costs]),
+        median(rounds["drain"]),
+        median(rounds["due_s"]),
+        median(rounds["status_ms"]),
         median([took("--version") for _ in range(5)]),
         quantile(slots.late_ms, 0.5),
         quantile(slots.late_ms, 0.99),
         slots.missed,
-        costs[-1].dearest,
-        {"claim_us": [one.claim_us for one in costs], "drain": [one.drain for one in costs], "due_s": due_s},
+        costs[-1][0].dearest,
+        rounds,
+        {name: [one / other for one, other in values] for name, values in pairs.items()},
     )
 
 
-def in_turns(grown: Place, empty: Place, asked: Asked) -> tuple[list[Cost], list[float]]:
-    """Drains with the history, and what their claims cost beside those without; who is first changes."""
-    costs: list[Cost] = []
-    of_empty: list[float] = []
-    for turn in range(asked.rounds):
-        found: dict[bool, Cost] = {}
-        for kept in (False, True)[:: 1 if turn % 2 == 0 else -1]:
-            found[kept] = cost(grown if kept else empty, asked.n)
-        empty.look.execute("TRUNCATE pgsched.runs")
-        costs.append(found[True])
-        of_empty.append(found[True].claim_us / found[False].claim_us)
-        progress(f"history: claim {found[True].claim_us:.1f} us, without history {found[False].claim_us:.1f} us")
-    return costs, of_empty
+def in_turns(rounds: int, grown: Place, empty: Place, ask: Callable[[Place], T]) -> list[tuple[T, T]]:
+    """The answers with the history and without, by round; who is first changes."""
+    found: list[tuple[T, T]] = []
+    for turn in range(rounds):
+        answers = {of.dsn: ask(of) for of in (empty, grown)[:: 1 if turn % 2 == 0 else -1]}
+        found.append((answers[grown.dsn], answers[empty.dsn]))
+        progress(f"history: with it {told(found[-1][0])}, without {told(found[-1][1])}")
+    return found
+
+
+def told(answer: object) -> str:
+    """For the progress."""
+    return f"claim {answer.claim_us:.1f} us a run" if isinstance(answer, Cost) else f"{answer:.2f}"
 
 
 def cost(of: Place, n: int) -> Cost:
@@ -194,15 +213,15 @@ def drained_beside(look: psycopg.Connection, dsn: str, n: int) -> Drained:
 
 def row(one: Kept) -> list[str]:
     """One line of the table."""
-    times = [one.status_ms, one.start_ms, one.slot_p50_ms, one.slot_p99_ms]
+    claim, drain, due, status = (number(median(one.of_empty[name]), 2) for name in one.rounds)
     return [
         number(one.rows),
-        number(one.claim_us, 1, " us"),
-        number(median(one.of_empty), 2),
+        *(number(one.claim_us, 1, " us"), claim),
         number(one.every_us, 1, " us"),
-        number(one.drain),
-        number(one.due_s, 2, " s"),
-        *[number(value, 0, " ms") for value in times],
+        *(number(one.drain), drain),
+        *(number(one.due_s, 2, " s"), due),
+        *(number(one.status_ms, 0, " ms"), status),
+        *(number(value, 0, " ms") for value in (one.start_ms, one.slot_p50_ms, one.slot_p99_ms)),
         str(one.missed),
     ]
 

@@ -1,12 +1,12 @@
-"""The rule: a peer lives in an environment of its own, made once per version, and one that cannot be had is named.
+"""The rule: a peer lives in an environment of its own, made once per lock, and one that cannot be had is named.
 
 An environment is made under another name and renamed when it is complete, so that a broken one is never used.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +15,8 @@ from pathlib import Path
 
 from bench.contestants import Contestant
 from bench.report import progress
+
+LOCKS = Path(__file__).resolve().parent / "peers" / "locks"
 
 
 class Unavailable(Exception):
@@ -30,28 +32,36 @@ def cache() -> Path:
 def command(contestant: Contestant) -> tuple[list[str], dict[str, str]]:
     """How its adapter is started, and with what in the environment. Raises Unavailable."""
     root = str(Path(__file__).resolve().parent.parent)
-    if not contestant.requirements:
+    if contestant.lock is None:
         return [sys.executable, "-m", contestant.module], {"PYTHONPATH": root}
-    home = environment(contestant)
-    if contestant.npm:
+    lock = LOCKS / contestant.lock
+    home = environment(contestant, lock)
+    if lock.is_dir():
         script = Path(__file__).parent / "peers" / f"{contestant.name.replace('-', '_')}.mjs"
-        return [found("node"), str(script)], {"BENCH_PREFIX": str(home), "NODE_ENV": "production"}
+        # as its own performance test is run: no line for each job
+        return [found("node"), str(script)], {
+            "BENCH_PREFIX": str(home),
+            "NODE_ENV": "production",
+            "NO_LOG_SUCCESS": "1",
+        }
     return [str(home / "bin" / "python"), "-m", contestant.module], {"PYTHONPATH": root}
 
 
-def environment(contestant: Contestant) -> Path:
+def environment(contestant: Contestant, lock: Path) -> Path:
     """The directory of the peer's environment, made if it is missing. Raises Unavailable."""
-    key = re.sub(r"[^A-Za-z0-9.]+", "-", "_".join(contestant.requirements))
-    if not contestant.npm:
-        key += f"-py{python_version(interpreter(contestant))}"
-    home = cache() / key
+    files = sorted(lock.iterdir()) if lock.is_dir() else [lock]
+    key = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+    runs_in = "npm" if lock.is_dir() else f"py{python_version(interpreter(contestant))}"
+    home = cache() / f"{contestant.name}-{runs_in}-{key}"
     if home.exists():
         return home
-    progress(f"{contestant.name}: installing {' '.join(contestant.requirements)} into {home}")
+    progress(f"{contestant.name}: installing what {lock.name} pins into {home}")
     cache().mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix="new-", dir=cache()))
     try:
-        for step in steps(contestant, fresh):
+        if lock.is_dir():
+            shutil.copytree(lock, fresh, dirs_exist_ok=True)
+        for step in steps(contestant, lock, fresh):
             run(contestant, step)
         fresh.rename(home)
     except BaseException:
@@ -60,13 +70,13 @@ def environment(contestant: Contestant) -> Path:
     return home
 
 
-def steps(contestant: Contestant, home: Path) -> list[list[str]]:
+def steps(contestant: Contestant, lock: Path, home: Path) -> list[list[str]]:
     """The commands that make the environment."""
-    if contestant.npm:
-        return [[found("npm"), "install", "--silent", "--no-fund", "--prefix", str(home), *contestant.requirements]]
+    if lock.is_dir():
+        return [[found("npm"), "ci", "--silent", "--no-fund", "--no-audit", "--prefix", str(home)]]
     # `python -m pip`: the scripts of a virtual environment that is renamed would point to its old place
     pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    return [[interpreter(contestant), "-m", "venv", str(home)], [*pip, *contestant.requirements]]
+    return [[interpreter(contestant), "-m", "venv", str(home)], [*pip, "--no-deps", "-r", str(lock)]]
 
 
 def run(contestant: Contestant, step: list[str]) -> None:
@@ -74,7 +84,7 @@ def run(contestant: Contestant, step: list[str]) -> None:
     done = subprocess.run(step, check=False, capture_output=True, text=True)
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-        raise Unavailable(f"{' '.join(contestant.requirements)} cannot be installed: {lines[-1][:200]}")
+        raise Unavailable(f"{contestant.label} cannot be installed: {lines[-1][:200]}")
 
 
 def interpreter(contestant: Contestant) -> str:

@@ -132,7 +132,7 @@ def picked_up(
 ) -> Latencies:
     """A steady load on an idle worker. Raises Failed unless each job was run once, and is finished."""
     n = rate * seconds
-    client = replace(contestant, name="sql", requirements=(), npm=False) if sql else contestant
+    client = replace(contestant, name="sql", lock=None) if sql else contestant
     with workers(contestant, dsn, 1, n=n, stamps=1, latency=1) as started:
         call(contestant, "single", dsn, n=1, first=FAR)
         wait_for(lambda: started[0].points, started, 60, "the first job")

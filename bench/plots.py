@@ -64,7 +64,7 @@ def pinned(data: Data) -> Any:
     for axis, way in zip(axes, ways, strict=True):
         for name, one in data[way].items():
             axis.plot(range(1, len(one["per_second"]) + 1), one["per_second"], label=name)
-        axis.set(title=f"Full load, xmin {way}", xlabel="s", ylabel="runs/s", ylim=(0, None))
+        axis.set(title=f"Full load, xmin {way} (first round)", xlabel="s", ylabel="runs/s", ylim=(0, None))
         axis.legend(fontsize="small")
     return figure
 
@@ -75,7 +75,7 @@ def latency(data: Data) -> Any:
     for name, one in data["contestants"].items():
         ms = sorted(one["ms"])
         axis.plot([max(value, 0.05) for value in ms], [(i + 1) / len(ms) for i in range(len(ms))], label=name)
-    axis.set(title="Pick-up latency", xlabel="ms", ylabel="share of jobs", xscale="log", ylim=(0, 1))
+    axis.set(title=data["title"], xlabel="ms (0.05 and less: 0.05)", ylabel="share of jobs", xscale="log", ylim=(0, 1))
     axis.legend(fontsize="small")
     return figure
 
@@ -132,6 +132,7 @@ PLOTS: dict[str, Callable[[Data], Any]] = {
     "pinned": pinned,
     "ten-minutes": pinned,
     "latency": latency,
+    "latency_sql": latency,
     "every-second": every_second,
     "history": history,
     "tick": tick,

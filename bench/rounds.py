@@ -1,4 +1,5 @@
-"""The rule: rounds go over all contestants in turn, so that what disturbs the machine disturbs them alike.
+"""The rule: rounds go over all contestants in turn, each round beginning with the next one, so that what disturbs the
+machine disturbs them alike.
 
 Two contestants are compared round by round, and the median of these ratios counts. One that cannot be installed, or
 fails, is named with the reason and takes no further part.
@@ -9,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+import psycopg
+
 from bench.adapter import Failed
 from bench.contestants import PGSCHED, Contestant
 from bench.install import Unavailable
 from bench.report import Result, median, number, progress
 
+C = TypeVar("C")
 T = TypeVar("T")
+# what one contestant may do wrong, and must not cost the others
+TROUBLE = (Failed, Unavailable, OSError, psycopg.Error)
 
 
 def interleaved(
@@ -28,19 +34,25 @@ def interleaved(
     found: dict[str, list[T]] = {}
     absent: dict[str, str] = {}
     for turn in range(rounds):
-        for one in contestants:
+        for one in in_turn(contestants, turn):
             if one.name in absent:
                 continue
             try:
                 got = measure(one)
-            except (Failed, Unavailable) as error:
-                absent[one.name] = str(error)
+            except TROUBLE as error:
+                absent[one.name] = str(error) or type(error).__name__
                 found.pop(one.name, None)
                 progress(f"{what}: {one.name} NOT MEASURED: {error}")
                 continue
             found.setdefault(one.name, []).append(got)
             progress(f"{what}, round {turn + 1} of {rounds}: {one.name} {told(got)}")
     return found, absent
+
+
+def in_turn(every: Sequence[C], turn: int) -> list[C]:
+    """All of them, beginning with another one in each turn."""
+    first = turn % max(1, len(every))
+    return [*every[first:], *every[:first]]
 
 
 def fill(
@@ -67,7 +79,7 @@ def ratio(found: Mapping[str, Sequence[T]], name: str, of: str, value: Callable[
 
 def against(found: Mapping[str, Sequence[T]], peer: Contestant, value: Callable[[T], float]) -> str:
     """The cell of a peer's row: pgsched's figure as a share of this one's. A dash for what is no peer."""
-    return number(ratio(found, PGSCHED.name, peer.name, value) if peer.requirements else None, 2)
+    return number(ratio(found, PGSCHED.name, peer.name, value) if peer.lock else None, 2)
 
 
 def middle(got: Sequence[T], value: Callable[[T], float]) -> float:

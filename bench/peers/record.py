@@ -97,7 +97,7 @@ def number(name: str, default: int) -> int:
 
 
 class Pulse:
-    """Instants at a steady rate; a late one is not made up for by a burst, it is told at once as late."""
+    """Instants at a steady rate; what could not be sent in time is sent at once, with the instant at which it was."""
 
     def __init__(self, rate: float, n: int) -> None:
         self.period_ns = int(SECOND / rate)

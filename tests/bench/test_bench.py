@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import time
 from dataclasses import replace
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,12 +17,14 @@ import pytest
 
 from bench.__main__ import main
 from bench.adapter import Failed, Seen
-from bench.contestants import ALL, PGSCHED, RAW, STATEMENTS
+from bench.contestants import ALL, PEERS, PGSCHED, RAW, STATEMENTS, Contestant
 from bench.drain import QUIET_NS, check_once, exactly_once, figures, jobs, started_by, stuck, when
-from bench.install import Unavailable, command
+from bench.install import LOCKS, Unavailable, command
 from bench.pinned import per_second
+from bench.report import median
 from bench.rounds import interleaved, ratios
 
+ROOT = Path(__file__).resolve().parents[2]
 SECOND = 1_000_000_000
 
 
@@ -28,13 +33,14 @@ def test_a_quick_drain_compares_pgsched_with_the_raw_ceiling(
 ) -> None:
     assert main(["drain", "--quick", "--workers", "1", "--n", "1500", "--dsn", server_dsn, "--out", str(tmp_path)]) == 0
     written = json.loads((tmp_path / "results.json").read_text())
-    assert set(written["about"]) == {"pgsched", "machine", "server"}
+    assert set(written["about"]) == {"run", "machine", "server"}
     drain = written["results"]["drain"]
     assert drain["absent"] == {}
     for name in (RAW.name, PGSCHED.name):
         [one] = drain["contestants"][name]["rounds"]
         assert one["finished"] == one["runs"] == 1500
         assert one["rate"] > 0 and one["steady"] > 0
+    assert all((tmp_path / f"drain.{kind}").stat().st_size > 1000 for kind in ("png", "svg"))
     assert drain["contestants"][RAW.name]["ratio"] == 1
     assert drain["contestants"][PGSCHED.name]["ratio"] > 0
     printed = capsys.readouterr().out
@@ -42,8 +48,36 @@ def test_a_quick_drain_compares_pgsched_with_the_raw_ceiling(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_costs_the_processors_no_more_than_it_should(tmp_path: Path) -> None:
+    """1.2 to 1.35 times what its statements cost in a bare loop, and 2.3 to 3.3 times the raw loop, whatever else the
+    machine does: processor's time, the median of five rounds. Batches of 100 make 2.0 and 3.5 of it, a task for each
+    run 2.4 and 4.3. Five more where the five were unlucky."""
+    command = [sys.executable, "-m", "bench", "costs", "--n", "20000", "--rounds", "5", "--out", str(tmp_path)]
+    found: dict[str, list[dict[str, float]]] = {RAW.name: [], STATEMENTS.name: [], PGSCHED.name: []}
+    times = (0.0, 0.0)
+    for _ in range(2):
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=280)
+        costs = json.loads((tmp_path / "results.json").read_text())["results"]["costs"]
+        for name in found:
+            found[name] += costs[name]
+        times = tuple(median(ratios(found, PGSCHED.name, one.name, whole)) for one in (STATEMENTS, RAW))
+        if times[0] <= 1.6 and times[1] <= 3.4:
+            return
+    pytest.fail(f"a run costs {times[0]:.2f} times what its statements do in a bare loop, {times[1]:.2f} times the raw")
+
+
+def whole(costs: dict[str, float]) -> float:
+    """Of the worker and of the server."""
+    return costs["worker process"] + costs["server"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(420)
 def test_pgsched_keeps_its_share_of_what_its_statements_allow(server_dsn: str, tmp_path: Path) -> None:
-    """0.78 to 0.9 of its own statements in a bare loop, and 0.4 to 0.55 of the raw ceiling, at this size. A task for
+    """What does not cost the processors, but waits: claims and settlements that do not overlap.
+
+    0.78 to 0.9 of its own statements in a bare loop, and 0.4 to 0.55 of the raw ceiling, at this size. A task for
     each run makes 0.63 and 0.32 of it, batches of 100 0.48 and 0.27. Nine rounds at most: a machine may have bad ones.
     """
     args = ["drain", "--workers", "1", "--n", "15000", "--rounds", "3", "--only", "raw,statements,pgsched"]
@@ -62,11 +96,16 @@ def test_pgsched_keeps_its_share_of_what_its_statements_allow(server_dsn: str, t
 
 @pytest.mark.slow
 def test_bulk_enqueue_keeps_its_share_of_a_bare_copy(server_dsn: str, tmp_path: Path) -> None:
-    """About 0.3: a trigger that is called for each row, or rows that go one by one, cost more than half of it."""
-    args = ["enqueue", "--n", "20000", "--rounds", "3", "--only", "raw,pgsched"]
-    assert main([*args, "--dsn", server_dsn, "--out", str(tmp_path)]) == 0
-    rounds = json.loads((tmp_path / "results.json").read_text())["results"]["enqueue"]["contestants"]
-    assert max(ratios(rounds, PGSCHED.name, RAW.name, itemgetter("bulk"))) >= 0.15
+    """0.3 to 0.5: a trigger that is called for each row, or rows that go one by one, cost more than half of it."""
+    args = ["enqueue", "--n", "100000", "--rounds", "3", "--only", "raw,pgsched"]
+    shares: list[float] = []
+    for _ in range(2):
+        assert main([*args, "--dsn", server_dsn, "--out", str(tmp_path)]) == 0
+        rounds = json.loads((tmp_path / "results.json").read_text())["results"]["enqueue"]["contestants"]
+        shares += ratios(rounds, PGSCHED.name, RAW.name, itemgetter("bulk"))
+        if median(shares) >= 0.22:
+            return
+    pytest.fail(f"100,000 runs are enqueued at {median(shares):.2f} of the rate of a bare COPY")
 
 
 def test_an_unknown_measurement_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +172,48 @@ def test_a_slow_contestant_gets_its_share_of_the_jobs_but_not_too_few() -> None:
     assert [jobs(slow, n) for n in (100_000, 5000, 500)] == [10_000, 1000, 500]
 
 
-def test_contestants_have_pinned_versions_and_a_name_each() -> None:
+def test_a_contestant_that_breaks_off_does_not_cost_the_others() -> None:
+    def measure(one: Contestant) -> int:
+        if one is RAW:
+            raise BrokenPipeError("gone")
+        return 1
+
+    found, absent = interleaved("test", [RAW, PGSCHED], 2, measure, str)
+    assert found == {PGSCHED.name: [1, 1]} and absent == {RAW.name: "gone"}
+
+
+def test_each_round_begins_with_another_contestant() -> None:
+    asked: list[str] = []
+    interleaved("test", [RAW, STATEMENTS, PGSCHED], 3, lambda one: asked.append(one.name), str)
+    assert [asked[first : first + 3] for first in (0, 3, 6)] == [
+        ["raw", "statements", "pgsched"],
+        ["statements", "pgsched", "raw"],
+        ["pgsched", "raw", "statements"],
+    ]
+
+
+def test_contestants_have_a_name_each() -> None:
     assert len({one.name for one in ALL}) == len(ALL)
-    for one in ALL:
-        assert all("==" in text or "@" in text for text in one.requirements), one.name
+
+
+@pytest.mark.parametrize("one", PEERS, ids=attrgetter("name"))
+def test_all_that_a_peer_is_installed_from_is_pinned(one: Contestant) -> None:
+    assert one.lock is not None
+    lock = LOCKS / one.lock
+    if lock.is_dir():
+        packages = json.loads((lock / "package-lock.json").read_text())["packages"]
+        [(name, version)] = packages.pop("")["dependencies"].items()
+        assert packages[f"node_modules/{name}"]["version"] == version
+        assert all("integrity" in package for package in packages.values())
+        return
+    lines = lock.read_text().splitlines()
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines), lines
+    assert any(line.startswith(f"{one.name}==") for line in lines)
+    # psycopg's pages ask for it, and it is what pgsched has
+    names = {line.partition("==")[0] for line in lines}
+    assert "psycopg" not in names or "psycopg-binary" in names
+
+
+def test_what_each_process_ran_is_told() -> None:
+    seen = [Seen(count=3), Seen(count=1)]
+    assert figures([[(0, 0), (3, SECOND)], [(0, 0), (1, SECOND)]], seen, SECOND, 4, None).by_process == [3, 1]

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import MEASUREMENTS, main
+from bench.plots import PLOTS
 from bench.report import Result
 
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = {"drain", "console"}  # tests/bench/test_bench.py and tests/bench/test_console.py
-TOO_LONG = {"crowd", "limits", "pinned", "prune"}  # or they ask for a machine of their own
+TOO_LONG = {"crowd", "limits", "prune"}  # or they ask for a machine of their own
 GROUPS = (
     ("tick", "history", "schedules", "size"),
-    ("costs", "enqueue", "latency", "ten-minutes", "slow", "every-second", "roles", "idle"),
+    ("costs", "enqueue", "latency", "pinned", "ten-minutes", "slow", "every-second", "roles", "idle"),
 )
 LINES = ("#", "|", "- ")
 
@@ -35,6 +36,8 @@ def test_a_quick_run_prints_whole_tables_and_nothing_else(names: tuple[str, ...]
     for name, one in results.items():
         assert one["rows"], name
         assert {len(row) for row in one["rows"]} == {len(one["columns"])}, name
+    for name in results.keys() & PLOTS:
+        assert all((tmp_path / f"{name}.{kind}").stat().st_size > 1000 for kind in ("png", "svg")), name
     other = [line for line in done.stdout.splitlines() if line and not line.startswith(LINES)]
     assert other == []
     assert done.stdout.count("\n## ") == len(results)
@@ -62,7 +65,11 @@ def test_what_cannot_be_measured_is_named_and_does_not_end_the_run(
         raise OSError("no room")
 
     def absent(*_: object) -> list[Result]:
-        return [Result("idle", "Idle", ["", "a"], [["x", "1"]], data={"absent": {"pgsched": "it ended", "oban": "-"}})]
+        return [
+            Result(
+                "idle", "Idle", ["", "a"], [["x", "1"]], data={"absent": {"pgsched": "it ended", "oban": "none here"}}
+            )
+        ]
 
     monkeypatch.setitem(MEASUREMENTS, "tick", broken)
     monkeypatch.setitem(MEASUREMENTS, "idle", absent)
@@ -70,4 +77,4 @@ def test_what_cannot_be_measured_is_named_and_does_not_end_the_run(
     said = capsys.readouterr()
     assert "| x | 1 |" in said.out
     last = said.err.splitlines()[-1]
-    assert last == "bench: not measured: tick: OSError: no room; idle: pgsched: it ended"
+    assert last == "bench: not measured: tick: OSError: no room; idle: pgsched: it ended; idle: oban: none here"
