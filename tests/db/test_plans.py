@@ -14,9 +14,9 @@ import pytest
 
 from pgsched.db.connect import BY_INDEX, BY_KEY
 from pgsched.db.direct import numbering
-from pgsched.db.statements import sql
+from pgsched.db.statements import folder, sql
 from tests.databases import Databases
-from tests.db.plans import LEADER, WORKER, Plan, allowed, indexes, misdeeds, relying
+from tests.db.plans import LEADER, WORKER, Plan, allowed, indexes, is_accounted, misdeeds, relying
 
 RUNS = 1_000_000
 JOBS = 20_000
@@ -164,6 +164,10 @@ def test_whatever_lies_between_a_sort_and_the_table_the_sort_is_seen(kind: str, 
 def test_a_sort_of_a_batch_is_none_of_the_table(below: Plan) -> None:
     plan = {"Node Type": "Sort", "Plans": [below | {"Plans": [SCAN]}]}
     assert misdeeds(plan, {"runs_claim": "queue"}) == set()
+
+
+def test_every_statement_has_its_plan_looked_at_or_a_reason_why_not() -> None:
+    assert [name for name in sorted(file.stem for file in folder("sql").glob("*.sql")) if not is_accounted(name)] == []
 
 
 def test_a_statement_that_reads_the_whole_table_is_seen(db: psycopg.Connection[Any]) -> None:
