@@ -96,20 +96,21 @@ LEADER = {
 # Nobody's run waits for these: what a person, a page, a command or a start-up asks, by its prefix or its name.
 ASKED = (
     "alert_list alert_test audit_ backfill_calendar backfill_cancel backfill_count backfill_rerun backfill_show"
-    " calendar_ check_ declare doctor_ explain_ first_result job_ limit_applied limit_list limit_remove limit_save"
+    " calendar_ check_ declare_ declared_by dependencies_progress dependencies_retry dependencies_tree"
+    " dependencies_waits doctor_ examples explain_ first_result job_ limit_applied limit_list limit_remove limit_save"
     " limit_unapplied limit_writers live_ may_check metrics_ migrate_ offered open_runs pause_ prune_count queue_list"
-    " retention_ roles run_attempts run_cancel run_holding run_log_last run_log_read run_present run_retry run_show"
-    " run_watch status_errors status_finished status_jobs succeeded_slots testing_ top_ web_ worker_"
-    " dependencies_tree dependencies_retry dependencies_progress dependencies_waits examples"
+    " retention_ roles run_attempts run_cancel run_cancel_many run_holding run_log_last run_log_read run_present"
+    " run_retry run_retry_many run_show run_watch status_errors status_finished status_jobs succeeded_slots testing_"
+    " top_ web_ worker_"
 )
 # What is left: no table that grows, one row by its key, or rows of the caller's (of what inserts: its triggers').
 # (`dependencies_release` goes by its indexes from PostgreSQL 16 on; without statistics 15 hashes the edges.)
 FEW = (
     "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance candidates clock"
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_checked enqueue_keyed"
-    " enqueue_keyed_traced enqueue_plain enqueue_rows enqueue_told enqueue_traced leader_elect"
-    " leader_resign leader_seen leader_try leader_vacant limit_refunds prune_audit prune_workers rollup_lock"
-    " rollup_stretches tick_wait write_ahead"
+    " enqueue_keyed_traced enqueue_plain enqueue_rows enqueue_told enqueue_traced leader_elect leader_resign"
+    " leader_seen leader_try leader_vacant limit_refunds prune_audit prune_workers rollup_lock rollup_stretches"
+    " tick_wait write_ahead"
 )
 
 
