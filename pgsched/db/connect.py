@@ -37,6 +37,7 @@ from pgsched.log import redact
 __all__ = [
     "BY_INDEX",
     "BY_KEY",
+    "UNFORESEEN",
     "AsyncConnection",
     "Connection",
     "DatabaseError",
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 LONGEST_BACK_OFF_S = 5.0
+UNFORESEEN = 10  # times in a row that an error which nobody thought of is taken for one that passes: about 20 s
 QUEUE_FULL = "PS429"  # migrations/0003/42_limits.sql
 # For sessions that only look rows up by key, a batch at a time. The statistics of a queue table are always stale, and
 # a plan made from them reads all of history: forbid it, and do not plan again and again.
@@ -85,7 +87,8 @@ class Reaction(Enum):
     STANDBY = "this server takes no writes: reconnect"
     BACK_OFF = "the server is out of a resource: wait long, report unhealthy"
     CONFIGURATION = "a grant or a migration is missing: end the process"
-    BUG = "anything else: not expected"
+    VALUE = "it is the fault of a value that was sent: to repeat it is in vain"
+    BUG = "anything else, which may pass or not: reconnect, repeat it UNFORESEEN times, then end the process"
 
 
 def session_settings(purpose: str, timeout_s: float, settings: Mapping[str, str] | None) -> dict[str, str]:
@@ -199,17 +202,19 @@ def classify(error: BaseException) -> Reaction:
     if isinstance(error, PgschedError):
         return Reaction.CONFIGURATION
     code = getattr(error, "sqlstate", None)
-    if code is None:  # raised by psycopg itself: about the connection, or about a value that it cannot send
-        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-        return Reaction.RECONNECT if lost else Reaction.BUG
+    if code is None:  # about the connection, or by psycopg (or Python) about a value that it cannot send
+        unsendable = not isinstance(error, psycopg.Error) or isinstance(error, UNSENDABLE)
+        return Reaction.VALUE if unsendable else Reaction.RECONNECT
     return REACTIONS.get(code) or REACTIONS.get(code[:2]) or Reaction.BUG
 
 
+UNSENDABLE = (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError)
 REACTIONS = {
     "57P01": Reaction.RECONNECT,
     "57P02": Reaction.RECONNECT,
     "57P03": Reaction.RECONNECT,
     "08": Reaction.RECONNECT,
+    "25P04": Reaction.RECONNECT,  # transaction_timeout, which an administrator has set: the session is over
     "57P05": Reaction.LOST,
     "25P03": Reaction.LOST,
     "40": Reaction.RETRY,
@@ -224,6 +229,12 @@ REACTIONS = {
     "3F000": Reaction.CONFIGURATION,
     "28": Reaction.CONFIGURATION,
     "3D000": Reaction.CONFIGURATION,
+    # data exceptions, violated constraints, limits of the server, and what a trigger raises
+    "22": Reaction.VALUE,
+    "23": Reaction.VALUE,
+    "44": Reaction.VALUE,
+    "54": Reaction.VALUE,
+    "P0": Reaction.VALUE,
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from pgsched.core.plan import Advance, SlotRow
 from pgsched.db.arrays import literal, literals
-from pgsched.db.connect import Connection, DatabaseError
+from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
 from pgsched.db.query import fetch
 from pgsched.db.statements import sql
 
@@ -24,8 +24,6 @@ from pgsched.db.statements import sql
 Due = tuple[int, datetime, datetime | None, datetime | None, bool, str]
 # a job, and the first and the last slot of a stretch or a row of it
 Known = tuple[int, datetime, datetime]
-# data exceptions, violated constraints, limits of the server, and what a trigger raises
-ROW_AT_FAULT = ("22", "23", "44", "54", "P0")
 
 
 class NotLeading(Exception):
@@ -185,7 +183,7 @@ def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type) -> dict[str
 
 def refused(error: DatabaseError) -> bool:
     """Is it the fault of a row that a statement wrote, so that the statement does without that row?"""
-    return (error.sqlstate or "")[:2] in ROW_AT_FAULT
+    return error.sqlstate is not None and classify(error) is Reaction.VALUE
 
 
 def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> set[int]:

@@ -15,7 +15,7 @@ def isolated(work: Callable[[], int], on_conflict: Tell, on_bug: Tell) -> int:
         return work()
     except DatabaseError as error:
         reaction = classify(error)
-        if reaction not in (Reaction.RETRY, Reaction.BUG):
+        if reaction not in (Reaction.RETRY, Reaction.VALUE, Reaction.BUG):
             raise
         (on_conflict if reaction is Reaction.RETRY else on_bug)(str(error).strip())
         return 0

@@ -20,6 +20,7 @@ from pgsched import log
 from pgsched.db.claims import FROM_THE_START, Wanted, claim, claim_again, claimable_queues
 from pgsched.db.connect import (
     BY_KEY,
+    UNFORESEEN,
     AsyncConnection,
     DatabaseError,
     Reaction,
@@ -122,6 +123,7 @@ class Claimer:
         self._lately: list[str] = []
         self._again_s = poll_s
         self._rest = Rest(poll_s)
+        self._unforeseen = 0  # errors since the last round that went well
 
     def known_as(self, worker_id: int) -> None:
         """Claim under this number from now on."""
@@ -166,7 +168,7 @@ class Claimer:
         while not self._stopped:
             try:
                 more = await self._round()
-                failures = 0
+                failures = self._unforeseen = 0
             except (DatabaseError, PgschedError) as error:
                 failures += 1
                 await self._recover(error, failures)
@@ -343,7 +345,8 @@ class Claimer:
 
     async def _recover(self, error: DatabaseError | PgschedError, failures: int) -> None:
         reaction = classify(error)
-        if reaction in (Reaction.CONFIGURATION, Reaction.BUG):
+        self._unforeseen += reaction is Reaction.BUG
+        if reaction in (Reaction.CONFIGURATION, Reaction.VALUE) or self._unforeseen > UNFORESEEN:
             raise explain(error) if isinstance(error, DatabaseError) else error from error
         delay = back_off_s(failures, 0.05)
         logger.warning("claiming again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))

@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pgsched import log
-from pgsched.db.connect import BY_KEY, AsyncConnection, DatabaseError, Reaction, aconnect, back_off_s, classify
+from pgsched.db.connect import BY_KEY, UNFORESEEN, AsyncConnection, Reaction, aconnect, back_off_s, classify
 from pgsched.db.run_logs import Page, tell_progress, write
-from pgsched.errors import PgschedError
 from pgsched.execute.capture import NOTE_CHARACTERS, Journal, Progress, Record
 from pgsched.execute.report import storable
 from pgsched.model import Key
@@ -120,7 +119,7 @@ class LogPump:
 
     async def _write(self, batch: list[Record], pages: list[Page], news: list[tuple[Key, str]]) -> None:
         """Repeat until the database has taken it, or says that it never will."""
-        failures = 0
+        failures = unforeseen = 0
         while pages or news:
             try:
                 self._conn = self._conn or await aconnect(self._dsn, purpose="logs", settings=SETTINGS)
@@ -131,9 +130,10 @@ class LogPump:
                     tell_again(batch, news, await tell_progress(self._conn, news))
                     news = []
             except Exception as error:  # also what nobody thought of: the worker goes on without this output
-                reaction = classify(error) if isinstance(error, (DatabaseError, PgschedError)) else Reaction.BUG
+                reaction = classify(error)
+                unforeseen += reaction is Reaction.BUG
                 what = {"error": log.redact(str(error).strip())[:500], "runs": [page.key[0] for page in pages][:10]}
-                if reaction in (Reaction.BUG, Reaction.CONFIGURATION):
+                if reaction in (Reaction.VALUE, Reaction.CONFIGURATION) or unforeseen > UNFORESEEN:
                     logger.warning("output is lost", **what)
                     return
                 failures += 1

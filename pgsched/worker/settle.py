@@ -1,7 +1,8 @@
 """Outcomes are written in batches, each row fenced by its token; a batch is repeated until the database answers.
 
 While one batch is on its way the next one collects, so that the batch grows with the load by itself. A row that comes
-back as lost belongs to somebody else now: it is logged and never retried.
+back as lost belongs to somebody else now: it is logged and never retried. Only an error about the value itself makes
+an outcome a failure: any other says nothing of the work, and what cannot be written runs again when its lease ends.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pgsched.core.retry import delay
 from pgsched.db.claims import settle
 from pgsched.db.connect import (
     BY_KEY,
+    UNFORESEEN,
     AsyncConnection,
     DatabaseError,
     Reaction,
@@ -58,6 +60,7 @@ class Settler:
         self.worker = worker
         self.wait_s = wait_s
         self.on_settled = on_settled
+        self.on_fatal: Callable[[PgschedError], object] = bool  # what cannot be written for an unknown reason
         self._waiting: list[Settlement] = []
         self._alone: list[Settlement] = []
         self._alone_last = False
@@ -91,7 +94,7 @@ class Settler:
                 await self._arrived.wait()
                 if len(self._waiting) < LARGEST_BATCH:
                     await asyncio.sleep(self.wait_s)
-                await self._write(self._next())
+                await self._write(self._next(), UNFORESEEN)
                 if not (self._waiting or self._alone or self._aside):
                     self._idle.set()
         finally:
@@ -108,7 +111,8 @@ class Settler:
             self._arrived.clear()
         return batch
 
-    async def _write(self, batch: list[Settlement]) -> None:
+    async def _write(self, batch: list[Settlement], unforeseen: int) -> None:
+        """`unforeseen`: errors of unknown meaning to be taken for ones that pass."""
         failures = 0
         while True:
             try:
@@ -121,22 +125,23 @@ class Settler:
                 reaction = classify(error)
                 if reaction is Reaction.CONFIGURATION:
                     raise explain(error) if isinstance(error, DatabaseError) else error from error
-                if reaction is Reaction.BUG:
-                    await self._write_apart(batch, error)
+                if reaction is Reaction.VALUE or (reaction is Reaction.BUG and unforeseen <= 0):
+                    await self._write_apart(batch, error, unforeseen)
                     return
                 if reaction is Reaction.RETRY:
-                    await self._write_around(batch, error)
+                    await self._write_around(batch, error, unforeseen)
                     return
+                unforeseen -= reaction is Reaction.BUG
                 failures += 1
                 await self._back_off(failures, error)
 
-    async def _write_around(self, batch: list[Settlement], error: BaseException) -> None:
+    async def _write_around(self, batch: list[Settlement], error: BaseException, unforeseen: int) -> None:
         """A row that somebody has locked must not hold up the others: halve the batch until it is alone, and let it
         wait aside."""
         if len(batch) > 1:
             middle = len(batch) // 2
-            await self._write(batch[:middle])
-            await self._write(batch[middle:])
+            await self._write(batch[:middle], unforeseen)
+            await self._write(batch[middle:], unforeseen)
             return
         logger.warning("settling later", run=batch[0].claim.id, error=first_line(error))
         self._aside += 1
@@ -147,20 +152,24 @@ class Settler:
         self._alone.append(settlement)
         self._arrived.set()
 
-    async def _write_apart(self, batch: list[Settlement], error: BaseException) -> None:
-        """One value that the database refuses must not hold up the others: write each alone, the bad one as failed."""
+    async def _write_apart(self, batch: list[Settlement], error: BaseException, unforeseen: int) -> None:
+        """One value that the database refuses must not hold up the others: write each alone, the bad one as failed. One
+        that it fails to write for an unknown reason is left to its lease, and the worker ends."""
         if len(batch) > 1:
             for settlement in batch:
-                await self._write([settlement])
+                await self._write([settlement], unforeseen)
             return
         (settlement,) = batch
         reason = f"outcome could not be stored: {first_line(error)}"
-        if settlement.outcome.error == reason:
+        unknown = classify(error) is Reaction.BUG
+        if unknown or settlement.outcome.error == reason:
             logger.error("settlement refused", run=settlement.claim.id, error=reason)
             self.on_settled([(settlement, "lost")])
+            if unknown and isinstance(error, DatabaseError):
+                self.on_fatal(explain(error))
             return
         failed = Outcome(Result.FAILED, error=reason, retry=False)
-        await self._write([settlement._replace(outcome=failed, retry_in_s=None)])
+        await self._write([settlement._replace(outcome=failed, retry_in_s=None)], unforeseen)
 
     async def _back_off(self, failures: int, error: BaseException) -> None:
         delay = back_off_s(failures, 0.05)

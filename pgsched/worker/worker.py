@@ -134,6 +134,7 @@ class Worker:
         self.tell(READY)
         wanted = Wanted(worker_id, self.settings.lease_s, self._whole_kinds(), self.registration.tasks)
         self._settler = Settler(self.dsn, self.registration.name, self.settings.settle_wait_s, self._settled)
+        self._settler.on_fatal = self.fail
         self._logs = LogPump(self.dsn, self.journal)
         self._claimer = Claimer(
             self.dsn,

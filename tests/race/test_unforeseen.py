@@ -1,0 +1,195 @@
+"""A server error that nobody thought of says nothing of the work: it costs a repetition, and no outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import claims, run_logs
+from pgsched.db.connect import AsyncConnection, Reaction, classify
+from pgsched.errors import PgschedError
+from pgsched.model import Claim, Result, Settlement
+from pgsched.worker import claim as claiming
+from pgsched.worker import logs as pumping
+from pgsched.worker import settle as settling
+from pgsched.worker.worker import Worker
+from tests.race.setting import add_runs, row_of
+from tests.race.test_worker import Handler, becomes, make, play
+from tests.working import add, all_ended, output, work
+
+# storage, a bug of the server's, a statement that a pooler's session no longer has, one that no class is known for
+CODES = ["58030", "XX000", "26000", "0A000", "HV000"]
+
+
+def error_of(code: str | None) -> psycopg.Error:
+    """As psycopg raises it."""
+    error = psycopg.DatabaseError(f"it failed with {code}")
+    error.sqlstate = code
+    return error
+
+
+class Failing:
+    """Stands before a call: raises as often as `times` says (for calls that `when` chooses), then lets it through."""
+
+    def __init__(
+        self,
+        real: Callable[..., Awaitable[Any]],
+        code: str | None,
+        times: int,
+        when: Callable[..., Any] = lambda *_: True,
+    ) -> None:
+        self.real, self.code, self.left, self.when = real, code, times, when
+
+    async def __call__(self, *args: Any, **more: Any) -> Any:
+        if self.left > 0 and self.when(*args):
+            self.left -= 1
+            raise error_of(self.code)
+        return await self.real(*args, **more)
+
+
+async def ended(worker: Worker, handler: Handler, done: Callable[[], Any]) -> None:
+    """Work until it is done."""
+    handler.go.set()
+    work = asyncio.create_task(worker.run())
+    await becomes(done, "the end")
+    worker.stop()
+    await work
+
+
+@pytest.mark.parametrize("code", [*CODES, None])
+def test_a_success_that_the_server_failed_to_store_once_is_a_success(
+    code: str | None, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "settle", Failing(claims.settle, code, 1))
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        worker = make(dsn, handler := Handler())
+        await ended(worker, handler, lambda: worker.verdicts)
+        assert worker.verdicts == {"succeeded": 1}
+
+    play(scene)
+    assert row_of(db, 1)["state"] == "succeeded"
+
+
+def test_a_success_whose_settlement_a_transaction_timeout_ended_is_a_success(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if db.info.server_version < 170000:
+        pytest.skip("there is no transaction_timeout before PostgreSQL 17")
+    found: list[BaseException] = []
+
+    async def stalled(conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str) -> list[str]:
+        if not found:
+            await conn.execute("SET transaction_timeout = '100ms'")
+            try:
+                await conn.execute("SELECT pg_sleep(5)")
+            except psycopg.Error as error:
+                found.append(error)
+                raise
+        return await claims.settle(conn, batch, worker)
+
+    monkeypatch.setattr(settling, "settle", stalled)
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        worker = make(dsn, handler := Handler())
+        await ended(worker, handler, lambda: worker.verdicts)
+
+    play(scene)
+    assert row_of(db, 1)["state"] == "succeeded"
+    assert classify(found[0]) is Reaction.RECONNECT
+
+
+def test_one_that_cannot_be_stored_for_an_unknown_reason_holds_up_no_other_and_is_not_called_a_failure(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker ends and says why; whoever gets the run when its lease is over may have more luck."""
+
+    def among(conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str) -> bool:
+        return any(one.claim.id == 2 and one.outcome.result is Result.SUCCEEDED for one in batch)
+
+    monkeypatch.setattr(settling, "settle", Failing(claims.settle, "XX001", 1000, among))
+    monkeypatch.setattr(settling, "UNFORESEEN", 2)
+    add_runs(db, 3)
+
+    async def scene() -> None:
+        handler = Handler()
+        worker = make(dsn, handler, concurrency=3)
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: len(handler.begun) == 3, "all starts")
+        handler.go.set()
+        with pytest.raises(PgschedError, match="failed with XX001"):
+            await work
+        assert worker.verdicts == {"succeeded": 2, "lost": 1}
+
+    play(scene)
+    assert [row_of(db, run)["state"] for run in (1, 2, 3)] == ["succeeded", "running", "succeeded"]
+    assert row_of(db, 2)["lease_until"] is not None, "the leader takes it back"
+
+
+@pytest.mark.parametrize("code", [*CODES, "25P04", None])
+def test_an_error_that_passes_does_not_end_a_worker_that_claims(
+    code: str | None, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claiming, "claim", Failing(claims.claim, code, 2))
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        worker = make(dsn, handler := Handler())
+        await ended(worker, handler, lambda: worker.verdicts)
+        assert worker.verdicts == {"succeeded": 1}
+
+    play(scene)
+
+
+def test_an_error_that_stays_ends_a_worker_that_claims(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claiming, "claim", Failing(claims.claim, "XX000", 1000))
+    monkeypatch.setattr(claiming, "UNFORESEEN", 2)
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        with pytest.raises(PgschedError, match="failed with XX000"):
+            await make(dsn, Handler()).run()
+
+    play(scene)
+
+
+def test_a_claim_that_was_made_although_the_server_failed_is_not_lost(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows whether it was made: so it is asked for by its token."""
+    failed: list[int] = []
+
+    async def made(*args: Any) -> list[Claim]:
+        found = await claims.claim(*args)
+        if found and not failed:
+            failed.append(len(found))
+            raise error_of("58030")
+        return found
+
+    monkeypatch.setattr(claiming, "claim", made)
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        worker = make(dsn, handler := Handler())
+        await ended(worker, handler, lambda: worker.verdicts)
+
+    play(scene)
+    assert (row_of(db, 1)["state"], row_of(db, 1)["attempt"]) == ("succeeded", 1)
+
+
+@pytest.mark.parametrize("code", ["58030", "25P04"])
+def test_output_survives_an_error_that_passes(
+    code: str, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pumping, "write", Failing(run_logs.write, code, 1))
+    run_id = add(db, "shell", "echo hello")
+    work(dsn, None, lambda: all_ended(db))
+    assert output(db, run_id) == "hello\n"
