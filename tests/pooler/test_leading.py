@@ -84,6 +84,55 @@ def test_a_term_that_is_alive_is_left_alone(bouncer: Bouncer, db: Db) -> None:
         assert leading.vacant(conn, 10)
 
 
+def test_a_term_seen_after_the_clock_went_back_is_not_waited_for(bouncer: Bouncer, db: Db) -> None:
+    """It would keep everybody from leading until the clock has come as far as it was."""
+    with connect(bouncer.dsn) as conn:
+        with conn.transaction():
+            leading.fence(conn, None)
+            leading.elect(conn, "somebody")
+        db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 second'")
+        assert not leading.vacant(conn, 10), "so little is a correction, and no failover"
+        db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 hour'")
+        assert leading.vacant(conn, 10)
+
+
+def test_a_clock_that_goes_back_below_a_leader_that_is_alive_leaves_one_leader(bouncer: Bouncer, db: Db) -> None:
+    """Whoever stands meanwhile begins a new term, and the old one writes nothing any more."""
+    with connect(bouncer.dsn, settings=BY_INDEX) as old, connect(bouncer.dsn, settings=BY_INDEX) as new:
+        with old.transaction():
+            leading.fence(old, None)
+            first, _ = leading.elect(old, "old")
+        db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 hour'")
+        with Duties(old, first, LeaderSettings(), 0).leading(), pytest.raises(NotLeading), new.transaction():
+            leading.fence(new, None)
+        db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 hour'")
+        assert leading.vacant(new, 10)
+        with new.transaction():
+            leading.fence(new, None)
+            assert leading.vacant(new, 10)
+            second, _ = leading.elect(new, "new")
+        assert not leading.vacant(old, 10)
+        with pytest.raises(NotLeading), Duties(old, first, LeaderSettings(), 0).leading():
+            pytest.fail("the old leader may write")
+        with Duties(new, second, LeaderSettings(), 0).leading():
+            pass
+
+
+def test_after_a_failover_to_a_clock_that_is_back_somebody_leads(bouncer: Bouncer, db: Db) -> None:
+    with connect(bouncer.dsn) as gone, gone.transaction():
+        leading.fence(gone, None)
+        leading.elect(gone, "gone without a word")
+    db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 hour'")
+    leader = Leader(bouncer.dsn, LeaderSettings(election_every_s=0.1), "candidate")
+    thread = threading.Thread(target=leader.run, daemon=True)
+    thread.start()
+    try:
+        wait_until(lambda: leader.term == 2, 10, "a new term")
+    finally:
+        leader.stop()
+        thread.join(10)
+
+
 def test_eight_candidates_behind_a_pooler_elect_one(bouncer: Bouncer, db: Db) -> None:
     leaders = [Leader(bouncer.dsn, LeaderSettings(election_every_s=0.1), f"candidate {n}") for n in range(8)]
     threads = [threading.Thread(target=leader.run, daemon=True) for leader in leaders]
