@@ -18,7 +18,7 @@ from typing import Any
 from pgsched import log
 from pgsched.config import LeaderSettings
 from pgsched.db import leading, limits
-from pgsched.db.connect import Connection
+from pgsched.db.connect import Connection, DatabaseError
 from pgsched.db.shared import is_shared
 from pgsched.leader import admission, backfill, counting, passed_over
 from pgsched.leader.ahead import Ahead, Cost, NotAsPrepared, Seats
@@ -63,6 +63,7 @@ class Duties:
         self._sweep = Sweep()
         self._standing = admission.Standing()
         self._clock = DatabaseClock()
+        self._stepped_s = 0.0  # by which it was moved, until everybody has been given time
         self._leases_known = False
         self.watch = Watch()
         self._pruner = Pruner()
@@ -73,6 +74,13 @@ class Duties:
     def perform(self) -> float:
         """One batch of everything that is due now, so that no duty starves another; seconds until the next round."""
         now = time.monotonic()
+        try:
+            return self._perform(now)
+        except DatabaseError:
+            self._stall.failed(now)
+            raise
+
+    def _perform(self, now: float) -> float:
         reap, count = self._reaping.now(now), self._tallying.now(now, lull=self._lull)
         due = leading.look(self.conn, self.term, reap=reap, count=count, lead_s=self._lead.s(now))
         looked_at = time.monotonic()
@@ -110,10 +118,12 @@ class Duties:
         self._leases_known = self._leases_known and stepped_s >= 0
         if not self._leases_known:  # also when a conflict kept it from being done before
             self._try(self._shorten_leases)
-        if stepped_s == 0:
+        self._stepped_s = stepped_s or self._stepped_s
+        if self._stepped_s == 0:
             return False
-        logger.warning("the database's clock was moved", ahead_s=round(stepped_s, 1))
         self._reaping.exactly(time.monotonic() + leading.leases(self.conn)[1])
+        logger.warning("the database's clock was moved", ahead_s=round(self._stepped_s, 1))
+        self._stepped_s = 0.0
         return True
 
     def _shorten_leases(self) -> int:

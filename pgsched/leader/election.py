@@ -34,6 +34,12 @@ logger = log.get("leader")
 
 FEW = 20  # candidates that ask as often as the settings say
 SELDOM = 3.0  # times that pause at most: most candidates may have gone at the same moment as the leader
+# What a leader outlasts on the connection that it has, and after how many seconds it asks again at first: a new one
+# would fare no better, and reap nothing for a lease.
+OUTLASTS = {
+    Reaction.BACK_OFF: ("the database is short of something", 1.0),
+    Reaction.RETRY: ("conflict, trying again", 0.1),
+}
 RECOUNT = 64  # tries after which a candidate counts again at the latest; at first it does so after 1, 2, 4 and so on
 
 
@@ -58,7 +64,7 @@ class Leader:
         self.holder = holder
         self.on_fatal = on_fatal
         self.term: int | None = None
-        self._shortages = 0  # in a row
+        self._broken_off = 0  # rounds in a row
         self.counted: LeaderMeter | None = None
         self.seats: Callable[[], Seats | None] = lambda: None  # those of the worker of this process
         self.nudge: Callable[[], object] = bool  # there may be alerts to tell
@@ -152,23 +158,24 @@ class Leader:
             logger.warning("leadership lost", term=term, reason=str(reason))
 
     def _round(self, conn: Connection[Any], duties: Duties) -> None:
-        """What is due, and a pause. A server that has no room keeps its leader, who asks less and less often: a new one
-        would have no more of it, and reap nothing for a lease."""
+        """What is due, and a pause. A server that has no room, or a table that somebody has locked, keeps its leader,
+        who asks less and less often."""
         try:
             seconds = duties.perform()
-            self._shortages = 0
+            self._broken_off = 0
         except NotLeading:
             # Without a session lock a candidate may be looking behind the fence just now: the term tells who leads.
             if not is_shared(conn) or leading.newest(conn) != duties.term:
                 raise
             self.pause(conn, 0.1)
         except DatabaseError as error:
-            if classify(error) is not Reaction.BACK_OFF or conn.closed:
+            reaction = classify(error)
+            if reaction not in OUTLASTS or conn.closed:
                 raise
-            self._shortages += 1
-            delay = min(back_off_s(self._shortages, 1.0), self.settings.session_timeout_s / 2)
-            logger.warning("the database is short of something", error=log.redact(str(error)),
-                           retry_in_s=round(delay, 2))  # fmt: skip
+            self._broken_off += 1
+            what, first_s = OUTLASTS[reaction]
+            delay = min(back_off_s(self._broken_off, first_s), self.settings.session_timeout_s / 2)
+            logger.warning(what, error=log.redact(str(error)), retry_in_s=round(delay, 2))
             self.pause(None, delay)
         else:
             self.pause(conn, seconds)

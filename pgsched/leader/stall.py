@@ -22,19 +22,25 @@ class Stall:
 
     def __init__(self) -> None:
         self._last_s = 0.0
+        self._since: float | None = None
         self._times = 0
 
     def took(self, seconds: float) -> None:
         """The last round."""
         self._last_s = seconds
 
+    def failed(self, began: float) -> None:
+        """The round that began at monotonic `began` was broken off: it is not over before one goes on."""
+        self._since = began if self._since is None else self._since
+
     def grace_s(self, conn: Connection, sent_at: float) -> float:
         """Seconds for which nothing is to be reaped, because the database did not answer for half a lease: in the last
         round, or since monotonic `sent_at`; 0 if it did."""
-        slow_s, self._last_s = max(time.monotonic() - sent_at, self._last_s), 0.0
-        if slow_s < NOTICED_S:
-            return 0.0
-        shortest_s, longest_s = leading.leases(conn)
+        began = sent_at if self._since is None else self._since
+        slow_s = max(time.monotonic() - began, self._last_s)
+        # asked before anything is forgotten: the question may fail as well
+        shortest_s, longest_s = leading.leases(conn) if slow_s >= NOTICED_S else (0.0, 0.0)
+        self._last_s, self._since = 0.0, None
         if not shortest_s or slow_s < shortest_s / 2 or self._times >= MOST:
             return 0.0
         self._times += 1

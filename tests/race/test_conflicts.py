@@ -1,0 +1,113 @@
+"""A look that a conflict kept from its answer costs the leader a round: no term, and nobody a claim."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.config import LeaderSettings
+from pgsched.db import leading
+from pgsched.leader import election
+from pgsched.leader.duties import Duties
+from pgsched.leader.election import Leader
+from tests.race.setting import Open, add_runs, let_expire, row_of, slots, take
+from tests.race.test_clock_steps import HOUR, a_worker, moved
+from tests.race.test_duties import lead
+from tests.waiting import wait_until
+
+LEASE_S = 1.0
+
+
+def conflict(*_: object) -> Any:
+    raise psycopg.errors.LockNotAvailable("canceling statement due to lock timeout")
+
+
+@pytest.mark.parametrize("table", ["runs", "jobs"])
+def test_a_table_that_is_locked_for_longer_than_the_leader_waits_costs_no_term(
+    table: str, dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, said = election.connect, []
+
+    def impatient(dsn: str, **more: Any) -> Any:
+        return real(dsn, **{**more, "settings": more["settings"] | {"lock_timeout": "200"}})
+
+    monkeypatch.setattr(election, "connect", impatient)
+    monkeypatch.setattr(election.logger, "warning", lambda *told, **_: said.append(told))
+    leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "leader")
+    thread = threading.Thread(target=leader.run, daemon=True)
+    thread.start()
+    try:
+        wait_until(lambda: leader.term, 10, "a term")
+        person = connect(autocommit=False)
+        person.execute(f"LOCK TABLE pgsched.{table} IN ACCESS EXCLUSIVE MODE".encode())
+        wait_until(lambda: len(said) >= 3, 20, "looks in vain")
+        person.rollback()
+        db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('j', 't')")
+        wait_until(lambda: slots(db)[0] == 1, 10, "its slot")
+        assert db.execute("SELECT count(*), max(term) FROM pgsched.leader").fetchone() == (1, 1)
+    finally:
+        leader.stop()
+        thread.join(10)
+
+
+@pytest.fixture
+def running(db: psycopg.Connection) -> int:
+    """A claim of a worker whose lease is short."""
+    a_worker(db, LEASE_S)
+    add_runs(db, 1)
+    (claim,) = take(db)
+    return claim.id
+
+
+def let_renew(db: psycopg.Connection, duties: Duties, run: int) -> None:
+    """The next round takes no claim, and one a lease later does."""
+    began = time.monotonic()
+    duties.perform()
+    assert row_of(db, run)["state"] == "running", "its worker waited as well"
+    wait_until(lambda: duties.perform() >= 0 and row_of(db, run)["state"] == "queued", what="the reaping")
+    assert time.monotonic() - began > LEASE_S * 0.8
+
+
+def test_looks_in_vain_are_an_outage_as_long_as_all_of_them(
+    db: psycopg.Connection, connect: Open, running: int
+) -> None:
+    duties = lead(connect(options="-c lock_timeout=100ms"), reap_every_s=0.05)
+    duties.perform()
+    let_expire(db)
+    holder, began = connect(autocommit=False), time.monotonic()
+    holder.execute("LOCK TABLE pgsched.runs IN ACCESS EXCLUSIVE MODE")
+    while time.monotonic() - began < LEASE_S:
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            duties.perform()
+    holder.rollback()
+    let_renew(db, duties, running)
+
+
+def test_an_outage_is_remembered_until_it_is_known_how_long_leases_are(
+    db: psycopg.Connection, connect: Open, running: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    duties = lead(connect(), reap_every_s=0.05)
+    duties.perform()
+    let_expire(db)
+    duties._stall.took(LEASE_S)
+    with monkeypatch.context() as patched, pytest.raises(psycopg.errors.LockNotAvailable):
+        patched.setattr(leading, "leases", conflict)
+        duties.perform()
+    let_renew(db, duties, running)
+
+
+def test_a_clock_moved_ahead_is_remembered_until_it_is_known_how_long_leases_are(
+    db: psycopg.Connection, connect: Open, running: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    duties = lead(connect(), reap_every_s=0.05)
+    duties.perform()
+    let_expire(db)
+    moved(duties, HOUR)
+    with monkeypatch.context() as patched, pytest.raises(psycopg.errors.LockNotAvailable):
+        patched.setattr(leading, "leases", conflict)
+        duties.perform()
+    let_renew(db, duties, running)
