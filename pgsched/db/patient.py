@@ -96,6 +96,12 @@ class AsyncPatientConnection(psycopg.AsyncConnection[Any]):
             raise
 
 
+def expect(conn: psycopg.Connection[Any], within_s: float) -> None:
+    """Wait so many seconds for the answer to a statement from now on, if that can be done."""
+    if isinstance(conn, PatientConnection):
+        conn.answer_within_s = within_s
+
+
 def hold(conn: psycopg.AsyncConnection[Any], seconds: float) -> None:
     """Hold the event loop for up to so long at each wait from now on, if that can be done."""
     if isinstance(conn, AsyncPatientConnection):

@@ -15,12 +15,21 @@ from pgsched import log
 from pgsched.db import workers
 from pgsched.db.claims import Beat, cancel_asked, heartbeat
 from pgsched.db.connect import BY_KEY, Connection, DatabaseError, Reaction, back_off_s, classify, connect, explain
+from pgsched.db.patient import expect
 from pgsched.errors import PgschedError
 from pgsched.model import Claim, Key
 
 logger = log.get("lease")
 MARGIN = 0.1
 LOOK_S = 0.8  # so that a cancel request is heard within a second
+AGAIN_S = 0.25
+
+
+def patience_s(lease_s: float) -> tuple[float, float]:
+    """Seconds until the server gives a beat up, and until this process does. A beat that nobody answers leaves time for
+    another on a new connection, unless the lease is shorter than 4 s."""
+    timeout_s = max(1.0, lease_s / 4)
+    return timeout_s, timeout_s * 1.2
 
 
 class Leases:
@@ -132,7 +141,7 @@ class Heartbeat(threading.Thread):
         beat_at, failures = 0.0, 0
         while not self._stopped:
             try:
-                conn = conn or connect(self.dsn, purpose="heartbeat", timeout_s=max(1.0, period), settings=BY_KEY)
+                conn = conn or self._connect()
                 if time.monotonic() >= beat_at:
                     beat_at = time.monotonic() + period
                     self._beat(conn)
@@ -145,7 +154,7 @@ class Heartbeat(threading.Thread):
                     self.on_fatal(error if isinstance(error, PgschedError) else explain(error))
                     return
                 failures += 1
-                beat_at, wait = 0.0, min(period / 2, back_off_s(failures, 0.25))
+                beat_at, wait = 0.0, min(period / 2, back_off_s(failures, AGAIN_S))
                 logger.warning("heartbeat failed", error=log.redact(str(error).strip()), retry_in_s=round(wait, 2))
                 if conn is not None and reaction is not Reaction.RETRY:
                     conn.close()
@@ -154,6 +163,12 @@ class Heartbeat(threading.Thread):
                 self._nudge.clear()
                 beat_at = 0.0
         self._sign_off(conn)
+
+    def _connect(self) -> Connection[Any]:
+        timeout_s, within_s = patience_s(self.leases.lease_s)
+        conn = connect(self.dsn, purpose="heartbeat", timeout_s=timeout_s, settings=BY_KEY)
+        expect(conn, within_s)
+        return conn
 
     def _sign_off(self, conn: Connection[Any] | None) -> None:
         try:

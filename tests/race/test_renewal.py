@@ -1,0 +1,65 @@
+"""One connection that falls silent, without an end that anybody would notice, costs no claim."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Literal
+
+import psycopg
+import pytest
+
+from pgsched.chaos.proxy import Proxy, of
+from pgsched.worker import lease as leasing
+from pgsched.worker.lease import Heartbeat
+from tests.race.setting import add_runs, row_of
+from tests.race.test_worker import Handler, becomes, make, play
+
+
+@pytest.fixture
+def proxy(dsn: str) -> Iterator[Proxy]:
+    with Proxy(dsn) as running:
+        yield running
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+@pytest.mark.parametrize("lease_s", [4.0, 8.0])
+def test_a_heartbeat_that_nobody_answers_leaves_time_for_another(
+    direction: Literal["up", "down"],
+    lease_s: float,
+    proxy: Proxy,
+    db: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Heartbeat, "_look", lambda *_: None)  # it would notice sooner
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        handler = Handler()
+        worker = make(proxy.dsn, handler, lease_s=lease_s)
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: handler.begun, "the start")
+        heartbeat = worker.heartbeat
+        assert heartbeat is not None
+        before = heartbeat.beaten_at
+        await becomes(lambda: heartbeat.beaten_at > before, "a beat")
+        before = heartbeat.beaten_at
+        await asyncio.to_thread(proxy.silence, direction, which=of("heartbeat"))
+        await becomes(lambda: heartbeat.beaten_at > before or handler.cancelled, "the next one")
+        assert handler.cancelled == []
+        handler.go.set()
+        await becomes(lambda: worker.verdicts, "the settlement")
+        worker.stop()
+        await work
+        assert worker.verdicts == {"succeeded": 1}
+
+    play(scene)
+    assert row_of(db, 1)["attempt"] == 1
+
+
+@pytest.mark.parametrize("lease_s", [4.0, 10.0, 30.0, 300.0])
+def test_a_server_that_is_alive_gives_up_before_it_is_given_up(lease_s: float) -> None:
+    timeout_s, within_s = leasing.patience_s(lease_s)
+    assert timeout_s < within_s
+    again_at = lease_s / 3 + within_s + 2 * leasing.AGAIN_S
+    assert again_at < lease_s * (1 - leasing.MARGIN)
