@@ -264,19 +264,24 @@ class Claimer:
 
     async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
         """Claim up to `n` runs of one queue; True when there may be more. Too few behind the cursor: look at all."""
-        cursor = self._cursors[queue]
-        after = cursor.after(time.monotonic())
+        cursor, now = self._cursors[queue], time.monotonic()
+        if (wait_s := cursor.wait_s(now)) > 0:
+            return self._later(queue, wait_s)
+        after = cursor.after(now)
         if await self._scan(conn, queue, n, after) == n:
             return True
         if after is FROM_THE_START:
             return False
-        wait_s = cursor.full_in(time.monotonic())
-        if wait_s > 0:
-            self._hints[queue] = None
-            self._again_s = min(self._again_s, wait_s)
-            return False
+        if (wait_s := cursor.full_in(time.monotonic())) > 0:
+            return self._later(queue, wait_s)
         n = min(self.room(), LARGEST_BATCH)
         return n <= 0 or await self._scan(conn, queue, n, FROM_THE_START) == n
+
+    def _later(self, queue: str, wait_s: float) -> bool:
+        """Look at the queue in so many seconds, not now."""
+        self._hints[queue] = None
+        self._again_s = min(self._again_s, wait_s)
+        return False
 
     async def _scan(self, conn: AsyncConnection[Any], queue: str, n: int, after: Mapping[str, str]) -> int:
         """One claim statement; how many runs it took."""
@@ -292,10 +297,11 @@ class Claimer:
             self.asking = 0
         self._claiming = None
         del self._unanswered[token, queue]
+        cursor, now = self._cursors[queue], time.monotonic()
         if after is FROM_THE_START:
-            self._cursors[queue].scanned(claims, n, sent_at, time.monotonic())
+            cursor.scanned(claims, n, sent_at, now)
         else:
-            self._cursors[queue].move(claims)
+            cursor.went_on(claims, sent_at, now)
         if claims:
             self._taken[queue] = self._taken.get(queue, 0) + len(claims)
             self.on_claims(claims, sent_at)

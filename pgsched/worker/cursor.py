@@ -6,6 +6,10 @@ and never a rule: a run may become claimable behind it (a transaction that commi
 scan follows whenever the cursor finds too little, as long as full scans take no more than a twentieth of the time,
 and once a second otherwise. However much they cost, there is one every 15 seconds. Where one takes next to nothing,
 there is no use in a cursor.
+
+Where others have many runs that this worker does not know, any scan reads those, with a cursor or without: what is slow
+and in vain twice in a row takes no more than that share of the time either. So a run behind them is claimed within
+twenty times as long as the scan takes, and 15 seconds at most. What is quick is never put off, nor is once slow.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from pgsched.model import Claim
 
 SHARE = 20
 QUICK_S = 0.003
+SLOW_S = 0.01
 EVERY_S = 1.0
 LONGEST_S = 15.0
 PRIORITIES = range(10)
@@ -51,6 +56,12 @@ class Cursor:
         self._full = Budget()
         self._overdue_at = 0.0
         self._quick = False
+        self._in_vain = Budget()
+        self._again_in_vain = False
+
+    def wait_s(self, now: float) -> float:
+        """Seconds until the queue may be looked at, because looks were slow and in vain."""
+        return max(0.0, self._in_vain.next_at - now) if self._again_in_vain else 0.0
 
     def full_in(self, now: float) -> float:
         """Seconds until a scan from the start may follow one that found too little."""
@@ -75,12 +86,26 @@ class Cursor:
 
     def scanned(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
         """A scan from the start, sent at `sent_at`, was answered now: what it took says when the next one may be."""
+        if claims or not self._after:  # those that the cursor spares are paced by themselves
+            self._looked(claims, now - sent_at, now)
         self._full.spent(now - sent_at, now)
         self._quick = now - sent_at <= QUICK_S
         self._overdue_at = now + max(EVERY_S, self._full.pause_s)
         if len(claims) < asked:  # nothing claimable is left behind the cursor: it stays where it is, if it is ahead
             claims = [claim for claim in claims if self._is_ahead(claim)]
         self.move(claims)
+
+    def went_on(self, claims: Sequence[Claim], sent_at: float, now: float) -> None:
+        """A scan behind the cursor, sent at `sent_at`, was answered now."""
+        self._looked(claims, now - sent_at, now)
+        self.move(claims)
+
+    def _looked(self, claims: Sequence[Claim], took_s: float, now: float) -> None:
+        if claims or took_s <= SLOW_S:
+            self._in_vain, self._again_in_vain = Budget(), False
+        else:
+            self._again_in_vain = self._in_vain.pause_s > 0  # a server that was busy once must not delay what comes
+            self._in_vain.spent(took_s, now)
 
     def _is_ahead(self, claim: Claim) -> bool:
         at, run_id = self._after.get(claim.priority, (None, 0))

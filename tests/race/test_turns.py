@@ -269,3 +269,66 @@ def test_looks_of_one_who_naps_take_a_small_share_of_its_time_with_the_claims_th
         assert 1 <= asked <= 2, "each look costs a tenth of a second: one a second is enough"
 
     play(Scene(dsn, monkeypatch, 500), scene)
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["no cursor", "behind a cursor"])
+def test_a_backlog_of_others_is_not_read_at_every_hint(
+    behind: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, claims = claiming.claim, 0
+    backlog = "INSERT INTO pgsched.runs (task) SELECT 'unknown' FROM generate_series(1, 5)"
+
+    async def slow(*given: Any) -> Any:
+        nonlocal claims
+        claims += 1
+        await asyncio.sleep(0.2)
+        return await really(*given)
+
+    async def scene(it: Scene) -> None:
+        if behind:
+            db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+            it.claimer.hint("default")
+            await it.round()
+        db.execute(backlog)
+        free = it.free
+        monkeypatch.setattr(claiming, "claim", slow)
+        running = asyncio.create_task(it.claimer.run())
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            it.claimer.hint("default")
+            await asyncio.sleep(0.01)
+        assert 1 <= claims <= (7 if behind else 3), "each reads what nobody here can run"
+        db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+        it.claimer.hint("default")
+        await asyncio.to_thread(wait_until, lambda: it.free < free, cursor.SHARE * 0.2 + 2, "its own run to start")
+        it.claimer.stop()
+        await running
+
+    play(Scene(dsn, monkeypatch, 500), scene)
+
+
+def test_one_slow_claim_in_vain_delays_nothing(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, slow = claiming.claim, [False]
+
+    async def now_and_then(*given: Any) -> Any:
+        if slow.pop():
+            await asyncio.sleep(0.2)
+        slow.append(False)
+        return await really(*given)
+
+    async def scene(it: Scene) -> None:
+        monkeypatch.setattr(claiming, "claim", now_and_then)
+        db.execute("INSERT INTO pgsched.runs (task) VALUES ('unknown')")
+        for _ in range(3):
+            slow[:] = [True]
+            it.claimer.hint("default")
+            await it.round()
+            free = it.free
+            db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+            it.claimer.hint("default")
+            await it.round()
+            assert it.free == free - 1
+
+    play(Scene(dsn, monkeypatch, 500), scene)

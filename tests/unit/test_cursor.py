@@ -78,3 +78,33 @@ def test_where_scans_from_the_start_are_quick_there_is_no_cursor() -> None:
     assert cursor.after(QUICK_S) is FROM_THE_START
     cursor.scanned([claimed(2)], 5, sent_at=1.0, now=1.0 + 2 * QUICK_S)
     assert cursor.after(1.0 + 2 * QUICK_S) is not FROM_THE_START
+
+
+def test_looks_that_are_slow_and_in_vain_take_no_more_than_their_share_of_the_time() -> None:
+    cursor, now = Cursor(), 10.0
+    cursor.scanned([], 5, sent_at=now - 0.5, now=now)
+    assert cursor.wait_s(now) == 0.0, "one slow answer delays nothing"
+    for pause in (2.0, 4.0, 8.0, 10.0, 10.0):
+        cursor.scanned([], 5, sent_at=now - 0.5, now=now)
+        assert cursor.wait_s(now) == pytest.approx(pause)
+        now += pause
+        assert cursor.wait_s(now) == 0.0
+    cursor.scanned([], 5, sent_at=now - 0.001, now=now)
+    cursor.scanned([], 5, sent_at=now - 0.5, now=now)
+    assert cursor.wait_s(now) == 0.0, "what was quick again is not put off"
+
+
+def test_what_is_claimed_is_followed_by_the_next_look_at_once() -> None:
+    cursor, now = Cursor(), 10.0
+    for claims in ([], [claimed(1)], [], [claimed(2)], []):
+        cursor.scanned(claims, 5, sent_at=now - 0.5, now=now)
+        assert cursor.wait_s(now) == 0.0
+
+
+def test_slow_scans_from_the_start_do_not_put_off_those_behind_the_cursor() -> None:
+    """As while something pins xmin: what comes is claimed behind the cursor, quickly."""
+    cursor, now = Cursor(), 10.0
+    cursor.scanned([claimed(1)], 5, sent_at=now - 0.5, now=now)
+    for _ in range(3):
+        cursor.scanned([], 5, sent_at=now - 0.5, now=now)
+        assert cursor.wait_s(now) == 0.0
