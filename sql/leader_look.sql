@@ -1,10 +1,12 @@
 -- leader_look: what is there for the leader to do, and when will there be? One statement a round, so that a leader with
 -- nothing to do costs next to nothing. It also says that this term is alive.
--- params: term bigint, reap boolean (whether to look for claims whose lease has ended), count boolean (whether to look for
+-- params: term bigint, searched_s float8 (when claims were last looked at, since 1970), count boolean (whether to look for
 --         runs that are to be counted), lead_s float8 (due jobs are those due within so many seconds)
--- returns: (wait_s float8: seconds until something is due, null: nothing known; jobs, runs, waiting, expired,
+-- returns: (wait_s float8: seconds until something is due, null: nothing known; jobs, runs, waiting, silent,
 --          passed_over, backfills, limited, unapplied, ended boolean: due jobs; runs to be made claimable or ended; held
---          runs that nothing but another run's end can free; ended leases; stretches to record; open backfills; runs
+--          runs that nothing but another run's end can free; a worker that has said nothing for a lease, whose claims
+--          may have ended since they were looked at: a claim ends within two leases of its worker's last sign of
+--          life; stretches to record; open backfills; runs
 --          that only limits hold; limits that were changed and are yet to be applied; runs to count;
 --          now_s float8: the database's clock, since 1970)
 -- locks: the row of the term, once a second
@@ -30,9 +32,8 @@ SELECT CASE WHEN coalesce(job_at, run_at, start_at) IS NOT NULL THEN
         greatest(0, extract(epoch FROM least(job_at, run_at, start_at) - now))::float8 END AS wait_s,
     coalesce(job_at <= now, false) AS jobs, coalesce(run_at <= now, false) AS runs,
     EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL) AS waiting,
-    CASE WHEN %(reap)s THEN EXISTS (
-        SELECT FROM pgsched.runs WHERE phase = 2 AND state = 'running' AND lease_until < clock_timestamp())
-        ELSE false END AS expired,
+    EXISTS (SELECT FROM pgsched.workers WHERE stopped_at IS NULL AND seen_at < clock_timestamp() - lease
+            AND seen_at > to_timestamp(%(searched_s)s::float8) - 2 * lease) AS silent,
     EXISTS (SELECT FROM pgsched.passed_over) AS passed_over,
     EXISTS (SELECT FROM pgsched.backfills WHERE finished_at IS NULL) AS backfills,
     EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NOT NULL) AS limited,

@@ -1,14 +1,15 @@
--- reap: give back the claims whose lease has passed, or bury them when their attempts are used up.
--- params: n int (at most this many), crash_limit int, before_s float8 (leases that had ended then, since 1970: what the
+-- reap: give back those of these claims whose lease has passed, or bury them when their attempts are used up.
+-- params: ids bigint[]: what lease_look has found; crash_limit int, before_s float8 (leases that had ended then, since 1970: what the
 --         clock says later is not believed, it may have been moved; null: now)
 -- returns: (id, job_id, queue, state, attempt, crashes)
 -- locks: FOR UPDATE on those runs, skipping any that a handler holds by assert_claim; the lease is re-checked under
 --        the lock, and the token is cleared, so that the former owner is fenced from then on
 WITH stale AS MATERIALIZED (
     SELECT id, token, attempt, worker_id, started_at, lease_until FROM pgsched.runs
-    WHERE phase = 2 AND state = 'running'
+    -- without its phase: the index of one phase would be read from end to end
+    WHERE id = ANY (%(ids)s::text::bigint[]) AND state = 'running'
       AND lease_until < least(clock_timestamp(), to_timestamp(%(before_s)s::float8))
-    LIMIT %(n)s FOR UPDATE SKIP LOCKED
+    FOR UPDATE SKIP LOCKED
 ), reaped AS (
     UPDATE pgsched.runs r SET
         state = CASE WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'

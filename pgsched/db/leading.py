@@ -24,6 +24,7 @@ from pgsched.db.statements import sql
 Due = tuple[int, datetime, datetime | None, datetime | None, bool, str]
 # a job, and the first and the last slot of a stretch or a row of it
 Known = tuple[int, datetime, datetime]
+CANCELED = "57014"  # by statement_timeout
 
 
 class NotLeading(Exception):
@@ -205,15 +206,40 @@ def admit(conn: Connection[Any], n: int) -> int:
     return ended + int(due[0] if due else 0) + int(free[0] if free else 0)
 
 
-def shorten_leases(conn: Connection[Any]) -> int:
-    """No claim is believed for longer than a lease from now; returns how many were."""
-    return conn.execute(sql("lease_shorten")).rowcount
+def astray(
+    conn: Connection[Any], n: int, before_s: float | None = None, *, long: bool = False
+) -> tuple[list[int], list[int]]:
+    """Up to `n` running runs: those whose lease had ended at `before_s` (database's clock, since 1970; None: now), and
+    those whose lease is too long, if they are asked for. Reads all that is queued or running."""
+    rows = conn.execute(sql("lease_look"), {"n": n, "before_s": before_s, "long": long}).fetchall()
+    return [run_id for run_id, expired in rows if expired], [run_id for run_id, expired in rows if not expired]
 
 
-def reap(conn: Connection[Any], n: int, crash_limit: int, before_s: float | None = None) -> list[dict[str, Any]]:
-    """Take back claims whose lease had ended at `before_s` (database's clock, since 1970; None: now); see
-    `sql/reap.sql` for the columns."""
-    return fetch(conn, sql("reap"), {"n": n, "crash_limit": crash_limit, "before_s": before_s})
+def astray_within(
+    conn: Connection[Any], seconds: float, n: int, before_s: float | None, *, long: bool
+) -> tuple[list[int], list[int]] | None:
+    """The same; None if it takes longer than so many seconds."""
+    try:
+        with conn.transaction():
+            conn.execute("SELECT set_config('statement_timeout', %s, true)", [f"{seconds * 1000:.0f}"])
+            return astray(conn, n, before_s, long=long)
+    except DatabaseError as error:
+        if error.sqlstate != CANCELED:
+            raise
+        return None
+
+
+def shorten_leases(conn: Connection[Any], ids: Sequence[int]) -> int:
+    """None of these claims is believed for longer than a lease from now; returns how many were."""
+    return conn.execute(sql("lease_shorten"), {"ids": literal(ids)}).rowcount
+
+
+def reap(
+    conn: Connection[Any], ids: Sequence[int], crash_limit: int, before_s: float | None = None
+) -> list[dict[str, Any]]:
+    """Take back those of these claims whose lease had ended at `before_s` (as in `astray`); see `sql/reap.sql` for the
+    columns."""
+    return fetch(conn, sql("reap"), {"ids": literal(ids), "crash_limit": crash_limit, "before_s": before_s})
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +251,7 @@ class Look:
     jobs: bool
     runs: bool
     waiting: bool
-    expired: bool
+    silent: bool
     passed_over: bool
     backfills: bool
     limited: bool
@@ -234,9 +260,11 @@ class Look:
     now_s: float
 
 
-def look(conn: Connection[Any], term: int, *, reap: bool = False, count: bool = False, lead_s: float = 0.0) -> Look:
+def look(
+    conn: Connection[Any], term: int, *, searched_s: float = 0.0, count: bool = False, lead_s: float = 0.0
+) -> Look:
     """Ask what is due (jobs: within `lead_s` seconds), and say that the term is alive."""
-    values = {"term": term, "reap": reap, "count": count, "lead_s": lead_s}
+    values = {"term": term, "searched_s": searched_s, "count": count, "lead_s": lead_s}
     row = conn.execute(sql("leader_look"), values).fetchone()
     assert row is not None
     return Look(*row)

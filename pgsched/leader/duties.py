@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +27,7 @@ from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
 from pgsched.leader.metered import LeaderMeter
 from pgsched.leader.pruner import REST, Pruner
+from pgsched.leader.search import LOOK_S, Asked, Search
 from pgsched.leader.stall import Stall
 from pgsched.leader.stepping import DatabaseClock
 from pgsched.leader.ticker import Ticked, tick
@@ -57,6 +57,7 @@ class Duties:
         self._lull_until = -math.inf
         self._ask_s = ASK_S
         self._stall = Stall()
+        self.search = Search()
         self._lead = Lead()
         self._claim_cost = Cost()
         self._backfills = backfill.Turn()
@@ -82,16 +83,16 @@ class Duties:
 
     def _perform(self, now: float) -> float:
         reap, count = self._reaping.now(now), self._tallying.now(now, lull=self._lull)
-        due = leading.look(self.conn, self.term, reap=reap, count=count, lead_s=self._lead.s(now))
+        due = leading.look(self.conn, self.term, searched_s=self.search.began_s, count=count, lead_s=self._lead.s(now))
         looked_at = time.monotonic()
         if (grace_s := self._stall.grace_s(self.conn, now)) > 0:
-            self._reaping.exactly(time.monotonic() + grace_s)
-            reap, due = False, replace(due, expired=False)
-        expired = not self._heed_clock(now, due.now_s) and due.expired
+            self._reap_nothing_for(grace_s)
+            reap = False
+        reap = not self._heed_clock(now, due.now_s) and reap
         more = self._try(lambda: self._limit(due.unapplied)) if due.limited or due.unapplied else 0
         if ticked := self._try(self._tick) if due.jobs else 0:
             self._lull_until = time.monotonic() + LULL_S
-        done = self._try(lambda: self._reap(due.now_s)) if expired else 0
+        done = self._try(lambda: self._reclaim(now, due, reap and self._reaping.now(now, lull=self._lull)))
         if due.runs or due.waiting or done:  # after reaping: a revoked claim may be what a run waited for
             done += self._try(self._admit)
         done += self._try(self._record) if due.passed_over else 0
@@ -99,9 +100,6 @@ class Duties:
         self._try(lambda: self._count(now, due.ended) if count and self._tallying.now(now, lull=self._lull) else 0)
         self._try(lambda: self._watch(now))
         self._try(lambda: self._prune(now))
-        if reap and self._reaping.now(now) and not expired:
-            self._reaping.within(now, self.settings.reap_every_s, LONGEST_PAUSE_S)
-            self._stall.reaped()
         self._stall.took(time.monotonic() - now)
         done += ticked
         # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
@@ -116,19 +114,44 @@ class Duties:
         """True when the database's clock was moved: every worker gets the time to renew its claims."""
         stepped_s = self._clock.stepped_s(sent_at, time.monotonic(), now_s)
         self._leases_known = self._leases_known and stepped_s >= 0
-        if not self._leases_known:  # also when a conflict kept it from being done before
-            self._try(self._shorten_leases)
         self._stepped_s = stepped_s or self._stepped_s
         if self._stepped_s == 0:
             return False
-        self._reaping.exactly(time.monotonic() + leading.leases(self.conn)[1])
+        self._reap_nothing_for(leading.leases(self.conn)[1])
         logger.warning("the database's clock was moved", ahead_s=round(self._stepped_s, 1))
         self._stepped_s = 0.0
         return True
 
-    def _shorten_leases(self) -> int:
+    def _reap_nothing_for(self, seconds: float) -> None:
+        self._reaping.exactly(time.monotonic() + seconds)
+        self.search.hurry()
+
+    def _reclaim(self, now: float, due: leading.Look, reap: bool) -> int:
+        """Look for claims that are not to be believed any more, when it is time, and do what follows of those found."""
+        found = self.search.answer()
+        if reap:  # first: what fails must not be tried again at once, round after round
+            self._reaping.within(now, self.settings.reap_every_s, LONGEST_PAUSE_S)
+        if found is None and self.search.busy:
+            if reap:
+                self._reaping.exactly(now + LOOK_S)
+        elif found is None and self._wants_search(now, due, reap):
+            found = self.search.make(self.conn, Asked(BATCH, due.now_s, reap, not self._leases_known))
+        if found is None:
+            return 0
+        if found.long:
+            self._try(lambda: self._shorten_leases(found.long))
+        elif found.asked.long:
+            self._leases_known = True
+        if found.asked.reaping and not found.expired:
+            self._stall.reaped()
+        return self._reap(found.expired, due.now_s) if found.expired else 0
+
+    def _wants_search(self, now: float, due: leading.Look, reap: bool) -> bool:
+        return (reap and due.silent) or (now >= self.search.next_at and (reap or not self._leases_known))
+
+    def _shorten_leases(self, ids: list[int]) -> int:
         with self.leading() as conn:
-            shortened = leading.shorten_leases(conn)
+            shortened = leading.shorten_leases(conn, ids)
         self._leases_known = True
         return shortened
 
@@ -139,13 +162,15 @@ class Duties:
             return min(HELD_UP_PAUSE_S, 0.001 * 2.0 ** min(self._held_up, 10))
         # well below the idle time after which the server ends this session
         longest = min(UNHEARD_PAUSE_S if is_shared(self.conn) else LONGEST_PAUSE_S, self.settings.session_timeout_s / 4)
-        kept = (self._pruning, self._tallying, self._watching)
-        next_at = min(each.by for each in (self._reaping, *kept))
+        kept = (self._reaping, self._pruning, self._tallying, self._watching)
+        next_at = min(each.by for each in kept)
         pauses: list[float] = [longest, next_at - time.monotonic()]
         if due.wait_s is not None:
             pauses.append(due.wait_s - since_s)
         if self._lull and any(each.at <= self._lull_until for each in kept):
             pauses.append(self._lull_until - time.monotonic())
+        if self.search.busy:
+            pauses.append(LOOK_S)
         if due.waiting or due.limited:
             pauses.append(WAITING_PAUSE_S)
         if due.unapplied:
@@ -237,12 +262,9 @@ class Duties:
             admission.admit(conn, self._standing)
         return int(self._standing.more) or taken
 
-    def _reap(self, before_s: float) -> int:
-        # first: a reap that fails must not be tried again at once, round after round
-        due_at = self._reaping.at
-        self._reaping.within(time.monotonic(), self.settings.reap_every_s, LONGEST_PAUSE_S)
+    def _reap(self, ids: list[int], before_s: float) -> int:
         with self.leading() as conn:
-            reaped = leading.reap(conn, BATCH, self.settings.crash_limit, before_s)
+            reaped = leading.reap(conn, ids, self.settings.crash_limit, before_s)
         self._stall.reaped()
         if self.counted is not None:
             self.counted.reaped(reaped)
@@ -250,7 +272,8 @@ class Duties:
             logger.warning("claim expired", run=run["id"], attempt=run["attempt"], crashes=run["crashes"],
                            now=run["state"])  # fmt: skip
         if len(reaped) >= BATCH:  # a fleet went down: the rest must not wait a period for every batch
-            self._reaping.exactly(due_at)
+            self._reaping.exactly(time.monotonic())
+            self.search.hurry()
         return len(reaped)
 
     def _record(self) -> int:

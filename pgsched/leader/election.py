@@ -28,6 +28,7 @@ from pgsched.errors import PgschedError
 from pgsched.leader.ahead import Seats
 from pgsched.leader.duties import Duties
 from pgsched.leader.metered import LeaderMeter
+from pgsched.leader.search import Search
 from pgsched.leader.watching import Watch
 
 logger = log.get("leader")
@@ -146,7 +147,7 @@ class Leader:
             conn.execute("LISTEN pgsched_leader")
         duties = Duties(conn, term, self.settings, reap_from=time.monotonic() + grace_s)
         duties.counted, duties.seats = self.counted, self.seats
-        duties.watch = Watch(self._nudged)
+        duties.watch, duties.search = Watch(self._nudged), Search(self.dsn)
         try:
             while not self._stop.is_set():
                 self._round(conn, duties)

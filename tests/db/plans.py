@@ -35,7 +35,7 @@ WORKER = {
 LEADER = {
     "leader_term": "",
     "leader_fence": "",
-    "leader_look": "jobs_due* runs_claim* runs_expiring* runs_finished[] runs_held* runs_ready* runs_scheduled*"
+    "leader_look": "jobs_due* runs_expiring* runs_finished[] runs_held* runs_ready* runs_scheduled*"
     " runs_waiting[] runs_waiting*|runs_waiting_of_job*",
     "admit_scheduled": "runs_scheduled[] runs_pkey",
     "admit_waiting": "runs_waiting_of_job* runs_waiting_of_job[] runs_open_of_job runs_pkey"
@@ -47,8 +47,9 @@ LEADER = {
     "dependencies_slots": "runs_waiting runs_slot jobs_pkey",
     "dependencies_no_slot": "runs_pkey jobs_pkey",
     "expire": "runs_expiring[] runs_held[] runs_pkey",
-    "reap": "runs_claim* runs_pkey",
-    "lease_shorten": "runs_claim* runs_pkey",
+    "lease_look": "runs_claim*",
+    "reap": "runs_pkey",
+    "lease_shorten": "runs_pkey",
     "tick_due": "jobs_due* jobs_due[]",
     "tick_terms": "jobs_pkey",
     "tick_open": "runs_open_of_job",

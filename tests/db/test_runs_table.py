@@ -10,7 +10,7 @@ import pytest
 
 from pgsched.db import leading
 from pgsched.db.statements import sql
-from tests.race.setting import done, let_expire, row_of, take
+from tests.race.setting import done, let_expire, reap, row_of, take
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"available_at": "infinity"}, "available_at: infinity is not an instant between 1970 and 9000"),
@@ -79,7 +79,7 @@ def test_a_run_that_started_in_time_is_retried_after_its_deadline(db: psycopg.Co
     (claim,) = take(db)
     pass_deadline(db)
     let_expire(db)
-    assert [row["state"] for row in leading.reap(db, 10, 5)] == ["queued"]
+    assert [row["state"] for row in reap(db)] == ["queued"]
     leading.admit(db, 10)
     assert row_of(db, deadline)["state"] == "queued"
     assert [again.attempt for again in take(db)] == [claim.attempt + 1]

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
+from pgsched.db import leading
 from pgsched.db.claims import FROM_THE_START, claims_of
 from pgsched.db.direct import json_as_text
 from pgsched.db.statements import sql
@@ -92,6 +93,11 @@ def take(
     values = {"queue": "default", "n": n, "token": token, "worker_id": 1, "lease_s": lease_s, **KINDS, **FROM_THE_START}
     json_as_text(cursor := conn.cursor())
     return claims_of(token, cursor.execute(text or sql("claim"), values).fetchall())
+
+
+def reap(conn: psycopg.Connection, before_s: float | None = None) -> list[dict[str, Any]]:
+    """Take back every claim whose lease has ended."""
+    return leading.reap(conn, leading.astray(conn, 100, before_s)[0], 5, before_s)
 
 
 def let_expire(db: psycopg.Connection) -> None:

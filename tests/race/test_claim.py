@@ -8,12 +8,22 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from pgsched.db import leading
 from pgsched.db.claims import Wanted, claim, claim_again
 from pgsched.db.connect import aconnect
 from pgsched.db.statements import sql
 from pgsched.model import Claim
-from tests.race.setting import CLAIMS, KINDS, Aside, Open, add_runs, row_of, take, text_without, wait_until_blocked
+from tests.race.setting import (
+    CLAIMS,
+    KINDS,
+    Aside,
+    Open,
+    add_runs,
+    reap,
+    row_of,
+    take,
+    text_without,
+    wait_until_blocked,
+)
 
 
 def test_eight_claimers_claim_every_run_once(dsn: str, db: psycopg.Connection) -> None:
@@ -93,7 +103,7 @@ def test_claiming_again_gives_nothing_once_the_lease_was_taken_away(db: psycopg.
     add_runs(db, 1)
     token = uuid4()
     take(db, 1, token, lease_s=-1)
-    leading.reap(db, 10, 5)
+    reap(db)
     assert db.execute(sql("claim_again"), {"queue": "default", "token": token}).fetchall() == []
     assert row_of(db, 1)["state"] == "queued"
 

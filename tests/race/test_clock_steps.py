@@ -9,7 +9,7 @@ import pytest
 
 from pgsched.db import leading, workers
 from pgsched.leader.duties import Duties
-from tests.race.setting import add_runs, row_of, take
+from tests.race.setting import add_runs, reap, row_of, take
 from tests.race.test_duties import lead
 
 HOUR = 3600.0
@@ -47,9 +47,9 @@ def test_a_step_between_the_look_and_the_reap_takes_no_claim_either(db: psycopg.
     (claim,) = take(db)
     db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() - interval '1 second'")
     before = leading.look(db, 0).now_s - HOUR
-    assert leading.reap(db, 10, 5, before) == []
+    assert reap(db, before) == []
     assert row_of(db, claim.id)["state"] == "running"
-    assert [run["id"] for run in leading.reap(db, 10, 5, before + HOUR)] == [claim.id]
+    assert [run["id"] for run in reap(db, before + HOUR)] == [claim.id]
 
 
 def test_after_a_step_back_no_claim_is_believed_for_longer_than_a_lease(db: psycopg.Connection) -> None:
@@ -78,7 +78,7 @@ def test_leases_that_a_conflict_kept_long_are_shortened_in_the_next_round(
     db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour', worker_id = %s", [worker])
     moved(duties, -HOUR)
 
-    def conflict(conn: psycopg.Connection) -> int:
+    def conflict(*_: object) -> int:
         raise psycopg.errors.DeadlockDetected("deadlock detected")
 
     with monkeypatch.context() as patched:

@@ -20,7 +20,7 @@ from pgsched.leader import admission
 from pgsched.leader.duties import Duties
 from pgsched.model import Claim, Result
 from tests.fleet import one
-from tests.race.setting import CLAIMS, Open, cut, done, let_expire, row_of, take, text_without
+from tests.race.setting import CLAIMS, Open, cut, done, let_expire, reap, row_of, take, text_without
 from tests.waiting import wait_until
 
 STATES = "SELECT state, count(*) FROM pgsched.runs GROUP BY state ORDER BY state"
@@ -272,7 +272,7 @@ def test_a_reaped_run_waits_again(db: psycopg.Connection) -> None:
     take(db, 1)
     let_expire(db)
     with db.transaction():
-        leading.reap(db, 100, 5)
+        reap(db)
     assert states(db) == {"waiting": 2}
     assert admit(db) == 1
     assert claim_all(db) == [first]

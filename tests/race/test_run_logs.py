@@ -14,14 +14,14 @@ import psycopg
 import pytest
 
 from pgsched import App, Run
-from pgsched.db import leading, run_logs
+from pgsched.db import run_logs
 from pgsched.db.claims import settle
 from pgsched.db.run_logs import Page, tell_progress, write
 from pgsched.model import Claim, Outcome, Result, Settlement
 from pgsched.worker import logs
 from pgsched.worker import settle as settling
 from pgsched.worker.logs import LogPump
-from tests.race.setting import add_runs, cut, let_expire, take
+from tests.race.setting import add_runs, cut, let_expire, reap, take
 from tests.waiting import wait_until
 from tests.working import add, all_ended, output, work
 
@@ -91,7 +91,7 @@ def test_a_zombies_last_words_are_kept_under_its_own_attempt(dsn: str, db: psyco
     add_runs(db, 1)
     (former,) = take(db)
     let_expire(db)
-    leading.reap(db, 10, 5)
+    reap(db)
     assert say(dsn, former, "late\n") == 0
     (present,) = take(db)
     say(dsn, present, "present\n")

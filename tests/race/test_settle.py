@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -19,6 +18,7 @@ from tests.race.setting import (
     cut,
     done,
     let_expire,
+    reap,
     row_of,
     take,
     wait_until_blocked,
@@ -38,10 +38,6 @@ def settle(dsn: str, *batch: Settlement) -> list[str]:
             return await claims.settle(conn, batch, "w")
 
     return asyncio.run(once())
-
-
-def reap(conn: psycopg.Connection) -> list[dict[str, Any]]:
-    return leading.reap(conn, 100, 5)
 
 
 def zombie(db: psycopg.Connection) -> tuple[Claim, Claim]:

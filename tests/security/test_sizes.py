@@ -8,10 +8,10 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from pgsched.db import leading, migrate
+from pgsched.db import migrate
 from pgsched.execute.report import refused, traceback_text
 from pgsched.model import Result
-from tests.race.setting import add_runs, done, take
+from tests.race.setting import add_runs, done, reap, take
 from tests.race.test_settle import settle
 from tests.security.conftest import Logins
 
@@ -138,7 +138,7 @@ def test_no_reason_is_so_long_that_the_leader_cannot_reap(db: psycopg.Connection
     """He would reap nobody else's runs of that batch either."""
     asked_to_end(db)
     db.execute("UPDATE pgsched.runs SET lease_until = now() - interval '1 hour'")
-    assert [row["state"] for row in leading.reap(db, 10, 5)] == ["cancelled"]
+    assert [row["state"] for row in reap(db)] == ["cancelled"]
 
 
 def test_a_job_that_the_release_before_took_is_planned_after_the_migration(empty_dsn: str) -> None:

@@ -1,0 +1,235 @@
+"""Claims of those who are gone are found in time, however much is queued, and no slot is late for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from pgsched.db import leading, workers
+from pgsched.leader import search
+from pgsched.leader.duties import Duties
+from pgsched.leader.search import Asked, Found, Search
+from tests.db.plans import nodes
+from tests.race.setting import Open, add_jobs, add_runs, let_expire, row_of, slots, take
+from tests.race.test_duties import lead
+from tests.waiting import wait_until
+
+QUEUED = 500_000
+SLOW_S = 1.5
+
+
+def a_worker(db: psycopg.Connection, silent_s: float = 0.0, lease_s: float = 30.0) -> int:
+    """A worker that has said nothing for so long."""
+    worker = workers.start(db, workers.Registration("host:1", "1", None, 1, None, ["python"], ["t"], lease_s))
+    db.execute("UPDATE pgsched.workers SET seen_at = seen_at - make_interval(secs => %s) WHERE id = %s",
+               [silent_s, worker])  # fmt: skip
+    return worker
+
+
+def read(db: psycopg.Connection, name: str, **values: Any) -> float:
+    """How many rows of runs a statement reads."""
+    text = b"EXPLAIN (ANALYZE, FORMAT JSON) " + leading.sql(name)
+    with db.transaction(force_rollback=True):
+        ((found,),) = db.execute(text, values).fetchall()
+    scans = [node for node in nodes(found[0]["Plan"]) if node.get("Relation Name") == "runs"]
+    each = [scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) for scan in scans]
+    return sum(rows * scan["Actual Loops"] for rows, scan in zip(each, scans, strict=True))
+
+
+@pytest.fixture
+def backlog(db: psycopg.Connection) -> psycopg.Connection:
+    """Very many runs are queued."""
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("INSERT INTO pgsched.runs (task) SELECT 'other' FROM generate_series(1, %s)", [QUEUED])
+    db.execute("VACUUM ANALYZE pgsched.runs")
+    return db
+
+
+@pytest.fixture
+def aside(connect: Open, dsn: str) -> Iterator[Duties]:
+    """A leader that may look for claims in a session of its own."""
+    duties = lead(connect(), reap_every_s=0.2)
+    duties.search = Search(dsn)
+    yield duties
+    wait_until(lambda: not duties.search.busy or duties.search.answer() or not duties.search.busy, 30, "the last look")
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Looks for claims take long; when they began."""
+    really, began = leading.astray, []
+
+    def astray(conn: psycopg.Connection, *given: Any, **more: Any) -> tuple[list[int], list[int]]:
+        began.append(time.monotonic())
+        conn.execute("SELECT pg_sleep(%s)", [SLOW_S])
+        return really(conn, *given, **more)
+
+    monkeypatch.setattr(leading, "astray", astray)
+    return began
+
+
+def rounds(duties: Duties, seconds: float, until: Callable[[], bool] = bool) -> list[float]:
+    """What the rounds took, in so many seconds or until something holds."""
+    took, ends = [], time.monotonic() + seconds
+    while time.monotonic() < ends and not until():
+        began = time.monotonic()
+        wait_s = duties.perform()
+        took.append(time.monotonic() - began)
+        time.sleep(min(wait_s, 0.1))
+    return took
+
+
+def test_a_round_of_the_leader_reads_nothing_of_what_is_queued(backlog: psycopg.Connection, connect: Open) -> None:
+    conn = connect(options="-c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off")
+    look: dict[str, Any] = {"term": 1, "searched_s": 0.0, "count": True, "lead_s": 0.01}
+    assert read(conn, "leader_look", **look) < 1000
+    assert read(conn, "reap", ids="{5,6,7}", crash_limit=5, before_s=None) < 1000
+    assert read(conn, "lease_shorten", ids="{5,6,7}") < 1000
+    assert read(conn, "lease_look", n=10, before_s=None, long=True) >= QUEUED, "which is why the leader does not ask it"
+
+
+def test_claims_are_found_behind_very_many_queued_runs(backlog: psycopg.Connection, aside: Duties) -> None:
+    add_runs(backlog, 3)
+    claims = take(backlog, 3)
+    let_expire(backlog)
+    rounds(aside, 20, lambda: row_of(backlog, claims[2].id)["state"] == "queued")
+    assert [row_of(backlog, claim.id)["state"] for claim in claims] == ["queued"] * 3
+    assert aside.search._apart
+
+
+def test_a_slow_look_for_claims_makes_no_slot_late(db: psycopg.Connection, aside: Duties, slow: list[float]) -> None:
+    add_runs(db, 1)
+    (claim,) = take(db)
+    let_expire(db)
+    add_jobs(db, 1, 3)
+    took = rounds(aside, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    assert row_of(db, claim.id)["state"] == "queued"
+    assert len(slow) == 2, "the one in the leader's session is given up"
+    assert slots(db)[0] >= 3
+    assert max(took) < SLOW_S / 2
+
+
+def test_without_a_session_of_its_own_a_slow_look_holds_up_the_leader(
+    db: psycopg.Connection, aside: Duties, slow: list[float]
+) -> None:
+    aside.search = Search()
+    assert max(rounds(aside, 1)) > SLOW_S
+
+
+def test_slow_looks_take_a_small_share_of_the_time(
+    db: psycopg.Connection, aside: Duties, slow: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "FIRST_PAUSE_S", 3.0)
+    rounds(aside, 6)
+    first, second, *others = slow
+    assert second - first < 0.5
+    assert others and others[0] - second >= SLOW_S + 3.0
+    assert len(others) == 1
+
+
+def test_a_worker_that_is_gone_is_looked_for_at_once(db: psycopg.Connection, aside: Duties, slow: list[float]) -> None:
+    """Its claims end within two leases of its last sign of life: until then slow looks follow each other."""
+    add_runs(db, 1)
+    (claim,) = take(db)
+    rounds(aside, 20, lambda: aside.search.next_at > time.monotonic() + 3)
+    a_worker(db, silent_s=31)
+    let_expire(db)
+    began = time.monotonic()
+    rounds(aside, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    assert time.monotonic() - began < SLOW_S + 1.5
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "searched_s", "silent"),
+    [(0, 0, False), (29, 0, False), (31, 0, True), (59, 0, True), (59, 1, True), (61, 2, True), (61, 0, False),
+     (63, 2, False), (58, 0, True), (70, 20, True)],
+)  # fmt: skip
+def test_until_when_a_worker_that_is_gone_is_looked_for(
+    silent_s: float, searched_s: float, silent: bool, db: psycopg.Connection
+) -> None:
+    """`searched_s`: so long ago was the last look."""
+    a_worker(db, silent_s)
+    assert leading.look(db, 0, searched_s=time.time() - searched_s).silent is silent
+
+
+def test_a_worker_that_has_stopped_is_not_looked_for(db: psycopg.Connection) -> None:
+    worker = a_worker(db, 31)
+    db.execute("UPDATE pgsched.workers SET stopped_at = seen_at WHERE id = %s", [worker])
+    assert not leading.look(db, 0).silent
+
+
+def test_what_was_found_before_the_clock_moved_is_forgotten(
+    db: psycopg.Connection, aside: Duties, slow: list[float]
+) -> None:
+    a_worker(db)
+    add_runs(db, 1)
+    (claim,) = take(db)
+    let_expire(db)
+    rounds(aside, 20, lambda: aside.search.busy)
+    aside._reap_nothing_for(30)
+    rounds(aside, SLOW_S + 1)
+    assert row_of(db, claim.id)["state"] == "running"
+    aside._reaping.exactly(0)
+    rounds(aside, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    assert row_of(db, claim.id)["state"] == "queued"
+
+
+def test_leases_that_are_too_long_are_found_before_anything_is_reaped(
+    db: psycopg.Connection, aside: Duties, slow: list[float]
+) -> None:
+    add_runs(db, 2)
+    held, other = take(db, 2)
+    db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour' WHERE id = %s", [held.id])
+    db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() WHERE id = %s", [other.id])
+    aside._reap_nothing_for(600)
+    left = "SELECT lease_until < clock_timestamp() + interval '61 s' FROM pgsched.runs WHERE id = %s"
+    rounds(aside, 20, lambda: db.execute(left, [held.id]).fetchone() == (True,))
+    assert db.execute(left, [held.id]).fetchone() == (True,)
+    assert row_of(db, other.id)["state"] == "running", "no time to reap"
+
+
+def test_where_no_session_is_to_be_had_the_leader_looks_itself(
+    db: psycopg.Connection, dsn: str, aside: Duties, slow: list[float]
+) -> None:
+    aside.search = Search(make_conninfo(dsn, dbname="not_there"))
+    add_runs(db, 1)
+    (claim,) = take(db)
+    let_expire(db)
+    rounds(aside, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    assert row_of(db, claim.id)["state"] == "queued"
+
+
+def test_a_quick_look_stays_in_the_leader_s_session(db: psycopg.Connection, dsn: str, aside: Duties) -> None:
+    aside.search = Search("host=/not/there")
+    found = aside.search.make(aside.conn, asked := Asked(10, time.time(), True, True))
+    assert found == Found(asked, [], [])
+
+
+def test_a_lease_longer_than_its_worker_s_is_left_alone_once_all_were_shortened(db: psycopg.Connection) -> None:
+    """Of a worker that nobody knows, a long one may be right: it is asked to renew once, not all the time."""
+    add_runs(db, 1)
+    duties = lead(db, reap_every_s=0.05)
+    duties.perform()
+    take(db, 1, lease_s=600)
+    left = "SELECT lease_until > clock_timestamp() + interval '500 s' FROM pgsched.runs"
+    rounds(duties, 0.5)
+    assert db.execute(left).fetchone() == (True,)
+
+
+def test_a_look_that_is_ended_gets_more_time_the_next_time(
+    db: psycopg.Connection, aside: Duties, slow: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "TIMEOUT_S", SLOW_S / 2)
+    monkeypatch.setattr(search, "FIRST_PAUSE_S", 0.1)
+    add_runs(db, 1)
+    (claim,) = take(db)
+    let_expire(db)
+    rounds(aside, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    assert row_of(db, claim.id)["state"] == "queued"
+    assert len(slow) == 3
