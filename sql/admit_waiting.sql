@@ -1,6 +1,6 @@
 -- admit_waiting: per job, the oldest run held back by a policy starts once no other run of the job is open, unless it may
--- not start any more. A backfill's runs hold nothing back. One that is limited waits for its limits from then on, and
--- counts as open.
+-- not start any more; what has started once may. A backfill's runs hold nothing back. One that is limited waits for its
+-- limits from then on, and counts as open.
 -- params: n int
 -- returns: admitted bigint
 -- locks: row locks on those runs, skipping locked ones
@@ -27,7 +27,7 @@ WITH RECURSIVE oldest AS (
     SELECT w.id FROM pgsched.runs w
     WHERE w.id = ANY (ARRAY(SELECT id FROM unblocked)) AND w.state = 'waiting' AND w.ready_at IS NULL
       AND w.available_at <= clock_timestamp()
-      AND coalesce(least(w.held_until, w.expires_at) > clock_timestamp(), true)
+      AND coalesce(least(w.held_until, w.expires_at) > clock_timestamp() OR w.started_at IS NOT NULL, true)
     ORDER BY w.available_at, w.id LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), admitted AS (
     UPDATE pgsched.runs r SET state = pgsched.back_in_line('queued', r.queue, r.concurrency_key),

@@ -2,6 +2,8 @@
 -- params: ids bigint[]: what lease_look has found; crash_limit int, before_s float8 (leases that had ended then, since 1970: what the
 --         clock says later is not believed, it may have been moved; null: now)
 -- returns: (id, job_id, queue, state, attempt, crashes)
+-- A limited run that is given back goes through admission again, in the place that it has had since it was claimable if
+-- it became limited while it ran.
 -- locks: FOR UPDATE on those runs, skipping any that a handler holds by assert_claim; the lease is re-checked under
 --        the lock, and the token is cleared, so that the former owner is fenced from then on
 WITH stale AS MATERIALIZED (
@@ -21,6 +23,8 @@ WITH stale AS MATERIALIZED (
                       WHEN r.attempt >= r.max_attempts THEN format('all %%s attempts used', r.max_attempts)
                       WHEN r.crashes + 1 >= %(crash_limit)s
                           THEN format('quarantined: %%s attempts took their worker down', r.crashes + 1) END,
+        ready_at = CASE WHEN r.ready_at IS NULL AND pgsched.is_limited(r.queue, r.concurrency_key)
+                   THEN r.available_at ELSE r.ready_at END,
         error = format('worker lost: the lease ended %%s without a heartbeat', s.lease_until),
         crashes = r.crashes + 1, token = NULL, lease_until = NULL
     FROM stale s WHERE r.id = s.id

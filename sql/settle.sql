@@ -8,14 +8,17 @@
 -- either, and a run that no attempt has begun has not started yet, so that its start deadline holds. 'snoozed' costs no
 -- attempt and leaves no evidence either, but the run has started; it goes on when it asked to. 'crashed' took its process
 -- down with it, and counts towards the quarantine as if that had been the worker (reap).
--- A limited run that is given back goes through admission again; one that was released gets its tokens back (refunds).
+-- A limited run that is given back goes through admission again, in the place that it has had since it was claimable if
+-- it became limited while it ran; one that was released gets the tokens back that it was charged (refunds).
 -- The fence is one expression that the planner cannot estimate, so that stale statistics cannot make it read all runs.
 -- locks: row locks on those runs, in the order given: by id. Repeating it is harmless.
 WITH settled AS (
     UPDATE pgsched.runs r SET
-        state = pgsched.back_in_line(pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL,
-            r.attempt < r.max_attempts AND (g.outcome <> 'crashed' OR r.crashes + 1 < %(crash_limit)s::int),
-            r.cancel_requested_at IS NOT NULL), r.queue, r.concurrency_key),
+        (state, ready_at) = (  -- without OFFSET 0 it would be asked for twice whether the run is limited
+            SELECT b.state, CASE b.state WHEN 'waiting' THEN coalesce(r.ready_at, r.available_at) ELSE r.ready_at END
+            FROM (SELECT pgsched.back_in_line(pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL,
+                r.attempt < r.max_attempts AND (g.outcome <> 'crashed' OR r.crashes + 1 < %(crash_limit)s::int),
+                r.cancel_requested_at IS NOT NULL), r.queue, r.concurrency_key) OFFSET 0) AS b(state)),
         finished_at = CASE WHEN pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL,
             r.attempt < r.max_attempts AND (g.outcome <> 'crashed' OR r.crashes + 1 < %(crash_limit)s::int),
             r.cancel_requested_at IS NOT NULL) NOT IN ('queued', 'scheduled')
@@ -57,8 +60,8 @@ WITH settled AS (
     INSERT INTO pgsched.refunds (run_id, claimed_at, queue, concurrency_key)
     -- a statement does not see what it writes: this is the row before
     SELECT s.id, o.started_at, o.queue, o.concurrency_key FROM settled s CROSS JOIN LATERAL (
-        SELECT r.started_at, r.queue, r.concurrency_key FROM pgsched.runs r WHERE r.id = s.id OFFSET 0) o
-    WHERE s.outcome = 'released' AND s.ready_at IS NOT NULL AND o.started_at IS NOT NULL AND (
+        SELECT r.started_at, r.ready_at, r.queue, r.concurrency_key FROM pgsched.runs r WHERE r.id = s.id OFFSET 0) o
+    WHERE s.outcome = 'released' AND o.ready_at IS NOT NULL AND o.started_at IS NOT NULL AND (
         EXISTS (SELECT FROM pgsched.queues q WHERE q.name = o.queue AND q.rate IS NOT NULL)
         OR EXISTS (SELECT FROM pgsched.limit_of(o.concurrency_key) l WHERE l.rate IS NOT NULL))
     ON CONFLICT DO NOTHING

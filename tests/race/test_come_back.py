@@ -1,0 +1,104 @@
+"""A run that has started and is given back waits for its limits alone, whatever bound its first start."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from pgsched.db import claims, leading
+from pgsched.model import Claim, Result
+from tests.fleet import one
+from tests.race.setting import add_runs, cut, done, let_expire, row_of, take
+from tests.race.test_deadline import bound_run, time_passes
+from tests.race.test_limits import admit, limit_queue
+from tests.race.test_overlap import job_with_a_run
+from tests.race.test_settle import reap, settle
+
+BESIDE = (
+    "INSERT INTO pgsched.runs (job_id, scheduled_at, state, task, token, lease_until, attempt, started_at)"
+    " SELECT id, '2020-01-02Z', 'running', 't', gen_random_uuid(), 'infinity', 1, now() FROM pgsched.jobs"
+)
+
+
+def limit_first(db: psycopg.Connection, what: str) -> None:
+    """Set the first limit of the job, or of its queue."""
+    if what == "job":
+        db.execute("UPDATE pgsched.jobs SET concurrency_limit = 2")
+    else:
+        limit_queue(db, concurrency_limit=2)
+
+
+def come_back(how: str, claim: Claim, dsn: str, db: psycopg.Connection) -> None:
+    """The claim ends in this way, and its run waits."""
+    if how == "reaped":
+        let_expire(db)
+        assert [run["state"] for run in reap(db)] == ["waiting"]
+    else:
+        assert settle(dsn, done(claim, Result(how))) == ["waiting"]
+
+
+@pytest.mark.parametrize("how", ["interrupted", "reaped"])
+@pytest.mark.parametrize("what", ["job", "queue"])
+def test_what_became_limited_while_it_ran_is_admitted_after_its_start_deadline(
+    what: str, how: str, dsn: str, db: psycopg.Connection
+) -> None:
+    run_id = bound_run(db)
+    (claim,) = take(db)
+    limit_first(db, what)
+    time_passes(db)
+    come_back(how, claim, dsn, db)
+    admit(db)
+    assert [again.id for again in take(db)] == [run_id]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize("how", ["interrupted", "released", "reaped"])
+@pytest.mark.parametrize("what", ["job", "queue"])
+def test_what_became_limited_while_it_ran_waits_for_no_other_run_of_its_job(
+    what: str, how: str, guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        if how == "reaped":
+            cut(monkeypatch, leading, "reap", "THEN r.available_at ELSE r.ready_at", "THEN NULL ELSE r.ready_at")
+        else:
+            cut(monkeypatch, claims, "settle", "coalesce(r.ready_at, r.available_at)", "r.ready_at")
+    run_id = job_with_a_run(db, "queued", overlap="allow")
+    (claim,) = take(db)
+    limit_first(db, what)
+    come_back(how, claim, dsn, db)
+    db.execute(BESIDE)
+    admit(db)
+    assert [again.id for again in take(db)] == ([run_id] if guarded else [])
+
+
+@pytest.mark.parametrize("how", ["interrupted", "released", "reaped"])
+def test_what_became_limited_while_it_ran_comes_before_what_is_newer(
+    how: str, dsn: str, db: psycopg.Connection
+) -> None:
+    run_id = job_with_a_run(db, "queued", overlap="allow")
+    (claim,) = take(db)
+    limit_queue(db, concurrency_limit=1)
+    add_runs(db, 1)
+    come_back(how, claim, dsn, db)
+    admit(db)
+    assert [again.id for again in take(db, 2)] == [run_id]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_run_that_was_left_without_its_place_is_let_go_after_its_start_deadline(
+    guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        cut(monkeypatch, leading, "admit_waiting", " OR w.started_at IS NOT NULL")
+    run_id = job_with_a_run(db, "waiting", overlap="skip", start_deadline="1 hour")
+    db.execute("UPDATE pgsched.runs SET expires_at = clock_timestamp()")
+    admit(db)
+    assert row_of(db, run_id)["state"] == ("queued" if guarded else "waiting")
+
+
+def test_a_claim_of_a_run_that_no_rate_had_charged_gives_no_token_back(dsn: str, db: psycopg.Connection) -> None:
+    job_with_a_run(db, "queued", overlap="allow")
+    (claim,) = take(db)
+    limit_queue(db, rate=1, rate_period="1 day")
+    come_back("released", claim, dsn, db)
+    assert one(db, "SELECT count(*) FROM pgsched.refunds") == 0
