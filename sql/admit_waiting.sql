@@ -1,6 +1,6 @@
 -- admit_waiting: per job, the oldest run held back by a policy starts once no other run of the job is open, unless it may
 -- not start any more; what has started once may. A backfill's runs hold nothing back. One that is limited waits for its
--- limits from then on, and counts as open.
+-- limits from then on, and counts as open; retry_within binds it no more.
 -- params: n int
 -- returns: admitted bigint
 -- locks: row locks on those runs, skipping locked ones
@@ -31,7 +31,7 @@ WITH RECURSIVE oldest AS (
     ORDER BY w.available_at, w.id LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), admitted AS (
     UPDATE pgsched.runs r SET state = pgsched.back_in_line('queued', r.queue, r.concurrency_key),
-        ready_at = CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key) THEN clock_timestamp() END
+        ready_at = CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key) THEN clock_timestamp() END, held_until = NULL
     FROM free WHERE r.id = free.id RETURNING r.queue, r.state
 ), woken AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM admitted WHERE state = 'queued') q

@@ -11,7 +11,8 @@ WITH late AS MATERIALIZED (
     ORDER BY expires_at LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), in_vain AS MATERIALIZED (
     SELECT id FROM pgsched.runs
-    WHERE phase = 0 AND held_until <= (SELECT clock_timestamp()) AND held_until < coalesce(expires_at, 'infinity')
+    WHERE phase = 0 AND held_until <= (SELECT clock_timestamp()) AND started_at IS NULL
+      AND held_until < coalesce(expires_at, 'infinity')
     ORDER BY held_until LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), ended AS (
     SELECT coalesce(late.id, in_vain.id) AS id, in_vain.id IS NOT NULL AS in_vain

@@ -21,7 +21,7 @@ WITH seen AS (
             - make_interval(secs => %(lead_s)s) AS job_at,
         least((SELECT min(available_at) FROM pgsched.runs WHERE phase = 1),
               (SELECT min(expires_at) FROM pgsched.runs WHERE phase < 3 AND state <> 'running' AND started_at IS NULL),
-              (SELECT min(held_until) FROM pgsched.runs WHERE phase = 0)) AS run_at,
+              (SELECT min(held_until) FROM pgsched.runs WHERE phase = 0 AND started_at IS NULL)) AS run_at,
         (SELECT available_at FROM pgsched.runs
          -- asked once: it bounds the scan, so that what waits since earlier is not read in every round
          WHERE phase = 0 AND ready_at IS NULL AND available_at > (SELECT clock_timestamp())

@@ -1,4 +1,5 @@
-"""Vacuum as quick on what pruner and ticker write as on runs; an index for the pruner. Where to put what: see 0004."""
+"""Vacuum as quick on what pruner and ticker write as on runs; an index for the pruner; what is revived is bound by no
+`retry_within`. Where to put what: see 0004."""
 
 from pathlib import Path
 

@@ -228,15 +228,15 @@ def test_of_a_stretch_whose_row_was_revived_it_says_what_the_row_said_of_it(
 
 def test_a_rerun_is_a_further_attempt_of_the_same_run_as_the_job_is_now(db: psycopg.Connection) -> None:
     run = put(db, WEEK[0], "dead", attempt=3, max_attempts=3, error="it failed", crashes=2, reason="all used",
-              expires_at=MAY, cancel_requested_at=MAY)  # fmt: skip
+              expires_at=MAY, held_until=MAY, cancel_requested_at=MAY)  # fmt: skip
     ask(db, 1, mode="failed")
     work(db)
     row = row_of(db, run)
     assert (row["state"], row["attempt"], row["max_attempts"], row["task"], row["error"]) == (
         "queued", 3, 5, "t", "it failed",
     )  # fmt: skip
-    assert [row[c] for c in ("finished_at", "expires_at", "cancel_requested_at", "crashes", "token")] == [
-        None, None, None, 0, None,
+    assert [row[c] for c in ("finished_at", "expires_at", "held_until", "cancel_requested_at", "crashes", "token")] == [
+        None, None, None, None, 0, None,
     ]  # fmt: skip
     (claim,) = take(db)
     assert (claim.id, claim.attempt) == (run, 4)

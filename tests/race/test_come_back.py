@@ -1,4 +1,4 @@
-"""A run that has started and is given back waits for its limits alone, whatever bound its first start."""
+"""A run that has started, was let go once or is revived waits for its limits alone, whatever bound its first start."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pgsched.model import Claim, Result
 from tests.fleet import one
 from tests.race.setting import add_runs, cut, done, let_expire, row_of, take
 from tests.race.test_deadline import bound_run, time_passes
-from tests.race.test_limits import admit, limit_queue
-from tests.race.test_overlap import job_with_a_run
+from tests.race.test_limits import add, admit, end, limit, limit_queue
+from tests.race.test_overlap import finish, job_with_a_run, ticked
 from tests.race.test_settle import reap, settle
 
 BESIDE = (
@@ -102,3 +102,76 @@ def test_a_claim_of_a_run_that_no_rate_had_charged_gives_no_token_back(dsn: str,
     limit_queue(db, rate=1, rate_period="1 day")
     come_back("released", claim, dsn, db)
     assert one(db, "SELECT count(*) FROM pgsched.refunds") == 0
+
+
+# ---- retry_within, once it is over
+
+
+def held_slot(db: psycopg.Connection) -> int:
+    """A slot of a job whose runs have the key `k` waits for the run before it, for an hour at the most; its id."""
+    limit(db, "k", 1)
+    job_with_a_run(db, "running", overlap="skip", retry_within="1 hour", concurrency_key="k")
+    assert ticked(db)[0][0] == "waiting"
+    return int(one(db, "SELECT max(id) FROM pgsched.runs"))
+
+
+def hours_pass(db: psycopg.Connection) -> None:
+    """What is still held is held no longer."""
+    db.execute("UPDATE pgsched.runs SET held_until = held_until - interval '2 hours'")
+
+
+def occupy(db: psycopg.Connection) -> int:
+    """Another run takes the only place of the key."""
+    (other,) = add(db, 1, "k", priority=0)
+    assert admit(db) == 1
+    return other
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_has_started_is_not_skipped_while_it_waits_for_its_limits(
+    guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = "held_until <= (SELECT clock_timestamp())"
+    if not guarded:
+        cut(monkeypatch, leading, "expire", f"{held} AND started_at IS NULL", held)
+    limit(db, "k", 1)
+    occupy(db)
+    run_id = job_with_a_run(db, "waiting", overlap="skip", retry_within="1 hour")
+    db.execute(
+        "UPDATE pgsched.runs SET concurrency_key = 'k', ready_at = now(), held_until = clock_timestamp()"
+        " WHERE id = %s", [run_id]
+    )  # fmt: skip
+    assert leading.look(db, 0).runs is False, "nor does the leader look for it again and again"
+    admit(db)
+    assert row_of(db, run_id)["state"] == ("waiting" if guarded else "skipped")
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_was_let_go_once_is_not_skipped_when_it_waits_again(
+    guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        cut(monkeypatch, leading, "admit_waiting", ", held_until = NULL")
+    run_id = held_slot(db)
+    finish(db)
+    assert admit(db) == 1
+    assert row_of(db, run_id)["state"] == "queued"
+    hours_pass(db)
+    db.execute("UPDATE pgsched.limits SET concurrency = 0")
+    assert admit(db) == 1
+    admit(db)
+    assert row_of(db, run_id)["state"] == ("waiting" if guarded else "skipped")
+
+
+def test_what_was_skipped_in_vain_and_is_revived_is_admitted(db: psycopg.Connection) -> None:
+    run_id = held_slot(db)
+    hours_pass(db)
+    admit(db)
+    assert row_of(db, run_id)["state"] == "skipped"
+    finish(db)
+    other = occupy(db)
+    assert one(db, "SELECT pgsched.retry(%s)", run_id) == "waiting"
+    assert admit(db) == 0
+    end(db, other)
+    assert admit(db) == 1
+    assert [claim.id for claim in take(db)] == [run_id]
