@@ -160,8 +160,8 @@ GRANT UPDATE (drain_asked_at, drain_asked_by) ON pgsched.workers TO pgsched_oper
 
 -- ---- workers: claims, and what comes of them
 
-GRANT UPDATE (state, token, worker_id, attempt, started_at, finished_at, lease_until, available_at, ready_at, crashes,
-        result, error, reason, progress, options) ON pgsched.runs TO pgsched_worker;
+GRANT UPDATE (state, token, worker_id, attempt, started_at, finished_at, lease_until, available_at, expires_at, ready_at,
+        crashes, result, error, reason, progress, options) ON pgsched.runs TO pgsched_worker;
 GRANT INSERT ON pgsched.attempts, pgsched.refunds TO pgsched_worker;
 GRANT INSERT, UPDATE (stream, chunk), DELETE ON pgsched.run_logs TO pgsched_worker;
 GRANT INSERT, UPDATE ON pgsched.workers TO pgsched_worker;

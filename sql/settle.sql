@@ -6,8 +6,9 @@
 --          the others were settled before or are lost (settle_missing says which)
 -- 'released' gives back a claim that was never started: like 'interrupted' it costs no attempt, but it leaves no evidence
 -- either, and a run that no attempt has begun has not started yet, so that its start deadline holds. 'snoozed' costs no
--- attempt and leaves no evidence either, but the run has started; it goes on when it asked to. 'crashed' took its process
--- down with it, and counts towards the quarantine as if that had been the worker (reap).
+-- attempt and leaves no evidence either, but the run has started: it goes on when it asked to, and has no start deadline
+-- any more. 'crashed' took its process down with it, and counts towards the quarantine as if that had been the worker
+-- (reap).
 -- A limited run that is given back goes through admission again, in the place that it has had since it was claimable if
 -- it became limited while it ran; one that was released gets the tokens back that it was charged (refunds).
 -- The fence is one expression that the planner cannot estimate, so that stale statistics cannot make it read all runs.
@@ -30,6 +31,7 @@ WITH settled AS (
         started_at = CASE WHEN g.outcome = 'released' AND (SELECT a.run_id FROM pgsched.attempts a
                                                            WHERE a.run_id = r.id LIMIT 1) IS NULL
                           THEN NULL ELSE r.started_at END,
+        expires_at = CASE WHEN g.outcome <> 'snoozed' THEN r.expires_at END,
         lease_until = CASE WHEN g.outcome = 'succeeded' THEN r.lease_until END,
         worker_id = CASE WHEN g.outcome = 'released' THEN NULL ELSE r.worker_id END,
         result = g.result::jsonb,
