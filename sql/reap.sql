@@ -1,6 +1,6 @@
 -- reap: give back those of these claims whose lease has passed, or bury them when their attempts are used up.
--- params: ids bigint[]: what lease_look has found; crash_limit int, before_s float8 (leases that had ended then, since 1970: what the
---         clock says later is not believed, it may have been moved; null: now)
+-- params: ids bigint[] (what lease_look has found), crash_limit int, before_s float8 (leases that had ended then, since
+--         1970: what the clock says later is not believed, it may have been moved; null: now)
 -- returns: (id, job_id, queue, state, attempt, crashes)
 -- A limited run that is given back goes through admission again, in the place that it has had since it was claimable if
 -- it became limited while it ran.
