@@ -41,6 +41,7 @@ HELD_UP_PAUSE_S = 0.2
 ASK_S = 0.002  # before the instant at least
 LULL_S = 0.03  # behind an instant: what the leader keeps would keep the workers from starting what is due
 BATCH = 5000
+SELDOM = 4  # reap periods from one look for claims to the next while no worker is silent
 
 
 class Duties:
@@ -136,6 +137,8 @@ class Duties:
                 self._reaping.exactly(now + LOOK_S)
         elif found is None and self._wants_search(now, due, reap):
             found = self.search.make(self.conn, Asked(BATCH, due.now_s, reap, not self._leases_known))
+            if found is not None and reap and not found.expired:
+                self.search.next_at = now + SELDOM * self.settings.reap_every_s
         if found is None:
             return 0
         if found.long:

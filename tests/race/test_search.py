@@ -133,6 +133,24 @@ def test_slow_looks_take_a_small_share_of_the_time(
     assert len(others) == 1
 
 
+def test_a_quick_look_is_made_every_period_only_while_a_worker_is_silent(
+    db: psycopg.Connection, aside: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, made = leading.astray_within, []
+
+    def counted(*given: Any, **more: Any) -> Any:
+        made.append(time.monotonic())
+        return really(*given, **more)
+
+    monkeypatch.setattr(leading, "astray_within", counted)
+    rounds(aside, 2)
+    assert 2 <= len(made) <= 4
+    made.clear()
+    a_worker(db, silent_s=31)
+    rounds(aside, 2)
+    assert len(made) >= 5
+
+
 def test_a_worker_that_is_gone_is_looked_for_at_once(db: psycopg.Connection, aside: Duties, slow: list[float]) -> None:
     """Its claims end within two leases of its last sign of life: until then slow looks follow each other."""
     add_runs(db, 1)
