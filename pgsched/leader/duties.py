@@ -41,7 +41,7 @@ HELD_UP_PAUSE_S = 0.2
 ASK_S = 0.002  # before the instant at least
 LULL_S = 0.03  # behind an instant: what the leader keeps would keep the workers from starting what is due
 BATCH = 5000
-SELDOM = 4  # reap periods from one look for claims to the next while no worker is silent
+SELDOM = 12  # reap periods from one look for claims to the next while no worker is silent
 
 
 class Duties:

@@ -2,8 +2,8 @@
 
 The rule: such a look reads whatever is queued or running, because claims move no index entry. It comes after the tick.
 While it takes no longer than QUICK_S it is made in the leader's session: every reap period while a worker is silent,
-else every fourth. Otherwise a thread makes it in a session of its own that lives as long as the look: for no more than a
-twentieth of the time, but once in LONGEST_S, and as often as the settings say while a worker's claims may have ended
+else every twelfth. Otherwise a thread makes it in a session of its own that lives as long as the look: for no more than
+a twentieth of the time, but once in LONGEST_S, and as often as the settings say while a worker's claims may have ended
 that says nothing any more. What is found is a hint: it is reaped by its key, under the fence, if its lease has ended
 then.
 """
