@@ -6,7 +6,7 @@
 --          passed_over, backfills, limited, unapplied, ended boolean: due jobs; runs to be made claimable or ended; held
 --          runs that nothing but another run's end can free; a worker that has said nothing for a lease, whose claims
 --          may have ended since they were looked at: a claim ends within two leases of its worker's last sign of
---          life; stretches to record; open backfills; runs
+--          life, and within one of its sign-off (not all is settled then); stretches to record; open backfills; runs
 --          that only limits hold; limits that were changed and are yet to be applied; runs to count;
 --          now_s float8: the database's clock, since 1970)
 -- locks: the row of the term, once a second
@@ -32,8 +32,9 @@ SELECT CASE WHEN coalesce(job_at, run_at, start_at) IS NOT NULL THEN
         greatest(0, extract(epoch FROM least(job_at, run_at, start_at) - now))::float8 END AS wait_s,
     coalesce(job_at <= now, false) AS jobs, coalesce(run_at <= now, false) AS runs,
     EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL) AS waiting,
-    EXISTS (SELECT FROM pgsched.workers WHERE stopped_at IS NULL AND seen_at < clock_timestamp() - lease
-            AND seen_at > to_timestamp(%(searched_s)s::float8) - 2 * lease) AS silent,
+    EXISTS (SELECT FROM pgsched.workers WHERE seen_at < clock_timestamp() - lease
+            AND seen_at > to_timestamp(%(searched_s)s::float8)
+                          - CASE WHEN stopped_at IS NULL THEN 2 * lease ELSE lease END) AS silent,
     EXISTS (SELECT FROM pgsched.passed_over) AS passed_over,
     EXISTS (SELECT FROM pgsched.backfills WHERE finished_at IS NULL) AS backfills,
     EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NOT NULL) AS limited,

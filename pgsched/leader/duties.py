@@ -27,7 +27,7 @@ from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
 from pgsched.leader.metered import LeaderMeter
 from pgsched.leader.pruner import REST, Pruner
-from pgsched.leader.search import LOOK_S, Asked, Search
+from pgsched.leader.search import LONGEST_S, LOOK_S, Asked, Found, Search
 from pgsched.leader.stall import Stall
 from pgsched.leader.stepping import DatabaseClock
 from pgsched.leader.ticker import Ticked, tick
@@ -137,25 +137,27 @@ class Duties:
                 self._reaping.exactly(now + LOOK_S)
         elif found is None and self._wants_search(now, due, reap):
             found = self.search.make(self.conn, Asked(BATCH, due.now_s, reap, not self._leases_known))
-            if found is not None and reap and not found.expired:
-                self.search.next_at = now + SELDOM * self.settings.reap_every_s
         if found is None:
             return 0
-        if found.long:
-            self._try(lambda: self._shorten_leases(found.long))
-        elif found.asked.long:
-            self._leases_known = True
         if found.asked.reaping and not found.expired:
             self._stall.reaped()
+            seldom_s = max(self.settings.reap_every_s, min(LONGEST_S, SELDOM * self.settings.reap_every_s))
+            self.search.next_at = max(self.search.next_at, now + seldom_s)
+        if found.long:
+            self._try(lambda: self._shorten_leases(found))
+        elif found.asked.long and found.whole:
+            self._leases_known = True
         return self._reap(found.expired, due.now_s) if found.expired else 0
 
     def _wants_search(self, now: float, due: leading.Look, reap: bool) -> bool:
         return (reap and due.silent) or (now >= self.search.next_at and (reap or not self._leases_known))
 
-    def _shorten_leases(self, ids: list[int]) -> int:
+    def _shorten_leases(self, found: Found) -> int:
+        """They end a lease from now, and are looked for only then."""
         with self.leading() as conn:
-            shortened = leading.shorten_leases(conn, ids)
-        self._leases_known = True
+            shortened = leading.shorten_leases(conn, found.long)
+        self._leases_known = found.whole
+        self._reap_nothing_for(leading.leases(self.conn)[1])
         return shortened
 
     def _pause_s(self, due: leading.Look, since_s: float) -> float:

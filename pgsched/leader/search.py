@@ -55,6 +55,11 @@ class Found:
     expired: list[int]
     long: list[int]
 
+    @property
+    def whole(self) -> bool:
+        """Is it all that there is?"""
+        return len(self.expired) + len(self.long) < self.asked.n
+
 
 class Search:
     """The looks of one term, one at a time. `dsn`: for the session of its own (None: there is none)."""
@@ -90,8 +95,14 @@ class Search:
             if answer is not None:
                 return self._told(Found(asked, *answer))
             self._apart = True
-        self._thread = Aside(self._dsn, asked, max(TIMEOUT_S, PATIENCE * self._took_s))
-        self._thread.start()
+        made = Aside(self._dsn, asked, max(TIMEOUT_S, PATIENCE * self._took_s))
+        try:
+            made.start()
+        except RuntimeError as error:  # there may be no more threads
+            logger.warning("claims could not be looked at", error=str(error))
+            self._unheard = True
+            return None
+        self._thread = made
         return None
 
     def answer(self) -> Found | None:

@@ -104,7 +104,8 @@ class Cursor:
         if claims or took_s <= SLOW_S:
             self._in_vain, self._again_in_vain = Budget(), False
         else:
-            self._again_in_vain = self._in_vain.pause_s > 0  # a server that was busy once must not delay what comes
+            # a server that was busy once must not delay what comes
+            self._again_in_vain = self._in_vain.pause_s > 0 and now < self._in_vain.next_at + LONGEST_S
             self._in_vain.spent(took_s, now)
 
     def _is_ahead(self, claim: Claim) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from pgsched.db import leading, workers
 from pgsched.leader.duties import Duties
-from tests.race.setting import add_runs, reap, row_of, take
+from tests.race.setting import add_runs, row_of, take
 from tests.race.test_duties import lead
 
 HOUR = 3600.0
@@ -47,9 +47,11 @@ def test_a_step_between_the_look_and_the_reap_takes_no_claim_either(db: psycopg.
     (claim,) = take(db)
     db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() - interval '1 second'")
     before = leading.look(db, 0).now_s - HOUR
-    assert reap(db, before) == []
+    assert leading.astray(db, 100, before) == ([], [])
+    assert leading.reap(db, [claim.id], 5, before) == []
     assert row_of(db, claim.id)["state"] == "running"
-    assert [run["id"] for run in reap(db, before + HOUR)] == [claim.id]
+    assert leading.astray(db, 100, before + HOUR) == ([claim.id], [])
+    assert [run["id"] for run in leading.reap(db, [claim.id], 5, before + HOUR)] == [claim.id]
 
 
 def test_after_a_step_back_no_claim_is_believed_for_longer_than_a_lease(db: psycopg.Connection) -> None:

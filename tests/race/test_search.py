@@ -11,6 +11,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pgsched.db import leading, workers
+from pgsched.leader import duties as duties_module
 from pgsched.leader import search
 from pgsched.leader.duties import Duties
 from pgsched.leader.search import Asked, Found, Search
@@ -143,6 +144,7 @@ def test_a_quick_look_is_made_every_period_only_while_a_worker_is_silent(
         return really(*given, **more)
 
     monkeypatch.setattr(leading, "astray_within", counted)
+    monkeypatch.setattr(search, "QUICK_S", 5.0)
     rounds(aside, 3)  # of 15 periods
     assert len(made) == 2
     made.clear()
@@ -176,10 +178,79 @@ def test_until_when_a_worker_that_is_gone_is_looked_for(
     assert leading.look(db, 0, searched_s=time.time() - searched_s).silent is silent
 
 
-def test_a_worker_that_has_stopped_is_not_looked_for(db: psycopg.Connection) -> None:
-    worker = a_worker(db, 31)
+@pytest.mark.parametrize(
+    ("silent_s", "searched_s", "silent"),
+    [(0, 0, False), (29, 29, False), (31, 0, False), (31, 2, True), (59, 0, False), (59, 28, False), (59, 30, True)],
+)
+def test_a_worker_that_has_signed_off_is_looked_for_once_when_its_claims_have_ended(
+    silent_s: float, searched_s: float, silent: bool, db: psycopg.Connection
+) -> None:
+    worker = a_worker(db, silent_s)
     db.execute("UPDATE pgsched.workers SET stopped_at = seen_at WHERE id = %s", [worker])
-    assert not leading.look(db, 0).silent
+    assert leading.look(db, 0, searched_s=time.time() - searched_s).silent is silent
+
+
+def test_what_a_worker_leaves_behind_when_it_signs_off_is_reaped_in_the_next_period(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    duties = lead(connect(), reap_every_s=0.2)
+    worker = a_worker(db, lease_s=1.0)
+    add_runs(db, 1)
+    (claim,) = take(db, lease_s=1.0)
+    rounds(duties, 20, lambda: duties.search.next_at > 0)
+    duties.search.next_at = time.monotonic() + 600
+    workers.stop(db, worker, "host:1", stopped=True)
+    rounds(duties, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    assert row_of(db, claim.id)["state"] == "queued"
+
+
+def test_a_thread_that_cannot_be_started_makes_the_leader_look_itself(
+    db: psycopg.Connection, aside: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(search.Aside, "start", refuse)
+    aside.search._apart = True
+    add_runs(db, 1)
+    (claim,) = take(db)
+    let_expire(db)
+    rounds(aside, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    assert row_of(db, claim.id)["state"] == "queued"
+
+
+@pytest.mark.parametrize("expired", [0, 1])
+def test_leases_that_are_too_long_are_looked_for_until_none_is_left(
+    expired: int, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duties_module, "BATCH", 1)
+    add_runs(db, 2 + expired)
+    claims = take(db, 2 + expired)
+    db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour'")
+    db.execute("UPDATE pgsched.runs SET lease_until = now() - interval '1 s' WHERE id = ANY (%s)",
+               [[claim.id for claim in claims[:expired]]])  # fmt: skip
+    duties = lead(connect(), reap_every_s=0.2)
+    long = "SELECT count(*) FROM pgsched.runs WHERE lease_until > clock_timestamp() + interval '61 s'"
+    rounds(duties, 10, lambda: db.execute(long).fetchone() == (0,))
+    assert db.execute(long).fetchone() == (0,)
+
+
+def test_claims_that_were_shortened_are_looked_for_when_they_have_ended(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not just before, which would be in vain, and the next look a minute later."""
+    monkeypatch.setattr(duties_module, "SELDOM", 10_000)
+    worker = a_worker(db, lease_s=1.0)
+    add_runs(db, 1)
+    (claim,) = take(db, lease_s=1.0)
+    db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour', worker_id = %s", [worker])
+    db.execute("UPDATE pgsched.workers SET seen_at = seen_at + interval '1 hour'")
+    duties = lead(connect(), reap_every_s=0.05)
+    duties._clock.stepped_s = lambda *_: -3600.0  # type: ignore[method-assign]
+    duties.perform()
+    duties._clock.stepped_s = lambda *_: 0.0  # type: ignore[method-assign]
+    rounds(duties, 3, lambda: row_of(db, claim.id)["state"] == "queued")
+    assert row_of(db, claim.id)["state"] == "queued"
 
 
 def test_what_was_found_before_the_clock_moved_is_forgotten(
@@ -223,7 +294,10 @@ def test_where_no_session_is_to_be_had_the_leader_looks_itself(
     assert row_of(db, claim.id)["state"] == "queued"
 
 
-def test_a_quick_look_stays_in_the_leader_s_session(db: psycopg.Connection, dsn: str, aside: Duties) -> None:
+def test_a_quick_look_stays_in_the_leader_s_session(
+    db: psycopg.Connection, aside: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "QUICK_S", 5.0)
     aside.search = Search("host=/not/there")
     found = aside.search.make(aside.conn, asked := Asked(10, time.time(), True, True))
     assert found == Found(asked, [], [])
