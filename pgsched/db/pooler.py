@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -56,11 +56,14 @@ def refuses_settings(error: BaseException) -> bool:
     return "startup parameter" in str(error)
 
 
-def learn(conninfo: str) -> Known:
-    """Find out with two connections of its own. Raises InputError for one that lends a session for a statement only."""
+def learn(conninfo: str, before: Known | None = None) -> Known:
+    """Find out with two connections of its own; `before`: what was found the last time, which holds on while the pooler
+    has no session to spare. Raises InputError for one that lends a session for a statement only."""
     with closing(PatientConnection.connect(conninfo, autocommit=True, prepare_threshold=None)) as one:
         home = session_of(one)
         with closing(PatientConnection.connect(conninfo, autocommit=True, prepare_threshold=None)) as two:
+            if before is not None and before.pooler is Pooler.SESSION and soon(two) is None:
+                return replace(before, until=time.monotonic() + SESSION_HOLDS_S)
             kept = all(keeps(one, two, home) for _ in range(ROUNDS)) and hears(one, two)
         pooler = Pooler.SESSION if kept else Pooler.TRANSACTION
         prepares = kept or (psycopg.capabilities.has_send_close_prepared() and renames(one))

@@ -31,7 +31,7 @@ def way(dsn: str, conninfo: str) -> Known:
     """How the pooler behind a DSN has to be used."""
     found = _known.get(dsn)
     if found is None or time.monotonic() > found.until:
-        found = _known[dsn] = learn(conninfo)
+        found = _known[dsn] = learn(conninfo, found)
     return found
 
 

@@ -128,3 +128,13 @@ def test_statements_are_prepared_only_where_the_pooler_keeps_count_of_them(poole
             with two.transaction():
                 two.execute("SELECT %s::int", [number])
                 assert one.execute("SELECT %s::int", [number]).fetchone() == (number,)
+
+
+def test_a_session_is_believed_in_while_no_other_is_to_be_had(pooled: Pooled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooler, "SESSION_HOLDS_S", -1.0)
+    bouncer = pooled(pool_mode="session", default_pool_size=3)
+    with connect(bouncer.dsn) as conn, psycopg.connect(bouncer.dsn, autocommit=True, prepare_threshold=None) as other:
+        assert pooler.of(conn) is Pooler.SESSION
+        other.execute("SELECT 1")
+        with connect(bouncer.dsn) as last:
+            assert pooler.of(last) is Pooler.SESSION
