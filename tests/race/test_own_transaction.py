@@ -105,8 +105,10 @@ def test_a_zombies_transaction_rolls_back(
         " AND state "
     )
 
+    inside = "LIKE 'idle in%' AND backend_xid IS NOT NULL"  # it has looked at its claim, and written
+
     def become_a_zombie() -> None:
-        wait_until(lambda: db.execute(session + "LIKE 'idle in%'").rowcount, what="the transaction")
+        wait_until(lambda: db.execute(session + inside).rowcount, what="the transaction")
         db.execute("UPDATE pgsched.runs SET token = gen_random_uuid()")  # the reaper itself would wait for it
         db.execute("INSERT INTO public.written VALUES (0, 'go')")
 
