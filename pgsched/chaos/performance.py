@@ -22,6 +22,8 @@ from pgsched.chaos.stage import Stage
 
 OPEN_RUNS = "SELECT count(*) FROM pgsched.runs WHERE phase < 3"
 SEEN = "SELECT DISTINCT pid FROM chaos.ledger WHERE seq > %s"
+STARTED = "SELECT DISTINCT run_id FROM chaos.ledger WHERE event = 'start'"
+WARM = "warm"
 NEWEST = "SELECT coalesce(max(seq), 0) FROM chaos.ledger"
 ROLL_CALL_S, REST_S, STOP_S = 30.0, 10.0, 20.0
 SLACK_S = 3.0  # of a machine with other things to do
@@ -71,11 +73,18 @@ class Performance:
         started = [stage.fleet.launch(*stage.worker_options()) for _ in range(options.workers)]
         stage.fleet.await_start(*started)
         if started:
-            stage.enqueue("brief", 2 * options.workers * options.concurrency, seconds=0.2)
-            stage.wait(lambda: stage.one(OPEN_RUNS) == 0, 30, "the first runs to end")
+            self.use_all_slots(options.workers * options.concurrency)
         self.before = held(started)
         load.install_jobs(stage.db, options.jobs)
         self.producer.start()
+
+    def use_all_slots(self, count: int) -> None:
+        """Run so many at the same time, so that each slot has had its thread, and that its connection."""
+        stage = self.stage
+        stage.enqueue("hold", count, gate=WARM)
+        stage.wait(lambda: stage.ledger.execute(STARTED).rowcount == count, 30, "a run in each slot")
+        stage.open_gate(WARM)
+        stage.wait(lambda: stage.one(OPEN_RUNS) == 0, 30, "the first runs to end")
 
     def suffer(self) -> None:
         self.stage.fault.run(self.stage)

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import psycopg
 from psycopg import waiting
+from psycopg.pq import TransactionStatus
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -67,6 +68,10 @@ class PatientConnection(psycopg.Connection[Any]):
             return super().wait(bounded(gen, self.answer_within_s), *args, **options)
         except Unanswered:
             self.pgconn.finish()
+            raise
+        except KeyboardInterrupt:  # in `bounded` itself it leaves nothing to wait with for the cancelled statement
+            if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                self.pgconn.finish()
             raise
 
 

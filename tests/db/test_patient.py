@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -44,6 +45,27 @@ def test_a_statement_that_nobody_answers_ends_with_its_connection(proxy: Proxy) 
         conn.execute("SELECT 1")
     assert conn.closed, "an answer that comes late must not be taken for that to the next statement"
     assert classify(raised.value) is Reaction.RECONNECT
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_an_interrupt_at_any_point_of_the_wait_leaves_no_statement_that_goes_on(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: int
+) -> None:
+    calls = 0
+
+    def monotonic() -> float:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise KeyboardInterrupt
+        return time.monotonic()
+
+    conn = connect(dsn)
+    monkeypatch.setattr(patient, "time", SimpleNamespace(monotonic=monotonic))
+    with caplog.at_level("WARNING", "psycopg"), pytest.raises(KeyboardInterrupt), conn:
+        conn.execute("SELECT pg_sleep(20)")
+    assert caplog.messages == []
+    assert conn.closed
 
 
 def test_so_does_an_asynchronous_one(proxy: Proxy) -> None:
