@@ -20,11 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from bench import install
 from bench.contestants import Contestant
+from bench.server import scalar
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 900.0
+ASKED_S = 10
 
 
 class Failed(Exception):
@@ -149,13 +153,29 @@ def workers(contestant: Contestant, dsn: str, count: int, **settings: object) ->
         yield started
 
 
-def wait_for(condition: Any, processes: list[Process], timeout_s: float, what: str, every_s: float = 0.02) -> None:
-    """Until the condition holds. Raises Failed after the time, or when a process has ended."""
+def eye(contestant: Contestant, dsn: str) -> psycopg.Connection:
+    """The connection that asks the contestant's tables."""
+    return psycopg.connect(dsn, autocommit=True, options=contestant.planner)
+
+
+def unfinished(look: psycopg.Connection, contestant: Contestant) -> bool:
+    """Has the database something that is not done? What it cannot say within ASKED_S may be so."""
+    with suppress(psycopg.errors.QueryCanceled), look.transaction():
+        look.execute(f"SET LOCAL statement_timeout = '{ASKED_S}s'")
+        if contestant.by_index:
+            look.execute("SET LOCAL enable_seqscan = off")
+        return bool(scalar(look, contestant.unfinished))
+    return True
+
+
+def wait_for(condition: Any, processes: list[Process], timeout_s: float, what: str, every_s: float = 0.02) -> Any:
+    """Until the condition holds; its value. Raises Failed after the time, or when a process has ended."""
     deadline = time.monotonic() + timeout_s
-    while not condition():
+    while not (value := condition()):
         for process in processes:
             process.check()
         if time.monotonic() > deadline:
             words = "; ".join(process.last_words() for process in processes)
             raise Failed(f"{processes[0].contestant.name}: {what} did not come within {timeout_s:.0f} s; {words}")
         time.sleep(every_s)
+    return value

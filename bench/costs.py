@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import psycopg
 
-from bench.adapter import Failed, Process, call, wait_for, workers
+from bench.adapter import Failed, Process, call, unfinished, wait_for, workers
 from bench.contestants import Contestant
 from bench.drain import exactly_once, rest
 from bench.machine import Cpu, cpu_s
 from bench.report import Result, median, number
 from bench.rounds import interleaved
-from bench.server import Server, scalar
+from bench.server import Server
 
 WORKER, SERVER = "worker process", "server"
 SHOWN_US = 0.05
@@ -90,7 +90,7 @@ def measure(server: Server, contestant: Contestant, n: int) -> Costs:
         look.execute("SELECT pg_stat_statements_reset()")
         with workers(contestant, dsn, 1, n=n) as [worker]:
             each = between(server, look, worker, n / 10, n * 0.9)
-            wait_for(lambda: not scalar(look, contestant.unfinished), [worker], 60, "the end")
+            wait_for(lambda: not unfinished(look, contestant), [worker], 60, "the end")
             exactly_once(look, contestant, [worker.dump()], n)
             found = look.execute(STATEMENTS.encode(), [n]).fetchall()
     return Costs(each, [(str(text), float(us), n / int(calls)) for text, us, calls in found])

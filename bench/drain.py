@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from bench.adapter import Failed, Process, Seen, call, wait_for, workers
+from bench.adapter import Failed, Process, Seen, call, eye, unfinished, wait_for, workers
 from bench.contestants import PGSCHED, RAW, Contestant
 from bench.peers.record import STEP
 from bench.report import Result, number
@@ -24,6 +24,7 @@ from bench.rounds import against, each, fill, interleaved, middle, ratio
 from bench.server import Server, scalar
 
 TIMEOUT_S = 600.0
+END_S = 120
 QUIET_NS = 10_000_000_000
 OTHERS = """
 SELECT count(*) FROM pg_stat_activity
@@ -76,7 +77,7 @@ def steady(got: Drained) -> float:
 
 def measure(server: Server, contestant: Contestant, n: int, count: int) -> Drained:
     """One round of one contestant, in a fresh database."""
-    with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
+    with server.database(contestant.name) as dsn, eye(contestant, dsn) as look:
         call(contestant, "setup", dsn)
         call(contestant, "bulk", dsn, n=n)
         return drained(look, contestant, dsn, n, count)
@@ -95,15 +96,25 @@ def drained(
             TIMEOUT_S,
             f"the start of {n} runs",
         )
-        if contestant.by_index:
-            look.execute("SET enable_seqscan = off")
-        wait_for(lambda: not scalar(look, contestant.unfinished), started, 60, "the end", every_s=0.004)
-        end_ns = time.monotonic_ns()
-        look.execute("RESET enable_seqscan")
+        if contestant.asked_late:
+            ran_ns = wait_for(lambda: all_run_ns(started, n), started, 60, "the last run")
+        done_ns = wait_for(lambda: ended_ns(look, contestant), started, END_S, "the end", every_s=0.004)
+        end_ns = ran_ns if contestant.asked_late else done_ns
         seen = [process.dump() for process in started]
     finished = exactly_once(look, contestant, seen, n)
     got = figures([process.points for process in started], seen, end_ns, n, finished)
     return replace(got, deadlocks=deadlocks(look, contestant))
+
+
+def ended_ns(look: psycopg.Connection, contestant: Contestant) -> int:
+    """Since when at the latest nothing is unfinished; 0: something is. The answer is true of the moment of asking."""
+    asked_ns = time.monotonic_ns()
+    return 0 if unfinished(look, contestant) else asked_ns
+
+
+def all_run_ns(started: Sequence[Process], n: int) -> int:
+    """Now, if so many runs have been started; else 0."""
+    return time.monotonic_ns() if sum(process.dump().count for process in started) >= n else 0
 
 
 def rest(look: psycopg.Connection) -> None:
@@ -121,7 +132,7 @@ def stuck(look: psycopg.Connection, started: Sequence[Process], begin_ns: int) -
     """Never true. Raises Failed when nothing has been started for a while and nothing is left to start."""
     newest = max((at for process in started for _, at in process.points), default=begin_ns)
     contestant = started[0].contestant
-    if time.monotonic_ns() - newest > QUIET_NS and not scalar(look, contestant.unfinished):
+    if time.monotonic_ns() - newest > QUIET_NS and not unfinished(look, contestant):
         ran = sum(process.dump().count for process in started)
         raise Failed(f"{contestant.name}: everything has ended, after only {ran} runs; {started[0].last_words()}")
     return False

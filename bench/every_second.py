@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 
-from bench.adapter import Failed, Seen, call, wait_for, workers
+from bench.adapter import Failed, Seen, call, unfinished, wait_for, workers
 from bench.contestants import PGSCHED
 from bench.report import Result, number, progress, quantile
 from bench.rounds import each, middle
@@ -122,7 +122,7 @@ def measure(dsn: str, jobs: int, seconds: int) -> Slots:
             raise Failed(f"every-second: {len(late)} handlers were started, the database has {states}")
         look.execute("DELETE FROM pgsched.jobs")
         # a killed worker's last runs would be unfinished until their leases end
-        wait_for(lambda: not scalar(look, PGSCHED.unfinished), started, 120, "the last runs")
+        wait_for(lambda: not unfinished(look, PGSCHED), started, 120, "the last runs")
     return Slots(jobs, seconds, late or [float("nan")], states)
 
 

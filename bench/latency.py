@@ -16,13 +16,13 @@ from typing import Any
 
 import psycopg
 
-from bench.adapter import Failed, Process, call, wait_for, workers
+from bench.adapter import Failed, Process, call, eye, unfinished, wait_for, workers
 from bench.contestants import RAW, Contestant
 from bench.drain import exactly_once
 from bench.peers.verbs import WARM_UP
 from bench.report import Result, number, quantile
 from bench.rounds import against, each, fill, interleaved, middle
-from bench.server import Server, scalar
+from bench.server import Server
 
 RATE = 100
 FAR = 1_000_000  # numbers of warm-up jobs, beyond those that are measured
@@ -122,7 +122,7 @@ def data(got: list[Latencies]) -> dict[str, Any]:
 
 def measure(server: Server, contestant: Contestant, seconds: int, rate: int, sql: str | None = None) -> Latencies:
     """One contestant, in a fresh database; its own client enqueues, or one for all with `sql`."""
-    with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
+    with server.database(contestant.name) as dsn, eye(contestant, dsn) as look:
         call(contestant, "setup", dsn)
         return picked_up(look, contestant, dsn, seconds, rate, sql)
 
@@ -139,7 +139,7 @@ def picked_up(
         time.sleep(1.0)  # the worker's start is over: from here on it is idle
         sent = call(client, "trickle", dsn, n=n, rate=rate, sql=sql)
         all_seen(contestant, started[0], n)
-        wait_for(lambda: not scalar(look, contestant.unfinished), started, 60, "the end")
+        wait_for(lambda: not unfinished(look, contestant), started, 60, "the end")
         seen = started[0].dump()
     exactly_once(look, contestant, [seen], n, WARMED)
     commit = [(at - done) / 1e6 for at, done in zip(seen.stamps, sent["after"], strict=True)]

@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 
-from bench.adapter import Failed, Process, call, wait_for, workers
+from bench.adapter import Failed, Process, call, eye, unfinished, wait_for, workers
 from bench.contestants import Contestant
 from bench.drain import Points, deadlocks, exactly_once, started_by
 from bench.peers.record import STEP
@@ -157,7 +157,7 @@ def data(got: list[Load]) -> dict[str, Any]:
 
 def measure(server: Server, seconds: int, pin: bool, contestant: Contestant) -> Load:
     """One contestant, in a fresh database."""
-    with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
+    with server.database(contestant.name) as dsn, eye(contestant, dsn) as look:
         call(contestant, "setup", dsn)
         got = loaded(look, dsn, contestant, seconds, pin)
         got.deadlocks = deadlocks(look, contestant)
@@ -217,7 +217,7 @@ def finish(look: psycopg.Connection, worker: Process, feeder: Feeder) -> None:
     feeder.target = 0
     wait_for(lambda: feeder.look(worker.started), [worker], DRAIN_S, "the last chunks")
     wait_for(lambda: worker.started > feeder.fed - STEP, [worker], DRAIN_S, "the end of the backlog")
-    wait_for(lambda: not scalar(look, worker.contestant.unfinished), [worker], DRAIN_S, "the end", every_s=0.1)
+    wait_for(lambda: not unfinished(look, worker.contestant), [worker], DRAIN_S, "the end", every_s=0.1)
 
 
 def per_second(points: Points, begin_ns: int, seconds: int) -> list[float]:
