@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from bench.adapter import Failed, Process, Seen, call, eye, unfinished, wait_for, workers
+from bench.adapter import Failed, Process, Seen, call, unfinished, wait_for, workers
 from bench.contestants import PGSCHED, RAW, Contestant
 from bench.peers.record import STEP
 from bench.report import Result, number
@@ -77,7 +77,7 @@ def steady(got: Drained) -> float:
 
 def measure(server: Server, contestant: Contestant, n: int, count: int) -> Drained:
     """One round of one contestant, in a fresh database."""
-    with server.database(contestant.name) as dsn, eye(contestant, dsn) as look:
+    with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn)
         call(contestant, "bulk", dsn, n=n)
         return drained(look, contestant, dsn, n, count)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from bench.adapter import Failed, call, eye
+import psycopg
+
+from bench.adapter import Failed, call
 from bench.contestants import Contestant
 from bench.peers.verbs import WARM_UP
 from bench.report import Result, number
@@ -70,7 +72,7 @@ def row(one: Contestant, found: dict[str, list[Enqueued]]) -> list[str]:
 
 def measure(server: Server, contestant: Contestant, singles: int, n: int) -> Enqueued:
     """One round of one contestant."""
-    with server.database(contestant.name) as dsn, eye(contestant, dsn) as look:
+    with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn)
         one_by_one = call(contestant, "single", dsn, n=singles, first=n)
         many = call(contestant, "bulk", dsn, n=n)

@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from bench.adapter import Failed, Process, call, eye, unfinished, wait_for, workers
+from bench.adapter import Failed, Process, call, unfinished, wait_for, workers
 from bench.contestants import RAW, Contestant
 from bench.drain import exactly_once
 from bench.peers.verbs import WARM_UP
@@ -122,7 +122,7 @@ def data(got: list[Latencies]) -> dict[str, Any]:
 
 def measure(server: Server, contestant: Contestant, seconds: int, rate: int, sql: str | None = None) -> Latencies:
     """One contestant, in a fresh database; its own client enqueues, or one for all with `sql`."""
-    with server.database(contestant.name) as dsn, eye(contestant, dsn) as look:
+    with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn)
         return picked_up(look, contestant, dsn, seconds, rate, sql)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 
-from bench.adapter import Failed, Process, call, eye, unfinished, wait_for, workers
+from bench.adapter import Failed, Process, call, unfinished, wait_for, workers
 from bench.contestants import Contestant
 from bench.drain import Points, deadlocks, exactly_once, started_by
 from bench.peers.record import STEP
@@ -157,7 +157,7 @@ def data(got: list[Load]) -> dict[str, Any]:
 
 def measure(server: Server, seconds: int, pin: bool, contestant: Contestant) -> Load:
     """One contestant, in a fresh database."""
-    with server.database(contestant.name) as dsn, eye(contestant, dsn) as look:
+    with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn)
         got = loaded(look, dsn, contestant, seconds, pin)
         got.deadlocks = deadlocks(look, contestant)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from bench.adapter import call, eye
+import psycopg
+
+from bench.adapter import call
 from bench.contestants import RAW, STATEMENTS, Contestant
 from bench.drain import Drained, drained, steady
 from bench.report import Result, number
@@ -53,7 +55,7 @@ def row(one: Contestant, found: dict[str, list[Drained]]) -> list[str]:
 def measure(server: Server, contestant: Contestant, n: int) -> Drained:
     """One contestant, in a fresh database."""
     settings = {"concurrency": CONCURRENCY, "sleep_ms": TASK_MS}
-    with server.database(contestant.name) as dsn, eye(contestant, dsn) as look:
+    with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn, **settings)
         call(contestant, "bulk", dsn, n=n)
         return drained(look, contestant, dsn, n, 1, **settings)
