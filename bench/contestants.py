@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 class Contestant:
     """One queue. `lock`: the file or folder below peers/locks that pins all it is installed from; none for what runs in
     this interpreter. `share` of the jobs that the others get: a slow one is measured on fewer, which the tables say.
-    `sql` enqueues job %s, from any client. `asked_late`: the tables say only seconds
-    later that nothing is left, so the clock stops at the last run, which favours it."""
+    `sql` enqueues job %s, from any client. `asked_late`: the tables say only seconds later that nothing is left, so the
+    clock stops at the last run, which favours it."""
 
     name: str
     label: str
@@ -81,7 +81,7 @@ PEERS = (
     Contestant(
         "awa-pg",
         "awa-pg 0.6.9",
-        # what is done goes with its segment; its view awa.jobs takes minutes with 100,000 jobs
+        # not its view awa.jobs, which takes minutes with 100,000 jobs
         "SELECT EXISTS (SELECT FROM awa.ready_entries) OR EXISTS (SELECT FROM awa.leases)"
         " OR EXISTS (SELECT FROM awa.deferred_jobs)",
         None,  # what is done goes when its segments rotate, within seconds (docs.rs/awa-model, QueueStorage)

@@ -24,7 +24,7 @@ from bench.rounds import against, each, fill, interleaved, middle, ratio
 from bench.server import Server, scalar
 
 TIMEOUT_S = 600.0
-END_S = 120
+END_S = 60
 QUIET_NS = 10_000_000_000
 OTHERS = """
 SELECT count(*) FROM pg_stat_activity
@@ -96,13 +96,12 @@ def drained(
             TIMEOUT_S,
             f"the start of {n} runs",
         )
-        if contestant.asked_late:
-            ran_ns = wait_for(lambda: all_run_ns(started, n), started, 60, "the last run")
+        late = contestant.asked_late
+        ran_ns = wait_for(lambda: all_run_ns(started, n), started, END_S, "the last run") if late else 0
         done_ns = wait_for(lambda: ended_ns(look, contestant), started, END_S, "the end", every_s=0.004)
-        end_ns = ran_ns if contestant.asked_late else done_ns
         seen = [process.dump() for process in started]
     finished = exactly_once(look, contestant, seen, n)
-    got = figures([process.points for process in started], seen, end_ns, n, finished)
+    got = figures([process.points for process in started], seen, ran_ns or done_ns, n, finished)
     return replace(got, deadlocks=deadlocks(look, contestant))
 
 

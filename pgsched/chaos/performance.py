@@ -22,9 +22,9 @@ from pgsched.chaos.stage import Stage
 
 OPEN_RUNS = "SELECT count(*) FROM pgsched.runs WHERE phase < 3"
 SEEN = "SELECT DISTINCT pid FROM chaos.ledger WHERE seq > %s"
+NEWEST = "SELECT coalesce(max(seq), 0) FROM chaos.ledger"
 STARTED = "SELECT DISTINCT run_id FROM chaos.ledger WHERE event = 'start'"
 WARM = "warm"
-NEWEST = "SELECT coalesce(max(seq), 0) FROM chaos.ledger"
 ROLL_CALL_S, REST_S, STOP_S = 30.0, 10.0, 20.0
 SLACK_S = 3.0  # of a machine with other things to do
 COMPLAINTS = ("warning", "error", "critical")
