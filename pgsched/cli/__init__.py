@@ -7,34 +7,34 @@ database (heavy modules are imported inside the commands).
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
 from typing import Any
 
 import typer
 
-MODULES = (
-    "demo",
-    "worker",
-    "status",
-    "top",
-    "jobs",
-    "schedules",
-    "calendars",
-    "runs",
-    "backfills",
-    "limits",
-    "queues",
-    "pruning",
-    "alerts",
-    "explaining",
-    "database",
-    "doctor",
-    "audit",
-    "chaos",
-    "web",
-)
+# The modules in the order of their commands in the help, and the first words of those commands.
+MODULES = {
+    "demo": ("demo",),
+    "worker": ("worker", "leader"),
+    "status": ("status",),
+    "top": ("top",),
+    "jobs": ("job",),
+    "schedules": ("schedule", "job"),
+    "calendars": ("job",),
+    "runs": ("run",),
+    "backfills": ("backfill",),
+    "limits": ("limit",),
+    "queues": ("queue", "pause", "resume"),
+    "pruning": ("prune", "retention"),
+    "alerts": ("alerts",),
+    "explaining": ("explain",),
+    "database": ("migrate", "check", "psql"),
+    "doctor": ("doctor",),
+    "audit": ("audit",),
+    "chaos": ("chaos",),
+    "web": ("web",),
+}
 INTERRUPTED, BUG = 130, 70
 EXIT_CODES = """\b
 Exit codes:
@@ -55,8 +55,9 @@ Example:
   pgsched demo"""
 
 
-def make_app() -> typer.Typer:
-    """The command line with the commands of every module that exists."""
+def make_app(word: str | None = None) -> typer.Typer:
+    """The command line: of the commands only those that begin with `word`, if any do. To make all of them takes a
+    quarter of the time of `status`."""
     app = typer.Typer(
         name="pgsched",
         help="Scheduled jobs and background work on PostgreSQL alone.",
@@ -68,9 +69,8 @@ def make_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     app.callback(invoke_without_command=True)(root)
-    for name in MODULES:
-        if importlib.util.find_spec(f"{__name__}.{name}") is not None:
-            importlib.import_module(f"{__name__}.{name}").register(app)
+    for name in [name for name, words in MODULES.items() if word in words] or MODULES:
+        importlib.import_module(f"{__name__}.{name}").register(app)
     name_exit_codes(app)
     return app
 
@@ -106,7 +106,7 @@ def run(args: list[str]) -> int:
     try:
         for text in args:
             text.encode()
-        code = make_app()(args, prog_name="pgsched", standalone_mode=False)
+        code = make_app(args[0] if args else None)(args, prog_name="pgsched", standalone_mode=False)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except typer.Abort as end:

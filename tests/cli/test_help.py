@@ -12,10 +12,10 @@ import pytest
 import typer
 import typer.main
 
-from pgsched.cli import make_app
+from pgsched.cli import MODULES, make_app
 
 ROOT = Path(__file__).resolve().parents[2]
-# 0.15 s on an idle machine and promised in 0.4; the best of several tries on one that is busy with other tests
+# 0.09 s on an idle machine, all commands 0.15, and promised in 0.4; the best of several tries where tests keep it busy
 HELP_S = 1.0
 HEAVY = ("psycopg", "sqlalchemy", "alembic", "structlog", "rich", "croniter", "asyncio")
 
@@ -44,6 +44,26 @@ def test_every_command_explains_itself_with_an_example(path: tuple[str, ...], pg
     assert said.out.startswith("Usage: pgsched")
     assert path in [("job",), ("run",), ("limit",), ("queue",)] or "Example:" in said.out
     assert max(map(len, said.out.splitlines())) <= 100
+
+
+def options(command: object) -> dict[tuple[str, ...], list[str]]:
+    """What each command below this one takes."""
+    children = getattr(command, "commands", {}).items()
+    inner = {(name, *path): names for name, child in children for path, names in options(child).items()}
+    return {(): [parameter.name for parameter in command.params], **inner}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("word", sorted({path[0] for path in COMMANDS if path}))
+def test_a_command_alone_is_the_same_as_among_all(word: str) -> None:
+    """Only the commands that begin with the first word are made."""
+    whole, alone = (typer.main.get_command(app).commands for app in (make_app(), make_app(word)))  # type: ignore[attr-defined]
+    assert options(alone[word]) == options(whole[word])
+    assert len(alone) <= 3 < len(whole), "the others are not made"
+
+
+def test_a_word_that_no_command_begins_with_is_told_of_all() -> None:
+    assert paths(typer.main.get_command(make_app("statu"))) == COMMANDS
+    assert {word for words in MODULES.values() for word in words} == {path[0] for path in COMMANDS if path}
 
 
 def test_help_is_quick() -> None:
