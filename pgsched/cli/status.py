@@ -62,7 +62,7 @@ def show(found: Status) -> None:
     more = "+" if attention.sampled else ""
     missed, dead = f"{attention.missed_slots_day}{more} missed", f"{attention.dead_day}{more} dead"
     print(f"last 24 h   {finished.late} late, {missed}, {dead}")
-    print(f"dead        {attention.dead}{more} kept (pgsched run list --state dead)")
+    print(f"dead        {attention.dead}{'+' if attention.uncounted else ''} kept (pgsched run list --state dead)")
     tables(found)
 
 

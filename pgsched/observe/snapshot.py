@@ -80,14 +80,15 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Runs that ended badly and are still kept; `_day`: in the last 24 hours. `sampled`: there are more than were read,
-    and the counts are of the newest."""
+    """Runs that ended badly and are still kept; `_day`: in the last 24 hours. `sampled`: there were more in these than
+    were read, and the counts are of the newest. `uncounted`: so there are in all, of which fewer are read."""
 
     dead: int
     dead_day: int
     missed_day: int
     missed_slots_day: int
     sampled: bool = False
+    uncounted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

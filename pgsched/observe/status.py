@@ -31,6 +31,7 @@ from pgsched.observe.snapshot import (
 
 LEADER_SEEN_S = 5.0
 SAMPLE = 10_000
+OLDER = 1000  # of those that ended badly more than a day ago
 MOST_OPEN = 200_000
 PUT_OFF = 90  # among the next slots, so many on excluded dates are told from those that will run
 T = TypeVar("T")
@@ -48,7 +49,7 @@ def status(conn: Connection[Any], sample: int | None = None) -> Status:
         open_runs = rows(conn, "status_open", {"n": MOST_OPEN})
         jobs = build(JobCounts, one(conn, "status_jobs"))
         finished = newest_finished(conn, sample)
-        attention = build(Attention, one(conn, "status_attention", {"n": sample}))
+        attention = build(Attention, one(conn, "status_attention", {"n": sample, "older": OLDER}))
         fires = next_fires(rows(conn, "status_next", {"n": 10 + PUT_OFF}))[:10]
         errors = [build(JobError, row) for row in rows(conn, "status_errors", {"n": 20})]
         paused = holding.pauses(conn)

@@ -36,7 +36,6 @@ def overview(request: Request, conn: Connection[Any]) -> View:
         "depth": {name: sum(getattr(queue, name) for queue in found.queues)
                   for name in ("queued", "running", "scheduled", "waiting")},
         "alerts": alerts.listed(conn, n=20),
-        "sampled": found.attention.sampled,
     }  # fmt: skip
     return View("overview.html", values, every_s=10.0 if span in SLOW else None)
 

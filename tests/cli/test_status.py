@@ -223,6 +223,22 @@ def test_of_many_that_ended_badly_the_newest_are_counted(
     assert "dead        20+ kept" in pgsched("status").out
 
 
+def test_of_those_that_ended_badly_long_ago_fewer_are_counted(
+    db: psycopg.Connection, pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.execute(
+        "INSERT INTO pgsched.runs (task, state, started_at, finished_at, attempt) SELECT 't', 'dead', now(),"
+        " now() - days * interval '1 day', 1 FROM generate_series(1, 30), unnest(ARRAY[0, 2]) days"
+    )
+    found = observe.status(db).attention
+    assert (found.dead, found.dead_day, found.sampled, found.uncounted) == (60, 30, False, False)
+    monkeypatch.setattr(observe, "OLDER", 10)
+    found = observe.status(db).attention
+    assert (found.dead, found.dead_day, found.sampled, found.uncounted) == (40, 30, False, True)
+    out = pgsched("status").out
+    assert "30 dead" in out and "dead        40+ kept" in out
+
+
 def test_a_long_queue_is_counted_up_to_a_bound(
     db: psycopg.Connection, pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,5 +260,5 @@ def test_no_question_scans_the_history(db: psycopg.Connection) -> None:
 
     db.execute("SET enable_seqscan = off")
     for name in ("status_open", "status_finished", "status_attention"):
-        plan = db.execute(b"EXPLAIN " + sql(name), {"n": 100}).fetchall()
+        plan = db.execute(b"EXPLAIN " + sql(name), {"n": 100, "older": 100}).fetchall()
         assert "Seq Scan on runs" not in str(plan), name

@@ -95,11 +95,11 @@ def depth(look: Look) -> Text:
               for name in ("queued", "running", "waiting", "scheduled")}  # fmt: skip
     more = "" if found.counted_all else "+"
     oldest = max((queue.oldest_queued_s or 0.0 for queue in found.queues), default=0.0)
-    sampled = "+" if found.attention.sampled else ""
+    sampled, uncounted = ("+" if more else "" for more in (found.attention.sampled, found.attention.uncounted))
     parts = [Text(f"{name} {n:,}{more}") for name, n in counts.items()]
     if oldest:
         parts.append(Text(f"oldest {duration(oldest)}"))
-    parts.append(Text(f"dead {found.attention.dead:,}{sampled}", "red" if found.attention.dead else ""))
+    parts.append(Text(f"dead {found.attention.dead:,}{uncounted}", "red" if found.attention.dead else ""))
     if found.attention.missed_slots_day:
         parts.append(Text(f"missed today {found.attention.missed_slots_day:,}{sampled}", "red"))
     return Text(" · ").join(parts)
