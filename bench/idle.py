@@ -1,6 +1,7 @@
 """`idle`: what a worker with nothing to do costs: statements, processor, memory; and what 100 of them cost the server.
 
-The rule: default settings, nothing enqueued, no jobs; measured after the start has settled. Statements are counted by
+The rule: default settings, nothing enqueued, no jobs; measured two minutes after the start: until then workers count
+each other often (candidates for the leader's lock, and those that look for the same work). Statements are counted by
 pg_stat_statements, processor time by the kernel.
 """
 
@@ -18,7 +19,7 @@ from bench.machine import Cpu
 from bench.report import Result, number, progress
 from bench.server import Server, scalar
 
-SETTLE_S = 8.0
+SETTLE_S = 120.0
 CALLS = """
 SELECT coalesce(sum(calls), 0)::float8 FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
 WHERE d.datname = %s
@@ -44,7 +45,7 @@ class Idle:
 def idle(server: Server, counts: Sequence[int], seconds: float) -> Result:
     """Each number of workers."""
     columns = ["", "statements/s", "processor, each", "memory, each", "server's processor"]
-    result = Result("idle", f"Idle workers, over {seconds:.0f} s", columns)
+    result = Result("idle", f"Idle workers, two minutes after their start, over {seconds:.0f} s", columns)
     for count in counts:
         got = measure(server, count, seconds)
         progress(f"idle, {count} worker(s): {got.statements:.1f} statements/s: {'; '.join(got.most_frequent)}")

@@ -589,6 +589,13 @@ def test_a_run_whose_maker_did_not_know_that_the_worker_sleeps_is_found_long_bef
 ) -> None:
     if not guarded:
         monkeypatch.setattr(resting, "FIRST_LOOK_S", 30.0)
+    listens, really = asyncio.Event(), claiming.Claimer.hint
+
+    def hint(claimer: claiming.Claimer, queue: str | None) -> None:
+        really(claimer, queue)
+        listens.set()
+
+    monkeypatch.setattr(claiming.Claimer, "hint", hint)
 
     async def scene() -> None:
         handler = Handler()
@@ -596,8 +603,9 @@ def test_a_run_whose_maker_did_not_know_that_the_worker_sleeps_is_found_long_bef
         settings = WorkerSettings(concurrency=2, lease_s=30, poll_s=30, grace_s=0, leader=False)
         worker = Worker(dsn, settings, {"python": handler}, registration(30))
         work = asyncio.create_task(worker.run())
-        asleep = "SELECT pg_sequence_last_value('pgsched.asleep_until') IS NOT NULL"
-        await becomes(lambda: db.execute(asleep).fetchone() == (True,), "the worker to sleep")
+        await listens.wait()  # which makes it look, and say that it sleeps, once more
+        looked = lambda: worker._claimer._discovered_at > 0 and worker._claimer._rest._asleep_until > 0  # noqa: E731
+        await becomes(looked, "the worker to sleep")
         db.execute("ALTER TABLE pgsched.runs DISABLE TRIGGER a_check_insert")
         await asyncio.to_thread(add_runs, db, 1)
         if guarded:
