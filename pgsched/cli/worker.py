@@ -27,6 +27,7 @@ HEALTH = "Serve only /healthz and /readyz at this address."
 WEBHOOK = "Tell this URL of alerts, by POST (repeatable). Every machine that may lead needs it."
 COMMAND = "Run this program for each alert, with the alert as JSON on its standard input."
 OTEL = "Set up OpenTelemetry as its OTEL_* variables say, unless the app does."
+POLL = "Seconds between two looks for work when nothing wakes it; many idle workers take turns."
 REAP = "Seconds between two looks for expired claims."
 
 Webhook = Annotated[list[str] | None, typer.Option(help=WEBHOOK, metavar="URL", envvar="PGSCHED_ALERT_WEBHOOK")]
@@ -50,7 +51,7 @@ def worker(
     http_allow: Annotated[list[str] | None, typer.Option(help=HTTP_ALLOW)] = None,
     sql_dsn: Annotated[list[str] | None, typer.Option(help=SQL_DSN)] = None,
     lease: Annotated[float, typer.Option(help=LEASE)] = 30.0,
-    poll: Annotated[float, typer.Option(help="Seconds between two looks for work when nothing wakes it.")] = 1.0,
+    poll: Annotated[float, typer.Option(help=POLL)] = 1.0,
     grace: Annotated[float, typer.Option(help="Seconds that running handlers get after SIGTERM.")] = 25.0,
     reap_every: Annotated[float, typer.Option(help=REAP)] = 5.0,
     leader: Annotated[bool, typer.Option("--leader/--no-leader", help="Stand as leader candidate.")] = True,

@@ -149,12 +149,19 @@ def claim_started(conn: Connection[Any], claims: Sequence[Claim]) -> None:
 
 
 async def claimable_queues(
-    conn: AsyncConnection[Any], asleep_s: float | None = None, *, look: bool = True
+    conn: AsyncConnection[Any], asleep_s: float | None = None, *, look: bool = True, known: Iterable[str] = ()
 ) -> tuple[list[str], float | None]:
-    """The queues that have open runs (with `look`). For `asleep_s` seconds, who makes a run is to notify (None: as it
-    was); the second value is for how many seconds that is sure."""
-    rows = await (await conn.execute(sql("claimable_queues"), {"asleep_s": asleep_s, "look": look})).fetchall()
+    """The queues that have open runs (with `look`), but for those `known`. For `asleep_s` seconds, who makes a run is
+    to notify (None: as it was); the second value is for how many seconds that is sure."""
+    values = {"asleep_s": asleep_s, "look": look, "known": literal(known)}
+    rows = await (await conn.execute(sql("claimable_queues"), values)).fetchall()
     return [row[0] for row in rows[1:]], rows[0][1]
+
+
+async def fellows(conn: AsyncConnection[Any], worker_id: int, most: int) -> int:
+    """How many workers, `most` at most, look for the same work as this one and have room for it."""
+    row = await (await conn.execute(sql("fellows"), {"worker_id": worker_id, "most": most})).fetchone()
+    return int(row[0]) if row else 0
 
 
 async def settle(

@@ -20,6 +20,7 @@ from typing import Any
 
 from pgsched import log
 from pgsched.config import LeaderSettings
+from pgsched.core.turns import slower
 from pgsched.db import leading
 from pgsched.db.connect import BY_INDEX, Connection, DatabaseError, Reaction, back_off_s, classify, connect, explain
 from pgsched.db.leading import NotLeading
@@ -33,7 +34,6 @@ from pgsched.leader.watching import Watch
 
 logger = log.get("leader")
 
-FEW = 20  # candidates that ask as often as the settings say
 SELDOM = 3.0  # times that pause at most: most candidates may have gone at the same moment as the leader
 # What a leader outlasts on the connection that it has, and after how many seconds it asks again at first: a new one
 # would fare no better, and reap nothing for a lease.
@@ -45,8 +45,8 @@ RECOUNT = 64  # tries after which a candidate counts again at the latest; at fir
 
 
 def pace_s(settings: LeaderSettings, candidates: int) -> float:
-    """Seconds between two tries of a candidate, so that many together ask no more often than `FEW` of them would."""
-    seconds = settings.election_every_s * min(max(candidates / FEW, 1.0), SELDOM)
+    """Seconds between two tries of a candidate, so that many take turns."""
+    seconds = settings.election_every_s * slower(candidates, SELDOM)
     # the server ends the session of a candidate that asks too seldom, as it would a frozen one's
     return min(seconds, settings.session_timeout_s / 2)
 

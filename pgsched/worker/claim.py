@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from pgsched import log
-from pgsched.db.claims import FROM_THE_START, Wanted, claim, claim_again, claimable_queues
+from pgsched.core.turns import FEW
+from pgsched.db.claims import FROM_THE_START, Wanted, claim, claim_again, claimable_queues, fellows
 from pgsched.db.connect import (
     BY_KEY,
     UNFORESEEN,
@@ -35,7 +36,7 @@ from pgsched.db.shared import is_shared
 from pgsched.errors import PgschedError
 from pgsched.model import Claim
 from pgsched.worker.cursor import SHARE, Budget, Cursor
-from pgsched.worker.rest import NAP_S, Polling, Rest
+from pgsched.worker.rest import NAP_S, SELDOM, Polling, Rest
 
 logger = log.get("claim")
 LARGEST_BATCH = 1000
@@ -199,12 +200,15 @@ class Claimer:
         self._rest.forget()
 
     async def _sleep(self) -> None:
-        """Until woken, or it is time to look again (with jitter, so that a fleet does not poll in step)."""
+        """Until woken, or it is time to look again."""
         full = self.room() <= 0
         self.starved = self.starved or full  # room may have become less since it was asked
-        wait_s = self.poll_s if full else min(self._again_s, self._rest.wait_s(time.monotonic()))
+        now = time.monotonic()
+        # to be woken for one queue puts off no further the look at all of them
+        turn_s = max(self._discovered_at + self._rest.period_s, self._looking.next_at) - now
+        wait_s = self.poll_s if full else max(0.0, min(self._again_s, self._rest.wait_s(now), turn_s))
         try:
-            async with asyncio.timeout(wait_s * (0.9 + 0.1 * random.random())):
+            async with asyncio.timeout(wait_s * (1 - self._rest.jitter * random.random())):
                 await self._wake.wait()
         except TimeoutError:
             if wait_s > NAP_S:
@@ -213,7 +217,7 @@ class Claimer:
 
     async def _round(self) -> bool:
         """Try every queue that may have work once; True when a full batch says that there is more."""
-        self._again_s = self.poll_s
+        self._again_s = self._rest.period_s
         self.starved = self.room() <= 0
         if self.starved:
             self._keeps_up = False
@@ -232,16 +236,17 @@ class Claimer:
         self._rest.found(known := sum(self._taken.values()), time.monotonic())
         # questions come after what is hinted: it does not wait for them, nor do they if it never runs dry
         began = time.monotonic()
-        found = await self._discover(self._conn, napping=not (self._rest.idle or passed_by or full))
-        tried = {*passed_by, *full, *self._hints, *self._taken, *last}
-        others = [*(queue for queue in found if queue not in tried), *last]
+        # what came into a queue that was found empty is to be seen
+        sure = {*passed_by, *full, *self._taken, *last}
+        found = await self._discover(self._conn, sure, napping=not (self._rest.idle or passed_by or full))
+        others = [*(queue for queue in found if queue not in sure | self._hints.keys()), *last]
         if others:
             self._trying = [*first, *others]
             more_passed_by, more_full = await self._try(self._conn, others)
             passed_by, full = passed_by + more_passed_by, full + more_full
             if (taken := sum(self._taken.values())) > known:
                 self._rest.found(taken - known, time.monotonic())
-        if found:
+        if looked := self._discovered_at >= began:
             self._looking_s = time.monotonic() - began
         if self._taken or self._rest.idle:
             self._lately = list(self._taken)  # one look in vain is no reason to look nowhere at the next
@@ -249,6 +254,8 @@ class Claimer:
         self._hints = dict.fromkeys([*passed_by, *(q for q in self._hints if q not in full), *full])
         self.starved = bool(passed_by or full)
         self._keeps_up = not self.starved
+        if looked and self._rest.looked():
+            await self._share(self._conn)
         return self.starved and self.room() > 0
 
     async def _try(self, conn: AsyncConnection[Any], queues: list[str]) -> tuple[list[str], list[str]]:
@@ -309,17 +316,25 @@ class Claimer:
             await asyncio.sleep(0)  # what was claimed begins before anything else is asked, and others have their turn
         return len(claims)
 
-    async def _discover(self, conn: AsyncConnection[Any], *, napping: bool) -> list[str]:
-        """Say that this worker may sleep, if it is to. At least once a poll period, because a hint may have been lost,
-        and more often for one that naps, because none is sent: the queues that have open runs."""
+    async def _share(self, conn: AsyncConnection[Any]) -> None:
+        """Look in turns with those that look for the same work."""
+        looked_at = self._discovered_at
+        count = await fellows(conn, self.wanted.worker_id, int(FEW * SELDOM))
+        if self._discovered_at == looked_at:  # or a connection was lost meanwhile: then it relies on nobody
+            self._rest.share(count)
+
+    async def _discover(self, conn: AsyncConnection[Any], known: set[str], *, napping: bool) -> list[str]:
+        """Say that this worker may sleep, if it is to. At least once a period, because a hint may have been lost,
+        and more often for one that naps, because none is sent: the queues that have open runs, but for those
+        `known`."""
         now = time.monotonic()
         often_s = max(NAPPING_LOOK_S, SHARE * self._looking_s)  # many queues may have nothing for this worker
-        every_s = min(self.poll_s, often_s) if napping else self.poll_s
+        every_s = min(self.poll_s, often_s) if napping else self._rest.period_s
         look = now >= max(self._discovered_at + every_s, self._looking.next_at)
         must_ask = self._rest.must_ask(now)
         if not (must_ask or look):
             return []
-        found, sure_s = await claimable_queues(conn, self._rest.asleep_s if must_ask else None, look=look)
+        found, sure_s = await claimable_queues(conn, self._rest.asleep_s if must_ask else None, look=look, known=known)
         if sure_s is not None:
             self._rest.asked(now, sure_s)
         if not look:

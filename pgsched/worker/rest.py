@@ -4,29 +4,65 @@ A commit that notifies waits for every other commit that does, so that many enqu
 the sake of workers that are awake anyway. A worker therefore says until when it may be asleep, and nobody notifies
 after that. A transaction that was under way then may not have seen it: the worker looks again soon, and ever later.
 While many runs a second come in, one nap that brings nothing is no reason to be woken: it goes on napping.
+
+Idle workers that look for the same work look in turns: any of them finds what no notification told of. One that has
+just had work looks as often as it is told, because of what was under way when it was woken.
 """
 
 from __future__ import annotations
+
+from pgsched.core.turns import FEW, slower
 
 NAP_S = 0.0015
 FIRST_LOOK_S = 0.02
 LATER = 5.0
 MANY, WINDOW_S = 50, 0.1
+SELDOM = 5.0  # times that pause at most: the others may have gone, or got work, at the same moment
+ALONE = 10  # poll periods without work after which they are counted; then after 20, 40, 80 and so on:
+RECOUNT = 64  # every so many if there are more than a few,
+RECOUNT_FEW = 1024  # and every so many if not
 
 
 class Rest:
     """What one claimer found, and what follows for its next wait. All times are monotonic seconds of this process.
 
-    `idle`: it found nothing, and is to be woken.
+    `idle`: it found nothing, and is to be woken. `period_s`: seconds between two looks while nothing comes.
     """
 
     def __init__(self, poll_s: float) -> None:
         self.poll_s = poll_s
-        self.asleep_s = 2 * poll_s + 0.5
+        self.alone()
         self._asleep_until = 0.0
         self.idle = False
         self._look_s = FIRST_LOOK_S
         self._since, self._count, self._busy_until = 0.0, 0, 0.0
+
+    @property
+    def jitter(self) -> float:
+        """By what part a wait may be shorter, so that a fleet does not look in step: much, where looks are shared."""
+        return 0.5 if self.period_s > self.poll_s else 0.1
+
+    @property
+    def asleep_s(self) -> float:
+        """Seconds for which it says that it sleeps."""
+        return 2 * self.period_s + 0.5
+
+    def looked(self) -> bool:
+        """It has looked: is it idle, and is it time to count those that do the same?"""
+        if self.idle:
+            self._quiet += self.period_s / self.poll_s
+        return self.idle and self._quiet >= self._count_at
+
+    def share(self, fellows: int) -> None:
+        """So many look for the same: together they look no more often than `FEW` of them would, each at least once in
+        `SELDOM` times the time that it was told."""
+        self._count_at = self._quiet + min(self._quiet, RECOUNT if fellows > FEW else RECOUNT_FEW)
+        self.period_s = self.poll_s * slower(fellows, SELDOM)
+
+    def alone(self) -> None:
+        """Look as often as told, for a while."""
+        self._quiet, self._count_at = 0.0, float(ALONE)  # poll periods since there was work
+        self.period_s = self.poll_s
 
     def found(self, count: int, now: float) -> None:
         """A round that is over brought so many runs."""
@@ -37,11 +73,12 @@ class Rest:
             self._busy_until = now + WINDOW_S
         if count:  # others, whose transactions overlapped, may not have been announced (0003/39_tell_workers.sql)
             self._look_s = NAP_S
+            self.alone()
         self.idle = not count and now >= self._busy_until
 
     def must_ask(self, now: float) -> bool:
         """Is it time to say that this worker sleeps? Only one that found nothing says so."""
-        return self.idle and now + self.poll_s > self._asleep_until
+        return self.idle and now + self.period_s > self._asleep_until
 
     def asked(self, sent_at: float, sure_s: float) -> None:
         """Asked at `sent_at`: for `sure_s` seconds from then, whoever makes a run notifies."""
@@ -52,14 +89,15 @@ class Rest:
     def forget(self) -> None:
         """A connection was lost, or the server: nobody may know that this worker sleeps."""
         self._asleep_until = 0.0
+        self.alone()
 
     def wait_s(self, now: float) -> float:
         """Seconds to wait for a notification before the next look; 0: the worker must say first that it sleeps."""
         sure_s = self._asleep_until - now
         if sure_s <= NAP_S:
             return 0.0 if self.idle else NAP_S
-        wait_s = min(self._look_s, self.poll_s, sure_s)
-        self._look_s = min(self._look_s * LATER, self.poll_s)
+        wait_s = min(self._look_s, self.period_s, sure_s)
+        self._look_s = min(self._look_s * LATER, self.period_s)
         return wait_s
 
 
@@ -67,6 +105,9 @@ class Polling(Rest):
     """How one waits that no notification reaches: it says nothing, naps after work, and looks ever later."""
 
     def must_ask(self, now: float) -> bool:
+        return False
+
+    def looked(self) -> bool:
         return False
 
     def wait_s(self, now: float) -> float:

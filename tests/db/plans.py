@@ -21,7 +21,7 @@ WORKER = {
     "claim": "runs_claim runs_pkey",
     "claim_start": "runs_claim runs_pkey",
     "claim_again": "runs_claim",
-    "claimable_queues": "runs_claim*",
+    "claimable_queues": "runs_claim[]",
     "heartbeat": "runs_pkey",
     "cancel_asked": "runs_pkey",
     "settle": "runs_pkey runs_open_of_job attempts_pkey",
@@ -107,7 +107,7 @@ ASKED = (
 # What is left: no table that grows, one row by its key, or rows of the caller's (of what inserts: its triggers').
 # (`dependencies_release` goes by its indexes from PostgreSQL 16 on; without statistics 15 hashes the edges.)
 FEW = (
-    "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance candidates clock"
+    "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance candidates clock fellows"
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_checked enqueue_keyed"
     " enqueue_keyed_traced enqueue_plain enqueue_rows enqueue_told enqueue_traced leader_elect leader_resign"
     " leader_seen leader_try leader_vacant limit_refunds prune_audit prune_workers rollup_lock rollup_stretches"

@@ -100,7 +100,7 @@ def low(db: psycopg.Connection, connect: Callable[..., psycopg.Connection]) -> I
 
 
 def test_a_worker_may_say_that_it_sleeps_without_a_right_on_the_sequence(low: psycopg.Connection) -> None:
-    row = low.execute(sql("claimable_queues"), {"asleep_s": 2.5, "look": True}).fetchone()
+    row = low.execute(sql("claimable_queues"), {"asleep_s": 2.5, "look": True, "known": "{}"}).fetchone()
     assert row is not None and row[0] is None and 2.4 < row[1] <= 2.5
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         low.execute("SELECT setval('pgsched.asleep_until', 0)")

@@ -142,7 +142,7 @@ def test_room_wakes_a_claimer_for_whom_it_became_less_after_it_had_asked(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene(it: Scene) -> None:
-        it.claimer.poll_s = 60.0
+        it.claimer.poll_s, it.claimer._rest = 60.0, resting.Rest(60.0)
         db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 3)")
         await it.round()
         it.free = 0  # as when what is claimed ahead fills half of what may be
@@ -162,7 +162,7 @@ def test_one_who_is_awake_for_one_queue_soon_sees_what_comes_into_another(
     monkeypatch.setattr(resting, "WINDOW_S", 60.0)
 
     async def scene(it: Scene) -> None:
-        it.claimer.poll_s = 60.0
+        it.claimer.poll_s, it.claimer._rest = 60.0, resting.Rest(60.0)
         db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'a', 't' FROM generate_series(1, 60)")
         await it.round()
         db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('b', 't')")  # and nobody is told

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pgsched.worker.rest import FIRST_LOOK_S, MANY, NAP_S, WINDOW_S, Rest
+from pgsched.core.turns import FEW
+from pgsched.worker.rest import FIRST_LOOK_S, MANY, NAP_S, SELDOM, WINDOW_S, Polling, Rest
 
 
 def test_after_work_it_naps_and_does_not_ask_to_be_woken() -> None:
@@ -90,3 +91,64 @@ def test_after_work_it_looks_again_soon_because_what_overlapped_was_not_announce
         rest.wait_s(10.0)
     rest.found(1, 11.0)
     assert [rest.wait_s(11.0), rest.wait_s(11.1)] == pytest.approx([NAP_S, 5 * NAP_S])
+
+
+@pytest.mark.parametrize(("fellows", "period_s"), [(0, 2.0), (1, 2.0), (20, 2.0), (30, 3.0), (100, 10.0), (9999, 10.0)])
+def test_idle_workers_that_do_the_same_look_in_turns(fellows: int, period_s: float) -> None:
+    assert (FEW, SELDOM) == (20, 5.0), "what docs/performance.md says"
+    rest = Rest(2.0)
+    rest.share(fellows)
+    rest.found(0, 10.0)
+    rest.asked(10.0, 60.0)
+    for _ in range(9):
+        rest.wait_s(10.0)
+    assert rest.wait_s(10.0) == rest.period_s == period_s
+    assert 0.6 * rest.asleep_s >= period_s, "somebody wakes it for so long (0002/40_runs.sql: three fifths)"
+    assert rest.must_ask(70.1 - period_s) and not rest.must_ask(69.9 - period_s)
+
+
+def looks(rest: Rest, n: int, fellows: int) -> list[int]:
+    """At which of so many looks of an idle worker it counts."""
+    found = []
+    for look in range(1, n + 1):
+        if rest.looked():
+            found.append(look)
+            rest.share(fellows)
+    return found
+
+
+def test_a_few_are_counted_ever_more_seldom_and_many_as_often_as_may_matter() -> None:
+    rest = Rest(2.0)
+    rest.found(0, 10.0)
+    assert looks(rest, 5000, fellows=3) == [10, 20, 40, 80, 160, 320, 640, 1280, 2304, 3328, 4352]
+    rest = Rest(2.0)
+    rest.found(0, 10.0)
+    assert looks(rest, 60, fellows=100) == [10, 12, 16, 24, 37, 50], "a look is worth five then: each 64 periods"
+
+
+def test_one_with_work_does_not_count_and_looks_as_often_as_told_for_a_while() -> None:
+    rest = Rest(1.0)
+    rest.found(1, 10.0)
+    assert looks(rest, 5000, fellows=100) == []
+    rest.found(0, 11.0)
+    assert looks(rest, 10, fellows=100) == [10]
+    assert rest.period_s == 5.0
+    rest.found(1, 12.0)
+    assert rest.period_s == 1.0, "what overlapped with the run that came may have been announced to nobody"
+    rest.found(0, 13.0)
+    assert looks(rest, 9, fellows=100) == []
+
+
+def test_after_a_lost_connection_it_relies_on_nobody() -> None:
+    rest = Rest(1.0)
+    rest.found(0, 10.0)
+    rest.share(100)
+    rest.forget()
+    assert rest.period_s == 1.0
+    assert looks(rest, 9, fellows=100) == []
+
+
+def test_behind_a_pooler_where_nobody_is_woken_each_looks_for_itself() -> None:
+    rest = Polling(1.0)
+    rest.found(0, 10.0)
+    assert looks(rest, 5000, fellows=100) == []
