@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter, le
 from typing import Any
@@ -45,10 +45,21 @@ class Wanted:
     lease_s: float
     kinds: list[str]
     tasks: list[str]
+    values: Mapping[str, object] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kinds, tasks = literal(self.kinds), literal(self.tasks)
+        values = {"worker_id": self.worker_id, "lease_s": self.lease_s, "kinds": kinds, "tasks": tasks}
+        object.__setattr__(self, "values", values)
 
 
 def claims_of(token: UUID, rows: Sequence[Sequence[Any]]) -> list[Claim]:
     """The rows of `claim` and `claim_again`, with JSON as text, as claims in (priority, available_at, id) order."""
+    if len(rows) == 1:  # nearly always where somebody waits for it: a quarter of the time
+        values = [*rows[0][:TOKEN], token, *rows[0][TOKEN:]]
+        for place in JSON:
+            values[place] = None if values[place] is None else read_one(values[place])
+        return [Claim._make(values)]
     if not rows:
         return []
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
@@ -84,17 +95,6 @@ def read_one(text: str) -> Any:
         return Unreadable(f"Python cannot read this JSON: {error}")
 
 
-def owner(wanted: Wanted, token: UUID) -> dict[str, Any]:
-    """Who claims, and what it may run."""
-    return {
-        "token": token,
-        "worker_id": wanted.worker_id,
-        "lease_s": wanted.lease_s,
-        "kinds": literal(wanted.kinds),
-        "tasks": literal(wanted.tasks),
-    }
-
-
 async def claim(
     conn: AsyncConnection[Any],
     wanted: Wanted,
@@ -104,12 +104,7 @@ async def claim(
     after: Mapping[str, str] = FROM_THE_START,
 ) -> list[Claim]:
     """Take up to `n` queued runs of `queue` that lie behind the claim cursor `after`."""
-    values = {
-        "queue": queue,
-        "n": n,
-        **owner(wanted, token),
-        **after,
-    }
+    values = {"queue": queue, "n": n, "token": token, **wanted.values, **after}
     text = sql("claim_start") if after is FROM_THE_START else sql("claim")
     return claims_of(token, await rows(conn, text, values))
 
@@ -136,7 +131,8 @@ def claim_ahead(
         "n": n,
         "workers": workers,
         "queues": literal(queues) if queues else None,
-        **owner(wanted, token),
+        "token": token,
+        **wanted.values,
         "at": at,
     }
     json_as_text(cursor := conn.cursor())

@@ -64,8 +64,8 @@ async def rows(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, obj
         await answer(conn)
         conn.plans[text] = plan
     conn.pgconn.send_query_prepared(plan, [sent(values[name]) for name in names])
+    reader = Transformer(Context(conn))  # while the server is at it
     result = await answer(conn)
-    reader = Transformer(Context(conn))
     reader.set_pgresult(result)
     return reader.load_rows(0, result.ntuples, tuple)
 

@@ -304,16 +304,17 @@ class Claimer:
             self.asking = 0
         self._claiming = None
         del self._unanswered[token, queue]
-        cursor, now = self._cursors[queue], time.monotonic()
-        if after is FROM_THE_START:
-            cursor.scanned(claims, n, sent_at, now)
-        else:
-            cursor.went_on(claims, sent_at, now)
+        now = time.monotonic()
         if claims:
             self._taken[queue] = self._taken.get(queue, 0) + len(claims)
             self.on_claims(claims, sent_at)
         if idle:
-            await asyncio.sleep(0)  # what was claimed begins before anything else is asked, and others have their turn
+            await asyncio.sleep(0)  # what was claimed begins before anything else is done, and others have their turn
+        cursor = self._cursors[queue]
+        if after is FROM_THE_START:
+            cursor.scanned(claims, n, sent_at, now)
+        else:
+            cursor.went_on(claims, sent_at, now)
         return len(claims)
 
     async def _share(self, conn: AsyncConnection[Any]) -> None:

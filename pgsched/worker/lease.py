@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pgsched import log
@@ -17,7 +17,7 @@ from pgsched.db.claims import Beat, cancel_asked, heartbeat
 from pgsched.db.connect import BY_KEY, Connection, DatabaseError, Reaction, back_off_s, classify, connect, explain
 from pgsched.db.patient import expect
 from pgsched.errors import PgschedError
-from pgsched.model import Claim, Key
+from pgsched.model import Claim, Key, keys_of
 
 logger = log.get("lease")
 MARGIN = 0.1
@@ -43,11 +43,11 @@ class Leases:
 
     def add(self, claims: list[Claim], sent_at: float) -> None:
         """Hold these claims; `sent_at` is the monotonic instant before the claim statement was sent."""
+        added = dict.fromkeys(keys_of(claims), sent_at + self._usable_s)
         with self._lock:
-            for claim in claims:
-                self._deadlines[claim.key] = sent_at + self._usable_s
+            self._deadlines.update(added)
 
-    def drop(self, *keys: Key) -> None:
+    def drop(self, keys: Iterable[Key]) -> None:
         """Hold them no longer: settled, or lost."""
         with self._lock:
             for key in keys:

@@ -61,6 +61,7 @@ class Settler:
         self.wait_s = wait_s
         self.on_settled = on_settled
         self.on_fatal: Callable[[PgschedError], object] = bool  # what cannot be written for an unknown reason
+        self.on_taken: Callable[[], object] = bool  # fewer wait now: it may be behind no more
         self._waiting: list[Settlement] = []
         self._alone: list[Settlement] = []
         self._alone_last = False
@@ -94,7 +95,9 @@ class Settler:
                 await self._arrived.wait()
                 if len(self._waiting) < LARGEST_BATCH:
                     await asyncio.sleep(self.wait_s)
-                await self._write(self._next(), UNFORESEEN)
+                batch = self._next()
+                self.on_taken()
+                await self._write(batch, UNFORESEEN)
                 if not (self._waiting or self._alone or self._aside):
                     self._idle.set()
         finally:

@@ -25,7 +25,7 @@ from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
 from pgsched.execute.capture import Journal
 from pgsched.execute.python import PythonExecutor
-from pgsched.model import Claim, Kind, Outcome, Result, Settlement
+from pgsched.model import Claim, Kind, Outcome, Result, Settlement, keys_of
 from pgsched.worker.claim import Claimer
 from pgsched.worker.lease import Heartbeat, Leases
 from pgsched.worker.listen import listen
@@ -134,7 +134,7 @@ class Worker:
         self.tell(READY)
         wanted = Wanted(worker_id, self.settings.lease_s, self._whole_kinds(), self.registration.tasks)
         self._settler = Settler(self.dsn, self.registration.name, self.settings.settle_wait_s, self._settled)
-        self._settler.on_fatal = self.fail
+        self._settler.on_fatal, self._settler.on_taken = self.fail, self._more_room
         self._logs = LogPump(self.dsn, self.journal)
         self._claimer = Claimer(
             self.dsn,
@@ -261,7 +261,7 @@ class Worker:
             self._claimer.wake()
 
     def _settled(self, told: list[Settled]) -> None:
-        self.leases.drop(*(settlement.claim.key for settlement, _ in told))
+        self.leases.drop(keys_of([settlement[0] for settlement, _ in told]))
         verdicts = Counter([verdict for _, verdict in told])
         if self.counted is not None:
             self.counted.settled(told, verdicts)

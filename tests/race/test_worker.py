@@ -336,9 +336,10 @@ def test_handlers_run_ahead_of_the_settlements_only_so_far(
     """A crash would have all of them run again."""
     monkeypatch.setattr(settling, "BEHIND", 100 if guarded else 1_000_000)
     add_runs(db, 2000)
-    answers, really = asyncio.Event(), settling.settle
+    asked, answers, really = asyncio.Event(), asyncio.Event(), settling.settle
 
     async def slow(*given: Any) -> list[str]:
+        asked.set()
         await answers.wait()
         return await really(*given)
 
@@ -347,11 +348,12 @@ def test_handlers_run_ahead_of_the_settlements_only_so_far(
     async def scene() -> None:
         handler = Handler()
         handler.go.set()
-        worker = make(dsn, handler, poll_s=30.0)  # so that it goes on when there is room, and not at the next poll
+        # so that it goes on as soon as there is room, and not at the next poll: also when those that waited are taken
+        worker = make(dsn, handler, poll_s=30.0, settle_wait_s=0.2)
         work = asyncio.create_task(worker.run())
         if guarded:
             await becomes(
-                lambda: handler.begun and worker._settler.is_behind(0) and worker.slots.is_idle(),
+                lambda: asked.is_set() and worker._settler.is_behind(0) and worker.slots.is_idle(),
                 "nothing more to start",
             )
             assert len(handler.begun) < 1500, "and not all that there is"
@@ -435,7 +437,7 @@ def test_a_claim_past_its_deadline_is_past_and_an_unknown_one_too() -> None:
     assert leases.past(claim.key, 109.1)
     leases.renewed(frozenset({claim.key}), sent_at=103.0)
     assert not leases.past(claim.key, 109.1)
-    leases.drop(claim.key)
+    leases.drop([claim.key])
     assert leases.past(claim.key, 0.0)
 
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from pgsched.db.claims import claims_of
-from pgsched.model import Claim
+from pgsched.model import Claim, keys_of
 
 Key = tuple[int, int, int]  # priority, second, id
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -40,3 +40,13 @@ def test_claims_come_in_order(in_order: list[Key]) -> None:
         assert [claim.id for claim in claims] == [run_id for _, _, run_id in in_order]
         assert {claim.token for claim in claims} == {TOKEN}
         assert claims[0].args == {"i": 1}
+
+
+@pytest.mark.parametrize("args", ['{"i": [1, null]}', "null", "[]", "1" * 5000])
+@pytest.mark.parametrize("options", [None, "null", '{"env": {}}'])
+def test_one_alone_is_read_as_among_others(args: str, options: str | None) -> None:
+    one = [*row((5, 1, 1))]
+    one[Claim._fields.index("args") - 1], one[Claim._fields.index("options") - 1] = args, options
+    (alone,) = claims_of(TOKEN, [one])
+    assert alone == claims_of(TOKEN, [one, row((5, 1, 2))])[0]
+    assert alone.key == (1, TOKEN.int) and keys_of([alone]) == [alone.key]
