@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import gc
 import os
 import sys
 import tempfile
@@ -31,6 +32,7 @@ LOOK_S = 1.0
 DUMP_S = 60.0
 AGAIN = 4  # told again when it has lasted this many times as long
 STACK_CHARACTERS = 4000
+LOOKING = threading.Lock()
 Blocked = tuple[float, str]
 
 
@@ -107,7 +109,7 @@ class Watchdog(threading.Thread):
                 self.on_news()
             return
         if seconds >= self._tell_at_s:
-            frame = sys._current_frames().get(self._loop_thread)
+            frame = current_frames().get(self._loop_thread)
             found = self._at_the_loop(frame)
             self._who = names(found) or one_of(list(self._running()))
             self._tell_at_s = seconds * AGAIN
@@ -164,10 +166,24 @@ class Watchdog(threading.Thread):
         )
 
 
+def current_frames() -> dict[int, FrameType]:
+    """The frame of each thread, by its identifier. Without a collection of garbage in between: Python locks its list of
+    threads for it, and to free a `threading.local` takes that lock too: the interpreter would stand still for ever
+    (https://github.com/python/cpython/issues/106883, in 3.11 until 3.11.9)."""
+    with LOOKING:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return sys._current_frames()
+        finally:
+            if collects:
+                gc.enable()
+
+
 def stacks_of_others() -> list[str]:
     """Where the other threads are, as faulthandler writes it."""
     here = threading.get_ident()
-    frames = {thread: frame for thread, frame in sys._current_frames().items() if thread != here}
+    frames = {thread: frame for thread, frame in current_frames().items() if thread != here}
     stacks = {thread: list(traceback.walk_stack(frame)) for thread, frame in frames.items()}
     return [
         f"Thread {thread:#018x} (most recent call first):\n"

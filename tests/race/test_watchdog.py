@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -144,3 +146,47 @@ def test_a_loop_that_turns_is_nobodys_business(dsn: str, db: psycopg.Connection,
     run_id = add(db, "extends.thread", seconds=1)
     serve(dsn, lambda: state(db, run_id) == "succeeded")
     assert [line for line in said.lines if "loop" in line[0]] == []
+
+
+FREES_WHILE_IT_LOOKS = """
+import gc, sys, threading
+from pgsched.worker import watchdog
+
+if sys.argv[1] == "unguarded":
+    watchdog.current_frames = sys._current_frames
+go = threading.Event()
+
+def sleeper():
+    go.wait()
+
+threads = [threading.Thread(target=sleeper, daemon=True) for _ in range(300)]
+for thread in threads:
+    thread.start()
+
+class Circle:
+    def __init__(self):
+        self.own, self.local = self, threading.local()
+
+gc.collect()
+gc.set_threshold(150)  # which the frames of so many threads are, and nothing before them
+for _ in range(10):
+    Circle()
+gone = []
+gc.callbacks.append(lambda phase, about: gone.append(about["collected"]))
+print(len(watchdog.stacks_of_others()), sum(gone) > 0, flush=True)
+"""
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_to_look_at_threads_does_not_stop_the_interpreter_when_garbage_is_collected_meanwhile(guarded: bool) -> None:
+    command = [sys.executable, "-c", FREES_WHILE_IT_LOOKS, "guarded" if guarded else "unguarded"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        told, _ = child.communicate(timeout=30 if guarded else 5)
+        assert told == "300 True\n", "garbage was there to be collected"
+        assert guarded or sys.version_info >= (3, 11, 9), "from then on Python does it by itself"
+    except subprocess.TimeoutExpired:
+        assert not guarded
+    finally:
+        child.kill()
+        child.wait()
