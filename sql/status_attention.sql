@@ -1,5 +1,5 @@
 -- status_attention: runs that ended badly and are still kept. They lie far apart in the table, each on a page of its own:
--- at most the newest n of the last day are counted, and `older` of those before.
+-- at most the newest n of the last day are counted, and `older` of those before, of which missed ones count as well.
 -- params: n int, older int
 -- returns: one row: dead (all that are kept), dead_day, missed_day (rows; one can cover many slots),
 --          missed_slots_day, sampled (there may be more than n of the last day), uncounted (more may be kept)

@@ -1,4 +1,4 @@
-"""Many that ask for the same take turns: together they ask no more often than a few of them would."""
+"""Many that ask for the same take turns: each waits so much longer that together they ask as often as a few would."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ T = TypeVar("T")
 
 
 def status(conn: Connection[Any], sample: int | None = None) -> Status:
-    """Read the state of everything and judge it; of the finished runs, and of those that ended badly,
-    at most the newest `sample` (None: SAMPLE) are read."""
+    """Read the state of everything and judge it; of the finished runs, and of the last day's that ended badly, at most
+    the newest `sample` (None: SAMPLE) are read, and `OLDER` of those that ended badly before."""
     sample = sample or SAMPLE
     with conn.transaction():
         # statistics of a queue table are stale by nature; each question below has an index that fits it

@@ -254,8 +254,10 @@ class Claimer:
         self._hints = dict.fromkeys([*passed_by, *(q for q in self._hints if q not in full), *full])
         self.starved = bool(passed_by or full)
         self._keeps_up = not self.starved
-        if looked and self._rest.looked():
-            await self._share(self._conn)
+        if looked:
+            self._rest.note_look()
+            if self._rest.counts:
+                await self._share(self._conn)
         return self.starved and self.room() > 0
 
     async def _try(self, conn: AsyncConnection[Any], queues: list[str]) -> tuple[list[str], list[str]]:

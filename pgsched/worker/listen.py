@@ -26,7 +26,8 @@ logger = log.get("listen")
 
 
 async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Callable[[int], None]) -> None:
-    """Pass notifications on until cancelled; after a reconnection, `on_queue(None)`: any may have been missed."""
+    """Pass notifications on until cancelled. `on_queue(None)` when it cannot, and once it can again: any may have been
+    missed."""
 
     def heard(channel: str, payload: str) -> None:
         if channel == "pgsched_runs":
@@ -49,6 +50,7 @@ async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Ca
             if classify(error) is Reaction.CONFIGURATION:
                 raise explain(error) if isinstance(error, DatabaseError) else error from error
             failures += 1
+            on_queue(None)  # nobody else's look finds this worker something, as it cannot be told of it
             delay = back_off_s(failures, 0.1)
             logger.warning("listening again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))
             await asyncio.sleep(delay)

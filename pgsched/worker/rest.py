@@ -18,7 +18,8 @@ FIRST_LOOK_S = 0.02
 LATER = 5.0
 MANY, WINDOW_S = 50, 0.1
 SELDOM = 5.0  # times that pause at most: the others may have gone, or got work, at the same moment
-ALONE = 10  # poll periods without work after which they are counted; then after 20, 40, 80 and so on:
+SPREAD = 0.5  # by what part a wait may be shorter where looks are shared, so that those of a fleet are apart
+ALONE = 10  # looks without work after which they are counted; then after 20, 40, 80 and so on:
 RECOUNT = 64  # every so many if there are more than a few,
 RECOUNT_FEW = 1024  # and every so many if not
 
@@ -39,29 +40,34 @@ class Rest:
 
     @property
     def jitter(self) -> float:
-        """By what part a wait may be shorter, so that a fleet does not look in step: much, where looks are shared."""
-        return 0.5 if self.period_s > self.poll_s else 0.1
+        """By what part a wait may be shorter, so that a fleet does not look in step."""
+        return SPREAD if self.period_s > self.poll_s else 0.1
 
     @property
     def asleep_s(self) -> float:
         """Seconds for which it says that it sleeps."""
         return 2 * self.period_s + 0.5
 
-    def looked(self) -> bool:
-        """It has looked: is it idle, and is it time to count those that do the same?"""
+    def note_look(self) -> None:
+        """It has looked."""
         if self.idle:
             self._quiet += self.period_s / self.poll_s
+
+    @property
+    def counts(self) -> bool:
+        """Is it idle, and is it time to count those that look for the same?"""
         return self.idle and self._quiet >= self._count_at
 
     def share(self, fellows: int) -> None:
-        """So many look for the same: together they look no more often than `FEW` of them would, each at least once in
-        `SELDOM` times the time that it was told."""
+        """So many look for the same: together they look no more often than `FEW` of them would, but each at least once
+        in `SELDOM` times the time that it was told."""
         self._count_at = self._quiet + min(self._quiet, RECOUNT if fellows > FEW else RECOUNT_FEW)
-        self.period_s = self.poll_s * slower(fellows, SELDOM)
+        times = slower(fellows, SELDOM)
+        self.period_s = self.poll_s * (min(times / (1 - SPREAD / 2), SELDOM) if times > 1 else 1)
 
     def alone(self) -> None:
         """Look as often as told, for a while."""
-        self._quiet, self._count_at = 0.0, float(ALONE)  # poll periods since there was work
+        self._quiet, self._count_at = 0.0, float(ALONE)  # looks since there was work, a long wait's as many as it took
         self.period_s = self.poll_s
 
     def found(self, count: int, now: float) -> None:
@@ -107,7 +113,8 @@ class Polling(Rest):
     def must_ask(self, now: float) -> bool:
         return False
 
-    def looked(self) -> bool:
+    @property
+    def counts(self) -> bool:
         return False
 
     def wait_s(self, now: float) -> float:

@@ -64,7 +64,7 @@ def test_who_does_other_work_is_not(dsn: str, db: psycopg.Connection, other: dic
         "stopped_at = now()",
         "stopping_at = now()",
         "blocked_at = now()",
-        "seen_at = now() - interval '31 s'",
+        "seen_at = now() - interval '16 s'",
         "running = 2",
         "pooler = 'transaction'",
     ],
@@ -130,22 +130,24 @@ def test_one_of_many_looks_seldom(
     it = Looking(dsn, db, monkeypatch, fellows)
 
     async def scene() -> None:
-        await asyncio.sleep(1.5) if fellows == 1 else await it.shares()
-        it.looks.clear()
-        await asyncio.sleep(4)
+        if fellows > 1:
+            await it.shares()
+        await becomes(lambda: len(it.looks) > 12, "some looks")
 
     it.during(scene)
-    assert len(it.looks) > 20 if fellows == 1 else 6 <= len(it.looks) <= 17, "each tenth of a second, or each half"
+    pause_s = median(it.between())
+    assert pause_s < 0.2 if fellows == 1 else pause_s > 0.24, "each tenth of a second, or each quarter to half"
 
 
 def test_being_woken_in_vain_puts_off_nobodys_turn(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = Looking(dsn, db, monkeypatch, 100)
+    monkeypatch.setattr(claiming.random, "random", lambda: 0.0)
 
     async def scene() -> None:
         await it.shares()
-        for _ in range(12):
+        while len(it.looks) < 6:
             await asyncio.sleep(0.45)
             it.claimer.hint("nothing")
 
@@ -175,7 +177,7 @@ def test_those_that_begin_together_soon_look_at_different_times(
 
     async def scene() -> None:
         await it.shares()
-        await asyncio.sleep(5)
+        await becomes(lambda: len(it.looks) > 12, "some looks")
 
     it.during(scene)
     assert pstdev(it.between()) > 0.03, f"of half a second at most; a tenth of jitter makes 0.015: {it.between()}"

@@ -93,7 +93,7 @@ def test_after_work_it_looks_again_soon_because_what_overlapped_was_not_announce
     assert [rest.wait_s(11.0), rest.wait_s(11.1)] == pytest.approx([NAP_S, 5 * NAP_S])
 
 
-@pytest.mark.parametrize(("fellows", "period_s"), [(0, 2.0), (1, 2.0), (20, 2.0), (30, 3.0), (100, 10.0), (9999, 10.0)])
+@pytest.mark.parametrize(("fellows", "period_s"), [(0, 2.0), (1, 2.0), (20, 2.0), (30, 4.0), (75, 10.0), (9999, 10.0)])
 def test_idle_workers_that_do_the_same_look_in_turns(fellows: int, period_s: float) -> None:
     assert (FEW, SELDOM) == (20, 5.0), "what docs/performance.md says"
     rest = Rest(2.0)
@@ -107,11 +107,22 @@ def test_idle_workers_that_do_the_same_look_in_turns(fellows: int, period_s: flo
     assert rest.must_ask(70.1 - period_s) and not rest.must_ask(69.9 - period_s)
 
 
+@pytest.mark.parametrize("fellows", [21, 25, 50, 75])
+def test_those_who_share_look_no_more_often_together_than_a_few_alone(fellows: int) -> None:
+    def a_second(count: int) -> float:
+        rest = Rest(1.0)
+        rest.share(count)
+        return count / (rest.period_s * (1 - rest.jitter / 2))
+
+    assert 0.9 * a_second(FEW) < a_second(fellows) <= a_second(FEW)
+
+
 def looks(rest: Rest, n: int, fellows: int) -> list[int]:
     """At which of so many looks of an idle worker it counts."""
     found = []
     for look in range(1, n + 1):
-        if rest.looked():
+        rest.note_look()
+        if rest.counts:
             found.append(look)
             rest.share(fellows)
     return found

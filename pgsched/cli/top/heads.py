@@ -99,7 +99,7 @@ def depth(look: Look) -> Text:
     parts = [Text(f"{name} {n:,}{more}") for name, n in counts.items()]
     if oldest:
         parts.append(Text(f"oldest {duration(oldest)}"))
-    parts.append(Text(f"dead {found.attention.dead:,}{uncounted}", "red" if found.attention.dead else ""))
+    parts.append(Text(f"dead {found.attention.dead:,}{uncounted}", "red" if found.attention.dead or uncounted else ""))
     if found.attention.missed_slots_day:
         parts.append(Text(f"missed today {found.attention.missed_slots_day:,}{sampled}", "red"))
     return Text(" · ").join(parts)
