@@ -22,7 +22,7 @@ from pgsched.db.arrays import literal, plain
 from pgsched.db.connect import AsyncConnection, Connection
 from pgsched.db.direct import json_as_text, rows
 from pgsched.db.statements import sql
-from pgsched.model import Claim, Key, Result, Settlement, Unreadable
+from pgsched.model import Claim, Key, Result, Settlement, Unreadable, keys_of
 
 ORDER = attrgetter("priority", "available_at", "id")
 RUN = attrgetter("claim.id")
@@ -190,7 +190,7 @@ async def settle(
 
 def keys(batch: Sequence[Settlement]) -> dict[str, str]:
     """What every settlement is fenced by."""
-    return fences([s.claim.key for s in batch])
+    return fences(keys_of([s.claim for s in batch]))
 
 
 def fences(keys: Iterable[Key]) -> dict[str, str]:

@@ -205,7 +205,7 @@ class Claimer:
         self.starved = self.starved or full  # room may have become less since it was asked
         now = time.monotonic()
         # to be woken for one queue puts off no further the look at all of them
-        turn_s = max(self._discovered_at + self._rest.period_s, self._looking.next_at) - now
+        turn_s = self._look_at(self._rest.period_s) - now
         wait_s = self.poll_s if full else max(0.0, min(self._again_s, self._rest.wait_s(now), turn_s))
         try:
             async with asyncio.timeout(wait_s * (1 - self._rest.jitter * random.random())):
@@ -239,7 +239,7 @@ class Claimer:
         # what came into a queue that was found empty is to be seen
         sure = {*passed_by, *full, *self._taken, *last}
         found = await self._discover(self._conn, sure, napping=not (self._rest.idle or passed_by or full))
-        others = [*(queue for queue in found if queue not in sure | self._hints.keys()), *last]
+        others = [*(queue for queue in found if queue not in self._hints), *last]
         if others:
             self._trying = [*first, *others]
             more_passed_by, more_full = await self._try(self._conn, others)
@@ -326,6 +326,10 @@ class Claimer:
         if self._discovered_at == looked_at:  # or a connection was lost meanwhile: then it relies on nobody
             self._rest.share(count)
 
+    def _look_at(self, every_s: float) -> float:
+        """When to look for queues again: so long after the last look, and not before that is affordable."""
+        return max(self._discovered_at + every_s, self._looking.next_at)
+
     async def _discover(self, conn: AsyncConnection[Any], known: set[str], *, napping: bool) -> list[str]:
         """Say that this worker may sleep, if it is to. At least once a period, because a hint may have been lost,
         and more often for one that naps, because none is sent: the queues that have open runs, but for those
@@ -333,7 +337,7 @@ class Claimer:
         now = time.monotonic()
         often_s = max(NAPPING_LOOK_S, SHARE * self._looking_s)  # many queues may have nothing for this worker
         every_s = min(self.poll_s, often_s) if napping else self._rest.period_s
-        look = now >= max(self._discovered_at + every_s, self._looking.next_at)
+        look = now >= self._look_at(every_s)
         must_ask = self._rest.must_ask(now)
         if not (must_ask or look):
             return []

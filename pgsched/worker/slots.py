@@ -18,7 +18,7 @@ from pgsched import log
 from pgsched.execute.base import Executor, kill_after_s
 from pgsched.execute.control import Control
 from pgsched.execute.python import PythonExecutor
-from pgsched.model import Claim, Key, Kind, Outcome
+from pgsched.model import Claim, Key, Kind, Outcome, keys_of
 from pgsched.worker.claim import Pace
 from pgsched.worker.lease import Leases
 from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
@@ -112,7 +112,7 @@ class Slots:
 
     def cancel(self, run_id: int) -> None:
         """Somebody asked to cancel this run."""
-        ahead = [claim.key for claim in self._buffer]
+        ahead = keys_of(self._buffer)
         for key in [key for key in [*self._running, *ahead] if key[0] == run_id]:
             self.end(key, Ended.CANCEL)
 
