@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pgsched.chaos import registry
 from tests.docs.playing import Play, trace
 from tests.docs.reading import PAGES, read
 from tests.docs.shell import Missing
@@ -18,8 +19,9 @@ ALL = {name: read(name) for name in PAGES}
 
 
 @pytest.fixture
-def played(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
-    """The page, played from its top to its end."""
+def played(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """The page, played from its top to its end. A fault that it declares is forgotten."""
+    monkeypatch.setattr(registry, "FAULTS", registry.load())
     stage = STAGES.get(request.param, Stage())
     with contextlib.ExitStack() as opened:
         if stage.alone:
