@@ -39,8 +39,8 @@ from pgsched.worker.cursor import SHARE, Budget, Cursor
 from pgsched.worker.rest import NAP_S, SELDOM, Polling, Rest
 
 logger = log.get("claim")
-LARGEST_BATCH = 1000
-MOST_AHEAD = 4000  # what the fastest worker finishes in PREFETCH_S
+LARGEST_BATCH = 2000
+MOST_AHEAD = 8000  # what the fastest worker finishes in PREFETCH_S
 PREFETCH_S = 0.1
 LOOK_S = 0.001
 LAST_QUESTION_S = 5.0
