@@ -7,7 +7,6 @@ process without being asked has an exit code.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -15,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pgsched
-from pgsched import log, otel, tracing
+from pgsched import garbage, log, otel, tracing
 from pgsched.config import Settings
 from pgsched.db import jobs, pooler, timeline, version, workers
 from pgsched.db.connect import Connection, connect, ssl_problem
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from pgsched.worker.traced import Tracing
 
 logger = log.get("process")
-GC_THRESHOLD = 20_000
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -80,9 +78,7 @@ def run_worker(
     if app is not None and app.dsn is None:
         app.dsn = settings.dsn  # a handler that enqueues means this database, wherever the DSN came from
     prepare(settings, app)
-    # Each run makes a few dozen objects that are gone at once: look for cycles less often, and never in the modules.
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
+    garbage.last()
     check_memory(settings.worker.max_memory_mb)
     with Observed(settings, under_supervisor=line is not None) as observed:
         asyncio.run(serve(settings, app, on_start, line, observed))
@@ -172,6 +168,7 @@ def make_worker(settings: Settings, app: App | None, observed: Observed | None =
 def run_leader(settings: Settings) -> None:
     """Run only the leader's duties, until a signal. Raises PgschedError when no retry can help."""
     prepare(settings, None)
+    garbage.last()
     fatal: list[PgschedError] = []
     leader = Leader(settings.dsn, settings.leader, process_name(), on_fatal=fatal.append)
     observed = Observed(settings)

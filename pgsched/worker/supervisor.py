@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pgsched import log
+from pgsched import garbage, log
 from pgsched.errors import MemoryReached
 from pgsched.execute.child import kill_session
 from pgsched.worker.front import Member, fronting
@@ -291,6 +291,7 @@ def supervise(processes: int, dsn: str | None, metrics: str | None = None, healt
     """Run this process's own command line with `processes` workers; the exit code. `dsn`: their PGSCHED_DSN.
     `metrics`, `health`: where theirs are served."""
     env = dict(os.environ) | ({} if dsn is None else {"PGSCHED_DSN": dsn})
+    garbage.last()
     supervisor = Supervisor([sys.executable, *sys.orig_argv[1:]], processes, env)
     with fronting(metrics, health, supervisor.members) as folder:
         supervisor.show(folder)

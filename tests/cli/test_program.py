@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from inspect import iscoroutine
+from typing import Any
 
 import pytest
+
+from pgsched.config import Settings
+from pgsched.garbage import LASTING
+from pgsched.web import serving
+from pgsched.worker import process, supervisor
 
 WATCHED = """
 import atexit, gc, json, sys
@@ -29,3 +38,47 @@ def test_a_short_command_looks_for_no_garbage(command: str, dsn: str) -> None:
     collected, frozen, new = json.loads(done.stderr.splitlines()[-1])
     assert collected == 0, "while it was imported and at work"
     assert frozen > 10_000 and new < 1000, "nor is all of it looked through at the end"
+
+
+@pytest.fixture
+def frozen() -> Iterator[list[int]]:
+    """How many objects were frozen each time, and after it everything as it was."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000)
+    yield []
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+class Began(Exception):
+    """It would go on for long now."""
+
+
+@pytest.mark.parametrize(
+    ("module", "where", "begin"),
+    [
+        (process.asyncio, "run", lambda dsn: process.run_worker(Settings(dsn))),
+        (process.Leader, "run", lambda dsn: process.run_leader(Settings(dsn))),
+        (supervisor.asyncio, "run", lambda dsn: supervisor.supervise(2, dsn)),
+        (serving.uvicorn.Server, "run", lambda dsn: serving.serve(serving.Settings("", "127.0.0.1", 0), dsn, bool)),
+    ],
+    ids=["worker", "leader", "supervisor", "web"],
+)
+def test_one_that_lasts_does(
+    module: Any,
+    where: str,
+    begin: Callable[[str], object],
+    dsn: str,
+    frozen: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def goes_on(work: Any, **_: object) -> None:
+        frozen.append(gc.get_freeze_count())
+        work.close() if iscoroutine(work) else None
+        raise Began
+
+    monkeypatch.setattr(module, where, goes_on)
+    with pytest.raises(Began):
+        begin(dsn)
+    assert gc.get_threshold()[0] == LASTING
+    assert frozen[0] > 10_000
