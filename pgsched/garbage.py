@@ -24,5 +24,7 @@ def last() -> None:
 
 
 def end() -> None:
-    """It ends: Python need not look through everything once more."""
-    gc.freeze()
+    """It ends. Where there has been a command only, Python need not look through everything once more; what others'
+    code has left in one that lasts (a file that was not closed) is finalized as ever."""
+    if gc.get_threshold()[0] == MORE_THAN_A_COMMAND_MAKES:
+        gc.freeze()

@@ -21,6 +21,7 @@ STEP = 500
 LEAST_STEP = 10
 PERIOD_NS = 50_000_000
 SECOND = 1_000_000_000
+SAYING = threading.Lock()
 
 
 class Record:
@@ -69,9 +70,11 @@ class Record:
 
 
 def say(**values: Any) -> None:
-    """One line of JSON for the driver."""
-    sys.stdout.write(json.dumps(values) + "\n")
-    sys.stdout.flush()
+    """One line of JSON for the driver. A long one takes several writes, between which no other may come."""
+    line = json.dumps(values) + "\n"
+    with SAYING:
+        sys.stdout.write(line)
+        sys.stdout.flush()
 
 
 def from_environment() -> Record:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from pgsched.db import metering
 from pgsched.db.connect import Connection
 from pgsched.db.tried import TRIED
-from pgsched.model import Claim, Kind, Outcome, Result
+from pgsched.model import Claim, Key, Kind, Outcome, Result
 from pgsched.observe.catalogue import OTHER
 from pgsched.observe.meter import Bounded, Meter, Sample
 from pgsched.worker.running import Ended, Running
@@ -192,13 +192,15 @@ class MeteredSlots(Slots):
         self.counted.claimed(claims)
         super().take(claims, sent_at)
 
-    def end(self, key: Any, why: Ended) -> None:
-        running = self._running.get(key) if why in (Ended.LOST, Ended.DEADLINE) else None
-        if running is not None and running.ended is not why:
-            self.counted.lost("denied" if why is Ended.LOST else "deadline")
-            if why is Ended.LOST:  # there will be no outcome
-                self.counted.gone(running.claim)
-        super().end(key, why)
+    def end(self, keys: Iterable[Key], why: Ended) -> None:
+        keys = list(keys)
+        for key in keys if why in (Ended.LOST, Ended.DEADLINE) else ():
+            running = self._running.get(key)
+            if running is not None and running.ended is not why:
+                self.counted.lost("denied" if why is Ended.LOST else "deadline")
+                if why is Ended.LOST:  # there will be no outcome
+                    self.counted.gone(running.claim)
+        super().end(keys, why)
 
     def _note_next(self) -> None:
         """Note when each of the next attempts ends."""

@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from pgsched import log
@@ -105,16 +105,12 @@ class Slots:
 
     def beaten(self, denied: list[Key], cancel: frozenset[Key]) -> None:
         """A heartbeat's answer: these claims are lost, and of those the attempt is to be cancelled."""
-        for key in denied:
-            self.end(key, Ended.LOST)
-        for key in cancel:
-            self.end(key, Ended.CANCEL)
+        self.end(denied, Ended.LOST)
+        self.end(cancel, Ended.CANCEL)
 
     def cancel(self, run_id: int) -> None:
         """Somebody asked to cancel this run."""
-        ahead = keys_of(self._buffer)
-        for key in [key for key in [*self._running, *ahead] if key[0] == run_id]:
-            self.end(key, Ended.CANCEL)
+        self.end([key for key in [*self._running, *keys_of(self._buffer)] if key[0] == run_id], Ended.CANCEL)
 
     def running(self) -> list[Running]:
         """The attempts being made."""
@@ -124,15 +120,23 @@ class Slots:
         """What the handler of an attempt that is being made may ask for."""
         return self._running.get(key)
 
-    def end(self, key: Key, why: Ended) -> None:
-        """End an attempt, or let go of a claim that was not started."""
-        running = self._running.get(key)
-        if running is not None:
-            running.end(why)
+    def end(self, keys: Iterable[Key], why: Ended) -> None:
+        """End these attempts, and let go of those of the claims that were not started."""
+        waiting = set()
+        for key in keys:
+            running = self._running.get(key)
+            if running is None:
+                waiting.add(key)
+            else:
+                running.end(why)
+        if not waiting:
             return
-        for claim in [claim for claim in self._buffer if claim.key == key]:
-            self._buffer.remove(claim)
-            self._hand_back(claim, why)
+        buffer, self._buffer = self._buffer, deque()
+        for claim in buffer:  # once for all of them: thousands may wait
+            if claim.key in waiting:
+                self._hand_back(claim, why)
+            else:
+                self._buffer.append(claim)
 
     def stop(self) -> None:
         """Start nothing more. `idle` asks again whether to give up."""

@@ -279,8 +279,7 @@ class Worker:
         while True:
             await asyncio.sleep(WATCH_S)
             self._watchdog.turned()
-            for key in self.leases.expired(time.monotonic()):
-                self.slots.end(key, Ended.DEADLINE)
+            self.slots.end(self.leases.expired(time.monotonic()), Ended.DEADLINE)
             self.slots.unpark()
 
     # ---- stopping

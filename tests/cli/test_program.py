@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pgsched import garbage
 from pgsched.config import Settings
 from pgsched.garbage import LASTING
 from pgsched.web import serving
@@ -44,6 +45,7 @@ def test_a_short_command_looks_for_no_garbage(command: str, dsn: str) -> None:
 def frozen() -> Iterator[list[int]]:
     """How many objects were frozen each time, and after it everything as it was."""
     before = gc.get_threshold()
+    gc.unfreeze()
     gc.set_threshold(200_000)
     yield []
     gc.unfreeze()
@@ -82,3 +84,16 @@ def test_one_that_lasts_does(
         begin(dsn)
     assert gc.get_threshold()[0] == LASTING
     assert frozen[0] > 10_000
+
+
+def test_only_a_command_ends_without_a_look_at_what_is_left(frozen: list[int]) -> None:
+    """In a process that lasts that may be a handler's."""
+    garbage.begin()
+    garbage.last()
+    count = gc.get_freeze_count()
+    new = [[] for _ in range(10_000)]
+    garbage.end()
+    assert gc.get_freeze_count() <= count
+    garbage.begin()
+    garbage.end()
+    assert gc.get_freeze_count() > count + len(new) / 2

@@ -201,7 +201,7 @@ def test_one_that_is_cancelled_leaves_and_the_call_goes_on_for_the_others() -> N
         bench = Bench(app)
         one, other = bench.take(1, 2)
         await bench.until(lambda: len(bench.slots) == 2 and bench.slots.room() == 1)
-        bench.slots.end(one.key, Ended.CANCEL)
+        bench.slots.end([one.key], Ended.CANCEL)
         await bench.all_settled(1)
         go.set()
         await bench.all_settled(2)
@@ -209,8 +209,7 @@ def test_one_that_is_cancelled_leaves_and_the_call_goes_on_for_the_others() -> N
         go.clear()
         both = bench.take(3, 4)
         await bench.until(lambda: len(bench.slots) == 2 and bench.slots.room() == 1)
-        for claim in both:
-            bench.slots.end(claim.key, Ended.CANCEL)
+        bench.slots.end([claim.key for claim in both], Ended.CANCEL)
         await bench.until(lambda: bench.slots.room() == 2)
         assert ended == ["returned", "cancelled"]
         assert other.id in bench.settled
@@ -229,7 +228,7 @@ def test_one_that_is_cancelled_while_it_gathers_is_not_called() -> None:
         bench = Bench(app)
         one, _ = bench.take(1, 2)
         await bench.until(lambda: len(bench.slots) == 2)
-        bench.slots.end(one.key, Ended.CANCEL)
+        bench.slots.end([one.key], Ended.CANCEL)
         await bench.all_settled(2)
         assert calls == [[2]]
 

@@ -21,6 +21,7 @@ from pgsched.worker.lease import Leases
 from pgsched.worker.running import Ended
 from pgsched.worker.slots import Slots
 from tests.executing import holds
+from tests.timing import took
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="clean")
 Scene = Callable[["Stage"], Awaitable[None]]
@@ -43,7 +44,7 @@ class Stage:
             lambda: None,
             self.bugs.append,
         )
-        self.ids = iter(range(1, 10_000))
+        self.ids = iter(range(1, 100_000))
 
     def give(self, *names: str, **more: Any) -> list[Claim]:
         """Claims of these tasks arrive."""
@@ -385,3 +386,21 @@ def test_after_a_stop_nothing_starts_and_what_is_ahead_is_handed_back() -> None:
     play(stage, scene)
     assert stage.results() == [("quick", "released")] * 2 + [("waits", "succeeded")]
     assert Ended.SHUTDOWN.value in (stage.told[0][1].error or "")
+
+
+def test_thousands_that_wait_are_let_go_of_at_once() -> None:
+    """As when all leases of a worker end together, after it was stopped for longer than that."""
+    go = asyncio.Event()
+
+    async def scene(stage: Stage) -> None:
+        first, *others = stage.give("long", *["quick"] * 8001)
+        await holds(lambda: len(stage.slots) == 1)
+        kept = others.pop(4000)
+        assert took(lambda: stage.slots.end([claim.key for claim in reversed(others)], Ended.DEADLINE)) < 0.5
+        assert stage.results() == [("quick", "released")] * 8000
+        go.set()
+        await stage.all_told(8002)
+        assert stage.results()[8000:] == [("long", "succeeded"), ("quick", "succeeded")]
+        assert {first.key, kept.key}.isdisjoint(claim.key for claim in others)
+
+    play(Stage({"long": go.wait, "quick": quick}), scene)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pgsched import garbage
 from pgsched.cli.common import Dsn, Json, database
 from pgsched.errors import InputError
 
@@ -53,6 +54,8 @@ def top(
 
     with database(dsn) as address:
         conn = opened(address)
+        if not once:
+            garbage.last()
         if json:
             return objects(conn, page, interval, once)
         if once:
