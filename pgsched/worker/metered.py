@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any
@@ -192,8 +192,7 @@ class MeteredSlots(Slots):
         self.counted.claimed(claims)
         super().take(claims, sent_at)
 
-    def end(self, keys: Iterable[Key], why: Ended) -> None:
-        keys = list(keys)
+    def end(self, keys: Collection[Key], why: Ended) -> None:
         for key in keys if why in (Ended.LOST, Ended.DEADLINE) else ():
             running = self._running.get(key)
             if running is not None and running.ended is not why:

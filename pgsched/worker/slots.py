@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 from pgsched import log
@@ -120,7 +120,7 @@ class Slots:
         """What the handler of an attempt that is being made may ask for."""
         return self._running.get(key)
 
-    def end(self, keys: Iterable[Key], why: Ended) -> None:
+    def end(self, keys: Collection[Key], why: Ended) -> None:
         """End these attempts, and let go of those of the claims that were not started."""
         waiting = set()
         for key in keys:

@@ -14,7 +14,6 @@ import pytest
 
 from pgsched import garbage
 from pgsched.config import Settings
-from pgsched.garbage import LASTING
 from pgsched.web import serving
 from pgsched.worker import process, supervisor
 
@@ -46,7 +45,7 @@ def frozen() -> Iterator[list[int]]:
     """How many objects were frozen each time, and after it everything as it was."""
     before = gc.get_threshold()
     gc.unfreeze()
-    gc.set_threshold(200_000)
+    garbage.begin()
     yield []
     gc.unfreeze()
     gc.set_threshold(*before)
@@ -82,13 +81,12 @@ def test_one_that_lasts_does(
     monkeypatch.setattr(module, where, goes_on)
     with pytest.raises(Began):
         begin(dsn)
-    assert gc.get_threshold()[0] == LASTING
+    assert gc.get_threshold()[0] == garbage.LASTING
     assert frozen[0] > 10_000
 
 
 def test_only_a_command_ends_without_a_look_at_what_is_left(frozen: list[int]) -> None:
     """In a process that lasts that may be a handler's."""
-    garbage.begin()
     garbage.last()
     count = gc.get_freeze_count()
     new = [[] for _ in range(10_000)]

@@ -393,14 +393,13 @@ def test_thousands_that_wait_are_let_go_of_at_once() -> None:
     go = asyncio.Event()
 
     async def scene(stage: Stage) -> None:
-        first, *others = stage.give("long", *["quick"] * 8001)
+        _, *others = stage.give("long", *["quick"] * 8001)
         await holds(lambda: len(stage.slots) == 1)
-        kept = others.pop(4000)
+        del others[4000]  # it stays
         assert took(lambda: stage.slots.end([claim.key for claim in reversed(others)], Ended.DEADLINE)) < 0.5
         assert stage.results() == [("quick", "released")] * 8000
         go.set()
         await stage.all_told(8002)
         assert stage.results()[8000:] == [("long", "succeeded"), ("quick", "succeeded")]
-        assert {first.key, kept.key}.isdisjoint(claim.key for claim in others)
 
     play(Stage({"long": go.wait, "quick": quick}), scene)
