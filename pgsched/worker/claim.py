@@ -206,13 +206,16 @@ class Claimer:
         now = time.monotonic()
         # to be woken for one queue puts off no further the look at all of them
         turn_s = self._look_at(self._rest.period_s) - now
-        wait_s = self.poll_s if full else max(0.0, min(self._again_s, self._rest.wait_s(now), turn_s))
+        rest_s = self._rest.wait_s(now, self._looking.next_at)
+        wait_s = self.poll_s if full else max(0.0, min(self._again_s, rest_s, turn_s))
         try:
             async with asyncio.timeout(wait_s * (1 - self._rest.jitter * random.random())):
                 await self._wake.wait()
         except TimeoutError:
             if wait_s > NAP_S:
                 self._discovered_at = -math.inf
+            if time.monotonic() >= self._looking.next_at:
+                self._rest.waited()
         self._wake.clear()
 
     async def _round(self) -> bool:
@@ -341,12 +344,13 @@ class Claimer:
         must_ask = self._rest.must_ask(now)
         if not (must_ask or look):
             return []
+        if look:  # said before, because it may be told meanwhile to look once more
+            self._discovered_at = now
         found, sure_s = await claimable_queues(conn, self._rest.asleep_s if must_ask else None, look=look, known=known)
         if sure_s is not None:
             self._rest.asked(now, sure_s)
         if not look:
             return []
-        self._discovered_at = now
         # the dead entries of what was claimed are in its way too
         self._looking.spent(time.monotonic() - now, time.monotonic())
         return [queue for queue in self.queues if queue in found] if self.queues else found

@@ -97,14 +97,17 @@ class Rest:
         self._asleep_until = 0.0
         self.alone()
 
-    def wait_s(self, now: float) -> float:
-        """Seconds to wait for a notification before the next look; 0: the worker must say first that it sleeps."""
+    def wait_s(self, now: float, look_at: float = 0.0) -> float:
+        """Seconds to wait for a notification before the next look, which one that found nothing cannot afford before
+        `look_at`; 0: the worker must say first that it sleeps."""
         sure_s = self._asleep_until - now
         if sure_s <= NAP_S:
             return 0.0 if self.idle else NAP_S
-        wait_s = min(self._look_s, self.period_s, sure_s)
+        return min(max(self._look_s, look_at - now) if self.idle else self._look_s, self.period_s, sure_s)
+
+    def waited(self) -> None:
+        """Nothing woke it: the next wait is longer."""
         self._look_s = min(self._look_s * LATER, self.period_s)
-        return wait_s
 
 
 class Polling(Rest):
@@ -117,9 +120,5 @@ class Polling(Rest):
     def counts(self) -> bool:
         return False
 
-    def wait_s(self, now: float) -> float:
-        if not self.idle:
-            return NAP_S
-        wait_s = min(self._look_s, self.poll_s)
-        self._look_s = min(self._look_s * LATER, self.poll_s)
-        return wait_s
+    def wait_s(self, now: float, look_at: float = 0.0) -> float:
+        return min(max(self._look_s, look_at - now), self.poll_s) if self.idle else NAP_S

@@ -210,6 +210,53 @@ def test_what_comes_while_it_says_that_it_sleeps_is_looked_for_at_once(
     play(Scene(dsn, monkeypatch, 5), scene)
 
 
+def test_what_may_have_been_missed_while_it_looks_is_looked_for_again(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = claiming.claimable_queues
+
+    async def scene(it: Scene) -> None:
+        async def too_early(*args: Any, **options: Any) -> Any:
+            answer = await really(*args, **options)
+            db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+            it.claimer.hint(None)  # it listens only now
+            return answer
+
+        monkeypatch.setattr(claiming, "claimable_queues", too_early)
+        await it.round()
+        monkeypatch.setattr(claiming, "claimable_queues", really)
+        it.claimer._looking = Budget()
+        await it.round()
+        assert it.free == 4
+
+    play(Scene(dsn, monkeypatch, 5), scene)
+
+
+def test_a_look_that_was_not_affordable_yet_puts_off_none_of_the_next(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = claiming.claimable_queues
+    monkeypatch.setattr(cursor, "EVERY_S", 0.2)
+    monkeypatch.setattr(cursor, "SHARE", 10)
+
+    async def scene(it: Scene) -> None:
+        looked_at: list[float] = []
+
+        async def slow(*args: Any, **options: Any) -> Any:
+            looked_at.append(time.monotonic())
+            await asyncio.sleep(0.02)
+            return await really(*args, **options)
+
+        monkeypatch.setattr(claiming, "claimable_queues", slow)
+        it.claimer._rest = resting.Rest(60.0)
+        running = asyncio.create_task(it.claimer.run())
+        await asyncio.to_thread(wait_until, lambda: len(looked_at) == 4, 10, "looks at 0, 0.2, 0.4 and 0.9 s")
+        it.claimer.stop()
+        await running
+
+    play(Scene(dsn, monkeypatch, 5), scene)
+
+
 def test_a_queue_whose_claims_fail_does_not_keep_a_claimer_from_the_others(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

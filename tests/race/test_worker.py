@@ -66,9 +66,9 @@ def make(dsn: str, handler: Handler, **settings: Any) -> Worker:
     return Worker(dsn, replace(SETTINGS, **settings), {"python": handler}, registration())
 
 
-async def becomes(condition: Callable[[], Any], what: str) -> None:
+async def becomes(condition: Callable[[], Any], what: str, within_s: float = 10.0) -> None:
     """`wait_until` that lets the loop go on."""
-    await asyncio.to_thread(wait_until, condition, 10.0, what)
+    await asyncio.to_thread(wait_until, condition, within_s, what)
 
 
 def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -590,7 +590,7 @@ def test_a_run_whose_maker_did_not_know_that_the_worker_sleeps_is_found_long_bef
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        monkeypatch.setattr(resting, "FIRST_LOOK_S", 30.0)
+        monkeypatch.setattr(resting, "FIRST_LOOK_S", 300.0)
     listens, really = asyncio.Event(), claiming.Claimer.hint
 
     def hint(claimer: claiming.Claimer, queue: str | None) -> None:
@@ -602,7 +602,7 @@ def test_a_run_whose_maker_did_not_know_that_the_worker_sleeps_is_found_long_bef
     async def scene() -> None:
         handler = Handler()
         handler.go.set()
-        settings = WorkerSettings(concurrency=2, lease_s=30, poll_s=30, grace_s=0, leader=False)
+        settings = WorkerSettings(concurrency=2, lease_s=30, poll_s=300, grace_s=0, leader=False)
         worker = Worker(dsn, settings, {"python": handler}, registration(30))
         work = asyncio.create_task(worker.run())
         await listens.wait()  # which makes it look, and say that it sleeps, once more
@@ -611,7 +611,7 @@ def test_a_run_whose_maker_did_not_know_that_the_worker_sleeps_is_found_long_bef
         db.execute("ALTER TABLE pgsched.runs DISABLE TRIGGER a_check_insert")
         await asyncio.to_thread(add_runs, db, 1)
         if guarded:
-            await becomes(lambda: worker.verdicts.get("succeeded") == 1, "the run to be found")
+            await becomes(lambda: worker.verdicts.get("succeeded") == 1, "the run to be found", within_s=30.0)
         else:
             await asyncio.sleep(3)
             assert handler.begun == []

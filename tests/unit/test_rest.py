@@ -8,6 +8,13 @@ from pgsched.core.turns import FEW
 from pgsched.worker.rest import FIRST_LOOK_S, MANY, NAP_S, SELDOM, WINDOW_S, Polling, Rest
 
 
+def waited(rest: Rest, now: float = 10.0) -> float:
+    """How long it waits in vain."""
+    wait_s = rest.wait_s(now)
+    rest.waited()
+    return wait_s
+
+
 def test_after_work_it_naps_and_does_not_ask_to_be_woken() -> None:
     rest = Rest(1.0)
     rest.found(1, 10.0)
@@ -26,7 +33,7 @@ def test_it_looks_again_soon_after_asking_and_ever_later_because_a_transaction_m
     rest = Rest(60.0)
     rest.found(0, 10.0)
     rest.asked(10.0, 120.0)
-    waits = [rest.wait_s(10.0) for _ in range(7)]
+    waits = [waited(rest) for _ in range(7)]
     assert waits == pytest.approx([FIRST_LOOK_S, 0.1, 0.5, 2.5, 12.5, 60.0, 60.0])
 
 
@@ -35,7 +42,7 @@ def test_it_never_waits_longer_than_somebody_would_wake_it() -> None:
     rest.found(0, 10.0)
     rest.asked(10.0, 2.0)
     for _ in range(9):
-        rest.wait_s(10.0)
+        rest.waited()
     assert rest.wait_s(11.6) == pytest.approx(0.4)
     rest.found(1, 11.9)
     assert rest.wait_s(11.999) == NAP_S, "it had work: it looks by itself first"
@@ -46,7 +53,7 @@ def test_an_idle_worker_asks_again_before_the_time_is_over_and_looks_again_only_
     rest.found(0, 10.0)
     rest.asked(10.0, 2.5)
     for _ in range(9):
-        rest.wait_s(10.0)
+        rest.waited()
     assert not rest.must_ask(11.0)
     assert rest.must_ask(12.0)
     rest.asked(12.0, 2.5)
@@ -88,9 +95,25 @@ def test_after_work_it_looks_again_soon_because_what_overlapped_was_not_announce
     rest.found(0, 10.0)
     rest.asked(10.0, 120.0)
     for _ in range(9):
-        rest.wait_s(10.0)
+        rest.waited()
     rest.found(1, 11.0)
-    assert [rest.wait_s(11.0), rest.wait_s(11.1)] == pytest.approx([NAP_S, 5 * NAP_S])
+    assert [waited(rest, 11.0), waited(rest, 11.1)] == pytest.approx([NAP_S, 5 * NAP_S])
+
+
+@pytest.mark.parametrize(
+    ("kind", "at_most_s"),
+    [pytest.param(Rest, 1.4, id="says again that it sleeps"), pytest.param(Polling, 60.0, id="polls")],
+)
+def test_it_does_not_wake_for_a_look_that_it_cannot_afford_yet(kind: type[Rest], at_most_s: float) -> None:
+    rest = kind(60.0)
+    rest.found(0, 10.0)
+    rest.asked(10.0, 3.0)
+    assert rest.wait_s(10.0, 11.5) == pytest.approx(1.5)
+    rest.waited()
+    assert rest.wait_s(11.5, 11.0) == pytest.approx(0.1)
+    assert rest.wait_s(11.6, 80.0) == pytest.approx(at_most_s)
+    rest.found(1, 12.0)
+    assert rest.wait_s(12.0, 15.0) == NAP_S, "after work it tries again at once"
 
 
 @pytest.mark.parametrize(("fellows", "period_s"), [(0, 2.0), (1, 2.0), (20, 2.0), (30, 4.0), (75, 10.0), (9999, 10.0)])
@@ -101,7 +124,7 @@ def test_idle_workers_that_do_the_same_look_in_turns(fellows: int, period_s: flo
     rest.found(0, 10.0)
     rest.asked(10.0, 60.0)
     for _ in range(9):
-        rest.wait_s(10.0)
+        rest.waited()
     assert rest.wait_s(10.0) == rest.period_s == period_s
     assert 0.6 * rest.asleep_s >= period_s, "somebody wakes it for so long (0002/40_runs.sql: three fifths)"
     assert rest.must_ask(70.1 - period_s) and not rest.must_ask(69.9 - period_s)
