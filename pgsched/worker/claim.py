@@ -13,12 +13,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID, uuid4
 
 from pgsched import log
 from pgsched.core.turns import FEW
-from pgsched.db.claims import FROM_THE_START, Wanted, claim, claim_again, claimable_queues, fellows
+from pgsched.db.claims import FROM_THE_START, Wanted, claim, claimable_queues, fellows
 from pgsched.db.connect import (
     BY_KEY,
     UNFORESEEN,
@@ -37,52 +37,13 @@ from pgsched.errors import PgschedError
 from pgsched.model import Claim
 from pgsched.worker.cursor import SHARE, Budget, Cursor
 from pgsched.worker.rest import NAP_S, SELDOM, Polling, Rest
+from pgsched.worker.unanswered import Unanswered
 
 logger = log.get("claim")
 LARGEST_BATCH = 2000
-MOST_AHEAD = 8000  # what the fastest worker finishes in PREFETCH_S
-PREFETCH_S = 0.1
-LOOK_S = 0.001
 LAST_QUESTION_S = 5.0
-ASK_AGAIN_S = 1.0
-LONGEST_CLAIM_S = 35.0  # until the server is done with it: its statement_timeout, and what it waits for afterwards
 NAPPING_LOOK_S = 0.05
 HOLD_S = 0.002  # a claim that takes longer waits in the event loop
-
-
-class Lost(NamedTuple):
-    """A claim whose answer was lost: when it was sent, and from when on to ask for it."""
-
-    sent_at: float
-    ask_at: float
-
-
-class Pace:
-    """A moving average of how long a run takes. `prefetch`: how many runs beyond the free slots may be claimed now."""
-
-    def __init__(self, concurrency: int) -> None:
-        self.concurrency = concurrency
-        self.prefetch = 0
-        self._average_s: float | None = None
-        self._since, self._ended, self._ended_before = 0.0, 0, 0
-        self._look_at = 0.0
-
-    def took(self, seconds: float, now: float) -> None:
-        """Note one finished run that took so long."""
-        average_s = self._average_s
-        self._average_s = seconds if average_s is None else average_s + (seconds - average_s) * 0.1
-        self._ended += 1
-        if now >= self._look_at:
-            self._look(self._average_s, now)
-
-    def _look(self, average_s: float, now: float) -> None:
-        self._look_at = now + LOOK_S
-        if now >= self._since + PREFETCH_S:
-            self._ended_before = self._ended - 1 if now < self._since + 2 * PREFETCH_S else 0
-            self._since, self._ended = now, 1
-        # slots that are busy with slow runs do not help: no more than twice what really ended in so long
-        ahead = min(self.concurrency * PREFETCH_S / max(average_s, 1e-5), 2 * max(self._ended, self._ended_before))
-        self.prefetch = 0 if average_s >= PREFETCH_S else int(min(MOST_AHEAD, ahead))
 
 
 class Claimer:
@@ -108,7 +69,7 @@ class Claimer:
         self._hints: dict[str, None] = {}
         self._wake = asyncio.Event()
         self._conn: AsyncConnection[Any] | None = None
-        self._unanswered: dict[tuple[UUID, str], Lost] = {}
+        self._unanswered = Unanswered(on_claims, self._wake.set)
         self._claiming: tuple[UUID, str] | None = None
         self._keeps_up = False
         self.asking = 0  # how many runs the claim is for that is on its way
@@ -160,7 +121,7 @@ class Claimer:
     def ask_for(self, queues: Sequence[str], token: UUID, sent_at: float) -> None:
         """Claims of these queues with this token may be ours, asked for at `sent_at`: find out."""
         for queue in queues:
-            self._unanswered[token, queue] = Lost(sent_at, sent_at)
+            self._unanswered.sent(token, queue, sent_at)
         self._wake.set()
 
     async def run(self) -> None:
@@ -185,7 +146,7 @@ class Claimer:
                 await self._disconnect()
                 if self._unanswered:
                     async with await aconnect(self.dsn, purpose="claim") as conn:
-                        await self._ask_again(conn, math.inf)
+                        await self._unanswered.ask(conn, math.inf, self.wanted.lease_s)
         except (DatabaseError, PgschedError, TimeoutError) as error:
             logger.warning("claims may be held until their leases end", error=log.redact(first_line(error)))
 
@@ -229,7 +190,7 @@ class Claimer:
         if self._conn is None:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
-        await self._ask_again(self._conn, time.monotonic())
+        await self._unanswered.ask(self._conn, time.monotonic(), self.wanted.lease_s)
         if self.starved:
             return False
         last, self._failed = self._failed, []
@@ -298,7 +259,7 @@ class Claimer:
     async def _scan(self, conn: AsyncConnection[Any], queue: str, n: int, after: Mapping[str, str]) -> int:
         """One claim statement; how many runs it took."""
         token, sent_at = uuid4(), time.monotonic()
-        self._unanswered[token, queue] = Lost(sent_at, sent_at)
+        self._unanswered.sent(token, queue, sent_at)
         self._claiming, self.asking = (token, queue), n
         idle = self.idle()
         hold(conn, HOLD_S if idle else 0.0)
@@ -308,7 +269,7 @@ class Claimer:
             hold(conn, 0.0)
             self.asking = 0
         self._claiming = None
-        del self._unanswered[token, queue]
+        self._unanswered.settled(token, queue)
         now = time.monotonic()
         if claims:
             self._taken[queue] = self._taken.get(queue, 0) + len(claims)
@@ -355,26 +316,6 @@ class Claimer:
         self._looking.spent(time.monotonic() - now, time.monotonic())
         return [queue for queue in self.queues if queue in found] if self.queues else found
 
-    async def _ask_again(self, conn: AsyncConnection[Any], now: float) -> None:
-        """The answer to a claim was lost: whatever it took is ours already, and nobody else will run it. The server may
-        still be at it when it is asked: so it is asked again, ever later, until the lease would be over."""
-        for (token, queue), lost in list(self._unanswered.items()):
-            if lost.ask_at > now:
-                continue
-            if time.monotonic() > lost.sent_at + self.wanted.lease_s + LONGEST_CLAIM_S:
-                del self._unanswered[token, queue]
-                continue
-            claims = await claim_again(conn, queue, token)
-            if claims:
-                del self._unanswered[token, queue]
-                logger.info("claims recovered", count=len(claims))
-                self.on_claims(claims, lost.sent_at)
-            else:
-                age_s = time.monotonic() - lost.sent_at
-                again_s = max(ASK_AGAIN_S, min(age_s, self.wanted.lease_s / 4))
-                self._unanswered[token, queue] = Lost(lost.sent_at, time.monotonic() + again_s)
-                asyncio.get_running_loop().call_later(again_s, self._wake.set)
-
     async def _recover(self, error: DatabaseError | PgschedError, failures: int) -> None:
         reaction = classify(error)
         self._unforeseen += reaction is Reaction.BUG
@@ -390,7 +331,7 @@ class Claimer:
         if self._claiming is not None:
             self._failed = [self._claiming[1]]
             if reaction is Reaction.RETRY:  # the server says that it has taken nothing
-                del self._unanswered[self._claiming]
+                self._unanswered.settled(*self._claiming)
         self._claiming, self._keeps_up = None, False
         self._hints, self._lately = dict.fromkeys([*self._hints, *self._trying]), []
         await asyncio.sleep(delay)

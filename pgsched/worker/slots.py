@@ -19,8 +19,8 @@ from pgsched.execute.base import Executor, kill_after_s
 from pgsched.execute.control import Control
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Claim, Key, Kind, Outcome, keys_of
-from pgsched.worker.claim import Pace
 from pgsched.worker.lease import Leases
+from pgsched.worker.pace import Pace
 from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
 
 logger = log.get("worker")

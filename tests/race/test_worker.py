@@ -25,6 +25,7 @@ from pgsched.worker import settle as settling
 from pgsched.worker import slots as slotting
 from pgsched.worker.cursor import Cursor
 from pgsched.worker.lease import Heartbeat, Leases
+from pgsched.worker.unanswered import Unanswered
 from pgsched.worker.worker import Worker
 from tests.race.setting import Open, add_runs, cut, let_expire, row_of, take
 from tests.waiting import wait_until
@@ -494,12 +495,12 @@ def test_a_claim_whose_answer_was_lost_is_asked_for_again(
             raise psycopg.OperationalError("the connection is lost")
         return found
 
-    async def forget(claimer: claiming.Claimer, *_: object) -> None:
-        claimer._unanswered.clear()
+    async def forget(lost: Unanswered, *_: object) -> None:
+        lost.clear()
 
     monkeypatch.setattr(claiming, "claim", lose_the_first)
     if not guarded:
-        monkeypatch.setattr(claiming.Claimer, "_ask_again", forget)
+        monkeypatch.setattr(Unanswered, "ask", forget)
     add_runs(db, 1)
     handler = Handler()
     handler.go.set()

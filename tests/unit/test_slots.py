@@ -16,8 +16,8 @@ from pgsched import App, Run
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Claim, Outcome, Result
 from pgsched.worker import running, slots
-from pgsched.worker.claim import Pace
 from pgsched.worker.lease import Leases
+from pgsched.worker.pace import Pace
 from pgsched.worker.running import Ended
 from pgsched.worker.slots import Slots
 from tests.executing import holds
