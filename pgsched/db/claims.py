@@ -109,6 +109,15 @@ async def claim(
     return claims_of(token, await rows(conn, text, values))
 
 
+async def claimable_passed(
+    conn: AsyncConnection[Any], wanted: Wanted, queue: str, until: Mapping[str, str]
+) -> list[tuple[int, datetime, int]]:
+    """Of each priority the key (priority, available_at, id) of the first run of `queue` that may be claimed although
+    the claim cursor, which is at `until`, has passed it."""
+    values = {"queue": queue, "kinds": wanted.values["kinds"], "tasks": wanted.values["tasks"], **until}
+    return await (await conn.execute(sql("claimable_passed"), values)).fetchall()
+
+
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:
     """The claims that a `claim` with this token made although its answer was lost."""
     return claims_of(token, await rows(conn, sql("claim_again"), {"queue": queue, "token": token}))

@@ -35,7 +35,8 @@ from pgsched.db.patient import hold
 from pgsched.db.shared import is_shared
 from pgsched.errors import PgschedError
 from pgsched.model import Claim
-from pgsched.worker.cursor import SHARE, Budget, Cursor
+from pgsched.worker.aside import Aside
+from pgsched.worker.cursor import EVERY_S, SHARE, Budget, Cursor
 from pgsched.worker.rest import NAP_S, SELDOM, Polling, Rest
 from pgsched.worker.unanswered import Unanswered
 
@@ -85,6 +86,7 @@ class Claimer:
         self._lately: list[str] = []
         self._again_s = poll_s
         self._rest = Rest(poll_s)
+        self._aside = Aside(dsn, self.hint)
         self._unforeseen = 0  # errors since the last round that went well
 
     def known_as(self, worker_id: int) -> None:
@@ -143,6 +145,7 @@ class Claimer:
         nobody else would know of it until its lease ends."""
         try:
             async with asyncio.timeout(LAST_QUESTION_S):
+                await self._aside.close()
                 await self._disconnect()
                 if self._unanswered:
                     async with await aconnect(self.dsn, purpose="claim") as conn:
@@ -236,17 +239,20 @@ class Claimer:
         return passed_by, full
 
     async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
-        """Claim up to `n` runs of one queue; True when there may be more. Too few behind the cursor: look at all."""
+        """Claim up to `n` runs of one queue; True when there may be more. Too few from the cursor on: look at all."""
         cursor, now = self._cursors[queue], time.monotonic()
         if (wait_s := cursor.wait_s(now)) > 0:
             return self._later(queue, wait_s)
+        self._aside.look(queue, cursor, self.wanted)
         after = cursor.after(now)
         if await self._scan(conn, queue, n, after) == n:
             return True
-        if after is FROM_THE_START:
+        if after is FROM_THE_START or self._aside.queue == queue:
             return False
         if (wait_s := cursor.full_in(time.monotonic())) > 0:
             return self._later(queue, wait_s)
+        if cursor.aside:
+            return self._later(queue, EVERY_S)
         n = min(self.room(), LARGEST_BATCH)
         return n <= 0 or await self._scan(conn, queue, n, FROM_THE_START) == n
 

@@ -5,7 +5,8 @@ long report, a forgotten transaction); then each scan from the start would read 
 and never a rule: a run may become claimable behind it (a transaction that commits late, a run handed back), so a full
 scan follows whenever the cursor finds too little, as long as full scans take no more than a twentieth of the time,
 and once a second otherwise. However much they cost, there is one every 15 seconds. Where one takes next to nothing,
-there is no use in a cursor.
+there is no use in a cursor; where one takes more than a tenth of a second, claims do not wait for it: what the cursor
+has passed is looked for beside them (worker/aside.py), and the cursor goes back to what is found.
 
 Where others have many runs that this worker does not know, any scan reads those, with a cursor or without: what is slow
 and in vain twice in a row takes no more than that share of the time either. So a run behind them is claimed within
@@ -27,6 +28,7 @@ QUICK_S = 0.003
 SLOW_S = 0.01
 EVERY_S = 1.0
 LONGEST_S = 15.0
+ASIDE_S = 0.1  # more than a scan takes that claims as much as it can
 PRIORITIES = range(10)
 PRIORITY = attrgetter("priority")
 
@@ -56,6 +58,8 @@ class Cursor:
         self._full = Budget()
         self._overdue_at = 0.0
         self._quick = False
+        self.aside = False  # does a look from the start take so long that claims must not wait for it?
+        self._found: Sequence[tuple[int, datetime, int]] = ()
         self._in_vain = Budget()
         self._again_in_vain = False
 
@@ -69,7 +73,10 @@ class Cursor:
 
     def after(self, now: float) -> Mapping[str, str]:
         """Where each priority's scan begins, as `claim` takes it: FROM_THE_START when it is time, or takes none."""
-        if self._quick or not self._after or now >= self._overdue_at:
+        for priority, at, run_id in self._found:
+            self._after[priority] = (at, run_id - 1)
+        self._found = ()
+        if self._quick or not self._after or (now >= self._overdue_at and not self.aside):
             return FROM_THE_START
         keys = [self._after.get(priority, (None, 0)) for priority in PRIORITIES]
         return {
@@ -77,6 +84,28 @@ class Cursor:
             "after_ats": literal("-infinity" if at is None else at.isoformat() for at, _ in keys),
             "after_ids": plain(run_id for _, run_id in keys),
         }
+
+    def passed(self, now: float) -> Mapping[str, str] | None:
+        """What to look for beside the claims, as `claimable_passed` takes it; None: it is not time, or no use."""
+        if not (self.aside and self._after) or now < self._full.next_at:
+            return None
+        ats, ids = zip(*self._after.values(), strict=True)
+        return {"priorities": plain(self._after), "until_ats": literal(ats), "until_ids": plain(ids)}
+
+    def looked_aside(self, found: Sequence[tuple[int, datetime, int]], sent_at: float, now: float) -> None:
+        """A look beside the claims, sent at `sent_at`, was answered now: the next claim goes back to what it found."""
+        self._found = found
+        self._paced(now - sent_at, now)
+
+    def not_looked(self) -> None:
+        """It could not be asked beside the claims: the next of them begins at the start."""
+        self.aside, self._overdue_at = False, 0.0
+
+    def _paced(self, took_s: float, now: float) -> None:
+        self._full.spent(took_s, now)
+        self._quick = took_s <= QUICK_S
+        self.aside = took_s > ASIDE_S
+        self._overdue_at = now + max(EVERY_S, self._full.pause_s)
 
     def move(self, claims: Sequence[Claim]) -> None:
         """Go on behind these claims, which are in the order of their keys."""
@@ -88,9 +117,7 @@ class Cursor:
         """A scan from the start, sent at `sent_at`, was answered now: what it took says when the next one may be."""
         if claims or not self._after:  # those that the cursor spares are paced by themselves
             self._looked(claims, now - sent_at, now)
-        self._full.spent(now - sent_at, now)
-        self._quick = now - sent_at <= QUICK_S
-        self._overdue_at = now + max(EVERY_S, self._full.pause_s)
+        self._paced(now - sent_at, now)
         if len(claims) < asked:  # nothing claimable is left behind the cursor: it stays where it is, if it is ahead
             claims = [claim for claim in claims if self._is_ahead(claim)]
         self.move(claims)

@@ -12,11 +12,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.claims import Wanted
+from pgsched.db.claims import FROM_THE_START, Wanted
 from pgsched.model import Claim
+from pgsched.worker import aside as beside
 from pgsched.worker import claim as claiming
 from pgsched.worker import cursor
 from pgsched.worker import rest as resting
+from pgsched.worker.aside import Aside
 from pgsched.worker.claim import Claimer
 from pgsched.worker.cursor import Budget
 from tests.race.setting import KINDS
@@ -379,3 +381,117 @@ def test_one_slow_claim_in_vain_delays_nothing(
             assert it.free == free - 1
 
     play(Scene(dsn, monkeypatch, 500), scene)
+
+
+def takes_long(monkeypatch: pytest.MonkeyPatch, every_s: float) -> None:
+    """Any scan of a queue from its start."""
+    monkeypatch.setattr(cursor, "QUICK_S", 0.0)
+    monkeypatch.setattr(cursor, "ASIDE_S", 0.0)
+    monkeypatch.setattr(cursor, "EVERY_S", every_s)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_where_a_queue_takes_long_to_scan_what_its_cursor_passed_is_looked_for_beside_the_claims(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, from_the_start, taken = claiming.claim, 0, set[str]()
+    takes_long(monkeypatch, every_s=0.2)
+    if not guarded:
+        monkeypatch.setattr(Aside, "look", lambda *_: None)
+
+    async def slow(conn: Any, wanted: Wanted, queue: str, n: int, token: Any, after: Any) -> Any:
+        nonlocal from_the_start
+        if after is FROM_THE_START:
+            from_the_start += 1
+            await asyncio.sleep(0.02)
+        claims = await really(conn, wanted, queue, n, token, after)
+        taken.update(claim.task for claim in claims)
+        return claims
+
+    async def scene(it: Scene) -> None:
+        monkeypatch.setattr(claiming, "claim", slow)
+        it.claimer.wanted = Wanted(1, 30.0, ["shell"], [])
+        task = "INSERT INTO pgsched.runs (kind, task, args) VALUES ('shell', %s, '{\"command\": \"true\"}')"
+        late = psycopg.connect(dsn)
+        late.execute(task, ["late"])
+        it.free = 1
+        db.execute(task, ["first"])
+        await it.round()
+        assert taken == {"first"}
+        late.commit()
+        late.close()
+        until, it.free = time.monotonic() + (10 if guarded else 1), 1_000_000
+        running = asyncio.create_task(it.claimer.run())
+        while time.monotonic() < until and "late" not in taken:
+            await asyncio.to_thread(db.execute, task, ["next"])
+            await asyncio.sleep(0.01)
+        assert ("late" in taken) is guarded
+        assert from_the_start == 1
+        it.claimer.stop()
+        await running
+
+    play(Scene(dsn, monkeypatch, 1), scene)
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["answered", "refused"])
+def test_what_the_cursor_passed_is_claimed_once_it_is_found_or_cannot_be_asked_for(
+    refused: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    async def nothing(*_: Any, **__: Any) -> Any:
+        return [], 120.0
+
+    async def refuse(*_: Any, **__: Any) -> Any:
+        await asyncio.sleep(0.2)
+        raise psycopg.OperationalError("sorry, too many clients already")
+
+    takes_long(monkeypatch, every_s=0.0)
+
+    async def scene(it: Scene) -> None:
+        it.claimer.poll_s, it.claimer._rest = 60.0, resting.Rest(60.0)
+        late = psycopg.connect(dsn)
+        late.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+        db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+        await it.round()
+        assert it.free == 0
+        late.commit()
+        late.close()
+        if refused:
+            monkeypatch.setattr(beside, "aconnect", refuse)
+        monkeypatch.setattr(claiming, "claimable_queues", nothing)
+        it.free = 5
+        running = asyncio.create_task(it.claimer.run())
+        it.claimer.hint("default")
+        await asyncio.to_thread(wait_until, lambda: it.free == 4, 10, "the late run")
+        it.claimer.stop()
+        await running
+
+    play(Scene(dsn, monkeypatch, 1), scene)
+
+
+def test_a_look_beside_the_claims_ends_with_the_claimer(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes_long(monkeypatch, every_s=0.0)
+
+    async def scene(it: Scene) -> None:
+        looks, ended = asyncio.Event(), asyncio.Event()
+
+        async def hanging(*_: Any) -> Any:
+            looks.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        monkeypatch.setattr(beside, "claimable_passed", hanging)
+        db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+        await it.round()
+        it.claimer.hint("default")
+        await it.round()
+        async with asyncio.timeout(10):
+            await looks.wait()
+            await it.claimer.close()
+        assert ended.is_set()
+
+    play(Scene(dsn, monkeypatch, 5), scene)

@@ -9,7 +9,7 @@ import pytest
 
 from pgsched.db.claims import FROM_THE_START
 from pgsched.model import Claim
-from pgsched.worker.cursor import EVERY_S, LONGEST_S, QUICK_S, SHARE, Cursor
+from pgsched.worker.cursor import ASIDE_S, EVERY_S, LONGEST_S, QUICK_S, SHARE, Cursor
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -50,7 +50,8 @@ def test_scans_from_the_start_take_no_more_than_their_share_of_the_time() -> Non
         now += 0.5
         assert cursor.full_in(now) == pytest.approx(pause), "one slow answer is no reason to look much less often"
         assert cursor.after(now + pause - 0.1) is not FROM_THE_START, "nor is one due sooner"
-        assert cursor.after(now + pause + 0.01) is FROM_THE_START
+        assert cursor.passed(now + pause - 0.1) is None
+        assert cursor.passed(now + pause + 0.01)
         now += pause
     for _ in range(3):
         cursor.scanned([claimed(1)], 5, sent_at=now, now=now + 60)
@@ -108,3 +109,59 @@ def test_slow_scans_from_the_start_do_not_put_off_those_behind_the_cursor() -> N
     for _ in range(3):
         cursor.scanned([], 5, sent_at=now - 0.5, now=now)
         assert cursor.wait_s(now) == 0.0
+
+
+def slow(now: float, *claims: Claim) -> Cursor:
+    """A cursor that has passed these, in a queue that takes long to scan from its start."""
+    cursor = Cursor()
+    cursor.scanned(claims, len(claims), sent_at=now - 2 * ASIDE_S, now=now)
+    return cursor
+
+
+def test_where_a_scan_from_the_start_takes_long_claims_never_begin_there_again() -> None:
+    cursor = slow(10.0, claimed(1, 0, 2), claimed(8, 1))
+    assert cursor.aside
+    for now in (10.0, 11.0, 100.0):
+        assert cursor.after(now)["after_ids"] == "{0,0,1,0,0,8,0,0,0,0}"
+
+
+def test_what_was_passed_is_then_asked_for_as_often_as_that_is_cheap() -> None:
+    cursor = slow(10.0, claimed(1, 0, 2), claimed(8, 1))
+    assert cursor.passed(10.9) is None
+    assert cursor.passed(12.0) == {
+        "priorities": "{2,5}",
+        "until_ats": "{2026-05-01T12:00:00+00:00,2026-05-01T12:00:01+00:00}",
+        "until_ids": "{1,8}",
+    }
+    cursor.looked_aside([], sent_at=12.0, now=12.0 + ASIDE_S * 1.1)
+    assert cursor.aside
+    assert cursor.passed(12.9) is None, "a twentieth of the time"
+    assert cursor.passed(20.0)
+
+
+def test_it_goes_back_to_what_was_found_even_if_a_claim_was_on_its_way() -> None:
+    cursor = slow(10.0, claimed(1, 0, 2), claimed(8, 8))
+    cursor.looked_aside([(5, claimed(4, 4).available_at, 4)], sent_at=12.0, now=13.0)  # type: ignore[list-item]
+    cursor.went_on([claimed(9, 9)], sent_at=12.9, now=13.1)
+    after = cursor.after(13.2)
+    assert after["after_ids"] == "{0,0,1,0,0,3,0,0,0,0}", "the one found is the next"
+    assert '"2026-05-01T12:00:04+00:00"' in after["after_ats"]
+    cursor.went_on([claimed(4, 4), claimed(10, 10)], sent_at=13.2, now=13.3)
+    assert cursor.after(13.4)["after_ids"] == "{0,0,1,0,0,10,0,0,0,0}", "and once is enough"
+
+
+def test_once_it_is_quick_again_or_could_not_be_asked_claims_begin_at_the_start() -> None:
+    cursor = slow(10.0, claimed(8, 1))
+    cursor.looked_aside([], sent_at=12.0, now=12.0 + QUICK_S / 2)
+    assert cursor.passed(99.0) is None
+    assert cursor.after(12.1) is FROM_THE_START
+    cursor = slow(10.0, claimed(8, 1))
+    cursor.not_looked()
+    assert cursor.passed(99.0) is None
+    assert cursor.after(12.1) is FROM_THE_START
+
+
+def test_a_queue_of_which_nothing_was_claimed_has_no_cursor_to_look_beside() -> None:
+    cursor = slow(10.0)
+    assert cursor.passed(99.0) is None
+    assert cursor.after(99.0) is FROM_THE_START
