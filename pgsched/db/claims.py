@@ -34,6 +34,8 @@ FROM_THE_START: Mapping[str, str] = {
     "priorities": plain(range(10)),
     "after_ats": plain(["-infinity"] * 10),
     "after_ids": plain([0] * 10),
+    "until_ats": plain(["infinity"] * 10),
+    "until_ids": plain([0] * 10),
 }
 
 
@@ -101,21 +103,12 @@ async def claim(
     queue: str,
     n: int,
     token: UUID,
-    after: Mapping[str, str] = FROM_THE_START,
+    span: Mapping[str, str] = FROM_THE_START,
 ) -> list[Claim]:
-    """Take up to `n` queued runs of `queue` that lie behind the claim cursor `after`."""
-    values = {"queue": queue, "n": n, "token": token, **wanted.values, **after}
-    text = sql("claim_start") if after is FROM_THE_START else sql("claim")
+    """Take up to `n` queued runs of `queue` whose keys lie in the span that a claim cursor gives."""
+    values = {"queue": queue, "n": n, "token": token, **wanted.values, **span}
+    text = sql("claim_start") if span is FROM_THE_START else sql("claim")
     return claims_of(token, await rows(conn, text, values))
-
-
-async def claimable_passed(
-    conn: AsyncConnection[Any], wanted: Wanted, queue: str, until: Mapping[str, str]
-) -> list[tuple[int, datetime, int]]:
-    """Of each priority the key (priority, available_at, id) of the first run of `queue` that may be claimed although
-    the claim cursor, which is at `until`, has passed it."""
-    values = {"queue": queue, "kinds": wanted.values["kinds"], "tasks": wanted.values["tasks"], **until}
-    return await (await conn.execute(sql("claimable_passed"), values)).fetchall()
 
 
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:

@@ -1,7 +1,7 @@
-"""Where a scan of a queue from its start takes long, what the claim cursor has passed is looked for beside the claims.
+"""Where a scan of a queue from its start takes long, what the claim cursor has passed is claimed beside other claims.
 
-The rule: it is asked over a connection of its own, which lives for that question (one in 2 to 15 seconds, and only
-while something pins xmin or very many runs are somebody else's), about one queue at a time.
+The rule: over a connection of its own, that lives for one such claim; of one queue at a time, as they come; and with
+no more than half of the room, which is kept for it.
 """
 
 from __future__ import annotations
@@ -9,51 +9,98 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from uuid import uuid4
 
 from pgsched import log
-from pgsched.db.claims import Wanted, claimable_passed
-from pgsched.db.connect import BY_KEY, DatabaseError, aconnect, first_line
+from pgsched.db.claims import Wanted, claim
+from pgsched.db.connect import BY_KEY, DatabaseError, Reaction, aconnect, classify, first_line
 from pgsched.errors import PgschedError
+from pgsched.model import Claim
 from pgsched.worker.cursor import Cursor
+from pgsched.worker.unconfirmed import Unconfirmed
 
 logger = log.get("claim")
+AT_MOST = 500
+TIMEOUT_S = 60.0
+END_S = 2.0
 
 
 class Aside:
-    """The looks beside one worker's claims. `again(queue)`: a claim of this queue is worth while now."""
+    """The claims of one worker beside its others. `room()`: how many may be claimed; `on_claims(claims, sent_at)` takes
+    them; `again(queue)`: a claim of this queue may be worth while now; `freed()`: no room is kept for them any more."""
 
-    def __init__(self, dsn: str, again: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        wanted: Callable[[], Wanted],
+        room: Callable[[], int],
+        on_claims: Callable[[list[Claim], float], None],
+        unconfirmed: Unconfirmed,
+        again: Callable[[str], None],
+        freed: Callable[[], None],
+    ) -> None:
         self.dsn = dsn
+        self.wanted = wanted
+        self.room = room
+        self.on_claims = on_claims
+        self.unconfirmed = unconfirmed
         self.again = again
-        self.queue: str | None = None  # which one is being looked at
+        self.freed = freed
+        self.asking = 0  # how many runs the claim is for that is on its way
+        self._due: dict[str, Cursor] = {}
+        self._queue: str | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def look(self, queue: str, cursor: Cursor, wanted: Wanted) -> None:
-        """Begin a look if it is time for one, and none is under way."""
-        if self.queue is None and (until := cursor.passed(time.monotonic())):
-            self.queue = queue
-            self._task = asyncio.create_task(self._look(queue, cursor, wanted, dict(until)))
-
-    async def _look(self, queue: str, cursor: Cursor, wanted: Wanted, until: dict[str, str]) -> None:
-        found = None
-        try:
-            async with await aconnect(self.dsn, purpose="aside", settings=BY_KEY) as conn:
-                sent_at = time.monotonic()
-                found = await claimable_passed(conn, wanted, queue, until)
-                cursor.looked_aside(found, sent_at, time.monotonic())
-        except (DatabaseError, PgschedError) as error:
-            logger.warning("claiming from the start of the queue", error=log.redact(first_line(error)))
-        finally:
-            self.queue = None
-            if found is None:
-                cursor.not_looked()
-        if found is None or found:
-            self.again(queue)
+    def look(self, queue: str, cursor: Cursor) -> bool:
+        """Claim what the cursor has passed if it is time; True when that begins later than this call."""
+        if queue == self._queue or cursor.passed(time.monotonic()) is None:
+            return False
+        self._due[queue] = cursor
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        return True
 
     async def close(self) -> None:
-        """Give up a look that is under way."""
+        """Give up what is under way."""
+        self._due.clear()
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait({self._task}, timeout=END_S)
+
+    async def _run(self) -> None:
+        while self._due:
+            queue = self._queue = next(iter(self._due))
+            cursor = self._due.pop(queue)
+            left, self.asking = True, max(0, min((self.room() + 1) // 2, AT_MOST))
+            try:
+                left = not self.asking or await self._claim(queue, cursor, self.asking)
+            finally:
+                self._queue, self.asking = None, 0
+                if left:
+                    self.again(queue)
+                self.freed()
+
+    async def _claim(self, queue: str, cursor: Cursor, n: int) -> bool:
+        """Claim up to `n` of what the cursor has passed; True when there may be more."""
+        if (span := cursor.passed(time.monotonic())) is None:
+            return False
+        token, sent_at, claims, nothing = uuid4(), None, None, False
+        try:
+            async with await aconnect(self.dsn, purpose="aside", timeout_s=TIMEOUT_S, settings=BY_KEY) as conn:
+                sent_at = time.monotonic()
+                claims = await claim(conn, self.wanted(), queue, n, token, span)
+                cursor.looked_aside(claims, n, sent_at, time.monotonic())
+                if claims:
+                    self.on_claims(claims, sent_at)
+        except (DatabaseError, PgschedError) as error:
+            nothing = classify(error) is Reaction.RETRY  # so the server says
+            logger.warning("claiming as before", queue=queue, error=log.redact(first_line(error)))
+        except Exception:
+            logger.exception("claiming as before", queue=queue)
+        finally:
+            if claims is None:
+                now = time.monotonic()
+                cursor.not_looked(0.0 if sent_at is None else now - sent_at, now)
+                if sent_at is not None and not nothing:
+                    self.unconfirmed.sent(token, queue, sent_at)
+        return claims is None or len(claims) == n

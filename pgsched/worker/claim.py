@@ -38,7 +38,7 @@ from pgsched.model import Claim
 from pgsched.worker.aside import Aside
 from pgsched.worker.cursor import EVERY_S, SHARE, Budget, Cursor
 from pgsched.worker.rest import NAP_S, SELDOM, Polling, Rest
-from pgsched.worker.unanswered import Unanswered
+from pgsched.worker.unconfirmed import Unconfirmed
 
 logger = log.get("claim")
 LARGEST_BATCH = 2000
@@ -64,13 +64,13 @@ class Claimer:
         self.wanted = wanted
         self.queues = queues
         self.poll_s = poll_s
-        self.room = room
+        self._all_room = room
         self.on_claims = on_claims
         self.idle = idle
         self._hints: dict[str, None] = {}
         self._wake = asyncio.Event()
         self._conn: AsyncConnection[Any] | None = None
-        self._unanswered = Unanswered(on_claims, self._wake.set)
+        self._unconfirmed = Unconfirmed(on_claims, self._wake.set)
         self._claiming: tuple[UUID, str] | None = None
         self._keeps_up = False
         self.asking = 0  # how many runs the claim is for that is on its way
@@ -86,12 +86,16 @@ class Claimer:
         self._lately: list[str] = []
         self._again_s = poll_s
         self._rest = Rest(poll_s)
-        self._aside = Aside(dsn, self.hint)
+        self._aside = Aside(dsn, lambda: self.wanted, room, on_claims, self._unconfirmed, self.hint, self.wake)
         self._unforeseen = 0  # errors since the last round that went well
 
     def known_as(self, worker_id: int) -> None:
         """Claim under this number from now on."""
         self.wanted = replace(self.wanted, worker_id=worker_id)
+
+    def room(self) -> int:
+        """How many runs may be claimed now."""
+        return self._all_room() - self._aside.asking
 
     def wake(self) -> None:
         """There is room again: look again now, if the last round left something for want of it."""
@@ -123,7 +127,7 @@ class Claimer:
     def ask_for(self, queues: Sequence[str], token: UUID, sent_at: float) -> None:
         """Claims of these queues with this token may be ours, asked for at `sent_at`: find out."""
         for queue in queues:
-            self._unanswered.sent(token, queue, sent_at)
+            self._unconfirmed.sent(token, queue, sent_at)
         self._wake.set()
 
     async def run(self) -> None:
@@ -147,9 +151,9 @@ class Claimer:
             async with asyncio.timeout(LAST_QUESTION_S):
                 await self._aside.close()
                 await self._disconnect()
-                if self._unanswered:
+                if self._unconfirmed:
                     async with await aconnect(self.dsn, purpose="claim") as conn:
-                        await self._unanswered.ask(conn, math.inf, self.wanted.lease_s)
+                        await self._unconfirmed.ask(conn, math.inf, self.wanted.lease_s)
         except (DatabaseError, PgschedError, TimeoutError) as error:
             logger.warning("claims may be held until their leases end", error=log.redact(first_line(error)))
 
@@ -188,12 +192,12 @@ class Claimer:
         self.starved = self.room() <= 0
         if self.starved:
             self._keeps_up = False
-            if not self._unanswered:
+            if not self._unconfirmed:
                 return False
         if self._conn is None:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
-        await self._unanswered.ask(self._conn, time.monotonic(), self.wanted.lease_s)
+        await self._unconfirmed.ask(self._conn, time.monotonic(), self.wanted.lease_s)
         if self.starved:
             return False
         last, self._failed = self._failed, []
@@ -239,19 +243,20 @@ class Claimer:
         return passed_by, full
 
     async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
-        """Claim up to `n` runs of one queue; True when there may be more. Too few from the cursor on: look at all."""
+        """Claim up to `n` runs of one queue; True when there may be more. Too few from the cursor on: what it has
+        passed is looked at too."""
         cursor, now = self._cursors[queue], time.monotonic()
+        looks = self._aside.look(queue, cursor)
         if (wait_s := cursor.wait_s(now)) > 0:
             return self._later(queue, wait_s)
-        self._aside.look(queue, cursor, self.wanted)
         after = cursor.after(now)
         if await self._scan(conn, queue, n, after) == n:
             return True
-        if after is FROM_THE_START or self._aside.queue == queue:
+        if after is FROM_THE_START or looks:
             return False
         if (wait_s := cursor.full_in(time.monotonic())) > 0:
             return self._later(queue, wait_s)
-        if cursor.aside:
+        if cursor.aside:  # what became claimable since the look that is under way began needs another one
             return self._later(queue, EVERY_S)
         n = min(self.room(), LARGEST_BATCH)
         return n <= 0 or await self._scan(conn, queue, n, FROM_THE_START) == n
@@ -262,20 +267,20 @@ class Claimer:
         self._again_s = min(self._again_s, wait_s)
         return False
 
-    async def _scan(self, conn: AsyncConnection[Any], queue: str, n: int, after: Mapping[str, str]) -> int:
+    async def _scan(self, conn: AsyncConnection[Any], queue: str, n: int, span: Mapping[str, str]) -> int:
         """One claim statement; how many runs it took."""
         token, sent_at = uuid4(), time.monotonic()
-        self._unanswered.sent(token, queue, sent_at)
+        self._unconfirmed.sent(token, queue, sent_at)
         self._claiming, self.asking = (token, queue), n
         idle = self.idle()
         hold(conn, HOLD_S if idle else 0.0)
         try:
-            claims = await claim(conn, self.wanted, queue, n, token, after)
+            claims = await claim(conn, self.wanted, queue, n, token, span)
         finally:
             hold(conn, 0.0)
             self.asking = 0
         self._claiming = None
-        self._unanswered.settled(token, queue)
+        self._unconfirmed.settled(token, queue)
         now = time.monotonic()
         if claims:
             self._taken[queue] = self._taken.get(queue, 0) + len(claims)
@@ -283,7 +288,7 @@ class Claimer:
         if idle:
             await asyncio.sleep(0)  # what was claimed begins before anything else is done, and others have their turn
         cursor = self._cursors[queue]
-        if after is FROM_THE_START:
+        if span is FROM_THE_START:
             cursor.scanned(claims, n, sent_at, now)
         else:
             cursor.went_on(claims, sent_at, now)
@@ -337,7 +342,7 @@ class Claimer:
         if self._claiming is not None:
             self._failed = [self._claiming[1]]
             if reaction is Reaction.RETRY:  # the server says that it has taken nothing
-                self._unanswered.settled(*self._claiming)
+                self._unconfirmed.settled(*self._claiming)
         self._claiming, self._keeps_up = None, False
         self._hints, self._lately = dict.fromkeys([*self._hints, *self._trying]), []
         await asyncio.sleep(delay)

@@ -5,8 +5,8 @@ long report, a forgotten transaction); then each scan from the start would read 
 and never a rule: a run may become claimable behind it (a transaction that commits late, a run handed back), so a full
 scan follows whenever the cursor finds too little, as long as full scans take no more than a twentieth of the time,
 and once a second otherwise. However much they cost, there is one every 15 seconds. Where one takes next to nothing,
-there is no use in a cursor; where one takes more than a tenth of a second, claims do not wait for it: what the cursor
-has passed is looked for beside them (worker/aside.py), and the cursor goes back to what is found.
+there is no use in a cursor. Where one takes a tenth of a second more than other claims, they do not wait for it: what
+the cursor has passed is claimed beside them (worker/aside.py).
 
 Where others have many runs that this worker does not know, any scan reads those, with a cursor or without: what is slow
 and in vain twice in a row takes no more than that share of the time either. So a run behind them is claimed within
@@ -15,6 +15,7 @@ twenty times as long as the scan takes, and 15 seconds at most. What is quick is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
@@ -28,7 +29,7 @@ QUICK_S = 0.003
 SLOW_S = 0.01
 EVERY_S = 1.0
 LONGEST_S = 15.0
-ASIDE_S = 0.1  # more than a scan takes that claims as much as it can
+ASIDE_S = 0.1
 PRIORITIES = range(10)
 PRIORITY = attrgetter("priority")
 
@@ -58,8 +59,8 @@ class Cursor:
         self._full = Budget()
         self._overdue_at = 0.0
         self._quick = False
-        self.aside = False  # does a look from the start take so long that claims must not wait for it?
-        self._found: Sequence[tuple[int, datetime, int]] = ()
+        self._least_s = math.inf  # what a claim takes at least: the way to the server and back
+        self.aside = False  # does a scan from the start take so long that claims must not wait for it?
         self._in_vain = Budget()
         self._again_in_vain = False
 
@@ -72,39 +73,45 @@ class Cursor:
         return max(0.0, self._full.next_at - now)
 
     def after(self, now: float) -> Mapping[str, str]:
-        """Where each priority's scan begins, as `claim` takes it: FROM_THE_START when it is time, or takes none."""
-        for priority, at, run_id in self._found:
-            self._after[priority] = (at, run_id - 1)
-        self._found = ()
+        """The span from the cursor on, as `claim` takes it; FROM_THE_START when it is time, or takes none."""
         if self._quick or not self._after or (now >= self._overdue_at and not self.aside):
             return FROM_THE_START
         keys = [self._after.get(priority, (None, 0)) for priority in PRIORITIES]
         return {
-            "priorities": FROM_THE_START["priorities"],
+            **FROM_THE_START,
             "after_ats": literal("-infinity" if at is None else at.isoformat() for at, _ in keys),
             "after_ids": plain(run_id for _, run_id in keys),
         }
 
     def passed(self, now: float) -> Mapping[str, str] | None:
-        """What to look for beside the claims, as `claimable_passed` takes it; None: it is not time, or no use."""
+        """The span up to the cursor, to be claimed from beside other claims; None: it is not time, or no use."""
         if not (self.aside and self._after) or now < self._full.next_at:
             return None
         ats, ids = zip(*self._after.values(), strict=True)
-        return {"priorities": plain(self._after), "until_ats": literal(ats), "until_ids": plain(ids)}
+        return {
+            "priorities": plain(self._after),
+            "after_ats": plain(["-infinity"] * len(ids)),
+            "after_ids": plain([0] * len(ids)),
+            "until_ats": literal(ats),
+            "until_ids": plain(ids),
+        }
 
-    def looked_aside(self, found: Sequence[tuple[int, datetime, int]], sent_at: float, now: float) -> None:
-        """A look beside the claims, sent at `sent_at`, was answered now: the next claim goes back to what it found."""
-        self._found = found
-        self._paced(now - sent_at, now)
+    def looked_aside(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
+        """What it had passed was claimed beside other claims: sent at `sent_at`, answered now."""
+        if len(claims) < asked:  # else more may be left, and the next look is due at once
+            self._paced(max(0.0, now - sent_at - self._least_s), now)  # a new connection asks for the plan before
 
-    def not_looked(self) -> None:
-        """It could not be asked beside the claims: the next of them begins at the start."""
-        self.aside, self._overdue_at = False, 0.0
+    def not_looked(self, took_s: float, now: float) -> None:
+        """There was no answer after so long: the next one is asked later, or a claim begins at the start."""
+        if took_s > ASIDE_S:
+            self._full.spent(took_s, now)
+        else:
+            self.aside, self._overdue_at = False, 0.0
 
     def _paced(self, took_s: float, now: float) -> None:
         self._full.spent(took_s, now)
         self._quick = took_s <= QUICK_S
-        self.aside = took_s > ASIDE_S
+        self.aside = took_s - self._least_s > ASIDE_S
         self._overdue_at = now + max(EVERY_S, self._full.pause_s)
 
     def move(self, claims: Sequence[Claim]) -> None:
@@ -117,13 +124,15 @@ class Cursor:
         """A scan from the start, sent at `sent_at`, was answered now: what it took says when the next one may be."""
         if claims or not self._after:  # those that the cursor spares are paced by themselves
             self._looked(claims, now - sent_at, now)
+        self._least_s = min(self._least_s, now - sent_at)
         self._paced(now - sent_at, now)
         if len(claims) < asked:  # nothing claimable is left behind the cursor: it stays where it is, if it is ahead
             claims = [claim for claim in claims if self._is_ahead(claim)]
         self.move(claims)
 
     def went_on(self, claims: Sequence[Claim], sent_at: float, now: float) -> None:
-        """A scan behind the cursor, sent at `sent_at`, was answered now."""
+        """A scan from the cursor on, sent at `sent_at`, was answered now."""
+        self._least_s = min(self._least_s, now - sent_at)
         self._looked(claims, now - sent_at, now)
         self.move(claims)
 

@@ -22,7 +22,6 @@ WORKER = {
     "claim_start": "runs_claim runs_pkey",
     "claim_again": "runs_claim",
     "claimable_queues": "runs_claim[]",
-    "claimable_passed": "runs_claim",
     "heartbeat": "runs_pkey",
     "cancel_asked": "runs_pkey",
     "settle": "runs_pkey runs_open_of_job attempts_pkey",

@@ -7,7 +7,7 @@ same steps do produce the violation.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 from uuid import UUID, uuid4
@@ -86,11 +86,16 @@ def slots(db: psycopg.Connection) -> tuple[int, int]:
 
 
 def take(
-    conn: psycopg.Connection, n: int = 1, token: UUID | None = None, lease_s: float = 30.0, text: bytes | None = None
+    conn: psycopg.Connection,
+    n: int = 1,
+    token: UUID | None = None,
+    lease_s: float = 30.0,
+    text: bytes | None = None,
+    span: Mapping[str, str] = FROM_THE_START,
 ) -> list[Claim]:
     """Claim on a plain connection, in its own transaction or the caller's."""
     token = token or uuid4()
-    values = {"queue": "default", "n": n, "token": token, "worker_id": 1, "lease_s": lease_s, **KINDS, **FROM_THE_START}
+    values = {"queue": "default", "n": n, "token": token, "worker_id": 1, "lease_s": lease_s, **KINDS, **span}
     json_as_text(cursor := conn.cursor())
     return claims_of(token, cursor.execute(text or sql("claim"), values).fetchall())
 

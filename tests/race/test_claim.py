@@ -12,6 +12,7 @@ from pgsched.db.claims import Wanted, claim, claim_again
 from pgsched.db.connect import aconnect
 from pgsched.db.statements import sql
 from pgsched.model import Claim
+from pgsched.worker.cursor import Cursor
 from tests.race.setting import (
     CLAIMS,
     KINDS,
@@ -48,6 +49,31 @@ def test_eight_claimers_claim_every_run_once(dsn: str, db: psycopg.Connection) -
     owners = db.execute("SELECT id, worker_id, attempt, token FROM pgsched.runs WHERE state = 'running'").fetchall()
     told = {(c.id, n, 1, c.token) for n, share in enumerate(shares, 1) for c in share}
     assert set(owners) == told
+
+
+UNTIL = "AND (available_at, id) <= (c.until_at, c.until_id)"
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_a_cursor_has_passed_ends_with_the_cursor(guarded: bool, db: psycopg.Connection) -> None:
+    """Of both priorities, and with the key that it stands at; there is no cursor for the third."""
+    text = sql("claim") if guarded else text_without("claim", UNTIL, "")
+    keys = [(5, 0), (5, 1), (5, 2), (3, 1), (3, 2), (7, 0)]
+    for priority, second in keys:
+        db.execute(
+            "INSERT INTO pgsched.runs (task, priority, available_at)"
+            " VALUES ('t', %s, '2026-05-01 12:00Z'::timestamptz + make_interval(secs => %s))",
+            [priority, second],
+        )
+    first = {(c.priority, c.available_at.second): c for c in take(db, 9) if c.available_at is not None}
+    db.execute("UPDATE pgsched.runs SET state = 'queued', attempt = 0, token = NULL, lease_until = NULL")
+    cursor = Cursor()
+    cursor.move([first[3, 1], first[5, 1]])
+    cursor.aside = True
+    span = cursor.passed(0.0)
+    assert span is not None
+    found = take(db, 9, text=text, span=span)
+    assert {c.id for c in found} == {first[key].id for key in (keys[:2] + keys[3:4] if guarded else keys[:5])}
 
 
 @pytest.mark.parametrize("name", CLAIMS)

@@ -20,7 +20,7 @@ from pgsched.leader.ahead import Offer
 from pgsched.model import Claim
 from pgsched.worker import claim as claiming
 from pgsched.worker import seats as seating
-from pgsched.worker import unanswered
+from pgsched.worker import unconfirmed
 from pgsched.worker.seats import WorkerSeats
 from pgsched.worker.worker import Worker
 from tests.race.setting import Open, add_runs, row_of
@@ -341,7 +341,7 @@ def test_what_is_committed_after_the_question_is_found_by_a_later_one(
 ) -> None:
     """The connection of a commit is lost while the server is still at it."""
     if guarded:
-        monkeypatch.setattr(unanswered, "ASK_AGAIN_S", 0.1)
+        monkeypatch.setattr(unconfirmed, "ASK_AGAIN_S", 0.1)
     handler = Handler()
     handler.go.set()
     leading = connect(autocommit=False)
@@ -359,7 +359,7 @@ def test_what_is_committed_after_the_question_is_found_by_a_later_one(
             if guarded:
                 await becomes(lambda: handler.begun == claims, "it to be found")
             else:
-                worker._claimer._unanswered.clear()
+                worker._claimer._unconfirmed._lost.clear()
                 await asyncio.sleep(1.0)
                 assert handler.begun == []
 
@@ -376,7 +376,7 @@ def test_it_is_asked_for_also_by_a_worker_that_is_full(
         asked.append(queue)
         return []
 
-    monkeypatch.setattr(unanswered, "claim_again", ask)
+    monkeypatch.setattr(unconfirmed, "claim_again", ask)
     add_runs(db, 5)
     handler = Handler()
 

@@ -6,7 +6,8 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
@@ -20,7 +21,7 @@ from pgsched.worker import cursor
 from pgsched.worker import rest as resting
 from pgsched.worker.aside import Aside
 from pgsched.worker.claim import Claimer
-from pgsched.worker.cursor import Budget
+from pgsched.worker.cursor import Budget, Cursor
 from tests.race.setting import KINDS
 from tests.waiting import wait_until
 
@@ -383,115 +384,210 @@ def test_one_slow_claim_in_vain_delays_nothing(
     play(Scene(dsn, monkeypatch, 500), scene)
 
 
-def takes_long(monkeypatch: pytest.MonkeyPatch, every_s: float) -> None:
-    """Any scan of a queue from its start."""
-    monkeypatch.setattr(cursor, "QUICK_S", 0.0)
-    monkeypatch.setattr(cursor, "ASIDE_S", 0.0)
-    monkeypatch.setattr(cursor, "EVERY_S", every_s)
-
-
-@pytest.mark.parametrize("guarded", [True, False])
-def test_where_a_queue_takes_long_to_scan_what_its_cursor_passed_is_looked_for_beside_the_claims(
-    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    really, from_the_start, taken = claiming.claim, 0, set[str]()
-    takes_long(monkeypatch, every_s=0.2)
-    if not guarded:
-        monkeypatch.setattr(Aside, "look", lambda *_: None)
-
-    async def slow(conn: Any, wanted: Wanted, queue: str, n: int, token: Any, after: Any) -> Any:
-        nonlocal from_the_start
-        if after is FROM_THE_START:
-            from_the_start += 1
-            await asyncio.sleep(0.02)
-        claims = await really(conn, wanted, queue, n, token, after)
-        taken.update(claim.task for claim in claims)
-        return claims
-
-    async def scene(it: Scene) -> None:
-        monkeypatch.setattr(claiming, "claim", slow)
-        it.claimer.wanted = Wanted(1, 30.0, ["shell"], [])
-        task = "INSERT INTO pgsched.runs (kind, task, args) VALUES ('shell', %s, '{\"command\": \"true\"}')"
-        late = psycopg.connect(dsn)
-        late.execute(task, ["late"])
-        it.free = 1
-        db.execute(task, ["first"])
-        await it.round()
-        assert taken == {"first"}
-        late.commit()
-        late.close()
-        until, it.free = time.monotonic() + (10 if guarded else 1), 1_000_000
-        running = asyncio.create_task(it.claimer.run())
-        while time.monotonic() < until and "late" not in taken:
-            await asyncio.to_thread(db.execute, task, ["next"])
-            await asyncio.sleep(0.01)
-        assert ("late" in taken) is guarded
-        assert from_the_start == 1
-        it.claimer.stop()
-        await running
-
-    play(Scene(dsn, monkeypatch, 1), scene)
-
-
-@pytest.mark.parametrize("refused", [False, True], ids=["answered", "refused"])
-def test_what_the_cursor_passed_is_claimed_once_it_is_found_or_cannot_be_asked_for(
-    refused: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def looks(dsn: str, monkeypatch: pytest.MonkeyPatch, every_s: float = 0.0) -> Scene:
+    """A claimer for which any scan of a queue from its start takes long, and that is told of work by hints only."""
 
     async def nothing(*_: Any, **__: Any) -> Any:
         return [], 120.0
 
-    async def refuse(*_: Any, **__: Any) -> Any:
-        await asyncio.sleep(0.2)
-        raise psycopg.OperationalError("sorry, too many clients already")
+    def paced(one: Cursor, took_s: float, now: float) -> None:
+        really(one, took_s, now)
+        one.aside, one._quick = True, False
 
-    takes_long(monkeypatch, every_s=0.0)
+    really = Cursor._paced
+    monkeypatch.setattr(Cursor, "_paced", paced)
+    monkeypatch.setattr(cursor, "EVERY_S", every_s)
+    it = Scene(dsn, monkeypatch, 1)
+    monkeypatch.setattr(claiming, "claimable_queues", nothing)
+    it.claimer.poll_s, it.claimer._rest = 60.0, resting.Rest(60.0)
+    return it
 
-    async def scene(it: Scene) -> None:
-        it.claimer.poll_s, it.claimer._rest = 60.0, resting.Rest(60.0)
-        late = psycopg.connect(dsn)
-        late.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
-        db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+
+async def leave_behind(it: Scene, db: psycopg.Connection, dsn: str, count: int = 1, queue: str = "default") -> None:
+    """Runs that commit when the cursor has passed them already."""
+    task = "INSERT INTO pgsched.runs (task, queue) SELECT 't', %s FROM generate_series(1, %s)"
+    with psycopg.connect(dsn) as late, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Aside, "look", lambda *_: False)
+        late.execute(task, [queue, count])
+        db.execute(task, [queue, 1])
+        it.free = 1
+        it.claimer.hint(queue)
         await it.round()
         assert it.free == 0
-        late.commit()
-        late.close()
-        if refused:
-            monkeypatch.setattr(beside, "aconnect", refuse)
-        monkeypatch.setattr(claiming, "claimable_queues", nothing)
-        it.free = 5
-        running = asyncio.create_task(it.claimer.run())
-        it.claimer.hint("default")
-        await asyncio.to_thread(wait_until, lambda: it.free == 4, 10, "the late run")
-        it.claimer.stop()
-        await running
-
-    play(Scene(dsn, monkeypatch, 1), scene)
 
 
-def test_a_look_beside_the_claims_ends_with_the_claimer(
-    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+@asynccontextmanager
+async def running(it: Scene) -> AsyncIterator[None]:
+    """The claimer goes on by itself."""
+    work = asyncio.create_task(it.claimer.run())
+    yield
+    it.claimer.stop()
+    await work
+
+
+async def becomes(it: Scene, free: int, what: str) -> None:
+    await asyncio.to_thread(wait_until, lambda: it.free == free, 10, what)
+
+
+def held_up(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
+    """Looks beside other claims wait for the second event before they are sent; the first says that one does."""
+    really, waits, go = beside.claim, asyncio.Event(), asyncio.Event()
+
+    async def later(*given: Any) -> list[Claim]:
+        found = await really(*given)  # what becomes claimable from now on it does not see
+        waits.set()
+        await go.wait()
+        return found
+
+    monkeypatch.setattr(beside, "claim", later)
+    return waits, go
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_where_a_queue_takes_long_to_scan_what_its_cursor_passed_is_claimed_beside_other_claims(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    takes_long(monkeypatch, every_s=0.0)
+    really, from_the_start = claiming.claim, 0
+    it = looks(dsn, monkeypatch, every_s=0.2)
+    if not guarded:
+        monkeypatch.setattr(Aside, "look", lambda *_: False)
+
+    async def counted(*given: Any) -> list[Claim]:
+        nonlocal from_the_start
+        from_the_start += given[-1] is FROM_THE_START
+        return await really(*given)
 
     async def scene(it: Scene) -> None:
-        looks, ended = asyncio.Event(), asyncio.Event()
+        monkeypatch.setattr(claiming, "claim", counted)
+        await leave_behind(it, db, dsn)
+        until, it.free, made = time.monotonic() + (10 if guarded else 1), 1_000_000, 0
+        async with running(it):
+            while time.monotonic() < until and it.free >= 1_000_000 - made:
+                await asyncio.to_thread(db.execute, "INSERT INTO pgsched.runs (task) VALUES ('t')")
+                made += 1
+                it.claimer.hint("default")
+                await asyncio.sleep(0.02)
+        assert (it.free < 1_000_000 - made) is guarded
+        assert from_the_start == 1
 
-        async def hanging(*_: Any) -> Any:
-            looks.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
+    play(it, scene)
 
-        monkeypatch.setattr(beside, "claimable_passed", hanging)
+
+@pytest.mark.parametrize("problem", [None, psycopg.OperationalError("too many clients"), RuntimeError("no thread")])
+def test_what_the_cursor_passed_is_claimed_also_if_it_cannot_be_claimed_beside(
+    problem: Exception | None, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = beside.aconnect
+
+    async def refuse(*given: Any, **options: Any) -> Any:
+        if problem is None:
+            return await really(*given, **options)
+        await asyncio.sleep(0.2)
+        raise problem
+
+    monkeypatch.setattr(beside, "aconnect", refuse)
+
+    async def scene(it: Scene) -> None:
+        await leave_behind(it, db, dsn)
+        it.free = 5
+        async with running(it):
+            it.claimer.hint("default")
+            await becomes(it, 4, "the late run")
+
+    play(looks(dsn, monkeypatch), scene)
+
+
+def test_what_becomes_claimable_while_it_looks_is_looked_for_again(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(it: Scene) -> None:
+        waits, go = held_up(monkeypatch)
+        await leave_behind(it, db, dsn)
+        async with running(it):
+            it.free = 10
+            it.claimer.hint("default")
+            await waits.wait()
+            db.execute("INSERT INTO pgsched.runs (task, available_at) VALUES ('t', now() - interval '1 minute')")
+            it.claimer.hint("default")
+            await asyncio.sleep(0.2)
+            go.set()
+            await becomes(it, 8, "both")
+
+    play(looks(dsn, monkeypatch, every_s=0.3), scene)
+
+
+def test_half_of_the_room_is_kept_for_a_look_which_goes_on_while_it_finds_as_many(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(it: Scene) -> None:
+        waits, go = held_up(monkeypatch)
+        await leave_behind(it, db, dsn, count=4)
+        async with running(it):
+            it.free = 5
+            it.claimer.hint("default")
+            await waits.wait()
+            assert it.claimer.room() == 2
+            go.set()
+            await becomes(it, 1, "all four, first three of them")
+
+    play(looks(dsn, monkeypatch), scene)
+
+
+def test_one_that_had_no_room_beside_a_look_goes_on_after_it(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(it: Scene) -> None:
+        waits, go = held_up(monkeypatch)
         db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+        it.claimer.hint("default")
         await it.round()
+        async with running(it):
+            it.free = 1
+            it.claimer.hint("default")
+            await waits.wait()
+            db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+            it.claimer.hint("default")
+            await asyncio.sleep(0.2)
+            assert it.free == 1
+            go.set()
+            await becomes(it, 0, "the new run")
+
+    play(looks(dsn, monkeypatch, every_s=60.0), scene)
+
+
+def test_queues_are_looked_at_one_after_the_other(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(it: Scene) -> None:
+        waits, go = held_up(monkeypatch)
+        for queue in "abc":
+            await leave_behind(it, db, dsn, queue=queue)
+        async with running(it):
+            it.free = 50
+            for queue in "abc":
+                it.claimer.hint(queue)
+            await waits.wait()
+            sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pgsched aside%'"
+            assert db.execute(sessions).fetchone() == (1,)
+            go.set()
+            await becomes(it, 47, "one of each")
+
+    play(looks(dsn, monkeypatch), scene)
+
+
+def test_a_look_ends_with_the_claimer_and_what_it_took_is_found(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(it: Scene) -> None:
+        waits, _ = held_up(monkeypatch)
+        await leave_behind(it, db, dsn)
+        it.free = 5
         it.claimer.hint("default")
         await it.round()
         async with asyncio.timeout(10):
-            await looks.wait()
+            await waits.wait()
             await it.claimer.close()
-        assert ended.is_set()
+        assert it.free == 4
+        assert it.claimer.room() == 4
 
-    play(Scene(dsn, monkeypatch, 5), scene)
+    play(looks(dsn, monkeypatch), scene)

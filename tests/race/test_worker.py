@@ -25,7 +25,7 @@ from pgsched.worker import settle as settling
 from pgsched.worker import slots as slotting
 from pgsched.worker.cursor import Cursor
 from pgsched.worker.lease import Heartbeat, Leases
-from pgsched.worker.unanswered import Unanswered
+from pgsched.worker.unconfirmed import Unconfirmed
 from pgsched.worker.worker import Worker
 from tests.race.setting import Open, add_runs, cut, let_expire, row_of, take
 from tests.waiting import wait_until
@@ -495,12 +495,12 @@ def test_a_claim_whose_answer_was_lost_is_asked_for_again(
             raise psycopg.OperationalError("the connection is lost")
         return found
 
-    async def forget(lost: Unanswered, *_: object) -> None:
-        lost.clear()
+    async def forget(lost: Unconfirmed, *_: object) -> None:
+        lost._lost.clear()
 
     monkeypatch.setattr(claiming, "claim", lose_the_first)
     if not guarded:
-        monkeypatch.setattr(Unanswered, "ask", forget)
+        monkeypatch.setattr(Unconfirmed, "ask", forget)
     add_runs(db, 1)
     handler = Handler()
     handler.go.set()

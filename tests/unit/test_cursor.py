@@ -114,6 +114,7 @@ def test_slow_scans_from_the_start_do_not_put_off_those_behind_the_cursor() -> N
 def slow(now: float, *claims: Claim) -> Cursor:
     """A cursor that has passed these, in a queue that takes long to scan from its start."""
     cursor = Cursor()
+    cursor.went_on([], sent_at=now - 1, now=now - 1)  # what a claim takes at least
     cursor.scanned(claims, len(claims), sent_at=now - 2 * ASIDE_S, now=now)
     return cursor
 
@@ -125,43 +126,63 @@ def test_where_a_scan_from_the_start_takes_long_claims_never_begin_there_again()
         assert cursor.after(now)["after_ids"] == "{0,0,1,0,0,8,0,0,0,0}"
 
 
-def test_what_was_passed_is_then_asked_for_as_often_as_that_is_cheap() -> None:
+def test_what_was_passed_is_then_claimed_from_as_often_as_that_is_cheap() -> None:
     cursor = slow(10.0, claimed(1, 0, 2), claimed(8, 1))
     assert cursor.passed(10.9) is None
-    assert cursor.passed(12.0) == {
+    assert cursor.passed(11.1) == {
         "priorities": "{2,5}",
+        "after_ats": "{-infinity,-infinity}",
+        "after_ids": "{0,0}",
         "until_ats": "{2026-05-01T12:00:00+00:00,2026-05-01T12:00:01+00:00}",
         "until_ids": "{1,8}",
     }
-    cursor.looked_aside([], sent_at=12.0, now=12.0 + ASIDE_S * 1.1)
+    cursor.looked_aside([], 5, sent_at=12.0, now=12.0 + ASIDE_S * 1.1)
     assert cursor.aside
-    assert cursor.passed(12.9) is None, "a twentieth of the time"
-    assert cursor.passed(20.0)
+    assert cursor.passed(12.1 + 1.9) is None, "a twentieth of the time, though no more than twice the pause before"
+    assert cursor.passed(12.1 + 2.1)
 
 
-def test_it_goes_back_to_what_was_found_even_if_a_claim_was_on_its_way() -> None:
-    cursor = slow(10.0, claimed(1, 0, 2), claimed(8, 8))
-    cursor.looked_aside([(5, claimed(4, 4).available_at, 4)], sent_at=12.0, now=13.0)  # type: ignore[list-item]
-    cursor.went_on([claimed(9, 9)], sent_at=12.9, now=13.1)
-    after = cursor.after(13.2)
-    assert after["after_ids"] == "{0,0,1,0,0,3,0,0,0,0}", "the one found is the next"
-    assert '"2026-05-01T12:00:04+00:00"' in after["after_ats"]
-    cursor.went_on([claimed(4, 4), claimed(10, 10)], sent_at=13.2, now=13.3)
-    assert cursor.after(13.4)["after_ids"] == "{0,0,1,0,0,10,0,0,0,0}", "and once is enough"
+def test_a_look_that_took_all_that_it_asked_for_says_nothing_of_what_is_left() -> None:
+    cursor = slow(10.0, claimed(8, 8))
+    cursor.looked_aside([claimed(1)], 1, sent_at=12.0, now=12.0 + QUICK_S / 2)
+    assert cursor.aside
+    assert cursor.passed(12.01), "at once"
+    assert cursor.after(12.01)["after_ids"] == "{0,0,0,0,0,8,0,0,0,0}"
 
 
-def test_once_it_is_quick_again_or_could_not_be_asked_claims_begin_at_the_start() -> None:
+def test_once_it_is_quick_again_or_cannot_be_asked_claims_begin_at_the_start() -> None:
     cursor = slow(10.0, claimed(8, 1))
-    cursor.looked_aside([], sent_at=12.0, now=12.0 + QUICK_S / 2)
+    cursor.looked_aside([], 5, sent_at=12.0, now=12.0 + QUICK_S / 2)
     assert cursor.passed(99.0) is None
     assert cursor.after(12.1) is FROM_THE_START
     cursor = slow(10.0, claimed(8, 1))
-    cursor.not_looked()
+    cursor.not_looked(0.0, 12.0)
     assert cursor.passed(99.0) is None
     assert cursor.after(12.1) is FROM_THE_START
+
+
+def test_what_gets_no_answer_for_long_is_asked_again_later_and_no_claim_tries_the_same() -> None:
+    cursor = slow(10.0, claimed(8, 1))
+    cursor.not_looked(60.0, 72.0)
+    assert cursor.passed(73.0) is None
+    assert cursor.passed(72.0 + LONGEST_S)
+    assert cursor.after(72.0 + LONGEST_S) is not FROM_THE_START
 
 
 def test_a_queue_of_which_nothing_was_claimed_has_no_cursor_to_look_beside() -> None:
     cursor = slow(10.0)
     assert cursor.passed(99.0) is None
     assert cursor.after(99.0) is FROM_THE_START
+
+
+def test_a_server_that_is_far_away_is_not_taken_for_a_queue_that_takes_long() -> None:
+    cursor = Cursor()
+    cursor.scanned([claimed(1)], 1, sent_at=0.0, now=2 * ASIDE_S)
+    assert not cursor.aside, "it is not known yet what the way takes"
+    cursor.went_on([claimed(2)], sent_at=1.0, now=1.0 + 2 * ASIDE_S)
+    cursor.scanned([claimed(3)], 1, sent_at=2.0, now=2.0 + 2.5 * ASIDE_S)
+    assert not cursor.aside
+    cursor.scanned([claimed(4)], 1, sent_at=4.0, now=4.0 + 3.5 * ASIDE_S)
+    assert cursor.aside
+    cursor.looked_aside([], 1, sent_at=9.0, now=9.0 + 4.5 * ASIDE_S)
+    assert not cursor.aside, "a new connection goes there twice"

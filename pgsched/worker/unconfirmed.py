@@ -28,8 +28,8 @@ class Lost(NamedTuple):
     ask_at: float
 
 
-class Unanswered:
-    """The claims that were sent and not answered, by token and queue. Times are monotonic seconds of this process.
+class Unconfirmed:
+    """The claims that were sent and not answered yet, by token and queue. Times are monotonic seconds of this process.
 
     `on_claims(claims, sent_at)` takes what is found; `wake()` is called when it is time to ask.
     """
@@ -49,10 +49,6 @@ class Unanswered:
     def settled(self, token: UUID, queue: str) -> None:
         """What became of it is known."""
         del self._lost[token, queue]
-
-    def clear(self) -> None:
-        """Ask for none of them."""
-        self._lost.clear()
 
     async def ask(self, conn: AsyncConnection[Any], now: float, lease_s: float) -> None:
         """Ask for those whose time has come."""
