@@ -213,10 +213,14 @@ def success(batch: Sequence[Settlement]) -> dict[str, str | None]:
 def ended(ids: Sequence[int], tokens: Sequence[UUID], values: str | None = None) -> dict[str, str | None]:
     """What `settle_succeeded` is told of claims: their runs' ids, ascending and none twice, the token of each, and the
     results as a JSON array."""
-    places: dict[int, int] = {}  # many claims have one token
-    nth = [places.setdefault(token.int, len(places) + 1) for token in tokens]
-    each = [f"{token:032x}" for token in places]
-    return {"ids": plain(ids), "tokens": plain(each), "nth": plain(nth), "results": values}
+    stretches: list[tuple[int, str]] = []
+    last: UUID | None = None
+    for run_id, token in zip(ids, tokens, strict=True):
+        if token is not last:  # an equal one makes one stretch more, and does no harm
+            stretches.append((run_id, token.hex))
+            last = token
+    firsts, each = zip(*stretches, strict=True) if stretches else ((), ())
+    return {"ids": plain(ids), "firsts": plain(firsts), "tokens": plain(each), "results": values}
 
 
 def array(texts: Iterable[str | None]) -> str:

@@ -25,7 +25,7 @@ from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
 
 logger = log.get("worker")
 PARKED_S = 0.2  # no claim waits longer for a slot of this worker: another one may be free
-TURN_S = 0.005  # handlers that never wait let the loop go round after so long
+TURN_S = 0.002  # handlers that never wait let the loop go round after so long
 
 
 class Slots:

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from pgsched.db import dependencies, leading, retention
+from pgsched.db.claims import ended
 from pgsched.db.statements import sql
 from pgsched.leader import dependents
 from pgsched.leader.dependents import Sweep, resolve
@@ -265,8 +266,7 @@ def test_who_ends_a_parent_wakes_the_leader_and_who_ends_any_other_run_does_not(
 
 
 def settle(db: psycopg.Connection, claim: Claim) -> None:
-    arrays = {"ids": f"{{{claim.id}}}", "tokens": f"{{{claim.token}}}", "nth": "{1}", "results": None}
-    assert db.execute(sql("settle_succeeded"), arrays).fetchall()[0][0] == 1
+    assert db.execute(sql("settle_succeeded"), ended([claim.id], [claim.token])).fetchall()[0][0] == 1
 
 
 def test_a_parent_that_somebody_has_deleted_is_noticed(db: psycopg.Connection) -> None:

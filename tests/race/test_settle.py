@@ -24,7 +24,7 @@ from tests.race.setting import (
     wait_until_blocked,
 )
 
-TOKEN = "AND r.token = (%(tokens)s::uuid[])[(%(nth)s::int[])[width_bucket(r.id, %(ids)s::bigint[])]]"
+TOKEN = "AND r.token = (%(tokens)s::uuid[])[width_bucket(r.id, %(firsts)s::bigint[])]"
 FENCE = "CASE WHEN r.token = g.token AND r.state = 'running' THEN true END"
 WITHOUT_TOKEN = "CASE WHEN r.state = 'running' THEN true END"
 WITHOUT_STATE = "CASE WHEN r.token = g.token THEN true END"

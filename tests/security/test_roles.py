@@ -423,7 +423,7 @@ def test_row_policies_cost_a_worker_nothing(name: str, logins: Logins, db: psyco
     values = {"queue": "default", "n": 1, "token": None, "worker_id": 1, "lease_s": 1.0, **KINDS, **FROM_THE_START}
     claim = b"EXPLAIN (VERBOSE, COSTS OFF) " + sql(name)
     settle = b"EXPLAIN (VERBOSE, COSTS OFF) " + sql("settle_succeeded")
-    ended = {"ids": "{1}", "tokens": "{00000000-0000-0000-0000-000000000000}", "nth": "{1}", "results": None}
+    ended = {"ids": "{1}", "tokens": "{00000000-0000-0000-0000-000000000000}", "firsts": "{1}", "results": None}
 
     def plan(conn: psycopg.Connection[Any], text: bytes, given: dict[str, Any]) -> list[Any]:
         conn.execute("SET enable_seqscan = off; SET search_path = pgsched, public")
