@@ -207,8 +207,9 @@ class Claimer:
         self._rest.found(known := sum(self._taken.values()), time.monotonic())
         # questions come after what is hinted: it does not wait for them, nor do they if it never runs dry
         began = time.monotonic()
-        # what came into a queue that was found empty is to be seen
-        sure = {*passed_by, *full, *self._taken, *last}
+        # what came into a queue that was found empty is to be seen, unless the next round tries it without a look
+        again = [] if self._taken or self._rest.idle else self._lately
+        sure = {*passed_by, *full, *self._taken, *last, *again}
         found = await self._discover(self._conn, sure, napping=not (self._rest.idle or passed_by or full))
         others = [*(queue for queue in found if queue not in self._hints), *last]
         if others:

@@ -15,6 +15,7 @@ from pgsched.db.claims import Wanted, claimable_queues
 from pgsched.db.connect import BY_KEY, aconnect
 from pgsched.db.statements import sql
 from pgsched.worker import claim as claiming
+from pgsched.worker import rest
 from pgsched.worker.claim import Claimer
 from pgsched.worker.cursor import Budget
 from tests.race.setting import KINDS, Open
@@ -59,9 +60,13 @@ def test_the_dead_entries_of_a_known_queue_are_not_read(
     assert read < 50 if known else read > 200, read
 
 
+@pytest.mark.parametrize("busy", [False, True])
 def test_a_claimer_that_has_just_found_work_in_a_queue_goes_round_it(
-    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    busy: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if busy:  # by a few runs in the last minute
+        monkeypatch.setattr(rest, "MANY", 1)
+        monkeypatch.setattr(rest, "WINDOW_S", 60.0)
     db.execute(
         "INSERT INTO pgsched.runs (queue, task) SELECT q, 't' FROM unnest(ARRAY['a', 'b']) q, generate_series(1, 9)"
     )
@@ -88,7 +93,10 @@ def test_a_claimer_that_has_just_found_work_in_a_queue_goes_round_it(
         assert sorted(taken) == ["a"] * 9 + ["b"] * 9
         claimer._discovered_at, claimer._looking = -math.inf, Budget()
         await claimer._round()
-        assert asked[2] == set(), "nothing was found in them: what has come since is to be seen"
+        if busy:
+            assert asked[2] == set(claimer._lately) == {"a", "b"}, "nothing was found in them; they are tried again"
+        else:
+            assert asked[2] == set(), "nothing was found in them: what has come since is to be seen"
         await claimer.close()
 
     asyncio.run(scene())
