@@ -4,9 +4,9 @@ What was claimed leaves dead entries at the start of the index. They are removed
 long report, a forgotten transaction); then each scan from the start would read all of them again. The cursor is a hint
 and never a rule: a run may become claimable behind it (a transaction that commits late, a run handed back), so a full
 scan follows whenever the cursor finds too little, as long as full scans take no more than a twentieth of the time,
-and once a second otherwise. However much they cost, there is one every 15 seconds. Where one takes next to nothing,
-there is no use in a cursor. Where one takes a tenth of a second more than other claims, they do not wait for it: what
-the cursor has passed is claimed beside them (worker/aside.py).
+and once a second otherwise. Where one takes next to nothing, there is no use in a cursor. Where one takes a tenth of a
+second more than other claims, they do not wait for it: what the cursor has passed is claimed beside them
+(worker/aside.py), in a twentieth of the time; but every 30 seconds, as long as that is no more than a fifth of it.
 
 Where others have many runs that this worker does not know, any scan reads those, with a cursor or without: what is slow
 and in vain twice in a row takes no more than that share of the time either. So a run behind them is claimed within
@@ -30,6 +30,7 @@ SLOW_S = 0.01
 EVERY_S = 1.0
 LONGEST_S = 15.0
 ASIDE_S = 0.1
+ASIDE_LONGEST_S, ASIDE_SHARE = 30.0, 4  # it takes a processor from the claims that it lies beside
 PRIORITIES = range(10)
 PRIORITY = attrgetter("priority")
 
@@ -45,10 +46,15 @@ class Budget:
         self.pause_s = 0.0
         self.next_at = 0.0
 
-    def spent(self, seconds: float, now: float) -> None:
-        """It took so long, until now."""
-        self.pause_s = min(LONGEST_S, SHARE * seconds, max(EVERY_S, 2 * self.pause_s))
+    def spent(self, seconds: float, now: float, longest_s: float = LONGEST_S) -> None:
+        """It took so long, until now. It pauses for `longest_s` at the most."""
+        self.pause_s = min(longest_s, SHARE * seconds, max(EVERY_S, 2 * self.pause_s))
         self.next_at = now + self.pause_s
+
+
+def longest_aside_s(took_s: float) -> float:
+    """The longest pause between two claims beside others that take so long."""
+    return max(ASIDE_LONGEST_S, ASIDE_SHARE * took_s)
 
 
 class Cursor:
@@ -104,14 +110,14 @@ class Cursor:
     def not_looked(self, took_s: float, now: float) -> None:
         """There was no answer after so long: the next one is asked later, or a claim begins at the start."""
         if took_s > ASIDE_S:
-            self._full.spent(took_s, now)
+            self._full.spent(took_s, now, longest_aside_s(took_s))
         else:
             self.aside, self._overdue_at = False, 0.0
 
     def _paced(self, took_s: float, now: float) -> None:
-        self._full.spent(took_s, now)
-        self._quick = took_s <= QUICK_S
         self.aside = took_s - self._least_s > ASIDE_S
+        self._full.spent(took_s, now, longest_aside_s(took_s) if self.aside else LONGEST_S)
+        self._quick = took_s <= QUICK_S
         self._overdue_at = now + max(EVERY_S, self._full.pause_s)
 
     def move(self, claims: Sequence[Claim]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pgsched.db.claims import FROM_THE_START
 from pgsched.model import Claim
-from pgsched.worker.cursor import ASIDE_S, EVERY_S, LONGEST_S, QUICK_S, SHARE, Cursor
+from pgsched.worker.cursor import ASIDE_LONGEST_S, ASIDE_S, ASIDE_SHARE, EVERY_S, QUICK_S, SHARE, Cursor
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -53,9 +53,6 @@ def test_scans_from_the_start_take_no_more_than_their_share_of_the_time() -> Non
         assert cursor.passed(now + pause - 0.1) is None
         assert cursor.passed(now + pause + 0.01)
         now += pause
-    for _ in range(3):
-        cursor.scanned([claimed(1)], 5, sent_at=now, now=now + 60)
-    assert cursor.full_in(now + 60) == LONGEST_S, "but one there is now and then, whatever it costs"
 
 
 def test_a_full_scan_that_found_everything_does_not_move_it_back() -> None:
@@ -165,8 +162,20 @@ def test_what_gets_no_answer_for_long_is_asked_again_later_and_no_claim_tries_th
     cursor = slow(10.0, claimed(8, 1))
     cursor.not_looked(60.0, 72.0)
     assert cursor.passed(73.0) is None
-    assert cursor.passed(72.0 + LONGEST_S)
-    assert cursor.after(72.0 + LONGEST_S) is not FROM_THE_START
+    assert cursor.passed(72.0 + ASIDE_SHARE * 60.0)
+    assert cursor.after(72.0 + ASIDE_SHARE * 60.0) is not FROM_THE_START
+
+
+@pytest.mark.parametrize(("took_s", "pause_s"), [(5.0, ASIDE_LONGEST_S), (20.0, ASIDE_SHARE * 20.0)])
+def test_what_takes_very_long_is_asked_beside_other_claims_every_half_minute_or_in_a_fifth_of_the_time(
+    took_s: float, pause_s: float
+) -> None:
+    cursor, answered_at = slow(10.0, claimed(8, 1)), 10.0
+    for _ in range(9):
+        cursor.looked_aside([], 5, sent_at=answered_at + 100, now=answered_at + 100 + took_s)
+        answered_at += 100 + took_s
+    assert cursor.passed(answered_at + pause_s - 0.1) is None
+    assert cursor.passed(answered_at + pause_s + 0.1)
 
 
 def test_a_queue_of_which_nothing_was_claimed_has_no_cursor_to_look_beside() -> None:
