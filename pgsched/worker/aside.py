@@ -52,13 +52,21 @@ class Aside:
         self._task: asyncio.Task[None] | None = None
 
     def look(self, queue: str, cursor: Cursor) -> bool:
-        """Claim what the cursor has passed if it is time; True when that begins later than this call."""
+        """Claim what the cursor has passed if it is time; True when that begins later than this call. The room for it
+        is kept from now on, so that no claim that is sent meanwhile is for the same."""
         if queue == self._queue or cursor.passed(time.monotonic()) is None:
             return False
-        self._due[queue] = cursor
         if self._task is None or self._task.done():
+            if not self._keep():
+                return False
             self._task = asyncio.create_task(self._run())
+        self._due[queue] = cursor
         return True
+
+    def _keep(self) -> bool:
+        """Keep half of the room; is there any?"""
+        self.asking = max(0, min((self.room() + 1) // 2, AT_MOST))
+        return self.asking > 0
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -71,9 +79,10 @@ class Aside:
         while self._due:
             queue = self._queue = next(iter(self._due))
             cursor = self._due.pop(queue)
-            left, self.asking = True, max(0, min((self.room() + 1) // 2, AT_MOST))
+            left = True
             try:
-                left = not self.asking or await self._claim(queue, cursor, self.asking)
+                if self.asking or self._keep():
+                    left = await self._claim(queue, cursor, self.asking)
             finally:
                 self._queue, self.asking = None, 0
                 if left:

@@ -86,7 +86,9 @@ class Claimer:
         self._lately: list[str] = []
         self._again_s = poll_s
         self._rest = Rest(poll_s)
-        self._aside = Aside(dsn, lambda: self.wanted, room, on_claims, self._unconfirmed, self.hint, self.wake)
+        self._aside = Aside(
+            dsn, lambda: self.wanted, lambda: room() - self.asking, on_claims, self._unconfirmed, self.hint, self.wake
+        )
         self._unforeseen = 0  # errors since the last round that went well
 
     def known_as(self, worker_id: int) -> None:
@@ -236,24 +238,24 @@ class Claimer:
         """Claim of each queue in turn; those for which there was no room, and those that may have more."""
         passed_by, full = [], []
         for queue in queues:
+            beside = self._aside.look(queue, self._cursors[queue])  # first, as it takes a part of the room
             n = min(self.room(), LARGEST_BATCH)
             if n <= 0:
                 passed_by.append(queue)
-            elif await self._claim(conn, queue, n):
+            elif await self._claim(conn, queue, n, beside):
                 full.append(queue)
         return passed_by, full
 
-    async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
+    async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int, beside: bool) -> bool:
         """Claim up to `n` runs of one queue; True when there may be more. Too few from the cursor on: what it has
-        passed is looked at too."""
+        passed is looked at too, unless that is about to be claimed `beside`."""
         cursor, now = self._cursors[queue], time.monotonic()
-        looks = self._aside.look(queue, cursor)
         if (wait_s := cursor.wait_s(now)) > 0:
             return self._later(queue, wait_s)
         after = cursor.after(now)
         if await self._scan(conn, queue, n, after) == n:
             return True
-        if after is FROM_THE_START or looks:
+        if after is FROM_THE_START or beside:
             return False
         if (wait_s := cursor.full_in(time.monotonic())) > 0:
             return self._later(queue, wait_s)

@@ -420,9 +420,11 @@ async def leave_behind(it: Scene, db: psycopg.Connection, dsn: str, count: int =
 async def running(it: Scene) -> AsyncIterator[None]:
     """The claimer goes on by itself."""
     work = asyncio.create_task(it.claimer.run())
-    yield
-    it.claimer.stop()
-    await work
+    try:
+        yield
+    finally:
+        it.claimer.stop()
+        await work
 
 
 async def becomes(it: Scene, free: int, what: str) -> None:
@@ -529,6 +531,26 @@ def test_half_of_the_room_is_kept_for_a_look_which_goes_on_while_it_finds_as_man
             assert it.claimer.room() == 2
             go.set()
             await becomes(it, 1, "all four, first three of them")
+
+    play(looks(dsn, monkeypatch), scene)
+
+
+@pytest.mark.parametrize("free", [1, 4])
+def test_no_more_is_claimed_than_there_is_room_for_with_what_is_claimed_beside(
+    free: int, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(it: Scene) -> None:
+        waits, go = held_up(monkeypatch)
+        await leave_behind(it, db, dsn, count=4)
+        db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 10)")
+        it.free = free
+        async with running(it):
+            it.claimer.hint("default")
+            await waits.wait()
+            go.set()
+            await becomes(it, 0, "as many as there is room for")
+            await asyncio.sleep(0.2)
+        assert it.free == 0
 
     play(looks(dsn, monkeypatch), scene)
 
