@@ -1,7 +1,8 @@
 """Where a scan of a queue from its start takes long, what the claim cursor has passed is claimed beside other claims.
 
-The rule: over a connection of its own, that lives for one such claim; of one queue at a time, as they come; and with
-no more than half of the room, which is kept for it.
+The rule: over a connection of its own, that lives for one such claim; of one queue at a time, as they come; and for
+half of the room, rounded up, which is kept for it. It has half a lease to scan: a claim is this worker's for a lease
+from when it is sent, and its first renewal must come before that is over.
 """
 
 from __future__ import annotations
@@ -71,9 +72,10 @@ class Aside:
     async def close(self) -> None:
         """Give up what is under way."""
         self._due.clear()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task}, timeout=END_S)
+        for _ in range(2):  # the first makes psycopg cancel the statement and wait for a server to answer
+            if self._task is not None and not self._task.done():
+                self._task.cancel()
+                await asyncio.wait({self._task}, timeout=END_S)
 
     async def _run(self) -> None:
         while self._due:
@@ -95,9 +97,11 @@ class Aside:
             return False
         token, sent_at, claims, nothing = uuid4(), None, None, False
         try:
-            async with await aconnect(self.dsn, purpose="aside", timeout_s=TIMEOUT_S, settings=BY_KEY) as conn:
+            wanted = self.wanted()
+            timeout_s = min(TIMEOUT_S, wanted.lease_s / 2)
+            async with await aconnect(self.dsn, purpose="aside", timeout_s=timeout_s, settings=BY_KEY) as conn:
                 sent_at = time.monotonic()
-                claims = await claim(conn, self.wanted(), queue, n, token, span)
+                claims = await claim(conn, wanted, queue, n, token, span)
                 cursor.looked_aside(claims, n, sent_at, time.monotonic())
                 if claims:
                     self.on_claims(claims, sent_at)

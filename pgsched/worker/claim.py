@@ -184,7 +184,7 @@ class Claimer:
         except TimeoutError:
             if wait_s > NAP_S:
                 self._discovered_at = -math.inf
-            if time.monotonic() >= self._looking.next_at:
+            if not full and time.monotonic() >= self._looking.next_at:
                 self._rest.waited()
         self._wake.clear()
 
@@ -209,7 +209,7 @@ class Claimer:
         self._rest.found(known := sum(self._taken.values()), time.monotonic())
         # questions come after what is hinted: it does not wait for them, nor do they if it never runs dry
         began = time.monotonic()
-        # what came into a queue that was found empty is to be seen, unless the next round tries it without a look
+        # what came into a queue that was found empty is to be seen, unless the next round may try it without a look
         again = [] if self._taken or self._rest.idle else self._lately
         sure = {*passed_by, *full, *self._taken, *last, *again}
         found = await self._discover(self._conn, sure, napping=not (self._rest.idle or passed_by or full))

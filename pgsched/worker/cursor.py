@@ -62,6 +62,7 @@ class Cursor:
 
     def __init__(self) -> None:
         self._after: dict[int, tuple[datetime | None, int]] = {}
+        self._back: dict[int, tuple[datetime | None, int]] = {}  # where to go back to, behind claims under way
         self._full = Budget()
         self._overdue_at = 0.0
         self._quick = False
@@ -80,6 +81,8 @@ class Cursor:
 
     def after(self, now: float) -> Mapping[str, str]:
         """The span from the cursor on, as `claim` takes it; FROM_THE_START when it is time, or takes none."""
+        self._after |= self._back
+        self._back = {}
         if self._quick or not self._after or (now >= self._overdue_at and not self.aside):
             return FROM_THE_START
         keys = [self._after.get(priority, (None, 0)) for priority in PRIORITIES]
@@ -93,9 +96,10 @@ class Cursor:
         """The span up to the cursor, to be claimed from beside other claims; None: it is not time, or no use."""
         if not (self.aside and self._after) or now < self._full.next_at:
             return None
-        ats, ids = zip(*self._after.values(), strict=True)
+        priorities = sorted(self._after)
+        ats, ids = zip(*[self._after[priority] for priority in priorities], strict=True)
         return {
-            "priorities": plain(self._after),
+            "priorities": plain(priorities),
             "after_ats": plain(["-infinity"] * len(ids)),
             "after_ids": plain([0] * len(ids)),
             "until_ats": literal(ats),
@@ -104,8 +108,12 @@ class Cursor:
 
     def looked_aside(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
         """What it had passed was claimed beside other claims: sent at `sent_at`, answered now."""
-        if len(claims) < asked:  # else more may be left, and the next look is due at once
-            self._paced(max(0.0, now - sent_at - self._least_s), now)  # a new connection asks for the plan before
+        took_s = max(0.0, now - sent_at - self._least_s)  # a new connection asks for the plan before
+        if len(claims) < asked:
+            self._paced(took_s, now)
+        else:  # it did not go through to the end: the other claims take what may be left
+            self._full.spent(took_s, now, longest_aside_s(took_s))
+            self._back = {claim.priority: (claim.available_at, claim.id) for claim in claims}
 
     def not_looked(self, took_s: float, now: float) -> None:
         """There was no answer after so long: the next one is asked later, or a claim begins at the start."""

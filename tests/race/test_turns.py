@@ -432,7 +432,7 @@ async def becomes(it: Scene, free: int, what: str) -> None:
 
 
 def held_up(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
-    """Looks beside other claims wait for the second event before they are sent; the first says that one does."""
+    """Answers to what is claimed beside other claims wait for the second event; the first says that one does."""
     really, waits, go = beside.claim, asyncio.Event(), asyncio.Event()
 
     async def later(*given: Any) -> list[Claim]:
@@ -479,9 +479,10 @@ def test_where_a_queue_takes_long_to_scan_what_its_cursor_passed_is_claimed_besi
 def test_what_the_cursor_passed_is_claimed_also_if_it_cannot_be_claimed_beside(
     problem: Exception | None, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = beside.aconnect
+    really, timeouts = beside.aconnect, set()
 
     async def refuse(*given: Any, **options: Any) -> Any:
+        timeouts.add(options["timeout_s"])
         if problem is None:
             return await really(*given, **options)
         await asyncio.sleep(0.2)
@@ -495,6 +496,7 @@ def test_what_the_cursor_passed_is_claimed_also_if_it_cannot_be_claimed_beside(
         async with running(it):
             it.claimer.hint("default")
             await becomes(it, 4, "the late run")
+        assert timeouts == {it.claimer.wanted.lease_s / 2}, "then its first renewal comes in time"
 
     play(looks(dsn, monkeypatch), scene)
 

@@ -139,12 +139,21 @@ def test_what_was_passed_is_then_claimed_from_as_often_as_that_is_cheap() -> Non
     assert cursor.passed(12.1 + 2.1)
 
 
-def test_a_look_that_took_all_that_it_asked_for_says_nothing_of_what_is_left() -> None:
-    cursor = slow(10.0, claimed(8, 8))
-    cursor.looked_aside([claimed(1)], 1, sent_at=12.0, now=12.0 + QUICK_S / 2)
-    assert cursor.aside
-    assert cursor.passed(12.01), "at once"
-    assert cursor.after(12.01)["after_ids"] == "{0,0,0,0,0,8,0,0,0,0}"
+def test_after_a_look_that_took_all_that_it_asked_for_claims_go_on_behind_it_even_if_one_was_on_its_way() -> None:
+    cursor = slow(10.0, claimed(1, 0, 2), claimed(8, 8))
+    cursor.looked_aside([claimed(3), claimed(4)], 2, sent_at=12.0, now=12.0 + QUICK_S / 2)
+    assert cursor.aside, "it says nothing of what a look to the end would take"
+    assert cursor.passed(12.0 + QUICK_S / 2) is None, "the other claims have their turn first"
+    cursor.went_on([claimed(9, 9)], sent_at=11.9, now=12.1)
+    assert cursor.after(12.2)["after_ids"] == "{0,0,1,0,0,4,0,0,0,0}"
+    cursor.went_on([claimed(5), claimed(10, 10)], sent_at=12.2, now=12.3)
+    assert cursor.after(12.4)["after_ids"] == "{0,0,1,0,0,10,0,0,0,0}", "once is enough"
+
+
+def test_what_is_more_urgent_is_claimed_first_beside_other_claims_too() -> None:
+    given = slow(10.0, claimed(8, 1), claimed(1, 0, 2)).passed(99.0)
+    assert given is not None
+    assert (given["priorities"], given["until_ids"]) == ("{2,5}", "{1,8}")
 
 
 def test_once_it_is_quick_again_or_cannot_be_asked_claims_begin_at_the_start() -> None:
