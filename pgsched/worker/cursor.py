@@ -62,7 +62,8 @@ class Cursor:
 
     def __init__(self) -> None:
         self._after: dict[int, tuple[datetime | None, int]] = {}
-        self._back: dict[int, tuple[datetime | None, int]] = {}  # where to go back to, behind claims under way
+        self._reached: dict[int, tuple[datetime | None, int]] = {}  # by looks at what it passed that are not at its end
+        self._reached_s = 0.0  # which took so long
         self._full = Budget()
         self._overdue_at = 0.0
         self._quick = False
@@ -81,8 +82,6 @@ class Cursor:
 
     def after(self, now: float) -> Mapping[str, str]:
         """The span from the cursor on, as `claim` takes it; FROM_THE_START when it is time, or takes none."""
-        self._after |= self._back
-        self._back = {}
         if self._quick or not self._after or (now >= self._overdue_at and not self.aside):
             return FROM_THE_START
         keys = [self._after.get(priority, (None, 0)) for priority in PRIORITIES]
@@ -98,10 +97,11 @@ class Cursor:
             return None
         priorities = sorted(self._after)
         ats, ids = zip(*[self._after[priority] for priority in priorities], strict=True)
+        reached = [self._reached.get(priority, (None, 0)) for priority in priorities]
         return {
             "priorities": plain(priorities),
-            "after_ats": plain(["-infinity"] * len(ids)),
-            "after_ids": plain([0] * len(ids)),
+            "after_ats": plain("-infinity" if at is None else at.isoformat() for at, _ in reached),
+            "after_ids": plain(run_id for _, run_id in reached),
             "until_ats": literal(ats),
             "until_ids": plain(ids),
         }
@@ -110,10 +110,11 @@ class Cursor:
         """What it had passed was claimed beside other claims: sent at `sent_at`, answered now."""
         took_s = max(0.0, now - sent_at - self._least_s)  # a new connection asks for the plan before
         if len(claims) < asked:
-            self._paced(took_s, now)
-        else:  # it did not go through to the end: the other claims take what may be left
-            self._full.spent(took_s, now, longest_aside_s(took_s))
-            self._back = {claim.priority: (claim.available_at, claim.id) for claim in claims}
+            self._paced(self._reached_s + took_s, now)
+        else:  # it did not go through to the end: the next one goes on there, after a turn of the other claims
+            self._reached |= {claim.priority: (claim.available_at, claim.id) for claim in claims}
+            self._reached_s += took_s
+            self._full.next_at = now + took_s
 
     def not_looked(self, took_s: float, now: float) -> None:
         """There was no answer after so long: the next one is asked later, or a claim begins at the start."""
@@ -123,6 +124,7 @@ class Cursor:
             self.aside, self._overdue_at = False, 0.0
 
     def _paced(self, took_s: float, now: float) -> None:
+        self._reached, self._reached_s = {}, 0.0
         self.aside = took_s - self._least_s > ASIDE_S
         self._full.spent(took_s, now, longest_aside_s(took_s) if self.aside else LONGEST_S)
         self._quick = took_s <= QUICK_S

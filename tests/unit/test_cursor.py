@@ -139,15 +139,21 @@ def test_what_was_passed_is_then_claimed_from_as_often_as_that_is_cheap() -> Non
     assert cursor.passed(12.1 + 2.1)
 
 
-def test_after_a_look_that_took_all_that_it_asked_for_claims_go_on_behind_it_even_if_one_was_on_its_way() -> None:
+def test_a_look_that_took_all_that_it_asked_for_is_gone_on_with_where_it_ended() -> None:
     cursor = slow(10.0, claimed(1, 0, 2), claimed(8, 8))
-    cursor.looked_aside([claimed(3), claimed(4)], 2, sent_at=12.0, now=12.0 + QUICK_S / 2)
-    assert cursor.aside, "it says nothing of what a look to the end would take"
-    assert cursor.passed(12.0 + QUICK_S / 2) is None, "the other claims have their turn first"
-    cursor.went_on([claimed(9, 9)], sent_at=11.9, now=12.1)
-    assert cursor.after(12.2)["after_ids"] == "{0,0,1,0,0,4,0,0,0,0}"
-    cursor.went_on([claimed(5), claimed(10, 10)], sent_at=12.2, now=12.3)
-    assert cursor.after(12.4)["after_ids"] == "{0,0,1,0,0,10,0,0,0,0}", "once is enough"
+    front = cursor.after(11.0)
+    cursor.looked_aside([claimed(3), claimed(4, 4)], 2, sent_at=12.0, now=12.0 + 0.75 * ASIDE_S)
+    assert cursor.after(12.2) == front, "the other claims stay in front, and what is dead is not in their way"
+    assert cursor.passed(12.0 + 1.4 * ASIDE_S) is None, "they have their turn first"
+    going_on = cursor.passed(12.0 + 1.6 * ASIDE_S)
+    assert going_on is not None
+    assert (going_on["after_ids"], going_on["until_ids"]) == ("{0,4}", "{1,8}")
+    assert going_on["after_ats"] == "{-infinity,2026-05-01T12:00:04+00:00}"
+    cursor.looked_aside([], 2, sent_at=13.0, now=13.0 + 0.75 * ASIDE_S)
+    assert cursor.aside, "its parts took long together"
+    from_the_start = cursor.passed(99.0)
+    assert from_the_start is not None
+    assert from_the_start["after_ids"] == "{0,0}"
 
 
 def test_what_is_more_urgent_is_claimed_first_beside_other_claims_too() -> None:
