@@ -416,6 +416,9 @@ def test_check_says_what_a_role_is_for(logins: Logins) -> None:
 
 @pytest.mark.parametrize("name", ["claim", "claim_start"])
 def test_row_policies_cost_a_worker_nothing(name: str, logins: Logins, db: psycopg.Connection[Any]) -> None:
+    from uuid import UUID
+
+    from pgsched.db.claims import ended
     from pgsched.db.statements import sql
     from tests.race.setting import FROM_THE_START, KINDS
 
@@ -423,14 +426,14 @@ def test_row_policies_cost_a_worker_nothing(name: str, logins: Logins, db: psyco
     values = {"queue": "default", "n": 1, "token": None, "worker_id": 1, "lease_s": 1.0, **KINDS, **FROM_THE_START}
     claim = b"EXPLAIN (VERBOSE, COSTS OFF) " + sql(name)
     settle = b"EXPLAIN (VERBOSE, COSTS OFF) " + sql("settle_succeeded")
-    ended = {"ids": "{1}", "tokens": "{00000000-0000-0000-0000-000000000000}", "firsts": "{1}", "results": None}
+    settled = ended([1], [UUID(int=0)])
 
     def plan(conn: psycopg.Connection[Any], text: bytes, given: dict[str, Any]) -> list[Any]:
         conn.execute("SET enable_seqscan = off; SET search_path = pgsched, public")
         return [line for (line,) in conn.execute(text, given) if "Query Identifier" not in line]
 
     assert plan(worker, claim, values) == plan(db, claim, values), "db is the owner's: policies do not apply"
-    assert plan(worker, settle, ended) == plan(db, settle, ended)
+    assert plan(worker, settle, settled) == plan(db, settle, settled)
     producers = plan(logins.connect("alice"), b"EXPLAIN (VERBOSE, COSTS OFF) SELECT id FROM pgsched.runs", {})
     assert any("owner" in line for line in producers), "what a policy that costs looks like"
 
