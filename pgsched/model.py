@@ -96,7 +96,8 @@ class Unreadable:
 
 
 class Claim(NamedTuple):
-    """One attempt that this worker owns: what the executor needs, and the token that fences every write."""
+    """One attempt that this worker owns: what the executor needs, and the token that fences every write. `available_at`
+    is as the database writes it, in UTC, where years have four digits: in the order of the instants; few ask for it."""
 
     id: int
     token: UUID
@@ -109,7 +110,7 @@ class Claim(NamedTuple):
     args: Any
     job_id: int | None = None
     scheduled_at: datetime | None = None
-    available_at: datetime | None = None
+    available_at: str | None = None
     owner: str | None = None
     timeout: timedelta | None = None
     kill_after: timedelta | None = None

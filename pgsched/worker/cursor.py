@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from operator import attrgetter
 
 from pgsched.db.arrays import literal, plain
@@ -61,8 +60,8 @@ class Cursor:
     """The cursor of one queue. All times are monotonic seconds of this process."""
 
     def __init__(self) -> None:
-        self._after: dict[int, tuple[datetime | None, int]] = {}
-        self._reached: dict[int, tuple[datetime | None, int]] = {}  # by looks at what it passed that are not at its end
+        self._after: dict[int, tuple[str | None, int]] = {}
+        self._reached: dict[int, tuple[str | None, int]] = {}  # by looks at what it passed that are not at its end
         self._reached_s = 0.0  # which took so long
         self._full = Budget()
         self._overdue_at = 0.0
@@ -87,7 +86,7 @@ class Cursor:
         keys = [self._after.get(priority, (None, 0)) for priority in PRIORITIES]
         return {
             **FROM_THE_START,
-            "after_ats": literal("-infinity" if at is None else at.isoformat() for at, _ in keys),
+            "after_ats": literal("-infinity" if at is None else at for at, _ in keys),
             "after_ids": plain(run_id for _, run_id in keys),
         }
 
@@ -100,7 +99,7 @@ class Cursor:
         reached = [self._reached.get(priority, (None, 0)) for priority in priorities]
         return {
             "priorities": plain(priorities),
-            "after_ats": plain("-infinity" if at is None else at.isoformat() for at, _ in reached),
+            "after_ats": literal("-infinity" if at is None else at for at, _ in reached),
             "after_ids": plain(run_id for _, run_id in reached),
             "until_ats": literal(ats),
             "until_ids": plain(ids),

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any
 
@@ -134,10 +134,10 @@ class WorkerMeter:
     def _time(self, attempt: Running, ended: float) -> Timed:
         claim, waited, late = attempt.claim, None, None
         if self._offset_s is not None and claim.available_at is not None:
-            began = attempt.started + self._offset_s
-            waited = max(0.0, began - claim.available_at.timestamp())
+            began, available_at = attempt.started + self._offset_s, datetime.fromisoformat(claim.available_at)
+            waited = max(0.0, began - available_at.timestamp())
             slot = claim.scheduled_at
-            if slot is not None and claim.attempt == 1 and claim.available_at - slot < BACKFILLED:
+            if slot is not None and claim.attempt == 1 and available_at - slot < BACKFILLED:
                 late = max(0.0, began - slot.timestamp())
         return ended - attempt.started, waited, late
 

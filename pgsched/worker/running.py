@@ -67,7 +67,6 @@ class Running:
             self.deadline = self.started + self.claim.timeout.total_seconds()
             self._time_out()
         outcome: Outcome | None
-        inside = log.ATTEMPT.set(self.claim)
         try:
             outcome = await executor.execute(self.claim)
             if self.ended is Ended.LOST:
@@ -81,7 +80,6 @@ class Running:
         except Exception as error:  # an executor must not raise; if it does, the run must not vanish
             outcome = Outcome(Result.CRASHED, error=f"executor failed: {type(error).__name__}: {error}")
         finally:
-            log.ATTEMPT.reset(inside)
             for timer in self._timers:
                 timer.cancel()
         return self._settled_by_handler(outcome) if self.settled else outcome

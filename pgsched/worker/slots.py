@@ -184,6 +184,7 @@ class Slots:
         task = asyncio.current_task()
         assert task is not None
         key = claim.key
+        log.ATTEMPT.set(claim)
         running = self._running[key] = Gathered(claim, key, time.monotonic(), task, self._ended_gathered)
         outcome = await running.drive(self.drivers[claim.kind])
         self._ended_gathered(running, outcome)
@@ -217,9 +218,10 @@ class Slots:
         """Make attempts until none is left, or this slot is not as clean as it was."""
         task = asyncio.current_task()
         assert task is not None
-        clean = contextvars.copy_context()
         now = time.monotonic()
         while (running := self._next(task, now)) is not None:
+            log.ATTEMPT.set(running.claim)  # until the next one's: to set it back makes a context that differs
+            clean = contextvars.copy_context()
             outcome = await running.drive(self.drivers[running.claim.kind])
             if running.abandoned:
                 self.abandoned -= 1  # it came back after all; its slot has been given away

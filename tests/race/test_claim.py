@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import psycopg
@@ -51,6 +52,23 @@ def test_eight_claimers_claim_every_run_once(dsn: str, db: psycopg.Connection) -
     assert set(owners) == told
 
 
+def test_claims_are_in_the_order_of_their_instants_to_the_microsecond(dsn: str, db: psycopg.Connection) -> None:
+    """They are compared as the database writes them: without the noughts at the end, and in UTC wherever it is."""
+    db.execute("ALTER DATABASE " + db.info.dbname + " SET timezone = 'Europe/Berlin'")  # where an hour comes twice
+    began = datetime(2025, 10, 26, 0, 59, 59, tzinfo=UTC)
+    parts = [0, 1, 10, 100_000, 120_000, 999_999, 1_000_000, 10_000_000, 3_600_000_000, 86_400_000_000]
+    instants = [began + timedelta(microseconds=part) for part in parts]
+    for instant in reversed(instants):
+        db.execute("INSERT INTO pgsched.runs (task, available_at) VALUES ('t', %s)", [instant])
+
+    async def of_all() -> list[Claim]:
+        async with await aconnect(dsn) as conn:
+            return await claim(conn, Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"]), "default", 100, uuid4())
+
+    told = [claim.available_at for claim in asyncio.run(of_all())]
+    assert [datetime.fromisoformat(at or "") for at in told] == instants
+
+
 UNTIL = "AND (available_at, id) <= (c.until_at, c.until_id)"
 
 
@@ -65,7 +83,7 @@ def test_what_a_cursor_has_passed_ends_with_the_cursor(guarded: bool, db: psycop
             " VALUES ('t', %s, '2026-05-01 12:00Z'::timestamptz + make_interval(secs => %s))",
             [priority, second],
         )
-    first = {(c.priority, c.available_at.second): c for c in take(db, 9) if c.available_at is not None}
+    first = {(c.priority, datetime.fromisoformat(c.available_at or "").second): c for c in take(db, 9)}
     db.execute("UPDATE pgsched.runs SET state = 'queued', attempt = 0, token = NULL, lease_until = NULL")
     cursor = Cursor()
     cursor.move([first[3, 1], first[5, 1]])

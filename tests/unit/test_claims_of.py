@@ -11,7 +11,7 @@ import pytest
 from pgsched.db.claims import claims_of
 from pgsched.model import Claim, keys_of
 
-Key = tuple[int, int, int]  # priority, second, id
+Key = tuple[int, float, int]  # priority, second, id
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 TOKEN = uuid4()
 
@@ -20,7 +20,7 @@ def row(key: Key) -> tuple[object, ...]:
     """What `claim` answers: a claim without its token, with JSON as text."""
     priority, second, run_id = key
     claim = Claim(run_id, TOKEN, 1, 3, "q", priority, "python", "t", '{"i": 1}',
-                  available_at=BEGAN + timedelta(seconds=second))  # fmt: skip
+                  available_at=str(BEGAN + timedelta(seconds=second)))  # fmt: skip
     return claim[:1] + claim[2:]
 
 
@@ -31,8 +31,9 @@ def row(key: Key) -> tuple[object, ...]:
         [(5, 1, 3), (5, 2, 1), (5, 3, 2)],
         [(5, 1, 1), (5, 1, 2), (5, 1, 3)],
         [(0, 3, 4), (0, 4, 3), (5, 1, 2), (9, 1, 1)],
+        [(5, 9, 4), (5, 9.1, 3), (5, 9.12, 2), (5, 10, 1)],
     ],
-    ids=["by priority", "by instant", "by number", "by all"],
+    ids=["by priority", "by instant", "by number", "by all", "by parts of a second"],
 )
 def test_claims_come_in_order(in_order: list[Key]) -> None:
     for answered in permutations(in_order):

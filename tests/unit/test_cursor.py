@@ -15,7 +15,7 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def claimed(run_id: int, seconds: int = 0, priority: int = 5) -> Claim:
-    at = NOON + timedelta(seconds=seconds)
+    at = f"{NOON + timedelta(seconds=seconds)}"
     return Claim(run_id, uuid4(), 1, 1, "default", priority, "python", "t", {}, available_at=at)
 
 
@@ -29,7 +29,7 @@ def test_it_goes_on_behind_the_last_claim_of_each_priority() -> None:
     after = cursor.after(0.5)
     assert after["after_ids"] == "{0,0,1,0,0,8,0,0,0,0}"
     assert after["after_ats"].count("-infinity") == 8
-    assert '"2026-05-01T12:00:02+00:00"' in after["after_ats"]
+    assert '"2026-05-01 12:00:02+00:00"' in after["after_ats"]
 
 
 def test_a_scan_from_the_start_is_due_every_second() -> None:
@@ -128,9 +128,9 @@ def test_what_was_passed_is_then_claimed_from_as_often_as_that_is_cheap() -> Non
     assert cursor.passed(10.9) is None
     assert cursor.passed(11.1) == {
         "priorities": "{2,5}",
-        "after_ats": "{-infinity,-infinity}",
+        "after_ats": '{"-infinity","-infinity"}',
         "after_ids": "{0,0}",
-        "until_ats": "{2026-05-01T12:00:00+00:00,2026-05-01T12:00:01+00:00}",
+        "until_ats": '{"2026-05-01 12:00:00+00:00","2026-05-01 12:00:01+00:00"}',
         "until_ids": "{1,8}",
     }
     cursor.looked_aside([], 5, sent_at=12.0, now=12.0 + ASIDE_S * 1.1)
@@ -148,7 +148,7 @@ def test_a_look_that_took_all_that_it_asked_for_is_gone_on_with_where_it_ended()
     going_on = cursor.passed(12.0 + 1.6 * ASIDE_S)
     assert going_on is not None
     assert (going_on["after_ids"], going_on["until_ids"]) == ("{0,4}", "{1,8}")
-    assert going_on["after_ats"] == "{-infinity,2026-05-01T12:00:04+00:00}"
+    assert going_on["after_ats"] == '{"-infinity","2026-05-01 12:00:04+00:00"}'
     cursor.looked_aside([], 2, sent_at=13.0, now=13.0 + 0.75 * ASIDE_S)
     assert cursor.aside, "its parts took long together"
     from_the_start = cursor.passed(99.0)
