@@ -24,6 +24,7 @@ logger = log.get("claim")
 AT_MOST = 500
 TIMEOUT_S = 60.0
 END_S = 2.0
+NOT_LOOKED = "what became claimable late was not looked for"
 
 
 class Aside:
@@ -54,7 +55,10 @@ class Aside:
 
     def look(self, queue: str, cursor: Cursor) -> bool:
         """Claim what the cursor has passed if it is time; True when that begins later than this call. The room for it
-        is kept from now on, so that no claim that is sent meanwhile is for the same."""
+        is kept from now on, so that no claim that is sent meanwhile is for the same. Raises what ended the last one, if
+        that was no answer of the database: to take what was claimed must not fail."""
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            self._task.result()
         if queue == self._queue or cursor.passed(time.monotonic()) is None:
             return False
         if self._task is None or self._task.done():
@@ -102,18 +106,19 @@ class Aside:
             async with await aconnect(self.dsn, purpose="aside", timeout_s=timeout_s, settings=BY_KEY) as conn:
                 sent_at = time.monotonic()
                 claims = await claim(conn, wanted, queue, n, token, span)
-                cursor.looked_aside(claims, n, sent_at, time.monotonic())
-                if claims:
-                    self.on_claims(claims, sent_at)
         except (DatabaseError, PgschedError) as error:
             nothing = classify(error) is Reaction.RETRY  # so the server says
-            logger.warning("claiming as before", queue=queue, error=log.redact(first_line(error)))
+            logger.warning(NOT_LOOKED, queue=queue, error=log.redact(first_line(error)))
         except Exception:
-            logger.exception("claiming as before", queue=queue)
-        finally:
-            if claims is None:
-                now = time.monotonic()
+            logger.exception(NOT_LOOKED, queue=queue)
+        finally:  # also where it is cancelled while it disconnects
+            now = time.monotonic()
+            if claims is None or sent_at is None:
                 cursor.not_looked(0.0 if sent_at is None else now - sent_at, now)
                 if sent_at is not None and not nothing:
                     self.unconfirmed.sent(token, queue, sent_at)
+            else:
+                cursor.looked_aside(claims, n, sent_at, now)
+                if claims:
+                    self.on_claims(claims, sent_at)
         return claims is None or len(claims) == n

@@ -198,6 +198,8 @@ class Claimer:
                 return False
         if self._conn is None:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
+            for cursor in self._cursors.values():
+                cursor.reconnected()
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
         await self._unconfirmed.ask(self._conn, time.monotonic(), self.wanted.lease_s)
         if self.starved:

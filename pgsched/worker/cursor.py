@@ -71,6 +71,10 @@ class Cursor:
         self._in_vain = Budget()
         self._again_in_vain = False
 
+    def reconnected(self) -> None:
+        """The way to the server may be a longer one."""
+        self._least_s = math.inf
+
     def wait_s(self, now: float) -> float:
         """Seconds until the queue may be looked at, because looks were slow and in vain."""
         return max(0.0, self._in_vain.next_at - now) if self._again_in_vain else 0.0

@@ -503,6 +503,47 @@ def test_what_the_cursor_passed_is_claimed_also_if_it_cannot_be_claimed_beside(
     play(looks(dsn, monkeypatch), scene)
 
 
+def test_what_was_claimed_beside_is_found_although_its_answer_was_lost(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, lost = beside.claim, []
+
+    async def unheard(*given: Any) -> list[Claim]:
+        lost.extend(await really(*given))
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(beside, "claim", unheard)
+
+    async def scene(it: Scene) -> None:
+        await leave_behind(it, db, dsn)
+        it.free = 5
+        async with running(it):
+            it.claimer.hint("default")
+            await becomes(it, 4, "the late run")
+        assert [claim.id for claim in lost] == [1]
+
+    play(looks(dsn, monkeypatch), scene)
+
+
+def test_a_bug_in_taking_what_was_claimed_beside_ends_the_claimer(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it took is nobody's until the lease is over: that must not go on unseen."""
+
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    async def scene(it: Scene) -> None:
+        await leave_behind(it, db, dsn)
+        it.free, it.claimer._aside.on_claims = 5, fail
+        it.claimer.hint("default")
+        async with asyncio.timeout(10):
+            with pytest.raises(ZeroDivisionError):
+                await it.claimer.run()
+
+    play(looks(dsn, monkeypatch), scene)
+
+
 def test_what_becomes_claimable_while_it_looks_is_looked_for_again(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -210,3 +210,17 @@ def test_a_server_that_is_far_away_is_not_taken_for_a_queue_that_takes_long() ->
     assert cursor.aside
     cursor.looked_aside([], 1, sent_at=9.0, now=9.0 + 4.5 * ASIDE_S)
     assert not cursor.aside, "a new connection goes there twice"
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_server_far_away_is_not_taken_for_a_slow_scan(guarded: bool) -> None:
+    """After a failover, what the way to it takes is no longer what it was."""
+    cursor, far_s = Cursor(), 2 * ASIDE_S
+    cursor.scanned([claimed(1)], 1, sent_at=0.0, now=0.001)
+    if guarded:
+        cursor.reconnected()
+    cursor.went_on([claimed(2, 1)], sent_at=1.0, now=1.0 + far_s)
+    cursor.scanned([], 1, sent_at=2.0, now=2.0 + far_s)
+    assert cursor.aside is not guarded
+    cursor.looked_aside([], 1, sent_at=3.0, now=3.0 + far_s)
+    assert cursor.aside is not guarded
