@@ -64,7 +64,10 @@ class Task(Generic[P, R]):
         if self.gathering is not None:
             arguments.check_batched(name, function)
         self.parameters = arguments.read(name, function if self.gathering is None else arguments.anything)
-        self.takes_run = self.parameters.run_name is not None  # no property: it is asked some times for every run
+        # no properties: they are asked for every run
+        self.takes_run = self.parameters.run_name is not None
+        alone = self.is_async and self.place.run_in == "loop" and not (self.takes_run or self.capture or self.gathering)
+        self.bare = self.parameters.plain if alone else None
         update_wrapper(self, function)
 
     @overload
