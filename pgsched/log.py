@@ -34,7 +34,8 @@ class Attempt(NamedTuple):
     task: str
 
 
-# The attempt that is being made in this context: a Claim, or an Attempt. Tasks and threads of a handler inherit it.
+# The attempt that is being made in this context, or was the last: a Claim, or an Attempt. Tasks and threads of a
+# handler inherit it.
 ATTEMPT: ContextVar[Any] = ContextVar("pgsched_attempt", default=None)
 
 

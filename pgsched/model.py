@@ -1,8 +1,8 @@
 """The values that travel between the parts. Frozen: whoever holds one holds a fact, not a handle. Those that the hot
 path makes for every run are named tuples, which cost a third.
 
-All instants are timezone-aware UTC datetimes of the database's clock; all durations in Python are seconds (`_s`)
-or `timedelta`.
+All instants are timezone-aware UTC datetimes of the database's clock, but for one of `Claim`; all durations in Python
+are seconds (`_s`) or `timedelta`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Unreadable:
 
 class Claim(NamedTuple):
     """One attempt that this worker owns: what the executor needs, and the token that fences every write. `available_at`
-    is as the database writes it, in UTC, where years have four digits: in the order of the instants; few ask for it."""
+    is as the database writes it in a session of ours (ISO, UTC), where texts are in the order of their instants."""
 
     id: int
     token: UUID

@@ -1,7 +1,7 @@
 """One way to open a connection, and one table of what each failure means.
 
-Every session pins its search path, time zone, encoding and timeouts, notices a dead peer by itself, and refuses a
-standby. psycopg is spoken only inside `db`; the rest of pgsched names its types from here.
+Every session pins its search path, time zone, date style, encoding and timeouts, notices a dead peer by itself, and
+refuses a standby. psycopg is spoken only inside `db`; the rest of pgsched names its types from here.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ def session_settings(purpose: str, timeout_s: float, settings: Mapping[str, str]
         "application_name": f"pgsched {purpose} {socket.gethostname()}"[:63],
         "search_path": "pgsched,public",
         "TimeZone": "UTC",
+        "DateStyle": "ISO",
         # Each statement sees what others committed before it: that is what all of ours are written for.
         "default_transaction_isolation": "read committed",
         "statement_timeout": f"{int(timeout_s * 1000)}",

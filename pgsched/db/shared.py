@@ -18,7 +18,7 @@ from pgsched.db.patient import AsyncPatientConnection, PatientConnection
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 COMMIT = "COMMIT"
 # What has no meaning within one transaction, or is said when it begins.
-OF_SESSIONS = ("idle_session_timeout", "default_transaction_isolation", "TimeZone")
+OF_SESSIONS = ("idle_session_timeout", "default_transaction_isolation", "TimeZone", "DateStyle")
 
 
 def assigning(settings: Mapping[str, str], *, local: bool) -> sql.Composed:

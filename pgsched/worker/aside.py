@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from pgsched import log
 from pgsched.db.claims import Wanted, claim
@@ -57,8 +57,7 @@ class Aside:
         """Claim what the cursor has passed if it is time; True when that begins later than this call. The room for it
         is kept from now on, so that no claim that is sent meanwhile is for the same. Raises what ended the last one, if
         that was no answer of the database: to take what was claimed must not fail."""
-        if self._task is not None and self._task.done() and not self._task.cancelled():
-            self._task.result()
+        self._raise()
         if queue == self._queue or cursor.passed(time.monotonic()) is None:
             return False
         if self._task is None or self._task.done():
@@ -73,13 +72,21 @@ class Aside:
         self.asking = max(0, min((self.room() + 1) // 2, AT_MOST))
         return self.asking > 0
 
+    def _raise(self) -> None:
+        """What ended the last one, once."""
+        if self._task is not None and self._task.done():
+            ended, self._task = self._task, None
+            if not ended.cancelled():
+                ended.result()
+
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Give up what is under way. Raises as `look`."""
         self._due.clear()
         for _ in range(2):  # the first makes psycopg cancel the statement and wait for a server to answer
             if self._task is not None and not self._task.done():
                 self._task.cancel()
                 await asyncio.wait({self._task}, timeout=END_S)
+        self._raise()
 
     async def _run(self) -> None:
         while self._due:
@@ -99,26 +106,36 @@ class Aside:
         """Claim up to `n` of what the cursor has passed; True when there may be more."""
         if (span := cursor.passed(time.monotonic())) is None:
             return False
-        token, sent_at, claims, nothing = uuid4(), None, None, False
+        token, sent_at, answered_at = uuid4(), None, None
+        claims: list[Claim] = []
+        problem: Exception | None = None
         try:
             wanted = self.wanted()
             timeout_s = min(TIMEOUT_S, wanted.lease_s / 2)
             async with await aconnect(self.dsn, purpose="aside", timeout_s=timeout_s, settings=BY_KEY) as conn:
                 sent_at = time.monotonic()
                 claims = await claim(conn, wanted, queue, n, token, span)
-        except (DatabaseError, PgschedError) as error:
-            nothing = classify(error) is Reaction.RETRY  # so the server says
-            logger.warning(NOT_LOOKED, queue=queue, error=log.redact(first_line(error)))
-        except Exception:
-            logger.exception(NOT_LOOKED, queue=queue)
-        finally:  # also where it is cancelled while it disconnects
-            now = time.monotonic()
-            if claims is None or sent_at is None:
-                cursor.not_looked(0.0 if sent_at is None else now - sent_at, now)
-                if sent_at is not None and not nothing:
-                    self.unconfirmed.sent(token, queue, sent_at)
-            else:
-                cursor.looked_aside(claims, n, sent_at, now)
+                answered_at = time.monotonic()
+        except Exception as error:
+            problem = error
+        finally:  # also where it is cancelled, and while it disconnects
+            if sent_at is not None and answered_at is not None:
+                cursor.looked_aside(claims, n, sent_at, answered_at)
                 if claims:
                     self.on_claims(claims, sent_at)
-        return claims is None or len(claims) == n
+            else:
+                self._not_looked(queue, cursor, token, sent_at, problem)
+        return answered_at is None or len(claims) == n
+
+    def _not_looked(
+        self, queue: str, cursor: Cursor, token: UUID, sent_at: float | None, problem: Exception | None
+    ) -> None:
+        """There was no answer; `sent_at`: None if it was not even asked."""
+        now = time.monotonic()
+        cursor.not_looked(0.0 if sent_at is None else now - sent_at, now)
+        if sent_at is not None and (problem is None or classify(problem) is not Reaction.RETRY):
+            self.unconfirmed.sent(token, queue, sent_at)  # otherwise the server says that it has taken nothing
+        if problem is not None:
+            unforeseen = not isinstance(problem, DatabaseError | PgschedError)
+            logger.warning(NOT_LOOKED, queue=queue, error=log.redact(first_line(problem)),
+                           exc_info=problem if unforeseen else None)  # fmt: skip

@@ -67,13 +67,14 @@ class Cursor:
         self._overdue_at = 0.0
         self._quick = False
         self._least_s = math.inf  # what a claim takes at least: the way to the server and back
+        self._way_is_known = False
         self.aside = False  # does a scan from the start take so long that claims must not wait for it?
         self._in_vain = Budget()
         self._again_in_vain = False
 
     def reconnected(self) -> None:
-        """The way to the server may be a longer one."""
-        self._least_s = math.inf
+        """The way to the server may be a longer one: it is measured anew, and what is known holds until then."""
+        self._way_is_known = False
 
     def wait_s(self, now: float) -> float:
         """Seconds until the queue may be looked at, because looks were slow and in vain."""
@@ -143,7 +144,7 @@ class Cursor:
         """A scan from the start, sent at `sent_at`, was answered now: what it took says when the next one may be."""
         if claims or not self._after:  # those that the cursor spares are paced by themselves
             self._looked(claims, now - sent_at, now)
-        self._least_s = min(self._least_s, now - sent_at)
+        self._took(now - sent_at)
         self._paced(now - sent_at, now)
         if len(claims) < asked:  # nothing claimable is left behind the cursor: it stays where it is, if it is ahead
             claims = [claim for claim in claims if self._is_ahead(claim)]
@@ -151,9 +152,13 @@ class Cursor:
 
     def went_on(self, claims: Sequence[Claim], sent_at: float, now: float) -> None:
         """A scan from the cursor on, sent at `sent_at`, was answered now."""
-        self._least_s = min(self._least_s, now - sent_at)
+        self._took(now - sent_at)
         self._looked(claims, now - sent_at, now)
         self.move(claims)
+
+    def _took(self, seconds: float) -> None:
+        self._least_s = min(self._least_s, seconds) if self._way_is_known else seconds
+        self._way_is_known = True
 
     def _looked(self, claims: Sequence[Claim], took_s: float, now: float) -> None:
         if claims or took_s <= SLOW_S:

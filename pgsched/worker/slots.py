@@ -212,7 +212,7 @@ class Slots:
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
         self._tasks.add(task)
-        task.add_done_callback(self._slot_ended)
+        task.add_done_callback(self._slot_ended, context=self._context)
 
     async def _serve(self) -> None:
         """Make attempts until none is left, or this slot is not as clean as it was."""
@@ -220,7 +220,7 @@ class Slots:
         assert task is not None
         now = time.monotonic()
         while (running := self._next(task, now)) is not None:
-            log.ATTEMPT.set(running.claim)  # until the next one's: to set it back makes a context that differs
+            log.ATTEMPT.set(running.claim)  # until the next one's: set back, the context would be slow to compare
             clean = contextvars.copy_context()
             outcome = await running.drive(self.drivers[running.claim.kind])
             if running.abandoned:
@@ -267,6 +267,7 @@ class Slots:
             if self._left > 0:
                 self._left -= 1
                 if self._left == 0:
+                    log.ATTEMPT.set(None)  # what is said of it is of no attempt
                     self._on_last()  # which stops these slots: from here on 0 would mean any number
             if self._gathered and claim.task in self._gathered and claim.kind == Kind.PYTHON:
                 self._start(self._gather(claim))

@@ -367,7 +367,9 @@ def test_what_nobody_knows_of_is_asked_for(
     assert again == (2,)
 
 
-def test_a_claim_ahead_is_as_wide_as_a_claim(db: psycopg.Connection) -> None:
+def test_a_claim_ahead_or_again_is_as_wide_as_a_claim(db: psycopg.Connection) -> None:
     """Their columns are read by the same function."""
     returned = [claims_module.sql(name).decode().rsplit("RETURNING", 1)[1].split() for name in (*CLAIMS, "claim_ahead")]
     assert returned[0] == returned[1] == returned[2]
+    again = claims_module.sql("claim_again").decode().partition("SELECT")[2].partition("FROM")[0].split()
+    assert again == [column.removeprefix("r.") for column in returned[0]]

@@ -53,8 +53,9 @@ def test_eight_claimers_claim_every_run_once(dsn: str, db: psycopg.Connection) -
 
 
 def test_claims_are_in_the_order_of_their_instants_to_the_microsecond(dsn: str, db: psycopg.Connection) -> None:
-    """They are compared as the database writes them: without the noughts at the end, and in UTC wherever it is."""
-    db.execute("ALTER DATABASE " + db.info.dbname + " SET timezone = 'Europe/Berlin'")  # where an hour comes twice
+    """They are compared as the database writes them: without the noughts at the end, in UTC, by ISO, wherever it is."""
+    for setting in "timezone = 'Europe/Berlin'", "datestyle = 'SQL, DMY'":  # where an hour comes twice
+        db.execute(f"ALTER DATABASE {db.info.dbname} SET {setting}")
     began = datetime(2025, 10, 26, 0, 59, 59, tzinfo=UTC)
     parts = [0, 1, 10, 100_000, 120_000, 999_999, 1_000_000, 10_000_000, 3_600_000_000, 86_400_000_000]
     instants = [began + timedelta(microseconds=part) for part in parts]

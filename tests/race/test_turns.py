@@ -544,6 +544,22 @@ def test_a_bug_in_taking_what_was_claimed_beside_ends_the_claimer(
     play(looks(dsn, monkeypatch), scene)
 
 
+def test_a_connection_that_is_opened_again_has_its_way_measured_anew(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(it: Scene) -> None:
+        it.claimer.hint("default")
+        await it.round()
+        one = it.claimer._cursors["default"]
+        assert one._way_is_known
+        await it.claimer._disconnect()
+        it.claimer.hint("elsewhere")
+        await it.round()
+        assert not one._way_is_known
+
+    play(looks(dsn, monkeypatch), scene)
+
+
 def test_what_becomes_claimable_while_it_looks_is_looked_for_again(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,3 +51,12 @@ def test_one_alone_is_read_as_among_others(args: str, options: str | None) -> No
     (alone,) = claims_of(TOKEN, [one])
     assert alone == claims_of(TOKEN, [one, row((5, 1, 2))])[0]
     assert alone.key == (1, TOKEN.int) and keys_of([alone]) == [alone.key]
+
+
+def test_each_value_goes_where_it_belongs() -> None:
+    values = [5, *(f"value {n}" for n in range(2, len(Claim._fields)))]
+    values[Claim._fields.index("args") - 1], values[Claim._fields.index("options") - 1] = "[1]", "[2]"
+    (claim,) = claims_of(TOKEN, [values])
+    told = claim._replace(args="[1]", options="[2]")  # type: ignore[arg-type]
+    assert (claim.args, claim.options) == ([1], [2])
+    assert [*told] == [values[0], TOKEN, *values[1:]]

@@ -224,3 +224,15 @@ def test_a_server_far_away_is_not_taken_for_a_slow_scan(guarded: bool) -> None:
     assert cursor.aside is not guarded
     cursor.looked_aside([], 1, sent_at=3.0, now=3.0 + far_s)
     assert cursor.aside is not guarded
+
+
+def test_what_is_claimed_beside_is_no_quicker_for_a_reconnect() -> None:
+    """The way to the server has not been measured again when that is answered: a scan of 40 s must not become one that
+    all claims wait for."""
+    cursor = Cursor()
+    cursor.scanned([claimed(1)], 1, sent_at=0.0, now=0.001)
+    cursor.scanned([claimed(2, 1)], 1, sent_at=1.0, now=31.0)
+    assert cursor.aside
+    cursor.reconnected()
+    cursor.looked_aside([], 1, sent_at=40.0, now=80.0)
+    assert cursor.aside and cursor.after(200.0) is not FROM_THE_START

@@ -142,7 +142,7 @@ def test_a_time_stands_for_nothing_that_ends_much_later(monkeypatch: pytest.Monk
 def test_a_late_slot_is_told_by_its_lateness() -> None:
     counted, due = WorkerMeter(Meter()), datetime.now(UTC) - timedelta(minutes=5)
     counted._offset_s = time.time() - time.monotonic()
-    made = [claims(1)[0]._replace(job_id=1, scheduled_at=due, available_at=due.isoformat(" "))]
+    made = [claims(1)[0]._replace(job_id=1, scheduled_at=due, available_at=f"{due:%Y-%m-%d %H:%M:%S.%f+00}")]
     asyncio.run(work(counted, made))
     counted.settled(told(made), {"succeeded": 1})
     (late,) = [value for name, _, value in counted.meter.snapshot() if name == "pgsched_lateness_seconds"]

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from pgsched import App, Run
+from pgsched import App, Run, log
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Claim, Outcome, Result
 from pgsched.worker import running, slots
@@ -403,3 +403,20 @@ def test_thousands_that_wait_are_let_go_of_at_once() -> None:
         assert stage.results()[8000:] == [("long", "succeeded"), ("quick", "succeeded")]
 
     play(Stage({"long": go.wait, "quick": quick}), scene)
+
+
+def test_what_is_said_of_a_worker_that_has_had_its_last_run_is_of_no_attempt() -> None:
+    """Log lines would name the run that the slot had before."""
+    said: list[Any] = []
+
+    async def scene() -> None:
+        async def handler() -> None:
+            said.append(log.ATTEMPT.get().task)
+
+        stage = Stage({"t": handler})
+        stage.slots._left, stage.slots._on_last = 2, lambda: said.append(log.ATTEMPT.get())
+        stage.give("t", "t")
+        await asyncio.wait(stage.slots._tasks, timeout=10)
+
+    asyncio.run(scene())
+    assert said == ["t", None, "t"]
