@@ -525,12 +525,16 @@ def test_what_was_claimed_beside_is_found_although_its_answer_was_lost(
     play(looks(dsn, monkeypatch), scene)
 
 
+@pytest.mark.parametrize("closing", [False, True])
 def test_a_bug_in_taking_what_was_claimed_beside_ends_the_claimer(
-    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    closing: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it took is nobody's until the lease is over: that must not go on unseen."""
+    """What it took is nobody's until the lease is over: that must not go on unseen. One that ends anyway
+    has outcomes to write, which must not be lost for it."""
+    failed = asyncio.Event()
 
     def fail(*_: Any) -> None:
+        failed.set()
         raise ZeroDivisionError
 
     async def scene(it: Scene) -> None:
@@ -538,6 +542,11 @@ def test_a_bug_in_taking_what_was_claimed_beside_ends_the_claimer(
         it.free, it.claimer._aside.on_claims = 5, fail
         it.claimer.hint("default")
         async with asyncio.timeout(10):
+            if closing:
+                await it.round()
+                await failed.wait()
+                await it.claimer.close()
+                return
             with pytest.raises(ZeroDivisionError):
                 await it.claimer.run()
 
