@@ -70,6 +70,8 @@ def claims_of(token: UUID, rows: Sequence[Sequence[Any]]) -> list[Claim]:
 
 def read(column: Sequence[str | None]) -> list[Any]:
     """The values of a column of JSON. It raises nothing: one row would end whatever claims it."""
+    if len(column) == 1:  # nearly always where somebody waits for it
+        return [None if text is None else read_one(text) for text in column]
     if not any(column):
         return list(column)
     texts = ["null" if text is None else text for text in column]

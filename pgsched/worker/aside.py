@@ -24,7 +24,6 @@ logger = log.get("claim")
 AT_MOST = 500
 TIMEOUT_S = 60.0
 END_S = 2.0
-NOT_LOOKED = "what became claimable late was not looked for"
 
 
 class Aside:
@@ -60,7 +59,7 @@ class Aside:
         self._raise()
         if queue == self._queue or cursor.passed(time.monotonic()) is None:
             return False
-        if self._task is None or self._task.done():
+        if self._task is None:
             if not self._keep():
                 return False
             self._task = asyncio.create_task(self._run())
@@ -140,5 +139,5 @@ class Aside:
             self.unconfirmed.sent(token, queue, sent_at)  # otherwise the server says that it has taken nothing
         if problem is not None:
             unforeseen = not isinstance(problem, DatabaseError | PgschedError)
-            logger.warning(NOT_LOOKED, queue=queue, error=log.redact(first_line(problem)),
-                           exc_info=problem if unforeseen else None)  # fmt: skip
+            logger.warning("what became claimable late was not looked for", queue=queue,
+                           error=log.redact(first_line(problem)), exc_info=problem if unforeseen else None)  # fmt: skip

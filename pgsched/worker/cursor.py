@@ -16,7 +16,7 @@ twenty times as long as the scan takes, and 15 seconds at most. What is quick is
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 
 from pgsched.db.arrays import literal, plain
@@ -32,6 +32,8 @@ ASIDE_S = 0.1
 ASIDE_LONGEST_S, ASIDE_SHARE = 30.0, 4  # it takes a processor from the claims that it lies beside
 PRIORITIES = range(10)
 PRIORITY = attrgetter("priority")
+Place = tuple[str, int]  # available_at and id: where a run stands among those of its priority
+BEGINNING: Place = ("-infinity", 0)
 
 
 class Budget:
@@ -60,8 +62,8 @@ class Cursor:
     """The cursor of one queue. All times are monotonic seconds of this process."""
 
     def __init__(self) -> None:
-        self._after: dict[int, tuple[str | None, int]] = {}
-        self._reached: dict[int, tuple[str | None, int]] = {}  # by looks at what it passed that are not at its end
+        self._after: dict[int, Place] = {}
+        self._reached: dict[int, Place] = {}  # by looks at what it passed that are not at its end
         self._reached_s = 0.0  # which took so long
         self._full = Budget()
         self._overdue_at = 0.0
@@ -88,26 +90,22 @@ class Cursor:
         """The span from the cursor on, as `claim` takes it; FROM_THE_START when it is time, or takes none."""
         if self._quick or not self._after or (now >= self._overdue_at and not self.aside):
             return FROM_THE_START
-        keys = [self._after.get(priority, (None, 0)) for priority in PRIORITIES]
-        return {
-            **FROM_THE_START,
-            "after_ats": literal("-infinity" if at is None else at for at, _ in keys),
-            "after_ids": plain(run_id for _, run_id in keys),
-        }
+        ats, ids = arrays(self._after.get(priority, BEGINNING) for priority in PRIORITIES)
+        return {**FROM_THE_START, "after_ats": ats, "after_ids": ids}
 
     def passed(self, now: float) -> Mapping[str, str] | None:
         """The span up to the cursor, to be claimed from beside other claims; None: it is not time, or no use."""
         if not (self.aside and self._after) or now < self._full.next_at:
             return None
         priorities = sorted(self._after)
-        ats, ids = zip(*[self._after[priority] for priority in priorities], strict=True)
-        reached = [self._reached.get(priority, (None, 0)) for priority in priorities]
+        after_ats, after_ids = arrays(self._reached.get(priority, BEGINNING) for priority in priorities)
+        until_ats, until_ids = arrays(self._after[priority] for priority in priorities)
         return {
             "priorities": plain(priorities),
-            "after_ats": literal("-infinity" if at is None else at for at, _ in reached),
-            "after_ids": plain(run_id for _, run_id in reached),
-            "until_ats": literal(ats),
-            "until_ids": plain(ids),
+            "after_ats": after_ats,
+            "after_ids": after_ids,
+            "until_ats": until_ats,
+            "until_ids": until_ids,
         }
 
     def looked_aside(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
@@ -116,7 +114,7 @@ class Cursor:
         if len(claims) < asked:
             self._paced(self._reached_s + took_s, now)
         else:  # it did not go through to the end: the next one goes on there, after a turn of the other claims
-            self._reached |= {claim.priority: (claim.available_at, claim.id) for claim in claims}
+            self._reached |= ends(claims)
             self._reached_s += took_s
             self._full.next_at = now + took_s
 
@@ -136,9 +134,7 @@ class Cursor:
 
     def move(self, claims: Sequence[Claim]) -> None:
         """Go on behind these claims, which are in the order of their keys."""
-        last = dict(zip(map(PRIORITY, claims), claims, strict=True))
-        for priority, claim in last.items():
-            self._after[priority] = (claim.available_at, claim.id)
+        self._after |= ends(claims)
 
     def scanned(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
         """A scan from the start, sent at `sent_at`, was answered now: what it took says when the next one may be."""
@@ -169,5 +165,21 @@ class Cursor:
             self._in_vain.spent(took_s, now)
 
     def _is_ahead(self, claim: Claim) -> bool:
-        at, run_id = self._after.get(claim.priority, (None, 0))
-        return at is None or claim.available_at is None or (at, run_id) < (claim.available_at, claim.id)
+        return self._after.get(claim.priority, BEGINNING) < place(claim)
+
+
+def place(claim: Claim) -> Place:
+    """Where its run stands; each claim that the database answers with has an instant."""
+    return claim.available_at or BEGINNING[0], claim.id
+
+
+def ends(claims: Sequence[Claim]) -> dict[int, Place]:
+    """The last place in each priority of claims that are in the order of their keys."""
+    last = dict(zip(map(PRIORITY, claims), claims, strict=True))
+    return {priority: place(claim) for priority, claim in last.items()}
+
+
+def arrays(places: Iterable[Place]) -> tuple[str, str]:
+    """The array literals of their instants and ids."""
+    ats, ids = zip(*places, strict=True)
+    return literal(ats), plain(ids)

@@ -429,6 +429,15 @@ async def running(it: Scene) -> AsyncIterator[None]:
         await work
 
 
+async def claims_what_is_late(it: Scene, db: psycopg.Connection, dsn: str) -> None:
+    """The claimer finds a run that its cursor has passed."""
+    await leave_behind(it, db, dsn)
+    it.free = 5
+    async with running(it):
+        it.claimer.hint("default")
+        await becomes(it, 4, "the late run")
+
+
 async def becomes(it: Scene, free: int, what: str) -> None:
     await asyncio.to_thread(wait_until, lambda: it.free == free, 10, what)
 
@@ -493,11 +502,7 @@ def test_what_the_cursor_passed_is_claimed_also_if_it_cannot_be_claimed_beside(
     monkeypatch.setattr(beside, "aconnect", refuse)
 
     async def scene(it: Scene) -> None:
-        await leave_behind(it, db, dsn)
-        it.free = 5
-        async with running(it):
-            it.claimer.hint("default")
-            await becomes(it, 4, "the late run")
+        await claims_what_is_late(it, db, dsn)
         assert timeouts == {it.claimer.wanted.lease_s / 2}, "then its first renewal comes in time"
 
     play(looks(dsn, monkeypatch), scene)
@@ -515,11 +520,7 @@ def test_what_was_claimed_beside_is_found_although_its_answer_was_lost(
     monkeypatch.setattr(beside, "claim", unheard)
 
     async def scene(it: Scene) -> None:
-        await leave_behind(it, db, dsn)
-        it.free = 5
-        async with running(it):
-            it.claimer.hint("default")
-            await becomes(it, 4, "the late run")
+        await claims_what_is_late(it, db, dsn)
         assert [claim.id for claim in lost] == [1]
 
     play(looks(dsn, monkeypatch), scene)
