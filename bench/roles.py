@@ -61,7 +61,7 @@ async def one_round(conn: AsyncConnection[object], n: int) -> dict[str, float]:
 
     async def end() -> None:
         for claims in taken:
-            verdicts = await settle(conn, [Settlement(one, NOTHING_TO_TELL) for one in claims], "bench")
+            verdicts = await settle(conn, [Settlement.of(one, NOTHING_TO_TELL) for one in claims], "bench")
             assert set(verdicts) == {"succeeded"}, verdicts
 
     found = {name: await spent(conn, work) / n for name, work in zip(PHASES, (make, take, end), strict=True)}

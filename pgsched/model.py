@@ -126,7 +126,7 @@ class Claim(NamedTuple):
         return self.id, self.token.int
 
 
-def keys_of(claims: Iterable[Claim]) -> list[Key]:
+def keys_of(claims: Iterable[Claim | Settlement]) -> list[Key]:
     """The key of each, at half of what asking each takes."""
     return [(claim[0], claim[1].int) for claim in claims]
 
@@ -150,8 +150,27 @@ class Outcome:
 
 
 class Settlement(NamedTuple):
-    """An outcome on its way to the database, with the claim that it is about and the delay until a retry."""
+    """An outcome on its way to the database, the delay until a retry, and what is still asked for of its claim. That
+    one may go: the processor's cache would not have it any more when the outcome is written."""
 
-    claim: Claim
+    id: int
+    token: UUID
+    attempt: int
+    queue: str
+    kind: str
+    task: str
     outcome: Outcome
     retry_in_s: float | None = None
+
+    @classmethod
+    def of(cls, claim: Claim, outcome: Outcome, retry_in_s: float | None = None) -> Settlement:
+        """The outcome of this claim's attempt."""
+        make = tuple.__new__  # half of what the class's own way takes
+        return make(
+            cls, (claim.id, claim.token, claim.attempt, claim.queue, claim.kind, claim.task, outcome, retry_in_s)
+        )
+
+    @property
+    def key(self) -> Key:
+        """The claim's."""
+        return self.id, self.token.int

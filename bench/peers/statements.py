@@ -64,7 +64,7 @@ class Statements(Pgsched):
         async with await aconnect(dsn(), settings=BY_KEY) as conn:
             while True:
                 claims = await done.get()
-                await settle(conn, [Settlement(one, DONE) for one in claims], "bench")
+                await settle(conn, [Settlement.of(one, DONE) for one in claims], "bench")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -20,12 +20,12 @@ from pgsched.config import CRASH_LIMIT
 from pgsched.core import payload
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connect import AsyncConnection, Connection
-from pgsched.db.direct import json_as_text, rows
+from pgsched.db.direct import Row, json_as_text, parts, rows
 from pgsched.db.statements import sql
 from pgsched.model import Claim, Key, Result, Settlement, Unreadable, keys_of
 
 ORDER = itemgetter(*map(Claim._fields.index, ("priority", "available_at", "id")))
-RUN = attrgetter("claim.id")
+RUN = itemgetter(Settlement._fields.index("id"))
 ARGS, OPTIONS = Claim._fields.index("args") - 1, Claim._fields.index("options") - 1  # of a row, which has no token
 SUCCEEDED = Result.SUCCEEDED  # an enum's members are slow to look up
 MOST_AT_ONCE = 1_000_000  # characters of JSON
@@ -54,16 +54,21 @@ class Wanted:
         object.__setattr__(self, "values", values)
 
 
-def claims_of(token: UUID, rows: Sequence[Sequence[Any]]) -> list[Claim]:
+def claims_of(token: UUID, answer: Iterable[Sequence[Row]]) -> list[Claim]:
     """The rows of `claim` and `claim_again`, with JSON as text, as claims in (priority, available_at, id) order."""
-    every_args, every_options = read([row[ARGS] for row in rows]), read([row[OPTIONS] for row in rows])
+    claims: list[Claim] = []
     make = tuple.__new__  # by it, and each value by its name: half of what the class's own way takes
-    claims = [
-        make(Claim, (run, token, attempt, most, queue, priority, kind, task, args, job, slot, at, owner, timeout,
-                     kill_after, backoff, base, longest, jitter, options))
-        for (run, attempt, most, queue, priority, kind, task, _, job, slot, at, owner, timeout, kill_after, backoff,
-             base, longest, jitter, _), args, options in zip(rows, every_args, every_options, strict=True)
-    ]  # fmt: skip
+    texts: dict[str, str] = {}
+    one_of = texts.setdefault  # equal texts are one: fewer to keep, and to free when they are out of the cache
+    for part in answer:
+        every_args, every_options = read([row[ARGS] for row in part]), read([row[OPTIONS] for row in part])
+        claims += [
+            make(Claim, (run, token, attempt, most, one_of(queue, queue), priority, one_of(kind, kind),
+                         one_of(task, task), args, job, slot, at, owner, timeout, kill_after, backoff, base, longest,
+                         jitter, options))
+            for (run, attempt, most, queue, priority, kind, task, _, job, slot, at, owner, timeout, kill_after, backoff,
+                 base, longest, jitter, _), args, options in zip(part, every_args, every_options, strict=True)
+        ]  # fmt: skip
     claims.sort(key=ORDER)  # RETURNING has no order, though it is nearly always this one
     return claims
 
@@ -101,12 +106,12 @@ async def claim(
     """Take up to `n` queued runs of `queue` whose keys lie in the span that a claim cursor gives."""
     values = {"queue": queue, "n": n, "token": token, **wanted.values, **span}
     text = sql("claim_start") if span is FROM_THE_START else sql("claim")
-    return claims_of(token, await rows(conn, text, values))
+    return claims_of(token, await parts(conn, text, values))
 
 
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:
     """The claims that a `claim` with this token made although its answer was lost."""
-    return claims_of(token, await rows(conn, sql("claim_again"), {"queue": queue, "token": token}))
+    return claims_of(token, await parts(conn, sql("claim_again"), {"queue": queue, "token": token}))
 
 
 def claim_ahead(
@@ -131,7 +136,7 @@ def claim_ahead(
         "at": at,
     }
     json_as_text(cursor := conn.cursor())
-    return claims_of(token, cursor.execute(sql("claim_ahead"), values).fetchall())
+    return claims_of(token, [cursor.execute(sql("claim_ahead"), values).fetchall()])
 
 
 def claim_started(conn: Connection[Any], claims: Sequence[Claim]) -> None:
@@ -162,30 +167,30 @@ async def settle(
     crashed `crash_limit` times is not tried again."""
     order = sorted(batch, key=RUN)
     succeeded = [s for s in order if s.outcome.result is SUCCEEDED]
-    if len({s.claim.id for s in succeeded}) < len(succeeded):  # of two claims of a run one at most is ours: which?
+    if len({s.id for s in succeeded}) < len(succeeded):  # of two claims of a run one at most is ours: which?
         succeeded = []
     verdicts: dict[Key, str] = {}
     if succeeded:
         ((n, ours, _),) = await rows(conn, sql("settle_succeeded"), success(succeeded))
         if n == len(batch):
             return ["succeeded"] * n
-        known = {s.claim.id for s in succeeded} if ours is None else set(ours)
-        verdicts.update((s.claim.key, "succeeded") for s in succeeded if s.claim.id in known)
+        known = {s.id for s in succeeded} if ours is None else set(ours)
+        verdicts.update((s.key, "succeeded") for s in succeeded if s.id in known)
     others = [s for s in order if s.outcome.result is not SUCCEEDED] if succeeded else order
     if others:
         values = {**keys(others), **evidence(others), "worker": worker, "crash_limit": crash_limit}
         cursor = await conn.execute(sql("settle"), values)
-        verdicts.update((others[row[0] - 1].claim.key, row[1]) for row in await cursor.fetchall())
-    missing = [s for s in order if s.claim.key not in verdicts]
+        verdicts.update((others[row[0] - 1].key, row[1]) for row in await cursor.fetchall())
+    missing = [s for s in order if s.key not in verdicts]
     if missing:
         cursor = await conn.execute(sql("settle_missing"), keys(missing))
-        verdicts.update((missing[row[0] - 1].claim.key, row[1]) for row in await cursor.fetchall())
-    return [verdicts[s.claim.key] for s in batch]
+        verdicts.update((missing[row[0] - 1].key, row[1]) for row in await cursor.fetchall())
+    return [verdicts[s.key] for s in batch]
 
 
 def keys(batch: Sequence[Settlement]) -> dict[str, str]:
     """What every settlement is fenced by."""
-    return fences(keys_of([s.claim for s in batch]))
+    return fences(keys_of(batch))
 
 
 def fences(keys: Iterable[Key]) -> dict[str, str]:
@@ -199,8 +204,7 @@ def fences(keys: Iterable[Key]) -> dict[str, str]:
 def success(batch: Sequence[Settlement]) -> dict[str, str | None]:
     """What `settle_succeeded` is told of attempts, which are in the order of their runs' ids."""
     given = results(batch)
-    claims = [s.claim for s in batch]
-    return ended([c.id for c in claims], [c.token for c in claims], None if given is None else array(given))
+    return ended([s.id for s in batch], [s.token for s in batch], None if given is None else array(given))
 
 
 def ended(ids: Sequence[int], tokens: Sequence[UUID], values: str | None = None) -> dict[str, str | None]:

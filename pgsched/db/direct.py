@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import count
 from typing import Any
@@ -27,6 +27,8 @@ from pgsched.db.shared import is_shared
 
 # no plan's name twice: not where preparing one was cut short, nor on a session that a pooler lends to one after another
 PROCESS, NUMBERS = secrets.token_hex(4), count()
+Row = tuple[Any, ...]
+FEW = 100
 PLACEHOLDER = re.compile(rb"%(?:\((\w+)\)s|%)")
 
 
@@ -47,15 +49,21 @@ class Context:
 Context.adapters.register_loader("jsonb", TextLoader)
 
 
-async def rows(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+async def rows(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object]) -> list[Row]:
     """The rows, with JSON as text, of a statement of `sql/` on an autocommit connection, where it stays prepared.
 
     `values`: texts, numbers, UUIDs and None, which the server reads as what the statement says they are. Raises as
     a cursor does, but that nothing keeps two tasks from using the connection at once.
     """
+    return [row for few in await parts(conn, text, values) for row in few]
+
+
+async def parts(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object]) -> Iterator[list[Row]]:
+    """As `rows`, but a few rows at a time, each read when it is asked for: what is made of them while the processor's
+    cache has them, and their memory taken for the next, costs two thirds."""
     if is_shared(conn) or not isinstance(conn, AsyncPatientConnection):
         json_as_text(cursor := conn.cursor())
-        return await (await cursor.execute(text, values)).fetchall()
+        return iter([await (await cursor.execute(text, values)).fetchall()])
     numbered, names = numbering(text)
     plan = conn.plans.get(text)
     if plan is None:
@@ -67,7 +75,8 @@ async def rows(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, obj
     reader = Transformer(Context(conn))  # while the server is at it
     result = await answer(conn)
     reader.set_pgresult(result)
-    return reader.load_rows(0, result.ntuples, tuple)
+    end = result.ntuples
+    return (reader.load_rows(first, min(first + FEW, end), tuple) for first in range(0, end, FEW))
 
 
 async def answer(conn: AsyncPatientConnection) -> PGresult:

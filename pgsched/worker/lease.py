@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from pgsched import log
@@ -17,12 +19,14 @@ from pgsched.db.claims import Beat, cancel_asked, heartbeat
 from pgsched.db.connect import BY_KEY, Connection, DatabaseError, Reaction, back_off_s, classify, connect, explain
 from pgsched.db.patient import expect
 from pgsched.errors import PgschedError
-from pgsched.model import Claim, Key, keys_of
+from pgsched.model import Claim, Key
 
 logger = log.get("lease")
 MARGIN = 0.1
 LOOK_S = 0.8  # so that a cancel request is heard within a second
 AGAIN_S = 0.25
+RUN, TOKEN = itemgetter(0), itemgetter(1)  # of a claim, or of a settlement
+NONE: dict[int, float] = {}
 
 
 def patience_s(lease_s: float) -> tuple[float, float]:
@@ -33,51 +37,66 @@ def patience_s(lease_s: float) -> tuple[float, float]:
 
 
 class Leases:
-    """The claims that this process holds, with their deadlines. Thread-safe."""
+    """The claims that this process holds, with their deadlines. Thread-safe.
+
+    They are kept by token, and of each token by run: neighbours are claimed, and let go of, one after the other.
+    """
 
     def __init__(self, lease_s: float) -> None:
         self.lease_s = lease_s
         self._usable_s = lease_s * (1 - MARGIN)
-        self._deadlines: dict[Key, float] = {}
+        self._deadlines: dict[int, dict[int, float]] = {}
         self._lock = threading.Lock()
 
     def add(self, claims: list[Claim], sent_at: float) -> None:
         """Hold these claims; `sent_at` is the monotonic instant before the claim statement was sent."""
-        added = dict.fromkeys(keys_of(claims), sent_at + self._usable_s)
+        deadline = sent_at + self._usable_s
         with self._lock:
-            self._deadlines.update(added)
+            for token, group in groupby(claims, TOKEN):
+                held = self._deadlines.setdefault(token.int, {})
+                held.update(dict.fromkeys(map(RUN, group), deadline))
 
     def drop(self, keys: Iterable[Key]) -> None:
         """Hold them no longer: settled, or lost."""
         with self._lock:
-            for key in keys:
-                self._deadlines.pop(key, None)
+            for token, group in groupby(keys, TOKEN):
+                held = self._deadlines.get(token, {})
+                for run, _ in group:
+                    held.pop(run, None)
+                if not held:
+                    self._deadlines.pop(token, None)
 
     @property
     def count(self) -> int:
         """How many are held now."""
-        return len(self._deadlines)
+        return sum(map(len, list(self._deadlines.values())))
 
     def held(self) -> list[Key]:
         """What is held now."""
         with self._lock:
-            return list(self._deadlines)
+            return [(run, token) for token, runs in self._deadlines.items() for run in runs]
 
     def renewed(self, keys: frozenset[Key], sent_at: float) -> None:
         """Move the deadlines of claims that a heartbeat sent at `sent_at` renewed."""
+        deadline = sent_at + self._usable_s
         with self._lock:
-            for key in keys:
-                if key in self._deadlines:
-                    self._deadlines[key] = sent_at + self._usable_s
+            for run, token in keys:
+                if run in (held := self._deadlines.get(token, NONE)):
+                    held[run] = deadline
 
     def past(self, key: Key, now: float) -> bool:
         """Has this claim's deadline passed at monotonic `now`?"""
-        return self._deadlines.get(key, now) <= now  # one look-up needs no lock
+        return self._deadlines.get(key[1], NONE).get(key[0], now) <= now  # such look-ups need no lock
 
     def expired(self, now: float) -> list[Key]:
         """Claims whose deadline has passed at monotonic `now`: others may own them soon."""
         with self._lock:
-            return [key for key, deadline in self._deadlines.items() if deadline <= now]
+            return [
+                (run, token)
+                for token, runs in self._deadlines.items()
+                for run, deadline in runs.items()
+                if deadline <= now
+            ]
 
 
 class Heartbeat(threading.Thread):

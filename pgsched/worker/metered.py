@@ -17,11 +17,10 @@ from typing import Any
 from pgsched.db import metering
 from pgsched.db.connect import Connection
 from pgsched.db.tried import TRIED
-from pgsched.model import Claim, Key, Kind, Outcome, Result
+from pgsched.model import Claim, Key, Kind, Outcome, Result, Settlement
 from pgsched.observe.catalogue import OTHER
 from pgsched.observe.meter import Bounded, Meter, Sample
 from pgsched.worker.running import Ended, Running
-from pgsched.worker.settle import Settled
 from pgsched.worker.slots import Slots
 
 LAG_STRETCH_S, LAG_EVERY_S = 15.0, 0.25
@@ -36,7 +35,7 @@ Labels = tuple[str, ...]
 Noted = tuple[Running, float]  # when it ended, in monotonic seconds
 Timed = tuple[float, float | None, float | None]  # how long it took, how long it had waited, how late it was
 WAY: Callable[[Claim], Way] = itemgetter(*map(Claim._fields.index, ("queue", "kind", "task")))  # quicker by place
-FIRST: Callable[[Any], Any] = itemgetter(0)  # of those told the settlement, of that the claim
+WAY_OF: Callable[[Settlement], Way] = itemgetter(*map(Settlement._fields.index, ("queue", "kind", "task")))
 
 
 class WorkerMeter:
@@ -86,15 +85,15 @@ class WorkerMeter:
             if now >= stretch_ends:
                 stretch_ends, self._lags = now + LAG_STRETCH_S, (self._lags[1], 0.0)
 
-    def settled(self, told: Sequence[Settled], verdicts: Mapping[str, int]) -> None:
-        """A batch of outcomes has been written; `verdicts`: how many of each there are."""
-        self.meter.observe("pgsched_settle_batch_size", [len(told)])
-        if verdicts.keys() == {"succeeded"}:  # nearly always: then no outcome need be looked at
-            for way, count in counted_ways(told).items():
+    def settled(self, batch: Sequence[Settlement], verdicts: Sequence[str]) -> None:
+        """A batch of outcomes has been written; `verdicts`: what became of each."""
+        self.meter.observe("pgsched_settle_batch_size", [len(batch)])
+        if verdicts.count("succeeded") == len(verdicts):  # nearly always: then no outcome need be looked at
+            for way, count in counted_ways(batch).items():
                 self._count(way, Result.SUCCEEDED.value, "succeeded", count)
         else:
             for (way, verdict, result), count in Counter(
-                (WAY(s[0]), verdict, s[1].result.value) for s, verdict in told
+                (WAY_OF(s), verdict, s.outcome.result.value) for s, verdict in zip(batch, verdicts, strict=True)
             ).items():
                 self._count(way, result, verdict, count)
         self._look()
@@ -173,9 +172,9 @@ def is_known(taken: float | None) -> bool:
     return taken is not None
 
 
-def counted_ways(told: Sequence[Settled]) -> Mapping[Way, int]:
+def counted_ways(batch: Sequence[Settlement]) -> Mapping[Way, int]:
     """How many there are of each queue, kind and task. Nearly always of one only, which is seen sooner than counted."""
-    ways = list(map(WAY, map(FIRST, map(FIRST, told))))
+    ways = list(map(WAY_OF, batch))
     return {ways[0]: len(ways)} if ways.count(ways[0]) == len(ways) else Counter(ways)
 
 

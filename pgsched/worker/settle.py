@@ -31,7 +31,6 @@ from pgsched.errors import PgschedError
 from pgsched.model import Claim, Outcome, Result, Settlement
 
 logger = log.get("settle")
-Settled = tuple[Settlement, str]
 LARGEST_BATCH = 2000
 BEHIND = 2 * LARGEST_BATCH  # outcomes that wait: from so many on the worker claims nothing
 LOCK_TIMEOUT_MS = "200"  # waited for by each half of a batch, and by all outcomes behind it
@@ -55,7 +54,9 @@ def retry_in_s(claim: Claim, outcome: Outcome, random: Callable[[], float]) -> f
 class Settler:
     """Collects settlements and writes them; `on_settled` is told of each batch, with its verdicts."""
 
-    def __init__(self, dsn: str, worker: str, wait_s: float, on_settled: Callable[[list[Settled]], None]) -> None:
+    def __init__(
+        self, dsn: str, worker: str, wait_s: float, on_settled: Callable[[list[Settlement], list[str]], object]
+    ) -> None:
         self.dsn = dsn
         self.worker = worker
         self.wait_s = wait_s
@@ -146,7 +147,7 @@ class Settler:
             await self._write(batch[:middle], unforeseen)
             await self._write(batch[middle:], unforeseen)
             return
-        logger.warning("settling later", run=batch[0].claim.id, error=first_line(error))
+        logger.warning("settling later", run=batch[0].id, error=first_line(error))
         self._aside += 1
         asyncio.get_running_loop().call_later(ASIDE_S, self._back_from_aside, batch[0])
 
@@ -166,8 +167,8 @@ class Settler:
         reason = f"outcome could not be stored: {first_line(error)}"
         unknown = classify(error) is Reaction.BUG
         if unknown or settlement.outcome.error == reason:
-            logger.error("settlement refused", run=settlement.claim.id, error=reason)
-            self.on_settled([(settlement, "lost")])
+            logger.error("settlement refused", run=settlement.id, error=reason)
+            self.on_settled([settlement], ["lost"])
             if unknown and isinstance(error, DatabaseError):
                 self.on_fatal(explain(error))
             return
@@ -183,9 +184,9 @@ class Settler:
         await asyncio.sleep(delay)
 
     def _report(self, batch: list[Settlement], verdicts: list[str]) -> None:
-        told = list(zip(batch, verdicts, strict=True))
         if "lost" in verdicts:
-            for settlement in [settlement for settlement, verdict in told if verdict == "lost"]:
-                logger.warning("claim lost, outcome dropped", run=settlement.claim.id,
-                               attempt=settlement.claim.attempt, outcome=str(settlement.outcome.result))  # fmt: skip
-        self.on_settled(told)
+            for settlement, verdict in zip(batch, verdicts, strict=True):
+                if verdict == "lost":
+                    logger.warning("claim lost, outcome dropped", run=settlement.id, attempt=settlement.attempt,
+                                   outcome=str(settlement.outcome.result))  # fmt: skip
+        self.on_settled(batch, verdicts)

@@ -34,7 +34,7 @@ from pgsched.worker.metered import MeteredSlots, WorkerMeter
 from pgsched.worker.recycling import watch_memory
 from pgsched.worker.running import Ended, slot_of
 from pgsched.worker.seats import WorkerSeats
-from pgsched.worker.settle import Settled, Settler, retry_in_s
+from pgsched.worker.settle import Settler, retry_in_s
 from pgsched.worker.slots import Slots
 from pgsched.worker.supervised import READY, SPENT
 from pgsched.worker.watchdog import Watchdog
@@ -232,7 +232,7 @@ class Worker:
 
     def _settle(self, claim: Claim, outcome: Outcome) -> None:
         if outcome.result is Result.SUCCEEDED:
-            self._put(tuple.__new__(Settlement, (claim, outcome, None)))  # half of what the class's own way takes
+            self._put(Settlement.of(claim, outcome))
             return
         if outcome.result not in (Result.INTERRUPTED, Result.RELEASED):
             told = {"outcome": str(outcome.result), "error": (outcome.error or "")[:200], **self.told_of(claim)}
@@ -241,7 +241,7 @@ class Worker:
             executor = self.executors.get(claim.kind)
             if isinstance(executor, PythonExecutor):
                 executor.ended_badly(claim, outcome)
-        self._put(Settlement(claim, outcome, retry_in_s(claim, outcome, random.random)))
+        self._put(Settlement.of(claim, outcome, retry_in_s(claim, outcome, random.random)))
 
     def _code_of(self, task: str) -> CodeType | None:
         python = self.executors.get(Kind.PYTHON)
@@ -249,7 +249,7 @@ class Worker:
 
     def _put(self, settlement: Settlement) -> None:
         if self.journal.unwritten:
-            self._logs.before(settlement.claim.key, lambda: self._settler.put(settlement))
+            self._logs.before(settlement.key, lambda: self._settler.put(settlement))
         else:
             self._settler.put(settlement)
 
@@ -260,12 +260,11 @@ class Worker:
         if self._claimer.starved and self._room() > 0:
             self._claimer.wake()
 
-    def _settled(self, told: list[Settled]) -> None:
-        self.leases.drop(keys_of([settlement[0] for settlement, _ in told]))
-        verdicts = Counter([verdict for _, verdict in told])
+    def _settled(self, batch: list[Settlement], verdicts: list[str]) -> None:
+        self.leases.drop(keys_of(batch))
         if self.counted is not None:
-            self.counted.settled(told, verdicts)
-        for verdict, count in verdicts.items():
+            self.counted.settled(batch, verdicts)
+        for verdict, count in Counter(verdicts).items():
             self.verdicts[verdict] = self.verdicts.get(verdict, 0) + count
         self._more_room()
 

@@ -97,7 +97,7 @@ def take(
     token = token or uuid4()
     values = {"queue": "default", "n": n, "token": token, "worker_id": 1, "lease_s": lease_s, **KINDS, **span}
     json_as_text(cursor := conn.cursor())
-    return claims_of(token, cursor.execute(text or sql("claim"), values).fetchall())
+    return claims_of(token, [cursor.execute(text or sql("claim"), values).fetchall()])
 
 
 def reap(conn: psycopg.Connection, before_s: float | None = None) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ def done(claim: Claim, result: Result = Result.SUCCEEDED, **more: Any) -> Settle
     """A settlement of this claim."""
     retry_in_s = 60.0 if result is Result.FAILED else None
     error = None if result is Result.SUCCEEDED else "it failed"
-    return Settlement(claim, Outcome(result, error=error, **more), retry_in_s)
+    return Settlement.of(claim, Outcome(result, error=error, **more), retry_in_s)
 
 
 def row_of(db: psycopg.Connection, run_id: int) -> dict[str, Any]:

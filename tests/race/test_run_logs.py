@@ -57,7 +57,7 @@ def hand_back(dsn: str, claim: Claim) -> None:
 
     async def main() -> None:
         async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
-            await settle(conn, [Settlement(claim, Outcome(Result.INTERRUPTED, error="stopped"))], "w")
+            await settle(conn, [Settlement.of(claim, Outcome(Result.INTERRUPTED, error="stopped"))], "w")
 
     asyncio.run(main())
 

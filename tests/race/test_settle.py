@@ -99,7 +99,7 @@ def test_each_result_is_kept_with_its_own_run(dsn: str, db: psycopg.Connection) 
     add_runs(db, 5)
     values = [{"n": 1}, None, "null", [None, 2.5], 'ä\\"']
     taken = take(db, 5)
-    batch = [Settlement(claim, Outcome(Result.SUCCEEDED, value)) for claim, value in zip(taken, values, strict=True)]
+    batch = [Settlement.of(claim, Outcome(Result.SUCCEEDED, value)) for claim, value in zip(taken, values, strict=True)]
     assert settle(dsn, *batch[::-1]) == ["succeeded"] * 5
     assert [row_of(db, claim.id)["result"] for claim in taken] == values
 

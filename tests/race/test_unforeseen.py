@@ -111,7 +111,7 @@ def test_one_that_cannot_be_stored_for_an_unknown_reason_holds_up_no_other_and_i
     """Its worker ends and says why; whoever gets the run when its lease is over may have more luck."""
 
     def among(conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str) -> bool:
-        return any(one.claim.id == 2 and one.outcome.result is Result.SUCCEEDED for one in batch)
+        return any(one.id == 2 and one.outcome.result is Result.SUCCEEDED for one in batch)
 
     monkeypatch.setattr(settling, "settle", Failing(claims.settle, "XX001", 1000, among))
     monkeypatch.setattr(settling, "UNFORESEEN", 2)

@@ -37,7 +37,7 @@ def row(key: Key) -> tuple[object, ...]:
 )
 def test_claims_come_in_order(in_order: list[Key]) -> None:
     for answered in permutations(in_order):
-        claims = claims_of(TOKEN, [row(key) for key in answered])
+        claims = claims_of(TOKEN, [[row(key) for key in answered]])
         assert [claim.id for claim in claims] == [run_id for _, _, run_id in in_order]
         assert {claim.token for claim in claims} == {TOKEN}
         assert claims[0].args == {"i": 1}
@@ -48,15 +48,15 @@ def test_claims_come_in_order(in_order: list[Key]) -> None:
 def test_one_alone_is_read_as_among_others(args: str, options: str | None) -> None:
     one = [*row((5, 1, 1))]
     one[Claim._fields.index("args") - 1], one[Claim._fields.index("options") - 1] = args, options
-    (alone,) = claims_of(TOKEN, [one])
-    assert alone == claims_of(TOKEN, [one, row((5, 1, 2))])[0]
+    (alone,) = claims_of(TOKEN, [[one]])
+    assert alone == claims_of(TOKEN, [[one], [row((5, 1, 2))]])[0]
     assert alone.key == (1, TOKEN.int) and keys_of([alone]) == [alone.key]
 
 
 def test_each_value_goes_where_it_belongs() -> None:
     values = [5, *(f"value {n}" for n in range(2, len(Claim._fields)))]
     values[Claim._fields.index("args") - 1], values[Claim._fields.index("options") - 1] = "[1]", "[2]"
-    (claim,) = claims_of(TOKEN, [values])
+    (claim,) = claims_of(TOKEN, [[values]])
     told = claim._replace(args="[1]", options="[2]")  # type: ignore[arg-type]
     assert (claim.args, claim.options) == ([1], [2])
     assert [*told] == [values[0], TOKEN, *values[1:]]

@@ -16,7 +16,6 @@ from pgsched.observe.meter import Meter
 from pgsched.worker import metered
 from pgsched.worker.lease import Leases
 from pgsched.worker.metered import BURST, MeteredSlots, WorkerMeter
-from pgsched.worker.settle import Settled
 
 DONE = Outcome(Result.SUCCEEDED)
 
@@ -50,8 +49,9 @@ def claims(n: int, tasks: int = 1) -> list[Claim]:
     return [Claim(i, uuid4(), 1, 1, "default", 5, "python", f"t{i % tasks}", None) for i in range(n)]
 
 
-def told(made: list[Claim]) -> list[Settled]:
-    return [(Settlement(claim, DONE), "succeeded") for claim in made]
+def settled(counted: WorkerMeter, made: list[Claim]) -> None:
+    """All of these have succeeded."""
+    counted.settled([Settlement.of(claim, DONE) for claim in made], ["succeeded"] * len(made))
 
 
 def number(meter: Meter, name: str) -> float:
@@ -84,7 +84,7 @@ async def work(counted: WorkerMeter, made: list[Claim]) -> MeteredSlots:
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_a_batch_is_counted_by_as_many_calls_as_it_has_tasks_and_not_runs(tasks: int) -> None:
     meter = Counted()
-    WorkerMeter(meter).settled(told(claims(999, tasks)), {"succeeded": 999})
+    settled(WorkerMeter(meter), claims(999, tasks))
     assert meter.calls == 1 + 2 * tasks
     assert number(meter, "pgsched_attempts_total") == number(meter, "pgsched_runs_finished_total") == 999
 
@@ -94,21 +94,21 @@ def test_times_are_taken_of_a_few_attempts_and_stand_for_all(monkeypatch: pytest
     slots = asyncio.run(work(counted, made))
     assert len(counted.ended) == BURST
     assert not slots._noting
-    counted.settled(told(made[:300]), {"succeeded": 300})
+    settled(counted, made[:300])
     assert number(counted.meter, "pgsched_attempt_duration_seconds") == 300
     assert slots._noting
     monkeypatch.setattr(metered, "STRETCH_S", 0.0)
     counted._stretch_ends = 0.0
-    counted.settled(told(made[300:]), {"succeeded": 200})  # ended before, and nothing since
+    settled(counted, made[300:])  # ended before, and nothing since
     assert number(counted.meter, "pgsched_attempt_duration_seconds") == 500
 
 
 def test_what_is_noted_before_it_is_settled_counts_once() -> None:
     counted, made = WorkerMeter(Meter()), claims(20)
     asyncio.run(work(counted, made))
-    counted.settled(told(made[:5]), {"succeeded": 5})
+    settled(counted, made[:5])
     counted._stretch_ends = 0.0
-    counted.settled(told(made[5:]), {"succeeded": 15})
+    settled(counted, made[5:])
     assert number(counted.meter, "pgsched_attempt_duration_seconds") == 20
 
 
@@ -116,11 +116,11 @@ def test_an_attempt_stands_for_none_but_those_like_it() -> None:
     """A late run of a schedule, timed alone, says nothing of the other tasks that were settled with it."""
     counted, made = WorkerMeter(Meter()), claims(200, 2)
     asyncio.run(work(counted, made[:1]))
-    counted.settled(told(made), {"succeeded": 200})
+    settled(counted, made)
     assert by_task(counted.meter, "pgsched_attempt_duration_seconds") == {"t0": 100}
     counted._stretch_ends = 0.0
     asyncio.run(work(counted, made[1:2]))
-    counted.settled(told(claims(2, 2)), {"succeeded": 2})
+    settled(counted, claims(2, 2))
     found = by_task(counted.meter, "pgsched_attempt_duration_seconds")
     assert found == {"t0": 101, "t1": 1}, "those that were never timed are not made up for later"
 
@@ -129,13 +129,13 @@ def test_a_time_stands_for_nothing_that_ends_much_later(monkeypatch: pytest.Monk
     """One bad time of a rare task must not be told again and again while others are timed."""
     counted, made = WorkerMeter(Meter()), claims(1)
     asyncio.run(work(counted, made))
-    counted.settled(told(made), {"succeeded": 1})
+    settled(counted, made)
     counted._stretch_ends = 0.0
-    counted.settled(told(made), {"succeeded": 1})
+    settled(counted, made)
     assert by_task(counted.meter, "pgsched_attempt_duration_seconds") == {"t0": 2}, "its outcome came later"
     clock = time.monotonic
     monkeypatch.setattr(metered.time, "monotonic", lambda: clock() + 2 * metered.KEPT_S)
-    counted.settled(told(made), {"succeeded": 1})
+    settled(counted, made)
     assert by_task(counted.meter, "pgsched_attempt_duration_seconds") == {"t0": 2}
 
 
@@ -144,6 +144,6 @@ def test_a_late_slot_is_told_by_its_lateness() -> None:
     counted._offset_s = time.time() - time.monotonic()
     made = [claims(1)[0]._replace(job_id=1, scheduled_at=due, available_at=f"{due:%Y-%m-%d %H:%M:%S.%f+00}")]
     asyncio.run(work(counted, made))
-    counted.settled(told(made), {"succeeded": 1})
+    settled(counted, made)
     (late,) = [value for name, _, value in counted.meter.snapshot() if name == "pgsched_lateness_seconds"]
     assert (sum(late[0]), round(late[1], -1)) == (1, 300)
