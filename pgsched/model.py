@@ -162,13 +162,11 @@ class Settlement(NamedTuple):
     outcome: Outcome
     retry_in_s: float | None = None
 
-    @classmethod
-    def of(cls, claim: Claim, outcome: Outcome, retry_in_s: float | None = None) -> Settlement:
+    @staticmethod
+    def of(claim: Claim, outcome: Outcome, retry_in_s: float | None = None) -> Settlement:
         """The outcome of this claim's attempt."""
-        make = tuple.__new__  # half of what the class's own way takes
-        return make(
-            cls, (claim.id, claim.token, claim.attempt, claim.queue, claim.kind, claim.task, outcome, retry_in_s)
-        )
+        kept = (claim[0], claim[1], claim[2], claim[4], claim[6], claim[7], outcome, retry_in_s)
+        return tuple.__new__(Settlement, kept)  # so, and by place: two thirds of what names and the class's way take
 
     @property
     def key(self) -> Key:

@@ -6,6 +6,7 @@ while its kernel goes on acknowledging packets: TCP finds nothing wrong with tha
 
 from __future__ import annotations
 
+import select
 import time
 import traceback
 from collections.abc import Generator
@@ -15,10 +16,12 @@ from typing import Any, Generic, TypeVar
 import psycopg
 from psycopg import waiting
 from psycopg.pq import TransactionStatus
+from psycopg.waiting import Ready
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 MARGIN_S = 5.0  # a server that is alive gives up first, and says so
+GREEDY_S = 0.005
 START_S = 10.0  # until it is said how long: for what is asked right after the start
 
 
@@ -52,6 +55,23 @@ def bounded(gen: Generator[Any, Any, T], within_s: float) -> Generator[Any, Any,
                 gen.close()
                 raise Unanswered(f"no answer for {within_s:g} s")
             waits_for = gen.send(ready)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+def drained(gen: Generator[Any, Any, T], socket: int) -> Generator[Any, Any, T]:
+    """What psycopg waits with, but that all that has come is read at once, for up to GREEDY_S. libpq takes 16 KB at a
+    time, and each way around the event loop for more may lead past handlers that work for milliseconds."""
+    poll = select.poll()
+    poll.register(socket, select.POLLIN)
+    try:
+        waits_for = next(gen)
+        while True:
+            ready = yield waits_for
+            until = time.monotonic() + GREEDY_S
+            waits_for = gen.send(ready)
+            while ready == waits_for == Ready.R and poll.poll(0) and time.monotonic() < until:
+                waits_for = gen.send(ready)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
 
@@ -95,6 +115,7 @@ class AsyncPatientConnection(psycopg.AsyncConnection[Any]):
                 if not isinstance(found, Rest):
                     return found
                 gen = found.gen
+            gen = drained(gen, self.pgconn.socket)
             return await super().wait(gen, *args, **options)
         except Unanswered:
             self.pgconn.finish()

@@ -31,7 +31,7 @@ TURN_S = 0.002  # handlers that never wait let the loop go round after so long
 class Slots:
     """The claims that this worker holds: those being attempted, and those ahead in the buffer.
 
-    `settle(claim, outcome)` takes every outcome; `on_room()` is told whenever an attempt has ended: there may be room.
+    `settle(claim, outcome)` takes every outcome; `on_room()` is told when an attempt has ended and there may be room.
     """
 
     def __init__(
@@ -281,7 +281,8 @@ class Slots:
         self._moved_at = now
         self.pace.took(now - running.started, now)
         self._settled(running.claim, outcome)
-        self._on_room()
+        if len(self._buffer) <= self.concurrency + self.pace.prefetch // 2:  # or there is no room, whatever is free
+            self._on_room()
 
     def _settled(self, claim: Claim, outcome: Outcome | None) -> None:
         if self._stopped:

@@ -40,6 +40,7 @@ from pgsched.worker.supervised import READY, SPENT
 from pgsched.worker.watchdog import Watchdog
 
 logger = log.get("worker")
+SUCCEEDED = Result.SUCCEEDED  # an enum's members are slow to look up
 WATCH_S = 0.25
 FLUSH_S = 5.0
 ANSWER_S = 1.0
@@ -231,7 +232,7 @@ class Worker:
         return [kind for kind in self.executors if kind != Kind.PYTHON]
 
     def _settle(self, claim: Claim, outcome: Outcome) -> None:
-        if outcome.result is Result.SUCCEEDED:
+        if outcome.result is SUCCEEDED:
             self._put(Settlement.of(claim, outcome))
             return
         if outcome.result not in (Result.INTERRUPTED, Result.RELEASED):

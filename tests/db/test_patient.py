@@ -260,3 +260,22 @@ def test_a_pooler_that_stops_answering_while_it_is_examined_is_given_up(
     monkeypatch.setattr(PatientConnection, "answer_within_s", 0.5)
     with pytest.raises(Unanswered):
         pooler.learn(proxy.dsn)
+
+
+def test_all_that_has_come_is_read_in_one_round_of_the_event_loop(dsn: str) -> None:
+    """A worker's loop comes round once in a few milliseconds, and libpq reads 16 KB at a time."""
+
+    async def scene() -> None:
+        async with await aconnect(dsn) as conn:
+            asked = asyncio.create_task(conn.execute("SELECT repeat('x', 1000) FROM generate_series(1, 150)"))
+            await asyncio.sleep(0)  # it is sent
+            threading.Event().wait(0.5)  # a handler is at work meanwhile
+            rounds = 0
+            for rounds in range(100):  # noqa: B007
+                await asyncio.sleep(0)
+                if asked.done():
+                    break
+            assert len(await asked.result().fetchall()) == 150
+            assert rounds <= 5
+
+    asyncio.run(scene())

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from pgsched.db.claims import claims_of
-from pgsched.model import Claim, keys_of
+from pgsched.model import Claim, Outcome, Result, Settlement, keys_of
 
 Key = tuple[int, float, int]  # priority, second, id
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,3 +60,20 @@ def test_each_value_goes_where_it_belongs() -> None:
     told = claim._replace(args="[1]", options="[2]")  # type: ignore[arg-type]
     assert (claim.args, claim.options) == ([1], [2])
     assert [*told] == [values[0], TOKEN, *values[1:]]
+
+
+def test_a_settlement_keeps_of_its_claim_what_has_the_same_name() -> None:
+    claim = Claim(5, TOKEN, *range(2, len(Claim._fields)))  # type: ignore[arg-type]
+    settlement = Settlement.of(claim, Outcome(Result.SUCCEEDED), 1.5)
+    assert settlement[-2:] == (Outcome(Result.SUCCEEDED), 1.5)
+    assert settlement.key == claim.key
+    for name in set(Settlement._fields) & set(Claim._fields):
+        assert getattr(settlement, name) == getattr(claim, name), name
+    assert len(set(Settlement._fields) - set(Claim._fields)) == 2
+
+
+def test_equal_texts_of_an_answer_are_one() -> None:
+    """So that thousands of claims hold few of them."""
+    answer = [[tuple("".join([*value]) if value == "python" else value for value in row((5, 1, n)))] for n in (1, 2)]
+    kinds = {id(claim.kind) for claim in claims_of(TOKEN, answer)}
+    assert len(kinds) == 1
