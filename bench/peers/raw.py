@@ -40,7 +40,7 @@ SETTLE = """
 UPDATE raw SET state = 2, finished_at = clock_timestamp()
 WHERE id = ANY (%s::bigint[]) AND token = ANY (%s::uuid[]) AND state = 1
 """
-BATCH = 2000  # against 500 and 1,000, in turns, it does more
+BATCH = 4000  # against 500, 1,000 and 2,000, in turns, it does more
 AHEAD = 4
 IDLE_S = 0.005
 

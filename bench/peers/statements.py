@@ -21,7 +21,7 @@ from pgsched.worker.cursor import Cursor
 
 DONE = Outcome(Result.SUCCEEDED)
 LEASE_S = 600.0
-BATCH = 2000  # as the worker has it; not its name, so that a guard sees when that becomes worse
+BATCH = 4000  # as the worker has it; not its name, so that a guard sees when that becomes worse
 
 
 class Statements(Pgsched):

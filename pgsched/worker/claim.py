@@ -41,7 +41,7 @@ from pgsched.worker.rest import NAP_S, SELDOM, Polling, Rest
 from pgsched.worker.unconfirmed import Unconfirmed
 
 logger = log.get("claim")
-LARGEST_BATCH = 2000
+LARGEST_BATCH = 4000
 LAST_QUESTION_S = 5.0
 NAPPING_LOOK_S = 0.05
 HOLD_S = 0.002  # a claim that takes longer waits in the event loop

@@ -31,8 +31,8 @@ from pgsched.errors import PgschedError
 from pgsched.model import Claim, Outcome, Result, Settlement
 
 logger = log.get("settle")
-LARGEST_BATCH = 2000
-BEHIND = 2 * LARGEST_BATCH  # outcomes that wait: from so many on the worker claims nothing
+LARGEST_BATCH = 4000
+BEHIND = LARGEST_BATCH  # outcomes that wait: from so many on the worker claims nothing
 LOCK_TIMEOUT_MS = "200"  # waited for by each half of a batch, and by all outcomes behind it
 ASIDE_S = 1.0
 AGAIN = (Result.FAILED, Result.TIMED_OUT, Result.CRASHED, Result.SNOOZED)
