@@ -420,3 +420,23 @@ def test_what_is_said_of_a_worker_that_has_had_its_last_run_is_of_no_attempt() -
 
     asyncio.run(scene())
     assert said == ["t", None, "t"]
+
+
+@pytest.mark.parametrize(("concurrency", "ahead"), [(1, 1), (3, 10), (4, 7), (8, 2)])
+def test_whoever_claims_is_told_of_each_end_that_leaves_room_and_of_few_others(concurrency: int, ahead: int) -> None:
+    """To ask for room costs as much as a tenth of an attempt."""
+    stage, told = Stage({"quick": quick}, concurrency), []
+
+    async def scene(stage: Stage) -> None:
+        slots = stage.slots
+        slots.pace.took = lambda seconds, now: None  # type: ignore[method-assign]
+        slots.pace.prefetch = ahead
+        slots._settle = lambda claim, outcome: told.append("room" if slots.room() > 0 else "none")
+        slots._on_room = lambda: told.append("asked")
+        stage.give(*["quick"] * 40)
+        await holds(lambda: len(told) - told.count("asked") == 40 and slots.is_idle())
+
+    play(stage, scene)
+    followed = list(zip(told, [*told[1:], ""], strict=True))
+    assert "room" in told and all(after == "asked" for what, after in followed if what == "room")
+    assert sum(what == "none" and after != "asked" for what, after in followed) >= 40 - ahead - 3 * concurrency
