@@ -16,12 +16,12 @@ from typing import Any, Generic, TypeVar
 import psycopg
 from psycopg import waiting
 from psycopg.pq import TransactionStatus
-from psycopg.waiting import Ready
+from psycopg.waiting import READY_R, WAIT_R
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 MARGIN_S = 5.0  # a server that is alive gives up first, and says so
-GREEDY_S = 0.005
+GREEDY_S = 0.002
 START_S = 10.0  # until it is said how long: for what is asked right after the start
 
 
@@ -70,7 +70,7 @@ def drained(gen: Generator[Any, Any, T], socket: int) -> Generator[Any, Any, T]:
             ready = yield waits_for
             until = time.monotonic() + GREEDY_S
             waits_for = gen.send(ready)
-            while ready == waits_for == Ready.R and poll.poll(0) and time.monotonic() < until:
+            while ready == READY_R and waits_for == WAIT_R and poll.poll(0) and time.monotonic() < until:
                 waits_for = gen.send(ready)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
@@ -97,7 +97,8 @@ class PatientConnection(psycopg.Connection[Any]):
 
 class AsyncPatientConnection(psycopg.AsyncConnection[Any]):
     """The asyncio form of `PatientConnection`. For up to `hold_s` it holds the event loop: an answer that comes at once
-    is then read without a detour through the loop, which is worth it where nothing else is being done."""
+    is then read without a detour through the loop, which is worth it where nothing else is being done. What has come is
+    read for up to GREEDY_S in any case."""
 
     answer_within_s: float | None = START_S
     hold_s = 0.0

@@ -15,7 +15,7 @@ MANY = ("queue", "task")  # labels of which there may be many values
 OTHER = "other"
 SHORT_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
 LONG_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
-SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
+SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
 
 
 class Metric(NamedTuple):
@@ -65,7 +65,7 @@ METRICS = (
     Metric("pgsched_leader_term", "gauge", (), "leader", "The number of the leader's term; it rises at each election."),
     Metric("pgsched_tick_duration_seconds", "histogram", (), "leader",
            "How long deciding one batch of due jobs took, without the wait for their instant.", SHORT_S),
-    Metric("pgsched_tick_slots", "histogram", (), "leader", "Slots decided by one tick.", (*SIZES, 5000.0, 20000.0)),
+    Metric("pgsched_tick_slots", "histogram", (), "leader", "Slots decided by one tick.", (*SIZES, 20000.0)),
     Metric("pgsched_slots_decided_total", "counter", (), "leader", "Slots decided: run, skipped or missed."),
     Metric("pgsched_runs_reaped_total", "counter", ("state",), "leader",
            "Runs whose claim expired, by what became of them: scheduled or queued (tried again) or dead."),

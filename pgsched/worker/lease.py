@@ -6,11 +6,13 @@ monotonic time of this process; the database alone decides when a lease has ende
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
 from pgsched import log
@@ -25,8 +27,9 @@ logger = log.get("lease")
 MARGIN = 0.1
 LOOK_S = 0.8  # so that a cancel request is heard within a second
 AGAIN_S = 0.25
-RUN, TOKEN = itemgetter(0), itemgetter(1)  # of a claim, or of a settlement
-NONE: dict[int, float] = {}
+RUN, TOKEN = itemgetter(0), itemgetter(1)  # of a claim, or of its key
+NONE: Mapping[int, float] = MappingProxyType({})
+ROOMY_BYTES = 400  # for each claim: a dict of which an eighth is left
 
 
 def patience_s(lease_s: float) -> tuple[float, float]:
@@ -65,6 +68,8 @@ class Leases:
                     held.pop(run, None)
                 if not held:
                     self._deadlines.pop(token, None)
+                elif sys.getsizeof(held) > ROOMY_BYTES * (len(held) + 10):
+                    self._deadlines[token] = dict(held)  # those that last keep no room for those that did not
 
     @property
     def count(self) -> int:
@@ -81,7 +86,8 @@ class Leases:
         deadline = sent_at + self._usable_s
         with self._lock:
             for run, token in keys:
-                if run in (held := self._deadlines.get(token, NONE)):
+                held = self._deadlines.get(token)
+                if held is not None and run in held:
                     held[run] = deadline
 
     def past(self, key: Key, now: float) -> bool:

@@ -175,7 +175,7 @@ def is_known(taken: float | None) -> bool:
 def counted_ways(batch: Sequence[Settlement]) -> Mapping[Way, int]:
     """How many there are of each queue, kind and task. Nearly always of one only, which is seen sooner than counted."""
     ways = list(map(WAY_OF, batch))
-    return {ways[0]: len(ways)} if ways.count(ways[0]) == len(ways) else Counter(ways)
+    return {ways[0]: len(ways)} if ways and ways.count(ways[0]) == len(ways) else Counter(ways)
 
 
 class MeteredSlots(Slots):

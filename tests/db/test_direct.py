@@ -42,6 +42,15 @@ def test_the_rows_are_those_of_a_cursor_and_json_comes_as_text(dsn: str) -> None
     play(dsn, scene)
 
 
+@pytest.mark.parametrize("n", [1, 99, 100, 101, 250])
+def test_rows_that_are_read_a_few_at_a_time_are_all_and_in_order(n: int, dsn: str) -> None:
+    async def scene(conn: AsyncConnection) -> None:
+        found = await rows(conn, b"SELECT generate_series(1, %(n)s::int)", {"n": n})
+        assert found == [(i,) for i in range(1, n + 1)]
+
+    play(dsn, scene)
+
+
 def test_a_statement_is_prepared_once(dsn: str) -> None:
     async def scene(conn: AsyncConnection) -> None:
         for n in (1, 2, 3):

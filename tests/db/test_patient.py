@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import waiting
+from psycopg.waiting import Ready, Wait
 
 from pgsched import App
 from pgsched.chaos.proxy import Proxy
@@ -260,6 +261,22 @@ def test_a_pooler_that_stops_answering_while_it_is_examined_is_given_up(
     monkeypatch.setattr(PatientConnection, "answer_within_s", 0.5)
     with pytest.raises(Unanswered):
         pooler.learn(proxy.dsn)
+
+
+def test_a_stream_without_end_lets_others_have_their_turn() -> None:
+    reading, writing = socket.socketpair()
+    with reading, writing:
+        writing.send(b"there is always more")
+
+        def endless() -> Generator[Any, Any, None]:
+            while True:
+                yield Wait.R
+
+        gen = patient.drained(endless(), reading.fileno())
+        next(gen)
+        began = time.monotonic()
+        assert gen.send(Ready.R) == Wait.R
+        assert time.monotonic() - began < 1.0
 
 
 def test_all_that_has_come_is_read_in_one_round_of_the_event_loop(dsn: str) -> None:

@@ -147,3 +147,17 @@ def test_a_late_slot_is_told_by_its_lateness() -> None:
     settled(counted, made)
     (late,) = [value for name, _, value in counted.meter.snapshot() if name == "pgsched_lateness_seconds"]
     assert (sum(late[0]), round(late[1], -1)) == (1, 300)
+
+
+def test_a_batch_of_all_kinds_is_counted_by_what_became_of_each() -> None:
+    meter, made = Meter(), claims(4)
+    outcomes = [DONE, Outcome(Result.FAILED), DONE, Outcome(Result.FAILED, retry=False)]
+    batch = [Settlement.of(claim, outcome) for claim, outcome in zip(made, outcomes, strict=True)]
+    WorkerMeter(meter).settled(batch, ["succeeded", "scheduled", "lost", "dead"])
+    attempts = {
+        labels[3]: value for name, labels, value in meter.snapshot() if name == "pgsched_attempts_total" and value
+    }
+    assert attempts == {"succeeded": 1, "failed": 2, "lost": 1}
+    ended = {labels[3]: n for name, labels, n in meter.snapshot() if name == "pgsched_runs_finished_total" and n}
+    assert ended == {"succeeded": 1, "dead": 1}
+    WorkerMeter(meter).settled([], [])
