@@ -57,6 +57,9 @@ class Result(StrEnum):
     SNOOZED = "snoozed"
 
 
+SUCCEEDED = Result.SUCCEEDED  # an enum's members are slow to look up
+
+
 class RunId(int):
     """A run's id, as an enqueue gives it. `how` it came by it: `created` a run, found an `existing` one with the unique
     key, `replaced` what that was to do, or `repeated` what the idempotency key had been used for."""

@@ -22,12 +22,11 @@ from pgsched.db.arrays import literal, plain
 from pgsched.db.connect import AsyncConnection, Connection
 from pgsched.db.direct import Row, json_as_text, parts, rows
 from pgsched.db.statements import sql
-from pgsched.model import Claim, Key, Result, Settlement, Unreadable, keys_of
+from pgsched.model import SUCCEEDED, Claim, Key, Settlement, Unreadable, keys_of
 
 ORDER = itemgetter(*map(Claim._fields.index, ("priority", "available_at", "id")))
 RUN = itemgetter(Settlement._fields.index("id"))
 ARGS, OPTIONS = Claim._fields.index("args") - 1, Claim._fields.index("options") - 1  # of a row, which has no token
-SUCCEEDED = Result.SUCCEEDED  # an enum's members are slow to look up
 MOST_AT_ONCE = 1_000_000  # characters of JSON
 FROM_THE_START: Mapping[str, str] = {
     "priorities": plain(range(10)),

@@ -25,7 +25,7 @@ from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
 from pgsched.execute.capture import Journal
 from pgsched.execute.python import PythonExecutor
-from pgsched.model import Claim, Kind, Outcome, Result, Settlement, keys_of
+from pgsched.model import SUCCEEDED, Claim, Kind, Outcome, Result, Settlement, keys_of
 from pgsched.worker.claim import Claimer
 from pgsched.worker.lease import Heartbeat, Leases
 from pgsched.worker.listen import listen
@@ -40,7 +40,6 @@ from pgsched.worker.supervised import READY, SPENT
 from pgsched.worker.watchdog import Watchdog
 
 logger = log.get("worker")
-SUCCEEDED = Result.SUCCEEDED  # an enum's members are slow to look up
 WATCH_S = 0.25
 FLUSH_S = 5.0
 ANSWER_S = 1.0
