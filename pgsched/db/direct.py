@@ -8,29 +8,26 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import count
-from typing import Any, TypeGuard, TypeVar
+from typing import Any
 
 import psycopg
-from psycopg import AsyncCursor, Cursor, errors, generators
+from psycopg import errors, generators
 from psycopg.abc import AdaptContext
 from psycopg.adapt import AdaptersMap, Transformer
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
-from psycopg.rows import tuple_row
 from psycopg.types.string import TextLoader
 
-from pgsched.db.connect import AsyncConnection, Connection
-from pgsched.db.patient import AsyncPatientConnection, PatientConnection
+from pgsched.db.connect import AsyncConnection
+from pgsched.db.patient import AsyncPatientConnection
 from pgsched.db.shared import is_shared
 
 # no plan's name twice: not where preparing one was cut short, nor on a session that a pooler lends to one after another
 PROCESS, NUMBERS = secrets.token_hex(4), count()
 Row = tuple[Any, ...]
-T = TypeVar("T", PatientConnection, AsyncPatientConnection)
-PLAIN = (str, int, type(None))
 FEW = 100
 PLACEHOLDER = re.compile(rb"%(?:\((\w+)\)s|%)")
 
@@ -45,7 +42,7 @@ class Context:
 
     adapters = AdaptersMap(psycopg.adapters)
 
-    def __init__(self, connection: Connection[Any] | AsyncConnection[Any]) -> None:
+    def __init__(self, connection: AsyncConnection[Any]) -> None:
         self.connection = connection
 
 
@@ -70,7 +67,7 @@ async def parts(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, ob
     numbered, names = numbering(text)
     plan = conn.plans.get(text)
     if plan is None:
-        plan = new_plan()
+        plan = f"pgsched_{PROCESS}_{next(NUMBERS)}".encode()
         conn.pgconn.send_prepare(plan, numbered)
         await answer(conn)
         conn.plans[text] = plan
@@ -79,63 +76,12 @@ async def parts(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, ob
     result = await answer(conn)
     reader.set_pgresult(result)
     end = result.ntuples
-    return (reader.load_rows(begin, min(begin + FEW, end), tuple) for begin in range(0, end, FEW))
-
-
-def first(conn: Connection[Any], text: bytes, values: Mapping[str, object]) -> Row | None:
-    """The first row of a statement that answers with no JSON, over a blocking connection of anybody's: by libpq's own
-    calls over one of ours, by a cursor over another and for other values than texts and numbers."""
-    if not is_direct(conn, PatientConnection, text, values):
-        with Cursor(conn, row_factory=tuple_row) as cursor:  # the connection's own may make other rows
-            return cursor.execute(text, values).fetchone()
-    numbered, names = numbering(text)
-    with conn.lock:
-        plan = conn.plans.get(text)
-        if plan is None:
-            plan = new_plan()
-            conn.pgconn.send_prepare(plan, numbered)
-            checked(conn, conn.wait(generators.execute(conn.pgconn)))
-            conn.plans[text] = plan
-        conn.pgconn.send_query_prepared(plan, [sent(values[name]) for name in names])
-        result = checked(conn, conn.wait(generators.execute(conn.pgconn)))
-    reader = Transformer(Context(conn))
-    reader.set_pgresult(result)
-    return reader.load_row(0, tuple) if result.ntuples else None
-
-
-async def first_async(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object]) -> Row | None:
-    """The asyncio form of `first`."""
-    if not is_direct(conn, AsyncPatientConnection, text, values):
-        async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
-            return await (await cursor.execute(text, values)).fetchone()
-    async with conn.lock:
-        return next(iter(await rows(conn, text, values)), None)
-
-
-def is_direct(conn: Any, kind: type[T], text: bytes, values: Mapping[str, object]) -> TypeGuard[T]:
-    """Is this a connection of ours that keeps its session and begins no transaction by itself, and are the statement's
-    values texts and numbers?"""
-    return (
-        isinstance(conn, kind)
-        and conn.autocommit
-        and not is_shared(conn)
-        and all(isinstance(values[name], PLAIN) for name in numbering(text)[1])
-    )
-
-
-def new_plan() -> bytes:
-    """A name for what is to be prepared."""
-    return f"pgsched_{PROCESS}_{next(NUMBERS)}".encode()
+    return (reader.load_rows(first, min(first + FEW, end), tuple) for first in range(0, end, FEW))
 
 
 async def answer(conn: AsyncPatientConnection) -> PGresult:
     """What the server says to what was sent. Raises what it complains of."""
-    return checked(conn, await conn.wait(generators.execute(conn.pgconn)))
-
-
-def checked(conn: Connection[Any] | AsyncConnection[Any], results: Sequence[PGresult]) -> PGresult:
-    """The last of these. Raises what the server complains of."""
-    result = results[-1]
+    result: PGresult = (await conn.wait(generators.execute(conn.pgconn)))[-1]
     if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
         raise errors.error_from_result(result, conn.info.encoding)
     return result

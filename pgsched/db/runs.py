@@ -15,7 +15,6 @@ from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg import sql as composing
 from psycopg.rows import tuple_row
 
-from pgsched.db.direct import first, first_async
 from pgsched.db.statements import sql
 from pgsched.errors import AlreadyEnqueued, InputError
 from pgsched.model import FirstResult, RunId
@@ -39,14 +38,17 @@ def enqueue(conn: Connection[Any], **values: Any) -> RunId:
     """Make a run; returns its id, or that of the run with the same key. Raises AlreadyEnqueued."""
     if not isinstance(conn, Connection):
         raise wrong_connection(conn, "psycopg.Connection")
-    return run_id(first(conn, statement(conn, values), values), values)
+    # A cursor of our own: the caller's connection may make cursors with another row factory.
+    with Cursor(conn, row_factory=tuple_row) as cursor:
+        return run_id(cursor.execute(statement(conn, values), values).fetchone(), values)
 
 
 async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> RunId:
     """The asyncio form of `enqueue`."""
     if not isinstance(conn, AsyncConnection):
         raise wrong_connection(conn, "psycopg.AsyncConnection")
-    return run_id(await first_async(conn, statement(conn, values), values), values)
+    async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
+        return run_id(await (await cursor.execute(statement(conn, values), values)).fetchone(), values)
 
 
 def statement(conn: Any, values: Mapping[str, Any]) -> bytes:

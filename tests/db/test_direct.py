@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from uuid import UUID
 
@@ -13,9 +12,9 @@ import pytest
 from psycopg.pq.abc import PGresult
 
 from pgsched.db import direct
-from pgsched.db.connect import AsyncConnection, aconnect, connect
-from pgsched.db.direct import Row, first, first_async, numbering, rows
-from pgsched.db.patient import AsyncPatientConnection, Unanswered
+from pgsched.db.connect import AsyncConnection, aconnect
+from pgsched.db.direct import numbering, rows
+from pgsched.db.patient import AsyncPatientConnection
 
 TOKEN = UUID("6d7e0f8e-6d1c-4a5e-9d0b-0d7b6c1f2a3b")
 ECHO = b"""SELECT %(text)s::text, %(n)s::bigint + 1, %(share)s::float8, %(token)s::uuid, %(none)s::int, 7 %% 4,
@@ -120,100 +119,6 @@ def test_a_preparation_that_was_cut_short_is_made_anew(dsn: str, monkeypatch: py
         assert await rows(conn, b"SELECT 1", {}) == [(1,)]
 
     really = direct.answer
-    play(dsn, scene)
-
-
-PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'pgsched%'"
-
-
-def first_of_both(conn: psycopg.Connection, text: bytes, values: dict[str, object]) -> Row | None:
-    """What `first` and `first_async` answer, each over a connection like this one, on which it must be the same."""
-    found = first(conn, text, values)
-
-    async def scene(other: AsyncConnection) -> None:
-        await other.set_autocommit(conn.autocommit)
-        assert await first_async(other, text, values) == found
-
-    play(conn.info.dsn, scene)
-    return found
-
-
-def test_a_first_row_is_that_of_a_cursor(dsn: str) -> None:
-    with connect(dsn) as conn:
-        text, values = ECHO[: ECHO.rindex(b",")], {**VALUES, "share": "0.1", "token": str(TOKEN)}
-        assert first_of_both(conn, text, values) == conn.execute(text, values).fetchone()
-        assert first_of_both(conn, b"SELECT generate_series(1, %(n)s::int)", {"n": 3}) == (1,)
-        assert first_of_both(conn, b"SELECT 1 WHERE false", {}) is None
-        assert conn.execute(PREPARED).fetchone() == (3,)
-        first(conn, text, values)
-        assert conn.execute(PREPARED).fetchone() == (3,), "each once"
-
-
-def test_other_values_than_texts_and_numbers_go_by_a_cursor(dsn: str) -> None:
-    with connect(dsn) as conn:
-        values = {"tags": ["a", "b'"], "delay": timedelta(seconds=1.5), "more": object()}  # the last is not asked for
-        row = first_of_both(conn, b"SELECT %(tags)s::text[], %(delay)s::interval", values)
-        assert row == (values["tags"], values["delay"])
-        assert conn.execute(PREPARED).fetchone() == (0,)
-
-
-def test_a_first_row_over_a_connection_that_begins_transactions_belongs_to_one(dsn: str) -> None:
-    with connect(dsn) as conn:
-        conn.execute("CREATE TABLE made (n int)")
-        conn.autocommit = False
-        assert first(conn, b"INSERT INTO made VALUES (%(n)s::int) RETURNING n", {"n": 1}) == (1,)
-        conn.rollback()
-        assert first_of_both(conn, b"SELECT count(*) FROM made", {}) == (0,)
-
-
-@pytest.mark.parametrize("within", [False, True], ids=["alone", "in a transaction"])
-def test_a_first_row_that_is_refused_is_raised_and_the_connection_lives(dsn: str, within: bool) -> None:
-    with connect(dsn) as conn:
-        for text in (b"SELECT 1 / %(n)s::int", b"SELECT %(n)s::int FROM no_such_table"):
-            with pytest.raises(psycopg.Error) as raised:
-                if within:
-                    with conn.transaction():
-                        first(conn, text, {"n": 0})
-                else:
-                    first(conn, text, {"n": 0})
-            assert raised.value.sqlstate in ("22012", "42P01")
-        assert first(conn, b"SELECT %(n)s::int", {"n": 1}) == (1,)
-        with pytest.raises(psycopg.DataError):
-            first(conn, b"SELECT %(text)s::text", {"text": "a\0b"})
-        assert first(conn, b"SELECT %(text)s::text", {"text": "ab"}) == ("ab",)
-
-
-def test_a_first_row_from_a_session_that_is_gone_ends_the_connection(dsn: str, db: psycopg.Connection) -> None:
-    with connect(dsn) as conn:
-        first(conn, b"SELECT 1", {})
-        db.execute("SELECT pg_terminate_backend(%s, 5000)", [conn.info.backend_pid])
-        for _ in range(2):
-            with pytest.raises(psycopg.OperationalError):
-                first(conn, b"SELECT 1", {})
-            assert conn.closed
-
-
-def test_a_first_row_that_does_not_come_is_waited_for_within_a_bound(dsn: str) -> None:
-    with connect(dsn) as conn:
-        conn.answer_within_s = 0.3  # type: ignore[attr-defined]
-        with pytest.raises(Unanswered):
-            first(conn, b"SELECT pg_sleep(%(s)s::float8)", {"s": 20})
-        assert conn.closed
-
-
-def test_one_thread_waits_for_another_with_its_first_row(dsn: str) -> None:
-    with connect(dsn) as conn, ThreadPoolExecutor(4) as threads:
-        text = b"SELECT %(n)s::int, pg_sleep(0.001)::text"
-        found = list(threads.map(lambda n: first(conn, text, {"n": n}), range(100)))
-    assert found == [(n, "") for n in range(100)]
-
-
-def test_one_task_waits_for_another_with_its_first_row(dsn: str) -> None:
-    async def scene(conn: AsyncConnection) -> None:
-        text = b"SELECT %(n)s::int, pg_sleep(0.001)::text"
-        found = await asyncio.gather(*(first_async(conn, text, {"n": n}) for n in range(20)))
-        assert found == [(n, "") for n in range(20)]
-
     play(dsn, scene)
 
 
