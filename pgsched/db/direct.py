@@ -6,9 +6,10 @@ up, adapt values, describe columns) takes 0.1 ms of this process, and three time
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import count
 from typing import Any
@@ -17,17 +18,19 @@ import psycopg
 from psycopg import errors, generators
 from psycopg.abc import AdaptContext
 from psycopg.adapt import AdaptersMap, Transformer
-from psycopg.pq import ExecStatus
+from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGresult
 from psycopg.types.string import TextLoader
 
 from pgsched.db.connect import AsyncConnection
-from pgsched.db.patient import AsyncPatientConnection
+from pgsched.db.patient import AsyncPatientConnection, PatientConnection
 from pgsched.db.shared import is_shared
 
 # no plan's name twice: not where preparing one was cut short, nor on a session that a pooler lends to one after another
 PROCESS, NUMBERS = secrets.token_hex(4), count()
 Row = tuple[Any, ...]
+SENT = (str, int, type(None))
+NO_SUCH_PLAN = b"26000"
 FEW = 100
 PLACEHOLDER = re.compile(rb"%(?:\((\w+)\)s|%)")
 
@@ -42,7 +45,7 @@ class Context:
 
     adapters = AdaptersMap(psycopg.adapters)
 
-    def __init__(self, connection: AsyncConnection[Any]) -> None:
+    def __init__(self, connection: PatientConnection | AsyncConnection[Any]) -> None:
         self.connection = connection
 
 
@@ -67,7 +70,7 @@ async def parts(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, ob
     numbered, names = numbering(text)
     plan = conn.plans.get(text)
     if plan is None:
-        plan = f"pgsched_{PROCESS}_{next(NUMBERS)}".encode()
+        plan = new_plan()
         conn.pgconn.send_prepare(plan, numbered)
         await answer(conn)
         conn.plans[text] = plan
@@ -76,13 +79,60 @@ async def parts(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, ob
     result = await answer(conn)
     reader.set_pgresult(result)
     end = result.ntuples
-    return (reader.load_rows(first, min(first + FEW, end), tuple) for first in range(0, end, FEW))
+    return (reader.load_rows(begin, min(begin + FEW, end), tuple) for begin in range(0, end, FEW))
+
+
+def first(conn: PatientConnection, text: bytes, values: Mapping[str, object]) -> Row | None:
+    """The first row, as `rows` gives it, over a blocking connection: one that nobody else uses in any way."""
+    with conn.lock:
+        result = conn.wait(asked(conn, text, values))
+    reader = Transformer(Context(conn))
+    reader.set_pgresult(result)
+    return reader.load_row(0, tuple) if result.ntuples else None
+
+
+def asked(conn: PatientConnection, text: bytes, values: Mapping[str, object]) -> Generator[Any, Any, PGresult]:
+    """What the server says to a statement. What is sent is sent while `conn` waits, which ends the connection if that
+    is cut short."""
+    numbered, names = numbering(text)
+    given = [sent(values[name]) for name in names]
+    plan = conn.plans.get(text)
+    if plan is None:
+        plan = new_plan()
+        conn.pgconn.send_prepare(plan, numbered)
+        checked(conn, (yield from generators.execute(conn.pgconn)))
+        conn.plans[text] = plan
+    conn.pgconn.send_query_prepared(plan, given)
+    return checked(conn, (yield from generators.execute(conn.pgconn)))
+
+
+async def first_async(conn: AsyncPatientConnection, text: bytes, values: Mapping[str, object]) -> Row | None:
+    """The asyncio form of `first`."""
+    async with conn.lock:
+        return next(iter(await rows(conn, text, values)), None)
+
+
+def can_be_sent(text: bytes, values: Mapping[str, object]) -> bool:
+    """Are the statement's values ones that `rows` and `first` take? An enum that is a text too is not."""
+    return all(type(values[name]) in SENT for name in numbering(text)[1])
+
+
+def new_plan() -> bytes:
+    """A name for what is to be prepared."""
+    return f"pgsched_{PROCESS}_{os.getpid()}_{next(NUMBERS)}".encode()  # a fork has the same numbers
 
 
 async def answer(conn: AsyncPatientConnection) -> PGresult:
     """What the server says to what was sent. Raises what it complains of."""
-    result: PGresult = (await conn.wait(generators.execute(conn.pgconn)))[-1]
+    return checked(conn, await conn.wait(generators.execute(conn.pgconn)))
+
+
+def checked(conn: PatientConnection | AsyncPatientConnection, results: Sequence[PGresult]) -> PGresult:
+    """The last of these. Raises what the server complains of."""
+    result = results[-1]
     if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+        if result.error_field(DiagnosticField.SQLSTATE) == NO_SUCH_PLAN:
+            conn.plans.clear()  # somebody has dropped them
         raise errors.error_from_result(result, conn.info.encoding)
     return result
 

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from psycopg import pq
+
 from pgsched.contrib.sqlalchemy import held, held_async
 from pgsched.db import runs
 from pgsched.db.connect import QUEUE_FULL, AsyncConnection, Connection, DatabaseError, aconnect, connect, explain
@@ -143,7 +145,7 @@ def is_alive(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
 
     Sends nothing, so a repeated enqueue can never make a second run.
     """
-    if conn.closed or conn.broken:
+    if conn.closed or conn.broken or conn.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:  # nobody waits
         return False
     look = select.poll()
     look.register(conn.pgconn.socket, select.POLLIN)

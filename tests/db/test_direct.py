@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import timedelta
+from enum import Enum
 from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg.pq.abc import PGresult
+from psycopg import generators
+from psycopg.pq.abc import PGconn, PGresult
 
 from pgsched.db import direct
-from pgsched.db.connect import AsyncConnection, aconnect
-from pgsched.db.direct import numbering, rows
-from pgsched.db.patient import AsyncPatientConnection
+from pgsched.db.connect import AsyncConnection, aconnect, connect
+from pgsched.db.direct import can_be_sent, first, first_async, numbering, rows
+from pgsched.db.patient import AsyncPatientConnection, PatientConnection, Unanswered
 
 TOKEN = UUID("6d7e0f8e-6d1c-4a5e-9d0b-0d7b6c1f2a3b")
 ECHO = b"""SELECT %(text)s::text, %(n)s::bigint + 1, %(share)s::float8, %(token)s::uuid, %(none)s::int, 7 %% 4,
@@ -119,6 +123,131 @@ def test_a_preparation_that_was_cut_short_is_made_anew(dsn: str, monkeypatch: py
         assert await rows(conn, b"SELECT 1", {}) == [(1,)]
 
     really = direct.answer
+    play(dsn, scene)
+
+
+PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'pgsched%'"
+
+
+def test_a_first_row_is_that_of_a_cursor(dsn: str) -> None:
+    text, values = ECHO[: ECHO.rindex(b",")], {**VALUES, "share": "0.1", "token": str(TOKEN)}
+    asked: list[tuple[bytes, dict[str, object]]] = [
+        (text, values),
+        (b"SELECT generate_series(1, %(n)s::int)", {"n": 3}),
+        (b"SELECT 1 WHERE false", {}),
+    ]
+    with connect(dsn) as conn:
+        assert isinstance(conn, PatientConnection)
+        found = [first(conn, *one) for one in asked * 2]
+        assert found == [conn.execute(*one).fetchone() for one in asked] * 2
+        assert conn.execute(PREPARED).fetchone() == (3,), "each once"
+
+    async def scene(conn: AsyncConnection) -> None:
+        assert isinstance(conn, AsyncPatientConnection)
+        assert [await first_async(conn, *one) for one in asked * 2] == found
+
+    play(dsn, scene)
+
+
+def test_what_is_no_plain_text_or_number_is_not_for_them() -> None:
+    class Queue(str, Enum):  # noqa: UP042 - what str() makes of it is not the text
+        MAIL = "mail"
+
+    class Level(int, Enum):
+        HIGH = 7
+
+    text = b"SELECT %(v)s, %(v)s"
+    assert all(can_be_sent(text, {"v": value, "w": object()}) for value in ("a", 1, None))
+    assert not any(
+        can_be_sent(text, {"v": value}) for value in (Queue.MAIL, Level.HIGH, True, 1.5, ["a"], timedelta(1))
+    )
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["alone", "in a transaction"])
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (b"SELECT 1 / %(n)s::int", psycopg.errors.DivisionByZero),
+        (b"SELECT %(n)s::int FROM no_such_table", psycopg.errors.UndefinedTable),
+    ],
+)
+def test_a_first_row_that_is_refused_is_raised_and_the_connection_lives(
+    text: bytes, error: type[psycopg.Error], dsn: str, within: bool
+) -> None:
+    with connect(dsn) as conn:
+        assert isinstance(conn, PatientConnection)
+        for _ in range(2):
+            with pytest.raises(error), conn.transaction() if within else nullcontext():
+                first(conn, text, {"n": 0})
+        assert first(conn, b"SELECT %(n)s::int", {"n": 1}) == (1,)
+        with pytest.raises(psycopg.DataError):
+            first(conn, b"SELECT %(text)s::text", {"text": "a\0b"})
+        assert first(conn, b"SELECT %(text)s::text", {"text": "ab"}) == ("ab",)
+
+
+def test_a_first_row_from_a_session_that_is_gone_ends_the_connection(dsn: str, db: psycopg.Connection) -> None:
+    with connect(dsn) as conn:
+        assert isinstance(conn, PatientConnection)
+        first(conn, b"SELECT 1", {})
+        db.execute("SELECT pg_terminate_backend(%s, 5000)", [conn.info.backend_pid])
+        for _ in range(2):
+            with pytest.raises(psycopg.OperationalError):
+                first(conn, b"SELECT 1", {})
+            assert conn.closed
+
+
+def test_a_first_row_that_does_not_come_is_waited_for_within_a_bound(dsn: str) -> None:
+    with connect(dsn) as conn:
+        assert isinstance(conn, PatientConnection)
+        conn.answer_within_s = 0.3
+        with pytest.raises(Unanswered):
+            first(conn, b"SELECT pg_sleep(%(s)s::float8)", {"s": 20})
+        assert conn.closed
+
+
+def test_a_first_row_that_is_cut_short_while_it_is_asked_for_ends_the_connection(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a signal does between what libpq sends and what it waits for; left open, it would answer nothing any more."""
+
+    def interrupted(value: PGconn) -> None:
+        raise KeyboardInterrupt
+
+    with connect(dsn) as conn:
+        assert isinstance(conn, PatientConnection)
+        first(conn, b"SELECT 1", {})
+        monkeypatch.setattr(generators, "execute", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            first(conn, b"SELECT 1", {})
+        assert conn.closed
+
+
+def test_plans_that_somebody_dropped_are_made_anew(dsn: str) -> None:
+    with connect(dsn) as conn:
+        assert isinstance(conn, PatientConnection)
+        first(conn, b"SELECT 1", {})
+        conn.execute("DEALLOCATE ALL")
+        with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+            first(conn, b"SELECT 1", {})
+        assert first(conn, b"SELECT 1", {}) == (1,)
+
+
+def test_one_thread_waits_for_another_with_its_first_row(dsn: str) -> None:
+    text = b"SELECT %(n)s::int, pg_sleep(0.001)::text"
+    with connect(dsn) as conn, ThreadPoolExecutor(4) as threads:
+        assert isinstance(conn, PatientConnection)
+        same = conn
+        found = list(threads.map(lambda n: first(same, text, {"n": n}), range(100)))
+    assert found == [(n, "") for n in range(100)]
+
+
+def test_one_task_waits_for_another_with_its_first_row(dsn: str) -> None:
+    async def scene(conn: AsyncConnection) -> None:
+        assert isinstance(conn, AsyncPatientConnection)
+        text = b"SELECT %(n)s::int, pg_sleep(0.001)::text"
+        found = await asyncio.gather(*(first_async(conn, text, {"n": n}) for n in range(20)))
+        assert found == [(n, "") for n in range(20)]
+
     play(dsn, scene)
 
 

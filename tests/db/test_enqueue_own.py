@@ -1,0 +1,128 @@
+"""One enqueue over a connection of pgsched's own goes by libpq's calls, and does what a cursor does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched import App
+from pgsched.db.connect import connect as connect_ours
+from pgsched.errors import PgschedError
+from pgsched.task import Task
+
+Connect = Callable[..., psycopg.Connection[Any]]
+PLAN = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'pgsched%'"
+
+
+class Queue(str, Enum):  # noqa: UP042 - what str() makes of it is not the text
+    MAIL = "mail"
+
+
+@pytest.fixture
+def greet(dsn: str) -> Iterator[Task[Any, Any]]:
+    app = App(dsn=dsn)
+
+    @app.task(name="greet")
+    def greet(name: str) -> None: ...
+
+    yield greet
+    app.close()
+
+
+def refuse(db: psycopg.Connection[Any]) -> None:
+    """Let the database refuse a run that is called so."""
+    db.execute("ALTER TABLE pgsched.runs ADD CONSTRAINT no_mallory CHECK (args ->> 'name' <> 'Mallory')")
+
+
+def names(db: psycopg.Connection[Any]) -> list[str]:
+    return [row[0] for row in db.execute("SELECT args ->> 'name' FROM pgsched.runs ORDER BY id").fetchall()]
+
+
+def test_it_is_prepared_at_once_and_once(greet: Task[Any, Any]) -> None:
+    for _ in range(3):
+        greet.enqueue("Ada")
+    assert greet.app.database._connection().execute(PLAN).fetchone() == (1,)
+
+    async def main() -> None:
+        for _ in range(3):
+            await greet.enqueue_async("Ada")
+        mine = greet.app.database._loops[asyncio.get_running_loop()]
+        assert mine.conn is not None
+        assert await (await mine.conn.execute(PLAN)).fetchone() == (1,)
+        await greet.app.close_async()
+
+    asyncio.run(main())
+
+
+def test_it_goes_on_after_many_have_been_refused(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+    """After a rollback psycopg drops every plan of the session, if it has prepared one itself."""
+    refuse(db)
+    greet.enqueue("Ada")
+    for _ in range(7):
+        greet.enqueue_many([{"name": "Bob"}])
+    with pytest.raises(PgschedError, match="no_mallory"):
+        greet.enqueue_many([{"name": "Mallory"}])
+    greet.enqueue("Cleo")
+    assert names(db) == ["Ada", *["Bob"] * 7, "Cleo"]
+
+
+def test_it_goes_on_after_many_have_been_refused_in_asyncio(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+    refuse(db)
+
+    async def main() -> None:
+        await greet.enqueue_async("Ada")
+        for _ in range(7):
+            await greet.enqueue_many_async([{"name": "Bob"}])
+        with pytest.raises(PgschedError, match="no_mallory"):
+            await greet.enqueue_many_async([{"name": "Mallory"}])
+        await greet.enqueue_async("Cleo")
+        await greet.app.close_async()
+
+    asyncio.run(main())
+    assert names(db) == ["Ada", *["Bob"] * 7, "Cleo"]
+
+
+def test_one_that_is_refused_ends_nothing(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+    refuse(db)
+    greet.enqueue("Ada")
+    with pytest.raises(PgschedError, match="no_mallory"):
+        greet.enqueue("Mallory")
+    greet.enqueue("Bob")
+    assert names(db) == ["Ada", "Bob"]
+
+
+def test_a_text_of_another_kind_is_the_text(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+    for over in (None, db):
+        greet.options(queue=Queue.MAIL, concurrency_key=Queue.MAIL, connection=over).enqueue("Ada")
+    found = db.execute("SELECT queue, concurrency_key FROM pgsched.runs").fetchall()
+    assert found == [("mail", "mail")] * 2
+
+
+def test_a_connection_that_nobody_waits_with_any_more_is_replaced(
+    greet: Task[Any, Any], db: psycopg.Connection[Any]
+) -> None:
+    """As a signal may leave it."""
+    greet.enqueue("Ada")
+    left = greet.app.database._connection()
+    left.pgconn.send_query(b"SELECT pg_sleep(0)")
+    greet.enqueue("Bob")
+    assert names(db) == ["Ada", "Bob"]
+    assert left.closed
+
+
+@pytest.mark.parametrize("encoding", ["utf8", "latin1"])
+def test_a_connection_that_others_use_too_is_theirs_in_every_way(
+    greet: Task[Any, Any], db: psycopg.Connection[Any], dsn: str, encoding: str
+) -> None:
+    """It may have another encoding, and be in a pipeline."""
+    with connect_ours(dsn, encoding=encoding) as conn:
+        greet.enqueue("Zoë", connection=conn)
+        with conn.pipeline():
+            greet.enqueue("Noë", connection=conn)
+        assert conn.execute(PLAN).fetchone() == (0,)
+    assert names(db) == ["Zoë", "Noë"]
