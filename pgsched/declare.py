@@ -96,7 +96,7 @@ def one_of(*words: str) -> Check:
     def check(name: str, value: Any) -> str:
         if value not in words:
             raise InputError(f'{name}: "{value}" is not one of {", ".join(words)}', name)
-        return str(value)
+        return words[words.index(value)]  # an enum's member is equal to its word, and another text
 
     return check
 

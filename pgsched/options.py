@@ -112,7 +112,7 @@ def unique_scope(name: str, value: Any) -> str:
     """A scope, as the database takes it."""
     if not isinstance(value, Bucket) and value != "while_active":
         raise InputError(f'{name}: expected "while_active" or pgsched.bucket(period), got {value!r}', name)
-    return str(value)
+    return str(value) if isinstance(value, Bucket) else "while_active"
 
 
 def run_ids(name: str, value: Any) -> list[int] | None:

@@ -13,6 +13,7 @@ import pytest
 from pgsched import App
 from pgsched.db.connect import connect as connect_ours
 from pgsched.errors import PgschedError
+from pgsched.options import OPTIONS
 from pgsched.task import Task
 
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -21,6 +22,11 @@ PLAN = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'pgsched%'"
 
 class Queue(str, Enum):  # noqa: UP042 - what str() makes of it is not the text
     MAIL = "mail"
+
+
+class Word(str, Enum):  # noqa: UP042
+    REJECT = "reject"
+    ACTIVE = "while_active"
 
 
 @pytest.fixture
@@ -101,6 +107,12 @@ def test_a_text_of_another_kind_is_the_text(greet: Task[Any, Any], db: psycopg.C
         greet.options(queue=Queue.MAIL, concurrency_key=Queue.MAIL, connection=over).enqueue("Ada")
     found = db.execute("SELECT queue, concurrency_key FROM pgsched.runs").fetchall()
     assert found == [("mail", "mail")] * 2
+
+
+def test_a_word_of_another_kind_is_the_word() -> None:
+    for name, word in (("on_conflict", Word.REJECT), ("unique_scope", Word.ACTIVE)):
+        found = OPTIONS[name](name, word)
+        assert (found, type(found)) == (word.value, str)
 
 
 def test_a_connection_that_nobody_waits_with_any_more_is_replaced(
