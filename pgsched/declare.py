@@ -37,7 +37,7 @@ def integer(low: int, high: int) -> Check:
             raise InputError(f"{name}: expected a whole number, got {value!r}", name)
         if not low <= value <= high:
             raise InputError(f"{name}: {value} is out of range {low}-{high}", name)
-        return value
+        return int(value)
 
     return check
 
@@ -85,7 +85,7 @@ def text(longest: int) -> Check:
             raise InputError(f"{name}: holds half a surrogate pair, which is not text", name)
         if value != value.strip(" "):
             raise InputError(f"{name}: must not begin or end with a space", name)
-        return value
+        return str.__str__(value)  # what is a text and an enum's member has another text of its own
 
     return check
 

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import errors, generators
 from psycopg.abc import AdaptContext
 from psycopg.adapt import AdaptersMap, Transformer
-from psycopg.pq import DiagnosticField, ExecStatus
+from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from psycopg.types.string import TextLoader
 
@@ -85,7 +85,12 @@ async def parts(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, ob
 def first(conn: PatientConnection, text: bytes, values: Mapping[str, object]) -> Row | None:
     """The first row, as `rows` gives it, over a blocking connection: one that nobody else uses in any way."""
     with conn.lock:
-        result = conn.wait(asked(conn, text, values))
+        try:
+            result = conn.wait(asked(conn, text, values))
+        except errors.InvalidSqlStatementName:
+            if not is_idle(conn):
+                raise
+            result = conn.wait(asked(conn, text, values))
     reader = Transformer(Context(conn))
     reader.set_pgresult(result)
     return reader.load_row(0, tuple) if result.ntuples else None
@@ -109,7 +114,19 @@ def asked(conn: PatientConnection, text: bytes, values: Mapping[str, object]) ->
 async def first_async(conn: AsyncPatientConnection, text: bytes, values: Mapping[str, object]) -> Row | None:
     """The asyncio form of `first`."""
     async with conn.lock:
-        return next(iter(await rows(conn, text, values)), None)
+        try:
+            found = await rows(conn, text, values)
+        except errors.InvalidSqlStatementName:
+            if not is_idle(conn):
+                raise
+            found = await rows(conn, text, values)
+    return next(iter(found), None)
+
+
+def is_idle(conn: PatientConnection | AsyncPatientConnection) -> bool:
+    """Is there no transaction? Then what could not be executed can be sent again. (Among those who drop a plan is
+    psycopg: after a rollback, if it has prepared a statement itself, it drops all that the session has.)"""
+    return conn.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def can_be_sent(text: bytes, values: Mapping[str, object]) -> bool:

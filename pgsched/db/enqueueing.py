@@ -141,11 +141,12 @@ class Enqueueing:
 
 
 def is_alive(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
-    """Has the server not hung up? An idle connection has something to read only if it was told goodbye (or a notice).
+    """Has the server not hung up, and has nobody left it in the middle of something? An idle connection has something
+    to read only if it was told goodbye (or a notice).
 
     Sends nothing, so a repeated enqueue can never make a second run.
     """
-    if conn.closed or conn.broken or conn.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:  # nobody waits
+    if conn.closed or conn.broken or conn.pgconn.transaction_status != pq.TransactionStatus.IDLE:
         return False
     look = select.poll()
     look.register(conn.pgconn.socket, select.POLLIN)

@@ -92,7 +92,6 @@ async def own_async(conn: AsyncConnection[Any]) -> AsyncConnection[Any]:
 def only_ours(conn: Connection[Any] | AsyncConnection[Any]) -> None:
     """What is sent over it may go by libpq's own calls, if it keeps its session."""
     if isinstance(conn, PatientConnection | AsyncPatientConnection) and not is_shared(conn):
-        conn.prepare_threshold = None  # psycopg drops all plans of the session with its own, after a rollback
         OWN.add(conn)
 
 

@@ -222,14 +222,27 @@ def test_a_first_row_that_is_cut_short_while_it_is_asked_for_ends_the_connection
         assert conn.closed
 
 
-def test_plans_that_somebody_dropped_are_made_anew(dsn: str) -> None:
+@pytest.mark.parametrize("within", [False, True], ids=["alone", "in a transaction"])
+def test_plans_that_somebody_dropped_are_made_anew(dsn: str, within: bool) -> None:
+    refused = pytest.raises(psycopg.errors.InvalidSqlStatementName) if within else nullcontext()
     with connect(dsn) as conn:
         assert isinstance(conn, PatientConnection)
         first(conn, b"SELECT 1", {})
         conn.execute("DEALLOCATE ALL")
-        with pytest.raises(psycopg.errors.InvalidSqlStatementName):
-            first(conn, b"SELECT 1", {})
+        with refused, conn.transaction() if within else nullcontext():
+            assert first(conn, b"SELECT 1", {}) == (1,)
         assert first(conn, b"SELECT 1", {}) == (1,)
+
+    async def scene(conn: AsyncConnection) -> None:
+        assert isinstance(conn, AsyncPatientConnection)
+        await first_async(conn, b"SELECT 1", {})
+        await conn.execute("DEALLOCATE ALL")
+        with refused:
+            async with conn.transaction() if within else nullcontext():
+                assert await first_async(conn, b"SELECT 1", {}) == (1,)
+        assert await first_async(conn, b"SELECT 1", {}) == (1,)
+
+    play(dsn, scene)
 
 
 def test_one_thread_waits_for_another_with_its_first_row(dsn: str) -> None:

@@ -24,6 +24,10 @@ class Queue(str, Enum):  # noqa: UP042 - what str() makes of it is not the text
     MAIL = "mail"
 
 
+class Level(int, Enum):
+    HIGH = 7
+
+
 class Word(str, Enum):  # noqa: UP042
     REJECT = "reject"
     ACTIVE = "while_active"
@@ -105,8 +109,9 @@ def test_one_that_is_refused_ends_nothing(greet: Task[Any, Any], db: psycopg.Con
 def test_a_text_of_another_kind_is_the_text(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
     for over in (None, db):
         greet.options(queue=Queue.MAIL, concurrency_key=Queue.MAIL, connection=over).enqueue("Ada")
-    found = db.execute("SELECT queue, concurrency_key FROM pgsched.runs").fetchall()
-    assert found == [("mail", "mail")] * 2
+        greet.options(queue=Queue.MAIL, priority=Level.HIGH, connection=over).enqueue_many([{"name": "Bob"}])
+    found = db.execute("SELECT queue, coalesce(concurrency_key, priority::text) FROM pgsched.runs").fetchall()
+    assert sorted(found) == [("mail", "7")] * 2 + [("mail", "mail")] * 2
 
 
 def test_a_word_of_another_kind_is_the_word() -> None:
@@ -115,13 +120,17 @@ def test_a_word_of_another_kind_is_the_word() -> None:
         assert (found, type(found)) == (word.value, str)
 
 
+@pytest.mark.parametrize("busy", [True, False])
 def test_a_connection_that_nobody_waits_with_any_more_is_replaced(
-    greet: Task[Any, Any], db: psycopg.Connection[Any]
+    greet: Task[Any, Any], db: psycopg.Connection[Any], busy: bool
 ) -> None:
-    """As a signal may leave it."""
+    """As a signal may leave it: busy, or in a transaction that nobody would end."""
     greet.enqueue("Ada")
     left = greet.app.database._connection()
-    left.pgconn.send_query(b"SELECT pg_sleep(0)")
+    if busy:
+        left.pgconn.send_query(b"SELECT pg_sleep(0)")
+    else:
+        left.execute("BEGIN")
     greet.enqueue("Bob")
     assert names(db) == ["Ada", "Bob"]
     assert left.closed
