@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
@@ -16,7 +16,6 @@ from pgsched.errors import PgschedError
 from pgsched.options import OPTIONS
 from pgsched.task import Task
 
-Connect = Callable[..., psycopg.Connection[Any]]
 PLAN = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'pgsched%'"
 
 
