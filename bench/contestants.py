@@ -2,7 +2,7 @@
 
 The rule: whether work is finished is asked of each one's own tables, by one cheap statement (`unfinished`) and, at the
 end, by an exact one (`finished`: how many runs the database keeps as done; None for those that delete them). `queued`
-counts what waits to be run, after an enqueue.
+counts what waits to be run, after an enqueue; `table` is what an enqueue inserts a row into.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class Contestant:
     unfinished: str
     finished: str | None
     queued: str
+    table: str
     lock: str | None = None
     least_python: tuple[int, int] = (3, 11)
     share: float = 1.0
@@ -41,6 +42,7 @@ PGSCHED = Contestant(
     " OR EXISTS (SELECT FROM pgsched.runs WHERE phase = 0)",
     "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded' AND attempt = 1",
     "SELECT count(*) FROM pgsched.runs WHERE state = 'queued'",
+    "pgsched.runs",
     sql="SELECT pgsched.enqueue('noop', jsonb_build_object('i', %s::int))",
 )
 RAW = Contestant(
@@ -49,6 +51,7 @@ RAW = Contestant(
     "SELECT EXISTS (SELECT FROM raw WHERE finished_at IS NULL)",
     "SELECT count(*) FROM raw WHERE state = 2",
     "SELECT count(*) FROM raw WHERE state = 0",
+    "raw",
 )
 STATEMENTS = replace(PGSCHED, name="statements", label="pgsched's statements, bare loop")
 PEERS = (
@@ -58,6 +61,7 @@ PEERS = (
         "SELECT EXISTS (SELECT FROM pgqueuer)",
         "SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'",
         "SELECT count(*) FROM pgqueuer WHERE status = 'queued'",
+        "pgqueuer",
         "pgqueuer.txt",
     ),
     Contestant(
@@ -66,6 +70,7 @@ PEERS = (
         "SELECT EXISTS (SELECT FROM graphile_worker._private_jobs)",
         None,
         "SELECT count(*) FROM graphile_worker._private_jobs",
+        "graphile_worker._private_jobs",
         "graphile-worker",
         sql="SELECT graphile_worker.add_job('noop', json_build_object('i', %s::int))",
     ),
@@ -75,6 +80,7 @@ PEERS = (
         "SELECT EXISTS (SELECT FROM oban_jobs WHERE state IN ('available', 'scheduled', 'executing', 'retryable'))",
         "SELECT count(*) FROM oban_jobs WHERE state = 'completed'",
         "SELECT count(*) FROM oban_jobs WHERE state = 'available'",
+        "oban_jobs",
         "oban.txt",
         least_python=(3, 12),
     ),
@@ -86,6 +92,7 @@ PEERS = (
         " OR EXISTS (SELECT FROM awa.deferred_jobs)",
         None,  # what is done goes when its segments rotate, within seconds (docs.rs/awa-model, QueueStorage)
         "SELECT count(*) FROM awa.jobs WHERE state = 'available'",
+        "awa.ready_entries",
         "awa-pg.txt",
         asked_late=True,
     ),
@@ -95,6 +102,7 @@ PEERS = (
         "SELECT EXISTS (SELECT FROM chancy_jobs WHERE state IN ('pending', 'running', 'retrying'))",
         "SELECT count(*) FROM chancy_jobs WHERE state = 'succeeded'",
         "SELECT count(*) FROM chancy_jobs WHERE state = 'pending'",
+        "chancy_jobs",
         "chancy.txt",
     ),
     Contestant(
@@ -103,6 +111,7 @@ PEERS = (
         "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status IN ('todo', 'doing'))",
         "SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'",
         "SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'",
+        "procrastinate_jobs",
         "procrastinate.txt",
         share=0.1,
     ),

@@ -1,10 +1,11 @@
 """`latency`: how soon an idle worker starts a job, at a steady 100 a second (`--rate`); from commit to handler.
 
-The rule: both ends are stamped on CLOCK_MONOTONIC, which the processes of one machine share: the enqueuer when its call
-has returned, the handler in its first statement. The commit is a little earlier than the return of the call, so a
-quick worker may be at work before it; such a figure is negative and stays so. "From the call" counts from before the
-enqueue was sent. A slow client hears late of its commit, which flatters its worker: `latency_sql` enqueues with one
-client for all, those that have an SQL function for it. Rounds are interleaved; each job must have been run once.
+The rule: the commit's instant is the server's own (bench/commits.py), the handler's is stamped in its first statement.
+Both ends of the call that enqueues are stamped too, on CLOCK_MONOTONIC, which the processes of one machine share. "From
+the return" counts from when the client had heard of its commit: a slow one hears of it late, which flatters its worker,
+and a quick worker may be at work before it; such a figure is negative and stays so. "From the call" counts from before
+the enqueue was sent. `latency_sql` enqueues with one client for all, those that have an SQL function for it. Rounds are
+interleaved; each job must have been run once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 
 import psycopg
 
-from bench.adapter import Failed, Process, call, unfinished, wait_for, workers
+from bench.adapter import Failed, Process, Seen, call, unfinished, wait_for, workers
+from bench.commits import Commits
 from bench.contestants import RAW, Contestant
 from bench.drain import exactly_once
 from bench.peers.verbs import WARM_UP
@@ -34,6 +36,7 @@ class Latencies:
     """Milliseconds, one for each job."""
 
     commit: list[float]
+    returned: list[float]
     call: list[float]
 
 
@@ -43,6 +46,11 @@ Figure = Callable[[Latencies], float]
 def of_commit(share: float) -> Figure:
     """A quantile of the times since the commit."""
     return lambda got: quantile(got.commit, share)
+
+
+def of_return(share: float) -> Figure:
+    """A quantile of the times since the client heard of the commit."""
+    return lambda got: quantile(got.returned, share)
 
 
 def of_call(share: float) -> Figure:
@@ -55,6 +63,8 @@ FIGURES: dict[str, Figure] = {
     "p50": P50,
     "p99": P99,
     "max": lambda got: max(got.commit),
+    "p50 from the return": of_return(0.5),
+    "p99 from the return": of_return(0.99),
     "p50 from the call": of_call(0.5),
     "p99 from the call": of_call(0.99),
 }
@@ -124,13 +134,18 @@ def measure(server: Server, contestant: Contestant, seconds: int, rate: int, sql
     """One contestant, in a fresh database; its own client enqueues, or one for all with `sql`."""
     with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn)
-        return picked_up(look, contestant, dsn, seconds, rate, sql)
+        commits = Commits(look, contestant)
+        sent, seen = trickle(look, contestant, dsn, seconds, rate, sql)
+        before, after = sent["before"], sent["after"]
+        instants = (commits.instants(before, after), after, before)
+        return Latencies(*(since(one, seen.stamps) for one in instants))
 
 
-def picked_up(
+def trickle(
     look: psycopg.Connection, contestant: Contestant, dsn: str, seconds: int, rate: int = RATE, sql: str | None = None
-) -> Latencies:
-    """A steady load on an idle worker. Raises Failed unless each job was run once, and is finished."""
+) -> tuple[dict[str, Any], Seen]:
+    """A steady load on an idle worker: when each call began and returned, and what the worker saw. Raises Failed unless
+    each job was run once, and is finished."""
     n = rate * seconds
     client = replace(contestant, name="sql", lock=None) if sql else contestant
     with workers(contestant, dsn, 1, n=n, stamps=1, latency=1) as started:
@@ -142,8 +157,12 @@ def picked_up(
         wait_for(lambda: not unfinished(look, contestant), started, 60, "the end")
         seen = started[0].dump()
     exactly_once(look, contestant, [seen], n, WARMED)
-    commit = [(at - done) / 1e6 for at, done in zip(seen.stamps, sent["after"], strict=True)]
-    return Latencies(commit, [(at - began) / 1e6 for at, began in zip(seen.stamps, sent["before"], strict=True)])
+    return sent, seen
+
+
+def since(instants: Sequence[int], stamps: Sequence[int]) -> list[float]:
+    """Milliseconds from each to the handler's."""
+    return [(stamp - at) / 1e6 for at, stamp in zip(instants, stamps, strict=True)]
 
 
 def all_seen(contestant: Contestant, worker: Process, n: int, timeout_s: float = 120) -> None:

@@ -22,7 +22,7 @@ import psycopg
 
 from bench.adapter import call
 from bench.contestants import PGSCHED
-from bench.latency import picked_up
+from bench.latency import since, trickle
 from bench.machine import Cpu
 from bench.report import Result, median, number, progress, quantile
 from bench.server import ALL_CORES, Server, core_to_spare, move, scalar
@@ -193,9 +193,9 @@ def figures(turns: Turns, alone: Batches, counted: float, grew: float) -> Figure
 def pick_up(dsn: str, there: psycopg.Connection, seconds: int) -> list[float]:
     """As `latency` does it, beside the history, which is not this one's to count."""
     newer = replace(PGSCHED, finished=FINISHED.format(scalar(there, NEWEST)))
-    got = picked_up(there, newer, dsn, seconds)
+    sent, seen = trickle(there, newer, dsn, seconds)
     there.execute("DELETE FROM pgsched.workers")
-    return got.commit
+    return since(sent["after"], seen.stamps)
 
 
 def beside_it(arm: str, dsn: str, batch_s: float) -> AbstractContextManager[Batches]:

@@ -17,6 +17,7 @@ import pytest
 
 from bench.__main__ import main
 from bench.adapter import Failed, Seen
+from bench.commits import SLACK_NS, Commits, monotonic_ns
 from bench.contestants import ALL, PEERS, PGSCHED, RAW, STATEMENTS, Contestant
 from bench.drain import QUIET_NS, check_once, exactly_once, figures, jobs, started_by, stuck, when
 from bench.install import LOCKS, Unavailable, command
@@ -217,3 +218,42 @@ def test_all_that_a_peer_is_installed_from_is_pinned(one: Contestant) -> None:
 def test_what_each_process_ran_is_told() -> None:
     seen = [Seen(count=3), Seen(count=1)]
     assert figures([[(0, 0), (3, SECOND)], [(0, 0), (1, SECOND)]], seen, SECOND, 4, None).by_process == [3, 1]
+
+
+def test_a_commit_is_dated_by_the_server_and_not_by_who_waits_for_it(db: psycopg.Connection) -> None:
+    if db.info.server_version < 150000:
+        pytest.skip("pg_walinspect came with PostgreSQL 15")
+    db.execute("CREATE TABLE one (i int) PARTITION BY RANGE (i)")
+    db.execute("CREATE TABLE part PARTITION OF one FOR VALUES FROM (0) TO (100); CREATE TABLE other (i int)")
+    before: list[int] = []
+    early: list[int] = []
+    after: list[int] = []
+    with psycopg.connect(db.info.dsn, autocommit=True) as look:
+        commits = Commits(look, replace(RAW, table="one"))
+        db.execute("INSERT INTO one VALUES (1)")  # of the warm-up
+        for i in range(5):
+            before.append(time.monotonic_ns())
+            db.execute("INSERT INTO other VALUES (%s)", [i])
+            with db.transaction(force_rollback=True):
+                db.execute("INSERT INTO one VALUES (%s)", [i])
+            with db.transaction():
+                db.execute("INSERT INTO one VALUES (%s)", [i])
+                time.sleep(0.02)
+                early.append(time.monotonic_ns())
+            after.append(time.monotonic_ns())
+            time.sleep(0.02)  # the client hears of it late
+        look.execute("SET timezone = 'Asia/Kathmandu'")
+        found = commits.instants(before, [at + 20_000_000 for at in after])
+        for began, at, returned in zip(early, found, after, strict=True):
+            assert began - SLACK_NS <= at <= returned + SLACK_NS
+        with pytest.raises(Failed, match="the commit of job 0 is"):
+            commits.instants(after, after)
+        with pytest.raises(Failed, match="7 jobs, 6 commits"):
+            commits.instants([0] * 7, after)
+
+
+def test_the_wall_clock_may_be_slewed_while_commits_are_read() -> None:
+    began, ended = (1_000 * SECOND, 0), (1_100 * SECOND, 2_000_000)  # it gained 2 ms in 100 s
+    text = "1970-01-01 00:17:30.001000"  # 1,050.001 s
+    assert monotonic_ns(text, began, ended) == pytest.approx(1_050 * SECOND, abs=1000)
+    assert monotonic_ns("1970-01-01 00:16:40", began, ended) == 1_000 * SECOND
