@@ -29,6 +29,7 @@ from pgsched.db.shared import is_shared
 # no plan's name twice: not where preparing one was cut short, nor on a session that a pooler lends to one after another
 PROCESS, NUMBERS = secrets.token_hex(4), count()
 Row = tuple[Any, ...]
+Patient = PatientConnection | AsyncPatientConnection
 SENT = (str, int, type(None))
 NO_SUCH_PLAN = b"26000"
 FEW = 100
@@ -67,16 +68,8 @@ async def parts(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, ob
     if is_shared(conn) or not isinstance(conn, AsyncPatientConnection):
         json_as_text(cursor := conn.cursor())
         return iter([await (await cursor.execute(text, values)).fetchall()])
-    numbered, names = numbering(text)
-    plan = conn.plans.get(text)
-    if plan is None:
-        plan = new_plan()
-        conn.pgconn.send_prepare(plan, numbered)
-        await answer(conn)
-        conn.plans[text] = plan
-    conn.pgconn.send_query_prepared(plan, [sent(values[name]) for name in names])
-    reader = Transformer(Context(conn))  # while the server is at it
-    result = await answer(conn)
+    result = await conn.wait(asked(conn, text, values))
+    reader = Transformer(Context(conn))
     reader.set_pgresult(result)
     end = result.ntuples
     return (reader.load_rows(begin, min(begin + FEW, end), tuple) for begin in range(0, end, FEW))
@@ -85,20 +78,31 @@ async def parts(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, ob
 def first(conn: PatientConnection, text: bytes, values: Mapping[str, object]) -> Row | None:
     """The first row, as `rows` gives it, over a blocking connection: one that nobody else uses in any way."""
     with conn.lock:
-        try:
-            result = conn.wait(asked(conn, text, values))
-        except errors.InvalidSqlStatementName:
-            if not is_idle(conn):
-                raise
-            result = conn.wait(asked(conn, text, values))
+        result = conn.wait(asked(conn, text, values))
     reader = Transformer(Context(conn))
     reader.set_pgresult(result)
     return reader.load_row(0, tuple) if result.ntuples else None
 
 
-def asked(conn: PatientConnection, text: bytes, values: Mapping[str, object]) -> Generator[Any, Any, PGresult]:
-    """What the server says to a statement. What is sent is sent while `conn` waits, which ends the connection if that
-    is cut short."""
+async def first_async(conn: AsyncPatientConnection, text: bytes, values: Mapping[str, object]) -> Row | None:
+    """The asyncio form of `first`."""
+    async with conn.lock:
+        return next(iter(await rows(conn, text, values)), None)
+
+
+def asked(conn: Patient, text: bytes, values: Mapping[str, object]) -> Generator[Any, Any, PGresult]:
+    """What the server says to a statement, which is sent once more with a new plan if somebody has dropped the old one.
+    What is sent is sent while `conn` waits, which ends the connection if that is cut short."""
+    try:
+        return (yield from asked_once(conn, text, values))
+    except errors.InvalidSqlStatementName:
+        if not is_idle(conn):
+            raise
+    return (yield from asked_once(conn, text, values))
+
+
+def asked_once(conn: Patient, text: bytes, values: Mapping[str, object]) -> Generator[Any, Any, PGresult]:
+    """What the server says to a statement, prepared before if it is not."""
     numbered, names = numbering(text)
     given = [sent(values[name]) for name in names]
     plan = conn.plans.get(text)
@@ -111,19 +115,7 @@ def asked(conn: PatientConnection, text: bytes, values: Mapping[str, object]) ->
     return checked(conn, (yield from generators.execute(conn.pgconn)))
 
 
-async def first_async(conn: AsyncPatientConnection, text: bytes, values: Mapping[str, object]) -> Row | None:
-    """The asyncio form of `first`."""
-    async with conn.lock:
-        try:
-            found = await rows(conn, text, values)
-        except errors.InvalidSqlStatementName:
-            if not is_idle(conn):
-                raise
-            found = await rows(conn, text, values)
-    return next(iter(found), None)
-
-
-def is_idle(conn: PatientConnection | AsyncPatientConnection) -> bool:
+def is_idle(conn: Patient) -> bool:
     """Is there no transaction? Then what could not be executed can be sent again. (Among those who drop a plan is
     psycopg: after a rollback, if it has prepared a statement itself, it drops all that the session has.)"""
     return conn.pgconn.transaction_status == TransactionStatus.IDLE
@@ -139,12 +131,7 @@ def new_plan() -> bytes:
     return f"pgsched_{PROCESS}_{os.getpid()}_{next(NUMBERS)}".encode()  # a fork has the same numbers
 
 
-async def answer(conn: AsyncPatientConnection) -> PGresult:
-    """What the server says to what was sent. Raises what it complains of."""
-    return checked(conn, await conn.wait(generators.execute(conn.pgconn)))
-
-
-def checked(conn: PatientConnection | AsyncPatientConnection, results: Sequence[PGresult]) -> PGresult:
+def checked(conn: Patient, results: Sequence[PGresult]) -> PGresult:
     """The last of these. Raises what the server complains of."""
     result = results[-1]
     if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import timedelta
 from enum import Enum
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -112,17 +113,17 @@ def test_a_preparation_that_was_cut_short_is_made_anew(dsn: str, monkeypatch: py
     """Nobody knows whether the server has it."""
 
     async def scene(conn: AsyncConnection) -> None:
-        async def cut(conn: AsyncPatientConnection) -> PGresult:
-            await really(conn)
+        def cut(*given: Any) -> PGresult:
+            really(*given)
             raise asyncio.CancelledError
 
         with monkeypatch.context() as once:
-            once.setattr(direct, "answer", cut)
+            once.setattr(direct, "checked", cut)
             with pytest.raises(asyncio.CancelledError):
                 await rows(conn, b"SELECT 1", {})
         assert await rows(conn, b"SELECT 1", {}) == [(1,)]
 
-    really = direct.answer
+    really = direct.checked
     play(dsn, scene)
 
 
