@@ -3,13 +3,16 @@
 A client hears of a commit after it, one earlier than another; so a worker that is told of a job before its client is
 would look quicker than it is. The rule: the transactions that inserted into a contestant's table, in the order of their
 commits, with the time that each commit's record has (pg_walinspect: PostgreSQL 15 and later, a superuser). That time is
-taken just before the record is written and flushed.
+taken just before the record is written, so what passes from then on includes the flush of that commit, for all alike.
 """
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import psycopg
@@ -19,52 +22,78 @@ from bench.contestants import Contestant
 from bench.server import scalar
 
 HERE = "SELECT pg_current_wal_insert_lsn()"
-NODES = """
+KEEP = "SELECT pg_create_physical_replication_slot(%s, immediately_reserve => true, temporary => true)"
+DATABASE = "SELECT oid::text FROM pg_database WHERE datname = current_database()"
+FILES = """
 SELECT pg_relation_filenode(t.relid) FROM (SELECT %(table)s::regclass UNION SELECT relid FROM
 pg_partition_tree(%(table)s::regclass)) AS t (relid) WHERE pg_relation_filenode(t.relid) IS NOT NULL
 """
 COMMITS = """
 WITH log AS MATERIALIZED (
-    SELECT * FROM pg_get_wal_records_info(%(since)s::pg_lsn, pg_current_wal_insert_lsn())
+    SELECT * FROM pg_get_wal_records_info(%(since)s::pg_lsn, pg_current_wal_flush_lsn())
 ), inserted AS (
     SELECT DISTINCT xid FROM log WHERE resource_manager = 'Heap' AND record_type IN ('INSERT', 'INSERT+INIT')
-        AND substring(block_ref FROM 'rel [0-9]+/([0-9]+/[0-9]+)') = ANY (%(nodes)s)
+        AND substring(block_ref FROM 'rel [0-9]+/([0-9]+/[0-9]+)') = ANY (%(files)s)
 )
 SELECT substring(description FROM '^[0-9-]+ [0-9:.]+') FROM log JOIN inserted USING (xid)
 WHERE resource_manager = 'Transaction' AND record_type = 'COMMIT' ORDER BY start_lsn
 """
-DATABASE = "SELECT oid::text FROM pg_database WHERE datname = current_database()"
+EVERY_S = 0.1  # a table that is truncated gets another file
 SLACK_NS = 20_000  # the record's time has microseconds, and the clocks are compared by reading one after the other
-Clocks = tuple[int, int]  # CLOCK_MONOTONIC, and how far the wall clock is ahead of it; ns
+STEP_NS = 50_000
 
 
 class Commits:
-    """The commits from now on of what is inserted for one contestant. Raises Failed where they cannot be read."""
+    """For the time of a block: the commits of what is inserted for one contestant. Raises Failed where they cannot be
+    read."""
 
-    def __init__(self, look: psycopg.Connection, contestant: Contestant) -> None:
+    def __init__(self, dsn: str, contestant: Contestant) -> None:
+        self.contestant = contestant
+        self._conn = psycopg.connect(dsn, autocommit=True)
+        self._files: set[int] = set()
+        self._done = threading.Event()
+        self._watch = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Commits:
         try:
-            look.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
+            self._conn.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
+            self._conn.execute(KEEP, [f"bench_{os.getpid()}"])  # a checkpoint would recycle the log
         except psycopg.Error as error:
+            self._conn.close()
             text = str(error).splitlines()[0]
             raise Failed(f"commits are read from the WAL, by a superuser and PostgreSQL 15 or later: {text}") from error
-        self.look, self.contestant = look, contestant
-        self._since = scalar(look, HERE)
-        self._began = clocks()
+        self._since = scalar(self._conn, HERE)
+        self._ahead_ns = ahead_ns()
+        self._watch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._watch.join()
+        self._conn.close()
+
+    def _look(self) -> None:
+        """Note each file that the table has."""
+        with suppress(psycopg.Error):  # then the connection is gone, and `instants` says so
+            while True:
+                rows = self._conn.execute(FILES.encode(), {"table": self.contestant.table}).fetchall()
+                self._files.update(file for (file,) in rows)
+                if self._done.wait(EVERY_S):
+                    return
 
     def instants(self, before: Sequence[int], after: Sequence[int]) -> list[int]:
         """When each was committed, by CLOCK_MONOTONIC, in ns; the calls began and returned at these instants. Raises
         Failed unless each call has one commit."""
-        database = scalar(self.look, DATABASE)
-        nodes = self.look.execute(NODES.encode(), {"table": self.contestant.table}).fetchall()
-        values = {"since": self._since, "nodes": [f"{database}/{node}" for (node,) in nodes]}
-        with self.look.transaction():  # only what is flushed can be read
-            self.look.execute("SET LOCAL synchronous_commit = on")
-            self.look.execute("SELECT pg_logical_emit_message(true, 'bench', '')")
-        with self.look.transaction():
-            self.look.execute("SET LOCAL timezone = 'UTC'")
-            rows = self.look.execute(COMMITS.encode(), values).fetchall()[-len(before) :]  # the warm-up's come first
-        ended = clocks()
-        found = [monotonic_ns(str(text), self._began, ended) for (text,) in rows]
+        self._done.set()
+        self._watch.join()
+        try:
+            texts = self._texts()
+        except psycopg.Error as error:
+            raise Failed(f"{self.contestant.name}: the WAL cannot be read: {str(error).splitlines()[0]}") from error
+        if abs(stepped := ahead_ns() - self._ahead_ns) > STEP_NS:
+            raise Failed(f"the wall clock was set by {stepped / 1e6:.3f} ms meanwhile: the commits have no date")
+        warm_up = max(0, len(texts) - len(before))
+        found = [wall_ns(text) - self._ahead_ns for text in texts[warm_up:]]
         if len(found) != len(before):
             raise Failed(f"{self.contestant.name}: {len(before)} jobs, {len(found)} commits in the WAL")
         for i, (began, at, returned) in enumerate(zip(before, found, after, strict=True)):
@@ -73,20 +102,29 @@ class Commits:
                 raise Failed(f"{self.contestant.name}: the commit of job {i} is {when}")
         return found
 
+    def _texts(self) -> list[str]:
+        """The times of the commits."""
+        database = scalar(self._conn, DATABASE)
+        values = {"since": self._since, "files": [f"{database}/{file}" for file in self._files]}
+        with self._conn.transaction():  # only what is flushed can be read
+            self._conn.execute("SET LOCAL synchronous_commit = on")
+            self._conn.execute("SELECT pg_logical_emit_message(true, 'bench', '')")
+        with self._conn.transaction():
+            self._conn.execute("SET LOCAL timezone = 'UTC'")
+            return [str(text) for (text,) in self._conn.execute(COMMITS.encode(), values).fetchall()]
 
-def clocks() -> Clocks:
-    """Both clocks, read as close together as can be."""
+
+def ahead_ns() -> int:
+    """How far the wall clock is ahead of CLOCK_MONOTONIC, which only a step changes; read as close together as can
+    be."""
     readings = []
     for _ in range(20):
         first, wall, last = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
-        readings.append((last - first, (first + last) // 2, wall))
-    _, at, wall = min(readings)
-    return at, wall - at
+        readings.append((last - first, wall - (first + last) // 2))
+    return min(readings)[1]
 
 
-def monotonic_ns(text: str, began: Clocks, ended: Clocks) -> int:
-    """What CLOCK_MONOTONIC showed at this instant of the wall clock, in UTC, which may have been slewed in between."""
+def wall_ns(text: str) -> int:
+    """The instant of a commit's record, in UTC."""
     since = datetime.fromisoformat(text).replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-    wall = ((since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
-    share = (wall - began[1] - began[0]) / max(1, ended[0] - began[0])
-    return wall - began[1] - round((ended[1] - began[1]) * min(1.0, max(0.0, share)))
+    return ((since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds) * 1000

@@ -191,7 +191,7 @@ def figures(turns: Turns, alone: Batches, counted: float, grew: float) -> Figure
 
 
 def pick_up(dsn: str, there: psycopg.Connection, seconds: int) -> list[float]:
-    """As `latency` does it, beside the history, which is not this one's to count."""
+    """As `latency` does it, from the return of the call, beside the history, which is not this one's to count."""
     newer = replace(PGSCHED, finished=FINISHED.format(scalar(there, NEWEST)))
     sent, seen = trickle(there, newer, dsn, seconds)
     there.execute("DELETE FROM pgsched.workers")

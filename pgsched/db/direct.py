@@ -68,7 +68,9 @@ async def parts(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, ob
     if is_shared(conn) or not isinstance(conn, AsyncPatientConnection):
         json_as_text(cursor := conn.cursor())
         return iter([await (await cursor.execute(text, values)).fetchall()])
-    result = await conn.wait(asked(conn, text, values))
+    if text not in conn.plans:
+        await conn.wait(prepared(conn, text))
+    result = await conn.wait(executed(conn, text, values))
     reader = Transformer(Context(conn))
     reader.set_pgresult(result)
     end = result.ntuples
@@ -78,7 +80,12 @@ async def parts(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, ob
 def first(conn: PatientConnection, text: bytes, values: Mapping[str, object]) -> Row | None:
     """The first row, as `rows` gives it, over a blocking connection: one that nobody else uses in any way."""
     with conn.lock:
-        result = conn.wait(asked(conn, text, values))
+        try:
+            result = asked(conn, text, values)
+        except errors.InvalidSqlStatementName:
+            if not is_idle(conn):
+                raise
+            result = asked(conn, text, values)
     reader = Transformer(Context(conn))
     reader.set_pgresult(result)
     return reader.load_row(0, tuple) if result.ntuples else None
@@ -87,31 +94,38 @@ def first(conn: PatientConnection, text: bytes, values: Mapping[str, object]) ->
 async def first_async(conn: AsyncPatientConnection, text: bytes, values: Mapping[str, object]) -> Row | None:
     """The asyncio form of `first`."""
     async with conn.lock:
-        return next(iter(await rows(conn, text, values)), None)
+        try:
+            found = await rows(conn, text, values)
+        except errors.InvalidSqlStatementName:
+            if not is_idle(conn):
+                raise
+            found = await rows(conn, text, values)
+    return next(iter(found), None)
 
 
-def asked(conn: Patient, text: bytes, values: Mapping[str, object]) -> Generator[Any, Any, PGresult]:
-    """What the server says to a statement, which is sent once more with a new plan if somebody has dropped the old one.
-    What is sent is sent while `conn` waits, which ends the connection if that is cut short."""
-    try:
-        return (yield from asked_once(conn, text, values))
-    except errors.InvalidSqlStatementName:
-        if not is_idle(conn):
-            raise
-    return (yield from asked_once(conn, text, values))
+def asked(conn: PatientConnection, text: bytes, values: Mapping[str, object]) -> PGresult:
+    """What the server says to a statement."""
+    if text not in conn.plans:
+        conn.wait(prepared(conn, text))
+    return conn.wait(executed(conn, text, values))
 
 
-def asked_once(conn: Patient, text: bytes, values: Mapping[str, object]) -> Generator[Any, Any, PGresult]:
-    """What the server says to a statement, prepared before if it is not."""
-    numbered, names = numbering(text)
-    given = [sent(values[name]) for name in names]
-    plan = conn.plans.get(text)
-    if plan is None:
-        plan = new_plan()
-        conn.pgconn.send_prepare(plan, numbered)
-        checked(conn, (yield from generators.execute(conn.pgconn)))
-        conn.plans[text] = plan
-    conn.pgconn.send_query_prepared(plan, given)
+# Each is one round trip and no more: psycopg goes on with one that is cut short until the server has answered, and what
+# came after that would be executed although nobody wants it any more. What is sent is sent by them, not before them,
+# so that nothing is under way whose answer is not waited for.
+
+
+def prepared(conn: Patient, text: bytes) -> Generator[Any, Any, None]:
+    """Let the server prepare a statement."""
+    plan = new_plan()
+    conn.pgconn.send_prepare(plan, numbering(text)[0])
+    checked(conn, (yield from generators.execute(conn.pgconn)))
+    conn.plans[text] = plan
+
+
+def executed(conn: Patient, text: bytes, values: Mapping[str, object]) -> Generator[Any, Any, PGresult]:
+    """What the server says to a statement that it has prepared."""
+    conn.pgconn.send_query_prepared(conn.plans[text], [sent(values[name]) for name in numbering(text)[1]])
     return checked(conn, (yield from generators.execute(conn.pgconn)))
 
 

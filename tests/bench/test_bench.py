@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+import uuid
 from dataclasses import replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -14,10 +15,13 @@ from typing import ClassVar
 
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
+from bench import commits as dating
 from bench.__main__ import main
 from bench.adapter import Failed, Seen
-from bench.commits import SLACK_NS, Commits, monotonic_ns
+from bench.commits import EVERY_S, SLACK_NS, STEP_NS, Commits, ahead_ns, wall_ns
 from bench.contestants import ALL, PEERS, PGSCHED, RAW, STATEMENTS, Contestant
 from bench.drain import QUIET_NS, check_once, exactly_once, figures, jobs, started_by, stuck, when
 from bench.install import LOCKS, Unavailable, command
@@ -220,19 +224,19 @@ def test_what_each_process_ran_is_told() -> None:
     assert figures([[(0, 0), (3, SECOND)], [(0, 0), (1, SECOND)]], seen, SECOND, 4, None).by_process == [3, 1]
 
 
-def test_a_commit_is_dated_by_the_server_and_not_by_who_waits_for_it(db: psycopg.Connection) -> None:
+def test_a_commit_is_dated_by_the_server_and_not_by_who_waits_for_it(dsn: str, db: psycopg.Connection) -> None:
     if db.info.server_version < 150000:
         pytest.skip("pg_walinspect came with PostgreSQL 15")
-    db.execute("CREATE TABLE one (i int) PARTITION BY RANGE (i)")
-    db.execute("CREATE TABLE part PARTITION OF one FOR VALUES FROM (0) TO (100); CREATE TABLE other (i int)")
-    before: list[int] = []
+    db.execute("CREATE TABLE one (i int) PARTITION BY RANGE (i); CREATE TABLE other (i int)")
+    db.execute("CREATE TABLE part PARTITION OF one FOR VALUES FROM (0) TO (100)")
+    sent: list[int] = []
     early: list[int] = []
-    after: list[int] = []
-    with psycopg.connect(db.info.dsn, autocommit=True) as look:
-        commits = Commits(look, replace(RAW, table="one"))
+    late: list[int] = []
+    heard: list[int] = []
+    with Commits(dsn, replace(RAW, table="one")) as commits:
         db.execute("INSERT INTO one VALUES (1)")  # of the warm-up
         for i in range(5):
-            before.append(time.monotonic_ns())
+            sent.append(time.monotonic_ns())
             db.execute("INSERT INTO other VALUES (%s)", [i])
             with db.transaction(force_rollback=True):
                 db.execute("INSERT INTO one VALUES (%s)", [i])
@@ -240,20 +244,47 @@ def test_a_commit_is_dated_by_the_server_and_not_by_who_waits_for_it(db: psycopg
                 db.execute("INSERT INTO one VALUES (%s)", [i])
                 time.sleep(0.02)
                 early.append(time.monotonic_ns())
-            after.append(time.monotonic_ns())
-            time.sleep(0.02)  # the client hears of it late
-        look.execute("SET timezone = 'Asia/Kathmandu'")
-        found = commits.instants(before, [at + 20_000_000 for at in after])
-        for began, at, returned in zip(early, found, after, strict=True):
-            assert began - SLACK_NS <= at <= returned + SLACK_NS
+            late.append(time.monotonic_ns())
+            time.sleep(4 * EVERY_S if i == 2 else 0.02)
+            heard.append(time.monotonic_ns())
+            if i == 2:
+                db.execute("TRUNCATE part")
+                time.sleep(4 * EVERY_S)
+        for began, at, ended in zip(early, commits.instants(sent, heard), late, strict=True):
+            assert began - SLACK_NS <= at <= ended + SLACK_NS
         with pytest.raises(Failed, match="the commit of job 0 is"):
-            commits.instants(after, after)
+            commits.instants(heard, heard)
         with pytest.raises(Failed, match="7 jobs, 6 commits"):
-            commits.instants([0] * 7, after)
+            commits.instants([0] * 7, heard)
 
 
-def test_the_wall_clock_may_be_slewed_while_commits_are_read() -> None:
-    began, ended = (1_000 * SECOND, 0), (1_100 * SECOND, 2_000_000)  # it gained 2 ms in 100 s
-    text = "1970-01-01 00:17:30.001000"  # 1,050.001 s
-    assert monotonic_ns(text, began, ended) == pytest.approx(1_050 * SECOND, abs=1000)
-    assert monotonic_ns("1970-01-01 00:16:40", began, ended) == 1_000 * SECOND
+def test_what_a_clock_that_was_set_dates_is_not_told(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if db.info.server_version < 150000:
+        pytest.skip("pg_walinspect came with PostgreSQL 15")
+    db.execute("CREATE TABLE one (i int)")
+    with Commits(dsn, replace(RAW, table="one")) as commits:
+        monkeypatch.setattr(dating, "ahead_ns", lambda: ahead_ns() + 2 * STEP_NS)
+        with pytest.raises(Failed, match=r"set by 0\.1\d\d ms"):
+            commits.instants([], [])
+
+
+def test_where_commits_cannot_be_read_it_is_said(dsn: str, db: psycopg.Connection) -> None:
+    role = f"plain_{uuid.uuid4().hex[:8]}"
+    db.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
+    try:
+        with pytest.raises(Failed, match="by a superuser and PostgreSQL 15"), Commits(plain(dsn, role), RAW):
+            pass
+    finally:
+        db.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
+def plain(dsn: str, role: str) -> str:
+    """The same database as somebody who may do nothing."""
+    return make_conninfo(dsn, options=f"-c role={role}")
+
+
+def test_a_commits_time_is_read_to_the_microsecond() -> None:
+    assert wall_ns("1970-01-01 00:17:30.001002") == 1_050 * SECOND + 1_002_000
+    assert wall_ns("1970-01-01 00:16:40") == 1_000 * SECOND

@@ -14,12 +14,12 @@ from uuid import UUID
 import psycopg
 import pytest
 from psycopg import generators
-from psycopg.pq.abc import PGconn, PGresult
+from psycopg.pq.abc import PGconn
 
-from pgsched.db import direct
 from pgsched.db.connect import AsyncConnection, aconnect, connect
 from pgsched.db.direct import can_be_sent, first, first_async, numbering, rows
 from pgsched.db.patient import AsyncPatientConnection, PatientConnection, Unanswered
+from tests.waiting import wait_until
 
 TOKEN = UUID("6d7e0f8e-6d1c-4a5e-9d0b-0d7b6c1f2a3b")
 ECHO = b"""SELECT %(text)s::text, %(n)s::bigint + 1, %(share)s::float8, %(token)s::uuid, %(none)s::int, 7 %% 4,
@@ -109,21 +109,31 @@ def test_a_session_that_is_gone_ends_the_connection(dsn: str, db: psycopg.Connec
     play(dsn, scene)
 
 
-def test_a_preparation_that_was_cut_short_is_made_anew(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody knows whether the server has it."""
+def test_a_preparation_that_was_cut_short_is_made_anew(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server may be done with it before it hears of the cancellation; the statement is not executed for that."""
+    db.execute("CREATE TABLE made (i int)")
+    text = b"INSERT INTO made VALUES (1) RETURNING i"
+    holder = psycopg.connect(dsn)
+    holder.execute("LOCK TABLE made")
 
     async def scene(conn: AsyncConnection) -> None:
-        def cut(*given: Any) -> PGresult:
-            really(*given)
-            raise asyncio.CancelledError
+        async def too_late(*_: Any, **__: Any) -> None:
+            holder.close()
 
+        asking = asyncio.create_task(rows(conn, text, {}))
+        waits = "SELECT FROM pg_locks WHERE NOT granted AND pid = %s"
+        pid = conn.info.backend_pid
+        await asyncio.to_thread(wait_until, lambda: db.execute(waits, [pid]).rowcount, 10, "the preparation to wait")
         with monkeypatch.context() as once:
-            once.setattr(direct, "checked", cut)
+            once.setattr(AsyncPatientConnection, "_try_cancel", too_late)
+            asking.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await rows(conn, b"SELECT 1", {})
-        assert await rows(conn, b"SELECT 1", {}) == [(1,)]
+                await asking
+        assert not db.execute("SELECT FROM made").rowcount
+        assert await rows(conn, text, {}) == [(1,)]
 
-    really = direct.checked
     play(dsn, scene)
 
 
