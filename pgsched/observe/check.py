@@ -150,7 +150,7 @@ def server(facts: Row) -> Iterator[Finding]:
     else:
         yield ok("writable", "takes writes")
     if facts["encoding"] != "UTF8":
-        text = f"the database's encoding is {facts['encoding']}: what it has no place for is refused, use UTF8 for a new one"
+        text = f"the database's encoding is {facts['encoding']}: what it has no place for is refused; UTF8 has one for all"
         yield warn("encoding", text)
 
 
