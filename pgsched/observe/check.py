@@ -150,7 +150,7 @@ def server(facts: Row) -> Iterator[Finding]:
     else:
         yield ok("writable", "takes writes")
     if facts["encoding"] != "UTF8":
-        text = f"the database's encoding is {facts['encoding']}: what it has no place for is refused; UTF8 has one for all"
+        text = f"the database's encoding is {facts['encoding']}: what it has no place for is refused; prefer UTF8"
         yield warn("encoding", text)
 
 
