@@ -13,7 +13,7 @@ from typing import Any
 CREATED = re.compile(r"^CREATE (?:OR REPLACE )?FUNCTION pgsched\.(\w+)\(.*?\$\$.*?\$\$[^;]*;", re.DOTALL | re.MULTILINE)
 DROPPED = re.compile(r"^\s*DROP FUNCTION (?:IF EXISTS )?pgsched\.(\w+)\(", re.MULTILINE)
 FOUND = """
-SELECT p.oid, p.oid::regprocedure::text, p.proname, p.xmin::text, p.prosecdef FROM pg_proc p
+SELECT p.oid, p.oid::regprocedure::text, p.proname, p.ctid::text, p.prosecdef FROM pg_proc p
 WHERE p.pronamespace = 'pgsched'::regnamespace
 """
 
@@ -50,10 +50,10 @@ def restore_functions(bind: Any, folder: Path) -> None:
     bind.exec_driver_sql("SET LOCAL check_function_bodies = off")
     for name in sorted(changed & set(known)):
         bind.exec_driver_sql(known[name])
-    for oid, signature, name, xmin, _ in list(bind.exec_driver_sql(FOUND)):
+    for oid, signature, name, place, _ in list(bind.exec_driver_sql(FOUND)):
         if name not in changed:
             continue
-        if oid in was and was[oid][3] == xmin:  # nothing made it again
+        if oid in was and was[oid][3] == place:  # nothing made it again
             bind.exec_driver_sql(f"DROP FUNCTION {signature}")
         elif oid in was and was[oid][4]:  # the roles' doing, which replacing it has undone
             bind.exec_driver_sql(f"ALTER FUNCTION {signature} SECURITY DEFINER")

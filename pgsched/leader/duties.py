@@ -95,7 +95,7 @@ class Duties:
             self._lull_until = time.monotonic() + LULL_S
         done = self._try(lambda: self._reclaim(now, due, reap and self._reaping.now(now, lull=self._lull)))
         if due.runs or due.waiting or done:  # after reaping: a revoked claim may be what a run waited for
-            done += self._try(self._admit)
+            done += self._try(self._resolve) + self._try(self._admit)
         done += self._try(self._record) if due.passed_over else 0
         done += self._try(self._backfill) if due.backfills else 0
         self._try(lambda: self._count(now, due.ended) if count and self._tallying.now(now, lull=self._lull) else 0)
@@ -252,9 +252,13 @@ class Duties:
         sleep(at - time.monotonic())
         ask(conn, done, instant, pauses)
 
+    def _resolve(self) -> int:
+        with self.leading() as conn:
+            return resolve(conn, BATCH)
+
     def _admit(self) -> int:
         with self.leading() as conn:
-            return resolve(conn, BATCH) + leading.admit(conn, BATCH)
+            return leading.admit(conn, BATCH)
 
     def _limit(self, unapplied: bool) -> int:
         taken = 0

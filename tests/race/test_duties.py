@@ -16,6 +16,7 @@ from pgsched.core import plan
 from pgsched.db import leading
 from pgsched.db.leading import elect, fence
 from pgsched.errors import PgschedError
+from pgsched.leader import duties as work
 from pgsched.leader import election, ticker
 from pgsched.leader.duties import Duties
 from pgsched.leader.election import Leader
@@ -260,3 +261,33 @@ def test_no_job_gets_a_time_that_the_leader_cannot_read(db: psycopg.Connection, 
     db.execute("SET session_replication_role = replica")
     with pytest.raises(psycopg.errors.CheckViolation):
         db.execute(f"UPDATE pgsched.jobs SET {column} = 'infinity'")
+
+
+def test_what_cannot_be_resolved_holds_up_nothing_else(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(conn: psycopg.Connection, n: int) -> int:
+        conn.execute("SELECT 'no instant'::timestamptz")
+        return 0
+
+    monkeypatch.setattr(work, "resolve", broken)
+    add_runs(db, 1)
+    db.execute("UPDATE pgsched.runs SET state = 'scheduled'")
+    lead(db).perform()
+    assert row_of(db, 1)["state"] == "queued"
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ('{"not_before": 1767225600}', "not_before"),
+        ('{"not_before": "soon"}', "not_before"),
+        ('{"not_before": "infinity"}', "not_before"),
+        ('{"after_jobs": 7}', "after_jobs"),
+        ('{"after_jobs": null}', "after_jobs"),
+        ('{"after_jobs": ["x"]}', "after_jobs"),
+    ],
+)
+def test_what_a_run_keeps_until_it_is_let_go_is_readable(options: str, field: str, db: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation, match=f"options: .*{field}"):
+        db.execute("INSERT INTO pgsched.runs (task, options) VALUES ('t', %s)", [options])
+    kept = '{"not_before": "2030-01-01T00:00:00+00:00", "after_jobs": [1, 2], "x": 1}'
+    db.execute("INSERT INTO pgsched.runs (task, options) VALUES ('t', %s), ('t', '[\"after_jobs\"]')", [kept])

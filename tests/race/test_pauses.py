@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import nullcontext
 
 import psycopg
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from pgsched import App, InputError, QueueFull
 from pgsched.db import holding, limits
 from pgsched.db.statements import sql
+from pgsched.leader.ticker import tick
 from tests.fleet import one
-from tests.race.setting import CLAIMS, Aside, Open, take, text_without
+from tests.race.setting import CLAIMS, Aside, Open, add_jobs, take, text_without
 from tests.waiting import wait_until
 
 QUEUE_GUARD = "(p.what, p.name) IN (('all', ''), ('queue', %(queue)s), ('limit', %(queue)s))"
@@ -153,3 +155,42 @@ def test_no_enqueue_waits_inside_the_callers_transaction(db: psycopg.Connection,
     task = App("rooms", dsn=dsn).task(name="t")(lambda: None)
     with pytest.raises(InputError, match="wait_for_room"):
         task.options(connection=db, wait_for_room=1).enqueue()
+
+
+@pytest.mark.parametrize("on_full", ["reject", "shed_oldest"])
+def test_a_slot_finds_room_in_a_full_queue(on_full: str, db: psycopg.Connection) -> None:
+    """A slot that was refused would be tried again and again, and with it those of all other jobs."""
+    limit_depth(db, 2, on_full)
+    add(db, 2)
+    add_jobs(db, 2, 3)
+    db.execute("UPDATE pgsched.jobs SET queue = 'elsewhere' WHERE name = 'j2'")
+    with db.transaction():
+        assert tick(db, 100).errors == 0
+    counts = "SELECT queue, count(*) FROM pgsched.runs WHERE state = 'queued' GROUP BY queue ORDER BY queue"
+    assert db.execute(counts).fetchall() == [("default", 5 if on_full == "reject" else 2), ("elsewhere", 3)]
+    with pytest.raises(psycopg.Error, match="is full") if on_full == "reject" else nullcontext():
+        add(db)
+
+
+def test_a_run_of_a_backfill_finds_room_in_a_full_queue(db: psycopg.Connection) -> None:
+    limit_depth(db, 1)
+    add(db)
+    db.execute("INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('j', '@daily', 't')")
+    db.execute(
+        "INSERT INTO pgsched.runs (job_id, scheduled_at, origin, task) SELECT id, '2020-01-01', 'backfill', 't'"
+        " FROM pgsched.jobs"
+    )
+    assert db.execute("SELECT count(*) FROM pgsched.runs WHERE state = 'queued'").fetchone() == (2,)
+
+
+def test_a_slot_of_a_full_queue_with_a_limit_waits_for_its_turn(db: psycopg.Connection) -> None:
+    limit_depth(db, 1)
+    db.execute("UPDATE pgsched.queues SET concurrency_limit = 1")
+    add(db)
+    add_jobs(db, 1, 1)
+    with db.transaction():
+        assert tick(db, 100).slots == 1
+    assert db.execute("SELECT state, ready_at IS NULL FROM pgsched.runs WHERE job_id IS NOT NULL").fetchone() == (
+        "waiting",
+        False,
+    )
