@@ -1,9 +1,6 @@
--- Nobody hears that a slot, or a run of a backfill, is refused: the leader makes them, a batch at a time, and one that is
--- refused would take all others of the batch with it. So a full queue takes them in addition, unless it sheds its oldest.
-CREATE FUNCTION pgsched.always_finds_room(origin text, queue text) RETURNS boolean
+CREATE FUNCTION pgsched.sheds_oldest(queue text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT $1 IN ('schedule', 'backfill')
-        AND NOT EXISTS (SELECT FROM pgsched.queues q WHERE q.name = $2 AND q.on_full = 'shed_oldest')
+    SELECT EXISTS (SELECT FROM pgsched.queues q WHERE q.name = $1 AND q.on_full = 'shed_oldest')
 $$;
 
 -- What a run keeps in its options while it waits for others is read by the leader for all that wait at once: one that
@@ -73,9 +70,13 @@ BEGIN
         OR (pg_catalog.pg_sequence_last_value('pgsched.gated_queues'::regclass)
             >> pg_catalog.mod(pg_catalog.hashtext(NEW.queue) & 2147483647, 61)) & 1::bigint = 1::bigint)
     THEN
-        NEW.state := CASE WHEN pgsched.always_finds_room(NEW.origin, NEW.queue)
-                          THEN pgsched.back_in_line(NEW.state, NEW.queue, NEW.concurrency_key)
-                          ELSE pgsched.entry_state(NEW.queue, NEW.concurrency_key) END;
+        -- Nobody hears that a slot, or a run of a backfill, is refused: the leader makes them, many at a time, and one that
+        -- is refused would take all others with it. So a full queue takes them in addition, unless it sheds its oldest.
+        IF NEW.origin IN ('schedule', 'backfill') AND NOT pgsched.sheds_oldest(NEW.queue) THEN
+            NEW.state := pgsched.back_in_line(NEW.state, NEW.queue, NEW.concurrency_key);
+        ELSE
+            NEW.state := pgsched.entry_state(NEW.queue, NEW.concurrency_key);
+        END IF;
         IF NEW.state = 'waiting' THEN
             NEW.ready_at := pg_catalog.clock_timestamp();
         END IF;

@@ -1,5 +1,5 @@
-"""Slots and backfills find room in a full queue; what a waiting run keeps in its options is readable. Where to put what:
-see 0004."""
+"""Slots and backfills find room in a full queue; what a waiting run keeps in its options is readable. Where to put
+what: see 0004."""
 
 from pathlib import Path
 
