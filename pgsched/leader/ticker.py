@@ -1,7 +1,8 @@
 """The tick: due jobs become slots, slots become rows, exactly one row a slot.
 
 Three guards keep a slot from firing twice: the leader's lock, the row lock with the rising high-water mark, and
-UNIQUE (job_id, scheduled_at). A job that cannot be evaluated is marked with its error and stops nobody else.
+UNIQUE (job_id, scheduled_at). A job that cannot be evaluated is marked with its error and stops nobody else. Where it is
+this host that cannot read a file now (no descriptor is left, the environment was replaced), the job stays due.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pgsched import log
 from pgsched.core.plan import Advance, Decided
 from pgsched.core.shape import Shape
 from pgsched.core.stretch import Known
@@ -20,6 +22,7 @@ from pgsched.db.connect import Connection, DatabaseError
 from pgsched.errors import PgschedError
 from pgsched.leader.batch import Part, SlotTaken, Written, write, write_apart
 
+logger = log.get("leader")
 # A batch ends early rather than outlive the session's idle timeout between its statements, or fill the memory.
 MOST_SLOTS = 20_000
 LONGEST_S = 2.0
@@ -99,18 +102,22 @@ class Work:
             if slots >= MOST_SLOTS or time.monotonic() > until:
                 break
             decided = self.decide_one(job)
-            slots += len(decided.rows)
-            parts.append((job[0], decided))
+            if decided is not None:
+                slots += len(decided.rows)
+                parts.append((job[0], decided))
         return parts
 
-    def decide_one(self, job: leading.Due, known: Collection[Known] = ()) -> Decided:
-        """Decide one job, without slots that are known to have their row."""
+    def decide_one(self, job: leading.Due, known: Collection[Known] = ()) -> Decided | None:
+        """Decide one job, without slots that are known to have their row; None: this host cannot do it now."""
         job_id, _, mark, anchor, dated, text = job
         shape = self.shapes.get((text, job_id if dated else None))
         try:
             if shape is None:
                 raise self.errors[text, job_id if dated else None]
             decided = shape.decide(job_id, mark, anchor, self.found.get(job_id), known)
+        except OSError as error:
+            logger.error("a job cannot be decided by this host, and stays due", job=job_id, error=str(error))
+            return None
         except Exception as error:  # one job must not stop the others, whatever is wrong with it
             told = str(error) if isinstance(error, PgschedError) else f"schedule: {type(error).__name__}: {error}"
             return Decided([], Advance(None, None, error=told), ends_others=False)
@@ -125,7 +132,8 @@ class Work:
         for job_id, first, last in leading.known_slots(conn, stretches):
             known.setdefault(job_id, set()).add((first, last))
         again = {job[0]: self.decide_one(job, known[job[0]]) for job in self.jobs if job[0] in known}
-        return [(job_id, again.get(job_id, decided)) for job_id, decided in parts]
+        every = [(job_id, again.get(job_id, decided)) for job_id, decided in parts]
+        return [(job_id, decided) for job_id, decided in every if decided is not None]
 
     def told(self, parts: Sequence[Part], written: Written) -> Ticked:
         """The batch as its caller hears of it."""

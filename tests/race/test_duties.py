@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
-from pgsched.core import plan
+from pgsched.core import plan, zones
 from pgsched.db import leading
 from pgsched.db.leading import elect, fence
 from pgsched.errors import PgschedError
@@ -139,6 +139,25 @@ def test_a_job_that_fails_half_way_leaves_nothing(db: psycopg.Connection, monkey
         assert tick(db, 100).errors == 1
     per_job = db.execute("SELECT job_id, count(*) FROM pgsched.runs GROUP BY job_id").fetchall()
     assert [row[1] for row in per_job] == [5]
+
+
+def test_a_host_that_cannot_read_its_zones_marks_no_job(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another leader can, or this one once it has a descriptor again: the job is to be due then."""
+    add_jobs(db, 1, 5, timezone="Antarctica/Troll")
+    db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('other', 't')")
+
+    def full(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as once:
+        once.setattr(zones, "zone", full)
+        with db.transaction():
+            assert tick(db, 100).errors == 0
+    assert db.execute("SELECT name, error FROM pgsched.jobs WHERE next_run_at IS NOT NULL").fetchall() == [("j1", None)]
+    with db.transaction():
+        assert tick(db, 100).slots == 5
 
 
 def test_a_fixed_delay_counts_from_the_mark_once_the_last_run_is_forgotten(db: psycopg.Connection) -> None:
