@@ -1,8 +1,8 @@
 """The tick: due jobs become slots, slots become rows, exactly one row a slot.
 
 Three guards keep a slot from firing twice: the leader's lock, the row lock with the rising high-water mark, and
-UNIQUE (job_id, scheduled_at). A job that cannot be evaluated is marked with its error and stops nobody else. Where it is
-this host that cannot read a file now (no descriptor is left, the environment was replaced), the job stays due.
+UNIQUE (job_id, scheduled_at). A job that cannot be evaluated is marked with its error and stops nobody else. Where this
+host cannot read a file now (no descriptor is left, the environment was replaced), the job stays due.
 """
 
 from __future__ import annotations
