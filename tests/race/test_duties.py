@@ -141,9 +141,7 @@ def test_a_job_that_fails_half_way_leaves_nothing(db: psycopg.Connection, monkey
     assert [row[1] for row in per_job] == [5]
 
 
-def test_a_host_that_cannot_read_zones_marks_no_job(
-    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_cannot_read_zones_marks_no_job(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another leader can, or this one once it has a descriptor again: the job is to be due then."""
     add_jobs(db, 1, 5, timezone="Antarctica/Troll")
     db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('other', 't')")
