@@ -11,7 +11,7 @@ import pytest
 from pgsched.chaos.checks.limits import Attempt, check
 from pgsched.config import LeaderSettings
 from pgsched.core import admission as gates
-from pgsched.db import leading, limits
+from pgsched.db import holding, leading, limits
 from pgsched.db.claims import settle
 from pgsched.db.connect import aconnect
 from pgsched.db.leading import NotLeading
@@ -31,11 +31,11 @@ def states(db: psycopg.Connection) -> dict[str, int]:
 
 
 def add(db: psycopg.Connection, n: int, key: str | None = None, queue: str = "default", **columns: Any) -> list[int]:
-    names = "".join(f", {name}" for name in columns)
+    given = {"task": "t"} | columns
     rows = db.execute(
-        f"INSERT INTO pgsched.runs (task, queue, concurrency_key{names})"
-        f" SELECT 't', %s, %s{', %s' * len(columns)} FROM generate_series(1, %s) RETURNING id".encode(),
-        [queue, key, *columns.values(), n],
+        f"INSERT INTO pgsched.runs (queue, concurrency_key, {', '.join(given)})"
+        f" SELECT %s, %s{', %s' * len(given)} FROM generate_series(1, %s) RETURNING id".encode(),
+        [queue, key, *given.values(), n],
     )
     return [row[0] for row in rows.fetchall()]
 
@@ -175,6 +175,38 @@ def test_the_most_urgent_is_admitted_first_then_the_oldest(db: psycopg.Connectio
         order.append(claim_all(db)[0])
         end(db, order[-1])
     assert order == [first, second, late]
+
+
+@pytest.mark.parametrize("ageing", [None, "1 minute"])
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_paused_task_lets_the_others_by_however_many_of_its_runs_come_first(
+    key: str | None, ageing: str | None, db: psycopg.Connection
+) -> None:
+    if key:
+        limit(db, key, 2)
+    limit_queue(db, concurrency_limit=None if key else 2, ageing=ageing)
+    paused = add(db, 5, key, task="paused")
+    others = add(db, 3, key)
+    holding.pause(db, "task", "paused", None, None, None)
+    admit(db)
+    assert claim_all(db) == others[:2]
+    holding.resume(db, "task", "paused")
+    for run_id in others[:2]:
+        end(db, run_id)
+    admit(db)
+    assert states(db) == {"queued": 2, "succeeded": 2, "waiting": 4}
+    assert row_of(db, paused[0])["state"] == row_of(db, paused[1])["state"] == "queued"
+
+
+def test_in_an_ordered_key_a_paused_task_holds_the_key(db: psycopg.Connection) -> None:
+    limit(db, "k", 1, ordered=True)
+    (paused,) = add(db, 1, "k", task="paused")
+    add(db, 1, "k")
+    holding.pause(db, "task", "paused", None, None, None)
+    assert admit(db) == 0
+    holding.resume(db, "task", "paused")
+    admit(db)
+    assert row_of(db, paused)["state"] == "queued"
 
 
 # ---- limits change while they are in use
