@@ -1,12 +1,12 @@
 -- dependencies_slots: slots that wait for the slots of other jobs (jobs.after_jobs), with the runs that they wait for, as
 -- far as there are any. A run that stands for a stretch of slots stands for each of them.
--- params: n int
+-- params: after bigint (of the slots that wait, those with a greater id), n int (look at so many of them)
 -- returns: (run_id, parent_ids bigint[], missing bigint: a job that has no such slot and will not have it, or is gone;
 --          undecided bigint: how many of the jobs have yet to decide it)
 -- locks: row locks on the waiting slots, skipping locked ones
 WITH held AS MATERIALIZED (
     SELECT id, scheduled_at AS slot, options FROM pgsched.runs
-    WHERE phase = 0 AND ready_at IS NULL AND available_at = '8998-01-01 00:00Z'
+    WHERE phase = 0 AND ready_at IS NULL AND available_at = '8998-01-01 00:00Z' AND id > %(after)s
     ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
 ), wanted AS MATERIALIZED (
     SELECT h.id, h.slot, a.job_id::bigint AS job_id, coalesce(

@@ -100,9 +100,10 @@ def judge(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def slots(conn: Connection[Any], n: int) -> list[Slot]:
-    """Slots that wait for slots of other jobs, with the runs that are found of them."""
-    return [Slot(*row) for row in conn.execute(sql("dependencies_slots"), {"n": n}).fetchall()]
+def slots(conn: Connection[Any], after: int, n: int) -> list[Slot]:
+    """Of the slots that wait for slots of other jobs the first `n` behind the id `after`, with the runs that are found
+    of them."""
+    return [Slot(*row) for row in conn.execute(sql("dependencies_slots"), {"after": after, "n": n}).fetchall()]
 
 
 def skip(conn: Connection[Any], slots: dict[int, int]) -> None:

@@ -7,6 +7,7 @@ A run that ends here is a parent that has ended, too: the pass goes on until not
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from pgsched.db import dependencies
@@ -16,11 +17,20 @@ from pgsched.leader.slots_after import find_parents
 LONGEST_S = 0.3  # the rest is for the next round: the tick must have its turn, and what is locked is not claimed
 
 
-def resolve(conn: Connection[Any], n: int) -> int:
+@dataclass
+class Turn:
+    """Where a leader is among what it may have to leave as it is: the id behind which it goes on. However many slots
+    cannot be decided yet, the others get their turn."""
+
+    slot: int = 0
+
+
+def resolve(conn: Connection[Any], n: int, turn: Turn | None = None) -> int:
     """Decide what has come to be decided, about `n` edges a step; returns how many runs were let go or ended, or 1 if
     there is more to do."""
+    turn = turn or Turn()
     slots, fresh, ended_parents = dependencies.look(conn)
-    changed = find_parents(conn, n) if slots else 0
+    changed, turn.slot = find_parents(conn, turn.slot, n) if slots else (0, 0)
     if not (fresh or ended_parents or changed):
         return 0
     ends_at = time.monotonic() + LONGEST_S

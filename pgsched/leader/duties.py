@@ -21,7 +21,7 @@ from pgsched.db.connect import Connection, DatabaseError
 from pgsched.db.shared import is_shared
 from pgsched.leader import admission, backfill, counting, passed_over
 from pgsched.leader.ahead import Ahead, Cost, NotAsPrepared, Seats
-from pgsched.leader.dependents import Sweep, resolve
+from pgsched.leader.dependents import Sweep, Turn, resolve
 from pgsched.leader.due import Due
 from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
@@ -63,6 +63,7 @@ class Duties:
         self._claim_cost = Cost()
         self._backfills = backfill.Turn()
         self._sweep = Sweep()
+        self._resolving = Turn()
         self._standing = admission.Standing()
         self._clock = DatabaseClock()
         self._stepped_s = 0.0  # by which it was moved, until everybody has been given time
@@ -254,7 +255,7 @@ class Duties:
 
     def _resolve(self) -> int:
         with self.leading() as conn:
-            return resolve(conn, BATCH)
+            return resolve(conn, BATCH, self._resolving)
 
     def _admit(self) -> int:
         with self.leading() as conn:

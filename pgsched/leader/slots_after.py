@@ -16,14 +16,16 @@ from pgsched.db.leading import refused
 CIRCLE = 0
 
 
-def find_parents(conn: Connection[Any], n: int) -> int:
-    """Returns how many slots have got their parents or were skipped; about `n` are looked at."""
-    slots = dependencies.slots(conn, n)
+def find_parents(conn: Connection[Any], after: int, n: int) -> tuple[int, int]:
+    """Looks at `n` slots behind the id `after`. Returns how many have got their parents or were skipped, and behind
+    which id to go on."""
+    slots = dependencies.slots(conn, after, n)
     skipped = {slot.run_id: slot.missing for slot in slots if slot.missing is not None}
     whole = [slot for slot in slots if slot.missing is None and not slot.undecided]
     skipped |= dict.fromkeys(attach(conn, whole), CIRCLE)
     dependencies.skip(conn, skipped)
-    return len(skipped) + len(whole)
+    last = max(slot.run_id for slot in slots) if len(slots) == n else 0
+    return len(skipped) + len(whole), last
 
 
 def attach(conn: Connection[Any], whole: list[Slot]) -> list[int]:

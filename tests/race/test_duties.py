@@ -18,6 +18,7 @@ from pgsched.db.leading import elect, fence
 from pgsched.errors import PgschedError
 from pgsched.leader import duties as work
 from pgsched.leader import election, ticker
+from pgsched.leader.dependents import Turn
 from pgsched.leader.duties import Duties
 from pgsched.leader.election import Leader
 from pgsched.leader.ticker import tick
@@ -60,6 +61,30 @@ def test_a_handler_s_transaction_holds_up_no_other_job(
     row = row_of(db, run)
     assert (row["state"], row["token"]) == ("running", token), "what a transaction has asserted is not taken away"
     assert row["cancel_requested_at"] is not None, "it is asked instead"
+
+
+def test_slots_that_cannot_be_decided_yet_hold_up_no_others(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "BATCH", 2)
+    db.execute("INSERT INTO pgsched.jobs (name, task, paused) VALUES ('paused', 't', true), ('load', 't', false)")
+    db.execute(
+        "INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, available_at, options)"
+        " SELECT 1000 + n, '2020-01-01Z', 't', 'waiting', '8998-01-01Z', jsonb_build_object('after_jobs', ARRAY[id])"
+        " FROM generate_series(1, 6) n JOIN pgsched.jobs ON name = CASE WHEN n > 5 THEN 'load' ELSE 'paused' END"
+        " ORDER BY n"
+    )
+    db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task)"
+               " SELECT id, '2020-01-01Z', 't' FROM pgsched.jobs WHERE name = 'load'")  # fmt: skip
+    leader = lead(db)
+    for _ in range(4):
+        leader.perform()
+    assert db.execute("SELECT run_id, parent_id FROM pgsched.dependencies").fetchall() == [(6, 7)]
+    db.execute("UPDATE pgsched.jobs SET paused = false")
+    for _ in range(10):
+        leader.perform()
+    reasons = db.execute("SELECT DISTINCT reason FROM pgsched.runs WHERE id < 6").fetchall()
+    assert reasons == [('after_jobs: job "paused" has no such slot',)]
 
 
 def test_terminate_takes_a_claim_that_nobody_asserted(db: psycopg.Connection, impatient: psycopg.Connection) -> None:
@@ -281,7 +306,7 @@ def test_no_job_gets_a_time_that_the_leader_cannot_read(db: psycopg.Connection, 
 
 
 def test_what_cannot_be_resolved_holds_up_nothing_else(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(conn: psycopg.Connection, n: int) -> int:
+    def broken(conn: psycopg.Connection, n: int, turn: Turn) -> int:
         conn.execute("SELECT 'no instant'::timestamptz")
         return 0
 
