@@ -71,11 +71,12 @@ def look(conn: Connection[Any]) -> tuple[bool, bool, bool]:
     return row[0], row[1], row[2]
 
 
-def adopt(conn: Connection[Any], n: int) -> tuple[int, list[int]]:
-    """Watch the parents of runs whose edges are new; returns how many, and those that wait for nothing that is open."""
-    row = conn.execute(sql("dependencies_adopt"), {"n": n}).fetchone()
+def adopt(conn: Connection[Any], after: int, n: int) -> tuple[int, list[int], int]:
+    """Watch the parents of `n` runs behind the id `after` whose edges are new; returns how many, those that wait for
+    nothing that is open, and behind which id to go on."""
+    row = conn.execute(sql("dependencies_adopt"), {"after": after, "n": n}).fetchone()
     assert row is not None
-    return int(row[0]), row[1]
+    return int(row[0]), row[1], row[2] or 0
 
 
 def release(conn: Connection[Any], n: int) -> tuple[bool, list[int]]:

@@ -19,10 +19,11 @@ LONGEST_S = 0.3  # the rest is for the next round: the tick must have its turn, 
 
 @dataclass
 class Turn:
-    """Where a leader is among what it may have to leave as it is: the id behind which it goes on. However many slots
-    cannot be decided yet, the others get their turn."""
+    """Where a leader is among what it may have to leave as it is: the ids behind which it goes on. However many slots
+    cannot be decided yet, and however many new edges' parents are locked, the others get their turn."""
 
     slot: int = 0
+    fresh: int = 0
 
 
 def resolve(conn: Connection[Any], n: int, turn: Turn | None = None) -> int:
@@ -35,7 +36,7 @@ def resolve(conn: Connection[Any], n: int, turn: Turn | None = None) -> int:
         return 0
     ends_at = time.monotonic() + LONGEST_S
     while True:
-        watched, loose = dependencies.adopt(conn, n)
+        watched, loose, turn.fresh = dependencies.adopt(conn, turn.fresh, n)
         more, free = dependencies.release(conn, n)
         ready, ended = dependencies.judge(conn, loose + free) if loose or free else (0, 0)
         changed += ready + ended

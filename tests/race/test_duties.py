@@ -87,6 +87,29 @@ def test_slots_that_cannot_be_decided_yet_hold_up_no_others(
     assert reasons == [('after_jobs: job "paused" has no such slot',)]
 
 
+def test_runs_whose_parent_is_locked_hold_up_no_others(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duties, "BATCH", 2)
+    add_runs(db, 8)
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE id = 2")
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = 1 FOR UPDATE")
+    db.execute("INSERT INTO pgsched.dependencies (run_id, parent_id)"
+               " SELECT id, CASE WHEN id < 8 THEN 1 ELSE 2 END FROM pgsched.runs WHERE id > 2")  # fmt: skip
+    leader = lead(db)
+    for _ in range(4):
+        leader.perform()
+    assert row_of(db, 8)["state"] == "queued"
+    person.rollback()
+    for _ in range(4):
+        leader.perform()
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE id = 1")
+    for _ in range(4):
+        leader.perform()
+    assert db.execute("SELECT DISTINCT state FROM pgsched.runs WHERE id > 2").fetchall() == [("queued",)]
+
+
 def test_terminate_takes_a_claim_that_nobody_asserted(db: psycopg.Connection, impatient: psycopg.Connection) -> None:
     run = overlapping(db, "terminate")
     with impatient.transaction():
