@@ -4,6 +4,7 @@ sessions for a transaction there are none."""
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ from pgsched.db.shared import is_shared
 from pgsched.errors import PgschedError
 
 logger = log.get("listen")
+RUN_ID = re.compile(r"[0-9]{1,19}")  # anybody may notify anything
 
 
 async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Callable[[int], None]) -> None:
@@ -32,7 +34,7 @@ async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Ca
     def heard(channel: str, payload: str) -> None:
         if channel == "pgsched_runs":
             on_queue(payload or None)
-        elif payload.isdigit():
+        elif RUN_ID.fullmatch(payload):
             on_cancel(int(payload))
 
     failures = 0

@@ -36,6 +36,26 @@ def test_queues_and_requests_to_cancel_are_passed_on(dsn: str, db: psycopg.Conne
     wait_until(lambda: (db.execute(ended).fetchone() or (False,))[0], 10, "its session to end")
 
 
+@pytest.mark.parametrize("payload", ["no number", "\u00b2", "\u0667", "7 ", "-7", "9" * 20, "1" * 5000])
+def test_what_is_no_number_of_a_run_cancels_none(payload: str, dsn: str, db: psycopg.Connection) -> None:
+    """Whoever may connect may notify: it is no reason to end."""
+    cancels = list[int]()
+
+    async def scene() -> None:
+        queues = list[str | None]()
+        task = asyncio.create_task(listen(dsn, queues.append, cancels.append))
+        await becomes(lambda: queues == [None], "it to listen")
+        db.execute("SELECT pg_notify('pgsched_cancel', %s)", [payload])
+        db.execute("SELECT pg_notify('pgsched_cancel', '7')")
+        await becomes(lambda: cancels or task.done(), "the one that is a number")
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+
+    play(scene)
+    assert cancels == [7]
+
+
 def test_who_was_cut_off_listens_again_and_says_that_it_may_have_missed_some(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
