@@ -20,7 +20,7 @@ Work = Callable[[], None]
 
 
 class Threads(Generic[T]):
-    """Runs calls that never raise, each in a thread of its own while it lasts."""
+    """Runs calls, each in a thread of its own while it lasts. What one raises is raised to whoever awaits it."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -36,9 +36,12 @@ class Threads(Generic[T]):
         context = contextvars.copy_context()
 
         def work() -> None:
-            value = context.run(call)
+            try:
+                deliver = partial(_deliver, future, context.run(call))
+            except BaseException as error:
+                deliver = partial(_deliver_error, future, error)
             with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
-                loop.call_soon_threadsafe(_deliver, future, value)
+                loop.call_soon_threadsafe(deliver)
 
         self._start(work)
         return future
@@ -72,3 +75,13 @@ class Threads(Generic[T]):
 def _deliver(future: asyncio.Future[T], value: T) -> None:
     if not future.done():
         future.set_result(value)
+
+
+def _deliver_error(future: asyncio.Future[T], error: BaseException) -> None:
+    if future.done():
+        return
+    if isinstance(error, StopIteration) or not isinstance(error, Exception):  # no future takes it, or it ends the loop
+        raised = RuntimeError(f"a call in a thread raised {type(error).__name__}")
+        raised.__cause__ = error
+        error = raised
+    future.set_exception(error)
