@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pgsched.core import payload
-from pgsched.execute.signals import Discard, Retry, Snooze
+from pgsched.execute.signals import Discard, Retry, Snooze, wait
 from pgsched.model import Outcome, Result
 
 Kinds = tuple[type[BaseException], ...]
@@ -59,21 +59,32 @@ def failed(error: BaseException, no_retry: Kinds = ()) -> Outcome:
     """The outcome of an attempt that raised. Exceptions of the kinds `no_retry` are not retried."""
     meant = said(error)
     if isinstance(meant, Snooze):
-        return Outcome(Result.SNOOZED, error=one_line(meant), retry_in=meant.after)
+        return Outcome(Result.SNOOZED, error=one_line(meant), retry_in=wait_of(meant))
     return Outcome(
         Result.FAILED,
         error=one_line(error),
         traceback=traceback_text(error),
         retry=isinstance(meant, Retry) or not consists_of(error, (Discard, *no_retry)),
-        retry_in=meant.after if isinstance(meant, Retry) else None,
+        retry_in=wait_of(meant) if isinstance(meant, Retry) else None,
     )
 
 
 def said(error: BaseException) -> BaseException:
     """What an exception means: itself; of a group that is all Snooze or all Retry, the one with the longest wait."""
     if isinstance(error, BaseExceptionGroup) and (consists_of(error, (Snooze,)) or consists_of(error, (Retry,))):
-        return max(leaves(error), key=lambda one: one.after or NO_TIME)  # type: ignore[attr-defined]
+        return max(leaves(error), key=lambda one: wait_of(one) or NO_TIME)
     return error
+
+
+def wait_of(error: BaseException) -> timedelta | None:
+    """How long a Retry or Snooze asks to wait: as its class takes it, seconds or a timedelta. None if it does not say,
+    or nothing that could be stored: a class of the user's may say anything."""
+    try:
+        after: Any = error.after  # type: ignore[attr-defined]
+        seconds = after.total_seconds() if isinstance(after, timedelta) else after
+        return None if seconds is None else wait(type(error).__name__, seconds)
+    except BaseException:
+        return None
 
 
 def leaves(error: BaseException) -> list[BaseException]:

@@ -24,7 +24,7 @@ from pgsched.core.schedule import parse
 from pgsched.declare import JobDeclaration
 from pgsched.errors import InputError
 from pgsched.execute.context import Run
-from pgsched.execute.report import one_line
+from pgsched.execute.report import one_line, wait_of
 from pgsched.execute.signals import Discard, Retry, Snooze
 from pgsched.model import FirstResult, How, RunId
 from pgsched.options import INHERITED, OPTIONS
@@ -227,7 +227,7 @@ class Recorder:
         run.error = one_line(error)
         if isinstance(error, Snooze) or (isinstance(error, Retry) and run.attempt < run.max_attempts):
             run.attempt -= isinstance(error, Snooze)
-            run.state, run.at = "queued", self.clock.now() + (error.after or timedelta(0))
+            run.state, run.at = "queued", self.clock.now() + (wait_of(error) or timedelta(0))
             return
         run.state, run.finished_at = "dead", self.clock.now()
         if not isinstance(error, Discard | Retry):

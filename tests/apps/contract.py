@@ -48,6 +48,32 @@ def snoozes() -> None:
     raise Snooze(after=90, message="the market is closed")
 
 
+class Busy(Retry):
+    """Says nothing of how long, as it leaves out what its base would do."""
+
+    def __init__(self) -> None:
+        pass
+
+
+class Closed(Snooze):
+    """Says it in its own way."""
+
+    def __init__(self, after: Any) -> None:
+        self.after = after
+
+
+WAITS: dict[str, Callable[[], BaseException]] = {
+    "nothing": Busy,
+    "seconds": lambda: Closed(90),
+    "nonsense": lambda: Closed("soon"),
+}
+
+
+@everywhere("says_in_its_own_way")
+def says_in_its_own_way(what: str) -> None:
+    raise WAITS[what]()
+
+
 RAISED: dict[str, Callable[[], BaseException]] = {
     "its own": lambda: NoSuchCustomer("7"),
     "another": lambda: OSError("disk"),

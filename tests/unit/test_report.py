@@ -12,7 +12,7 @@ from pgsched.execute.report import failed, one_line
 from pgsched.model import Result
 
 
-def group(*errors: Exception) -> BaseException:
+def group(*errors: Exception) -> Exception:
     """As asyncio.TaskGroup raises it."""
     return ExceptionGroup("unhandled errors in a TaskGroup", errors)
 
@@ -33,6 +33,52 @@ def test_a_group_of_one_sort_means_what_that_means(error: Any, result: Result, r
     outcome = failed(error)
     assert (outcome.result, outcome.retry) == (result, retry)
     assert outcome.retry_in == (None if after_s is None else timedelta(seconds=after_s))
+
+
+class Odd(Retry):
+    """A class of a user's, that says how long in its own way."""
+
+    def __init__(self, after: Any) -> None:
+        self.after = after
+
+
+class Silent(Snooze):
+    """It says nothing of how long."""
+
+    def __init__(self) -> None:
+        pass
+
+
+class Loud(Snooze):
+    """It may not even be asked."""
+
+    def __init__(self) -> None:
+        pass
+
+    @property
+    def after(self) -> timedelta:  # type: ignore[override]
+        raise SystemExit(3)
+
+
+class Unsure(timedelta):
+    def total_seconds(self) -> float:
+        raise ValueError("who knows")
+
+
+ODD = ["soon", -1, float("nan"), float("inf"), timedelta(days=10_000), [], 10**400, Unsure(seconds=5)]
+
+
+@pytest.mark.parametrize("error", [Silent(), Loud(), *map(Odd, ODD)], ids=repr)
+def test_who_does_not_say_for_how_long_or_says_nonsense_leaves_it_to_the_back_off(error: Exception) -> None:
+    for raised in (error, group(error)):
+        outcome = failed(raised)
+        assert (outcome.retry, outcome.retry_in) == (True, None)
+        assert outcome.result is (Result.SNOOZED if isinstance(error, Snooze) else Result.FAILED)
+
+
+def test_a_number_is_seconds_as_in_the_constructor() -> None:
+    assert failed(Odd(1.5)).retry_in == timedelta(seconds=1.5)
+    assert failed(group(Odd(5), Retry(after=3), Odd("soon"))).retry_in == timedelta(seconds=5)
 
 
 def test_the_line_of_a_group_says_what_its_first_error_was() -> None:

@@ -28,6 +28,20 @@ def test_a_handler_can_ask_to_be_called_later(place: str) -> None:
     assert outcome.error == "Snooze: the market is closed"
 
 
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("what", "result", "retry_in"),
+    [
+        ("nothing", Result.FAILED, None),
+        ("seconds", Result.SNOOZED, timedelta(seconds=90)),
+        ("nonsense", Result.SNOOZED, None),
+    ],
+)
+def test_what_a_class_of_the_users_says_in_its_own_way(what: str, result: Result, retry_in: Any, place: str) -> None:
+    outcome = run("says_in_its_own_way", place, what=what)
+    assert (outcome.result, outcome.retry, outcome.retry_in) == (result, True, retry_in)
+
+
 @pytest.mark.parametrize("after", [-1, float("inf"), timedelta(days=10_000)])
 def test_a_snooze_that_no_database_could_store_is_refused(after: Any) -> None:
     with pytest.raises((ValueError, OverflowError)):
