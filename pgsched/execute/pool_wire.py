@@ -142,7 +142,7 @@ def outcome_message(outcome: Outcome, *, retire: bool) -> Message:
         "error": outcome.error,
         "traceback": outcome.traceback,
         "retry": outcome.retry,
-        "retry_in_s": outcome.retry_in and outcome.retry_in.total_seconds(),
+        "retry_in_s": None if outcome.retry_in is None else outcome.retry_in.total_seconds(),
         "retire": retire,
     }
 

@@ -74,6 +74,11 @@ def says_in_its_own_way(what: str) -> None:
     raise WAITS[what]()
 
 
+@everywhere("again_at_once")
+def again_at_once() -> None:
+    raise Retry(after=0)
+
+
 RAISED: dict[str, Callable[[], BaseException]] = {
     "its own": lambda: NoSuchCustomer("7"),
     "another": lambda: OSError("disk"),

@@ -42,6 +42,12 @@ def test_what_a_class_of_the_users_says_in_its_own_way(what: str, result: Result
     assert (outcome.result, outcome.retry, outcome.retry_in) == (result, True, retry_in)
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_a_handler_can_ask_to_be_called_again_at_once(place: str) -> None:
+    outcome = run("again_at_once", place)
+    assert (outcome.result, outcome.retry_in) == (Result.FAILED, timedelta(0))
+
+
 @pytest.mark.parametrize("after", [-1, float("inf"), timedelta(days=10_000)])
 def test_a_snooze_that_no_database_could_store_is_refused(after: Any) -> None:
     with pytest.raises((ValueError, OverflowError)):
