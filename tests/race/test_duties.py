@@ -90,7 +90,7 @@ def test_slots_that_cannot_be_decided_yet_hold_up_no_others(
 def test_runs_whose_parent_is_locked_hold_up_no_others(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duties, "BATCH", 2)
+    monkeypatch.setattr(work, "BATCH", 2)
     add_runs(db, 8)
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE id = 2")
     person = connect(autocommit=False)
