@@ -14,6 +14,7 @@ from typing import Protocol
 from pgsched.model import Claim, Outcome
 
 KILL_AFTER_S = 10.0
+ITSELF = "CancelledError: the task cancelled itself"
 
 
 class Stopped(asyncio.CancelledError):

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from pgsched.errors import TaskError
-from pgsched.execute.base import kill_after_s
+from pgsched.execute.base import ITSELF, kill_after_s
 from pgsched.execute.context import Run
 from pgsched.execute.gathering import Gathering
 from pgsched.execute.hooks import caught
@@ -149,6 +149,11 @@ class Group:
         for member, (outcome, why) in zip(self.members, told, strict=True):
             member.tell(outcome, why)
 
+    def tell_all(self, outcome: Outcome) -> None:
+        """The same for all of which nothing was said."""
+        for member in self.members:
+            member.tell(outcome)
+
     def timeout_s(self) -> float | None:
         """How long the call may take: the shortest time that one of its runs has."""
         given = [m.claim.timeout.total_seconds() for m in self.members if m.claim.timeout is not None]
@@ -212,8 +217,7 @@ class Batches:
             if group.members:
                 await self._serve(group)
         except Exception as error:  # ours: the runs must not vanish
-            for member in group.members:
-                member.tell(Outcome(Result.CRASHED, error=f"executor failed: {type(error).__name__}: {error}"))
+            group.tell_all(Outcome(Result.CRASHED, error=f"executor failed: {type(error).__name__}: {error}"))
         finally:
             if self.seats is not None:
                 self.seats.give_seat()
@@ -235,6 +239,8 @@ class Batches:
             self._on_abandon(call)
         elif not call.cancelled():
             group.tell(*call.result())
+        else:  # by itself: otherwise all have been told
+            group.tell_all(Outcome(Result.FAILED, error=ITSELF))
 
     async def _call(self, group: Group) -> tuple[Any, BaseException | None]:
         with self.around([member.claim for member in group.members]) as tell:

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from pgsched import log
-from pgsched.execute.base import Executor, kill_after_s
+from pgsched.execute.base import ITSELF, Executor, kill_after_s
 from pgsched.model import Claim, Key, Outcome, Result
 
 logger = log.get("worker")
@@ -74,7 +74,7 @@ class Running:
             # finished in spite of being ended: what was done is done, and the fence judges whether it counts
         except asyncio.CancelledError as stopped:
             if self.ended is None:
-                outcome = Outcome(Result.FAILED, error="CancelledError: the task cancelled itself")
+                outcome = Outcome(Result.FAILED, error=ITSELF)
             else:
                 outcome = self.outcome(getattr(stopped, "log_tail", None))
         except Exception as error:  # an executor must not raise; if it does, the run must not vanish

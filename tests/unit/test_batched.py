@@ -184,6 +184,28 @@ def test_a_call_that_takes_too_long_times_out_and_frees_its_slot() -> None:
     run(test)
 
 
+def test_a_call_that_cancels_itself_fails_all_of_which_nothing_was_said() -> None:
+    app = App()
+
+    @app.task(name="many", batch=3)
+    async def many(items: list[Item]) -> None:
+        items[0].done()
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.Event().wait()
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2, 3)
+        await bench.all_settled(3)
+        assert [bench.settled[n].result for n in (1, 2, 3)] == [Result.SUCCEEDED, Result.FAILED, Result.FAILED]
+        assert bench.settled[2].error == "CancelledError: the task cancelled itself"
+        assert bench.slots.room() == 2
+
+    run(test)
+
+
 def test_one_that_is_cancelled_leaves_and_the_call_goes_on_for_the_others() -> None:
     app, go = App(), asyncio.Event()
     ended: list[str] = []
