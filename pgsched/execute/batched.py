@@ -1,7 +1,8 @@
 """The rule: one call of a batched handler serves many attempts, and each of them is settled by itself.
 
 Attempts gather here until there are `size` of them or the first has waited `wait_s`. An attempt that gathers takes no
-slot of the worker: the call takes one. Whoever is cancelled leaves; the call is stopped when all have left.
+slot of the worker: the call takes one. Whoever is cancelled alone leaves at once, and the call goes on for the others.
+When all are cancelled it is stopped, and they wait for its end: nobody else is to have them while it works on them.
 """
 
 from __future__ import annotations
@@ -87,11 +88,12 @@ class Item:
 class Member:
     """An attempt in a group."""
 
-    __slots__ = ("claim", "future", "item")
+    __slots__ = ("claim", "future", "item", "stopped")
 
     def __init__(self, claim: Claim, run: Run, no_retry: Kinds) -> None:
         loop = asyncio.get_running_loop()
         self.claim = claim
+        self.stopped = False
         self.future: asyncio.Future[Told] = loop.create_future()
 
         def say(value: Any, error: BaseException | None) -> None:
@@ -115,20 +117,25 @@ class Group:
         self.members: list[Member] = []
         self.full = asyncio.Event()
         self.called = False
-        self.left = asyncio.Event()  # by all, or it has run out of time
+        self.left = asyncio.Event()  # by all
+        self.over = asyncio.Event()  # the call, or the wait for its end
 
     def add(self, member: Member) -> None:
         self.members.append(member)
         if len(self.members) >= self.how.size:
             self.full.set()
 
-    def leave(self, member: Member) -> None:
-        """An attempt was stopped."""
+    async def leave(self, member: Member) -> None:
+        """An attempt was stopped. The call's last ones wait for its end."""
         member.item.run.cancelled.set()
+        member.stopped = True
         if not self.called:
             self.members.remove(member)
-        elif all(other.future.done() for other in self.members):
+            return
+        await asyncio.sleep(0)  # those that are stopped together all say so first
+        if all(other.stopped or other.future.done() for other in self.members):
             self.left.set()
+            await self.over.wait()
 
     def tell(self, value: Any, error: BaseException | None) -> None:
         """What the call returned or raised, for those that it said nothing of."""
@@ -195,10 +202,12 @@ class Batches:
         member = Member(claim, run, handler.no_retry)
         group.add(member)
         try:
-            outcome, error = await member.future
+            outcome, error = await asyncio.shield(member.future)  # what is said of it counts also while it is stopped
         except asyncio.CancelledError:
-            group.leave(member)
-            raise
+            await group.leave(member)
+            if not member.future.done():
+                raise
+            outcome, error = member.future.result()
         if error is not None:
             await self._on_error(run, error)
         return outcome
@@ -219,6 +228,7 @@ class Batches:
         except Exception as error:  # ours: the runs must not vanish
             group.tell_all(Outcome(Result.CRASHED, error=f"executor failed: {type(error).__name__}: {error}"))
         finally:
+            group.over.set()
             if self.seats is not None:
                 self.seats.give_seat()
 
@@ -228,10 +238,12 @@ class Batches:
         call, left = loop.create_task(self._call(group)), loop.create_task(group.left.wait())
         await asyncio.wait({call, left}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         left.cancel()
-        if not call.done():
+        stopped = not call.done()
+        if stopped:
             for member in group.members:
                 member.item.run.cancelled.set()
-                member.tell(Outcome(Result.TIMED_OUT, error=f"timed out after {timeout_s or 0:g} s"))
+                if not group.left.is_set():
+                    member.tell(Outcome(Result.TIMED_OUT, error=f"timed out after {timeout_s or 0:g} s"))
             call.cancel()
             grace_s = max(kill_after_s(member.claim) for member in group.members)
             await asyncio.wait({call}, timeout=grace_s + MARGIN_S)
@@ -239,7 +251,7 @@ class Batches:
             self._on_abandon(call)
         elif not call.cancelled():
             group.tell(*call.result())
-        else:  # by itself: otherwise all have been told
+        elif not stopped:  # not by us
             group.tell_all(Outcome(Result.FAILED, error=ITSELF))
 
     async def _call(self, group: Group) -> tuple[Any, BaseException | None]:

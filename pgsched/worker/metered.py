@@ -209,7 +209,7 @@ class MeteredSlots(Slots):
         if self._noting:
             self._note(running, now)
 
-    def _ended_gathered(self, running: Running, outcome: Outcome | None = None) -> None:
+    def _ended_gathered(self, running: Running, outcome: Outcome | None) -> None:
         if running.key in self._running and self._noting:
             self._note(running, time.monotonic())
         super()._ended_gathered(running, outcome)

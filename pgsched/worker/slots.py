@@ -185,13 +185,17 @@ class Slots:
         assert task is not None
         key = claim.key
         log.ATTEMPT.set(claim)
-        running = self._running[key] = Gathered(claim, key, time.monotonic(), task, self._ended_gathered)
+        running = self._running[key] = Gathered(claim, key, time.monotonic(), task, self._abandon_gathered)
         outcome = await running.drive(self.drivers[claim.kind])
         self._ended_gathered(running, outcome)
 
-    def _ended_gathered(self, running: Running, outcome: Outcome | None = None) -> None:
+    def _ended_gathered(self, running: Running, outcome: Outcome | None) -> None:
         if self._running.pop(running.key, None) is not None:
             self._settled(running.claim, outcome)
+
+    def _abandon_gathered(self, running: Running) -> None:
+        """Its call does not stop: settle it without waiting any longer."""
+        self._ended_gathered(running, running.outcome())
 
     # ---- one slot
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,8 +14,10 @@ from uuid import uuid4
 import pytest
 
 from pgsched import App, Item, Retry, Run, Snooze, TaskError
+from pgsched.execute import batched
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Claim, Outcome, Result
+from pgsched.worker import running
 from pgsched.worker.lease import Leases
 from pgsched.worker.running import Ended
 from pgsched.worker.slots import Slots
@@ -34,9 +38,14 @@ class Bench:
         assert claim.id not in self.settled
         self.settled[claim.id] = outcome
 
-    def take(self, *numbers: int, task: str = "many", timeout_s: float | None = None) -> list[Claim]:
-        timeout = None if timeout_s is None else timedelta(seconds=timeout_s)
-        claims = [Claim(n, uuid4(), 1, 3, "default", 5, "python", task, {"n": n}, timeout=timeout) for n in numbers]
+    def take(
+        self, *numbers: int, task: str = "many", timeout_s: float | None = None, kill_after_s: float = 10
+    ) -> list[Claim]:
+        more = {
+            "timeout": None if timeout_s is None else timedelta(seconds=timeout_s),
+            "kill_after": timedelta(seconds=kill_after_s),
+        }
+        claims = [Claim(n, uuid4(), 1, 3, "default", 5, "python", task, {"n": n}, **more) for n in numbers]
         self.slots.take(claims, time.monotonic())
         return claims
 
@@ -235,6 +244,110 @@ def test_one_that_is_cancelled_leaves_and_the_call_goes_on_for_the_others() -> N
         await bench.until(lambda: bench.slots.room() == 2)
         assert ended == ["returned", "cancelled"]
         assert other.id in bench.settled
+
+    run(test)
+
+
+@pytest.mark.parametrize("in_thread", [True, False])
+def test_at_a_stop_runs_are_given_up_when_their_call_has_ended_and_what_it_says_meanwhile_counts(
+    in_thread: bool,
+) -> None:
+    app, called, stopped, go = App(), threading.Event(), threading.Event(), threading.Event()
+
+    def plain(items: list[Item]) -> None:
+        called.set()
+        items[0].run.cancelled.wait(10)
+        stopped.set()
+        go.wait(10)
+        items[0].done("paid")
+        items[1].fail(ValueError("no"))
+
+    async def on_loop(items: list[Item]) -> None:
+        called.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+            await asyncio.sleep(0.05)
+            await asyncio.to_thread(plain, items)
+
+    app.task(name="many", batch=3)(plain if in_thread else on_loop)
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2, 3)
+        await bench.until(called.is_set)
+        bench.slots.stop()
+        bench.slots.end_all(Ended.SHUTDOWN)
+        await bench.until(stopped.is_set)
+        await asyncio.sleep(0.1)
+        assert bench.settled == {}, "another worker would run them beside this call"
+        go.set()
+        await bench.slots.idle(lambda: False)
+        assert [bench.settled[n].result for n in (1, 2, 3)] == [
+            Result.SUCCEEDED, Result.FAILED, Result.INTERRUPTED
+        ]  # fmt: skip
+        assert bench.settled[1].value == "paid"
+        assert bench.settled[3].error == Ended.SHUTDOWN.value
+
+    run(test)
+
+
+def test_at_a_stop_runs_of_a_call_that_does_not_end_are_given_up_after_kill_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running, "ABANDON_MARGIN_S", 0.05)
+    monkeypatch.setattr(batched, "MARGIN_S", 0.1)
+    app, called, free = App(), asyncio.Event(), asyncio.Event()
+
+    @app.task(name="many", batch=2)
+    async def many(items: list[Item]) -> None:
+        called.set()
+        while not free.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await free.wait()
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2, kill_after_s=0.1)
+        await called.wait()
+        bench.slots.stop()
+        bench.slots.end_all(Ended.SHUTDOWN)
+        await asyncio.sleep(0.05)
+        assert bench.settled == {}
+        await bench.all_settled(2)
+        assert {outcome.result for outcome in bench.settled.values()} == {Result.INTERRUPTED}
+        assert len(bench.slots) == 0
+        await bench.until(lambda: bench.executor.abandoned == 1)
+        free.set()
+        await bench.until(lambda: bench.executor.abandoned == 0)
+
+    run(test)
+
+
+def test_the_last_of_a_call_to_be_cancelled_waits_for_its_end() -> None:
+    app, called, go = App(), asyncio.Event(), asyncio.Event()
+
+    @app.task(name="many", batch=2)
+    async def many(items: list[Item]) -> None:
+        called.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await go.wait()
+
+    async def test() -> None:
+        bench = Bench(app)
+        one, other = bench.take(1, 2)
+        await called.wait()
+        bench.slots.cancel(one.id)
+        await bench.all_settled(1)
+        bench.slots.cancel(other.id)
+        await asyncio.sleep(0.05)
+        assert list(bench.settled) == [one.id]
+        go.set()
+        await bench.all_settled(2)
+        assert {outcome.result for outcome in bench.settled.values()} == {Result.CANCELLED}
 
     run(test)
 
