@@ -2,7 +2,8 @@
 
 Attempts gather here until there are `size` of them or the first has waited `wait_s`. An attempt that gathers takes no
 slot of the worker: the call takes one. Whoever is cancelled alone leaves at once, and the call goes on for the others.
-When all are cancelled it is stopped, and they wait for its end: nobody else is to have them while it works on them.
+When all are cancelled it is stopped, and they wait for its end: nobody else is to have them while it works on them. So
+they do at a timeout.
 """
 
 from __future__ import annotations
@@ -166,6 +167,10 @@ class Group:
         given = [m.claim.timeout.total_seconds() for m in self.members if m.claim.timeout is not None]
         return min(given, default=None)
 
+    def kill_after_s(self) -> float:
+        """How long the call may take to stop: the longest time that one of its runs has."""
+        return max(kill_after_s(member.claim) for member in self.members)
+
 
 class Batches:
     """The groups of one executor. `seats` is set by the worker that it belongs to.
@@ -239,20 +244,20 @@ class Batches:
         await asyncio.wait({call, left}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         left.cancel()
         stopped = not call.done()
+        timed_out = stopped and not group.left.is_set()
         if stopped:
             for member in group.members:
                 member.item.run.cancelled.set()
-                if not group.left.is_set():
-                    member.tell(Outcome(Result.TIMED_OUT, error=f"timed out after {timeout_s or 0:g} s"))
             call.cancel()
-            grace_s = max(kill_after_s(member.claim) for member in group.members)
-            await asyncio.wait({call}, timeout=grace_s + MARGIN_S)
+            await asyncio.wait({call}, timeout=group.kill_after_s() + MARGIN_S)
         if not call.done():
             self._on_abandon(call)
         elif not call.cancelled():
             group.tell(*call.result())
         elif not stopped:  # not by us
             group.tell_all(Outcome(Result.FAILED, error=ITSELF))
+        if timed_out:
+            group.tell_all(Outcome(Result.TIMED_OUT, error=f"timed out after {timeout_s or 0:g} s"))
 
     async def _call(self, group: Group) -> tuple[Any, BaseException | None]:
         with self.around([member.claim for member in group.members]) as tell:
@@ -278,7 +283,7 @@ class Batches:
             found: tuple[Any, BaseException | None] = await asyncio.shield(work)
             return found
         except asyncio.CancelledError:
-            await asyncio.wait({work}, timeout=max(kill_after_s(member.claim) for member in group.members))
+            await asyncio.wait({work}, timeout=group.kill_after_s())
             if not work.done():
                 self._on_abandon(work)
             raise

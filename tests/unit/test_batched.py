@@ -215,6 +215,57 @@ def test_a_call_that_cancels_itself_fails_all_of_which_nothing_was_said() -> Non
     run(test)
 
 
+def test_runs_time_out_when_their_call_has_ended_and_what_it_says_meanwhile_counts() -> None:
+    app, go = App(), asyncio.Event()
+    stopped = asyncio.Event()
+
+    @app.task(name="many", batch=2)
+    async def many(items: list[Item]) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+            await go.wait()
+            items[0].done("paid")
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2, timeout_s=0.05)
+        await stopped.wait()
+        await asyncio.sleep(0.05)
+        assert bench.settled == {}, "the next attempt would overlap this call"
+        go.set()
+        await bench.all_settled(2)
+        assert bench.results() == {1: (Result.SUCCEEDED, "paid"), 2: (Result.TIMED_OUT, None)}
+        assert bench.settled[2].error == "timed out after 0.05 s"
+
+    run(test)
+
+
+def test_runs_of_a_call_that_does_not_end_time_out_after_kill_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batched, "MARGIN_S", 0.05)
+    app, free = App(), asyncio.Event()
+
+    @app.task(name="many", batch=2)
+    async def many(items: list[Item]) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await free.wait()
+        await free.wait()
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2, timeout_s=0.05, kill_after_s=0.1)
+        await asyncio.sleep(0.15)
+        assert bench.settled == {}
+        await bench.all_settled(2)
+        assert {outcome.result for outcome in bench.settled.values()} == {Result.TIMED_OUT}
+        assert bench.executor.abandoned == 1
+        free.set()
+        await bench.until(lambda: bench.executor.abandoned == 0)
+
+    run(test)
+
+
 def test_one_that_is_cancelled_leaves_and_the_call_goes_on_for_the_others() -> None:
     app, go = App(), asyncio.Event()
     ended: list[str] = []
@@ -303,9 +354,9 @@ def test_at_a_stop_runs_of_a_call_that_does_not_end_are_given_up_after_kill_afte
     @app.task(name="many", batch=2)
     async def many(items: list[Item]) -> None:
         called.set()
-        while not free.is_set():
-            with contextlib.suppress(asyncio.CancelledError):
-                await free.wait()
+        with contextlib.suppress(asyncio.CancelledError):
+            await free.wait()
+        await free.wait()
 
     async def test() -> None:
         bench = Bench(app)
