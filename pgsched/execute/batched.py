@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -48,8 +48,8 @@ class Handler(Protocol):
 class Seats(Protocol):
     """The worker's slots, for calls."""
 
-    async def take_seat(self) -> None:
-        """Wait for a slot and take it."""
+    async def take_seat(self, attempts: Sized) -> None:
+        """Wait for a slot and take it, for a call that serves these."""
         ...
 
     def give_seat(self) -> None:
@@ -120,6 +120,9 @@ class Group:
         self.called = False
         self.left = asyncio.Event()  # by all
         self.over = asyncio.Event()  # the call, or the wait for its end
+
+    def __len__(self) -> int:
+        return len(self.members)
 
     def add(self, member: Member) -> None:
         self.members.append(member)
@@ -224,7 +227,7 @@ class Batches:
         except TimeoutError:
             pass
         if self.seats is not None:
-            await self.seats.take_seat()
+            await self.seats.take_seat(group)
         try:
             if self._open.get(task) is group:
                 del self._open[task]

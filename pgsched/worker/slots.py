@@ -2,7 +2,7 @@
 
 A task for each attempt would cost more than a short handler itself. What one attempt leaves behind must not reach the
 next: a slot whose context variables were changed, or whose task was cancelled by its handler, ends, and a new one
-takes its place.
+takes its place. So does one that a call for many attempts waits for, and the call takes its place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sized
 from typing import Any
 
 from pgsched import log
@@ -70,6 +70,7 @@ class Slots:
         self._changed = asyncio.Event()
         self._context = contextvars.copy_context()
         self._freed = asyncio.Event()
+        self._waiting: set[Sized] = set()  # the attempts of each call that waits for a slot
         python = executors.get(Kind.PYTHON)
         self._gathered: frozenset[str] = frozenset()  # tasks whose attempts take no slot: their calls do
         if isinstance(python, PythonExecutor):
@@ -87,7 +88,7 @@ class Slots:
         """How many more claims are wanted now."""
         if self._stopped:
             return 0
-        free = self.concurrency - self._busy
+        free = self.concurrency - self._busy - sum(map(len, self._waiting))
         ahead = self.pace.prefetch if not self._busy or time.monotonic() < self._moved_at + PARKED_S else 0
         filled = len(self._buffer) + self.kept
         want = free + ahead - filled
@@ -167,12 +168,17 @@ class Slots:
 
     # ---- calls for many attempts (execute/batched.py)
 
-    async def take_seat(self) -> None:
-        """Wait for a slot, and take it for a call that serves many attempts."""
-        while self._busy >= self.concurrency:
-            self._freed.clear()
-            await self._freed.wait()
+    async def take_seat(self, attempts: Sized) -> None:
+        """Wait for a slot, and take it for a call that serves these attempts."""
+        self._waiting.add(attempts)
+        try:
+            while self._busy >= self.concurrency:
+                self._freed.clear()
+                await self._freed.wait()
+        finally:
+            self._waiting.discard(attempts)
         self._busy += 1
+        self._on_room()
 
     def give_seat(self) -> None:
         """The call has ended."""
@@ -206,8 +212,8 @@ class Slots:
         self._on_room()
 
     def _fill(self) -> None:
-        """Start slots while there are claims for them."""
-        for _ in range(min(len(self._buffer), self.concurrency - self._busy)):
+        """Start slots while there are claims for them, beside those that calls wait for."""
+        for _ in range(min(len(self._buffer), self.concurrency - self._busy - len(self._waiting))):
             if self._stopped:
                 return
             self._busy += 1
@@ -219,7 +225,7 @@ class Slots:
         task.add_done_callback(self._slot_ended, context=self._context)
 
     async def _serve(self) -> None:
-        """Make attempts until none is left, or this slot is not as clean as it was."""
+        """Make attempts until none is left, a call waits for a slot, or this one is not as clean as it was."""
         task = asyncio.current_task()
         assert task is not None
         now = time.monotonic()
@@ -237,7 +243,7 @@ class Slots:
                     break
                 while task.uncancel():
                     pass
-            if is_changed(clean):
+            if self._waiting or is_changed(clean):
                 break
             if now >= self._turn_ends_at:
                 self._end_turn()

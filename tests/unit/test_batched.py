@@ -17,7 +17,7 @@ from pgsched import App, Item, Retry, Run, Snooze, TaskError
 from pgsched.execute import batched
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Claim, Outcome, Result
-from pgsched.worker import running
+from pgsched.worker import running, slots
 from pgsched.worker.lease import Leases
 from pgsched.worker.running import Ended
 from pgsched.worker.slots import Slots
@@ -449,6 +449,91 @@ def test_calls_take_slots_and_other_tasks_have_theirs() -> None:
         await bench.all_settled(7)
         assert most == 2
         assert bench.settled[7].value == 7
+
+    run(test)
+
+
+def test_a_call_gets_a_slot_however_much_other_work_there_is() -> None:
+    app, called = App(), asyncio.Event()
+    made = 0
+
+    @app.task(name="many", batch=2)
+    async def many(items: list[Item]) -> None:
+        called.set()
+
+    @app.task(name="one")
+    async def one(n: int) -> None:
+        nonlocal made
+        made += 1
+        await asyncio.sleep(0)
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2)
+        bench.take(*range(3, 2000), task="one")
+        async with asyncio.timeout(10):
+            await called.wait()
+        assert made < 100
+        await bench.all_settled(1999)
+        assert bench.slots.room() >= 2
+
+    run(test)
+
+
+def test_other_work_has_its_turns_between_calls() -> None:
+    app, calls, before = App(), 0, list[int]()
+
+    @app.task(name="many", batch=1)
+    async def many(items: list[Item]) -> None:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(0.001)
+
+    @app.task(name="one")
+    async def one(n: int) -> None:
+        before.append(calls)
+
+    async def test() -> None:
+        bench = Bench(app, concurrency=1)
+        for n in range(100, 150):
+            bench.take(n)
+            bench.take(n + 100, task="one")
+        await bench.all_settled(100)
+        assert before[0] <= 1
+        assert before[25] <= 30
+
+    run(test)
+
+
+def test_attempts_whose_call_waits_for_a_slot_count_as_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "PARKED_S", 60.0)
+    app, go = App(), asyncio.Event()
+
+    @app.task(name="many", batch=3, batch_wait=0.05)
+    async def many(items: list[Item]) -> None:
+        return None
+
+    @app.task(name="one")
+    async def one(n: int) -> None:
+        if n < 0:
+            await go.wait()
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(0, task="one")
+        await bench.all_settled(1)
+        bench.slots.pace.prefetch = 10
+        bench.take(-1, task="one")
+        bench.take(1, 2)
+        await bench.until(lambda: len(bench.slots) == 3)
+        assert bench.slots.room() == 11, "those that still gather take none"
+        bench.take(-2, task="one")
+        await asyncio.sleep(0.1)
+        assert bench.slots.room() == 8
+        bench.take(*range(3, 12))
+        go.set()
+        await bench.all_settled(14)
+        assert bench.slots.room() >= 2
 
     run(test)
 
