@@ -19,10 +19,10 @@ from pgsched.worker.worker import Worker
 from tests.race.test_worker import becomes, play
 
 
-def serve(app: App, dsn: str, until: Callable[[], Any]) -> None:
+def serve(app: App, dsn: str, until: Callable[[], Any], grace_s: float = 5) -> None:
     """A worker and a leader, until the condition holds."""
     app.dsn = dsn
-    settings = WorkerSettings(concurrency=2, lease_s=30, poll_s=0.1, grace_s=5, leader=False)
+    settings = WorkerSettings(concurrency=2, lease_s=30, poll_s=0.1, grace_s=grace_s, leader=False)
     registration = workers.Registration("w", "0", None, 2, None, ["python"], sorted(app.tasks), 30)
     worker = Worker(dsn, settings, {"python": PythonExecutor(app.tasks, 2, app)}, registration)
     leader = Leader(dsn, LeaderSettings(), "l", on_fatal=lambda error: pytest.fail(str(error)))
@@ -94,3 +94,26 @@ def test_a_batched_handler_serves_many_runs_at_once_and_each_is_settled(dsn: str
     assert max(calls) > 2  # more than the worker has slots
     found = db.execute("SELECT state, count(*), count(result) FROM pgsched.runs GROUP BY 1 ORDER BY 1").fetchall()
     assert found == [("dead", 20, 0), ("succeeded", 180, 180)]
+
+
+def test_a_worker_that_stops_leaves_no_run_to_others_while_a_call_works_on_it(dsn: str, db: psycopg.Connection) -> None:
+    app = App("batches", dsn=dsn)
+    called = threading.Event()
+    beside: list[Any] = []
+
+    @app.task(name="many", batch=3, batch_wait=5)
+    async def many(items: list[Item]) -> None:
+        called.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.5)
+            count = "SELECT count(*) FROM pgsched.runs WHERE state = 'running'"
+            beside.append(await asyncio.to_thread(lambda: db.execute(count).fetchone()))
+            items[0].done("paid")
+
+    many.enqueue_many({"n": n} for n in range(3))
+    serve(app, dsn, called.is_set, grace_s=0)
+    assert beside == [(3,)]
+    found = db.execute("SELECT state, count(*), max(result::text) FROM pgsched.runs GROUP BY 1 ORDER BY 1").fetchall()
+    assert found == [("queued", 2, None), ("succeeded", 1, '"paid"')]

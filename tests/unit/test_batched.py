@@ -344,6 +344,28 @@ def test_at_a_stop_runs_are_given_up_when_their_call_has_ended_and_what_it_says_
     run(test)
 
 
+def test_what_a_call_returns_although_it_was_stopped_counts_as_it_does_of_one_run() -> None:
+    app, called = App(), asyncio.Event()
+
+    @app.task(name="many", batch=2)
+    async def many(items: list[Item]) -> list[Any]:
+        called.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return ["done all the same", ValueError("no")]
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2)
+        await called.wait()
+        bench.slots.stop()
+        bench.slots.end_all(Ended.SHUTDOWN)
+        await bench.slots.idle(lambda: False)
+        assert bench.results() == {1: (Result.SUCCEEDED, "done all the same"), 2: (Result.FAILED, None)}
+
+    run(test)
+
+
 def test_at_a_stop_runs_of_a_call_that_does_not_end_are_given_up_after_kill_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
