@@ -22,6 +22,7 @@ from pgsched.errors import PgschedError
 from pgsched.execute.capture import Journal
 from pgsched.execute.registry import executors
 from pgsched.leader.election import Leader
+from pgsched.worker import leaving
 from pgsched.worker.alerting import alerting
 from pgsched.worker.observed import Observed
 from pgsched.worker.recycling import check_memory
@@ -81,7 +82,7 @@ def run_worker(
     garbage.last()
     check_memory(settings.worker.max_memory_mb)
     with Observed(settings, under_supervisor=line is not None) as observed:
-        asyncio.run(serve(settings, app, on_start, line, observed))
+        leaving.run(lambda: serve(settings, app, on_start, line, observed))
 
 
 async def serve(

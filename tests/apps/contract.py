@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import inspect
 import os
@@ -206,6 +207,24 @@ def stuck() -> None:
     """Does not stop, and nobody can make it."""
     while True:
         time.sleep(3600)
+
+
+@app.task(name="stays.loop")
+async def stays(run: Run) -> None:
+    """Does not stop, and nobody can make it."""
+    with psycopg.connect(str(run.own.dsn), autocommit=True) as conn:
+        write(conn, run, "started")
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+
+
+@app.task(name="stays_below.loop")
+async def stays_below(run: Run) -> None:
+    """Stops, but leaves a thread of the loop's behind."""
+    with psycopg.connect(str(run.own.dsn), autocommit=True) as conn:
+        write(conn, run, "started")
+    await asyncio.to_thread(time.sleep, 3600)
 
 
 @app.task(name="dies.process", run_in="process")

@@ -62,6 +62,22 @@ def test_a_worker_whose_loop_is_blocked_for_good_ends_all_the_same(fleet: Fleet,
     assert of(db, run_id, "attempt") == 2
 
 
+@pytest.mark.parametrize("options", [(), ("--processes", "1")], ids=["alone", "supervised"])
+@pytest.mark.parametrize("task", ["stays.loop", "stays_below.loop"])
+def test_what_an_async_handler_leaves_behind_holds_up_no_exit(
+    task: str, options: tuple[str, ...], fleet: Fleet, db: psycopg.Connection
+) -> None:
+    worker = fleet.launch(*APP, "--grace", "1", *options)
+    run_id = add(db, task, kill_after="0", max_attempts=1)
+    wait_until(lambda: one(db, "SELECT count(*) FROM public.written") == 1, 60, "the start")
+    worker.signal(signal.SIGTERM)
+    assert worker.ended(40) == 0
+    assert worker.said("ending at once: what handlers left behind does not end") and worker.said("handlers=1")
+    assert (state(db, run_id), of(db, run_id, "attempt")) == ("queued", 0)
+    assert one(db, "SELECT outcome FROM pgsched.attempts") == "interrupted"
+    assert one(db, "SELECT stopped_at IS NOT NULL FROM pgsched.workers")
+
+
 @pytest.mark.parametrize("place", ["loop", "thread", "process"])
 def test_a_run_snoozes_until_it_is_time_and_has_used_one_attempt(
     place: str, fleet: Fleet, db: psycopg.Connection

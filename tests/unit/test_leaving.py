@@ -1,0 +1,77 @@
+"""A worker's process ends soon after its work, whatever is left on the loop."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from pgsched.errors import InputError
+from pgsched.worker import leaving
+
+STAYS = """
+import asyncio, time
+from pgsched.errors import InputError
+from pgsched.worker import leaving
+
+async def swallows():
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+
+async def blocks():
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        time.sleep(3600)
+
+async def waits():
+    await asyncio.to_thread(time.sleep, 3600)
+
+async def work():
+    tasks = [asyncio.create_task({left}()) for _ in range(2)]
+    await asyncio.sleep(0.3)
+    {end}
+
+leaving.run(work, 0.5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [("return", 0), ("raise InputError('no such queue')", 2), ("raise ValueError('a bug')", 70)],
+)
+@pytest.mark.parametrize("left", ["swallows", "blocks", "waits"])
+def test_what_does_not_end_holds_up_no_exit_and_the_exit_code_is_that_of_the_work(
+    left: str, end: str, code: int
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", STAYS.format(left=left, end=end)], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == code
+    (line,) = ended.stdout.splitlines()
+    assert "ending at once" in line and "handlers=2" in line and f"exit_code={code}" in line
+    assert end == "return" or end.split("'")[1] in line
+
+
+@pytest.mark.parametrize("error", [None, InputError("no")])
+def test_a_process_whose_loop_is_closed_goes_on(error: Exception | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = list[object]()
+    monkeypatch.setattr(leaving, "leave", lambda *what: left.append(what))
+
+    async def work() -> None:
+        if error is not None:
+            raise error
+
+    if error is None:
+        leaving.run(work, 0.2)
+    else:
+        with pytest.raises(type(error)):
+            leaving.run(work, 0.2)
+    time.sleep(0.5)
+    assert not left and not [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
