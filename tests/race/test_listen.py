@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from typing import Any
 
 import psycopg
 import pytest
 
+from pgsched import App
+from pgsched.config import LeaderSettings
 from pgsched.db.connect import aconnect
+from pgsched.errors import PgschedError
+from pgsched.leader.election import Leader
 from pgsched.worker import listen as listening
 from pgsched.worker.listen import listen, pass_on
 from tests.race.test_worker import becomes, play
 from tests.waiting import wait_until
+from tests.working import add, all_ended, work
 
 MINE = "application_name LIKE 'pgsched listen%' AND datname = current_database()"
 
@@ -138,3 +145,30 @@ def test_an_error_of_who_is_told_ends_it(dsn: str, db: psycopg.Connection) -> No
                 await task
 
     play(scene)
+
+
+@pytest.mark.parametrize("channel", ["pgsched_runs", "pgsched_cancel", "pgsched_leader", "pgsched_election"])
+def test_a_worker_and_a_leader_outlast_whatever_is_notified(channel: str, dsn: str, db: psycopg.Connection) -> None:
+    app, ends = App(dsn=dsn), list[PgschedError]()
+    app.task(name="it")(lambda: None)
+    leader = Leader(dsn, LeaderSettings(), "test", on_fatal=ends.append)
+    thread = threading.Thread(target=leader.run, daemon=True)
+    thread.start()
+    wait_until(lambda: leader.term is not None, 20, "it to lead")
+
+    def is_done() -> bool:
+        if not db.execute(f"SELECT FROM pg_stat_activity WHERE {MINE} AND query = 'LISTEN pgsched_cancel'").rowcount:
+            return False
+        for payload in ("\u00b2", "9" * 5000, "x" * 7999, "a b\n'\";%s\\", "\U0001f600", ""):
+            db.execute("SELECT pg_notify(%s, %s)", [channel, payload])
+        time.sleep(0.2)
+        add(db, "python", "it")
+        wait_until(lambda: all_ended(db), 10, "the run")
+        return True
+
+    work(dsn, app, is_done)
+    assert db.execute("SELECT state FROM pgsched.runs").fetchall() == [("succeeded",)]
+    assert thread.is_alive() and leader.term is not None
+    leader.stop()
+    thread.join(10)
+    assert not ends
