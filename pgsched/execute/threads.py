@@ -72,6 +72,11 @@ class Threads(Generic[T]):
             work = self._work.get()
 
 
+async def apart(call: Callable[[], T]) -> T:
+    """What a call returns, from a thread of its own: handlers may sit in all those of `asyncio.to_thread`."""
+    return await Threads[T](0).submit(call)
+
+
 def _deliver(future: asyncio.Future[T], value: T) -> None:
     if not future.done():
         future.set_result(value)

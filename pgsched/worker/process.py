@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pgsched
@@ -21,6 +22,7 @@ from pgsched.db.connect import Connection, connect, ssl_problem
 from pgsched.errors import PgschedError
 from pgsched.execute.capture import Journal
 from pgsched.execute.registry import executors
+from pgsched.execute.threads import apart
 from pgsched.leader.election import Leader
 from pgsched.worker import leaving
 from pgsched.worker.alerting import alerting
@@ -128,7 +130,7 @@ async def serve(
     finally:
         if settings.worker.leader:
             leader.stop()
-            await asyncio.to_thread(thread.join, 3.0)
+            await apart(partial(thread.join, 3.0))
         for number in handled:
             loop.remove_signal_handler(number)
         if traced is not None:

@@ -25,6 +25,7 @@ from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
 from pgsched.execute.capture import Journal
 from pgsched.execute.python import PythonExecutor
+from pgsched.execute.threads import apart
 from pgsched.model import SUCCEEDED, Claim, Kind, Outcome, Result, Settlement, keys_of
 from pgsched.worker.claim import Claimer
 from pgsched.worker.lease import Heartbeat, Leases
@@ -172,7 +173,7 @@ class Worker:
             self._watchdog.stop()
             for executor in set(self.executors.values()):
                 await executor.close()
-            await asyncio.to_thread(heartbeat.join, 5.0)
+            await apart(partial(heartbeat.join, 5.0))
             logger.info("stopped", worker=self.registration.name, **self.verdicts)
         if self._fatal is not None:
             raise self._fatal

@@ -78,6 +78,17 @@ def test_what_an_async_handler_leaves_behind_holds_up_no_exit(
     assert one(db, "SELECT stopped_at IS NOT NULL FROM pgsched.workers")
 
 
+def test_handlers_that_sit_in_all_threads_of_the_loop_hold_up_no_exit(fleet: Fleet, db: psycopg.Connection) -> None:
+    (worker,) = fleet.start(1, *APP, "--grace", "1", "--concurrency", "40")
+    for _ in range(40):  # the loop has 32 threads at most
+        add(db, "stays_below.loop", kill_after="0", max_attempts=1)
+    wait_until(lambda: one(db, "SELECT count(*) FROM public.written") == 40, 60, "the start")
+    worker.signal(signal.SIGTERM)
+    assert worker.ended(40) == 0
+    assert one(db, "SELECT count(*) FROM pgsched.runs WHERE state = 'queued'") == 40
+    assert one(db, "SELECT stopped_at IS NOT NULL FROM pgsched.workers")
+
+
 @pytest.mark.parametrize("place", ["loop", "thread", "process"])
 def test_a_run_snoozes_until_it_is_time_and_has_used_one_attempt(
     place: str, fleet: Fleet, db: psycopg.Connection
