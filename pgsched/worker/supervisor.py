@@ -127,20 +127,42 @@ class Supervisor:
         place.restart = None
         if self._stops or (place.child is not None and not heir):
             return
-        ours, theirs = socket.socketpair()
-        told = {VARIABLE: f"{place.number},{os.getpid()},{theirs.fileno()}"}
-        with theirs:
-            process = subprocess.Popen(
-                self._command, env=self._env | told, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )  # fmt: skip
-        ours.setblocking(False)
-        child = self._children[process.pid] = Child(place, process, ours, time.monotonic())
+        try:
+            child = self._bear(place)
+        except OSError as error:  # no process, descriptor or memory is left; there may be one soon
+            self._not_started(place, error, heir=heir)
+            return
+        self._children[child.pid] = child
         if heir:
             self._heir = child
         else:
             place.child = child
-        self._loop.add_reader(ours, self._hear, child)
+        self._loop.add_reader(child.link, self._hear, child)
+
+    def _bear(self, place: Place) -> Child:
+        ours, theirs = socket.socketpair()
+        told = {VARIABLE: f"{place.number},{os.getpid()},{theirs.fileno()}"}
+        with theirs, contextlib.ExitStack() as unless_born:
+            unless_born.callback(ours.close)
+            process = subprocess.Popen(
+                self._command, env=self._env | told, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )  # fmt: skip
+            unless_born.pop_all()
+        ours.setblocking(False)
+        return Child(place, process, ours, time.monotonic())
+
+    def _not_started(self, place: Place, error: OSError, *, heir: bool) -> None:
+        """There is no process for it: it is tried again, after a pause; a worker that was to be renewed stays."""
+        if heir:
+            logger.error("not renewed: no process can be started", process=place.number, error=str(error))
+            self._end_renewal()
+            return
+        place.failures += 1
+        pause_s = pause(place.failures, random.random())
+        told = {"process": place.number, "error": str(error), "in_s": round(pause_s, 2)}
+        logger.error("no process can be started: trying again", **told)
+        place.restart = self._loop.call_later(pause_s, self._start, place)
 
     def _hear(self, child: Child) -> None:
         try:

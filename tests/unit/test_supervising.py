@@ -1,0 +1,102 @@
+"""What a supervisor does where no process can be started."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pgsched.worker import supervisor as module
+from pgsched.worker.supervisor import Supervisor
+
+FORK = OSError(11, "Resource temporarily unavailable")
+# it says that it is ready, as a worker does, and ends when it is asked to
+WORKER = """
+import os, socket
+link = socket.socket(fileno=int(os.environ["PGSCHED_SUPERVISED"].split(",")[2]))
+link.send(b"ready ")
+link.recv(1)
+"""
+
+
+class Forks:
+    """`Popen`, but that those calls fail whose numbers, from 1 on, are named."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, failing: set[int]) -> None:
+        self.calls, self.failing, self.real = 0, failing, subprocess.Popen
+        monkeypatch.setattr(subprocess, "Popen", self)
+
+    def __call__(self, *args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        self.calls += 1
+        if self.calls in self.failing:
+            raise FORK
+        return self.real(*args, **options)
+
+
+async def becomes(condition: Callable[[], object], what: str) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail(f"{what} did not come")
+
+
+def play(processes: int, scene: Callable[[Supervisor], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "pause", lambda *_: 0.05)
+
+    async def played() -> None:
+        one = Supervisor([sys.executable, "-c", WORKER], processes)
+        running = asyncio.create_task(one.run())
+        await asyncio.sleep(0)
+        await scene(one)
+        one._stop()
+        await asyncio.wait_for(running, 10)
+
+    asyncio.run(played())
+
+
+def ready(one: Supervisor) -> list[int]:
+    return [child.place.number for child in one._children.values() if child.ready]
+
+
+@pytest.mark.parametrize("failing", [{1}, {2}, {3, 4}], ids=["the first", "another", "twice"])
+def test_a_worker_that_could_not_be_forked_is_started_later(failing: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    forks = Forks(monkeypatch, failing)
+
+    async def scene(one: Supervisor) -> None:
+        await becomes(lambda: sorted(ready(one)) == [1, 2, 3], "all three workers")
+        assert forks.calls == 3 + len(failing)
+
+    play(3, scene, monkeypatch)
+
+
+def test_a_worker_that_died_has_a_successor_though_the_first_fork_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    Forks(monkeypatch, {3})
+
+    async def scene(one: Supervisor) -> None:
+        await becomes(lambda: sorted(ready(one)) == [1, 2], "both workers")
+        died = next(child for child in one._children.values() if child.place.number == 2)
+        died.kill()
+        await becomes(lambda: died.pid not in one._children and sorted(ready(one)) == [1, 2], "its successor")
+
+    play(2, scene, monkeypatch)
+
+
+def test_where_no_successor_can_be_forked_the_worker_that_was_to_be_renewed_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forks = Forks(monkeypatch, {2})
+
+    async def scene(one: Supervisor) -> None:
+        await becomes(lambda: ready(one) == [1], "the worker")
+        before = list(one._children)
+        one._renew()
+        assert (list(one._children), one._heir, forks.calls) == (before, None, 2)
+        one._renew()
+        await becomes(lambda: list(one._children) != before and ready(one) == [1], "its successor")
+
+    play(1, scene, monkeypatch)
