@@ -104,6 +104,7 @@ ALTER FUNCTION pgsched.run_of_key(text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.assert_claim(bigint, uuid) SECURITY DEFINER;
 -- It makes room in a full queue as an enqueue would, by the queue's own settings.
 ALTER FUNCTION pgsched.entry_state(text, text) SECURITY DEFINER;
+REVOKE EXECUTE ON FUNCTION pgsched.entry_state(text, text) FROM pgsched_viewer;  -- who enqueues nothing
 -- Triggers, for rows that their user may write: what follows from an edit is not for him to write.
 ALTER FUNCTION pgsched.jobs_before_update() SECURITY DEFINER;
 ALTER FUNCTION pgsched.jobs_after_jobs() SECURITY DEFINER;

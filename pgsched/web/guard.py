@@ -19,6 +19,7 @@ from pgsched.web.settings import Settings
 COOKIE = "pgsched_session"
 SAFE = ("GET", "HEAD", "OPTIONS")
 LARGEST_BODY = 4 << 20
+MOST_FIELDS = 20_000
 OPEN = ("/static/", "/healthz", "/login")
 FORM = "application/x-www-form-urlencoded"
 HEADERS = {
@@ -148,7 +149,11 @@ class Guard:
         else:
             if kind != FORM:
                 return refused(api, 415, "send a form")
-            asked.state.form = parse_qs(asked.state.body.decode("utf-8", "replace"), keep_blank_values=True)
+            text = asked.state.body.decode("utf-8", "replace")
+            try:
+                asked.state.form = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+            except ValueError:
+                return refused(api, 413, f"a form has at most {MOST_FIELDS:,} fields")
             shown = asked.state.form.get("csrf", [""])[0]
         if not same(shown, visitor.csrf):
             return refused(api, 403, "the page was too old, or not one of this console's: load it again")

@@ -111,6 +111,11 @@ def test_a_body_that_is_too_large_is_refused(browser: Browser) -> None:
     assert change(browser, {"more": "x" * (5 << 20)}) == 413
 
 
+def test_a_form_of_more_fields_than_any_page_has_is_refused_unread(browser: Browser) -> None:
+    many = {f"f{i}": "" for i in range(20_000)}
+    assert change(browser, many) == 413
+
+
 # ---- who
 
 
