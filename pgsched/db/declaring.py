@@ -95,7 +95,9 @@ def reconcile(conn: Connection[Any], declaration: Declaration, declared_by: str)
                 row = conn.execute(text, params).fetchone()
         except psycopg.Error as error:
             told = refused(conn, error, values)
-            raise InputError(f"job {declaration.name}: {told}") from error
+            if isinstance(told, InputError):
+                told = InputError(f"job {declaration.name}: {told}")
+            raise told from error  # what is no fault of the declaration keeps its exit code: a start may be tried again
         if row is not None:
             return "created" if row[0] else "updated"
         found = one(conn, "declared_by", {"name": declaration.name})

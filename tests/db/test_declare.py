@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pgsched.db import jobs
-from pgsched.errors import InputError
+from pgsched.errors import InputError, PgschedError
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,19 @@ def test_a_bad_declaration_names_the_job_and_changes_nothing(db: psycopg.Connect
     with pytest.raises(InputError, match="declared twice: a"):
         jobs.declare(db, [Declared("a"), Declared("a")], "shop")
     assert jobs.list_jobs(db) == []
+
+
+def test_what_is_no_fault_of_a_declaration_is_told_as_what_it_is(
+    db: psycopg.Connection, connect: Callable[..., psycopg.Connection]
+) -> None:
+    """Wrong input is never tried again, by whoever starts workers."""
+    jobs.declare(db, [Declared("a")], "shop")
+    editor = connect(autocommit=False)
+    editor.execute("UPDATE pgsched.jobs SET priority = 1")
+    with pytest.raises(PgschedError) as raised, db.transaction():
+        db.execute("SET LOCAL lock_timeout = '100ms'")
+        jobs.declare(db, [Declared("a")], "shop")
+    assert not isinstance(raised.value, InputError)
 
 
 def test_ten_workers_may_start_at_once(connect: Callable[..., psycopg.Connection]) -> None:
