@@ -70,7 +70,7 @@ class Own:
             raise TaskError("transaction: it has settled the run already; write everything in one transaction")
         if self.inside:
             raise TaskError("transaction: one is open already; only one can settle the run")
-        self.inside = True
+        self.inside, self.result = True, None  # one that was rolled back leaves no result
 
     def settling(self, done: bool | None) -> None:
         """The settlement is about to be committed (None), is committed (True), or not (False)."""

@@ -255,6 +255,16 @@ def test_a_result_belongs_into_the_transaction_and_is_json(run: Run) -> None:
         run.set_result(object())
 
 
+def test_a_result_goes_with_the_transaction_that_was_rolled_back(run: Run, db: psycopg.Connection) -> None:
+    with pytest.raises(ZeroDivisionError), run.transaction():
+        run.set_result({"paid": 5})
+        raise ZeroDivisionError
+    with run.transaction():
+        pass
+    assert row_of(db, run.id)["state"] == "succeeded"
+    assert row_of(db, run.id)["result"] is None
+
+
 def test_a_run_of_no_worker_has_no_database_of_its_own() -> None:
     run = Run(1, None, None, 1, uuid4())
     with pytest.raises(TaskError, match="belongs to no worker"), run.transaction():
