@@ -27,6 +27,9 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
     SELECT w.id, w.name, 'lateness', f.id, f.details FROM watched w, clock CROSS JOIN LATERAL (
         SELECT NULL::bigint AS id, format('the slot of %%s is not decided yet', date_trunc('second', w.next_run_at)) AS details
         WHERE NOT w.paused AND w.next_run_at < clock.now - w.max_lateness
+        UNION ALL
+        SELECT NULL, format('no slot is decided any more: %%s', left(w.error, 1000))
+        WHERE NOT w.paused AND w.error IS NOT NULL AND w.error_at < clock.now - w.max_lateness
         UNION ALL (
             -- fenced off: ordered by its slot, the job's whole history would be read for it
             SELECT o.id, format('the slot of %%s has not started yet', o.scheduled_at) FROM (
@@ -111,6 +114,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
                   ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 2000) s
               WHERE s.state IN ('succeeded', 'dead') AND s.origin <> 'backfill' LIMIT 1), false)
           WHEN 'duration' THEN NOT EXISTS (SELECT FROM pgsched.runs r WHERE r.id = a.run_id AND r.phase < 3)
+          WHEN 'lateness' THEN j.error IS NULL OR j.paused
           ELSE true END)
     FOR UPDATE OF a SKIP LOCKED
 ), closed AS (

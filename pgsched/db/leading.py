@@ -151,14 +151,18 @@ def known_slots(conn: Connection[Any], stretches: Sequence[tuple[int, datetime, 
     return set(conn.execute(sql("tick_known"), values).fetchall()) if stretches else set()
 
 
-def insert_slots(conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]]) -> list[tuple[int, str, int]]:
-    """Make the rows of decided slots, each for one or many jobs; returns (job, state, id) of the new ones.
+def insert_slots(
+    conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]]
+) -> tuple[list[tuple[int, str, int]], int]:
+    """Make the rows of decided slots, each for one or many jobs; returns (job, state, id) of the new ones, and how many
+    slots had their row already.
 
     The rest of an excluded stretch goes to the row it has.
     """
     extended = extend_slots(conn, [(jobs[0], row) for jobs, row in slots if row.extend is not None])
     new = [(jobs, row) for jobs, row in slots if row.extend is None or (jobs[0], row.slot) not in extended]
-    return conn.execute(sql("tick_insert"), columns(new, SlotRow), prepare=False).fetchall() if new else []
+    made = conn.execute(sql("tick_insert"), columns(new, SlotRow), prepare=False).fetchall() if new else []
+    return made, sum(len(jobs) for jobs, _ in new) - len(made)
 
 
 def extend_slots(conn: Connection[Any], slots: Sequence[tuple[int, SlotRow]]) -> set[tuple[int, datetime]]:

@@ -52,8 +52,8 @@ def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[in
     parts = end_others(conn, parts, terminates)
     shared = by_outcome(parts)
     slots = [(jobs, row) for decided, jobs in shared for row in decided.rows]
-    made = leading.insert_slots(conn, slots)
-    if len(made) < sum(len(jobs) for jobs, row in slots if row.extend is None):
+    made, taken = leading.insert_slots(conn, slots)
+    if taken:
         raise SlotTaken
     leading.advance_jobs(conn, [(jobs, decided.advance) for decided, jobs in shared])
     return Written(len(parts), len(made), queued=[run for _, state, run in made if state == "queued"])
@@ -78,7 +78,7 @@ def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Contai
 def write_counted(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
     """As `write`, for jobs whose slots may have their row after all: only new rows count."""
     parts = end_others(conn, parts, terminates)
-    made = leading.insert_slots(conn, [((job,), row) for job, decided in parts for row in decided.rows])
+    made, _ = leading.insert_slots(conn, [((job,), row) for job, decided in parts for row in decided.rows])
     runs = Counter(job for job, state, _ in made if state not in NEVER_RUN)
     leading.advance_jobs(conn, [((job,), replace(decided.advance, run_count=runs[job])) for job, decided in parts])
     return Written(len(parts), len(made))

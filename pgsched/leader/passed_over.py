@@ -6,7 +6,7 @@ has its row already (a backfill's), the stretch is told in parts.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ from pgsched.core.plan import SlotRow
 from pgsched.core.schedule import parse
 from pgsched.core.stretch import parts
 from pgsched.db import leading
-from pgsched.db.connect import Connection
+from pgsched.db.connect import Connection, DatabaseError, first_line
 from pgsched.db.query import fetch
 from pgsched.errors import PgschedError
 
@@ -33,8 +33,27 @@ def record(conn: Connection[Any]) -> int:
         rows = rows_of(stretch, mine.union(stretch["known"]))
         mine.update(row.slot for row in rows)
         slots += [((stretch["job_id"],), row) for row in rows]
-    leading.insert_slots(conn, slots)
+    write(conn, slots)
     return len(stretches)
+
+
+def write(conn: Connection[Any], slots: Sequence[tuple[tuple[int], SlotRow]]) -> None:
+    """Make the rows; where the database refuses some, all the others."""
+    try:
+        with conn.transaction():
+            leading.insert_slots(conn, slots)
+        return
+    except DatabaseError as error:
+        if not leading.refused(error):
+            raise
+        if len(slots) == 1:
+            [((job,), row)] = slots
+            told = {"job": job, "slot": str(row.slot), "error": first_line(error)}
+            logger.error("the database refuses the row of slots that were passed over", **told)
+            return
+    half = len(slots) // 2
+    write(conn, slots[:half])
+    write(conn, slots[half:])
 
 
 def rows_of(stretch: dict[str, Any], known: Collection[datetime]) -> list[SlotRow]:

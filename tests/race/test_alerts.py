@@ -87,7 +87,17 @@ def test_so_many_failures_in_a_row_are_one_incident_until_a_run_succeeds(db: psy
     assert check(db) == [("opened", "failures")], "the next incident is another one"
 
 
-@pytest.mark.parametrize("how", ["waits", "undecided", "started late", "missed"])
+def in_error(db: psycopg.Connection, since: str) -> None:
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute(
+            "UPDATE pgsched.jobs SET next_run_at = NULL, error = 'schedule: no',"
+            " error_at = clock_timestamp() - %s::interval",
+            [since],
+        )
+
+
+@pytest.mark.parametrize("how", ["waits", "undecided", "in error", "started late", "missed"])
 def test_a_slot_that_is_late(db: psycopg.Connection, how: str) -> None:
     mine = job(db, max_lateness="10 minutes", overlap="allow")
     slot(db, mine, 9, "succeeded")
@@ -102,10 +112,16 @@ def test_a_slot_that_is_late(db: psycopg.Connection, how: str) -> None:
         db.execute("UPDATE pgsched.runs SET started_at = started_at + interval '20 minutes' WHERE id = %s", [late])
     elif how == "missed":
         slot(db, mine, 1, "missed", reason="nobody ran")
+    elif how == "in error":
+        in_error(db, "9 minutes")
+        assert check(db) == []
+        in_error(db, "11 minutes")
     assert check(db) == [("opened", "lateness")]
+    in_error(db, "1 minute")
+    assert check(db) == [], "that it cannot be planned any more is no recovery"
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
-        db.execute("UPDATE pgsched.jobs SET next_run_at = clock_timestamp() + interval '1 hour'")
+        db.execute("UPDATE pgsched.jobs SET next_run_at = clock_timestamp() + interval '1 hour', error = NULL")
     db.execute("UPDATE pgsched.runs SET state = 'cancelled', finished_at = clock_timestamp() WHERE state = 'queued'")
     slot(db, mine, 0.5, "succeeded")
     assert check(db) == [("closed", "lateness")]

@@ -328,6 +328,19 @@ def test_no_job_gets_a_time_that_the_leader_cannot_read(db: psycopg.Connection, 
         db.execute(f"UPDATE pgsched.jobs SET {column} = 'infinity'")
 
 
+def test_a_file_that_this_host_cannot_read_ends_no_leader(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(work, "resolve", full)
+    add_runs(db, 1)
+    db.execute("UPDATE pgsched.runs SET state = 'scheduled'")
+    lead(db).perform()
+    assert row_of(db, 1)["state"] == "queued"
+
+
 def test_what_cannot_be_resolved_holds_up_nothing_else(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(conn: psycopg.Connection, n: int, turn: Turn) -> int:
         conn.execute("SELECT 'no instant'::timestamptz")

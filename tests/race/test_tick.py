@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
+from pgsched.core.plan import SlotRow
 from pgsched.db import jobs, leading
 from pgsched.db.statements import sql
-from pgsched.leader import ticker
+from pgsched.leader import passed_over, ticker
 from pgsched.leader.ticker import tick
 from tests.race.setting import (
     Aside,
@@ -286,6 +288,30 @@ def test_a_job_that_cannot_even_be_marked_stops_nobody_else(db: psycopg.Connecti
     with db.transaction():
         assert tick(db, 100).jobs == 0, "so that the leader pauses rather than spin"
     assert db.execute("SELECT count(*) FROM pgsched.runs WHERE job_id = %s", [bad]).fetchone() == (0,)
+
+
+def test_slots_that_were_passed_over_have_their_row_though_another_jobs_is_refused(db: psycopg.Connection) -> None:
+    add_jobs(db, 3, 20)
+    refuse(db, REFUSALS["constraint"])
+    db.execute("UPDATE pgsched.jobs SET schedule = '@every 7h'")
+    with db.transaction():
+        assert passed_over.record(db) == 3
+    found = db.execute("SELECT j.name FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY 1").fetchall()
+    assert found == [("j1",), ("j3",)]
+    with db.transaction():
+        assert passed_over.record(db) == 0
+
+
+def test_a_slot_that_has_its_row_is_noticed_beside_the_first_of_an_excluded_stretch(db: psycopg.Connection) -> None:
+    """A row for what no row had yet must not stand for the one that there was."""
+    add_jobs(db, 2, 3)
+    tick_all(db, 100)
+    rows = db.execute("SELECT job_id, scheduled_at FROM pgsched.runs ORDER BY job_id, scheduled_at").fetchall()
+    (first, taken), (second, last) = rows[0], rows[-1]
+    excluded = SlotRow(last + timedelta(seconds=9), "skipped", last, extend=last, covers_count=1)
+    with db.transaction():
+        made, had = leading.insert_slots(db, [([first], SlotRow(taken, "queued", taken)), ([second], excluded)])
+    assert ([(job, state) for job, state, _ in made], had) == ([(second, "skipped")], 1)
 
 
 # ---- what is decided for many is decided for each
