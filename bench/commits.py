@@ -68,8 +68,7 @@ class Commits:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._watch.join()
+        self._end_watch()
         self._conn.close()
 
     def _look(self) -> None:
@@ -81,11 +80,14 @@ class Commits:
                 if self._done.wait(EVERY_S):
                     return
 
+    def _end_watch(self) -> None:
+        self._done.set()
+        self._watch.join()
+
     def instants(self, before: Sequence[int], after: Sequence[int]) -> list[int]:
         """When each was committed, by CLOCK_MONOTONIC, in ns; the calls began and returned at these instants. Raises
         Failed unless each call has one commit."""
-        self._done.set()
-        self._watch.join()
+        self._end_watch()
         try:
             texts = self._texts()
         except psycopg.Error as error:

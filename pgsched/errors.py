@@ -6,6 +6,8 @@ Anything that is not a `PgschedError` is a bug and may show a traceback.
 
 from __future__ import annotations
 
+BUG = 70  # the exit code of a bug
+
 
 class PgschedError(Exception):
     """Base of all errors raised on purpose. `exit_code` is what a command ends with."""

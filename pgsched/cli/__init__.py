@@ -35,7 +35,7 @@ MODULES = {
     "chaos": ("chaos",),
     "web": ("web",),
 }
-INTERRUPTED, BUG = 130, 70
+INTERRUPTED = 130
 EXIT_CODES = """\b
 Exit codes:
   0 fine   1 unhealthy, or refused   2 bad input   3 database unreachable
@@ -134,7 +134,7 @@ def misused(error: Any) -> int:
 
 def report(error: Exception) -> int:
     """One line for an error; the traceback only for who asks."""
-    from pgsched.errors import PgschedError
+    from pgsched.errors import BUG, PgschedError
 
     if "pgsched.db.connect" in sys.modules:
         from pgsched.db import connect

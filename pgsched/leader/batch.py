@@ -15,6 +15,7 @@ from pgsched import log
 from pgsched.core.plan import NEVER_RUN, Advance, Decided
 from pgsched.db import leading
 from pgsched.db.connect import Connection, DatabaseError, first_line
+from pgsched.leader.isolation import apart
 
 logger = log.get("leader")
 # a job's part of a batch
@@ -61,18 +62,15 @@ def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[in
 
 def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
     """Write what the database takes of a batch, and mark the jobs whose rows it refuses."""
-    if not parts:
-        return Written()
-    try:
-        with conn.transaction():
-            return write_counted(conn, parts, terminates)
-    except DatabaseError as error:
-        if not leading.refused(error):
-            raise
-        if len(parts) == 1:
-            return mark(conn, parts[0][0], f"the database refuses its row: {first_line(error)}")
-    half = len(parts) // 2
-    return write_apart(conn, parts[:half], terminates) + write_apart(conn, parts[half:], terminates)
+    return sum(
+        apart(
+            conn,
+            parts,
+            lambda some: write_counted(conn, some, terminates),
+            lambda part, error: mark(conn, part[0], f"the database refuses its row: {first_line(error)}"),
+        ),
+        Written(),
+    )
 
 
 def write_counted(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:

@@ -3,11 +3,15 @@ must not stop the others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from pgsched.db.connect import DatabaseError, Reaction, classify
+from pgsched.db import leading
+from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
 
 Tell = Callable[[str], object]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def isolated(work: Callable[[], int], on_conflict: Tell, on_bug: Tell) -> int:
@@ -23,3 +27,25 @@ def isolated(work: Callable[[], int], on_conflict: Tell, on_bug: Tell) -> int:
             raise
         (on_conflict if reaction is Reaction.RETRY else on_bug)(str(error).strip())
         return 0
+
+
+def apart(
+    conn: Connection[Any],
+    parts: Sequence[T],
+    write: Callable[[Sequence[T]], R],
+    alone: Callable[[T, DatabaseError], R],
+) -> list[R]:
+    """Write these in savepoints: all at once, or, where the database refuses that, in halves, until it is known which
+    part it refuses: what becomes of that one `alone` says. Returns what each of both returned, in order."""
+    if not parts:
+        return []
+    try:
+        with conn.transaction():
+            return [write(parts)]
+    except DatabaseError as error:
+        if not leading.refused(error):
+            raise
+        if len(parts) == 1:
+            return [alone(parts[0], error)]
+    half = len(parts) // 2
+    return [*apart(conn, parts[:half], write, alone), *apart(conn, parts[half:], write, alone)]

@@ -6,7 +6,7 @@ has its row already (a backfill's), the stretch is told in parts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from pgsched.db import leading
 from pgsched.db.connect import Connection, DatabaseError, first_line
 from pgsched.db.query import fetch
 from pgsched.errors import PgschedError
+from pgsched.leader.isolation import apart
 
 logger = log.get("leader")
 BATCH = 200
@@ -33,27 +34,15 @@ def record(conn: Connection[Any]) -> int:
         rows = rows_of(stretch, mine.union(stretch["known"]))
         mine.update(row.slot for row in rows)
         slots += [((stretch["job_id"],), row) for row in rows]
-    write(conn, slots)
+    apart(conn, slots, lambda some: leading.insert_slots(conn, some), refused)
     return len(stretches)
 
 
-def write(conn: Connection[Any], slots: Sequence[tuple[tuple[int], SlotRow]]) -> None:
-    """Make the rows; where the database refuses some, all the others."""
-    try:
-        with conn.transaction():
-            leading.insert_slots(conn, slots)
-        return
-    except DatabaseError as error:
-        if not leading.refused(error):
-            raise
-        if len(slots) == 1:
-            [((job,), row)] = slots
-            told = {"job": job, "slot": str(row.slot), "error": first_line(error)}
-            logger.error("the database refuses the row of slots that were passed over", **told)
-            return
-    half = len(slots) // 2
-    write(conn, slots[:half])
-    write(conn, slots[half:])
+def refused(slot: tuple[tuple[int], SlotRow], error: DatabaseError) -> None:
+    """The database refuses the row of slots that were passed over; all others have theirs."""
+    (job,), row = slot
+    logger.error("the database refuses the row of slots that were passed over", job=job, slot=str(row.slot),
+                 error=first_line(error))  # fmt: skip
 
 
 def rows_of(stretch: dict[str, Any], known: Collection[datetime]) -> list[SlotRow]:

@@ -6,12 +6,13 @@ have, its parents are known, or it is skipped because one of them has no such sl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pgsched.db import dependencies
-from pgsched.db.connect import Connection, DatabaseError
+from pgsched.db.connect import Connection
 from pgsched.db.dependencies import Slot
-from pgsched.db.leading import refused
+from pgsched.leader.isolation import apart
 
 CIRCLE = 0
 
@@ -30,17 +31,9 @@ def find_parents(conn: Connection[Any], after: int, n: int) -> tuple[int, int]:
 
 def attach(conn: Connection[Any], whole: list[Slot]) -> list[int]:
     """Make the edges; returns the slots that would wait for themselves."""
-    if not whole:
+
+    def add(some: Sequence[Slot]) -> list[int]:
+        dependencies.add(conn, [(slot.run_id, parent, "cancel", False) for slot in some for parent in slot.parents])
         return []
-    try:
-        with conn.transaction():
-            dependencies.add(
-                conn, [(slot.run_id, parent, "cancel", False) for slot in whole for parent in slot.parents]
-            )
-        return []
-    except DatabaseError as error:
-        if not refused(error):
-            raise
-    if len(whole) == 1:
-        return [whole[0].run_id]
-    return [run_id for slot in whole for run_id in attach(conn, [slot])]
+
+    return [run_id for circle in apart(conn, whole, add, lambda slot, _: [slot.run_id]) for run_id in circle]

@@ -13,11 +13,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from pgsched import log
-from pgsched.errors import PgschedError
+from pgsched.errors import BUG, PgschedError
 
 logger = log.get("process")
 WITHIN_S = 10.0
-BUG = 70  # as the command line's
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]], within_s: float = WITHIN_S) -> None:

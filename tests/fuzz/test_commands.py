@@ -16,7 +16,8 @@ import pytest
 import typer
 from hypothesis import strategies as st
 
-from pgsched.cli import BUG, make_app, run
+from pgsched.cli import make_app, run
+from pgsched.errors import BUG
 from tests.fuzz.profile import COMMAND, fuzz
 from tests.fuzz.setting import furnish
 from tests.fuzz.values import NASTY, WORDS, fields, plain, schedules
