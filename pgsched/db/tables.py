@@ -93,6 +93,7 @@ jobs = Table(
     partial("jobs_due", "next_run_at", where="NOT paused AND next_run_at IS NOT NULL"),
     partial("jobs_done_once", "id", where="delete_after_run AND schedule IS NULL AND next_run_at IS NULL"),
     partial("jobs_keep", "id", where="keep IS NOT NULL"),
+    partial("jobs_declared", "declared_by", where="declared_by IS NOT NULL"),
     partial(
         "jobs_watched",
         "id",
@@ -248,6 +249,7 @@ workers = Table(
     Column("clock_ahead_s", Double),
     Column("tz_version", Text),
     Column("pooler", Text),
+    Column("declares", Texts),
     partial("workers_alive", "id", where="stopped_at IS NULL"),
 )
 

@@ -92,6 +92,11 @@ def test_a_row_of_output_is_bounded(db: psycopg.Connection[Any]) -> None:
         ("INSERT INTO pgsched.runs (task, tags) VALUES ('t', %s)", ["x" * 100_000]),
         ("INSERT INTO pgsched.queues (name) VALUES (%s)", "x" * 101),
         ("INSERT INTO pgsched.limits (concurrency, name) VALUES (1, %s)", "x" * 501),
+        (
+            "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease, declares)"
+            " VALUES ('w', 'h', 1, '0', 1, '{}', '{}', '1 minute', %s)",
+            ["x" * 1000] * 17_000,
+        ),
     ],
 )
 def test_names_and_texts_are_bounded(db: psycopg.Connection[Any], statement: str, value: object) -> None:
