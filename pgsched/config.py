@@ -29,6 +29,7 @@ ENVIRONMENT = {
 }
 MAX_PAYLOAD_BYTES = 1_048_576
 CRASH_LIMIT = 5
+WITHDRAW_AFTER_S = 600.0  # of declared jobs; longer than the 5 minutes that Kubernetes waits before it restarts a pod
 SQL_DSN = "PGSCHED_SQL_DSN_"
 SQL_DSN_NAME = re.compile("[a-z0-9_-]{1,63}")
 
@@ -72,6 +73,7 @@ class LeaderSettings:
     reap_every_s: float = 5.0
     prune_every_s: float = 60.0
     prune_batch: int = 2000
+    withdraw_after_s: float = WITHDRAW_AFTER_S
     count_every_s: float = 10.0
     tick_batch: int = 5000
     crash_limit: int = CRASH_LIMIT

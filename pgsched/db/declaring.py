@@ -23,7 +23,7 @@ LEFT_TO_OPERATORS = ("paused", "paused_reason", "paused_by", "resume_from")
 UPSERT = composing.SQL("""
 INSERT INTO pgsched.jobs AS j ({columns}, declared_by) VALUES ({values}, %(declared_by)s)
 ON CONFLICT (name) DO UPDATE SET ({columns}) = ROW({excluded})
-    WHERE j.declared_by = %(declared_by)s AND ROW({own}) IS DISTINCT FROM ROW({excluded})
+    WHERE j.declared_by = %(declared_by)s AND %(update)s AND ROW({own}) IS DISTINCT FROM ROW({excluded})
 RETURNING xmax = 0 AS created""")
 
 
@@ -45,11 +45,17 @@ class Declaration(Protocol):
 
 
 def declare(
-    conn: Connection[Any], declarations: Iterable[Declaration], declared_by: str, *, remove: bool = True
+    conn: Connection[Any],
+    declarations: Iterable[Declaration],
+    declared_by: str,
+    *,
+    remove: bool = True,
+    update: bool = True,
 ) -> dict[str, str]:
     """Make the table agree with the code: name -> created, updated, unchanged, foreign or removed. All or nothing.
 
-    Without `remove`, jobs that are declared no more are left as they are (and called left).
+    Without `remove`, jobs that are not declared are left as they are (and called left); without `update`, those that
+    are there already.
     """
     wanted = in_order(declarations)
     names = [declaration.name for declaration in wanted]
@@ -57,7 +63,7 @@ def declare(
         raise InputError(f"name: declared twice: {', '.join(sorted(twice))}", "name")
     with conn.transaction():
         conn.execute(sql("declare_lock"))
-        done = {declaration.name: reconcile(conn, declaration, declared_by) for declaration in wanted}
+        done = {declaration.name: reconcile(conn, declaration, declared_by, update) for declaration in wanted}
         for row in rows(conn, "declare_removed", {"declared_by": declared_by, "names": names, "remove": remove}):
             done[row["name"]] = "removed" if remove else "left"
     return done
@@ -83,12 +89,12 @@ def ids_of(conn: Connection[Any], job: str, names: Iterable[str]) -> list[int]:
     return sorted(found.values())
 
 
-def reconcile(conn: Connection[Any], declaration: Declaration, declared_by: str) -> str:
-    """Create or update one job; returns what was done."""
+def reconcile(conn: Connection[Any], declaration: Declaration, declared_by: str, update: bool) -> str:
+    """Create one job, or update it unless it is to be left as it is; returns what was done."""
     values = columns_of(declaration)
     if values["after_jobs"]:
         values["after_jobs"] = ids_of(conn, declaration.name, values["after_jobs"])
-    text, params = upsert(values), {**values, "declared_by": declared_by}
+    text, params = upsert(values), {**values, "declared_by": declared_by, "update": update}
     for _ in range(3):
         try:
             with conn.transaction():

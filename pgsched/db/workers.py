@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgsched.core.zones import tzdata_version
 from pgsched.db import pooler
@@ -15,10 +16,14 @@ from pgsched.db.query import Row, one
 from pgsched.db.statements import sql
 from pgsched.errors import NotFound
 
+if TYPE_CHECKING:
+    from pgsched.db.declaring import Declaration
+
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a worker says of itself at start."""
+    """What a worker says of itself at start. `jobs`: what its code declares for its app. `removes`: jobs of that app
+    that no process declares may go."""
 
     name: str
     version: str
@@ -28,15 +33,18 @@ class Registration:
     kinds: list[str]
     tasks: list[str]
     lease_s: float
+    jobs: Sequence[Declaration] = ()
+    removes: bool = False
 
 
 def start(conn: Connection[Any], registration: Registration) -> int:
-    """Register this process; returns the worker's id."""
+    """Write the worker's row; returns its id. What it declares is written by `registering.register`, with this."""
     values = {name: getattr(registration, name) for name in Registration.__slots__}
     process = {"hostname": socket.gethostname(), "pid": os.getpid()}
     time_of_host = {"tz_version": tzdata_version(), "clock_s": time.time()}
     way = {"pooler": pooler.of(conn)}
-    row = conn.execute(sql("worker_start"), {**values, **process, **time_of_host, **way}).fetchone()
+    declares = {"declares": sorted(job.name for job in registration.jobs) if registration.removes else None}
+    row = conn.execute(sql("worker_start"), {**values, **process, **time_of_host, **way, **declares}).fetchone()
     assert row is not None
     return int(row[0])
 

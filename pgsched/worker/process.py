@@ -12,13 +12,13 @@ import signal
 import socket
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pgsched
 from pgsched import garbage, log, otel, tracing
 from pgsched.config import Settings
-from pgsched.db import jobs, pooler, timeline, version, workers
-from pgsched.db.connect import Connection, connect, ssl_problem
+from pgsched.db import pooler, timeline, version, workers
+from pgsched.db.connect import connect, ssl_problem
 from pgsched.errors import PgschedError
 from pgsched.execute.capture import Journal
 from pgsched.execute.registry import executors
@@ -46,8 +46,8 @@ def process_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def prepare(settings: Settings, app: App | None) -> None:
-    """Check the schema and reconcile the jobs that the app declares. Raises PgschedError."""
+def prepare(settings: Settings) -> None:
+    """Check the schema, and say what is unwise. Raises PgschedError."""
     timeline.survey(settings.dsn)
     with connect(settings.dsn, purpose="worker") as conn:
         version.check(conn)
@@ -55,19 +55,6 @@ def prepare(settings: Settings, app: App | None) -> None:
             logger.warning(problem)
         if mode := pooler.of(conn):
             logger.info("a pooler is on the way", mode=str(mode))
-        if app is not None:
-            declare(conn, app)
-
-
-def declare(conn: Connection[Any], app: App) -> None:
-    """Write the app's jobs. Only an app with a name of its own removes those that it declared before: two programs
-    that are both called main must not delete each other's jobs."""
-    done = jobs.declare(conn, app.jobs, app.name, remove=app.named)
-    if done:
-        logger.info("jobs declared", app=app.name, jobs=done)
-    if "left" in done.values():
-        logger.warning("jobs are declared no more: delete them, or name the App to have them removed",
-                       jobs=[name for name, what in done.items() if what == "left"])  # fmt: skip
 
 
 def run_worker(
@@ -80,7 +67,7 @@ def run_worker(
     cannot go on."""
     if app is not None and app.dsn is None:
         app.dsn = settings.dsn  # a handler that enqueues means this database, wherever the DSN came from
-    prepare(settings, app)
+    prepare(settings)
     garbage.last()
     check_memory(settings.worker.max_memory_mb)
     with Observed(settings, under_supervisor=line is not None) as observed:
@@ -120,15 +107,16 @@ async def serve(
     if observed is not None:
         observed.watch(worker, leader)
     thread = threading.Thread(target=leader.run, name="pgsched-leader", daemon=True)
-    if settings.worker.leader:
-        thread.start()
     if on_start is not None:
         on_start(worker)
     try:
+        worker.register()
+        if settings.worker.leader:  # not before: what the code declares no more is not to fire again
+            thread.start()
         with alerting(settings, leader, stands=settings.worker.leader):
             await worker.run()
     finally:
-        if settings.worker.leader:
+        if thread.is_alive():
             leader.stop()
             await apart(partial(thread.join, 3.0))
         for number in handled:
@@ -164,13 +152,16 @@ def make_worker(settings: Settings, app: App | None, observed: Observed | None =
         kinds=sorted(chosen),
         tasks=sorted(app.tasks) if app is not None and "python" in chosen else [],
         lease_s=mine.lease_s,
+        jobs=[] if app is None else app.jobs,
+        # two programs that are both called main must not delete each other's jobs
+        removes=app is not None and app.named,
     )
     return Worker(settings.dsn, mine, chosen, registration, journal, None if observed is None else observed.counted)
 
 
 def run_leader(settings: Settings) -> None:
     """Run only the leader's duties, until a signal. Raises PgschedError when no retry can help."""
-    prepare(settings, None)
+    prepare(settings)
     garbage.last()
     fatal: list[PgschedError] = []
     leader = Leader(settings.dsn, settings.leader, process_name(), on_fatal=fatal.append)

@@ -20,7 +20,6 @@ from pgsched import log
 from pgsched.config import WorkerSettings
 from pgsched.db import workers
 from pgsched.db.claims import Wanted
-from pgsched.db.connect import DatabaseError, connect, explain
 from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
 from pgsched.execute.capture import Journal
@@ -33,6 +32,7 @@ from pgsched.worker.listen import listen
 from pgsched.worker.logs import LogPump
 from pgsched.worker.metered import MeteredSlots, WorkerMeter
 from pgsched.worker.recycling import watch_memory
+from pgsched.worker.registering import register
 from pgsched.worker.running import Ended, slot_of
 from pgsched.worker.seats import WorkerSeats
 from pgsched.worker.settle import Settler, retry_in_s
@@ -80,6 +80,7 @@ class Worker:
             if isinstance(executor, PythonExecutor):
                 executor.attach(self.slots.control_of, dsn)
         self.verdicts: dict[str, int] = {}
+        self._id: int | None = None
         self._stops = 0
         self._heard_at: float | None = None
         self._stop_event = asyncio.Event()
@@ -122,14 +123,16 @@ class Worker:
         self.stop()
         self.stop()
 
+    def register(self) -> int:
+        """Have the database know this worker and its jobs, if it does not yet; the worker's id. Raises PgschedError."""
+        if self._id is None:
+            self._id = register(self.dsn, self.registration)
+        return self._id
+
     async def run(self) -> None:
         """Work until stopped."""
         loop = asyncio.get_running_loop()
-        try:
-            with connect(self.dsn, purpose="worker") as conn:
-                worker_id = workers.start(conn, self.registration)
-        except DatabaseError as error:
-            raise explain(error) from error
+        worker_id = self.register()
         logger.info("started", worker=self.registration.name, id=worker_id, concurrency=self.settings.concurrency,
                     kinds=self.registration.kinds, tasks=len(self.registration.tasks))  # fmt: skip
         self.tell(READY)

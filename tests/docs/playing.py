@@ -24,8 +24,8 @@ from typing import Any
 import psycopg
 
 from pgsched import App
+from pgsched.db import jobs
 from pgsched.testing import drain
-from pgsched.worker.process import declare
 from tests.docs.parsing import PARSERS
 from tests.docs.reading import ROOT, Block, Page
 from tests.docs.shell import Failed, Shell, commands, endless, free_port, words
@@ -105,7 +105,7 @@ class Play:
         """Handlers have run, what was started has stopped, and what the stage expects holds."""
         self.shell.stop()
         for app in self.apps:
-            declare(self.db, app)
+            jobs.declare(self.db, app.jobs, app.name, remove=app.named)
         if self.stage.run:
             self.stage.run(self)
         else:

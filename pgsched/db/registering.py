@@ -1,0 +1,39 @@
+"""The rule: a worker is there, and its jobs are declared, in one transaction; and one worker after the other.
+
+So whoever takes jobs away sees every process that declares them, also one that has come this instant. A process takes
+jobs away only if no other of its app is there: others may be of another release, which declares more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgsched.config import WITHDRAW_AFTER_S
+from pgsched.db import workers
+from pgsched.db.connect import Connection
+from pgsched.db.declaring import declare
+from pgsched.db.statements import sql
+from pgsched.db.workers import Registration
+
+
+def register(conn: Connection[Any], registration: Registration, *, again: bool = False) -> tuple[int, dict[str, str]]:
+    """Write the worker's row and its app's jobs; returns its id, and what was done: name -> created, updated,
+    unchanged, foreign, removed or left. All or nothing.
+
+    `again`: it is no new process, but one that the database had lost or given up: it only puts back the jobs that are
+    gone, as others may be of a newer release by now. Raises PgschedError, or the driver's errors.
+    """
+    app = registration.app
+    if app is None:
+        return workers.start(conn, registration), {}
+    with conn.transaction():
+        conn.execute(sql("declare_lock"))
+        remove = registration.removes and not again and is_alone(conn, app)
+        done = declare(conn, registration.jobs, app, remove=remove, update=not again)
+        return workers.start(conn, registration), done
+
+
+def is_alone(conn: Connection[Any], app: str) -> bool:
+    """Is no process of this app there that is registered, and is none missing that may come back?"""
+    row = conn.execute(sql("declare_others"), {"app": app, "grace_s": WITHDRAW_AFTER_S}).fetchone()
+    return bool(row and not row[0])
