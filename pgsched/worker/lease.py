@@ -22,6 +22,7 @@ from pgsched.db.connect import BY_KEY, Connection, DatabaseError, Reaction, back
 from pgsched.db.patient import expect
 from pgsched.errors import PgschedError
 from pgsched.model import Claim, Key
+from pgsched.worker.registering import register_again
 
 logger = log.get("lease")
 MARGIN = 0.1
@@ -227,11 +228,14 @@ class Heartbeat(threading.Thread):
 
     def _heed(self, conn: Connection[Any], beat: Beat) -> None:
         """Is this worker to drain? And does the database know it at all? A failover to a standby that lagged may have
-        lost its row, and given its number to another worker: nobody would see that this one is there."""
+        lost its row, and given its number to another worker: nobody would see that this one is there. Or it was silent
+        for so long that it was given up, and its jobs with it."""
         if not beat.known:
-            self.worker_id, before = workers.start(conn, self.registration), self.worker_id
+            self.worker_id, before = register_again(conn, self.registration), self.worker_id
             self.on_registered(self.worker_id)
-            logger.warning("registered again: the database had lost this worker", id=self.worker_id, before=before)
+            logger.warning(
+                "registered again: the database had lost this worker, or given it up", id=self.worker_id, before=before
+            )
         elif beat.drain_by is not None:
             self.on_drain(beat.drain_by)
 

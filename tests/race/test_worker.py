@@ -398,13 +398,15 @@ def test_a_row_that_somebody_locked_costs_no_other_claim_its_lease(
 
 
 def test_a_late_heartbeat_does_not_bring_a_stopped_worker_back(db: psycopg.Connection) -> None:
-    gone, lives = workers.start(db, registration()), workers.start(db, registration())
+    gone, given_up = workers.start(db, registration()), workers.start(db, registration())
     workers.stop(db, gone, "w", stopped=True)
-    db.execute("UPDATE pgsched.workers SET stopped_at = seen_at WHERE id = %s", [lives])  # the pruner took it for dead
-    for worker_id in (gone, lives):
-        claims.heartbeat(db, worker_id, 30.0, [], name="w")
-    stopped = db.execute("SELECT id FROM pgsched.workers WHERE stopped_at IS NOT NULL").fetchall()
-    assert stopped == [(gone,)]
+    db.execute(
+        "UPDATE pgsched.workers SET stopped_at = seen_at WHERE id = %s", [given_up]
+    )  # the pruner took it for dead
+    known = [claims.heartbeat(db, worker_id, 30.0, [], name="w").known for worker_id in (gone, given_up)]
+    stopped = db.execute("SELECT id FROM pgsched.workers WHERE stopped_at IS NOT NULL ORDER BY id").fetchall()
+    assert stopped == [(gone,), (given_up,)]
+    assert known == [True, False], "who was given up, and lives, registers again"
 
 
 def test_a_worker_whose_number_was_given_to_another_says_nothing_of_that_one(db: psycopg.Connection) -> None:
