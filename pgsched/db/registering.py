@@ -1,7 +1,8 @@
 """The rule: a worker is there, and its jobs are declared, in one transaction; and one worker after the other.
 
 So whoever takes jobs away sees every process that declares them, also one that has come this instant. A process takes
-jobs away only if no other of its app is there: others may be of another release, which declares more.
+jobs away only if no other of its app is there: others may be of another release, which declares more. What it leaves
+the leader takes away when no process has declared it for a while.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pgsched.config import WITHDRAW_AFTER_S
 from pgsched.db import workers
 from pgsched.db.connect import Connection
 from pgsched.db.declaring import declare
+from pgsched.db.query import Row, fetch
 from pgsched.db.statements import sql
 from pgsched.db.workers import Registration
 
@@ -37,3 +39,19 @@ def is_alone(conn: Connection[Any], app: str) -> bool:
     """Is no process of this app there that is registered, and is none missing that may come back?"""
     row = conn.execute(sql("declare_others"), {"app": app, "grace_s": WITHDRAW_AFTER_S}).fetchone()
     return bool(row and not row[0])
+
+
+def withdrawn(conn: Connection[Any], grace_s: float, n: int) -> list[Row]:
+    """Up to `n` jobs (id, name, app) that no process of their app has declared for `grace_s` seconds, while one that
+    says what it declares is at work."""
+    return fetch(conn, "declare_withdrawn", {"grace_s": grace_s, "n": n})
+
+
+def withdraw(conn: Connection[Any], grace_s: float, n: int) -> list[Row]:
+    """Delete such jobs, in the caller's transaction; returns (name, app) of each. None while a process declares its."""
+    locked = conn.execute(sql("declare_try_lock")).fetchone()
+    if not locked or not locked[0]:
+        return []
+    # asked under the lock, with a snapshot that is younger: a process may just have declared one of them
+    found = withdrawn(conn, grace_s, n)
+    return fetch(conn, "declare_withdraw", {"ids": [row["id"] for row in found]})

@@ -32,6 +32,7 @@ from pgsched.leader.stall import Stall
 from pgsched.leader.stepping import DatabaseClock
 from pgsched.leader.ticker import Ticked, tick
 from pgsched.leader.watching import EVERY_S, Watch
+from pgsched.leader.withdrawn import work as withdraw
 
 logger = log.get("leader")
 LONGEST_PAUSE_S = 2.5  # how late a lost notification may be noticed
@@ -72,6 +73,7 @@ class Duties:
         self._pruner = Pruner()
         self._counting = counting.Counting()
         self._pruning = Due(time.monotonic() + settings.prune_every_s)
+        self._withdrawing = Due(max(reap_from, time.monotonic() + settings.prune_every_s))
         self._tallying, self._watching = Due(0.0), Due(0.0)
 
     def perform(self) -> float:
@@ -102,6 +104,7 @@ class Duties:
         self._try(lambda: self._count(now, due.ended) if count and self._tallying.now(now, lull=self._lull) else 0)
         self._try(lambda: self._watch(now))
         self._try(lambda: self._prune(now))
+        self._try(lambda: self._withdraw(now))
         self._stall.took(time.monotonic() - now)
         done += ticked
         # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
@@ -126,6 +129,7 @@ class Duties:
 
     def _reap_nothing_for(self, seconds: float) -> None:
         self._reaping.exactly(time.monotonic() + seconds)
+        self._withdrawing.exactly(time.monotonic() + max(seconds, self.settings.prune_every_s))
         self.search.hurry()
 
     def _reclaim(self, now: float, due: leading.Look, reap: bool) -> int:
@@ -330,6 +334,12 @@ class Duties:
             with self.leading() as conn:
                 self._tidy(conn, began)
         return gone
+
+    def _withdraw(self, now: float) -> int:
+        if not self._withdrawing.now(now, lull=self._lull):
+            return 0
+        self._withdrawing.within(now, self.settings.prune_every_s, LONGEST_PAUSE_S)  # first, as above
+        return withdraw(self.conn, self.leading, self.settings.withdraw_after_s)
 
     def _tidy(self, conn: Connection[Any], began: float) -> None:
         if self._pruner.tidy(conn, BATCH) >= BATCH:

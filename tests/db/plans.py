@@ -85,6 +85,8 @@ LEADER = {
     "prune_keys": "kept_keys_expires_at[]",
     "prune_backfills": "runs_backfill",
     "prune_jobs": "jobs_done_once* runs_slot jobs_pkey",
+    "declare_withdrawn": "jobs_declared",
+    "declare_withdraw": "jobs_pkey|jobs_declared*",
     "leases": "",
     "status_attention": None,
     "status_leader": None,

@@ -11,7 +11,10 @@ import pytest
 from pgsched import App
 from pgsched.config import LeaderSettings
 from pgsched.db import graphs, history, jobs, migrate, runs
+from pgsched.db.registering import register, withdraw
 from pgsched.leader.election import Leader
+from tests.apps.releases import new, old
+from tests.race.releases import begin, end, process, time_passes
 from tests.security.conftest import Logins, alone
 from tests.waiting import wait_until
 from tests.working import all_ended, work
@@ -338,6 +341,19 @@ def test_workers_and_leaders_work_with_their_roles_alone(logins: Logins, db: psy
     assert one(alice, "SELECT count(*) FROM run_logs") > 0
     assert one(alice, "SELECT count(DISTINCT owner) FROM runs") == 1
     assert one(db, "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL") >= 1
+
+
+def test_workers_declare_and_the_leader_takes_away_with_their_roles_alone(
+    logins: Logins, db: psycopg.Connection[Any]
+) -> None:
+    worker, leader = logins.connect("worker"), logins.connect("leader")
+    before, last = begin(worker, new, old)
+    end(worker, before)
+    time_passes(db, 60)
+    with leader.transaction():
+        assert [row["name"] for row in withdraw(leader, 600.0, 10)] == ["bonuses"]
+    end(worker, last)
+    assert register(worker, process(new))[1]["letters"] == "removed"
 
 
 def test_a_worker_that_does_not_lead_needs_its_own_role_alone(logins: Logins, db: psycopg.Connection[Any]) -> None:

@@ -1,0 +1,88 @@
+"""Releases are rolled out: a declared job lives for as long as a process may be there that declares it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.fleet import Fleet, Member, fleet_on, one, wait_for_leader
+from tests.race.releases import a_run_that_waits, declared, rounds, state_of, time_passes
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def fleet(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
+    with fleet_on(dsn, tmp_path) as fleet:
+        yield fleet
+
+
+def start(fleet: Fleet, release: str, *options: str) -> Member:
+    """A process of a release, at work."""
+    member = fleet.launch(*(options or ("--no-leader",)), app=f"tests.apps.releases:{release}")
+    fleet.await_start(member)
+    return member
+
+
+def stop(member: Member) -> None:
+    member.signal(signal.SIGTERM)
+    assert member.ended() == 0
+
+
+def test_a_process_of_the_old_release_takes_nothing_from_the_new_one(fleet: Fleet, db: psycopg.Connection) -> None:
+    """A rolling deploy that is undone. First the old release is at work, then the new one as well; then a process of
+    the old one starts again; then the last of the new one stops."""
+    start(fleet, "old")
+    new = start(fleet, "new")
+    assert declared(db) == {"salaries", "letters", "bonuses"}
+    waits = a_run_that_waits(db, "bonuses")
+    start(fleet, "old")
+    assert declared(db) == {"salaries", "letters", "bonuses"}
+    assert state_of(db, waits) == "scheduled"
+    stop(new)
+    leader = rounds(db)
+    assert declared(leader()) == {"salaries", "letters", "bonuses"}, "it may be starting again just now"
+    time_passes(db, 10)
+    assert declared(leader()) == {"salaries", "letters"}
+    assert state_of(db, waits) == "cancelled"
+
+
+def test_whoever_is_alone_takes_a_job_away_before_it_fires_again(fleet: Fleet, db: psycopg.Connection) -> None:
+    """A developer takes a job out of the code and starts the worker again. Its slots were due meanwhile."""
+    stop(start(fleet, "often", "--leader"))
+    runs = "SELECT count(*), max(id) FROM pgsched.runs WHERE task = %s"
+    letters, (_, last) = one_row(db, runs, "letters"), one_row(db, runs, "salaries")
+    wait_until(lambda: one(db, "SELECT max(next_run_at) < clock_timestamp() FROM pgsched.jobs"), what="slots to be due")
+    start(fleet, "seldom", "--leader")
+    assert declared(db) == {"salaries"}
+    wait_for_leader(db)
+    wait_until(lambda: (one_row(db, runs, "salaries")[1] or 0) > (last or 0), what="the leader to decide slots")
+    assert one_row(db, runs, "letters") == letters
+
+
+def one_row(db: psycopg.Connection, query: str, *values: str) -> tuple[int, int | None]:
+    row = db.execute(query.encode(), values).fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+def test_a_release_that_cannot_start_neither_declares_nor_takes_away(fleet: Fleet, db: psycopg.Connection) -> None:
+    stop(start(fleet, "new"))
+    assert fleet.launch("--no-leader", app="tests.apps.releases:broken").ended(30) != 0
+    assert declared(db) == {"salaries", "bonuses"}
+
+
+def test_a_worker_that_was_taken_for_dead_puts_its_jobs_back(fleet: Fleet, db: psycopg.Connection) -> None:
+    """Frozen for as long as it takes others to give it up."""
+    frozen = start(fleet, "new", "--no-leader", "--lease", "1")
+    start(fleet, "old")
+    frozen.freeze()
+    leader = rounds(db)
+    time_passes(db, 10, pid=frozen.pid)
+    assert declared(leader()) == {"salaries", "letters"}
+    frozen.thaw()
+    wait_until(lambda: declared(db) == {"salaries", "letters", "bonuses"}, what="the worker to declare its jobs again")
+    assert declared(leader()) == {"salaries", "letters", "bonuses"}

@@ -1,0 +1,310 @@
+"""A process is registered with what it declares; nobody takes away what a process that may be there declares."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched import App
+from pgsched.db import claims, jobs, registering, retention, workers
+from pgsched.db.registering import register, withdraw
+from pgsched.leader import withdrawn
+from pgsched.worker.registering import register_again
+from tests.apps.releases import nameless, new, nothing, old, release
+from tests.fleet import one
+from tests.race.releases import a_run_that_waits, begin, declared, end, process, rounds, state_of, time_passes
+from tests.race.setting import Aside, Open, cut, wait_until_blocked
+from tests.race.test_clock_steps import HOUR, moved
+from tests.race.test_duties import lead
+
+GRACE_S = 600.0
+LOCK = "pg_try_advisory_xact_lock(hashtextextended('pgsched.declare', 0))"
+BOTH = {"salaries", "letters", "bonuses"}
+
+
+def test_a_process_says_what_it_declares_and_one_without_a_name_does_not(db: psycopg.Connection) -> None:
+    begin(db, new, nameless)
+    found = db.execute("SELECT app, declares FROM pgsched.workers ORDER BY id").fetchall()
+    assert found == [("payroll", ["bonuses", "salaries"]), ("app", None)]
+
+
+def test_a_process_and_its_jobs_are_written_together_or_not_at_all(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(workers, "start", fails)
+    with pytest.raises(ZeroDivisionError):
+        begin(db, new)
+    assert declared(db) == set()
+
+
+# ---- at the start of a process
+
+
+def test_who_is_alone_takes_away_at_once_what_it_does_not_declare(db: psycopg.Connection) -> None:
+    end(db, *begin(db, old, old))
+    register(db, process(release(App("other"), theirs="@daily")))
+    jobs.add(db, {"name": "by hand", "task": "t", "schedule": "@daily"})
+    assert register(db, process(new))[1] == {"salaries": "unchanged", "bonuses": "created", "letters": "removed"}
+    assert declared(db) == {"salaries", "bonuses", "theirs", "by hand"}
+
+
+def test_an_app_without_a_name_takes_nothing_away(db: psycopg.Connection) -> None:
+    """Two programs may both be called main."""
+    end(db, *begin(db, nameless))
+    assert register(db, process(release(App())))[1] == {"salaries": "left"}
+
+
+def test_who_is_not_alone_leaves_what_it_does_not_declare(db: psycopg.Connection) -> None:
+    begin(db, new)
+    assert register(db, process(old))[1] == {"salaries": "unchanged", "letters": "created", "bonuses": "left"}
+
+
+def test_a_process_that_does_not_say_what_it_declares_counts_as_well(db: psycopg.Connection) -> None:
+    """One of a release before this, or an app without a name."""
+    begin(db, new)
+    db.execute("UPDATE pgsched.workers SET declares = NULL")
+    assert register(db, process(old))[1]["bonuses"] == "left"
+
+
+def test_one_that_was_killed_may_come_back(db: psycopg.Connection) -> None:
+    """Or only seems gone: when the database is back after an outage, everybody was silent for as long as that took."""
+    begin(db, old)
+    db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '9 minutes'")
+    first, done = register(db, process(new))
+    assert done["letters"] == "left"
+    end(db, first)
+    retention.tidy(db, GRACE_S, 10)
+    again, done = register(db, process(new))
+    assert done["letters"] == "left", "given up, but not for long"
+    end(db, again)
+    db.execute("UPDATE pgsched.workers SET stopped_at = stopped_at - interval '1 minute' WHERE stopping_at IS NULL")
+    assert register(db, process(new))[1]["letters"] == "removed"
+
+
+# ---- the leader
+
+
+def test_a_job_goes_a_while_after_the_last_process_that_declared_it(db: psycopg.Connection) -> None:
+    first, _, last = begin(db, new, old, new)
+    leader = rounds(db)
+    waits = a_run_that_waits(db, "bonuses")
+    end(db, first)
+    time_passes(db, 60)
+    assert declared(leader()) == BOTH
+    end(db, last)
+    db.execute("UPDATE pgsched.workers SET stopped_at = stopped_at - interval '9 minutes' WHERE id = %s", [last])
+    assert declared(leader()) == BOTH, "a crash loop starts again within five"
+    db.execute("UPDATE pgsched.workers SET stopped_at = stopped_at - interval '1 minute' WHERE id = %s", [last])
+    assert declared(leader()) == BOTH - {"bonuses"}
+    assert state_of(db, waits) == "cancelled"
+
+
+def test_a_rollback_and_a_deploy_are_the_same(db: psycopg.Connection) -> None:
+    before, _ = begin(db, old, new)
+    end(db, before)
+    time_passes(db, 10)
+    assert declared(rounds(db)()) == BOTH - {"letters"}
+
+
+def test_a_process_that_was_killed_counts_until_it_is_given_up(db: psycopg.Connection) -> None:
+    killed, _ = begin(db, new, old)
+    db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '80 seconds' WHERE id = %s", [killed])
+    leader = rounds(db)
+    assert declared(leader()) == BOTH
+    db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '8 minutes' WHERE id = %s", [killed])
+    assert declared(leader()) == BOTH, "given up, but not for long"
+    db.execute("UPDATE pgsched.workers SET stopped_at = stopped_at - interval '2 minutes' WHERE id = %s", [killed])
+    assert declared(leader()) == BOTH - {"bonuses"}
+
+
+def test_nothing_goes_while_the_whole_app_is_down(db: psycopg.Connection) -> None:
+    before, last = begin(db, new, old)
+    begin(db, release(App("other"), theirs="@daily"))
+    end(db, before)
+    time_passes(db, 60)
+    end(db, last)
+    leader = rounds(db)
+    assert declared(leader()) == BOTH | {"theirs"}
+    time_passes(db, 60)
+    assert declared(leader()) == BOTH | {"theirs"}
+
+
+def test_a_silent_process_is_nobody_for_whose_sake_something_goes(db: psycopg.Connection) -> None:
+    before, last = begin(db, new, old)
+    end(db, before)
+    time_passes(db, 60)
+    db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '31 seconds' WHERE id = %s", [last])
+    assert declared(rounds(db)()) == BOTH
+
+
+def test_nothing_goes_while_a_process_does_not_say_what_it_declares(db: psycopg.Connection) -> None:
+    before, silent, _ = begin(db, new, new, old)
+    end(db, before)
+    time_passes(db, 60)
+    db.execute("UPDATE pgsched.workers SET declares = NULL WHERE id = %s", [silent])
+    leader = rounds(db)
+    assert declared(leader()) == BOTH
+    end(db, silent)
+    assert declared(leader()) == BOTH, "nor a while after it"
+    time_passes(db, 10)
+    assert declared(leader()) == BOTH - {"bonuses"}
+
+
+def test_what_an_app_without_a_name_has_declared_stays(db: psycopg.Connection) -> None:
+    (before,) = begin(db, nameless)
+    end(db, before)
+    time_passes(db, 60)
+    begin(db, release(App()), new)
+    assert declared(rounds(db)()) == {"salaries", "bonuses"}
+
+
+def test_jobs_of_others_stay(db: psycopg.Connection) -> None:
+    jobs.add(db, {"name": "by hand", "task": "t", "schedule": "@daily"})
+    begin(db, new, release(App("other"), theirs="@daily"))
+    assert declared(rounds(db)()) == {"salaries", "bonuses", "theirs", "by hand"}
+
+
+def test_nothing_goes_while_a_process_is_declaring(db: psycopg.Connection, connect: Open) -> None:
+    before, _ = begin(db, new, old)
+    end(db, before)
+    time_passes(db, 60)
+    starting, leader = connect(), connect()
+    with starting.transaction():
+        begin(starting, release(App("other")))
+        with leader.transaction():
+            assert withdraw(leader, GRACE_S, 10) == []
+    with leader.transaction():
+        assert [row["name"] for row in withdraw(leader, GRACE_S, 10)] == ["bonuses"]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_who_declares_while_jobs_are_taken_away_has_them_afterwards(
+    guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, _ = begin(db, new, old)
+    end(db, before)
+    time_passes(db, 60)
+    if not guarded:
+        cut(monkeypatch, registering, "declare_try_lock", LOCK, "true")
+    starting, leader, asides, look = connect(), connect(), [], registering.withdrawn
+
+    def looked(*given: Any) -> Any:
+        found = look(*given)
+        asides.append(Aside(lambda: register(starting, process(new))))
+        wait_until_blocked(db, starting) if guarded else asides[0].result()
+        return found
+
+    monkeypatch.setattr(registering, "withdrawn", looked)
+    with leader.transaction():
+        withdraw(leader, GRACE_S, 10)
+    asides[0].result()
+    assert ("bonuses" in declared(db)) == guarded
+
+
+def test_a_job_that_somebody_edits_goes_in_the_next_round(db: psycopg.Connection, connect: Open) -> None:
+    before, _ = begin(db, release(App("payroll"), bonuses="@daily", taxes="@daily"), old)
+    end(db, before)
+    time_passes(db, 60)
+    editor, leader = connect(autocommit=False), rounds(db)
+    editor.execute("UPDATE pgsched.jobs SET priority = 1 WHERE name = 'taxes'")
+    assert declared(leader()) == {"salaries", "letters", "taxes"}
+    editor.commit()
+    assert declared(leader()) == {"salaries", "letters"}
+
+
+def test_a_clock_moved_ahead_takes_no_job_from_anybody(db: psycopg.Connection) -> None:
+    """Everybody is given up before the first heartbeat; the old release is the first to be heard again."""
+    _, heard = begin(db, new, old)
+    duties = lead(db)
+    duties.perform()
+    db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '2 hours'")  # what the clock does to them
+    retention.tidy(db, GRACE_S, 10)
+    db.execute("UPDATE pgsched.workers SET seen_at = now(), stopped_at = NULL WHERE id = %s", [heard])
+    duties._withdrawing.exactly(0)
+    moved(duties, 2 * HOUR)
+    duties.perform()
+    assert declared(db) == BOTH
+    assert duties._withdrawing.at - time.monotonic() > 25, "a lease for everybody to be heard"
+
+
+def test_an_idle_leader_looks_once_a_minute(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+    real = registering.withdrawn
+
+    def counted(*given: Any) -> Any:
+        looks.append(time.monotonic())
+        return real(*given)
+
+    monkeypatch.setattr(withdrawn.registering, "withdrawn", counted)
+    begin(db, new)
+    duties = lead(db)
+    for _ in range(5):
+        duties.perform()
+    assert looks == []
+    duties._withdrawing.exactly(0)
+    for _ in range(5):
+        duties.perform()
+    assert len(looks) == 1
+    assert duties._withdrawing.by - time.monotonic() > 50
+
+
+# ---- a worker that the database had lost, or given up
+
+
+def test_a_worker_that_was_given_up_is_told_until_it_registers_again(db: psycopg.Connection) -> None:
+    given_up, _ = begin(db, new, old)
+    db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '10 minutes' WHERE id = %s", [given_up])
+    assert declared(rounds(db)()) == BOTH - {"bonuses"}
+    for _ in range(2):  # the first answer may be lost
+        assert not claims.heartbeat(db, given_up, 30.0, [], name="host:1").known
+
+
+def test_one_that_comes_back_puts_back_what_is_gone_and_changes_nothing_else(db: psycopg.Connection) -> None:
+    """Meanwhile a newer release may have been at work."""
+    begin(db, old)
+    jobs.delete(db, "letters")
+    db.execute("UPDATE pgsched.jobs SET schedule = '@hourly', declared_by = 'payroll'")
+    register(db, process(release(App("payroll"), salaries="@hourly", bonuses="@daily")))
+    again = register_again(db, process(old))
+    assert declared(db) == BOTH
+    assert one(db, "SELECT schedule FROM pgsched.jobs WHERE name = 'salaries'") == "@hourly"
+    assert one(db, "SELECT declares FROM pgsched.workers WHERE id = %s", again) == ["letters", "salaries"]
+
+
+def test_one_that_comes_back_alone_takes_nothing_away(db: psycopg.Connection) -> None:
+    end(db, *begin(db, new))
+    register_again(db, process(old))
+    assert declared(db) == BOTH
+
+
+def test_one_whose_jobs_cannot_be_put_back_is_registered_all_the_same(db: psycopg.Connection) -> None:
+    app = App("payroll")
+    app.job(schedule="@daily", name="report", after_jobs=["load"])(app.task(name="report")(nothing))
+    register_again(db, process(app))
+    assert declared(db) == set()
+    assert one(db, "SELECT count(*) FROM pgsched.workers WHERE stopped_at IS NULL") == 1
+
+
+def test_what_may_pass_is_left_to_the_heartbeat_that_tries_again(db: psycopg.Connection, connect: Open) -> None:
+    begin(db, new)
+    editor = connect(autocommit=False)
+    editor.execute("UPDATE pgsched.jobs SET priority = 1")
+    with pytest.raises(psycopg.errors.LockNotAvailable), db.transaction():
+        db.execute("SET LOCAL lock_timeout = '100ms'")
+        register_again(db, process(new))
+    assert one(db, "SELECT count(*) FROM pgsched.workers") == 1
+
+
+def test_a_worker_that_drains_is_not_told(db: psycopg.Connection) -> None:
+    """It takes nothing more: its row says that it is there."""
+    (worker_id,) = begin(db, new)
+    db.execute("UPDATE pgsched.workers SET stopped_at = seen_at")
+    claims.heartbeat(db, worker_id, 30.0, [], name="host:1", stopping=True)
+    assert db.execute("SELECT stopping_at IS NULL, stopped_at IS NULL FROM pgsched.workers").fetchone() == (False, True)
+    workers.stop(db, worker_id, "host:1", stopped=True)
