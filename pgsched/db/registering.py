@@ -25,13 +25,13 @@ def register(conn: Connection[Any], registration: Registration, *, again: bool =
     `again`: it is no new process, but one that the database had lost or given up: it only puts back the jobs that are
     gone, as others may be of a newer release by now. Raises PgschedError, or the driver's errors.
     """
-    app = registration.app
-    if app is None:
+    app, jobs = registration.app, registration.jobs
+    if app is None or jobs is None:
         return workers.start(conn, registration), {}
     with conn.transaction():
         conn.execute(sql("declare_lock"))
         remove = registration.removes and not again and is_alone(conn, app)
-        done = declare(conn, registration.jobs, app, remove=remove, update=not again)
+        done = declare(conn, jobs, app, remove=remove, update=not again)
         return workers.start(conn, registration), done
 
 

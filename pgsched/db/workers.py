@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a worker says of itself at start. `jobs`: what its code declares for its app. `removes`: jobs of that app
-    that no process declares may go."""
+    """What a worker says of itself at start. `jobs`: what its code declares for its app; None: it declares
+    nothing, and does not say what its code would. `removes`: jobs of that app that no process declares may go."""
 
     name: str
     version: str
@@ -33,7 +33,7 @@ class Registration:
     kinds: list[str]
     tasks: list[str]
     lease_s: float
-    jobs: Sequence[Declaration] = ()
+    jobs: Sequence[Declaration] | None = None
     removes: bool = False
 
 
@@ -43,7 +43,8 @@ def start(conn: Connection[Any], registration: Registration) -> int:
     process = {"hostname": socket.gethostname(), "pid": os.getpid()}
     time_of_host = {"tz_version": tzdata_version(), "clock_s": time.time()}
     way = {"pooler": pooler.of(conn)}
-    declares = {"declares": sorted(job.name for job in registration.jobs) if registration.removes else None}
+    named = registration.jobs if registration.removes else None
+    declares = {"declares": None if named is None else sorted(job.name for job in named)}
     row = conn.execute(sql("worker_start"), {**values, **process, **time_of_host, **way, **declares}).fetchone()
     assert row is not None
     return int(row[0])

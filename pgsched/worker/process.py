@@ -85,7 +85,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     if app is not None:
         await app.hooks.start([task.name for task in app.tasks.values() if task.is_async])
-    worker = make_worker(settings, app, observed)
+    worker = make_worker(settings, app, observed, declares=True)
     traced = trace(settings, worker)
     handled = [*SIGNALS, *([] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP])]
     for number in handled:
@@ -138,8 +138,11 @@ def trace(settings: Settings, worker: Worker) -> Tracing | None:
     return trace_attempts(worker)
 
 
-def make_worker(settings: Settings, app: App | None, observed: Observed | None = None) -> Worker:
-    """A worker with an executor for each allowed kind, and what it says of itself."""
+def make_worker(
+    settings: Settings, app: App | None, observed: Observed | None = None, *, declares: bool = False
+) -> Worker:
+    """A worker with an executor for each allowed kind, and what it says of itself. `declares`: it writes the jobs that
+    the app's code declares."""
     mine = settings.worker
     journal = Journal(mine.log_bytes)
     chosen = executors(app, mine.allow, settings.dsn, mine.concurrency, mine.http_allow, journal, mine.sql_dsns)
@@ -152,9 +155,9 @@ def make_worker(settings: Settings, app: App | None, observed: Observed | None =
         kinds=sorted(chosen),
         tasks=sorted(app.tasks) if app is not None and "python" in chosen else [],
         lease_s=mine.lease_s,
-        jobs=[] if app is None else app.jobs,
+        jobs=app.jobs if app is not None and declares else None,
         # two programs that are both called main must not delete each other's jobs
-        removes=app is not None and app.named,
+        removes=app is not None and declares and app.named,
     )
     return Worker(settings.dsn, mine, chosen, registration, journal, None if observed is None else observed.counted)
 

@@ -75,6 +75,17 @@ def test_drain_calls_what_the_app_wants_to_be_called_at_start_and_end(app: App, 
     assert seen == ["start", 1, "end"]
 
 
+def test_drain_neither_makes_nor_takes_away_the_jobs_that_code_declares(
+    app: App, welcome: Any, db: psycopg.Connection[Any]
+) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule, declared_by) VALUES ('theirs', 't', '@daily', 'shop')")
+    app.job(schedule="@daily", name="mine", args={"user": 1})(welcome)
+    drain(app)
+    assert db.execute("SELECT name FROM pgsched.jobs").fetchall() == [("theirs",)]
+    said = db.execute("SELECT app, declares, stopped_at IS NOT NULL FROM pgsched.workers").fetchall()
+    assert said == [("shop", None, True)], "and does not say what it declares"
+
+
 def test_drain_goes_on_to_the_last_attempt_if_later_runs_count(app: App, welcome: Any, seen: list[Any]) -> None:
     welcome.enqueue(-1)
     assert drain(app) == {}
