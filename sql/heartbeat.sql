@@ -6,7 +6,8 @@
 --          asked. Not renewed: somebody holds the row, the next heartbeat will tell. And (null, null, drain: somebody
 --          asked the worker for that, null, drain_asked_by), or no such row: the database does not know a worker of this
 --          number and name (any more): a failover may have lost its row, and given the number to another one, or it was
---          silent for so long that it counts as stopped. Then it has to register again, and its row stays as it is.
+--          silent for so long that it counts as stopped. Then it has to register again, and its row stays as it is,
+--          unless it is to drain anyhow.
 -- locks: row locks on those runs, skipping those that others hold: one row that a person has locked must not cost
 --        all the others their lease. A worker that has stopped stays stopped. Each claim is looked up by its key,
 --        whatever the statistics say.
@@ -17,7 +18,8 @@ WITH me AS (
         stopping_at = CASE WHEN %(stopping)s THEN coalesce(stopping_at, clock_timestamp()) ELSE stopping_at END,
         stopped_at = CASE WHEN stopping_at IS NOT NULL THEN stopped_at END
     WHERE id = (SELECT id FROM pgsched.workers WHERE id = %(worker_id)s AND name = %(name)s
-                  AND (stopped_at IS NULL OR stopping_at IS NOT NULL OR %(stopping)s) FOR NO KEY UPDATE SKIP LOCKED)
+                  AND (stopped_at IS NULL OR coalesce(stopping_at, drain_asked_at) IS NOT NULL OR %(stopping)s)
+                FOR NO KEY UPDATE SKIP LOCKED)
 ), given AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) AS g(id, token)
 ), mine AS MATERIALIZED (
@@ -42,4 +44,5 @@ FROM given g CROSS JOIN LATERAL (
 WHERE g.id NOT IN (SELECT id FROM renewed)
 UNION ALL
 SELECT NULL, NULL, drain_asked_at IS NOT NULL, NULL, drain_asked_by FROM pgsched.workers
-WHERE id = %(worker_id)s AND name = %(name)s AND (stopped_at IS NULL OR stopping_at IS NOT NULL OR %(stopping)s)
+WHERE id = %(worker_id)s AND name = %(name)s
+  AND (stopped_at IS NULL OR coalesce(stopping_at, drain_asked_at) IS NOT NULL OR %(stopping)s)

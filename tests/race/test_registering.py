@@ -301,6 +301,15 @@ def test_what_may_pass_is_left_to_the_heartbeat_that_tries_again(db: psycopg.Con
     assert one(db, "SELECT count(*) FROM pgsched.workers") == 1
 
 
+def test_one_that_was_asked_to_drain_is_told_that_instead(db: psycopg.Connection) -> None:
+    (worker_id,) = begin(db, new)
+    db.execute("UPDATE pgsched.workers SET stopped_at = seen_at")
+    db.execute("UPDATE pgsched.workers SET drain_asked_at = now(), drain_asked_by = 'ops'")
+    for _ in range(2):
+        beat = claims.heartbeat(db, worker_id, 30.0, [], name="host:1")
+        assert (beat.known, beat.drain_by) == (True, "ops")
+
+
 def test_a_worker_that_drains_is_not_told(db: psycopg.Connection) -> None:
     """It takes nothing more: its row says that it is there."""
     (worker_id,) = begin(db, new)
