@@ -59,7 +59,7 @@ def test_whoever_is_alone_takes_a_job_away_before_it_fires_again(fleet: Fleet, d
     start(fleet, "seldom", "--leader")
     assert declared(db) == {"salaries"}
     wait_for_leader(db)
-    wait_until(lambda: (one_row(db, runs, "salaries")[1] or 0) > (last or 0), what="the leader to decide slots")
+    wait_until(lambda: (one_row(db, runs, "salaries")[1] or 0) > (last or 0), 30, "the leader to decide slots")
     assert one_row(db, runs, "letters") == letters
 
 
@@ -84,5 +84,5 @@ def test_a_worker_that_was_taken_for_dead_puts_its_jobs_back(fleet: Fleet, db: p
     time_passes(db, 10, pid=frozen.pid)
     assert declared(leader()) == {"salaries", "letters"}
     frozen.thaw()
-    wait_until(lambda: declared(db) == {"salaries", "letters", "bonuses"}, what="the worker to declare its jobs again")
+    wait_until(lambda: declared(db) == {"salaries", "letters", "bonuses"}, 30, "the worker to put its job back")
     assert declared(leader()) == {"salaries", "letters", "bonuses"}
