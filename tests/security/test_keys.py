@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from tests.pruning import prune
+from tests.race.setting import Aside, wait_until_blocked
 from tests.security.conftest import Logins
 from tests.security.test_roles import not_refused, one
 
@@ -61,6 +62,18 @@ def test_a_key_that_has_expired_is_anybodys(key: str, logins: Logins, db: Db) ->
     assert second != first
     assert one(db, "SELECT owner FROM pgsched.kept_keys") == logins.name("bob")
     assert not_refused(alice, f"SELECT enqueue('t', {key})") == {}
+
+
+@WAYS
+@pytest.mark.parametrize("undone", [False, True])
+def test_who_waits_for_anothers_key_is_refused_or_has_it(undone: bool, key: str, logins: Logins, db: Db) -> None:
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    enqueue = f"SELECT how FROM enqueue_result('t', {key})"
+    with alice.transaction(force_rollback=undone):
+        alice.execute(enqueue.encode())
+        other = Aside(lambda: not_refused(bob, enqueue))
+        wait_until_blocked(db, bob)
+    assert other.result() == ({enqueue: "allowed"} if undone else {})
 
 
 @WAYS
