@@ -175,16 +175,18 @@ def test_a_key_belongs_to_who_bound_it_and_not_to_who_only_took_it(logins: Login
     assert not_refused(bob, "SELECT enqueue('t', idempotency_key => 'i')") == {}
 
 
-def test_a_key_bound_to_anothers_run_learns_nothing_of_it(logins: Logins, db: Db) -> None:
+@pytest.mark.parametrize("key", ["i", "hers"], ids=["the run's key", "a key of her own"])
+def test_a_key_bound_to_anothers_run_learns_nothing_of_it(key: str, logins: Logins, db: Db) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     bobs = one(bob, "SELECT enqueue('t', idempotency_key => 'i')")
     db.execute("UPDATE pgsched.kept_keys SET expires_at = clock_timestamp() - interval '1 second'")
-    alice.execute("SELECT take_key('idempotency', 'i', 't', '8000-01-01Z')")
-    alice.execute("SELECT bind_key('idempotency', 'i', %s)", [bobs])
-    find = "SELECT state, result, error FROM first_result('i')"
-    assert alice.execute(find).fetchall() == [(None, None, None)]
-    end(db, bobs)
-    assert alice.execute(find).fetchall() == [(None, None, None)]
+    alice.execute("SELECT take_key('idempotency', %s, 't', '8000-01-01Z')", [key])
+    alice.execute("SELECT bind_key('idempotency', %s, %s)", [key, bobs])
+    for pruned in (False, True):
+        if pruned:
+            end(db, bobs)
+        found = alice.execute("SELECT run_id, state, result, error FROM first_result(%s)", [key]).fetchall()
+        assert found == [(bobs, None, None, None)]
 
 
 # ---- nobody reads another's
