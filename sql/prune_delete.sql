@@ -1,6 +1,6 @@
 -- prune_delete: delete locked runs with their attempts, output and edges. What became of a run stays with its
--- idempotency key until that expires. A run stays while one that waited for it is not finished: it may ask for its
--- result. A statement of its own, behind the lock: nobody can make an edge to them any more.
+-- idempotency key until that expires, if the key is its owner's. A run stays while one that waited for it is not
+-- finished: it may ask for its result. A statement of its own, behind the lock: nobody can make an edge to them any more.
 -- params: ids text (an array of bigint), archive boolean (into pgsched.archived_runs), tell boolean
 -- returns: (gone bigint: how many went; run null); and if `tell` (gone null; run json: the whole row with its attempts
 --          and output) for each of them
@@ -12,6 +12,7 @@ WITH wanted AS MATERIALIZED (
     DELETE FROM pgsched.runs r WHERE r.id = ANY (%(ids)s::text::bigint[]) AND r.id NOT IN (SELECT w.id FROM wanted w)
     -- no more than is asked for: each column of each row is copied
     RETURNING r.id, r.idempotency_key,
+        CASE WHEN r.idempotency_key IS NOT NULL THEN r.owner END AS owner,
         CASE WHEN r.idempotency_key IS NOT NULL THEN r.state END AS state,
         CASE WHEN r.idempotency_key IS NOT NULL THEN r.finished_at END AS finished_at,
         CASE WHEN r.idempotency_key IS NOT NULL THEN r.result END AS result,
@@ -34,6 +35,7 @@ WITH wanted AS MATERIALIZED (
     UPDATE pgsched.kept_keys k
     SET state = gone.state, result = gone.result, error = gone.error, finished_at = gone.finished_at
     FROM gone WHERE k.scope = 'idempotency' AND k.key = gone.idempotency_key AND k.run_id = gone.id
+        AND (k.owner IS NULL OR k.owner = gone.owner)
         AND k.key = ANY (ARRAY(SELECT g.idempotency_key FROM gone g WHERE g.idempotency_key IS NOT NULL))
 ), archived AS (
     INSERT INTO pgsched.archived_runs (run_id, job_id, job, queue, task, state, scheduled_at, finished_at, run)

@@ -105,6 +105,13 @@ ALTER FUNCTION pgsched.assert_claim(bigint, uuid) SECURITY DEFINER;
 -- It makes room in a full queue as an enqueue would, by the queue's own settings.
 ALTER FUNCTION pgsched.entry_state(text, text) SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.entry_state(text, text) FROM pgsched_viewer;  -- who enqueues nothing
+-- They keep the keys of an enqueue: nobody else writes those. The first asks whose a key is; the second makes one that
+-- stands for no run yet the caller's; the third is a trigger, and looks whether a key was taken.
+ALTER FUNCTION pgsched.take_key(text, text, text, timestamptz) SECURITY DEFINER;
+ALTER FUNCTION pgsched.bind_key(text, text, bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.refuse_untaken_key() SECURITY DEFINER;
+REVOKE EXECUTE ON FUNCTION pgsched.take_key(text, text, text, timestamptz), pgsched.bind_key(text, text, bigint)
+    FROM pgsched_viewer;  -- who enqueues nothing
 -- Triggers, for rows that their user may write: what follows from an edit is not for him to write.
 ALTER FUNCTION pgsched.jobs_before_update() SECURITY DEFINER;
 ALTER FUNCTION pgsched.jobs_after_jobs() SECURITY DEFINER;
@@ -149,11 +156,11 @@ GRANT INSERT, UPDATE, DELETE ON pgsched.job_calendars TO pgsched_producer, pgsch
 GRANT INSERT (run_id, parent_id, on_failure, any_of) ON pgsched.dependencies TO pgsched_producer, pgsched_operator;
 GRANT INSERT (job_id, job, schedule, timezone, anchor_at, from_at, to_at, mode, max_active, reverse, priority, slots)
     ON pgsched.backfills TO pgsched_producer, pgsched_operator;
-GRANT INSERT (scope, key, task, expires_at), UPDATE, DELETE ON pgsched.kept_keys TO pgsched_producer, pgsched_operator;
 
 -- ---- operators: settings of everybody
 
 GRANT INSERT, UPDATE, DELETE ON pgsched.limits, pgsched.queues, pgsched.pauses TO pgsched_operator;
+GRANT DELETE ON pgsched.kept_keys TO pgsched_operator;  -- one that is in somebody's way
 -- but not how long it is known who changed what
 GRANT UPDATE (keep, archive, keep_minutes, keep_hours) ON pgsched.retention TO pgsched_operator;
 GRANT INSERT (job_id, kind, details), UPDATE (closed_at, recovery) ON pgsched.alerts TO pgsched_operator;  -- a test
@@ -186,6 +193,8 @@ GRANT INSERT ON pgsched.archived_runs TO pgsched_leader;
 -- ---- whose rows: producers have their own, the others all. A row belongs to the role that made it (its column owner).
 
 ALTER TABLE pgsched.runs ALTER COLUMN owner SET DEFAULT current_user;
+-- written by functions that run with the rights of pgsched_owner
+ALTER TABLE pgsched.kept_keys ALTER COLUMN owner SET DEFAULT pgsched.caller();
 
 DO $$
 DECLARE
@@ -229,12 +238,9 @@ CREATE POLICY pgsched_own ON pgsched.backfills TO pgsched_producer
     USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id))
     WITH CHECK (EXISTS (SELECT FROM pgsched.jobs j WHERE (j.id, j.name, j.schedule, j.timezone, j.anchor_at)
                         = (backfills.job_id, backfills.job, backfills.schedule, backfills.timezone, backfills.anchor_at)));
--- Keys are everybody's; one that stands for a run stays as it is until it expires.
-CREATE POLICY pgsched_see ON pgsched.kept_keys FOR SELECT TO pgsched_producer USING (true);
-CREATE POLICY pgsched_take ON pgsched.kept_keys FOR INSERT TO pgsched_producer WITH CHECK (run_id IS NULL);
-CREATE POLICY pgsched_use ON pgsched.kept_keys FOR UPDATE TO pgsched_producer
-    USING (run_id IS NULL OR expires_at <= clock_timestamp()) WITH CHECK (true);
-CREATE POLICY pgsched_give_back ON pgsched.kept_keys FOR DELETE TO pgsched_producer USING (run_id IS NULL);
+-- No policy lets a producer write one: that is for the functions that keep keys.
+CREATE POLICY pgsched_own ON pgsched.kept_keys FOR SELECT TO pgsched_producer
+    USING (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]));
 
 -- Nobody but the leader makes jobs and runs in another's name, or runs that have run already.
 CREATE POLICY pgsched_born ON pgsched.runs AS RESTRICTIVE FOR INSERT TO pgsched_producer, pgsched_worker, pgsched_operator

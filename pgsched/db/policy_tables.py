@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, SmallInteger, Table, Text
 from sqlalchemy.dialects.postgresql import INET, JSONB
 
-from pgsched.db.table_parts import Instant, key, metadata, need, partial
+from pgsched.db.table_parts import Instant, Role, key, metadata, need, partial
 
 passed_over = Table(
     "passed_over",
@@ -62,6 +62,7 @@ kept_keys = Table(
     Column("result", JSONB),
     Column("error", Text),
     Column("finished_at", Instant),
+    Column("owner", Role),
     Index("kept_keys_expires_at", "expires_at"),
 )
 

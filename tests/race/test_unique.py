@@ -191,7 +191,7 @@ def test_many_that_replace_at_once_leave_one_run_with_one_of_their_payloads(
 @pytest.mark.parametrize("guarded", [True, False])
 def test_an_expired_key_is_taken_over_by_one(guarded: bool, db: psycopg.Connection, connect: Open) -> None:
     if not guarded:
-        without(db, "take_key", " AND k.expires_at <= clock_timestamp()")
+        without(db, "take_key", "(k.expires_at <= clock_timestamp() OR k.run_id IS NULL)", "true")
     put(db, **IDEMPOTENT)
     db.execute("UPDATE pgsched.kept_keys SET expires_at = clock_timestamp() - interval '1 second'")
     first, second = connect(autocommit=False), connect()
@@ -202,6 +202,17 @@ def test_an_expired_key_is_taken_over_by_one(guarded: bool, db: psycopg.Connecti
     first.commit()
     assert mine.created and other.result().created is not guarded
     assert count(db) == (2 if guarded else 3)
+
+
+def test_a_key_that_stands_for_no_run_is_taken_over_by_one(db: psycopg.Connection, connect: Open) -> None:
+    """Nobody but who calls take_key by hand leaves such a key."""
+    db.execute("SELECT pgsched.take_key('idempotency', 'k', 'other', '8000-01-01Z')")
+    first, second = connect(autocommit=False), connect()
+    mine = put(first, **IDEMPOTENT)
+    other = Aside(lambda: put(second, **IDEMPOTENT))
+    wait_until_blocked(db, second)
+    first.commit()
+    assert mine.created and (other.result(), other.result().how, count(db)) == (mine, "repeated", 1)
 
 
 def test_a_key_that_is_just_pruned_is_taken_anew(db: psycopg.Connection, connect: Open) -> None:

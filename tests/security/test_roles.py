@@ -183,10 +183,6 @@ def test_a_producer_does_not_see_or_change_what_is_another_owners(logins: Logins
             alice.execute(statement.encode())
     with pytest.raises(psycopg.errors.CheckViolation, match=f"there is no job {bobs_job}"):
         alice.execute("INSERT INTO jobs (name, task, after_jobs) VALUES ('x', 't', %s)", [[bobs_job]])
-    kept = one(bob, "SELECT enqueue('t', idempotency_key => 'i')")
-    alice.execute("DELETE FROM kept_keys")
-    alice.execute("UPDATE kept_keys SET run_id = NULL")
-    assert one(db, "SELECT run_id FROM pgsched.kept_keys WHERE key = 'i'") == kept
 
 
 def test_rows_of_a_group_belong_to_each_of_its_members(logins: Logins, db: psycopg.Connection[Any]) -> None:

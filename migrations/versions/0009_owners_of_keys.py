@@ -1,0 +1,17 @@
+"""A kept key belongs to the role that took it. Where to put what: see 0004."""
+
+from pathlib import Path
+
+from pgsched.db.revision import run_files, take_back
+
+revision = "0009"
+down_revision = "0008"
+FOLDER = Path(__file__).resolve().parent.parent / revision
+
+
+def upgrade() -> None:
+    run_files(FOLDER)
+
+
+def downgrade() -> None:
+    take_back(FOLDER)

@@ -1,0 +1,205 @@
+"""A kept key belongs to the role that took it: another one neither uses, writes nor reads it, and is told so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.pruning import prune
+from tests.race.setting import Aside, wait_until_blocked
+from tests.security.conftest import Logins
+from tests.security.test_roles import not_refused, one
+
+BUCKET = "unique_key => 'k', unique_scope => 'bucket(1 day)'"
+KEYS = {"idempotency": "idempotency_key => 'k'", "bucket": BUCKET}
+WAYS = pytest.mark.parametrize("key", KEYS.values(), ids=KEYS.keys())
+Db = psycopg.Connection[Any]
+
+
+def end(db: Db, run_id: int) -> None:
+    """The run has ended with a result, and is pruned."""
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now(), result = '\"secret\"',"
+               " error = 'a secret' WHERE id = %s", [run_id])  # fmt: skip
+    assert prune(db, 0) == 1
+
+
+# ---- whose key it is
+
+
+@WAYS
+@pytest.mark.parametrize("policy", ["return", "reject", "replace", "keep_time"])
+def test_a_key_that_another_owner_has_is_refused(key: str, policy: str, logins: Logins, db: Db) -> None:
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    one(alice, f"SELECT enqueue('t', {key})")
+    enqueue = f"SELECT enqueue('t', {key}, on_conflict => '{policy}')"
+    with pytest.raises(psycopg.errors.InsufficientPrivilege) as refused:
+        bob.execute(enqueue.encode())
+    kind = "idempotency_key" if key == KEYS["idempotency"] else "unique_key"
+    told = f'permission denied: the {kind} "k" does not belong to role "{logins.name("bob")}"'
+    assert refused.value.diag.message_primary == told, "neither whose it is nor of which run"
+    assert not_refused(bob, enqueue.replace("enqueue(", "enqueue_result(")) == {}
+    assert one(db, "SELECT count(*) FROM pgsched.runs") == 1
+
+
+@WAYS
+def test_a_key_is_its_owners_also_after_its_run_was_pruned(key: str, logins: Logins, db: Db) -> None:
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    first = one(alice, f"SELECT enqueue('t', {key})")
+    end(db, first)
+    enqueue = f"SELECT enqueue('t', {key})"
+    assert not_refused(bob, enqueue) == {}
+    assert one(alice, enqueue) == first
+
+
+@WAYS
+def test_a_key_that_has_expired_is_anybodys(key: str, logins: Logins, db: Db) -> None:
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    first = one(alice, f"SELECT enqueue('t', {key})")
+    db.execute("UPDATE pgsched.kept_keys SET expires_at = clock_timestamp() - interval '1 second'")
+    second = one(bob, f"SELECT enqueue('t', {key})")
+    assert second != first
+    assert one(db, "SELECT owner FROM pgsched.kept_keys") == logins.name("bob")
+    assert not_refused(alice, f"SELECT enqueue('t', {key})") == {}
+
+
+@WAYS
+@pytest.mark.parametrize("undone", [False, True])
+def test_who_waits_for_anothers_key_is_refused_or_has_it(undone: bool, key: str, logins: Logins, db: Db) -> None:
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    enqueue = f"SELECT how FROM enqueue_result('t', {key})"
+    with alice.transaction(force_rollback=undone):
+        alice.execute(enqueue.encode())
+        other = Aside(lambda: not_refused(bob, enqueue))
+        wait_until_blocked(db, bob)
+    assert other.result() == ({enqueue: "allowed"} if undone else {})
+
+
+@WAYS
+def test_the_members_of_a_role_share_its_keys(key: str, logins: Logins, db: Db) -> None:
+    group = logins.name("group")
+    db.execute(f'CREATE ROLE "{group}"; GRANT pgsched_producer TO "{group}"'.encode())
+    try:
+        db.execute(f'GRANT "{group}" TO "{logins.name("alice")}", "{logins.name("bob")}"'.encode())
+        alice, bob = logins.connect("alice"), logins.connect("bob")
+        alice.execute(f'SET ROLE "{group}"'.encode())
+        first = one(alice, f"SELECT enqueue('t', {key})")
+        assert one(db, "SELECT owner FROM pgsched.kept_keys") == group
+        assert one(bob, f"SELECT enqueue('t', {key})") == first
+        assert one(bob, "SELECT count(*) FROM kept_keys") == 1
+    finally:
+        db.execute(f'DROP OWNED BY "{group}"; DROP ROLE "{group}"'.encode())
+
+
+@WAYS
+def test_in_a_function_with_its_owners_rights_a_key_is_the_callers(key: str, logins: Logins, db: Db) -> None:
+    db.execute("CREATE FUNCTION public.ask() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS"
+               f" $$ SELECT pgsched.enqueue('t', {key}) $$".encode())  # fmt: skip
+    db.execute(f'ALTER FUNCTION public.ask() OWNER TO "{logins.name("bob")}"'.encode())
+    try:
+        nobody = logins.connect("nobody")
+        assert one(nobody, "SELECT public.ask()") == one(nobody, "SELECT public.ask()")
+        assert one(db, "SELECT owner FROM pgsched.kept_keys") == logins.name("nobody")
+        assert not_refused(logins.connect("alice"), "SELECT public.ask()") == {}
+    finally:
+        db.execute("DROP FUNCTION public.ask()")
+
+
+@WAYS
+def test_an_operator_meets_the_run_of_any_key(key: str, logins: Logins) -> None:
+    first = one(logins.connect("alice"), f"SELECT enqueue('t', {key})")
+    assert one(logins.connect("ops"), f"SELECT enqueue('t', {key})") == first
+
+
+@WAYS
+def test_a_rejected_or_undone_enqueue_leaves_no_key_in_the_way(key: str, logins: Logins, db: Db) -> None:
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    with alice.transaction(force_rollback=True):
+        alice.execute(f"SELECT enqueue('t', {key})".encode())
+    one(alice, "SELECT enqueue('t', unique_key => 'u')")
+    alice.execute("SELECT enqueue_result('t', unique_key => 'u', on_conflict => 'reject', idempotency_key => 'k')")
+    assert one(db, "SELECT count(*) FROM pgsched.kept_keys") == 0
+    assert one(bob, f"SELECT enqueue('t', {key})")
+
+
+# ---- nobody forges one
+
+
+def test_nobody_writes_kept_keys_but_by_enqueueing(logins: Logins, db: Db) -> None:
+    alice = logins.connect("alice")
+    one(alice, "SELECT enqueue('t', idempotency_key => 'i')")
+    write = [
+        "INSERT INTO kept_keys (scope, key, task, expires_at) VALUES ('idempotency', 'x', 't', now() + '1 day')",
+        "UPDATE kept_keys SET expires_at = now()",
+        "UPDATE kept_keys SET run_id = NULL",
+        "UPDATE kept_keys SET owner = current_user",
+    ]
+    for who in ("alice", "bob", "worker", "eye", "ops"):
+        assert not_refused(logins.connect(who), *write) == {}, who
+    for who in ("alice", "bob", "worker", "eye"):
+        assert not_refused(logins.connect(who), "DELETE FROM kept_keys") == {}, who
+    take = "SELECT take_key('idempotency', 'x', 't', now() + '1 day')"
+    assert not_refused(logins.connect("eye"), take, "SELECT bind_key('idempotency', 'i', 7)") == {}
+
+
+def test_an_operator_frees_a_key_that_is_in_somebodys_way(logins: Logins) -> None:
+    alice, bob, ops = logins.connect("alice"), logins.connect("bob"), logins.connect("ops")
+    one(alice, "SELECT enqueue('t', idempotency_key => 'i')")
+    assert not_refused(bob, "SELECT enqueue('t', idempotency_key => 'i')") == {}
+    assert one(ops, "DELETE FROM kept_keys WHERE key = 'i' RETURNING owner") == logins.name("alice")
+    assert one(bob, "SELECT how FROM enqueue_result('t', idempotency_key => 'i')") == "created"
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_the_functions_that_keep_keys_give_no_more_than_an_enqueue(bound: bool, logins: Logins, db: Db) -> None:
+    """One that was only taken stands for no run, and is in nobody's way; one that is kept cannot be bound anew."""
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    if bound:
+        bobs = one(bob, "SELECT enqueue('t', idempotency_key => 'i')")
+        alice.execute("SELECT bind_key('idempotency', 'i', NULL), bind_key('idempotency', 'i', 7)")
+        assert one(bob, "SELECT how FROM enqueue_result('t', idempotency_key => 'i')") == "repeated"
+        assert one(db, "SELECT run_id FROM pgsched.kept_keys") == bobs
+    else:
+        alice.execute("SELECT take_key('idempotency', 'i', 'other', '8000-01-01Z')")
+        assert one(bob, "SELECT how FROM enqueue_result('t', idempotency_key => 'i')") == "created"
+    assert one(db, "SELECT owner FROM pgsched.kept_keys") == logins.name("bob")
+
+
+def test_a_key_belongs_to_who_bound_it_and_not_to_who_only_took_it(logins: Logins, db: Db) -> None:
+    """What is in bob's way is never said to be his: he would take another one's run for his own."""
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    bob.execute("SELECT take_key('idempotency', 'i', 't', '8000-01-01Z')")
+    alice.execute("SELECT bind_key('idempotency', 'i', %s)", [one(alice, "SELECT enqueue('t')")])
+    assert one(db, "SELECT owner FROM pgsched.kept_keys") == logins.name("alice")
+    assert not_refused(bob, "SELECT enqueue('t', idempotency_key => 'i')") == {}
+
+
+@pytest.mark.parametrize("key", ["i", "hers"], ids=["the run's key", "a key of her own"])
+def test_a_key_bound_to_anothers_run_learns_nothing_of_it(key: str, logins: Logins, db: Db) -> None:
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    bobs = one(bob, "SELECT enqueue('t', idempotency_key => 'i')")
+    db.execute("UPDATE pgsched.kept_keys SET expires_at = clock_timestamp() - interval '1 second'")
+    alice.execute("SELECT take_key('idempotency', %s, 't', '8000-01-01Z')", [key])
+    alice.execute("SELECT bind_key('idempotency', %s, %s)", [key, bobs])
+    for pruned in (False, True):
+        if pruned:
+            end(db, bobs)
+        found = alice.execute("SELECT run_id, state, result, error FROM first_result(%s)", [key]).fetchall()
+        assert found == [(bobs, None, None, None)]
+
+
+# ---- nobody reads another's
+
+
+def test_what_became_of_a_pruned_run_is_read_by_whom_its_run_was(logins: Logins, db: Db) -> None:
+    bob = logins.connect("bob")
+    first = one(bob, "SELECT enqueue('t', idempotency_key => 'i')")
+    end(db, first)
+    read, find = "SELECT run_id, result, error FROM kept_keys", "SELECT run_id, result, error FROM first_result('i')"
+    for who in ("bob", "worker", "leader", "ops", "eye"):
+        conn = logins.connect(who)
+        assert conn.execute(read.encode()).fetchall() == [(first, "secret", "a secret")], who
+        assert conn.execute(find.encode()).fetchall() == [(first, "secret", "a secret")], who
+    alice = logins.connect("alice")
+    assert alice.execute(read.encode()).fetchall() == alice.execute(find.encode()).fetchall() == []
