@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -11,9 +13,11 @@ from pgsched.db import dependencies, leading, retention
 from pgsched.db.claims import ended
 from pgsched.db.statements import sql
 from pgsched.leader import dependents
+from pgsched.leader.counting import Counting
 from pgsched.leader.dependents import Sweep, resolve
+from pgsched.leader.pruner import Pruner
 from pgsched.model import Claim
-from tests.pruning import prune
+from tests.pruning import keep, prune
 from tests.race.setting import Aside, Open, cut, row_of, take, wait_until_blocked
 
 ENDED = "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE id = ANY (%s)"
@@ -248,6 +252,78 @@ def test_a_parent_is_kept_while_a_run_that_waited_for_it_is_not_finished(db: psy
     db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = %s", [b])
     assert prune(db, 1.0, 100) == 1
     assert db.execute("SELECT count(*) FROM pgsched.dependencies").fetchone() == (0,)
+
+
+def end_long_ago(db: psycopg.Connection, *run_ids: int) -> None:
+    end(db, *run_ids)
+    db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = ANY (%s)", [list(run_ids)])
+
+
+def test_what_an_old_snapshot_still_sees_is_waited_for_only_if_it_is_there(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    a, b, c = add(db), add(db), add(db)
+    take(db, 3)
+    old = connect(autocommit=False)
+    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    old.execute("SELECT count(*) FROM pgsched.runs")
+    end_long_ago(db, a)
+    assert prune(db, 1.0) == 1
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        add(old, a)
+    old.rollback()
+    old.execute("SELECT count(*) FROM pgsched.runs")
+    end_long_ago(db, b, c)
+    with old.transaction():
+        child = add(old, b)
+    assert prune(db, 1.0) == 1, "c goes, b is waited for"
+    old.commit()
+    admit(db)
+    assert states(db, child) == ["queued"]
+
+
+def test_what_a_run_of_an_old_snapshot_waits_for_is_claimed_before_it_is_made_or_after(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    a, b = add(db), add(db)
+    old = connect(autocommit=False)
+    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    old.execute("SELECT count(*) FROM pgsched.runs")
+    assert [claim.id for claim in take(db)] == [a]
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        add(old, a)
+    old.rollback()
+    old.execute("SELECT count(*) FROM pgsched.runs")
+    add(old, b)
+    assert take(db) == []
+    old.commit()
+    assert [claim.id for claim in take(db)] == [b]
+
+
+def test_what_ends_while_somebody_is_enqueueing_its_child_stays(db: psycopg.Connection, connect: Open) -> None:
+    a = add(db)
+    slow = connect(autocommit=False)
+    slow.execute("SELECT count(*) FROM pgsched.runs")
+    child = add(slow, a)
+    end(db, a)
+    keep(db, any="0")
+    counting, pruner = Counting(), Pruner()
+
+    @contextmanager
+    def begin() -> Iterator[psycopg.Connection]:
+        with db.transaction():
+            yield db
+
+    for _ in range(3):
+        counting.work(db, begin)
+        with db.transaction():
+            assert pruner.work(db, 100) == 0
+    slow.commit()
+    assert states(db, child) == ["waiting"]
+    admit(db)
+    assert states(db, child) == ["queued"]
+    counting.work(db, begin)
+    assert prune(db, 0.0) == 0, "its child has not ended"
 
 
 def test_who_ends_a_parent_wakes_the_leader_and_who_ends_any_other_run_does_not(
