@@ -1,6 +1,7 @@
 -- prune_delete: delete locked runs with their attempts, output and edges. What became of a run stays with its
 -- idempotency key until that expires. A run stays while one that waited for it is not finished: it may ask for its
--- result. A statement of its own, behind the lock: nobody can make an edge to them any more.
+-- result; and while a slot waits that will have it as a parent (dependencies_slots). A statement of its own, behind the
+-- lock: nobody can make an edge to them any more.
 -- params: ids text (an array of bigint), archive boolean (into pgsched.archived_runs), tell boolean
 -- returns: (gone bigint: how many went; run null); and if `tell` (gone null; run json: the whole row with its attempts
 --          and output) for each of them
@@ -8,8 +9,15 @@
 WITH wanted AS MATERIALIZED (
     SELECT d.parent_id AS id FROM pgsched.dependencies d JOIN pgsched.runs c ON c.id = d.run_id
     WHERE d.parent_id = ANY (%(ids)s::text::bigint[]) AND c.phase < 3
+), held AS MATERIALIZED (
+    SELECT a.job_id::bigint AS job_id, w.scheduled_at AS slot
+    FROM pgsched.runs w CROSS JOIN LATERAL jsonb_array_elements_text(w.options -> 'after_jobs') AS a(job_id)
+    WHERE w.phase = 0 AND w.ready_at IS NULL AND w.available_at = '8998-01-01 00:00Z'
 ), gone AS (
     DELETE FROM pgsched.runs r WHERE r.id = ANY (%(ids)s::text::bigint[]) AND r.id NOT IN (SELECT w.id FROM wanted w)
+      AND (r.job_id IS NULL OR ((r.job_id, r.scheduled_at) IN (SELECT h.job_id, h.slot FROM held h)) IS NOT TRUE)
+      AND (r.covers_from IS NULL OR (SELECT true FROM held h WHERE h.job_id = r.job_id
+                                     AND h.slot BETWEEN r.covers_from AND r.covers_until LIMIT 1) IS NULL)
     -- no more than is asked for: each column of each row is copied
     RETURNING r.id, r.idempotency_key,
         CASE WHEN r.idempotency_key IS NOT NULL THEN r.state END AS state,
