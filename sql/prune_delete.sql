@@ -1,7 +1,7 @@
--- prune_delete: delete locked runs with their attempts, output and edges. What became of a run stays with its
--- idempotency key until that expires. A run stays while one that waited for it is not finished: it may ask for its
--- result; and while a slot waits that will have it as a parent (dependencies_slots). A statement of its own, behind the
--- lock: nobody can make an edge to them any more.
+-- prune_delete: delete locked runs with their attempts, output and edges. What became of a run stays with the
+-- idempotency keys that it was made or found by, until they expire. A run stays while one that waited for it is not
+-- finished: it may ask for its result; and while a slot waits that will have it as a parent (dependencies_slots). A
+-- statement of its own, behind the lock: nobody can make an edge to them any more.
 -- params: ids text (an array of bigint), archive boolean (into pgsched.archived_runs), tell boolean
 -- returns: (gone bigint: how many went; run null); and if `tell` (gone null; run json: the whole row with its attempts
 --          and output) for each of them
@@ -20,10 +20,6 @@ WITH wanted AS MATERIALIZED (
                                      AND h.slot BETWEEN r.covers_from AND r.covers_until LIMIT 1) IS NULL)
     -- no more than is asked for: each column of each row is copied
     RETURNING r.id, r.idempotency_key,
-        CASE WHEN r.idempotency_key IS NOT NULL THEN r.state END AS state,
-        CASE WHEN r.idempotency_key IS NOT NULL THEN r.finished_at END AS finished_at,
-        CASE WHEN r.idempotency_key IS NOT NULL THEN r.result END AS result,
-        CASE WHEN r.idempotency_key IS NOT NULL THEN r.error END AS error,
         CASE WHEN %(archive)s OR %(tell)s THEN to_jsonb(r) - '{phase,token,lease_until}'::text[] || jsonb_build_object(
             'attempts', (SELECT coalesce(jsonb_agg(to_jsonb(a) - '{run_id,token}'::text[] ORDER BY a.finished_at), '[]')
                          FROM pgsched.attempts a WHERE a.run_id = r.id),
@@ -38,11 +34,17 @@ WITH wanted AS MATERIALIZED (
     DELETE FROM pgsched.run_logs WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
 ), edges_gone AS (
     DELETE FROM pgsched.dependencies WHERE run_id = ANY (ARRAY(SELECT id FROM gone))
+), keys AS MATERIALIZED (
+    SELECT g.idempotency_key AS key, g.id AS run_id FROM gone g WHERE g.idempotency_key IS NOT NULL
+    UNION ALL
+    SELECT k.key, k.run_id FROM pgsched.kept_keys k WHERE k.met AND k.run_id = ANY (ARRAY(SELECT g.id FROM gone g))
 ), told AS (
     UPDATE pgsched.kept_keys k
-    SET state = gone.state, result = gone.result, error = gone.error, finished_at = gone.finished_at
-    FROM gone WHERE k.scope = 'idempotency' AND k.key = gone.idempotency_key AND k.run_id = gone.id
-        AND k.key = ANY (ARRAY(SELECT g.idempotency_key FROM gone g WHERE g.idempotency_key IS NOT NULL))
+    SET state = r.state, result = r.result, error = r.error, finished_at = r.finished_at
+    -- the runs are there still, for this statement
+    FROM keys JOIN pgsched.runs r ON r.id = keys.run_id AND r.id = ANY (ARRAY(SELECT o.run_id FROM keys o))
+    WHERE k.scope = 'idempotency' AND k.key = keys.key AND k.run_id = keys.run_id
+        AND k.key = ANY (ARRAY(SELECT o.key FROM keys o))
 ), archived AS (
     INSERT INTO pgsched.archived_runs (run_id, job_id, job, queue, task, state, scheduled_at, finished_at, run)
     SELECT g.id, a.job_id, j.name, a.queue, a.task, a.state, a.scheduled_at, a.finished_at, g.run

@@ -62,7 +62,9 @@ kept_keys = Table(
     Column("result", JSONB),
     Column("error", Text),
     Column("finished_at", Instant),
+    Column("met", Boolean),
     Index("kept_keys_expires_at", "expires_at"),
+    partial("kept_keys_met", "run_id", where="met"),
 )
 
 audit = Table(

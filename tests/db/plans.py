@@ -81,7 +81,7 @@ LEADER = {
     "rollup_prune": "rollups_pkey",
     "prune_pick": "runs_finished[] runs_slot jobs_pkey",
     "prune_delete": "runs_pkey runs_waiting attempts_pkey run_logs_pkey dependencies_pkey dependencies_parent"
-    " kept_keys_pkey jobs_pkey",
+    " kept_keys_pkey kept_keys_met jobs_pkey",
     "prune_keys": "kept_keys_expires_at[]",
     "prune_backfills": "runs_backfill",
     "prune_jobs": "jobs_done_once* runs_slot jobs_pkey",
