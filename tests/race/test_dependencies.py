@@ -14,7 +14,7 @@ from pgsched.db.claims import ended
 from pgsched.db.statements import sql
 from pgsched.leader import dependents
 from pgsched.leader.counting import Counting
-from pgsched.leader.dependents import Sweep, resolve
+from pgsched.leader.dependents import Sweep, Turn, resolve
 from pgsched.leader.pruner import Pruner
 from pgsched.model import Claim
 from tests.pruning import keep, prune
@@ -421,10 +421,46 @@ def test_parents_that_cannot_be_looked_at_now_do_not_keep_the_pass_going(
     person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [child])
     steps = []
     judged = dependencies.release
-    monkeypatch.setattr(dependencies, "release", lambda conn, n: (steps.append(n), judged(conn, n))[1])
+    monkeypatch.setattr(dependencies, "release", lambda *given: (steps.append(given), judged(*given))[1])
     with db.transaction():
         assert resolve(db, 10) == 0
     assert len(steps) == 1
+
+
+def test_locked_children_do_not_hold_up_those_of_other_parents(db: psycopg.Connection, connect: Open) -> None:
+    parents = [add(db) for _ in range(7)]
+    children = [add(db, parent) for parent in parents]
+    admit(db)
+    end(db, *parents)
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = ANY (%s) FOR UPDATE", [children[:5]])
+    turn = Turn()
+    for _ in range(4):
+        with db.transaction():
+            resolve(db, 2, turn)
+    assert states(db, *children) == ["waiting"] * 5 + ["queued"] * 2
+    person.rollback()
+    with db.transaction():
+        resolve(db, 2, turn)
+    assert states(db, *children) == ["queued"] * 7, "it goes on from the start"
+    assert db.execute("SELECT count(*) FROM pgsched.runs WHERE has_children").fetchone() == (0,)
+
+
+def test_locked_children_do_not_hold_up_others_of_the_same_parent(db: psycopg.Connection, connect: Open) -> None:
+    parent = add(db)
+    children = [add(db, parent) for _ in range(7)]
+    admit(db)
+    end(db, parent)
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = ANY (%s) FOR UPDATE", [children[:5]])
+    with db.transaction():
+        resolve(db, 2)
+    assert states(db, *children) == ["waiting"] * 5 + ["queued"] * 2
+    person.rollback()
+    with db.transaction():
+        resolve(db, 2)
+    assert states(db, *children) == ["queued"] * 7
+    assert db.execute("SELECT count(*) FROM pgsched.runs WHERE has_children").fetchone() == (0,)
 
 
 def test_a_failure_above_thousands_ends_them_in_one_pass(db: psycopg.Connection) -> None:
@@ -494,7 +530,7 @@ def test_without_skipping_locked_children_the_leader_waits_for_a_person(
     b = add(db, a)
     admit(db)
     end(db, a)
-    lock = "(SELECT DISTINCT run_id FROM edges))\n    FOR NO KEY UPDATE"
+    lock = "WHERE c.id = d.run_id FOR NO KEY UPDATE"
     cut(monkeypatch, dependencies, "dependencies_release", f"{lock} SKIP LOCKED", lock)
     person = connect(autocommit=False)
     person.execute("SELECT pgsched.cancel(%s)", [b])
