@@ -59,6 +59,7 @@ LEADER = {
     "tick_extend": "runs_slot runs_pkey",
     "tick_insert": "jobs_pkey",
     "tick_advance": "jobs_pkey",
+    "tick_again": "jobs_in_error* jobs_pkey",
     "tick_replace": "runs_open_of_job runs_pkey",
     "passed_over_take": "runs_slot",
     "claim_share": "",
