@@ -1,5 +1,6 @@
 -- prune_pick: of the next ended runs, lock those that nothing keeps any longer: neither the settings of their job, queue
--- or everything, nor that theirs is their job's newest slot, by which its page, @after and alerts know it.
+-- or everything, nor that theirs is their job's newest slot, by which its page, @after and alerts know it. A row that
+-- stands for a stretch of slots is as old as the end of the stretch: it may have grown since (tick_extend).
 -- params: keep_s float8 (those go that are kept for at most so long), after timestamptz (-infinity as text), until
 --         timestamptz, n int (so many are read), durable boolean (false: the commit need not wait for the disk: rows that
 --         come back with a server that fell over go once more)
@@ -22,7 +23,8 @@ WITH read AS MATERIALIZED (
     FROM pgsched.jobs j WHERE j.id = ANY (ARRAY(SELECT DISTINCT r.job_id FROM read r WHERE r.job_id IS NOT NULL))
 ), locked AS MATERIALIZED (
     -- by place: who has written the row since is followed, and what it says is asked again
-    SELECT r.id FROM pgsched.runs r WHERE r.phase >= 3 AND r.finished_at <= %(until)s AND r.ctid = ANY (ARRAY(
+    SELECT r.id FROM pgsched.runs r WHERE r.phase >= 3 AND r.finished_at <= %(until)s
+      AND (r.covers_until <= %(until)s) IS NOT FALSE AND r.ctid = ANY (ARRAY(
         SELECT o.place FROM read o CROSS JOIN everything e LEFT JOIN jobs j ON j.id = o.job_id
         WHERE (j.id IS NULL OR o.scheduled_at < j.newest)
           -- quicker for nearly all: what holds for everything

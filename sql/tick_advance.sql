@@ -7,7 +7,7 @@
 UPDATE pgsched.jobs j SET
     decided_until = coalesce(greatest(j.decided_until, s.decided_until), j.decided_until),
     next_run_at = s.next_run_at, run_count = j.run_count + coalesce(s.run_count, 0), error = s.error,
-    error_at = CASE WHEN s.error IS NOT NULL THEN clock_timestamp() END
+    error_at = CASE WHEN s.error = j.error THEN j.error_at WHEN s.error IS NOT NULL THEN clock_timestamp() END
 FROM unnest(%(job_ids)s::text[], %(decided_untils)s::timestamptz[], %(next_run_ats)s::timestamptz[],
             %(run_counts)s::int[], %(errors)s::text[]) AS s(job_ids, decided_until, next_run_at, run_count, error)
 CROSS JOIN LATERAL unnest(s.job_ids::bigint[]) AS i(id)

@@ -6,12 +6,12 @@ refuses a standby. psycopg is spoken only inside `db`; the rest of pgsched names
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import random
 import socket
 from collections.abc import Mapping
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -33,6 +33,7 @@ from pgsched.errors import (
     SchemaTooOld,
 )
 from pgsched.log import redact
+from pgsched.threads import apart
 
 __all__ = [
     "BY_INDEX",
@@ -163,7 +164,7 @@ async def aconnect(
     try:
         conn = None if ways.pooled(dsn) else await timeline.primary_async(full, ways.straight_async)
         if conn is None:
-            way = await asyncio.to_thread(ways.way, dsn, bare)
+            way = await apart(partial(ways.way, dsn, bare))
             conn = await ways.through_async(way, bare, wanted)
     except psycopg.OperationalError as error:
         raise explain(let_go(error)) from error

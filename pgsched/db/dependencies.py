@@ -79,11 +79,12 @@ def adopt(conn: Connection[Any], after: int, n: int) -> tuple[int, list[int], in
     return int(row[0]), row[1], row[2] or 0
 
 
-def release(conn: Connection[Any], n: int) -> tuple[bool, list[int]]:
-    """Decide the edges to runs that have ended; returns whether to go on, and the runs that waited for them."""
-    row = conn.execute(sql("dependencies_release"), {"n": n}).fetchone()
+def release(conn: Connection[Any], after: int, n: int) -> tuple[bool, list[int], int]:
+    """Decide the edges to `n` runs behind the id `after` that have ended; returns whether there is more, the runs that
+    waited for them, and behind which id to go on."""
+    row = conn.execute(sql("dependencies_release"), {"after": after, "n": n}).fetchone()
     assert row is not None
-    return row[0], row[1]
+    return row[0], row[1], row[2] or 0
 
 
 def gone(conn: Connection[Any], after: int, n: int) -> tuple[int | None, list[int]]:

@@ -23,6 +23,7 @@ from pgsched.db.connect import QUEUE_FULL, AsyncConnection, Connection, Database
 from pgsched.db.room import patience, when_there_is_room, when_there_is_room_async
 from pgsched.errors import DatabaseUnreachable, PgschedError
 from pgsched.model import FirstResult, RunId
+from pgsched.threads import apart
 
 T = TypeVar("T")
 
@@ -124,7 +125,7 @@ class Enqueueing:
         if mine.conn is None or not is_alive(mine.conn):
             if mine.conn is not None:
                 await mine.conn.close()
-            dsn = await asyncio.to_thread(self.dsn)
+            dsn = await apart(self.dsn)
             mine.conn = await runs.own_async(await aconnect(dsn, purpose="enqueue"))
         return mine.conn
 

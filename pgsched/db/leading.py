@@ -68,7 +68,9 @@ def newest(conn: Connection[Any]) -> int | None:
 
 
 def elect(conn: Connection[Any], holder: str) -> tuple[int, float]:
-    """Begin a new term. Returns (term, seconds to wait before reaping: the longest lease in use, 0 if none)."""
+    """Begin a new term. Returns (term, seconds to wait before reaping: the longest lease in use, 0 if none). Jobs whose
+    time zone the leader before did not know are due again."""
+    conn.execute(sql("tick_again"))
     row = conn.execute(
         sql("leader_elect"), {"holder": holder, "hostname": socket.gethostname(), "pid": os.getpid()}
     ).fetchone()

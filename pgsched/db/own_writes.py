@@ -6,10 +6,10 @@ because the claim would be held for no longer than the question.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +25,7 @@ from pgsched.db.connect import BY_KEY
 from pgsched.db.idle import idle
 from pgsched.db.statements import sql
 from pgsched.errors import ClaimLost, InputError
+from pgsched.threads import apart
 
 ASSERT = "SELECT pgsched.assert_claim(%s, %s)"
 STRICTER = (
@@ -169,7 +170,7 @@ async def settle_async(conn: AsyncConnection[Any], run_id: int, token: UUID, val
 async def interrupt(conn: Connection[Any]) -> None:
     """Cancel what a handler's thread waits for on its connection, if anything. Raises nothing."""
     with contextlib.suppress(Exception):
-        await asyncio.to_thread(conn.cancel_safe, timeout=INTERRUPT_S)
+        await apart(partial(conn.cancel_safe, timeout=INTERRUPT_S))
 
 
 def lost(run_id: int) -> ClaimLost:

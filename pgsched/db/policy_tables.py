@@ -63,7 +63,9 @@ kept_keys = Table(
     Column("error", Text),
     Column("finished_at", Instant),
     Column("owner", Role),
+    Column("met", Boolean),
     Index("kept_keys_expires_at", "expires_at"),
+    partial("kept_keys_met", "run_id", where="met"),
 )
 
 audit = Table(

@@ -92,6 +92,7 @@ jobs = Table(
     UniqueConstraint("name", name="jobs_name_key"),
     partial("jobs_due", "next_run_at", where="NOT paused AND next_run_at IS NOT NULL"),
     partial("jobs_done_once", "id", where="delete_after_run AND schedule IS NULL AND next_run_at IS NULL"),
+    partial("jobs_in_error", "id", where="error IS NOT NULL"),
     partial("jobs_keep", "id", where="keep IS NOT NULL"),
     partial("jobs_declared", "declared_by", where="declared_by IS NOT NULL"),
     partial(

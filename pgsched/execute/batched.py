@@ -20,8 +20,8 @@ from pgsched.execute.context import Run
 from pgsched.execute.gathering import Gathering
 from pgsched.execute.hooks import caught
 from pgsched.execute.report import Kinds, failed, refused, succeeded
-from pgsched.execute.threads import Threads
 from pgsched.model import Claim, Outcome, Result, Unreadable
+from pgsched.threads import Threads
 
 Told = tuple[Outcome, BaseException | None]  # what becomes of an attempt, and the exception that says so
 # What goes around a call for these runs; it is told of what the call raises.

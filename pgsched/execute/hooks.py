@@ -17,7 +17,7 @@ from pgsched.errors import PgschedError, TaskError
 from pgsched.execute.context import Run
 from pgsched.execute.report import one_line, said
 from pgsched.execute.signals import Snooze
-from pgsched.execute.threads import Threads
+from pgsched.threads import Threads
 
 logger = log.get("hooks")
 SHUTDOWN_S = 10.0

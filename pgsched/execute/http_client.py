@@ -19,7 +19,7 @@ import httpx
 from pgsched.execute.http_answer import BODY_BYTES, Answer
 from pgsched.execute.http_guard import AllowList, Resolve, permitted
 from pgsched.execute.http_request import Ask
-from pgsched.execute.threads import Threads
+from pgsched.threads import Threads
 
 InvalidURL = httpx.InvalidURL
 SlowAnswer = (httpcore.ReadTimeout, httpcore.WriteTimeout, httpcore.PoolTimeout)

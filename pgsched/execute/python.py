@@ -32,8 +32,8 @@ from pgsched.execute.place import Place
 from pgsched.execute.pool import Pool
 from pgsched.execute.report import Kinds, failed, refused, succeeded
 from pgsched.execute.signal import Signal
-from pgsched.execute.threads import Threads
 from pgsched.model import Claim, Key, Outcome, Result, Unreadable
+from pgsched.threads import Threads
 
 Call = Callable[[], Any]
 LAST_WORDS_S = 5.0

@@ -20,10 +20,12 @@ LONGEST_S = 0.3  # the rest is for the next round: the tick must have its turn, 
 @dataclass
 class Turn:
     """Where a leader is among what it may have to leave as it is: the ids behind which it goes on. However many slots
-    cannot be decided yet, and however many new edges' parents are locked, the others get their turn."""
+    cannot be decided yet, and however many new edges' parents, or children of runs that have ended, are locked, the
+    others get their turn."""
 
     slot: int = 0
     fresh: int = 0
+    ended: int = 0
 
 
 def resolve(conn: Connection[Any], n: int, turn: Turn | None = None) -> int:
@@ -37,10 +39,12 @@ def resolve(conn: Connection[Any], n: int, turn: Turn | None = None) -> int:
     ends_at = time.monotonic() + LONGEST_S
     while True:
         watched, loose, turn.fresh = dependencies.adopt(conn, turn.fresh, n)
-        more, free = dependencies.release(conn, n)
+        began = turn.ended
+        more, free, turn.ended = dependencies.release(conn, began, n)
         ready, ended = dependencies.judge(conn, loose + free) if loose or free else (0, 0)
         changed += ready + ended
-        if not ended and watched < n and not more:
+        from_the_start = began > 0 and turn.ended == 0
+        if not (ended or watched >= n or more or from_the_start):
             return changed
         if time.monotonic() > ends_at:
             return changed + 1

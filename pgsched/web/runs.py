@@ -13,11 +13,13 @@ from starlette.responses import Response, StreamingResponse
 from pgsched.cli.output import duration
 from pgsched.cli.tree import lines, summary
 from pgsched.cli.values import moment
-from pgsched.db import graphs, history
+from pgsched.db import graphs, history, run_logs
 from pgsched.db.connect import Connection
+from pgsched.db.query import Row
 from pgsched.db.run_filters import Filter
+from pgsched.db.run_logs import BEGINNING, Place
 from pgsched.model import Kind, State
-from pgsched.observe import following, run_pages
+from pgsched.observe import run_pages
 from pgsched.observe.run import Span, whole
 from pgsched.web.pages import Done, View, an_id, given, local
 from pgsched.web.rendering import query
@@ -103,10 +105,15 @@ def log(request: Request, conn: Connection[Any]) -> Response:
     history.show(conn, run_id)
     pool = request.app.state.pool
 
-    def pieces() -> Iterator[str]:
+    def read(place: Place) -> list[Row]:
         with pool.connection() as mine:
-            for row in following.output(mine, run_id):
-                yield row["chunk"]
+            return run_logs.read(mine, run_id, place)
+
+    def pieces() -> Iterator[str]:
+        place = BEGINNING
+        while found := read(place):  # no connection is held while who asked is slow
+            yield from (row["chunk"] for row in found)
+            place = run_logs.behind(found)
 
     name = f'attachment; filename="run-{run_id}.log"'
     return StreamingResponse(pieces(), media_type="text/plain; charset=utf-8", headers={"Content-Disposition": name})

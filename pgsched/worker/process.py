@@ -22,8 +22,8 @@ from pgsched.db.connect import connect, ssl_problem
 from pgsched.errors import PgschedError
 from pgsched.execute.capture import Journal
 from pgsched.execute.registry import executors
-from pgsched.execute.threads import apart
 from pgsched.leader.election import Leader
+from pgsched.threads import apart
 from pgsched.worker import leaving
 from pgsched.worker.alerting import alerting
 from pgsched.worker.observed import Observed

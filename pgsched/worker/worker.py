@@ -24,8 +24,8 @@ from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
 from pgsched.execute.capture import Journal
 from pgsched.execute.python import PythonExecutor
-from pgsched.execute.threads import apart
 from pgsched.model import SUCCEEDED, Claim, Kind, Outcome, Result, Settlement, keys_of
+from pgsched.threads import apart
 from pgsched.worker.claim import Claimer
 from pgsched.worker.lease import Heartbeat, Leases
 from pgsched.worker.listen import listen

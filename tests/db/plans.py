@@ -59,6 +59,7 @@ LEADER = {
     "tick_extend": "runs_slot runs_pkey",
     "tick_insert": "jobs_pkey",
     "tick_advance": "jobs_pkey",
+    "tick_again": "jobs_in_error* jobs_pkey",
     "tick_replace": "runs_open_of_job runs_pkey",
     "passed_over_take": "runs_slot",
     "claim_share": "",
@@ -80,8 +81,8 @@ LEADER = {
     "rollup": "runs_finished[]",
     "rollup_prune": "rollups_pkey",
     "prune_pick": "runs_finished[] runs_slot jobs_pkey",
-    "prune_delete": "runs_pkey attempts_pkey run_logs_pkey dependencies_pkey dependencies_parent kept_keys_pkey"
-    " jobs_pkey",
+    "prune_delete": "runs_pkey runs_waiting attempts_pkey run_logs_pkey dependencies_pkey dependencies_parent"
+    " kept_keys_pkey kept_keys_met jobs_pkey",
     "prune_keys": "kept_keys_expires_at[]",
     "prune_backfills": "runs_backfill",
     "prune_jobs": "jobs_done_once* runs_slot jobs_pkey",

@@ -135,3 +135,25 @@ def test_what_cannot_be_is_refused(db: psycopg.Connection, arguments: str, messa
 def test_a_job_that_does_not_exist_is_named(db: psycopg.Connection, name: str) -> None:
     with pytest.raises(psycopg.errors.NoDataFound, match="job: there is no job named"):
         call(db, f"{name}, '2026-05-01Z', '2026-05-02Z'")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("from_at", "-infinity", "from_at: -infinity is not an instant between 1970 and 9000"),
+        ("to_at", "infinity", "to_at: infinity is not an instant between 1970 and 9000"),
+        ("to_at", "20000-01-01Z", "to_at: 20000-01-01 00:00:00.* is not an instant between 1970 and 9000"),
+        ("anchor_at", "infinity", "anchor_at: infinity is not an instant between 1900 and 9000"),
+    ],
+)
+def test_a_plain_insert_with_an_instant_that_nobody_can_read_is_refused(
+    db: psycopg.Connection, column: str, value: str, message: str
+) -> None:
+    instants = {"from_at": "2026-05-01Z", "to_at": "2026-05-08Z", "anchor_at": "2026-01-01Z"} | {column: value}
+    with pytest.raises(psycopg.errors.CheckViolation, match=message) as refused:
+        db.execute(
+            "INSERT INTO pgsched.backfills (job_id, job, schedule, timezone, from_at, to_at, anchor_at)"
+            " SELECT id, name, schedule, timezone, %s, %s, %s FROM pgsched.jobs",
+            list(instants.values()),
+        )
+    assert refused.value.diag.column_name == column

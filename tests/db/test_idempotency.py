@@ -99,6 +99,26 @@ def test_an_idempotency_key_remembers_the_run_that_was_found(greet: Task[Any, An
     assert both.enqueue("Bob") == first
 
 
+def test_a_key_that_met_another_run_keeps_what_became_of_that(
+    greet: Task[Any, Any], app: App, db: psycopg.Connection[Any]
+) -> None:
+    first = greet.options(unique_key="u", idempotency_key="h").enqueue("Ada")
+    for key in ("i", "j"):
+        assert greet.options(idempotency_key=key, unique_key="u").enqueue("Bob") == first
+    end(db, first, result={"paid": 3})
+    kept = app.first_result("i")
+    assert kept is not None and (kept.run_id, kept.state, kept.result) == (first, "succeeded", {"paid": 3})
+    assert prune(db, 0) == 1 and count(db) == 0
+    assert [app.first_result(key) for key in ("h", "i", "j")] == [kept] * 3
+    expire(db)
+    again = greet.options(idempotency_key="i").enqueue("Ada")
+    end(db, again)
+    assert db.execute("SELECT met FROM pgsched.kept_keys WHERE key = 'i'").fetchone() == (None,)
+    assert prune(db, 0) == 1
+    found = app.first_result("i")
+    assert found is not None and (found.run_id, found.state, found.result) == (again, "succeeded", None)
+
+
 def test_a_rolled_back_enqueue_leaves_no_key(
     greet: Task[Any, Any], db: psycopg.Connection[Any], connect: Connect
 ) -> None:

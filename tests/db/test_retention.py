@@ -128,6 +128,21 @@ def test_the_newest_slot_of_a_job_stays_until_the_job_is_deleted(db: psycopg.Con
     assert prune(db, 60.0) == 1
 
 
+def test_the_row_of_a_long_blackout_is_as_old_as_its_end(db: psycopg.Connection) -> None:
+    slots_of(db, "hourly", "1 hour", 1)
+    db.execute(
+        "INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, origin, finished_at, covers_from, covers_until,"
+        " covers_count) SELECT id, now() - interval '30 days', 't', 'skipped', 'schedule', now() - interval '30 days',"
+        " now() - interval '30 days', now() - interval '2 hours', 718 FROM pgsched.jobs"
+    )
+    keep(db, any="7 days")
+    assert retention.would_go(db) == []
+    assert prune_all(db) == 0
+    db.execute("UPDATE pgsched.runs SET covers_until = now() - interval '8 days' WHERE covers_until IS NOT NULL")
+    assert [row["runs"] for row in retention.would_go(db)] == [1]
+    assert prune_all(db) == 1
+
+
 def test_a_run_that_is_not_counted_yet_stays(db: psycopg.Connection) -> None:
     ended(db, "30 days")
     with db.transaction():

@@ -8,12 +8,13 @@ import psycopg
 import pytest
 
 from pgsched import App, InputError
-from pgsched.db import leading
+from pgsched.db import leading, retention
 from pgsched.db.declaring import declare
 from pgsched.leader.dependents import resolve
 from pgsched.leader.ticker import tick
 from pgsched.observe.explain import explain_slot
-from tests.race.setting import put_back
+from tests.pruning import prune
+from tests.race.setting import cut, put_back
 
 
 def add_job(db: psycopg.Connection, name: str, *after: str, schedule: str = "@every 1s", **columns: Any) -> int:
@@ -106,6 +107,54 @@ def test_a_slot_waits_while_the_other_job_is_paused_and_for_no_job_that_is_gone(
     db.execute("DELETE FROM pgsched.jobs WHERE id = %s", [load])
     lead(db)
     assert runs(db, "report")[0] == ("skipped", f"after_jobs: job {load} is gone")
+
+
+def waiting_for_a_paused_job(db: psycopg.Connection) -> None:
+    """A slot of `report` of which `load` has succeeded long ago, while `check` is paused."""
+    add_job(db, "load")
+    check = add_job(db, "check")
+    add_job(db, "report", "load", "check", catch_up="all")
+    put_back(db, 1)
+    db.execute("UPDATE pgsched.jobs SET paused = true, resume_from = 'pause' WHERE id = %s", [check])
+    lead(db)
+    end(db, "load")
+    db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, origin) SELECT id, now() + interval '1 day', 't',"
+               " 'schedule' FROM pgsched.jobs WHERE name = 'load'")  # fmt: skip
+    db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE phase >= 3")
+    assert runs(db, "report") == [("waiting", None)]
+
+
+@pytest.mark.parametrize("stretch", [False, True])
+def test_what_a_slot_waits_for_is_kept_while_another_job_has_yet_to_decide_it(
+    stretch: bool, db: psycopg.Connection
+) -> None:
+    waiting_for_a_paused_job(db)
+    if stretch:
+        db.execute(
+            "UPDATE pgsched.runs SET covers_from = scheduled_at - interval '1 hour', covers_until = scheduled_at,"
+            " scheduled_at = scheduled_at - interval '1 hour' WHERE state = 'succeeded'"
+        )
+    assert prune(db, 0.0) == 0
+    assert retention.would_go(db) == []
+    db.execute("UPDATE pgsched.jobs SET paused = false")
+    lead(db)
+    end(db, "check")
+    assert runs(db, "report") == [("queued", None)]
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE state = 'queued' AND phase < 3"
+               " AND scheduled_at < now()")  # fmt: skip
+    assert [row["runs"] for row in retention.would_go(db)] == [1]
+    assert prune(db, 0.0) == 1
+
+
+def test_without_the_pruners_guard_a_slot_is_skipped_although_what_it_waited_for_succeeded(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting_for_a_paused_job(db)
+    guard = "r.job_id IS NULL OR ((r.job_id, r.scheduled_at) IN (SELECT h.job_id, h.slot FROM held h)) IS NOT TRUE"
+    cut(monkeypatch, retention, "prune_delete", guard, "true")
+    assert prune(db, 1.0) == 1
+    lead(db)
+    assert runs(db, "report") == [("skipped", 'after_jobs: job "load" has no such slot')]
 
 
 def test_a_slot_that_waits_too_long_is_missed(db: psycopg.Connection) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -11,9 +13,11 @@ from pgsched.db import dependencies, leading, retention
 from pgsched.db.claims import ended
 from pgsched.db.statements import sql
 from pgsched.leader import dependents
-from pgsched.leader.dependents import Sweep, resolve
+from pgsched.leader.counting import Counting
+from pgsched.leader.dependents import Sweep, Turn, resolve
+from pgsched.leader.pruner import Pruner
 from pgsched.model import Claim
-from tests.pruning import prune
+from tests.pruning import keep, prune
 from tests.race.setting import Aside, Open, cut, row_of, take, wait_until_blocked
 
 ENDED = "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE id = ANY (%s)"
@@ -250,6 +254,78 @@ def test_a_parent_is_kept_while_a_run_that_waited_for_it_is_not_finished(db: psy
     assert db.execute("SELECT count(*) FROM pgsched.dependencies").fetchone() == (0,)
 
 
+def end_long_ago(db: psycopg.Connection, *run_ids: int) -> None:
+    end(db, *run_ids)
+    db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = ANY (%s)", [list(run_ids)])
+
+
+def test_what_an_old_snapshot_still_sees_is_waited_for_only_if_it_is_there(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    a, b, c = add(db), add(db), add(db)
+    take(db, 3)
+    old = connect(autocommit=False)
+    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    old.execute("SELECT count(*) FROM pgsched.runs")
+    end_long_ago(db, a)
+    assert prune(db, 1.0) == 1
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        add(old, a)
+    old.rollback()
+    old.execute("SELECT count(*) FROM pgsched.runs")
+    end_long_ago(db, b, c)
+    with old.transaction():
+        child = add(old, b)
+    assert prune(db, 1.0) == 1, "c goes, b is waited for"
+    old.commit()
+    admit(db)
+    assert states(db, child) == ["queued"]
+
+
+def test_what_a_run_of_an_old_snapshot_waits_for_is_claimed_before_it_is_made_or_after(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    a, b = add(db), add(db)
+    old = connect(autocommit=False)
+    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    old.execute("SELECT count(*) FROM pgsched.runs")
+    assert [claim.id for claim in take(db)] == [a]
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        add(old, a)
+    old.rollback()
+    old.execute("SELECT count(*) FROM pgsched.runs")
+    add(old, b)
+    assert take(db) == []
+    old.commit()
+    assert [claim.id for claim in take(db)] == [b]
+
+
+def test_what_ends_while_somebody_is_enqueueing_its_child_stays(db: psycopg.Connection, connect: Open) -> None:
+    a = add(db)
+    slow = connect(autocommit=False)
+    slow.execute("SELECT count(*) FROM pgsched.runs")
+    child = add(slow, a)
+    end(db, a)
+    keep(db, any="0")
+    counting, pruner = Counting(), Pruner()
+
+    @contextmanager
+    def begin() -> Iterator[psycopg.Connection]:
+        with db.transaction():
+            yield db
+
+    for _ in range(3):
+        counting.work(db, begin)
+        with db.transaction():
+            assert pruner.work(db, 100) == 0
+    slow.commit()
+    assert states(db, child) == ["waiting"]
+    admit(db)
+    assert states(db, child) == ["queued"]
+    counting.work(db, begin)
+    assert prune(db, 0.0) == 0, "its child has not ended"
+
+
 def test_who_ends_a_parent_wakes_the_leader_and_who_ends_any_other_run_does_not(
     db: psycopg.Connection, connect: Open
 ) -> None:
@@ -345,10 +421,46 @@ def test_parents_that_cannot_be_looked_at_now_do_not_keep_the_pass_going(
     person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [child])
     steps = []
     judged = dependencies.release
-    monkeypatch.setattr(dependencies, "release", lambda conn, n: (steps.append(n), judged(conn, n))[1])
+    monkeypatch.setattr(dependencies, "release", lambda *given: (steps.append(given), judged(*given))[1])
     with db.transaction():
         assert resolve(db, 10) == 0
     assert len(steps) == 1
+
+
+def test_locked_children_do_not_hold_up_those_of_other_parents(db: psycopg.Connection, connect: Open) -> None:
+    parents = [add(db) for _ in range(7)]
+    children = [add(db, parent) for parent in parents]
+    admit(db)
+    end(db, *parents)
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = ANY (%s) FOR UPDATE", [children[:5]])
+    turn = Turn()
+    for _ in range(4):
+        with db.transaction():
+            resolve(db, 2, turn)
+    assert states(db, *children) == ["waiting"] * 5 + ["queued"] * 2
+    person.rollback()
+    with db.transaction():
+        resolve(db, 2, turn)
+    assert states(db, *children) == ["queued"] * 7, "it goes on from the start"
+    assert db.execute("SELECT count(*) FROM pgsched.runs WHERE has_children").fetchone() == (0,)
+
+
+def test_locked_children_do_not_hold_up_others_of_the_same_parent(db: psycopg.Connection, connect: Open) -> None:
+    parent = add(db)
+    children = [add(db, parent) for _ in range(7)]
+    admit(db)
+    end(db, parent)
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = ANY (%s) FOR UPDATE", [children[:5]])
+    with db.transaction():
+        resolve(db, 2)
+    assert states(db, *children) == ["waiting"] * 5 + ["queued"] * 2
+    person.rollback()
+    with db.transaction():
+        resolve(db, 2)
+    assert states(db, *children) == ["queued"] * 7
+    assert db.execute("SELECT count(*) FROM pgsched.runs WHERE has_children").fetchone() == (0,)
 
 
 def test_a_failure_above_thousands_ends_them_in_one_pass(db: psycopg.Connection) -> None:
@@ -418,7 +530,7 @@ def test_without_skipping_locked_children_the_leader_waits_for_a_person(
     b = add(db, a)
     admit(db)
     end(db, a)
-    lock = "(SELECT DISTINCT run_id FROM edges))\n    FOR NO KEY UPDATE"
+    lock = "WHERE c.id = d.run_id FOR NO KEY UPDATE"
     cut(monkeypatch, dependencies, "dependencies_release", f"{lock} SKIP LOCKED", lock)
     person = connect(autocommit=False)
     person.execute("SELECT pgsched.cancel(%s)", [b])

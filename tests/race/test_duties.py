@@ -189,6 +189,34 @@ def test_a_job_that_fails_half_way_leaves_nothing(db: psycopg.Connection, monkey
     assert [row[1] for row in per_job] == [5]
 
 
+def test_a_job_whose_zone_one_leader_does_not_know_is_planned_again_by_the_next(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "paused"):
+        db.execute("INSERT INTO pgsched.jobs (name, schedule, timezone, task, catch_up)"
+                   " VALUES (%s, '* * * * * *', 'Pacific/Chatham', 't', 'all')", [name])  # fmt: skip
+    known = zones.names()
+    zones.zone.cache_clear()
+    with monkeypatch.context() as old:
+        old.setattr(zones, "names", lambda: known - {"Pacific/Chatham"})
+        lead(db).perform()
+        look = "SELECT DISTINCT error, next_run_at FROM pgsched.jobs"
+        told = ('timezone: "Pacific/Chatham" is not a known IANA zone', None)
+        assert db.execute(look).fetchall() == [told]
+        since = db.execute("SELECT error_at FROM pgsched.jobs WHERE name = 'a'").fetchone()
+        lead(db).perform()
+        assert db.execute(look).fetchall() == [told]
+        assert db.execute("SELECT error_at FROM pgsched.jobs WHERE name = 'a'").fetchone() == since
+    db.execute("UPDATE pgsched.jobs SET paused = true WHERE name = 'paused'")
+    db.execute("SELECT pg_sleep_until(decided_until + interval '1 second') FROM pgsched.jobs WHERE name = 'a'")
+    lead(db).perform()
+    found = db.execute("SELECT name, error FROM pgsched.jobs ORDER BY name").fetchall()
+    assert found == [("a", None), ("paused", told[0])]
+    row = db.execute("SELECT min(scheduled_at) FROM pgsched.runs").fetchone()
+    began = db.execute("SELECT date_trunc('second', anchor_at) + interval '1 second' FROM pgsched.jobs").fetchone()
+    assert row == began, "no slot of the time between is lost"
+
+
 def test_a_host_that_cannot_read_zones_marks_no_job(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another leader can, or this one once it has a descriptor again: the job is to be due then."""
     add_jobs(db, 1, 5, timezone="Antarctica/Troll")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
@@ -25,7 +27,7 @@ from pgsched.worker import running
 from pgsched.worker.worker import Worker
 from tests.apps import contract
 from tests.apps.contract import write
-from tests.race.setting import Open, cut, row_of, take
+from tests.race.setting import Aside, Open, cut, row_of, take
 from tests.race.test_settle import TOKEN
 from tests.race.test_worker import becomes, play
 from tests.waiting import wait_until
@@ -183,6 +185,31 @@ def test_the_statement_of_a_handler_that_does_not_stop_is_cancelled(
     assert bool(db.execute(asleep).rowcount) is not guarded
     assert (written(db), row_of(db, run_id)["error"]) == ([], "timed out after 1 s")
     db.execute(asleep.replace("SELECT", "SELECT pg_terminate_backend(pid)"))
+
+
+def test_a_statement_is_cancelled_although_handlers_sit_in_all_threads_of_the_loop(
+    connect: Open, db: psycopg.Connection
+) -> None:
+    asleep = connect()
+    sleeping = Aside(lambda: asleep.execute("SELECT pg_sleep(60)"))
+    go = threading.Event()
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        sitting = asyncio.create_task(asyncio.to_thread(go.wait))
+        pid = asleep.info.backend_pid
+        look = "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = %s"
+        wait_until(lambda: db.execute(look, [pid]).fetchone() == (True,), what="the statement to begin")
+        await asyncio.sleep(0)
+        try:
+            await asyncio.wait_for(own_writes.interrupt(asleep), 5)
+        finally:
+            go.set()
+            await sitting
+
+    asyncio.run(main())
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        sleeping.result()
 
 
 # ---- the caller's own connection

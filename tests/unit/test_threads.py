@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from pgsched.execute.threads import Threads
+from pgsched.db import ways
+from pgsched.db.connect import aconnect
+from pgsched.threads import Threads
 
 
 @pytest.mark.parametrize(
@@ -31,5 +37,30 @@ def test_what_a_call_raises_is_told_and_its_thread_goes_on(raised: BaseException
             assert repr(found.value) == told
         assert await asyncio.wait_for(threads.submit(lambda: "well"), 5) == "well"
         threads.close()
+
+    asyncio.run(main())
+
+
+def test_a_connection_through_a_pooler_is_opened_although_handlers_sit_in_all_threads_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, go = SimpleNamespace(), threading.Event()
+
+    async def through(*_: object) -> Any:
+        return made
+
+    monkeypatch.setattr(ways, "pooled", lambda dsn: True)
+    monkeypatch.setattr(ways, "way", lambda dsn, bare: "a way")
+    monkeypatch.setattr(ways, "through_async", through)
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        sitting = asyncio.create_task(asyncio.to_thread(go.wait))
+        await asyncio.sleep(0)
+        try:
+            assert await asyncio.wait_for(aconnect("host=pooler"), 5) is made
+        finally:
+            go.set()
+            await sitting
 
     asyncio.run(main())

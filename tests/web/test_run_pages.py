@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Callable
+from typing import Any
 
 import psycopg
 import pytest
 
 from pgsched.observe import run_pages
+from pgsched.web import app as web
 from tests.web.conftest import Browser
 from tests.web.test_pages import JOB, one
 
@@ -110,3 +114,50 @@ def test_the_runs_of_a_job_follow_each_other_by_slot(browser: Browser, db: psyco
     older = re.search(r'href="(/runs\?[^"]*before=\d+)">Older', first)
     assert first.count('id="run-') == 50 and older is not None
     assert browser.get(older[1].replace("&amp;", "&")).text.count('id="run-') == 20
+
+
+async def ask(app: Any, path: str, begun: asyncio.Semaphore, may_go_on: asyncio.Event) -> tuple[int, bytes]:
+    """What a browser gets that takes the first piece of a body, which is told, and the rest when it may."""
+    got: dict[str, Any] = {"status": 0, "body": b""}
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    async def send(message: dict[str, Any]) -> None:
+        got["status"] = message.get("status", got["status"])
+        got["body"] += message.get("body", b"")
+        if got["body"]:
+            begun.release()
+            await may_go_on.wait()
+
+    await app(
+        {"type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "path": path, "query_string": b"",
+         "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "server": ("localhost", 80)},
+        receive, send,
+    )  # fmt: skip
+    return got["status"], got["body"]
+
+
+def test_however_many_read_an_output_slowly_others_are_served(
+    console: Callable[..., Browser], db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "TIMEOUT_S", 2.0)
+    run_id = one(db, "INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id")
+    db.execute("INSERT INTO pgsched.run_logs (run_id, attempt, seq, stream, chunk)"
+               " SELECT %s, 1, n, 'stdout', n || E'\\n' FROM generate_series(1, 1200) n", [run_id])  # fmt: skip
+    app = console().client.app
+
+    async def main() -> list[tuple[int, bytes]]:
+        slow, quick, begun = asyncio.Event(), asyncio.Event(), asyncio.Semaphore(0)
+        quick.set()
+        readers = [asyncio.create_task(ask(app, f"/runs/{run_id}/log", begun, slow)) for _ in range(web.CONNECTIONS)]
+        for _ in readers:
+            await begun.acquire()
+        status, _ = await ask(app, "/healthz", begun, quick)
+        assert status == 200
+        slow.set()
+        return await asyncio.gather(*readers)
+
+    whole = b"".join(b"%d\n" % n for n in range(1, 1201))
+    assert asyncio.run(main()) == [(200, whole)] * web.CONNECTIONS

@@ -1,0 +1,1 @@
+DROP INDEX IF EXISTS pgsched.jobs_in_error;

@@ -1,0 +1,1 @@
+DROP TRIGGER IF EXISTS a_check_instants ON pgsched.backfills;
