@@ -53,6 +53,16 @@ def ago(moment: datetime | None, now: datetime) -> str:
     return f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
 
 
+def due(run: Mapping[str, Any]) -> datetime:
+    """When a run without a slot may start, or might; while it waits for others, when it was made. The pause after its
+    last attempt is none that anybody waits for."""
+    at: datetime | None = run["available_at"]
+    if at is None:
+        return run["created_at"]  # type: ignore[no-any-return]
+    ended = run["finished_at"] is not None and run["started_at"] is not None
+    return min(at, run["started_at"]) if ended else at
+
+
 def cell(value: Any) -> str:
     """A value on one line."""
     if value is None:

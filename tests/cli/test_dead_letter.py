@@ -114,6 +114,15 @@ def test_the_evidence_of_every_attempt_is_shown(pgsched: Pgsched, letters: psyco
     assert said.err == "\nrevive it: pgsched run retry 1\n"
 
 
+def test_a_run_that_is_dead_is_not_due_later(pgsched: Pgsched, letters: psycopg.Connection) -> None:
+    letters.execute(
+        "UPDATE pgsched.runs SET attempt = 3, started_at = now() - interval '10 minutes 1 second',"
+        " available_at = now() + interval '1 hour' WHERE id = 1"
+    )  # the pause before an attempt that it does not get
+    said = pgsched("run", "list", "--state", "dead", "--task", "send").out
+    assert "10m 1s ago" in said and "in 59m" not in said
+
+
 def test_no_column_but_the_widest_gives_way_on_a_narrow_terminal() -> None:
     from pgsched.cli.output import fitted
 
