@@ -65,6 +65,11 @@ def due(run: Mapping[str, Any]) -> datetime:
     return min(at, run["started_at"]) if ended else at
 
 
+def cut(text: str, most: int) -> str:
+    """The text, or its beginning with a sign that it goes on."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def cell(value: Any) -> str:
     """A value on one line."""
     if value is None:

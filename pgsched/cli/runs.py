@@ -11,7 +11,7 @@ import typer
 
 from pgsched.cli import run_options as options
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import ago, clean, due, duration, print_fields, print_json, print_table
+from pgsched.cli.output import ago, clean, cut, due, duration, print_fields, print_json, print_table
 from pgsched.cli.run_changes import cancel, retry
 from pgsched.cli.run_logs import logs
 from pgsched.cli.tree import tree
@@ -78,8 +78,8 @@ def line(run: dict[str, Any]) -> list[Any]:
     slot = ago(run["scheduled_at"] or due(run), run["now"])
     attempt = f"{run['attempt']}/{run['max_attempts']}"
     task = run["task"]
-    if sys.stdout.isatty() and len(task) > LONGEST_TASK:  # a statement or a URL would leave no room for the reason
-        task = task[: LONGEST_TASK - 1] + "…"
+    if sys.stdout.isatty():  # a statement or a URL would leave no room for the reason
+        task = cut(task, LONGEST_TASK)
     return [run["id"], run["job"], run["state"], attempt, slot, took(run), task, why(run)]
 
 

@@ -35,7 +35,8 @@ def index(request: Request, conn: Connection[Any]) -> View:
     shown = found[:PAGE]
     strips = slots.strips(conn, [job["id"] for job in shown])
     values = {
-        "jobs": shown, "wanted": wanted, "states": jobs.STATES, "more": shown[-1]["name"] if len(found) > PAGE else None,
+        "jobs": shown, "wanted": wanted, "states": jobs.STATES,
+        "more": shown[-1]["name"] if len(found) > PAGE else None,
         "strips": {job["id"]: of_slots(strips.get(job["id"], [])) for job in shown},
     }  # fmt: skip
     return View("jobs.html", values)

@@ -71,6 +71,11 @@ def test_a_job_born_paused_or_for_one_time(pgsched: Pgsched) -> None:
     assert said.out == "created job b: python t, once, at 2040-01-01 10:00:00 UTC\n"
 
 
+def test_a_long_task_is_said_to_go_on(pgsched: Pgsched) -> None:
+    said = pgsched("job", "add", "a", "--kind", "shell", "--task", "echo " + "x" * 90)
+    assert f"created job a: shell echo {'x' * 54}…, once" in said.out
+
+
 def test_arguments_come_from_a_file_or_from_standard_input(
     pgsched: Pgsched, process: Pgsched, dsn: str, tmp_path: Path
 ) -> None:

@@ -140,7 +140,7 @@ def test_what_is_cut_on_a_narrow_terminal_says_so(
         "x" * 60,
     ]
     print_rich(["ID", "JOB", "STATE", "ATTEMPT", "SLOT", "TOOK", "TASK", "WHY"], [run])
-    heading, line = capsys.readouterr().out.splitlines()
+    _heading, line = capsys.readouterr().out.splitlines()
     assert len(line) <= 80 and line.endswith("xxxxxxx…") and "succeeded" in line and "4711" in line
     print_rich(["AT", "WHAT", "CHANGE"], [["2026-05-01 02:00:00 UTC", "job " + "n" * 60, "y" * 90]], True, ["AT"])
     assert "2026-05-01 02:00:00 UTC  job nn" in capsys.readouterr().out
