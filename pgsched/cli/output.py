@@ -25,7 +25,7 @@ STATES = {
     "running": "cyan",
 }
 LAST_CELLS, NARROW_CELLS = 20, 13  # what the last column should have, and what others keep for that
-LEAST_CELLS, TIGHT_CELLS = 12, 9  # what it needs, and what others keep for that
+LEAST_CELLS, TIGHT_CELLS = 12, 11  # what it needs, and what others keep for that
 UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
