@@ -20,6 +20,7 @@ WITH stale AS MATERIALIZED (
         finished_at = CASE WHEN r.cancel_requested_at IS NOT NULL OR r.attempt >= r.max_attempts
                                 OR r.crashes + 1 >= %(crash_limit)s THEN clock_timestamp() END,
         reason = CASE WHEN r.cancel_requested_at IS NOT NULL THEN left(r.cancel_reason, 10000)  -- runs_texts_size
+                      WHEN r.attempt >= r.max_attempts AND r.max_attempts = 1 THEN 'its only attempt used'
                       WHEN r.attempt >= r.max_attempts THEN format('all %%s attempts used', r.max_attempts)
                       WHEN r.crashes + 1 >= %(crash_limit)s
                           THEN format('quarantined: %%s attempts took their worker down', r.crashes + 1) END,

@@ -42,6 +42,7 @@ WITH settled AS (
             WHEN r.cancel_requested_at IS NOT NULL THEN left(r.cancel_reason, 10000)  -- runs_texts_size
             WHEN g.outcome IN ('cancelled', 'interrupted', 'released', 'snoozed') THEN g.error
             WHEN g.retry_in IS NULL THEN 'failed for good'
+            WHEN r.attempt >= r.max_attempts AND r.max_attempts = 1 THEN 'its only attempt used'
             WHEN r.attempt >= r.max_attempts THEN format('all %%s attempts used', r.max_attempts)
             WHEN g.outcome = 'crashed' AND r.crashes + 1 >= %(crash_limit)s::int
                 THEN format('quarantined: %%s attempts took their process down', r.crashes + 1) END

@@ -80,8 +80,11 @@ def name_exit_codes(app: typer.Typer) -> None:
     for command in app.registered_commands:
         command.epilog = command.epilog or EXIT_CODES
     for group in app.registered_groups:
-        if group.typer_instance is not None:
-            name_exit_codes(group.typer_instance)
+        if (inner := group.typer_instance) is not None:
+            name_exit_codes(inner)
+            callback = inner.registered_callback
+            if callback is not None and callback.invoke_without_command:  # a command by itself, such as `alerts`
+                group.epilog = EXIT_CODES
 
 
 def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:

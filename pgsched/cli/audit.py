@@ -41,7 +41,8 @@ def audit(
     if json:
         return print_json({"changes": found})
     lines = [[row["id"], row["at"], by(row), row["action"], thing(row), change(row)] for row in found]
-    return print_table(("ID", "AT", "WHO", "DID", "WHAT", "CHANGE"), lines, "nobody changed anything", wrap=True)
+    return print_table(("ID", "AT", "WHO", "DID", "WHAT", "CHANGE"), lines, "nobody changed anything", wrap=True,
+                       whole=["AT"])  # fmt: skip
 
 
 def thing(row: dict[str, Any]) -> str:

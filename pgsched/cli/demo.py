@@ -189,7 +189,7 @@ def summarise(console: Console, due: dict[str, int], missing: dict[str, list[dat
             console.print(f"    not done: {slot:%H:%M:%S}   (pgsched run list --job {name})", style="red")
     console.print(
         f"\nThe file a command wrote: {folder / 'stamps.txt'}\n"
-        "Look further: pgsched status · pgsched job list · pgsched run list · pgsched psql",
+        "Look further: pgsched status, pgsched job list, pgsched run list, pgsched psql",
         style="dim",
         soft_wrap=True,
     )

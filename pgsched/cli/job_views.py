@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 
 import typer
 
@@ -32,7 +33,7 @@ def list_jobs(
     if json:
         return print_json(found)
     lines = [
-        [j["name"], j["state"], j["schedule"] or "once", j["timezone"], ago(j["next_allowed_at"], j["now"]),
+        [j["name"], j["state"], j["schedule"] or "once", j["timezone"], ago(next_of(j), j["now"]),
          j["last_run_state"], j["error"] or j["task"]]
         for j in found
     ]  # fmt: skip
@@ -40,6 +41,11 @@ def list_jobs(
     if len(found) == limit:
         typer.echo(f"the next page: --after {cell(found[-1]['name'])}", err=True)
     return None
+
+
+def next_of(job: dict[str, Any]) -> datetime | None:
+    """The next slot that will run; of a paused job none is known."""
+    return None if job["state"] == "paused" else job["next_allowed_at"]
 
 
 def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:

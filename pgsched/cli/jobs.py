@@ -30,7 +30,7 @@ from pgsched.cli.job_options import (
 )
 from pgsched.cli.job_views import list_jobs, show
 from pgsched.cli.keeping import kept
-from pgsched.cli.output import cell, print_json
+from pgsched.cli.output import cell, cut, print_json
 from pgsched.cli.values import arguments, columns
 
 NEW = ("kind", "task", "schedule", "timezone", "queue", "run_at", "overlap", "catch_up", "max_attempts", "timeout",
@@ -143,7 +143,7 @@ def told(job: dict[str, Any], what: str, json: bool) -> None:
     if json:
         return print_json(job)
     when = f"schedule {job['schedule']} ({job['timezone']})" if job["schedule"] else f"once, at {cell(job['run_at'])}"
-    print(f"{what} job {cell(job['name'])}: {job['kind']} {cell(job['task'])[:60]}, {cell(when)}"
+    print(f"{what} job {cell(job['name'])}: {job['kind']} {cut(cell(job['task']), 60)}, {cell(when)}"
           + (", paused" if job["paused"] else ""))  # fmt: skip
     return None
 

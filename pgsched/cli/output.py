@@ -10,8 +10,9 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +24,8 @@ STATES = {
     **dict.fromkeys(("paused", "cancelled", "skipped", "warn", "waiting"), "yellow"),
     "running": "cyan",
 }
-LAST_CELLS, NARROW_CELLS = 20, 13  # what the last column should have, and what others keep
+LAST_CELLS, NARROW_CELLS = 20, 13  # what the last column should have, and what others keep for that
+LEAST_CELLS, TIGHT_CELLS = 12, 11  # what it needs, and what others keep for that
 UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
@@ -51,6 +53,21 @@ def ago(moment: datetime | None, now: datetime) -> str:
         return "-"
     seconds = (now - moment).total_seconds()
     return f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
+
+
+def due(run: Mapping[str, Any]) -> datetime:
+    """When a run without a slot may start, or might; while it waits for others, when it was made. The pause after its
+    last attempt is none that anybody waits for."""
+    at: datetime | None = run["available_at"]
+    if at is None:
+        return run["created_at"]  # type: ignore[no-any-return]
+    ended = run["finished_at"] is not None and run["started_at"] is not None
+    return min(at, run["started_at"]) if ended else at
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or its beginning with a sign that it goes on."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def cell(value: Any) -> str:
@@ -93,21 +110,24 @@ def print_text(text: str, indent: str = "") -> None:
     print(text)
 
 
-def print_table(headers: Sequence[str], lines: Sequence[Sequence[Any]], empty: str = "", *, wrap: bool = False) -> None:
+def print_table(headers: Sequence[str], lines: Sequence[Sequence[Any]], empty: str = "", *, wrap: bool = False,
+                whole: Collection[str] = ()) -> None:  # fmt: skip
     """Columns: coloured and fitted to a terminal; whole, aligned and plain in a pipe. `wrap`: where the last column
-    does not fit, it goes on below instead of being cut."""
+    does not fit, it goes on below instead of being cut. `whole`: columns that never give way."""
     texts = [[cell(value) for value in line] for line in lines]
     if not texts:
         print(empty) if empty else None
     elif sys.stdout.isatty():
-        print_rich(headers, texts, wrap)
+        print_rich(headers, texts, wrap, whole)
     else:
         widths = [max(map(len, column)) for column in zip(headers, *texts, strict=True)]
         for line in (headers, *texts):
             print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
-def print_rich(headers: Sequence[str], texts: Sequence[Sequence[str]], wrap: bool = False) -> None:
+def print_rich(
+    headers: Sequence[str], texts: Sequence[Sequence[str]], wrap: bool = False, whole: Collection[str] = ()
+) -> None:
     """A table on a terminal. The last column takes what room is left; nothing else is wrapped."""
     from rich.cells import cell_len
     from rich.console import Console
@@ -117,11 +137,13 @@ def print_rich(headers: Sequence[str], texts: Sequence[Sequence[str]], wrap: boo
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     *others, last = [max(map(cell_len, column)) for column in zip(headers, *texts, strict=True)]
-    others = fitted(others, console.width - min(last, LAST_CELLS))
+    kept = [header in whole for header in headers]
+    others = fitted(others, console.width - min(last, LAST_CELLS), NARROW_CELLS, kept)
+    others = fitted(others, console.width - min(last, LEAST_CELLS), TIGHT_CELLS, kept)
     for header, width in zip(headers, others, strict=False):
         table.add_column(header, no_wrap=True, overflow="ellipsis", min_width=width, max_width=width)
     table.add_column(headers[-1], no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
-    room = max(12, console.width - sum(width + 2 for width in others))
+    room = max(1, console.width - sum(width + 2 for width in others))
     for line in texts:
         cells = [Text(text, style=STATES.get(text, "")) for text in line]
         if not wrap:
@@ -130,11 +152,15 @@ def print_rich(headers: Sequence[str], texts: Sequence[Sequence[str]], wrap: boo
     console.print(table)
 
 
-def fitted(widths: list[int], room: int) -> list[int]:
-    """The widths of columns that have so much room together: the widest give way, and no id or state does."""
+def fitted(widths: list[int], room: int, least: int = NARROW_CELLS, kept: Sequence[bool] = ()) -> list[int]:
+    """The widths of columns that have so much room together: the widest give way, and no id or state does, nor what
+    is `kept`."""
     widths = list(widths)
-    while widths and sum(width + 2 for width in widths) > room and max(widths) > NARROW_CELLS:
-        widths[widths.index(max(widths))] -= 1
+    while sum(width + 2 for width in widths) > room:
+        giving = [width for width, whole in zip_longest(widths, kept[: len(widths)]) if not whole and width > least]
+        if not giving:
+            break
+        widths[next(n for n, width in enumerate(widths) if width == max(giving) and not any(kept[n : n + 1]))] -= 1
     return widths
 
 

@@ -132,5 +132,11 @@ def set_retention(
         raise InputError("retention set: say what: see `pgsched retention set --help`", "keep")
     with session(dsn) as conn:
         found = retention.change(conn, given)
-    return print_json(found) if json else print(f"runs: {said_of_all(found['keep'])}"
-                                                + ("; archived" if found["archive"] else ""))  # fmt: skip
+    if json:
+        return print_json(found)
+    print(f"runs: {said_of_all(found['keep'])}" + ("; archived" if found["archive"] else ""))
+    named = {"keep_minutes": "figures by minute", "keep_hours": "figures by hour", "keep_audit": "audit"}
+    for column, words in named.items():
+        if column in given:
+            print(f"{words}: {duration(found[column])}")
+    return None

@@ -47,7 +47,8 @@ def logs(
             printer = Printer(raw)
             printer.print(found)
             if printer.attempt is None:
-                note(f"nothing is kept of the output of run {run_id}")
+                asked = ("" if attempt is None else f"attempt {attempt} of ") + f"run {run_id}"
+                note(f"nothing is kept of the {stream or 'output'} of {asked}")
             return None
         printer = Printer(raw)
         for seen in following.looks(conn, run_id, attempt, stream, note=note):

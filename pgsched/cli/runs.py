@@ -11,12 +11,11 @@ import typer
 
 from pgsched.cli import run_options as options
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import ago, clean, duration, print_fields, print_json, print_table
+from pgsched.cli.output import ago, clean, cut, due, duration, print_fields, print_json, print_table
 from pgsched.cli.run_changes import cancel, retry
 from pgsched.cli.run_logs import logs
 from pgsched.cli.tree import tree
 from pgsched.cli.watch import progress_words, watch
-from pgsched.model import HELD_BACK
 
 LONGEST_TASK = 30
 HEADERS = ["ID", "JOB", "STATE", "ATTEMPT", "SLOT", "TOOK", "TASK", "WHY"]
@@ -79,8 +78,8 @@ def line(run: dict[str, Any]) -> list[Any]:
     slot = ago(run["scheduled_at"] or due(run), run["now"])
     attempt = f"{run['attempt']}/{run['max_attempts']}"
     task = run["task"]
-    if sys.stdout.isatty() and len(task) > LONGEST_TASK:  # a statement or a URL would leave no room for the reason
-        task = task[: LONGEST_TASK - 1] + "…"
+    if sys.stdout.isatty():  # a statement or a URL would leave no room for the reason
+        task = cut(task, LONGEST_TASK)
     return [run["id"], run["job"], run["state"], attempt, slot, took(run), task, why(run)]
 
 
@@ -90,12 +89,6 @@ def why(run: dict[str, Any]) -> str | None:
         return "unroutable: no live worker offers it"
     told: str | None = run["error"] or run["reason"] if run["state"] == "dead" else run["reason"] or run["error"]
     return told
-
-
-def due(run: dict[str, Any]) -> datetime:
-    """When an ad-hoc run may start; while it waits for others, when it was made."""
-    at: datetime = run["available_at"]
-    return at if at.year < HELD_BACK else run["created_at"]
 
 
 def took(run: dict[str, Any]) -> str:
@@ -122,8 +115,6 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
         found["held_by"] = holding.why(conn, found)
         found["unroutable"] = found["state"] == "queued" and not waiting.offered(conn, found)
     found["waits_for"] = waited or None
-    if found["available_at"].year >= HELD_BACK:
-        found["available_at"] = None
     if json:
         return print_json(found)
     attempts, now = found.pop("attempts"), found.pop("now")

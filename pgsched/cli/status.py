@@ -109,7 +109,7 @@ def tables(found: Status) -> None:
         print()
         lines = [
             [p.what if p.what == "all" else f"{p.what} {p.name}", p.paused_by, duration(p.since_s),
-             "never" if p.resumes_in_s is None else f"in {duration(p.resumes_in_s)}", p.reason or "-"]
+             "by hand" if p.resumes_in_s is None else f"in {duration(p.resumes_in_s)}", p.reason or "-"]
             for p in found.paused
         ]  # fmt: skip
         print_table(["PAUSED", "BY", "FOR", "RESUMES", "WHY"], lines)

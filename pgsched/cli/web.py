@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -43,7 +44,8 @@ def web(
     ] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Nobody can change anything.")] = False,
     hash_password: Annotated[
-        bool, typer.Option("--hash-password", help="Ask for a password, print its hash, and end.")
+        bool,
+        typer.Option("--hash-password", help="Read a password, print its hash, and end."),
     ] = False,
     dsn: Dsn = None,
 ) -> None:
@@ -61,7 +63,7 @@ def web(
     from pgsched.web import secrets, serving, settings
 
     if hash_password:
-        typer.echo(secrets.hashed(typer.prompt("password", hide_input=True, confirmation_prompt=True, err=True)))
+        typer.echo(secrets.hashed(new_password()))
         return
     env = os.environ
     given = password_hash or env.get("PGSCHED_WEB_PASSWORD_HASH")
@@ -77,6 +79,16 @@ def web(
         with connect(address) as conn:
             version.check(conn)
         serving.serve(wanted, address, lambda url: typer.echo(f"pgsched web: {url}", err=True))
+
+
+def new_password() -> str:
+    """A password: asked for twice on a terminal, else the first line of standard input."""
+    if sys.stdin.isatty():
+        return str(typer.prompt("password", hide_input=True, confirmation_prompt=True, err=True))
+    password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise InputError("password: standard input has none: pipe it, or run this on a terminal", "password")
+    return password
 
 
 def need_extra() -> None:

@@ -15,7 +15,7 @@ import psycopg
 from pgsched.db.arrays import plain
 from pgsched.db.connect import Connection, explain
 from pgsched.db.query import Row, fetch, one, rows
-from pgsched.db.run_filters import Filter, list_runs
+from pgsched.db.run_filters import Filter, list_runs, unheld
 from pgsched.errors import InputError, NotFound
 from pgsched.model import State
 
@@ -31,7 +31,7 @@ CANCELLED: tuple[State, ...] = (State.WAITING, State.SCHEDULED, State.QUEUED, St
 def show(conn: Connection[Any], run_id: int) -> Row:
     """One run with all its columns, and its unsuccessful attempts under `attempts`."""
     found = known(run_id, one(conn, "run_show", {"id": checked(run_id)}))
-    return found | {"attempts": rows(conn, "run_attempts", {"id": run_id})}
+    return unheld(found) | {"attempts": rows(conn, "run_attempts", {"id": run_id})}
 
 
 def retry(conn: Connection[Any], run_id: int, now: bool = False) -> str:

@@ -11,33 +11,48 @@ from typing import Any
 from psycopg import sql as composing
 
 from pgsched.core.preview import next_allowed
+from pgsched.core.schedule import parse
 from pgsched.db.connect import Connection
 from pgsched.db.declaring import declare
 from pgsched.db.job_columns import checked, json_text, write
 from pgsched.db.query import Row, one, rows
-from pgsched.errors import InputError, NotFound
+from pgsched.errors import InputError, NotFound, ScheduleError
 
 __all__ = [
     "add", "declare", "delete", "list_jobs", "pause", "recent", "resume", "show", "trigger", "update",
 ]  # fmt: skip
 
+STATES = ("active", "paused", "error", "done")
 INSERT = composing.SQL("INSERT INTO pgsched.jobs ({columns}) VALUES ({values}) RETURNING name")
 UPDATE = composing.SQL("UPDATE pgsched.jobs SET ({columns}) = ROW({values}) WHERE name = {name} RETURNING name")
 
 
 def add(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
     """Create a job; returns it whole. InputError is in the database's words, ``field: reason``."""
-    write(conn, INSERT, checked(values), {})
-    return show(conn, str(values["name"]))
+    with conn.transaction():
+        write(conn, INSERT, checked(values), {})
+        return plannable(show(conn, str(values["name"])), values)
 
 
 def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
     """Change columns of a job; returns it whole. A new schedule starts now."""
     if not changes:
         raise InputError("nothing to change: give at least one option")
-    if not write(conn, UPDATE, checked(changes), {"old name": name}):
-        raise unknown(name)
-    return show(conn, str(changes.get("name") or name))
+    with conn.transaction():
+        if not write(conn, UPDATE, checked(changes), {"old name": name}):
+            raise unknown(name)
+        return plannable(show(conn, str(changes.get("name") or name)), changes)
+
+
+def plannable(job: Row, changes: Mapping[str, Any]) -> Row:
+    """The job. InputError if its new schedule never fires, which the database cannot tell and the leader would."""
+    if job["schedule"] is not None and ("schedule" in changes or "timezone" in changes):
+        try:
+            parse(job["schedule"], job["timezone"])
+        except ScheduleError as error:
+            if error.field == "schedule":  # not a zone of a newer tz database than ours
+                raise
+    return job
 
 
 def pause(conn: Connection[Any], name: str, reason: str | None = None, by: str | None = None) -> Row:
@@ -66,6 +81,8 @@ def list_jobs(
     limit: int | None = None,
 ) -> list[Row]:
     """Jobs by name (see sql/job_list.sql); `after` is the last name of the page before."""
+    if state not in (None, *STATES):
+        raise InputError(f'state: "{state}" is not one of {", ".join(STATES)}', "state")
     found = rows(conn, "job_list", {"queue": queue, "state": state, "after": after, "n": limit})
     return [foreseen(row) for row in found]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, rows
 from pgsched.errors import InputError
-from pgsched.model import Kind, State
+from pgsched.model import HELD_BACK, Kind, State
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
@@ -49,7 +49,12 @@ class Filter:
 def list_runs(conn: Connection[Any], wanted: Filter) -> list[Row]:
     """The newest runs first. The next page is asked for with `before_id` = the last id of this one."""
     check(conn, wanted)
-    return ask(conn, question(wanted))
+    return [unheld(row) for row in ask(conn, question(wanted))]
+
+
+def unheld(run: Row) -> Row:
+    """The run; `available_at` is null while it waits for others, instead of an instant that nobody means."""
+    return run | {"available_at": None} if run["available_at"].year >= HELD_BACK else run
 
 
 def ids(conn: Connection[Any], wanted: Filter, states: tuple[State, ...]) -> list[int]:
@@ -71,7 +76,7 @@ def by_id(conn: Connection[Any], ids: list[int]) -> list[Row]:
     """These runs as in a list, the oldest first."""
     from pgsched.db.tables import runs
 
-    return ask(conn, question(Filter(limit=len(ids))).where(runs.c.id.in_(ids)))[::-1]
+    return [unheld(row) for row in ask(conn, question(Filter(limit=len(ids))).where(runs.c.id.in_(ids)))][::-1]
 
 
 def check(conn: Connection[Any], wanted: Filter) -> None:

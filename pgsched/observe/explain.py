@@ -20,7 +20,6 @@ from pgsched.db import backfills, history, jobs
 from pgsched.db.connect import Connection
 from pgsched.db.query import Row, explained, one, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
-from pgsched.model import HELD_BACK
 from pgsched.observe import holding
 
 # How far back the latest slot is looked for: most schedules have one within the first of these.
@@ -188,7 +187,7 @@ def around_of(conn: Connection[Any], run: Mapping[str, Any]) -> Around:
     held = holding.why(conn, run)
     if run["state"] == "waiting" and run["ready_at"] is not None:
         return Around(held=held or "the leader to release it")
-    if run["state"] == "waiting" and run["available_at"].year >= HELD_BACK:
+    if run["state"] == "waiting" and run["available_at"] is None:
         return Around(parents=rows(conn, "explain_parents", {"id": run["id"]}))
     if run["state"] == "waiting":
         return Around(others=rows(conn, "explain_open", {"id": run["id"]}))

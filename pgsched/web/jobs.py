@@ -24,7 +24,6 @@ from pgsched.web.job_form import json_of
 from pgsched.web.pages import Done, View, given, job_url
 
 PAGE = 50
-STATES = ("active", "paused", "error", "done")
 FORESEEN = 8
 DAY_SHOWN = 60
 
@@ -36,7 +35,8 @@ def index(request: Request, conn: Connection[Any]) -> View:
     shown = found[:PAGE]
     strips = slots.strips(conn, [job["id"] for job in shown])
     values = {
-        "jobs": shown, "wanted": wanted, "states": STATES, "more": shown[-1]["name"] if len(found) > PAGE else None,
+        "jobs": shown, "wanted": wanted, "states": jobs.STATES,
+        "more": shown[-1]["name"] if len(found) > PAGE else None,
         "strips": {job["id"]: of_slots(strips.get(job["id"], [])) for job in shown},
     }  # fmt: skip
     return View("jobs.html", values)

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from pgsched.cli.keeping import said
-from pgsched.cli.output import ago, duration, json_value
+from pgsched.cli.output import ago, cut, due, duration, json_value
 from pgsched.escape import clean
 
 UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
@@ -93,6 +93,7 @@ def make() -> Environment:
     made.filters |= {
         "moment": moment, "since": since, "duration": duration, "visible": visible, "pretty": pretty, "count": count,
         "state": state, "kept": said, "segment": lambda text: quote(text, safe=""), "took": took, "broken": broken,
+        "due": due, "cut": cut,
     }  # fmt: skip
     made.globals |= {"query": query}
     return made

@@ -102,8 +102,10 @@ class WorkerMeter:
         labels = self._labels(way)
         self.meter.count("pgsched_attempts_total", (*labels, "lost" if verdict == "lost" else outcome), count)
         self._owed[labels] += 0 if outcome == Result.RELEASED else count
-        if verdict in FINAL:
-            self.meter.count("pgsched_runs_finished_total", (*labels, verdict), count)
+        # Repeated: settled before this settlement came, by the run's own transaction, or by one whose answer was lost.
+        state = outcome if verdict == "repeated" else verdict
+        if state in FINAL:
+            self.meter.count("pgsched_runs_finished_total", (*labels, state), count)
         elif verdict == "lost":
             self.lost("settled_late", count)
 

@@ -39,6 +39,27 @@ def test_a_job_is_added_shown_changed_paused_run_and_deleted(pgsched: Pgsched) -
     assert pgsched("job", "list").out == "no jobs\n"
 
 
+def test_a_state_that_no_job_has_is_refused_instead_of_finding_nothing(pgsched: Pgsched) -> None:
+    pgsched("job", "add", "a", "--task", "t", "--schedule", "@daily")
+    said = pgsched("job", "list", "--state", "eror")
+    assert (said.code, said.err) == (2, 'error: state: "eror" is not one of active, paused, error, done\n')
+
+
+def test_a_paused_job_has_no_next_slot(pgsched: Pgsched) -> None:
+    pgsched("job", "add", "a", "--task", "t", "--schedule", "@every 90s", "--paused")
+    assert pgsched("job", "list").out.splitlines()[1].split() == ["a", "paused", "@every", "90s", "UTC", "-", "-", "t"]
+
+
+def test_a_schedule_that_never_fires_makes_no_job_and_changes_none(pgsched: Pgsched) -> None:
+    never = ["--schedule", "0 0 30 2 *"]
+    said = pgsched("job", "add", "a", "--task", "t", *never)
+    assert (said.code, said.err) == (2, "error: schedule: never fires: no month has such a day\n")
+    assert pgsched("job", "list").out == "no jobs\n"
+    pgsched("job", "add", "a", "--task", "t", "--schedule", "@daily")
+    assert pgsched("job", "update", "a", *never).code == 2
+    assert pgsched("job", "show", "a", "--json").json["schedule"] == "@daily"
+
+
 def test_a_job_can_be_renamed(pgsched: Pgsched) -> None:
     pgsched("job", "add", "a", "--task", "t")
     assert pgsched("job", "update", "a", "--set", "name=b", "--json").json["name"] == "b"
@@ -48,6 +69,11 @@ def test_a_job_born_paused_or_for_one_time(pgsched: Pgsched) -> None:
     assert pgsched("job", "add", "a", "--task", "t", "--schedule", "@daily", "--paused", "--json").json["paused"]
     said = pgsched("job", "add", "b", "--task", "t", "--run-at", "2040-01-01 10:00")
     assert said.out == "created job b: python t, once, at 2040-01-01 10:00:00 UTC\n"
+
+
+def test_a_long_task_is_said_to_go_on(pgsched: Pgsched) -> None:
+    said = pgsched("job", "add", "a", "--kind", "shell", "--task", "echo " + "x" * 90)
+    assert f"created job a: shell echo {'x' * 54}…, once" in said.out
 
 
 def test_arguments_come_from_a_file_or_from_standard_input(

@@ -114,6 +114,38 @@ def test_the_evidence_of_every_attempt_is_shown(pgsched: Pgsched, letters: psyco
     assert said.err == "\nrevive it: pgsched run retry 1\n"
 
 
+def test_a_run_that_is_dead_is_not_due_later(pgsched: Pgsched, letters: psycopg.Connection) -> None:
+    letters.execute(
+        "UPDATE pgsched.runs SET attempt = 3, started_at = now() - interval '10 minutes 1 second',"
+        " available_at = now() + interval '1 hour' WHERE id = 1"
+    )  # the pause before an attempt that it does not get
+    said = pgsched("run", "list", "--state", "dead", "--task", "send").out
+    assert "10m 1s ago" in said and "in 59m" not in said
+
+
+def test_what_is_cut_on_a_narrow_terminal_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pgsched.cli.output import print_rich
+
+    monkeypatch.setenv("COLUMNS", "80")
+    run = [
+        "4711",
+        "a job with a name that is long",
+        "succeeded",
+        "1/3",
+        "10m 13s ago",
+        "344ms",
+        "reports.build",
+        "x" * 60,
+    ]
+    print_rich(["ID", "JOB", "STATE", "ATTEMPT", "SLOT", "TOOK", "TASK", "WHY"], [run])
+    _heading, line = capsys.readouterr().out.splitlines()
+    assert len(line) <= 80 and line.endswith("xxxxxxx…") and "succeeded" in line and "4711" in line
+    print_rich(["AT", "WHAT", "CHANGE"], [["2026-05-01 02:00:00 UTC", "job " + "n" * 60, "y" * 90]], True, ["AT"])
+    assert "2026-05-01 02:00:00 UTC  job nn" in capsys.readouterr().out
+
+
 def test_no_column_but_the_widest_gives_way_on_a_narrow_terminal() -> None:
     from pgsched.cli.output import fitted
 

@@ -142,6 +142,9 @@ def test_settings_are_shown_and_set(pgsched: Call, db: psycopg.Connection) -> No
     assert pgsched("retention", "set", "--keep", "dead=90d").out == (
         "runs: dead 90 days, any other 7 days; archived\n"
     ), "what is not said is the default"
+    assert pgsched("retention", "set", "--keep-minutes", "1d", "--keep-hours", "800d").out == (
+        "runs: dead 90 days, any other 7 days; archived\nfigures by minute: 1d\nfigures by hour: 800d\n"
+    )
     pgsched("queue", "set", "loud", "--keep", "1h")
     pgsched("job", "add", "nightly", "--task", "t", "--keep", "succeeded=1d", "--keep", "30d")
     shown = pgsched("retention", "show").out

@@ -97,6 +97,9 @@ def test_a_wrong_stream_is_refused_and_a_silent_run_said_to_be_one(
     assert pgsched("run", "logs", run_id, "--stream", "out").code == 2
     said = pgsched("run", "logs", run_id)
     assert (said.code, said.out, said.err) == (0, "", f"nothing is kept of the output of run {run_id}\n")
+    loud = shell(db, dsn, "echo here")
+    said = pgsched("run", "logs", loud, "--attempt", "5", "--stream", "stderr")
+    assert (said.out, said.err) == ("", f"nothing is kept of the stderr of attempt 5 of run {loud}\n")
 
 
 def test_a_follow_that_begins_before_the_run_sees_all_of_it_as_it_comes_and_ends_with_it(

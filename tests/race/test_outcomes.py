@@ -29,6 +29,15 @@ def test_a_snoozed_run_waits_and_has_used_no_attempt(dsn: str, db: psycopg.Conne
     assert row_of(db, claim.id)["attempt"] == 0
 
 
+@pytest.mark.parametrize(("attempts", "reason"), [(1, "its only attempt used"), (2, "all 2 attempts used")])
+def test_a_dead_run_says_how_many_attempts_it_had(dsn: str, db: psycopg.Connection, attempts: int, reason: str) -> None:
+    add_runs(db, 1)
+    db.execute("UPDATE pgsched.runs SET max_attempts = %s, attempt = %s - 1", [attempts, attempts])
+    (claim,) = take(db)
+    assert settle(dsn, done(claim, Result.FAILED)._replace(retry_in_s=1)) == ["dead"]
+    assert row_of(db, claim.id)["reason"] == reason
+
+
 def test_a_snoozed_run_keeps_what_its_last_failure_said(dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 1)
     (claim,) = take(db)

@@ -149,6 +149,14 @@ def test_a_late_slot_is_told_by_its_lateness() -> None:
     assert (sum(late[0]), round(late[1], -1)) == (1, 300)
 
 
+def test_a_run_that_its_own_transaction_has_settled_is_counted_as_one_that_has_ended() -> None:
+    meter, made = Meter(), claims(2)
+    batch = [Settlement.of(claim, outcome) for claim, outcome in zip(made, (DONE, Outcome(Result.FAILED)), strict=True)]
+    WorkerMeter(meter).settled(batch, ["repeated", "repeated"])
+    ended = {labels[3]: n for name, labels, n in meter.snapshot() if name == "pgsched_runs_finished_total" and n}
+    assert ended == {"succeeded": 1}, "what became of a failure is not known from this"
+
+
 def test_a_batch_of_all_kinds_is_counted_by_what_became_of_each() -> None:
     meter, made = Meter(), claims(4)
     outcomes = [DONE, Outcome(Result.FAILED), DONE, Outcome(Result.FAILED, retry=False)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pgsched.cli import run
+from pgsched.web.secrets import parse_hash
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +37,16 @@ def test_what_protects_nothing_is_bad_input(
     assert run(["web", "--dsn", dsn, *flags]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and why in error and error.count("\n") == 1
+
+
+def test_a_password_may_be_piped(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("of some length\n"))
+    assert run(["web", "--hash-password"]) == 0
+    said = capsys.readouterr()
+    assert parse_hash(said.out).fits("of some length") and said.err == ""
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert run(["web", "--hash-password"]) == 2
+    assert capsys.readouterr().err.startswith("error: password: standard input has none")
 
 
 def test_a_port_that_is_taken_is_bad_input(dsn: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -168,6 +168,16 @@ def test_the_calendar_says_what_became_of_each_slot_and_why(browser: Browser, db
     assert browser.get("/jobs/nightly?month=0001-01").status_code == 422
 
 
+def test_what_is_cut_on_a_page_says_that_it_goes_on(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule, kind) VALUES ('a', %s, '@daily', 'shell')", ["x" * 90])
+    db.execute(
+        "INSERT INTO pgsched.runs (task, state, finished_at, error) VALUES ('t', 'dead', now(), %s)", ["y" * 300]
+    )
+    assert f"{'x' * 59}…" in browser.get("/jobs").text
+    assert f"{'y' * 79}…" in browser.get("/").text
+    assert f"{'y' * 159}…" in browser.get("/runs").text
+
+
 def test_a_slot_is_explained(browser: Browser, db: psycopg.Connection) -> None:
     db.execute(JOB, ["nightly"])
     assert "still to come" in browser.get("/jobs/nightly?at=2099-05-01T02:30").text

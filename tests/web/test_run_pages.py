@@ -29,6 +29,16 @@ def test_runs_are_found_by_the_text_of_their_error(browser: Browser, db: psycopg
     assert browser.get("/runs?state=undead").status_code == 422
 
 
+def test_a_run_that_waits_for_others_is_not_said_to_be_due_in_thousands_of_years(
+    browser: Browser, db: psycopg.Connection
+) -> None:
+    parent = one(db, "SELECT pgsched.enqueue('extract')")
+    waits = one(db, "SELECT pgsched.enqueue('load', after => ARRAY[%s])", parent)
+    assert 'Slot or due"><time' in browser.get("/runs?state=waiting").text
+    for page in ("/runs?state=waiting", f"/runs/{waits}", f"/api/v1/runs/{waits}", "/api/v1/runs"):
+        assert not re.search("8999|in [0-9]{6,}d", browser.get(page).text), page
+
+
 def test_pages_of_runs_follow_each_other(browser: Browser, db: psycopg.Connection) -> None:
     dead(db, 60, "x")
     first = browser.get("/runs?state=dead").text

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from pgsched.cli.output import STATES, ago, cell, clean, duration
+from pgsched.cli.output import STATES, ago, cell, clean, due, duration
 from pgsched.cli.run_logs import shown
 from pgsched.cli.top.parts import Column, Item, Table, fitted, plain, progress, said
 from pgsched.cli.top.tables import run_item, tries
@@ -51,7 +51,7 @@ def run_facts(look: Look) -> list[Item]:
 
 def times(run: Row) -> list[Item]:
     """When what happened."""
-    named = (("slot", run["scheduled_at"]), ("due", run["available_at"]), ("started", run["started_at"]),
+    named = (("slot", run["scheduled_at"]), ("due", run["available_at"] and due(run)), ("started", run["started_at"]),
              ("ended", run["finished_at"]))  # fmt: skip
     return [fact(name, f"{cell(at)}  ({ago(at, run['now'])})") for name, at in named if at is not None]
 

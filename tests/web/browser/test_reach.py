@@ -42,6 +42,15 @@ SELECT (now() - interval '1 day')::date::text, (SELECT max(id) FROM pgsched.runs
 """
 
 
+BROKEN = """
+cells => [...document.querySelectorAll(cells)].filter(cell => {
+    const range = document.createRange()
+    range.selectNodeContents(cell)
+    return new Set([...range.getClientRects()].map(one => one.top)).size != 1
+}).map(cell => cell.textContent)
+"""
+
+
 @pytest.fixture
 def pages(console: str, db: psycopg.Connection) -> list[str]:
     """The address of every page, with long texts on each."""
@@ -64,6 +73,14 @@ def test_every_page_fits_a_telephone_and_can_be_read(pages: list[str], chromium:
         assert page.evaluate("document.documentElement.scrollWidth") <= 400, (url, page.evaluate(TOO_WIDE))
         assert page.evaluate(CONTRAST) == [], (url, scheme)
     context.close()
+
+
+def test_short_words_of_tables_are_not_broken_where_there_is_room(pages: list[str], chromium: Any) -> None:
+    page = chromium.new_page(viewport={"width": 1300, "height": 900})
+    for url, cells in (("/audit", "td[data-label=Who], td[data-label=Did]"), ("/jobs", "td[data-label=Schedule] code")):
+        page.goto(next(known for known in pages if known.endswith(url)))
+        assert page.evaluate(BROKEN, cells) == [], url
+    page.close()
 
 
 def test_everything_on_every_page_is_reached_by_the_keyboard_and_is_seen_to_be(pages: list[str], page: Any) -> None:
