@@ -90,9 +90,9 @@ class Leases:
                 if held is not None and run in held:
                     held[run] = deadline
 
-    def past(self, key: Key, now: float) -> bool:
+    def past(self, claim: Claim, now: float) -> bool:
         """Has this claim's deadline passed at monotonic `now`?"""
-        return self._deadlines.get(key[1], NONE).get(key[0], now) <= now  # such look-ups need no lock
+        return self._deadlines.get(claim[1].int, NONE).get(claim[0], now) <= now  # such look-ups need no lock
 
     def expired(self, now: float) -> list[Key]:
         """Claims whose deadline has passed at monotonic `now`: others may own them soon."""

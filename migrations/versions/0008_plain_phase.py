@@ -1,0 +1,18 @@
+"""Slots and backfills find room in a full queue; what a waiting run keeps in its options is readable. Where to put
+what: see 0004."""
+
+from pathlib import Path
+
+from pgsched.db.revision import run_files, take_back
+
+revision = "0008"
+down_revision = "0007"
+FOLDER = Path(__file__).resolve().parent.parent / revision
+
+
+def upgrade() -> None:
+    run_files(FOLDER)
+
+
+def downgrade() -> None:
+    take_back(FOLDER)
