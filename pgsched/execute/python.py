@@ -37,6 +37,7 @@ from pgsched.model import Claim, Key, Kind, Outcome, Result, Unreadable
 
 Call = Callable[[], Any]
 Begun = Outcome | Coroutine[Any, Any, Outcome] | None
+PYTHON = Kind.PYTHON.value  # a member costs more to compare with than a text
 LAST_WORDS_S = 5.0
 LAST_STATEMENT_S = 2.0
 
@@ -112,7 +113,7 @@ class PythonExecutor:
     def begin(self, claim: Claim) -> Begun:
         """Make the first step of an attempt whose handler needs nothing but its arguments: the outcome, if it did not
         wait, or what is left to be awaited. None: `execute` makes it. It comes to the same, in half of the time."""
-        handler = self._tasks.get(claim.task) if claim.kind == Kind.PYTHON else None
+        handler = self._tasks.get(claim.task) if claim.kind == PYTHON else None
         if handler is None or handler.bare is None or self._hooks.per_run:
             return None
         args = claim.args

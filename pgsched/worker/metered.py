@@ -17,7 +17,7 @@ from typing import Any
 from pgsched.db import metering
 from pgsched.db.connect import Connection
 from pgsched.db.tried import TRIED
-from pgsched.model import Claim, Key, Kind, Outcome, Result, Settlement
+from pgsched.model import Claim, Key, Kind, Result, Settlement
 from pgsched.observe.catalogue import OTHER
 from pgsched.observe.meter import Bounded, Meter, Sample
 from pgsched.worker.running import Ended
@@ -204,12 +204,10 @@ class MeteredSlots(Slots):
         """Note when each of the next attempts ends."""
         self._noting = True
 
-    def _told(self, claim: Claim, outcome: Outcome | None, started: float, now: float) -> None:
-        Slots._told(self, claim, outcome, started, now)  # not super(): it is done for every run
-        if self._noting:
-            noted = self.counted.ended
-            noted.append((claim, started, now))
-            self._noting = len(noted) < BURST
+    def _note(self, claim: Claim, started: float, now: float) -> None:
+        noted = self.counted.ended
+        noted.append((claim, started, now))
+        self._noting = len(noted) < BURST
 
     def samples(self) -> Iterator[Sample]:
         """A source: how the slots are at the moment."""

@@ -25,6 +25,7 @@ from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
 
 logger = log.get("worker")
 PARKED_S = 0.2  # no claim waits longer for a slot of this worker: another one may be free
+Last = tuple[Claim, Begun, contextvars.Context, float]  # the context that it was begun in, and when
 TURN_S = 0.002  # handlers that never wait let the loop go round after so long
 
 
@@ -69,6 +70,7 @@ class Slots:
         self._turn_ended = False
         self._taken_at = 0.0
         self._moved_at = 0.0  # when a slot last became free
+        self._noting = False
         self._changed = asyncio.Event()
         self._context = contextvars.copy_context()
         self._freed = asyncio.Event()
@@ -235,25 +237,18 @@ class Slots:
         """Make attempts until none is left, a call waits for a slot, or this one is not as clean as it was."""
         task = asyncio.current_task()
         assert task is not None
-        now = time.monotonic()
-        while (claim := self._next(now)) is not None:
-            log.ATTEMPT.set(claim)  # until the next one's: set back, the context would be slow to compare
-            clean = contextvars.copy_context()
-            self._beginning = claim, task
-            begun, by_us = self.begin(claim), False
-            self._beginning = None
-            if isinstance(begun, Outcome):  # it never waited, so that nobody could end it
-                started, now = now, time.monotonic()
-                self._ended(claim, begun, started, now)
-            else:
-                running = self._running[claim.key] = Running(claim, claim.key, now, task, self._abandon)
+        while (last := self._begin(task)) is not None:
+            claim, begun, clean, started = last
+            by_us = False
+            if not isinstance(begun, Outcome):
+                running = self._running[claim.key] = Running(claim, claim.key, started, task, self._abandon)
                 outcome = await running.drive(self.drivers[claim.kind], begun)
                 if running.abandoned:
                     self.abandoned -= 1  # it came back after all; its slot has been given away
                     return
                 del self._running[claim.key]
-                now, by_us = time.monotonic(), running.ended is not None
-                self._ended(claim, outcome, running.started, now)
+                self._ended(claim, outcome, started, time.monotonic())
+                by_us = running.ended is not None
             if task.cancelling():
                 if not by_us:
                     break
@@ -261,14 +256,36 @@ class Slots:
                     pass
             if self._waiting or is_changed(clean):
                 break
-            if now >= self._turn_ends_at:
+            if time.monotonic() >= self._turn_ends_at:
                 self._end_turn()
                 try:
                     await asyncio.sleep(0)
                 except asyncio.CancelledError:  # by a handler that has ended
                     break
-                now = time.monotonic()
         self._slot_freed()
+
+    def _begin(self, task: asyncio.Task[None]) -> Last | None:
+        """Begin attempts, one after the other, until one waits or the turn is over. None: there is none left."""
+        last, made = None, 0
+        began = now = time.monotonic()
+        while (claim := self._next(now)) is not None:
+            log.ATTEMPT.set(claim)  # until the next one's: set back, the context would be slow to compare
+            clean = contextvars.copy_context()
+            self._beginning = claim, task
+            begun = self.begin(claim)
+            self._beginning = None
+            last = claim, begun, clean, now
+            if not isinstance(begun, Outcome):
+                break
+            started, now = now, time.monotonic()
+            self._told(claim, begun, started, now)  # it never waited, so that nobody could end it
+            made += 1
+            if now >= self._turn_ends_at or task.cancelling() or self._waiting or is_changed(clean):
+                break
+        if made:
+            self._moved_at = now
+            self._noted((now - began) / made, now, made)
+        return last
 
     def _end_turn(self) -> None:
         """The next turn begins when the loop has been round: it is one for all slots, not one for each."""
@@ -302,13 +319,19 @@ class Slots:
 
     def _ended(self, claim: Claim, outcome: Outcome | None, started: float, now: float) -> None:
         self._moved_at = now
-        self.pace.took(now - started, now)
         self._told(claim, outcome, started, now)
+        self._noted(now - started, now)
+
+    def _noted(self, seconds: float, now: float, count: int = 1) -> None:
+        """So many attempts have ended that took so long each."""
+        self.pace.took(seconds, now, count)
         if len(self._buffer) <= self.concurrency + self.pace.prefetch // 2:  # or there is no room, whatever is free
             self._on_room()
 
     def _told(self, claim: Claim, outcome: Outcome | None, started: float, now: float) -> None:
         """An attempt that began at monotonic `started` has ended `now`, in a slot of its own or served with others."""
+        if self._noting:
+            self._note(claim, started, now)
         if self._stopped:
             self._changed.set()
         if outcome is None:
@@ -316,6 +339,9 @@ class Slots:
             logger.warning("claim lost, handler stopped", run=claim.id, attempt=claim.attempt)
         else:
             self._settle(claim, outcome)
+
+    def _note(self, claim: Claim, started: float, now: float) -> None:
+        """For who wants to know how long attempts take (worker/metered.py)."""
 
     def _abandon(self, running: Running) -> None:
         """A handler does not stop: settle it without waiting any longer, and give its slot to others."""
