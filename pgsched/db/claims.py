@@ -15,7 +15,7 @@ from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pgsched.config import CRASH_LIMIT
 from pgsched.core import payload
@@ -109,6 +109,18 @@ async def claim(
     values = {"queue": queue, "n": n, "token": token, **wanted.values, **span}
     text = sql("claim_start") if span is FROM_THE_START else sql("claim")
     return claims_of(token, await parts(conn, text, values), queue)
+
+
+async def plan_claims(conn: AsyncConnection[Any], wanted: Wanted) -> None:
+    """Have the server plan, on this connection, what claims, by claiming no run of no queue: the first that matter would
+    wait for that longer than they take."""
+    for span in (FROM_THE_START, {**FROM_THE_START}):
+        await claim(conn, wanted, "", 0, uuid4(), span)
+
+
+async def plan_settlements(conn: AsyncConnection[Any]) -> None:
+    """The same of what settles."""
+    await rows(conn, sql("settle_succeeded"), ended([], []))
 
 
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:
