@@ -112,7 +112,7 @@ async def claim(
 
 
 async def plan_claims(conn: AsyncConnection[Any], wanted: Wanted) -> None:
-    """Have the server plan, on this connection, what claims, by claiming no run of no queue: the first that matter would
+    """Have the server plan, on this connection, what claims, by claiming no run of no queue: the first claims would
     wait for that longer than they take."""
     for span in (FROM_THE_START, {**FROM_THE_START}):
         await claim(conn, wanted, "", 0, uuid4(), span)

@@ -335,7 +335,7 @@ class Slots:
         if self._stopped:
             self._changed.set()
         if outcome is None:
-            self.leases.drop([claim.key])
+            self.leases.drop([claim])
             logger.warning("claim lost, handler stopped", run=claim.id, attempt=claim.attempt)
         else:
             self._settle(claim, outcome)
@@ -355,7 +355,7 @@ class Slots:
     def _hand_back(self, claim: Claim, why: Ended) -> None:
         """Let go of a claim that was never started."""
         if why is Ended.LOST:
-            self.leases.drop([claim.key])
+            self.leases.drop([claim])
         else:
             self._settle(claim, Outcome(UNSTARTED[why], error=why.value))
 

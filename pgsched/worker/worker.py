@@ -26,7 +26,7 @@ from pgsched.execute.base import Executor
 from pgsched.execute.capture import Journal
 from pgsched.execute.python import PythonExecutor
 from pgsched.execute.threads import apart
-from pgsched.model import SUCCEEDED, Claim, Kind, Outcome, Result, Settlement, keys_of
+from pgsched.model import SUCCEEDED, Claim, Kind, Outcome, Result, Settlement
 from pgsched.worker.claim import Claimer
 from pgsched.worker.lease import Heartbeat, Leases
 from pgsched.worker.listen import listen
@@ -262,7 +262,7 @@ class Worker:
             self._claimer.wake()
 
     def _settled(self, batch: list[Settlement], verdicts: list[str]) -> None:
-        self.leases.drop(keys_of(batch))
+        self.leases.drop(batch)
         if self.counted is not None:
             self.counted.settled(batch, verdicts)
         for verdict, count in Counter(verdicts).items():
