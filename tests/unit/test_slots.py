@@ -75,6 +75,10 @@ async def briefly() -> None:
     await asyncio.sleep(0)
 
 
+async def busy() -> None:
+    time.sleep(0.001)  # noqa: ASYNC251
+
+
 def test_claims_are_attempted_in_order_and_never_more_at_once_than_there_are_slots() -> None:
     now, most = [], []
 
@@ -426,10 +430,10 @@ def test_what_is_said_of_a_worker_that_has_had_its_last_run_is_of_no_attempt() -
     assert said == ["t", None, "t"]
 
 
-@pytest.mark.parametrize(("concurrency", "ahead"), [(1, 1), (3, 10), (4, 7), (8, 2)])
+@pytest.mark.parametrize(("concurrency", "ahead"), [(1, 1), (3, 10), (8, 2), (1, 30), (4, 30)])
 def test_whoever_claims_is_told_in_each_turn_that_leaves_room_and_of_few_others(concurrency: int, ahead: int) -> None:
     """To ask for room costs as much as a tenth of an attempt, and nobody can claim before the loop goes round."""
-    stage, told = Stage({"quick": quick, "slow": briefly}, concurrency), []
+    stage, told = Stage({"busy": busy, "briefly": briefly}, concurrency), []
 
     async def scene(stage: Stage) -> None:
         slots, loop = stage.slots, asyncio.get_running_loop()
@@ -443,7 +447,7 @@ def test_whoever_claims_is_told_in_each_turn_that_leaves_room_and_of_few_others(
             loop.call_soon(turn)
 
         turn()
-        stage.give(*["quick", "quick", "slow"] * 15)
+        stage.give(*["busy", "briefly"] * 10, *["busy"] * 25)
         await holds(lambda: told.count("room") + told.count("none") == 45 and slots.is_idle())
 
     play(stage, scene)
