@@ -25,8 +25,7 @@ from pgsched import App
 from pgsched.db import migrate
 from pgsched.db.claims import Wanted, claim, settle
 from pgsched.db.connect import BY_KEY, AsyncConnection, aconnect
-from pgsched.execute.report import NOTHING_TO_TELL
-from pgsched.model import Claim, Settlement
+from pgsched.model import DONE, Claim, Settlement
 
 BATCH = 200
 PHASES = ("enqueue", "claim", "settle")
@@ -61,7 +60,7 @@ async def one_round(conn: AsyncConnection[object], n: int) -> dict[str, float]:
 
     async def end() -> None:
         for claims in taken:
-            verdicts = await settle(conn, [Settlement.of(one, NOTHING_TO_TELL) for one in claims], "bench")
+            verdicts = await settle(conn, [Settlement.of(one, DONE) for one in claims], "bench")
             assert set(verdicts) == {"succeeded"}, verdicts
 
     found = {name: await spent(conn, work) / n for name, work in zip(PHASES, (make, take, end), strict=True)}

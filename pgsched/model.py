@@ -152,6 +152,9 @@ class Outcome:
     retry_in: timedelta | None = None
 
 
+DONE = Outcome(Result.SUCCEEDED)  # and nothing to keep
+
+
 class Settlement(NamedTuple):
     """An outcome on its way to the database, the delay until a retry, and what is still asked for of its claim. That
     one may go: the processor's cache would not have it any more when the outcome is written."""

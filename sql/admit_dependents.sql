@@ -26,6 +26,7 @@ WITH RECURSIVE edges AS MATERIALIZED (
         available_at = greatest(clock_timestamp(), f.not_before),
         state = CASE WHEN f.overlap THEN 'waiting' WHEN f.later THEN 'scheduled' WHEN f.limited THEN 'waiting'
                      ELSE 'queued' END,
+        phase = CASE WHEN f.overlap THEN 0 WHEN f.later THEN 1 WHEN f.limited THEN 0 ELSE 2 END,
         ready_at = CASE WHEN f.limited AND NOT f.overlap AND NOT f.later THEN clock_timestamp() END
     FROM free f WHERE r.id = f.id
     RETURNING r.queue, r.state

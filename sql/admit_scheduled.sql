@@ -9,7 +9,9 @@ WITH due AS MATERIALIZED (
     SELECT id FROM pgsched.runs WHERE phase = 1 AND available_at <= (SELECT clock_timestamp())
     ORDER BY available_at, id LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), admitted AS (
-    UPDATE pgsched.runs r SET state = pgsched.back_in_line('queued', r.queue, r.concurrency_key),
+    UPDATE pgsched.runs r SET (state, phase) = (  -- OFFSET 0: asked for once
+            SELECT b.state, pgsched.phase_of(b.state)
+            FROM (SELECT pgsched.back_in_line('queued', r.queue, r.concurrency_key) OFFSET 0) AS b(state)),
         -- what was admitted before keeps its place
         ready_at = CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key)
                    THEN coalesce(r.ready_at, clock_timestamp()) ELSE r.ready_at END

@@ -30,7 +30,9 @@ WITH RECURSIVE oldest AS (
       AND coalesce(least(w.held_until, w.expires_at) > clock_timestamp() OR w.started_at IS NOT NULL, true)
     ORDER BY w.available_at, w.id LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), admitted AS (
-    UPDATE pgsched.runs r SET state = pgsched.back_in_line('queued', r.queue, r.concurrency_key),
+    UPDATE pgsched.runs r SET (state, phase) = (  -- OFFSET 0: asked for once
+            SELECT b.state, pgsched.phase_of(b.state)
+            FROM (SELECT pgsched.back_in_line('queued', r.queue, r.concurrency_key) OFFSET 0) AS b(state)),
         ready_at = CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key) THEN clock_timestamp() END, held_until = NULL
     FROM free WHERE r.id = free.id RETURNING r.queue, r.state
 ), woken AS (

@@ -3,7 +3,8 @@
 --         kinds), tasks text[] (python tasks this worker knows), parallel arrays priorities smallint[],
 --         after_ats timestamptz[], after_ids bigint[], until_ats timestamptz[], until_ids bigint[]: of each priority
 --         the keys behind the first and up to the second, which are the claim cursor and 'infinity', or the other way
--- returns: one row per claim, unordered; none when there is nothing to do
+-- returns: one row per claim, unordered; none when there is nothing to do. Queue and kind are null where they are the
+--          queue asked for and python: what each row says would be read for each
 -- The cursor, each priority's last claimed key, spares the scan the dead entries of what was claimed before, which
 -- nothing can remove while some session pins xmin. A run that became claimable in front of it is not seen: the worker
 -- looks again without it (worker/claim.py) or, where that takes long, up to it beside its other claims (worker/aside.py).
@@ -36,6 +37,6 @@ UPDATE pgsched.runs r
 SET state = 'running', token = %(token)s, worker_id = %(worker_id)s, attempt = r.attempt + 1,
     started_at = clock_timestamp(), lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
 WHERE r.id = ANY (ARRAY(SELECT id FROM picked))
-RETURNING r.id, r.attempt, r.max_attempts, r.queue, r.priority, r.kind, r.task, r.args, r.job_id, r.scheduled_at,
-    r.available_at::text, r.owner, r.timeout, r.kill_after, r.backoff, r.backoff_base, r.backoff_max, r.backoff_jitter,
+RETURNING r.id, r.attempt, r.max_attempts, nullif(r.queue, %(queue)s), r.priority, nullif(r.kind, 'python'), r.task, r.args,
+    r.job_id, r.scheduled_at, r.available_at::text, r.owner, r.timeout, r.kill_after, r.backoff, r.backoff_base, r.backoff_max, r.backoff_jitter,
     r.options

@@ -29,6 +29,6 @@ SET state = 'running', token = %(token)s, worker_id = %(worker_id)s, attempt = r
     started_at = greatest(clock_timestamp(), %(at)s::timestamptz),
     lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
 WHERE r.id = ANY (ARRAY(SELECT id FROM picked))
-RETURNING r.id, r.attempt, r.max_attempts, r.queue, r.priority, r.kind, r.task, r.args, r.job_id, r.scheduled_at,
-    r.available_at::text, r.owner, r.timeout, r.kill_after, r.backoff, r.backoff_base, r.backoff_max, r.backoff_jitter,
+RETURNING r.id, r.attempt, r.max_attempts, r.queue, r.priority, nullif(r.kind, 'python'), r.task, r.args,
+    r.job_id, r.scheduled_at, r.available_at::text, r.owner, r.timeout, r.kill_after, r.backoff, r.backoff_base, r.backoff_max, r.backoff_jitter,
     r.options

@@ -10,7 +10,7 @@ WITH given AS MATERIALIZED (
             AND r.queue = given.queue AND coalesce(r.concurrency_key, '') = given.key FOR UPDATE SKIP LOCKED
     ) found
 ), admitted AS (
-    UPDATE pgsched.runs r SET state = 'queued' FROM free WHERE r.id = free.id RETURNING r.id, r.queue
+    UPDATE pgsched.runs r SET state = 'queued', phase = 2 FROM free WHERE r.id = free.id RETURNING r.id, r.queue
 ), woken AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM admitted) q
 )

@@ -21,6 +21,6 @@ WITH last AS MATERIALIZED (
          LIMIT g.most FOR UPDATE SKIP LOCKED)
     ) f
 )
-UPDATE pgsched.runs r SET state = 'waiting', ready_at = coalesce(r.ready_at, r.available_at)
+UPDATE pgsched.runs r SET state = 'waiting', phase = 0, ready_at = coalesce(r.ready_at, r.available_at)
 FROM last WHERE r.id = last.id
 RETURNING last.n, r.id

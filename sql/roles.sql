@@ -113,6 +113,7 @@ ALTER FUNCTION pgsched.refuse_untaken_key() SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.take_key(text, text, text, timestamptz), pgsched.bind_key(text, text, bigint)
     FROM pgsched_viewer;  -- who enqueues nothing
 -- Triggers, for rows that their user may write: what follows from an edit is not for him to write.
+ALTER FUNCTION pgsched.runs_mend_phase() SECURITY DEFINER;
 ALTER FUNCTION pgsched.jobs_before_update() SECURITY DEFINER;
 ALTER FUNCTION pgsched.jobs_after_jobs() SECURITY DEFINER;
 ALTER FUNCTION pgsched.jobs_rekey() SECURITY DEFINER;
@@ -168,8 +169,8 @@ GRANT UPDATE (drain_asked_at, drain_asked_by) ON pgsched.workers TO pgsched_oper
 
 -- ---- workers: claims, and what comes of them
 
-GRANT UPDATE (state, token, worker_id, attempt, started_at, finished_at, lease_until, available_at, expires_at, ready_at,
-        crashes, result, error, reason, progress, options) ON pgsched.runs TO pgsched_worker;
+GRANT UPDATE (state, phase, token, worker_id, attempt, started_at, finished_at, lease_until, available_at, expires_at,
+        ready_at, crashes, result, error, reason, progress, options) ON pgsched.runs TO pgsched_worker;
 GRANT INSERT ON pgsched.attempts, pgsched.refunds TO pgsched_worker;
 GRANT INSERT, UPDATE (stream, chunk), DELETE ON pgsched.run_logs TO pgsched_worker;
 GRANT INSERT, UPDATE ON pgsched.workers TO pgsched_worker;

@@ -15,8 +15,8 @@
 -- locks: row locks on those runs, in the order given: by id. Repeating it is harmless.
 WITH settled AS (
     UPDATE pgsched.runs r SET
-        (state, ready_at) = (  -- without OFFSET 0 it would be asked for twice whether the run is limited
-            SELECT b.state, CASE b.state WHEN 'waiting' THEN coalesce(r.ready_at, r.available_at) ELSE r.ready_at END
+        (state, phase, ready_at) = (  -- without OFFSET 0 it would be asked for twice whether the run is limited
+            SELECT b.state, pgsched.phase_of(b.state), CASE b.state WHEN 'waiting' THEN coalesce(r.ready_at, r.available_at) ELSE r.ready_at END
             FROM (SELECT pgsched.back_in_line(pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL,
                 r.attempt < r.max_attempts AND (g.outcome <> 'crashed' OR r.crashes + 1 < %(crash_limit)s::int),
                 r.cancel_requested_at IS NOT NULL), r.queue, r.concurrency_key) OFFSET 0) AS b(state)),

@@ -6,7 +6,8 @@
 -- locks: row locks on those runs, in the order given. Repeating it is harmless.
 -- One pass over the key's index takes all ids; a row's place in an array is found by halving it (width_bucket).
 WITH settled AS (
-    UPDATE pgsched.runs r SET state = 'succeeded', finished_at = clock_timestamp(), error = NULL, reason = NULL,
+    UPDATE pgsched.runs r SET state = 'succeeded', phase = 3, finished_at = clock_timestamp(), error = NULL,
+        reason = NULL,
         result = CASE WHEN %(results)s::jsonb IS NOT NULL
                       THEN nullif(%(results)s::jsonb -> width_bucket(r.id, %(ids)s::bigint[]) - 1, 'null') END
     WHERE r.id = ANY (%(ids)s::bigint[])

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pgsched.config import CRASH_LIMIT
 from pgsched.core import payload
@@ -22,10 +23,12 @@ from pgsched.db.arrays import literal, plain
 from pgsched.db.connect import AsyncConnection, Connection
 from pgsched.db.direct import Row, json_as_text, parts, rows
 from pgsched.db.statements import sql
-from pgsched.model import SUCCEEDED, Claim, Key, Settlement, Unreadable, keys_of
+from pgsched.model import DONE, SUCCEEDED, Claim, Key, Kind, Settlement, Unreadable, keys_of
 
+PYTHON = Kind.PYTHON.value
 ORDER = itemgetter(*map(Claim._fields.index, ("priority", "available_at", "id")))
-RUN = itemgetter(Settlement._fields.index("id"))
+RUN, OUTCOME = itemgetter(Settlement._fields.index("id")), itemgetter(Settlement._fields.index("outcome"))
+TOKEN = itemgetter(1)  # of a run's id and its token
 ARGS, OPTIONS = Claim._fields.index("args") - 1, Claim._fields.index("options") - 1  # of a row, which has no token
 MOST_AT_ONCE = 1_000_000  # characters of JSON
 FROM_THE_START: Mapping[str, str] = {
@@ -53,8 +56,9 @@ class Wanted:
         object.__setattr__(self, "values", values)
 
 
-def claims_of(token: UUID, answer: Iterable[Sequence[Row]]) -> list[Claim]:
-    """The rows of `claim` and `claim_again`, with JSON as text, as claims in (priority, available_at, id) order."""
+def claims_of(token: UUID, answer: Iterable[Sequence[Row]], asked: str = "") -> list[Claim]:
+    """The rows of `claim` and its like, with JSON as text, as claims in (priority, available_at, id) order; `asked` is
+    the queue of those that say none."""
     claims: list[Claim] = []
     make = tuple.__new__  # by it, and each value by its name: half of what the class's own way takes
     texts: dict[str, str] = {}
@@ -62,9 +66,8 @@ def claims_of(token: UUID, answer: Iterable[Sequence[Row]]) -> list[Claim]:
     for part in answer:
         every_args, every_options = read([row[ARGS] for row in part]), read([row[OPTIONS] for row in part])
         claims += [
-            make(Claim, (run, token, attempt, most, one_of(queue, queue), priority, one_of(kind, kind),
-                         one_of(task, task), args, job, slot, at, owner, timeout, kill_after, backoff, base, longest,
-                         jitter, options))
+            make(Claim, (run, token, attempt, most, queue or asked, priority, kind or PYTHON, one_of(task, task), args,
+                         job, slot, at, owner, timeout, kill_after, backoff, base, longest, jitter, options))
             for (run, attempt, most, queue, priority, kind, task, _, job, slot, at, owner, timeout, kill_after, backoff,
                  base, longest, jitter, _), args, options in zip(part, every_args, every_options, strict=True)
         ]  # fmt: skip
@@ -105,12 +108,24 @@ async def claim(
     """Take up to `n` queued runs of `queue` whose keys lie in the span that a claim cursor gives."""
     values = {"queue": queue, "n": n, "token": token, **wanted.values, **span}
     text = sql("claim_start") if span is FROM_THE_START else sql("claim")
-    return claims_of(token, await parts(conn, text, values))
+    return claims_of(token, await parts(conn, text, values), queue)
+
+
+async def plan_claims(conn: AsyncConnection[Any], wanted: Wanted) -> None:
+    """Have the server plan, on this connection, what claims, by claiming no run of no queue: the first claims would
+    wait for that longer than they take."""
+    for span in (FROM_THE_START, {**FROM_THE_START}):
+        await claim(conn, wanted, "", 0, uuid4(), span)
+
+
+async def plan_settlements(conn: AsyncConnection[Any]) -> None:
+    """The same of what settles."""
+    await rows(conn, sql("settle_succeeded"), ended([], []))
 
 
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:
     """The claims that a `claim` with this token made although its answer was lost."""
-    return claims_of(token, await parts(conn, sql("claim_again"), {"queue": queue, "token": token}))
+    return claims_of(token, await parts(conn, sql("claim_again"), {"queue": queue, "token": token}), queue)
 
 
 def claim_ahead(
@@ -165,7 +180,10 @@ async def settle(
     """Record a batch of outcomes; returns for each of them the run's new state, 'repeated' or 'lost'. A run that has
     crashed `crash_limit` times is not tried again."""
     order = sorted(batch, key=RUN)
-    succeeded = [s for s in order if s.outcome.result is SUCCEEDED]
+    if list(map(OUTCOME, order)).count(DONE) == len(order):  # nearly always, and seen at once
+        succeeded = order
+    else:
+        succeeded = [s for s in order if s.outcome.result is SUCCEEDED]
     if len({s.id for s in succeeded}) < len(succeeded):  # of two claims of a run one at most is ours: which?
         succeeded = []
     verdicts: dict[Key, str] = {}
@@ -209,12 +227,7 @@ def success(batch: Sequence[Settlement]) -> dict[str, str | None]:
 def ended(ids: Sequence[int], tokens: Sequence[UUID], values: str | None = None) -> dict[str, str | None]:
     """What `settle_succeeded` is told of claims: their runs' ids, ascending and none twice, the token of each, and the
     results as a JSON array."""
-    stretches: list[tuple[int, str]] = []
-    last: UUID | None = None
-    for run_id, token in zip(ids, tokens, strict=True):
-        if token is not last:  # an equal one makes one stretch more, and does no harm
-            stretches.append((run_id, token.hex))
-            last = token
+    stretches = [(next(runs)[0], token.hex) for token, runs in groupby(zip(ids, tokens, strict=True), TOKEN)]
     firsts, each = zip(*stretches, strict=True) if stretches else ((), ())
     return {"ids": plain(ids), "firsts": plain(firsts), "tokens": plain(each), "results": values}
 
@@ -227,7 +240,7 @@ def array(texts: Iterable[str | None]) -> str:
 def results(batch: Sequence[Settlement]) -> list[str | None] | None:
     """The results as JSON; None when no attempt has one."""
     values = [s.outcome.value for s in batch]
-    if all(value is None for value in values):
+    if values.count(None) == len(values):
         return None
     return [None if value is None else payload.encode(value) for value in values]
 

@@ -31,8 +31,7 @@ pauses_reason_check pauses_resume_at_check pauses_what_check queues_ageing_check
 queues_max_depth_check queues_name queues_on_full_check queues_rate queues_rate_burst_check queues_rate_check
 queues_rate_period retention_keep_audit_check retention_keep_hours_check retention_keep_minutes_check
 retention_name_check rollup_mark_name_check rollups_width_check run_logs_chunk_size run_logs_stream
-runs_finished_when_ended runs_result_size runs_running_has_claim runs_state runs_texts_size workers_declares_size
-workers_texts_size
+runs_result_size runs_state runs_texts_size workers_declares_size workers_texts_size
 """
 CHECKS = frozenset(NAMES.split())
 HELD = "SELECT conname::text FROM pg_constraint WHERE connamespace = 'pgsched'::regnamespace AND contype = 'c'"

@@ -20,7 +20,7 @@ from pgsched.db.steps import Tell, patiently, progress, run, steps, turn
 from pgsched.db.version import SCHEMA_VERSION, VERSIONS, check, current
 from pgsched.errors import InputError
 
-TAKEN_BACK = ("0004", "0005", "0006", "0007", "0008", "0009", "0010")  # versions from which there is a way back
+TAKEN_BACK = VERSIONS[3:]  # versions from which there is a way back
 WAIT_S = 600.0
 # a statement whose process was killed ends soon, and with it that process's turn
 SETTINGS = {"client_connection_check_interval": "2s", "client_min_messages": "warning"}

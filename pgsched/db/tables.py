@@ -10,7 +10,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    Computed,
     Date,
     Double,
     ForeignKey,
@@ -112,9 +111,6 @@ job_calendars = Table(
     Column("reason", Text),
 )
 
-PHASE = """CASE state WHEN 'waiting' THEN 0 WHEN 'scheduled' THEN 1 WHEN 'queued' THEN 2 WHEN 'running' THEN 2
-WHEN 'dead' THEN 4 WHEN 'missed' THEN 4 ELSE 3 END"""
-
 runs = Table(
     "runs",
     metadata,
@@ -132,7 +128,7 @@ runs = Table(
     need("max_attempts", Integer),
     need("priority", SmallInteger),
     need("crashes", SmallInteger),
-    Column("phase", SmallInteger, Computed(PHASE, persisted=True), nullable=False),
+    need("phase", SmallInteger),
     need("state", Text),
     need("queue", Text),
     need("kind", Text),

@@ -7,7 +7,7 @@ from typing import Any
 from pgsched.db.connect import Connection, DatabaseError, explain
 from pgsched.errors import SchemaTooNew, SchemaTooOld
 
-VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
+VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
 SCHEMA_VERSION = VERSIONS[-1]
 
 

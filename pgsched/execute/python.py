@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import inspect
 import types
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, cast
@@ -19,7 +19,7 @@ from typing import Any, Protocol, cast
 from pgsched.db import own_writes
 from pgsched.db.idle import idle
 from pgsched.errors import Crashed, TaskError, TimedOut
-from pgsched.execute.base import Stopped, kill_after_s
+from pgsched.execute.base import ITSELF, Stopped, kill_after_s
 from pgsched.execute.batched import Batches
 from pgsched.execute.capture import Journal, Record
 from pgsched.execute.capture_streams import Streams, capturing
@@ -32,10 +32,12 @@ from pgsched.execute.place import Place
 from pgsched.execute.pool import Pool
 from pgsched.execute.report import Kinds, failed, refused, succeeded
 from pgsched.execute.signal import Signal
-from pgsched.model import Claim, Key, Outcome, Result, Unreadable
+from pgsched.model import Claim, Key, Kind, Outcome, Result, Unreadable
 from pgsched.threads import Threads
 
 Call = Callable[[], Any]
+Begun = Outcome | Coroutine[Any, Any, Outcome] | None
+PYTHON = Kind.PYTHON.value  # a member costs more to compare with than a text
 LAST_WORDS_S = 5.0
 LAST_STATEMENT_S = 2.0
 
@@ -102,14 +104,34 @@ class PythonExecutor:
         handler = self._tasks.get(claim.task)
         if handler is None:
             return unknown(claim)
-        args = claim.args
-        if handler.bare is not None and type(args) is dict and args.keys() == handler.bare and not self._hooks.per_run:
-            return on_loop(handler, handler.function, args)  # what all that follows comes to, in half of the time
         if handler.gathering is not None:
             return self.batches.execute(claim, handler, handler.gathering, run_of(claim, None, self._own(claim)))
         if handler.takes_run or handler.capture or self._hooks.per_run:
             return self._recorded(claim, handler, self._journal.record(claim))
         return self._attempt(claim, handler, None)
+
+    def begin(self, claim: Claim) -> Begun:
+        """Make the first step of an attempt whose handler needs nothing but its arguments: the outcome, if it did not
+        wait, or what is left to be awaited. None: `execute` makes it. It comes to the same, in half of the time."""
+        handler = self._tasks.get(claim.task) if claim.kind == PYTHON else None
+        if handler is None or handler.bare is None or self._hooks.per_run:
+            return None
+        args = claim.args
+        if type(args) is not dict or args.keys() != handler.bare:
+            return None
+        # SystemExit and KeyboardInterrupt must not leave it: a task that raises them ends the whole loop.
+        try:
+            work = handler.function(**args)
+            if type(work) is not types.CoroutineType:  # what only says that it is an async function
+                return on_loop(handler, lambda: work)
+            waiting = work.send(None)
+        except StopIteration as end:
+            return succeeded(end.value)
+        except asyncio.CancelledError as error:
+            return Outcome(Result.FAILED, error=ITSELF) if is_cancelled() else failed(error, handler.no_retry)
+        except BaseException as error:
+            return failed(error, handler.no_retry)
+        return on_loop(handler, partial(_going_on, work, waiting))
 
     async def _recorded(self, claim: Claim, handler: Handler, record: Record) -> Outcome:
         try:
@@ -146,7 +168,7 @@ class PythonExecutor:
             job = self._threads.submit(lambda: _run_sync(call, handler.no_retry))
             outcome: Outcome = await self._watch(job, run, grace_of(claim, handler))
             return outcome
-        return await on_loop(handler, call, {}, run)
+        return await on_loop(handler, call if run is None else lambda: _telling(call(), run))
 
     def code_of(self, task: str) -> types.CodeType | None:
         """The code of a task's function, as a stack shows it; None if there is none."""
@@ -233,14 +255,11 @@ class PythonExecutor:
         work.add_done_callback(ended)
 
 
-async def on_loop(
-    handler: Handler, call: Callable[..., Coroutine[Any, Any, Any]], args: dict[str, Any], run: Run | None = None
-) -> Outcome:
+async def on_loop(handler: Handler, call: Callable[[], Awaitable[Any]]) -> Outcome:
     """The outcome of a call of an async handler."""
     # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
     try:
-        work = call(**args)
-        return succeeded(await (work if run is None else _telling(work, run)))
+        return succeeded(await call())
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
@@ -265,22 +284,31 @@ def run_of(claim: Claim, record: Record | None, own: Own) -> Run:
                claim.task, claim.queue, claim.max_attempts, own, record)  # fmt: skip
 
 
-@types.coroutine
-def _telling(work: Coroutine[Any, Any, Any], run: Run) -> Generator[Any, Any, Any]:
+async def _telling(work: Coroutine[Any, Any, Any], run: Run) -> Any:
     """`await work`, but that the Run says that it is cancelled before the handler is told."""
-    step: Callable[[Any], Any] = work.send
-    value: Any = None
+    try:
+        waiting = work.send(None)
+    except StopIteration as end:
+        return end.value
+    return await _going_on(work, waiting, run)
+
+
+@types.coroutine
+def _going_on(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | None = None) -> Generator[Any, Any, Any]:
+    """`await work`, which has come to the point where it waits for this."""
+    step: Callable[[Any], Any]
+    value: Any
     while True:
+        try:
+            step, value = work.send, (yield waiting)
+        except BaseException as error:
+            if run is not None and isinstance(error, asyncio.CancelledError) and is_cancelled():
+                run.cancelled.set()
+            step, value = work.throw, error
         try:
             waiting = step(value)
         except StopIteration as end:
             return end.value
-        try:
-            step, value = work.send, (yield waiting)
-        except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and is_cancelled():
-                run.cancelled.set()
-            step, value = work.throw, error
 
 
 def is_cancelled() -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pgsched.core import payload
 from pgsched.execute.signals import Discard, Retry, Snooze, wait
-from pgsched.model import Outcome, Result
+from pgsched.model import DONE, Outcome, Result
 
 Kinds = tuple[type[BaseException], ...]
 OURS = f"{Path(__file__).parent}{os.sep}"
@@ -110,13 +110,10 @@ def refused(message: str, *, retry: bool = False, log_tail: str | None = None) -
     return Outcome(Result.FAILED, error=line, retry=retry, log_tail=log_tail)
 
 
-NOTHING_TO_TELL = Outcome(Result.SUCCEEDED)
-
-
 def succeeded(value: Any) -> Outcome:
     """The outcome of an attempt that returned; failed for good if the value cannot be kept as its result."""
     if value is None:
-        return NOTHING_TO_TELL
+        return DONE
     try:
         payload.encode(value)
     except ValueError as error:

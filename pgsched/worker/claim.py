@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 
 from pgsched import log
 from pgsched.core.turns import FEW
-from pgsched.db.claims import FROM_THE_START, Wanted, claim, claimable_queues, fellows
+from pgsched.db.claims import FROM_THE_START, Wanted, claim, claimable_queues, fellows, plan_claims
 from pgsched.db.connect import (
     BY_KEY,
     UNFORESEEN,
@@ -198,6 +198,7 @@ class Claimer:
                 return False
         if self._conn is None:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
+            await plan_claims(self._conn, self.wanted)
             for cursor in self._cursors.values():
                 cursor.reconnected()
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest

@@ -175,6 +175,8 @@ def place(claim: Claim) -> Place:
 
 def ends(claims: Sequence[Claim]) -> dict[int, Place]:
     """The last place in each priority of claims that are in the order of their keys."""
+    if claims and claims[0].priority == claims[-1].priority:  # nearly always
+        return {claims[-1].priority: place(claims[-1])}
     last = dict(zip(map(PRIORITY, claims), claims, strict=True))
     return {priority: place(claim) for priority, claim in last.items()}
 

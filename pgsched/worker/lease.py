@@ -6,6 +6,7 @@ monotonic time of this process; the database alone decides when a lease has ende
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -21,14 +22,14 @@ from pgsched.db.claims import Beat, cancel_asked, heartbeat
 from pgsched.db.connect import BY_KEY, Connection, DatabaseError, Reaction, back_off_s, classify, connect, explain
 from pgsched.db.patient import expect
 from pgsched.errors import PgschedError
-from pgsched.model import Claim, Key
+from pgsched.model import Claim, Key, Settlement
 from pgsched.worker.registering import register_again
 
 logger = log.get("lease")
 MARGIN = 0.1
 LOOK_S = 0.8  # so that a cancel request is heard within a second
 AGAIN_S = 0.25
-RUN, TOKEN = itemgetter(0), itemgetter(1)  # of a claim, or of its key
+RUN, TOKEN = itemgetter(0), itemgetter(1)  # of a claim, or of its settlement
 NONE: Mapping[int, float] = MappingProxyType({})
 ROOMY_BYTES = 400  # for each claim: a dict of which an eighth is left
 
@@ -50,27 +51,29 @@ class Leases:
         self.lease_s = lease_s
         self._usable_s = lease_s * (1 - MARGIN)
         self._deadlines: dict[int, dict[int, float]] = {}
+        self._soonest = math.inf  # no deadline is before it
         self._lock = threading.Lock()
 
     def add(self, claims: list[Claim], sent_at: float) -> None:
         """Hold these claims; `sent_at` is the monotonic instant before the claim statement was sent."""
         deadline = sent_at + self._usable_s
         with self._lock:
+            self._soonest = min(self._soonest, deadline)
             for token, group in groupby(claims, TOKEN):
                 held = self._deadlines.setdefault(token.int, {})
                 held.update(dict.fromkeys(map(RUN, group), deadline))
 
-    def drop(self, keys: Iterable[Key]) -> None:
+    def drop(self, claims: Iterable[Claim | Settlement]) -> None:
         """Hold them no longer: settled, or lost."""
         with self._lock:
-            for token, group in groupby(keys, TOKEN):
-                held = self._deadlines.get(token, {})
-                for run, _ in group:
+            for token, group in groupby(claims, TOKEN):
+                held = self._deadlines.get(token.int, {})
+                for run in map(RUN, group):
                     held.pop(run, None)
                 if not held:
-                    self._deadlines.pop(token, None)
+                    self._deadlines.pop(token.int, None)
                 elif sys.getsizeof(held) > ROOMY_BYTES * (len(held) + 10):
-                    self._deadlines[token] = dict(held)  # those that last keep no room for those that did not
+                    self._deadlines[token.int] = dict(held)  # those that last keep no room for those that did not
 
     @property
     def count(self) -> int:
@@ -86,24 +89,29 @@ class Leases:
         """Move the deadlines of claims that a heartbeat sent at `sent_at` renewed."""
         deadline = sent_at + self._usable_s
         with self._lock:
+            self._soonest = min(self._soonest, deadline)
             for run, token in keys:
                 held = self._deadlines.get(token)
                 if held is not None and run in held:
                     held[run] = deadline
 
-    def past(self, key: Key, now: float) -> bool:
+    def past(self, claim: Claim, now: float) -> bool:
         """Has this claim's deadline passed at monotonic `now`?"""
-        return self._deadlines.get(key[1], NONE).get(key[0], now) <= now  # such look-ups need no lock
+        return self._deadlines.get(claim[1].int, NONE).get(claim[0], now) <= now  # such look-ups need no lock
 
     def expired(self, now: float) -> list[Key]:
         """Claims whose deadline has passed at monotonic `now`: others may own them soon."""
         with self._lock:
-            return [
+            if now < self._soonest:
+                return []
+            found = [
                 (run, token)
                 for token, runs in self._deadlines.items()
                 for run, deadline in runs.items()
                 if deadline <= now
             ]
+            self._soonest = min((min(runs.values()) for runs in self._deadlines.values()), default=math.inf)
+            return found
 
 
 class Heartbeat(threading.Thread):

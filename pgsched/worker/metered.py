@@ -17,10 +17,10 @@ from typing import Any
 from pgsched.db import metering
 from pgsched.db.connect import Connection
 from pgsched.db.tried import TRIED
-from pgsched.model import Claim, Key, Kind, Outcome, Result, Settlement
+from pgsched.model import Claim, Key, Kind, Result, Settlement
 from pgsched.observe.catalogue import OTHER
 from pgsched.observe.meter import Bounded, Meter, Sample
-from pgsched.worker.running import Ended, Running
+from pgsched.worker.running import Ended
 from pgsched.worker.slots import Slots
 
 LAG_STRETCH_S, LAG_EVERY_S = 15.0, 0.25
@@ -32,7 +32,7 @@ PURPOSES = ("claim", "settle", "heartbeat", "listen", "leader", "logs", "metrics
 MOST_KNOWN = 1000
 Way = tuple[str, str, str]
 Labels = tuple[str, ...]
-Noted = tuple[Running, float]  # when it ended, in monotonic seconds
+Noted = tuple[Claim, float, float]  # when its attempt began and ended, in monotonic seconds
 Timed = tuple[float, float | None, float | None]  # how long it took, how long it had waited, how late it was
 WAY: Callable[[Claim], Way] = itemgetter(*map(Claim._fields.index, ("queue", "kind", "task")))  # quicker by place
 WAY_OF: Callable[[Settlement], Way] = itemgetter(*map(Settlement._fields.index, ("queue", "kind", "task")))
@@ -118,8 +118,8 @@ class WorkerMeter:
         noted, self.ended = self.ended, []
         self.note()
         fresh: defaultdict[Labels, list[Timed]] = defaultdict(list)
-        for running, ended in noted:
-            fresh[self._labels(WAY(running.claim))].append(self._time(running, ended))
+        for claim, started, ended in noted:
+            fresh[self._labels(WAY(claim))].append(self._time(claim, started, ended))
         kept = {labels: one for labels, one in self._timed.items() if one[0] > now - KEPT_S}
         self._timed = kept | {labels: (now, times) for labels, times in fresh.items()}
         for labels in {*fresh, *self._owed}.intersection(self._timed):
@@ -132,15 +132,15 @@ class WorkerMeter:
         # of what is still owed none of its like was timed lately: it is counted and not timed
         self._owed = Counter({labels: owed for labels, owed in self._owed.items() if owed < 0})
 
-    def _time(self, attempt: Running, ended: float) -> Timed:
-        claim, waited, late = attempt.claim, None, None
+    def _time(self, claim: Claim, started: float, ended: float) -> Timed:
+        waited, late = None, None
         if self._offset_s is not None and claim.available_at is not None:
-            began, available_at = attempt.started + self._offset_s, datetime.fromisoformat(claim.available_at)
+            began, available_at = started + self._offset_s, datetime.fromisoformat(claim.available_at)
             waited = max(0.0, began - available_at.timestamp())
             slot = claim.scheduled_at
             if slot is not None and claim.attempt == 1 and available_at - slot < BACKFILLED:
                 late = max(0.0, began - slot.timestamp())
-        return ended - attempt.started, waited, late
+        return ended - started, waited, late
 
     def _observe(self, labels: Labels, timed: Sequence[Timed], weight: int) -> None:
         """Put these times into the histograms, each for so many."""
@@ -206,19 +206,9 @@ class MeteredSlots(Slots):
         """Note when each of the next attempts ends."""
         self._noting = True
 
-    def _ended(self, running: Running, outcome: Outcome | None, now: float) -> None:
-        Slots._ended(self, running, outcome, now)  # not super(): it is done for every run
-        if self._noting:
-            self._note(running, now)
-
-    def _ended_gathered(self, running: Running, outcome: Outcome | None) -> None:
-        if running.key in self._running and self._noting:
-            self._note(running, time.monotonic())
-        super()._ended_gathered(running, outcome)
-
-    def _note(self, running: Running, at: float) -> None:
+    def _note(self, claim: Claim, started: float, now: float) -> None:
         noted = self.counted.ended
-        noted.append((running, at))
+        noted.append((claim, started, now))
         self._noting = len(noted) < BURST
 
     def samples(self) -> Iterator[Sample]:

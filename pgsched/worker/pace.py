@@ -4,7 +4,9 @@ from __future__ import annotations
 
 MOST_AHEAD = 8000  # what the fastest worker finishes in PREFETCH_S
 PREFETCH_S = 0.1
+SOON_S = 0.01  # what ends in less says little
 LOOK_S = 0.001
+OLD = 0.9  # what the average before weighs beside one more run
 
 
 class Pace:
@@ -17,19 +19,23 @@ class Pace:
         self._since, self._ended, self._ended_before = 0.0, 0, 0
         self._look_at = 0.0
 
-    def took(self, seconds: float, now: float) -> None:
-        """Note one finished run that took so long."""
+    def took(self, seconds: float, now: float, count: int = 1) -> None:
+        """Note so many finished runs that took so long each."""
         average_s = self._average_s
-        self._average_s = seconds if average_s is None else average_s + (seconds - average_s) * 0.1
-        self._ended += 1
+        self._average_s = seconds if average_s is None else average_s + (seconds - average_s) * (1 - OLD**count)
+        self._ended += count
         if now >= self._look_at:
-            self._look(self._average_s, now)
+            self._look(self._average_s, now, count)
 
-    def _look(self, average_s: float, now: float) -> None:
+    def _look(self, average_s: float, now: float, count: int) -> None:
         self._look_at = now + LOOK_S
         if now >= self._since + PREFETCH_S:
-            self._ended_before = self._ended - 1 if now < self._since + 2 * PREFETCH_S else 0
-            self._since, self._ended = now, 1
-        # slots that are busy with slow runs do not help: no more than twice what really ended in so long
-        ahead = min(self.concurrency * PREFETCH_S / max(average_s, 1e-5), 2 * max(self._ended, self._ended_before))
+            self._ended_before = self._ended - count if now < self._since + 2 * PREFETCH_S else 0
+            self._since, self._ended = now, count
+        # slots that are busy with slow runs do not help: no more than twice what really ended in so long, or what would
+        # have, if the work has only begun
+        ended = 2 * max(self._ended, self._ended_before)
+        if not self._ended_before:
+            ended = max(ended, int(self._ended * PREFETCH_S / max(now - self._since, SOON_S)))
+        ahead = min(self.concurrency * PREFETCH_S / max(average_s, 1e-5), ended)
         self.prefetch = 0 if average_s >= PREFETCH_S else int(min(MOST_AHEAD, ahead))

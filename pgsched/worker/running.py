@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any
 
@@ -61,14 +61,15 @@ class Running:
         self._task = task
         self._on_abandon = on_abandon
 
-    async def drive(self, executor: Executor) -> Outcome | None:
-        """Make the attempt. The outcome to settle; None when nothing may be settled. Raises nothing."""
+    async def drive(self, executor: Executor, begun: Coroutine[Any, Any, Outcome] | None = None) -> Outcome | None:
+        """Make the attempt, or what is left of one that has begun. The outcome to settle; None when nothing may be
+        settled. Raises nothing."""
         if self.claim.timeout is not None:
             self.deadline = self.started + self.claim.timeout.total_seconds()
             self._time_out()
         outcome: Outcome | None
         try:
-            outcome = await executor.execute(self.claim)
+            outcome = await (begun or executor.execute(self.claim))
             if self.ended is Ended.LOST:
                 outcome = None
             # finished in spite of being ended: what was done is done, and the fence judges whether it counts

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from pgsched import log
 from pgsched.core.retry import delay
-from pgsched.db.claims import settle
+from pgsched.db.claims import plan_settlements, settle
 from pgsched.db.connect import (
     BY_KEY,
     UNFORESEEN,
@@ -92,6 +93,7 @@ class Settler:
     async def run(self) -> None:
         """Write batches until cancelled. Raises PgschedError when no retry can help."""
         try:
+            await self._get_ready()
             while True:
                 await self._arrived.wait()
                 if len(self._waiting) < LARGEST_BATCH:
@@ -104,6 +106,17 @@ class Settler:
         finally:
             if self._conn is not None:
                 await self._conn.close()
+
+    async def _get_ready(self) -> None:
+        """Connect before there is something to write. What stands in the way is dealt with when there is."""
+        with suppress(DatabaseError, PgschedError):
+            await plan_settlements(await self._connected())
+
+    async def _connected(self) -> AsyncConnection[Any]:
+        if self._conn is None:
+            settings = BY_KEY | {"lock_timeout": LOCK_TIMEOUT_MS}
+            self._conn = await aconnect(self.dsn, purpose="settle", settings=settings)
+        return self._conn
 
     def _next(self) -> list[Settlement]:
         self._alone_last = bool(self._alone) and not (self._alone_last and self._waiting)  # in turns: neither starves
@@ -120,10 +133,7 @@ class Settler:
         failures = 0
         while True:
             try:
-                self._conn = self._conn or await aconnect(
-                    self.dsn, purpose="settle", settings=BY_KEY | {"lock_timeout": LOCK_TIMEOUT_MS}
-                )
-                self._report(batch, await settle(self._conn, batch, self.worker))
+                self._report(batch, await settle(await self._connected(), batch, self.worker))
                 return
             except (DatabaseError, PgschedError, ValueError, TypeError) as error:  # the last two: no JSON, no UTF-8
                 reaction = classify(error)

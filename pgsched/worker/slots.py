@@ -17,7 +17,7 @@ from typing import Any
 from pgsched import log
 from pgsched.execute.base import Executor, kill_after_s
 from pgsched.execute.control import Control
-from pgsched.execute.python import PythonExecutor
+from pgsched.execute.python import Begun, PythonExecutor
 from pgsched.model import Claim, Key, Kind, Outcome, keys_of
 from pgsched.worker.lease import Leases
 from pgsched.worker.pace import Pace
@@ -25,6 +25,7 @@ from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
 
 logger = log.get("worker")
 PARKED_S = 0.2  # no claim waits longer for a slot of this worker: another one may be free
+Last = tuple[Claim, Begun, contextvars.Context, float]  # the context that it was begun in, and when
 TURN_S = 0.002  # handlers that never wait let the loop go round after so long
 
 
@@ -48,6 +49,7 @@ class Slots:
         """`left`: how many runs may be started, 0 for any number; `on_last` is told when the last one is."""
         self.executors = executors
         self.drivers = executors  # or what goes around them: worker/traced.py
+        self.begin: Callable[[Claim], Begun] = not_begun  # attempts that may be made without them, if they never wait
         self.concurrency = concurrency
         self.leases = leases
         self.pace = Pace(concurrency)
@@ -60,6 +62,7 @@ class Slots:
         self._on_last = on_last
         self._buffer: deque[Claim] = deque()
         self._running: dict[Key, Running] = {}
+        self._beginning: tuple[Claim, asyncio.Task[None]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy = 0
         self._stopped = False
@@ -67,6 +70,7 @@ class Slots:
         self._turn_ended = False
         self._taken_at = 0.0
         self._moved_at = 0.0  # when a slot last became free
+        self._noting = False
         self._changed = asyncio.Event()
         self._context = contextvars.copy_context()
         self._freed = asyncio.Event()
@@ -74,6 +78,7 @@ class Slots:
         python = executors.get(Kind.PYTHON)
         self._gathered: frozenset[str] = frozenset()  # tasks whose attempts take no slot: their calls do
         if isinstance(python, PythonExecutor):
+            self.begin = python.begin
             self._gathered, python.batches.seats = python.batches.gathered, self
 
     def __len__(self) -> int:
@@ -114,8 +119,12 @@ class Slots:
         self.end([key for key in [*self._running, *keys_of(self._buffer)] if key[0] == run_id], Ended.CANCEL)
 
     def running(self) -> list[Running]:
-        """The attempts being made."""
-        return list(self._running.values())
+        """The attempts being made. To be asked from any thread."""
+        running, beginning = list(self._running.values()), self._beginning
+        if beginning is not None:
+            claim, task = beginning
+            running.append(Running(claim, claim.key, 0.0, task, self._abandon))
+        return running
 
     def control_of(self, key: Key) -> Control | None:
         """What the handler of an attempt that is being made may ask for."""
@@ -197,7 +206,7 @@ class Slots:
 
     def _ended_gathered(self, running: Running, outcome: Outcome | None) -> None:
         if self._running.pop(running.key, None) is not None:
-            self._settled(running.claim, outcome)
+            self._told(running.claim, outcome, running.started, time.monotonic())
 
     def _abandon_gathered(self, running: Running) -> None:
         """Its call does not stop: settle it without waiting any longer."""
@@ -228,31 +237,55 @@ class Slots:
         """Make attempts until none is left, a call waits for a slot, or this one is not as clean as it was."""
         task = asyncio.current_task()
         assert task is not None
-        now = time.monotonic()
-        while (running := self._next(task, now)) is not None:
-            log.ATTEMPT.set(running.claim)  # until the next one's: set back, the context would be slow to compare
-            clean = contextvars.copy_context()
-            outcome = await running.drive(self.drivers[running.claim.kind])
-            if running.abandoned:
-                self.abandoned -= 1  # it came back after all; its slot has been given away
-                return
-            now = time.monotonic()
-            self._ended(running, outcome, now)
+        while (last := self._begin(task)) is not None:
+            claim, begun, clean, started = last
+            by_us = False
+            if not isinstance(begun, Outcome):
+                running = self._running[claim.key] = Running(claim, claim.key, started, task, self._abandon)
+                outcome = await running.drive(self.drivers[claim.kind], begun)
+                if running.abandoned:
+                    self.abandoned -= 1  # it came back after all; its slot has been given away
+                    return
+                del self._running[claim.key]
+                self._ended(claim, outcome, started, time.monotonic())
+                by_us = running.ended is not None
             if task.cancelling():
-                if running.ended is None:  # not by us
+                if not by_us:
                     break
                 while task.uncancel():
                     pass
             if self._waiting or is_changed(clean):
                 break
-            if now >= self._turn_ends_at:
+            if time.monotonic() >= self._turn_ends_at:
                 self._end_turn()
                 try:
                     await asyncio.sleep(0)
                 except asyncio.CancelledError:  # by a handler that has ended
                     break
-                now = time.monotonic()
         self._slot_freed()
+
+    def _begin(self, task: asyncio.Task[None]) -> Last | None:
+        """Begin attempts, one after the other, until one waits or the turn is over. None: there is none left."""
+        last, made = None, 0
+        began = now = time.monotonic()
+        while (claim := self._next(now)) is not None:
+            log.ATTEMPT.set(claim)  # until the next one's: set back, the context would be slow to compare
+            clean = contextvars.copy_context()
+            self._beginning = claim, task
+            begun = self.begin(claim)
+            self._beginning = None
+            last = claim, begun, clean, now
+            if not isinstance(begun, Outcome):
+                break
+            started, now = now, time.monotonic()
+            self._told(claim, begun, started, now)  # it never waited, so that nobody could end it
+            made += 1
+            if now >= self._turn_ends_at or task.cancelling() or self._waiting or is_changed(clean):
+                break
+        if made:
+            self._moved_at = now
+            self._noted((now - began) / made, now, made)
+        return last
 
     def _end_turn(self) -> None:
         """The next turn begins when the loop has been round: it is one for all slots, not one for each."""
@@ -264,14 +297,13 @@ class Slots:
         self._turn_ended = False
         self._turn_ends_at = time.monotonic() + TURN_S
 
-    def _next(self, task: asyncio.Task[None], now: float) -> Running | None:
+    def _next(self, now: float) -> Claim | None:
         """The next claim to attempt; those whose deadline has passed are handed back."""
         while self._buffer and not self._stopped:
             claim = self._buffer.popleft()
-            key = claim.key
-            if key in self._running:
+            if self._running and claim.key in self._running:
                 continue
-            if self.leases.past(key, now):
+            if self.leases.past(claim, now):
                 self._hand_back(claim, Ended.DEADLINE)
                 continue
             if self._left > 0:
@@ -282,39 +314,48 @@ class Slots:
             if self._gathered and claim.task in self._gathered and claim.kind == Kind.PYTHON:
                 self._start(self._gather(claim))
                 continue
-            running = self._running[key] = Running(claim, key, now, task, self._abandon)
-            return running
+            return claim
         return None
 
-    def _ended(self, running: Running, outcome: Outcome | None, now: float) -> None:
-        del self._running[running.key]
+    def _ended(self, claim: Claim, outcome: Outcome | None, started: float, now: float) -> None:
         self._moved_at = now
-        self.pace.took(now - running.started, now)
-        self._settled(running.claim, outcome)
+        self._told(claim, outcome, started, now)
+        self._noted(now - started, now)
+
+    def _noted(self, seconds: float, now: float, count: int = 1) -> None:
+        """So many attempts have ended that took so long each."""
+        self.pace.took(seconds, now, count)
         if len(self._buffer) <= self.concurrency + self.pace.prefetch // 2:  # or there is no room, whatever is free
             self._on_room()
 
-    def _settled(self, claim: Claim, outcome: Outcome | None) -> None:
+    def _told(self, claim: Claim, outcome: Outcome | None, started: float, now: float) -> None:
+        """An attempt that began at monotonic `started` has ended `now`, in a slot of its own or served with others."""
+        if self._noting:
+            self._note(claim, started, now)
         if self._stopped:
             self._changed.set()
         if outcome is None:
-            self.leases.drop([claim.key])
+            self.leases.drop([claim])
             logger.warning("claim lost, handler stopped", run=claim.id, attempt=claim.attempt)
         else:
             self._settle(claim, outcome)
+
+    def _note(self, claim: Claim, started: float, now: float) -> None:
+        """For who wants to know how long attempts take (worker/metered.py)."""
 
     def _abandon(self, running: Running) -> None:
         """A handler does not stop: settle it without waiting any longer, and give its slot to others."""
         self.abandoned += 1
         self._busy -= 1
         self._freed.set()
-        self._ended(running, running.outcome(), time.monotonic())
+        del self._running[running.key]
+        self._ended(running.claim, running.outcome(), running.started, time.monotonic())
         self._fill()
 
     def _hand_back(self, claim: Claim, why: Ended) -> None:
         """Let go of a claim that was never started."""
         if why is Ended.LOST:
-            self.leases.drop([claim.key])
+            self.leases.drop([claim])
         else:
             self._settle(claim, Outcome(UNSTARTED[why], error=why.value))
 
@@ -323,6 +364,11 @@ class Slots:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._on_bug(error)
+
+
+def not_begun(_: Claim) -> Begun:
+    """No attempt is made without its executor."""
+    return None
 
 
 def is_changed(clean: contextvars.Context) -> bool:

@@ -24,7 +24,7 @@ from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
 from pgsched.execute.capture import Journal
 from pgsched.execute.python import PythonExecutor
-from pgsched.model import SUCCEEDED, Claim, Kind, Outcome, Result, Settlement, keys_of
+from pgsched.model import SUCCEEDED, Claim, Kind, Outcome, Result, Settlement
 from pgsched.threads import apart
 from pgsched.worker.claim import Claimer
 from pgsched.worker.lease import Heartbeat, Leases
@@ -265,7 +265,7 @@ class Worker:
             self._claimer.wake()
 
     def _settled(self, batch: list[Settlement], verdicts: list[str]) -> None:
-        self.leases.drop(keys_of(batch))
+        self.leases.drop(batch)
         if self.counted is not None:
             self.counted.settled(batch, verdicts)
         for verdict, count in Counter(verdicts).items():

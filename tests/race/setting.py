@@ -97,7 +97,7 @@ def take(
     token = token or uuid4()
     values = {"queue": "default", "n": n, "token": token, "worker_id": 1, "lease_s": lease_s, **KINDS, **span}
     json_as_text(cursor := conn.cursor())
-    return claims_of(token, [cursor.execute(text or sql("claim"), values).fetchall()])
+    return claims_of(token, [cursor.execute(text or sql("claim"), values).fetchall()], str(values["queue"]))
 
 
 def reap(conn: psycopg.Connection, before_s: float | None = None) -> list[dict[str, Any]]:

@@ -368,7 +368,7 @@ def test_a_run_that_was_cancelled_meanwhile_is_not_admitted(
 ) -> None:
     if not guarded:
         cut(monkeypatch, limits, "limit_admit", " AND r.state = 'waiting'")
-        db.execute("ALTER TABLE pgsched.runs DROP CONSTRAINT runs_finished_when_ended")
+        db.execute("ALTER TABLE pgsched.runs DROP CONSTRAINT runs_state")
     (first,) = add(db, 1, "k")
     db.execute("SELECT pgsched.cancel(%s)", [first])
     with db.transaction():

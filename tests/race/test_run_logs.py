@@ -223,7 +223,7 @@ def test_outcomes_that_wait_for_what_was_said_are_only_so_many(
     monkeypatch.setattr(settling, "BEHIND", 20)
     if not guarded:
         monkeypatch.setattr(LogPump, "held", 0)
-    app, begun, most = App(), [], 500
+    app, begun, most = App(), [], 1000
 
     @app.task(name="says", capture=True)
     async def says() -> None:
@@ -243,7 +243,7 @@ def test_outcomes_that_wait_for_what_was_said_are_only_so_many(
         return all_ended(db)
 
     work(dsn, app, played)
-    assert seen[0] < 100 if guarded else seen[0] == most
+    assert seen[0] < most // 2 if guarded else seen[0] == most
 
 
 def test_a_log_that_can_never_be_written_fails_no_run(dsn: str, db: psycopg.Connection) -> None:

@@ -437,14 +437,14 @@ def test_a_claim_past_its_deadline_is_past_and_an_unknown_one_too() -> None:
     leases, token = Leases(10), uuid4()
     claim = Claim(1, token, 1, 3, "default", 5, "python", "t", {})
     leases.add([claim], sent_at=100.0)
-    assert not leases.past(claim.key, 108.9)
-    assert leases.past(claim.key, 109.1)
+    assert not leases.past(claim, 108.9)
+    assert leases.past(claim, 109.1)
     leases.renewed(frozenset({claim.key}), sent_at=103.0)
-    assert not leases.past(claim.key, 109.1)
-    leases.drop([claim.key])
-    assert leases.past(claim.key, 0.0)
+    assert not leases.past(claim, 109.1)
+    leases.drop([claim])
+    assert leases.past(claim, 0.0)
     leases.renewed(frozenset({claim.key}), sent_at=103.0)
-    assert leases.past(claim.key, 0.0), "what is not held is not renewed"
+    assert leases.past(claim, 0.0), "what is not held is not renewed"
 
 
 def test_leases_are_held_and_let_go_of_one_by_one_whatever_tokens_they_have() -> None:
@@ -455,10 +455,10 @@ def test_leases_are_held_and_let_go_of_one_by_one_whatever_tokens_they_have() ->
     leases.add(claims[4:], sent_at=101.0)  # of the same tokens: what an answer that was lost had taken
     assert sorted(leases.held()) == sorted(keys) and leases.count == 6
     assert sorted(leases.expired(109.5)) == sorted(keys[:4]) and sorted(leases.expired(110.5)) == sorted(keys)
-    leases.drop([keys[0], (7, one.int), (1, uuid4().int)])
-    assert sorted(leases.held()) == sorted(keys[1:]) and leases.past(keys[0], 0.0)
-    assert not any(leases.past(key, 108.0) for key in keys[1:])
-    leases.drop(keys[1:])
+    leases.drop([claims[0], claims[0]._replace(id=7), claims[0]._replace(token=uuid4())])
+    assert sorted(leases.held()) == sorted(keys[1:]) and leases.past(claims[0], 0.0)
+    assert not any(leases.past(claim, 108.0) for claim in claims[1:])
+    leases.drop(claims[1:])
     assert (leases.held(), leases.count, leases._deadlines) == ([], 0, {})
 
 
@@ -466,7 +466,7 @@ def test_a_few_slow_runs_of_a_large_batch_keep_no_room_for_the_others() -> None:
     leases, token = Leases(10), uuid4()
     claims = [Claim(run, token, 1, 3, "default", 5, "python", "t", {}) for run in range(4000)]
     leases.add(claims, sent_at=100.0)
-    leases.drop([claim.key for claim in claims[:3997]])
+    leases.drop(claims[:3997])
     assert leases.held() == [claim.key for claim in claims[3997:]]
     assert sys.getsizeof(leases._deadlines[token.int]) < 5000
 

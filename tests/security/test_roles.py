@@ -393,7 +393,7 @@ def test_functions_with_anothers_rights_pin_their_search_path(logins: Logins, db
     # these are inlined or too hot for it; they run with the rights of who calls them
     assert {name for name, _, pinned in functions if not pinned} <= {
         "back_in_line", "bin_of", "is_limited", "is_plain", "job_options", "keep_of", "limit_of", "may_be_asleep",
-        "runs_before_insert", "settled_state", "waits_in_turn",
+        "phase_of", "runs_before_insert", "settled_state", "waits_in_turn",
     }  # fmt: skip
 
 

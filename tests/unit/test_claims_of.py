@@ -74,14 +74,22 @@ def test_a_settlement_keeps_of_its_claim_what_has_the_same_name() -> None:
 
 def test_equal_texts_of_an_answer_are_one() -> None:
     """So that thousands of claims hold few of them."""
-    names = ("queue", "kind", "task")
-    places = [Claim._fields.index(name) - 1 for name in names]
 
     def copied(run: int) -> list[object]:
         values = [*row((5, 1, run))]
-        for place in places:
-            values[place] = "".join(["some ", "text"])
+        values[Claim._fields.index("task") - 1] = "".join(["some ", "text"])
         return values
 
     one, two = claims_of(TOKEN, [[copied(1)], [copied(2)]])
-    assert all(getattr(one, name) is getattr(two, name) for name in names)
+    assert one.task is two.task
+
+
+def test_what_an_answer_leaves_out_is_the_queue_asked_for_and_python() -> None:
+    values = [*row((5, 1, 1))]
+    queue, kind = (Claim._fields.index(name) - 1 for name in ("queue", "kind"))
+    values[queue] = values[kind] = None
+    (claim,) = claims_of(TOKEN, [[values]], "q")
+    assert (claim.queue, claim.kind) == ("q", "python")
+    values[queue], values[kind] = "other", "sql"
+    (claim,) = claims_of(TOKEN, [[values]], "q")
+    assert (claim.queue, claim.kind) == ("other", "sql")

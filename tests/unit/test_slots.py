@@ -71,6 +71,14 @@ async def quick() -> None:
     pass
 
 
+async def briefly() -> None:
+    await asyncio.sleep(0)
+
+
+async def busy() -> None:
+    time.sleep(0.001)  # noqa: ASYNC251
+
+
 def test_claims_are_attempted_in_order_and_never_more_at_once_than_there_are_slots() -> None:
     now, most = [], []
 
@@ -422,21 +430,28 @@ def test_what_is_said_of_a_worker_that_has_had_its_last_run_is_of_no_attempt() -
     assert said == ["t", None, "t"]
 
 
-@pytest.mark.parametrize(("concurrency", "ahead"), [(1, 1), (3, 10), (4, 7), (8, 2)])
-def test_whoever_claims_is_told_of_each_end_that_leaves_room_and_of_few_others(concurrency: int, ahead: int) -> None:
-    """To ask for room costs as much as a tenth of an attempt."""
-    stage, told = Stage({"quick": quick}, concurrency), []
+@pytest.mark.parametrize(("concurrency", "ahead"), [(1, 1), (3, 10), (8, 2), (1, 30), (4, 30)])
+def test_whoever_claims_is_told_in_each_turn_that_leaves_room_and_of_few_others(concurrency: int, ahead: int) -> None:
+    """To ask for room costs as much as a tenth of an attempt, and nobody can claim before the loop goes round."""
+    stage, told = Stage({"busy": busy, "briefly": briefly}, concurrency), []
 
     async def scene(stage: Stage) -> None:
-        slots = stage.slots
-        slots.pace.took = lambda seconds, now: None  # type: ignore[method-assign]
+        slots, loop = stage.slots, asyncio.get_running_loop()
+        slots.pace.took = lambda seconds, now, count=1: None  # type: ignore[method-assign]
         slots.pace.prefetch = ahead
         slots._settle = lambda claim, outcome: told.append("room" if slots.room() > 0 else "none")
         slots._on_room = lambda: told.append("asked")
-        stage.give(*["quick"] * 40)
-        await holds(lambda: len(told) - told.count("asked") == 40 and slots.is_idle())
+
+        def turn() -> None:
+            told.append("turn")
+            loop.call_soon(turn)
+
+        turn()
+        stage.give(*["busy", "briefly"] * 10, *["busy"] * 25)
+        await holds(lambda: told.count("room") + told.count("none") == 45 and slots.is_idle())
 
     play(stage, scene)
-    followed = list(zip(told, [*told[1:], ""], strict=True))
-    assert "room" in told and all(after == "asked" for what, after in followed if what == "room")
-    assert sum(what == "none" and after != "asked" for what, after in followed) >= 40 - ahead - 3 * concurrency
+    turns = [turn.split() for turn in " ".join(told).split("turn")]
+    left = [turn for turn in turns if "room" in turn]
+    assert left and all("asked" in turn[turn.index("room") :] for turn in left)
+    assert sum("asked" in turn for turn in turns if "room" not in turn) <= ahead + 3 * concurrency

@@ -1,0 +1,63 @@
+"""The phase of a run, which the indexes go by, is what its state says, whoever wrote that."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from pgsched.model import State
+
+PHASES = {
+    "waiting": 0, "scheduled": 1, "queued": 2, "running": 2, "succeeded": 3, "cancelled": 3, "skipped": 3, "dead": 4,
+    "missed": 4,
+}  # fmt: skip
+OPEN = {"waiting", "scheduled", "queued", "running"}
+INSERT = """
+INSERT INTO pgsched.runs (task, state, phase, checked, finished_at, token, lease_until)
+VALUES ('t', %(state)s, %(phase)s, %(checked)s, CASE WHEN %(ended)s THEN clock_timestamp() END, gen_random_uuid(),
+        clock_timestamp())
+RETURNING phase
+"""
+UPDATE = "UPDATE pgsched.runs SET state = %(state)s, finished_at = CASE WHEN %(ended)s THEN clock_timestamp() END"
+
+
+def test_every_state_has_a_phase() -> None:
+    assert PHASES.keys() == set(State)
+
+
+@pytest.mark.parametrize("checked", [True, None])
+@pytest.mark.parametrize("phase", [2, 0, 4])
+@pytest.mark.parametrize("state", PHASES)
+def test_a_run_is_born_in_the_phase_of_its_state(
+    db: psycopg.Connection, state: str, phase: int, checked: bool | None
+) -> None:
+    values = {"state": state, "phase": phase, "checked": checked, "ended": state not in OPEN}
+    assert db.execute(INSERT, values).fetchone() == (PHASES[state],)
+
+
+@pytest.mark.parametrize("before", PHASES)
+@pytest.mark.parametrize("after", PHASES)
+def test_a_run_goes_into_the_phase_of_the_state_that_somebody_writes(
+    db: psycopg.Connection, before: str, after: str
+) -> None:
+    db.execute(INSERT, {"state": before, "phase": 2, "checked": None, "ended": before not in OPEN})
+    db.execute(UPDATE, {"state": after, "ended": after not in OPEN})
+    assert db.execute("SELECT state, phase FROM pgsched.runs").fetchall() == [(after, PHASES[after])]
+
+
+def test_a_phase_that_somebody_writes_is_set_right(db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+    db.execute("UPDATE pgsched.runs SET phase = 3")
+    assert db.execute("SELECT state, phase FROM pgsched.runs").fetchall() == [("queued", 2)]
+
+
+def test_a_state_without_what_belongs_to_it_is_refused(db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+    for change in (
+        "state = 'succeeded'", "finished_at = clock_timestamp()", "state = 'running'", "state = 'asleep'",
+        "state = 'asleep', finished_at = clock_timestamp()",
+        "state = 'running', token = gen_random_uuid()", "state = 'running', lease_until = clock_timestamp()",
+    ):  # fmt: skip
+        with pytest.raises(psycopg.errors.CheckViolation) as refused:
+            db.execute(f"UPDATE pgsched.runs SET {change}")
+        assert refused.value.diag.constraint_name == "runs_state"
