@@ -455,3 +455,24 @@ def test_whoever_claims_is_told_in_each_turn_that_leaves_room_and_of_few_others(
     left = [turn for turn in turns if "room" in turn]
     assert left and all("asked" in turn[turn.index("room") :] for turn in left)
     assert sum("asked" in turn for turn in turns if "room" not in turn) <= ahead + 3 * concurrency
+
+
+def test_work_that_has_just_begun_is_claimed_ahead_as_far_as_it_would_get_at_that_pace() -> None:
+    pace = Pace(8)
+    for ended in range(1, 9):
+        pace.took(0.00002, 100.0 + ended * 0.0002)
+    assert 60 <= pace.prefetch <= 80, "ten times what ended within two milliseconds"
+    pace.took(0.00002, 100.0202, 200)
+    assert pace.prefetch == pytest.approx(5 * 208, rel=0.01)
+    pace.took(0.00002, 100.11, 10)  # and by what it did, from then on
+    assert pace.prefetch == 2 * 208
+
+
+def test_many_ends_that_are_told_of_at_once_weigh_as_much_as_one_by_one() -> None:
+    once, each = Pace(8), Pace(8)
+    for pace in (once, each):
+        pace.took(0.5, 10.0)
+    once.took(0.001, 10.05, 40)
+    for _ in range(40):
+        each.took(0.001, 10.05)
+    assert once._average_s == pytest.approx(each._average_s) and once._ended == each._ended
