@@ -85,6 +85,8 @@ LEADER = {
     "prune_keys": "kept_keys_expires_at[]",
     "prune_backfills": "runs_backfill",
     "prune_jobs": "jobs_done_once* runs_slot jobs_pkey",
+    "plans_look": "jobs_pkey[]",
+    "plans_again": "jobs_pkey",
     "leases": "",
     "status_attention": None,
     "status_leader": None,
