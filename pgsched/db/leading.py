@@ -22,6 +22,8 @@ from pgsched.db.statements import sql
 
 # a row of `sql/tick_due.sql`: id, now, mark, anchor, dated, shape
 Due = tuple[int, datetime, datetime | None, datetime | None, bool, str]
+# a row of `sql/plans_look.sql`: id, schedule, timezone, mark, next_run_at
+Planned = tuple[int, str | None, str, datetime, datetime]
 # a job, and the first and the last slot of a stretch or a row of it
 Known = tuple[int, datetime, datetime]
 CANCELED = "57014"  # by statement_timeout
@@ -97,6 +99,17 @@ def unlock(conn: Connection[Any]) -> None:
 def due_jobs(conn: Connection[Any], n: int, lead_s: float = 0.0) -> list[Due]:
     """Lock up to `n` jobs that are due, within `lead_s` seconds if none is now; columns: see `sql/tick_due.sql`."""
     return conn.execute(sql("tick_due"), {"n": n, "lead_s": lead_s}).fetchall()
+
+
+def planned(conn: Connection[Any], after: int, n: int) -> list[Planned]:
+    """The next `n` jobs behind an id, with the next slot that was planned for each; see `sql/plans_look.sql`."""
+    return conn.execute(sql("plans_look"), {"after": after, "n": n}).fetchall()
+
+
+def plan_again(conn: Connection[Any], jobs: Sequence[tuple[int, datetime]]) -> int:
+    """Let jobs be planned again, each given with the next slot that was read of it; returns how many will be."""
+    job_ids, next_run_ats = (literal(column) for column in zip(*jobs, strict=True))
+    return conn.execute(sql("plans_again"), {"job_ids": job_ids, "next_run_ats": next_run_ats}).rowcount
 
 
 def seconds_until(conn: Connection[Any], at: datetime) -> float:

@@ -27,6 +27,7 @@ from pgsched.leader.isolation import isolated
 from pgsched.leader.lead import Lead
 from pgsched.leader.metered import LeaderMeter
 from pgsched.leader.pruner import REST, Pruner
+from pgsched.leader.replanning import Replanning
 from pgsched.leader.search import LONGEST_S, LOOK_S, Asked, Found, Search
 from pgsched.leader.stall import Stall
 from pgsched.leader.stepping import DatabaseClock
@@ -65,6 +66,7 @@ class Duties:
         self._backfills = backfill.Turn()
         self._sweep = Sweep()
         self._resolving = Turn()
+        self._replanning = Replanning()
         self._standing = admission.Standing()
         self._clock = DatabaseClock()
         self._stepped_s = 0.0  # by which it was moved, until everybody has been given time
@@ -94,6 +96,7 @@ class Duties:
             reap = False
         reap = not self._heed_clock(now, due.now_s) and reap
         more = self._try(lambda: self._limit(due.unapplied)) if due.limited or due.unapplied else 0
+        more += self._try(self._replan) if now >= self._replanning.at else 0
         if ticked := self._try(self._tick) if due.jobs else 0:
             self._lull_until = time.monotonic() + LULL_S
         done = self._try(lambda: self._reclaim(now, due, reap and self._reaping.now(now, lull=self._lull)))
@@ -256,6 +259,9 @@ class Duties:
         self._ask_s = max(ASK_S, ask(conn, done, instant, pauses))
         sleep(at - time.monotonic())
         ask(conn, done, instant, pauses)
+
+    def _replan(self) -> int:
+        return self._replanning.work(self.conn, self.leading)
 
     def _resolve(self) -> int:
         with self.leading() as conn:

@@ -26,6 +26,7 @@ logger = log.get("leader")
 # A batch ends early rather than outlive the session's idle timeout between its statements, or fill the memory.
 MOST_SLOTS = 20_000
 LONGEST_S = 2.0
+READ_S = 1.0  # of it for schedules that nobody has read yet: one that never fires takes some milliseconds
 # jobs of one shape are decided alike; one with excluded dates is alone
 Key = tuple[str, int | None]
 
@@ -72,27 +73,27 @@ class Work:
     def __init__(self, conn: Connection[Any], batch: int, lead_s: float) -> None:
         due = leading.due_jobs(conn, batch, lead_s)
         # the oldest marks first: a plan holds for a later mark before the same slot
-        self.jobs = sorted(due, key=lambda job: job[2] or job[1])
-        self.shapes, self.errors = read_shapes(conn, self.jobs)
+        due.sort(key=lambda job: job[2] or job[1])
+        self.shapes, self.errors = read_shapes(conn, due)
+        self.jobs = [job for job in due if key_of(job) in self.shapes or key_of(job) in self.errors]
         self.found = standings(conn, self.jobs, self.shapes)
         self.terminates: set[int] = set()
         self.instant: datetime | None = None
         self.left = 0
         self.looking: list[int] = []
         if lead_s > 0 and due and leading.seconds_until(conn, due[0][1]) > 0:
-            self.prepare(due[0][1])
+            self.prepare(due[0][1], len(due))
 
-    def prepare(self, instant: datetime) -> None:
+    def prepare(self, instant: datetime, due: int) -> None:
         """Keep the jobs that can be decided ahead of their instant: nothing of them is unfinished. Whether such a
         run has ended by then, nobody can tell before."""
         ready = [job for job in self.jobs if self.is_ready(job)]
-        self.instant, self.left, self.jobs = instant, len(self.jobs) - len(ready), ready
+        self.instant, self.left, self.jobs = instant, due - len(ready), ready
         self.looking = looking(ready, self.shapes)
 
     def is_ready(self, job: leading.Due) -> bool:
-        job_id, _, _, _, dated, text = job
-        shape = self.shapes.get((text, job_id if dated else None))
-        return shape is not None and not shape.delayed and job_id not in self.found
+        shape = self.shapes.get(key_of(job))
+        return shape is not None and not shape.delayed and job[0] not in self.found
 
     def decide(self) -> list[Part]:
         """Decide these jobs, or the first of them; those that cannot be evaluated get their error."""
@@ -109,11 +110,11 @@ class Work:
 
     def decide_one(self, job: leading.Due, known: Collection[Known] = ()) -> Decided | None:
         """Decide one job, without slots that are known to have their row; None: this host cannot do it now."""
-        job_id, _, mark, anchor, dated, text = job
-        shape = self.shapes.get((text, job_id if dated else None))
+        job_id, _, mark, anchor, _, _ = job
+        shape = self.shapes.get(key_of(job))
         try:
             if shape is None:
-                raise self.errors[text, job_id if dated else None]
+                raise self.errors[key_of(job)]
             decided = shape.decide(job_id, mark, anchor, self.found.get(job_id), known)
         except OSError as error:
             logger.error("a job cannot be decided by this host, and stays due", job=job_id, error=str(error))
@@ -141,19 +142,29 @@ class Work:
         return Ticked(written.jobs, written.slots, errors, self.instant, self.left, self.looking, written.queued)
 
 
+def key_of(job: leading.Due) -> Key:
+    """Under what the shape of a job is known."""
+    return job[5], job[0] if job[4] else None
+
+
 def read_shapes(conn: Connection[Any], jobs: Iterable[leading.Due]) -> tuple[dict[Key, Shape], dict[Key, Exception]]:
-    """The shapes of these jobs; for those that cannot be read, why."""
-    first = {(text, job_id if dated else None): (job_id, now) for job_id, now, _, _, dated, text in jobs}
-    terms = leading.terms(conn, [job_id for job_id, _ in first.values()]) if first else {}
+    """The shapes of these jobs, or of the first of them, where it takes long; for those that cannot be read, why."""
+    first: dict[Key, leading.Due] = {}
+    for job in jobs:
+        first.setdefault(key_of(job), job)
+    terms = leading.terms(conn, [job[0] for job in first.values()]) if first else {}
     shapes: dict[Key, Shape] = {}
     errors: dict[Key, Exception] = {}
-    for key, (job_id, now) in first.items():
+    until = time.monotonic() + READ_S
+    for key, (job_id, now, *_) in first.items():
         # a calendar that was made since the job was locked counts from the next tick on: others may have the shape
         excluded = terms[job_id]["excluded"] if key[1] is not None else None
         try:
             shapes[key] = Shape(terms[job_id] | {"now": now, "excluded": excluded})
         except Exception as error:
             errors[key] = error
+        if time.monotonic() > until:
+            break
     return shapes, errors
 
 
@@ -168,6 +179,5 @@ def standings(
 
 def looking(jobs: Iterable[leading.Due], shapes: dict[Key, Shape], *, delayed: bool = False) -> list[int]:
     """The jobs whose unfinished runs matter; `delayed`: only those that wait for a run's end."""
-    return [job_id for job_id, _, _, _, dated, text in jobs
-            if (shape := shapes.get((text, job_id if dated else None))) is not None
-            and (shape.delayed if delayed else shape.looks)]  # fmt: skip
+    found = [(job[0], shapes[key_of(job)]) for job in jobs if key_of(job) in shapes]
+    return [job_id for job_id, shape in found if (shape.delayed if delayed else shape.looks)]

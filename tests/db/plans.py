@@ -88,6 +88,8 @@ LEADER = {
     "prune_jobs": "jobs_done_once* runs_slot jobs_pkey",
     "declare_withdrawn": "jobs_declared",
     "declare_withdraw": "jobs_pkey|jobs_declared*",
+    "plans_look": "jobs_pkey[]",
+    "plans_again": "jobs_pkey",
     "leases": "",
     "status_attention": None,
     "status_leader": None,

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgsched.db import leading
 from tests.db.passing import add, job, lead, now, pass_time, runs, set_past_triggers
 from tests.race.setting import add_jobs, forget_decided
 
@@ -152,3 +153,24 @@ def test_an_excluded_stretch_that_is_decided_again_has_one_row(db: psycopg.Conne
     set_past_triggers(db, ends_at=before[0][1])
     lead(db)
     assert [(run["covers_from"], run["covers_until"], run["covers_count"]) for run in runs(db)] == before
+
+
+def test_dates_that_are_years_ahead_are_not_read_at_every_tick(db: psycopg.Connection) -> None:
+    row = add(db, schedule="* * * * *", overlap="allow")
+    db.execute(
+        "INSERT INTO pgsched.job_calendars (job_id, from_date) SELECT id, now()::date + 7 * n"
+        " FROM pgsched.jobs, generate_series(1, 5000) n"
+    )
+    assert len(leading.terms(db, [row["id"]])[row["id"]]["excluded"]) <= 53
+
+
+def test_a_fixed_delay_is_put_off_beyond_the_dates_that_are_read(db: psycopg.Connection) -> None:
+    add(db, schedule="@after 1m")
+    exclude(db, -1, 400)
+    exclude(db, 401, 800)
+    lead(db)
+    assert job(db)["next_run_at"] - now(db) > timedelta(days=399)
+    pass_time(db, 401 * 86400)
+    db.execute("UPDATE pgsched.job_calendars SET from_date = from_date - 401, until_date = until_date - 401")
+    lead(db)
+    assert (job(db)["next_run_at"] - now(db) > timedelta(days=399), runs(db)) == (True, [])

@@ -156,6 +156,43 @@ def test_a_batch_of_many_slots_ends_early_and_goes_on(
     assert slots(db) == (200, 200)
 
 
+def test_a_batch_of_schedules_that_take_long_to_read_ends_early_and_goes_on(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ticker, "READ_S", 0.0)
+    for n in range(4):
+        # by the wall clock of Berlin all of them lie in the hour that is skipped
+        add_job(db, f"*/{n + 2} 2 * 3 0L", timezone="Europe/Berlin")
+    ticks = []
+    for _ in range(5):
+        with db.transaction():
+            ticks.append(tick(db, 100))
+    assert [(ticked.jobs, ticked.errors) for ticked in ticks] == [(1, 1)] * 4 + [(0, 0)]
+
+
+def test_jobs_whose_schedules_are_not_read_yet_are_not_prepared_ahead(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ticker, "READ_S", 0.0)
+    for n in range(3):
+        add_job(db, "@every 1h", max_buffer=n + 1)
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET anchor_at = c, next_run_at = c + interval '1 hour', decided_until = c"
+                   " FROM (SELECT clock_timestamp() AS c) now")  # fmt: skip
+    with db.transaction():
+        ticked = tick(db, 100, 4000.0)
+    assert (ticked.jobs, ticked.slots, ticked.left) == (1, 1, 2)
+
+
+def add_job(db: psycopg.Connection, schedule: str, **columns: Any) -> None:
+    given = {"schedule": schedule, "task": "t"} | columns
+    db.execute(
+        f"INSERT INTO pgsched.jobs (name, {', '.join(given)}) VALUES (gen_random_uuid(){', %s' * len(given)})",
+        [*given.values()],
+    )
+
+
 def test_reaping_more_than_a_batch_does_not_wait_for_the_next_period(
     db: psycopg.Connection, impatient: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

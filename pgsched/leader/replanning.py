@@ -1,0 +1,79 @@
+"""A new leader looks once at what its predecessors planned: its own rules of zones may be newer than theirs.
+
+The rule: a next slot that is not the one that this process computes is planned again. Where a country has moved or
+dropped the change of its clocks, the slot may be earlier than the leader would wake up for the job. A process keeps the
+rules that it was started with, so once a term is enough.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from pgsched import log
+from pgsched.core.schedule import parse
+from pgsched.db import leading
+from pgsched.db.connect import Connection
+from pgsched.errors import ScheduleError
+
+logger = log.get("leader")
+JOBS = 2000
+LONGEST_S = 0.1  # the tick must have its turn
+AGAIN_S = 1.0
+Leading = Callable[[], AbstractContextManager[Connection[Any]]]
+
+
+class Replanning:
+    """Where a leader is among the jobs. `at`: the monotonic instant of its next look; infinite once it has seen all."""
+
+    def __init__(self) -> None:
+        self.at = -math.inf
+        self._after = 0
+        self._left = False
+
+    def work(self, conn: Connection[Any], lead: Leading) -> int:
+        """Look at some jobs; 0 when there is nothing further to do at once."""
+        rows = leading.planned(conn, self._after, JOBS)
+        moved, looked = compared(rows)
+        again = 0
+        if moved:
+            with lead() as fenced:
+                again = leading.plan_again(fenced, moved)
+            self._left |= again < len(moved)
+        if again:
+            logger.info("the next slots of jobs have moved: they are planned again", jobs=again)
+        if looked == len(rows) < JOBS:
+            # of one that somebody is editing, or that was planned meanwhile, another look tells
+            self.at = time.monotonic() + AGAIN_S if self._left else math.inf
+            self._left, self._after = False, 0
+            return again
+        self._after = rows[looked - 1][0]
+        return 1
+
+
+def compared(rows: Sequence[leading.Planned]) -> tuple[list[tuple[int, datetime]], int]:
+    """The jobs whose next slot is another one by the rules of this process, and how many were looked at in time."""
+    found: list[tuple[int, datetime]] = []
+    until = time.monotonic() + LONGEST_S
+    for looked, (job_id, schedule, timezone, mark, next_at) in enumerate(rows, 1):
+        if schedule is not None and has_moved(schedule, timezone, mark, next_at):
+            found.append((job_id, next_at))
+        if time.monotonic() > until:
+            return found, looked
+    return found, len(rows)
+
+
+@lru_cache(maxsize=JOBS)
+def has_moved(schedule: str, timezone: str, mark: datetime, next_at: datetime) -> bool:
+    """Is another slot next by now? What comes of a schedule that has none any more is for the tick to say."""
+    try:
+        return parse(schedule, timezone).after(mark) != next_at
+    except ScheduleError:
+        return True
+    except OSError:  # this host cannot read the rules of the zone now
+        return False

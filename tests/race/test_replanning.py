@@ -1,0 +1,136 @@
+"""Rules of zones that change: a new leader, whose rules are newer, plans again what the old ones planned otherwise."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.core import schedule as core
+from pgsched.leader import replanning
+from pgsched.leader.replanning import Replanning
+from tests.race.setting import Open
+from tests.race.test_duties import lead
+from tests.waiting import wait_until
+
+HOUR = timedelta(hours=1)
+
+
+def planned(db: psycopg.Connection, count: int = 1, **columns: Any) -> list[datetime]:
+    """Jobs in Berlin that are planned, for years ahead; their next slots."""
+    given = {"schedule": "30 6 29 2 *", "timezone": "Europe/Berlin", "task": "t"} | columns
+    db.execute(
+        f"INSERT INTO pgsched.jobs (name, {', '.join(given)})"
+        f" SELECT 'j' || n, {', '.join(['%s'] * len(given))} FROM generate_series(1, %s) n",
+        [*given.values(), count],
+    )
+    lead(db).perform()
+    return next_slots(db)
+
+
+def next_slots(db: psycopg.Connection) -> list[datetime]:
+    return [row[0] for row in db.execute("SELECT next_run_at FROM pgsched.jobs ORDER BY id").fetchall()]
+
+
+def other_rules(db: psycopg.Connection, moved: timedelta = HOUR) -> None:
+    """Let the leader before have had rules of zones by which the slots lay elsewhere."""
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET next_run_at = next_run_at + %s", [moved])
+
+
+def perform(db: psycopg.Connection) -> None:
+    """What a new leader does at once."""
+    duties = lead(db)
+    while not duties.perform():
+        pass
+
+
+@pytest.mark.parametrize("moved", [HOUR, -HOUR])
+def test_a_slot_that_new_rules_have_moved_is_planned_by_the_new_leader(
+    db: psycopg.Connection, moved: timedelta
+) -> None:
+    slots = planned(db)
+    other_rules(db, moved)
+    perform(db)
+    assert next_slots(db) == slots
+    assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (0,)
+
+
+def test_however_many_jobs_there_are_all_are_looked_at(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replanning, "JOBS", 3)
+    slots = planned(db, 10)
+    other_rules(db)
+    perform(db)
+    assert next_slots(db) == slots
+
+
+def test_schedules_that_take_long_are_looked_at_bit_by_bit(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replanning, "LONGEST_S", 0.0)
+    slots = planned(db, 5)
+    other_rules(db)
+    perform(db)
+    assert next_slots(db) == slots
+
+
+def test_a_paused_job_s_slot_is_corrected_before_the_job_is_resumed(db: psycopg.Connection) -> None:
+    planned(db)
+    db.execute("UPDATE pgsched.jobs SET paused = true")
+    other_rules(db)
+    perform(db)
+    assert db.execute("SELECT next_run_at <= clock_timestamp() FROM pgsched.jobs").fetchone() == (True,)
+
+
+def test_a_job_that_somebody_is_editing_is_looked_at_once_more(db: psycopg.Connection, connect: Open) -> None:
+    slots = planned(db, 2)
+    other_rules(db)
+    editor = connect(autocommit=False)
+    editor.execute("UPDATE pgsched.jobs SET description = 'mine' WHERE name = 'j1'")
+    duties = lead(db)
+    while not duties.perform():
+        pass
+    assert next_slots(db) == [slots[0] + HOUR, slots[1]]
+    editor.commit()
+    wait_until(lambda: duties.perform() >= 0 and next_slots(db) == slots, what="the other one")
+
+
+def test_jobs_that_are_planned_rightly_are_asked_about_once_and_left_alone(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slots = planned(db, 3)
+    before = db.execute("SELECT array_agg(xmin::text) FROM pgsched.jobs").fetchone()
+    duties = lead(db)
+    duties.perform()
+    monkeypatch.setattr(Replanning, "work", lambda *_: pytest.fail("it looks again"))
+    duties.perform()
+    assert (next_slots(db), db.execute("SELECT array_agg(xmin::text) FROM pgsched.jobs").fetchone()) == (slots, before)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"timezone": "UTC"},
+        {"schedule": "@every 7d"},
+        {"schedule": "@after 7d"},
+        {"schedule": None, "run_at": "2999-01-01"},
+    ],
+)
+def test_a_slot_that_no_zone_has_a_say_in_is_not_computed(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any]
+) -> None:
+    planned(db, **columns)
+    monkeypatch.setattr(replanning, "has_moved", lambda *_: pytest.fail("it was computed"))
+    lead(db).perform()
+
+
+def test_a_zone_that_this_host_cannot_read_now_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(*_: object) -> core.Schedule:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(replanning, "parse", unreadable)
+    instant = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+    assert not replanning.has_moved.__wrapped__("0 0 * * *", "Asia/Tokyo", instant, instant)
