@@ -92,18 +92,21 @@ class Group:
         self._loop = asyncio.get_running_loop()
         self._process = process
         self._gone = False
+        self._is_known = True
         self.group = process.pid
 
     @property
-    def returncode(self) -> int:
-        """The exit code once ended; -N for signal N."""
+    def returncode(self) -> int | None:
+        """The exit code once ended; -N for signal N; None: somebody else was told it, and nobody is told it twice."""
+        if not self._is_known:
+            return None
         return self._process.returncode if self._process.returncode is not None else -signal.SIGKILL
 
     async def ended(self) -> None:
         """Wait for the process itself; its group may live on."""
         with contextlib.suppress(OSError, AttributeError):
             await self._readable(os.pidfd_open(self._process.pid))
-        while self._process.poll() is None:  # noqa: ASYNC110 - where there is no pidfd, nothing else tells
+        while not self._is_reaped():  # noqa: ASYNC110 - where there is no pidfd, nothing else tells
             await asyncio.sleep(LOOK_S)
 
     async def all_ended(self) -> None:
@@ -136,6 +139,19 @@ class Group:
         """End the whole session."""
         if self.signal(signal.SIGKILL):
             kill_session(self.group)
+
+    def _is_reaped(self) -> bool:
+        """Has it ended? Not by Popen.poll: where a handler's os.wait() or an ignored SIGCHLD had the exit code, that
+        takes it for 0, a success."""
+        process = self._process
+        if process.returncode is None:
+            try:
+                pid, status = os.waitpid(process.pid, os.WNOHANG)
+            except ChildProcessError:
+                self._is_known, process.returncode = False, 0
+            else:
+                process.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return process.returncode is not None
 
     def _has(self, pid: int) -> bool:
         with contextlib.suppress(OSError):

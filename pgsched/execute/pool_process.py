@@ -146,6 +146,8 @@ class PoolChild(Group):
     def how_it_ended(self) -> str:
         """How a dead child came to its end."""
         code = self.returncode
+        if code is None:
+            return "exit code unknown"
         return f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
 
     def fault(self) -> str | None:

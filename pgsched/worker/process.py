@@ -83,8 +83,16 @@ def run_worker(
     prepare(settings, app)
     garbage.last()
     check_memory(settings.worker.max_memory_mb)
+    hear_of_children()
     with Observed(settings, under_supervisor=line is not None) as observed:
         leaving.run(lambda: serve(settings, app, on_start, line, observed))
+
+
+def hear_of_children() -> None:
+    """Where whoever started this process ignores SIGCHLD, so would it: the kernel would tell it no exit code, and its
+    commands would ignore the signal too."""
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 async def serve(

@@ -19,6 +19,7 @@ from pgsched.execute.process import Processes
 from pgsched.execute.registry import executors
 from pgsched.execute.shell import ShellExecutor
 from pgsched.model import Claim, Kind, Outcome, Result
+from pgsched.worker.process import hear_of_children
 from tests.executing import SLOT, cancel_when, children_of, claim, execute, holds
 from tests.waiting import wait_until
 
@@ -72,6 +73,25 @@ def test_exit_codes_are_read_as_the_job_says(code: int, options: Any, result: Re
 
 def test_death_by_a_signal_counts_as_the_code_that_a_shell_gives_it() -> None:
     assert shell("kill -9 $$", options={"dead_codes": [137]}).retry is False
+
+
+def test_a_failure_whose_exit_code_somebody_else_was_told_is_no_success() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        outcome = shell("echo last words; exit 3")
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert (outcome.result, outcome.retry, outcome.log_tail) == (Result.FAILED, True, "last words\n")
+    assert "exit code unknown" in (outcome.error or "")
+
+
+def test_a_worker_that_was_started_with_sigchld_ignored_is_told_exit_codes_all_the_same() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        hear_of_children()
+        assert shell("exit 3").error == "exit code 3"
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 @pytest.mark.parametrize(
