@@ -16,8 +16,7 @@ from typing import Any
 from pgsched import log
 from pgsched.db.connect import BY_KEY, UNFORESEEN, AsyncConnection, Reaction, aconnect, back_off_s, classify
 from pgsched.db.run_logs import Page, tell_progress, write
-from pgsched.execute.capture import NOTE_CHARACTERS, Journal, Progress, Record
-from pgsched.execute.report import storable
+from pgsched.execute.capture import Journal, Progress, Record, plain
 from pgsched.model import Key
 from pgsched.worker.log_pages import Book
 
@@ -178,16 +177,8 @@ def tell_again(batch: list[Record], news: Sequence[tuple[Key, str]], told: set[K
 
 def progress_text(progress: Progress) -> str | None:
     """The JSON object of a progress; None if it has none."""
-    done, total, note = progress
-    try:
-        values = {"done": number(done), "total": None if total is None else number(total)}
-    except (TypeError, ValueError, OverflowError):
+    values = plain(progress)
+    if values is None:
         return None
-    said = None if note is None else storable(str(note))[:NOTE_CHARACTERS]
-    return json.dumps({name: value for name, value in {**values, "note": said}.items() if value is not None})
-
-
-def number(value: Any) -> float:
-    """A number of whatever type as JSON has it."""
-    plain = float(value)
-    return int(value) if plain.is_integer() else plain
+    named = zip(("done", "total", "note"), values, strict=True)
+    return json.dumps({name: value for name, value in named if value is not None})

@@ -8,6 +8,9 @@ import logging
 import os
 import sys
 import threading
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -96,6 +99,31 @@ def tell(run: Run, count: int) -> None:
     for n in range(count):
         run.progress(n + 1, count, "counting")
     run.log("counted", n=count)
+
+
+class Unprintable:
+    def __str__(self) -> str:
+        raise RuntimeError("no text for you")
+
+
+def tell_oddly(run: Run, note: str) -> str:
+    """In types that are not JSON's, with a pause in which the first word is written."""
+    notes: dict[str, Any] = {"unprintable": Unprintable(), "path": Path("/tmp"), "long": "x" * (80 << 20)}
+    run.progress(Decimal(3), Fraction(10), notes[note])
+    run.cancelled.wait(1.5)
+    run.progress(Decimal(4), Fraction(10), notes[note])
+    run.log("told")
+    return "done"
+
+
+@app.task(name="told_oddly", run_in="process")
+def told_oddly(run: Run, note: str) -> str:
+    return tell_oddly(run, note)
+
+
+@app.task(name="told_oddly_in_thread")
+def told_oddly_in_thread(run: Run, note: str) -> str:
+    return tell_oddly(run, note)
 
 
 meeting = threading.Barrier(2)

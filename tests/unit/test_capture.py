@@ -8,11 +8,13 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from pgsched.execute import capture
-from pgsched.execute.capture import Journal, Record
+from pgsched.execute.capture import Journal, Record, plain
 from pgsched.execute.capture_lines import log_line
 from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.worker.log_pages import Book
@@ -90,6 +92,11 @@ def test_progress_is_told_once() -> None:
     given.progress(2, 2, "done")
     assert given.take().progress == (2, 2, "done")
     assert given.take().progress is None
+
+
+@pytest.mark.parametrize("endless", [Decimal("1e400"), 10**400])
+def test_a_progress_that_json_has_no_number_for_is_not_told(endless: Any) -> None:
+    assert plain((endless, None, None)) is None
 
 
 # ---- pages
