@@ -163,7 +163,7 @@ class Attempts:
         except BaseException as error:
             self._inside = False
             self._stop.then(None)
-            if run is not None and self._hooks.on_error:
+            if run is not None and self._tells():
                 self._finish(self._hooks.tell(run, error, at_once))
             return failed(error, handler.no_retry)
         finally:
@@ -191,6 +191,10 @@ class Attempts:
                 self._signal()
 
         return stop
+
+    def _tells(self) -> bool:
+        """Is somebody to be told of a failure here? Of an attempt that was stopped only the worker knows why."""
+        return bool(self._hooks.on_error) and not self._stop.asked
 
     def _plain(self, call: Call, run: Run | None) -> Call:
         return call if run is None else self._hooks.call_of_plain(run, call)
@@ -231,7 +235,7 @@ class Attempts:
             with limit:
                 value = await cast(Awaitable[Any], call())
         except BaseException as error:
-            if run is not None and self._hooks.on_error:
+            if run is not None and self._tells():
                 await self._hooks.tell(run, error, at_once)
             return failed(error, handler.no_retry)
         return succeeded(value)
