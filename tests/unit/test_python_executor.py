@@ -123,6 +123,15 @@ def test_a_result_that_cannot_be_kept_fails_for_good(value: Any, reason: str) ->
         assert outcome.error is not None and outcome.error.startswith(reason)
 
 
+def test_a_result_that_is_both_deep_and_large_is_kept() -> None:
+    value: Any = "x" * 200_000
+    for _ in range(600):
+        value = [value]
+    assert [(outcome.result, outcome.value is value) for outcome in outcomes_of(lambda: value)] == [
+        (Result.SUCCEEDED, True)
+    ] * 2
+
+
 def test_a_result_with_escaped_backslashes_is_no_nul() -> None:
     assert [outcome.value for outcome in outcomes_of(lambda: "\\u0000")] == ["\\u0000"] * 2
 
