@@ -178,32 +178,40 @@ class Group:
             os.close(pidfd)
 
 
+def start(program: Program, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
+    """A process with its output to these."""
+    parent = os.getpid()
+    # The input is a file and not a pipe: a child that does not read it blocks nobody.
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(program.stdin.encode())
+        stdin.seek(0)
+        return subprocess.Popen(
+            program.argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=program.cwd, env=program.env,
+            start_new_session=True, preexec_fn=lambda: DIE_WITH(parent),  # noqa: PLW1509
+        )  # fmt: skip
+
+
 class Child(Group):
     """A running program and what it writes. Must be made on the loop's thread."""
 
     def __init__(self, program: Program, record: Record) -> None:
         self._record = record
         self._burst = 0
-        pipes = {stream: os.pipe() for stream in ("stdout", "stderr")}
-        self._pipes = {ours: stream for stream, (ours, _) in pipes.items()}
-        stdout, stderr = (theirs for _, theirs in pipes.values())
-        parent = os.getpid()
+        self._pipes: dict[int, str] = {}
+        theirs: list[int] = []
         try:
-            # The input is a file and not a pipe: a child that does not read it blocks nobody.
-            with tempfile.TemporaryFile() as stdin:
-                stdin.write(program.stdin.encode())
-                stdin.seek(0)
-                process = subprocess.Popen(
-                    program.argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=program.cwd, env=program.env,
-                    start_new_session=True, preexec_fn=lambda: DIE_WITH(parent),  # noqa: PLW1509
-                )  # fmt: skip
+            for stream in ("stdout", "stderr"):
+                ours, other = os.pipe()
+                self._pipes[ours] = stream
+                theirs.append(other)
+            process = start(program, *theirs)
         except BaseException:
             for pipe in self._pipes:
                 os.close(pipe)
             raise
         finally:
-            os.close(stdout)
-            os.close(stderr)
+            for pipe in theirs:
+                os.close(pipe)
         super().__init__(process)
         for pipe in self._pipes:
             os.set_blocking(pipe, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -112,6 +113,27 @@ def test_a_file_that_is_not_executable_is_a_failure_that_is_retried(tmp_path: Pa
     (tmp_path / "data").write_text("no program")
     outcome = command([], task=str(tmp_path / "data"))
     assert outcome.retry and outcome.error is not None and "permission denied" in outcome.error
+
+
+def test_a_worker_that_has_no_descriptors_left_loses_none_by_trying() -> None:
+    def left() -> int:
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+    async def main() -> None:
+        executor = ShellExecutor(Processes())
+        assert (await executor.execute(claim("shell", "true"))).result is Result.SUCCEEDED
+        before, limits = left(), resource.getrlimit(resource.RLIMIT_NOFILE)
+        for more in range(8):  # so that each of those that it needs is the first that it cannot have
+            resource.setrlimit(resource.RLIMIT_NOFILE, (before + more, limits[1]))
+            try:
+                outcome = await executor.execute(claim("shell", "true"))
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            assert (outcome.result, outcome.retry) in {(Result.SUCCEEDED, True), (Result.FAILED, True)}
+            assert left() == before
+        await executor.close()
+
+    asyncio.run(main())
 
 
 def test_a_directory_that_does_not_exist_is_named() -> None:
