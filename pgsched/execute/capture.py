@@ -222,7 +222,7 @@ class Journal:
         return min(self.tail_bytes, max(LEAST_BYTES, ALL_BYTES // max(1, len(self.unwritten))))
 
 
-def plain(progress: Progress) -> Progress | None:
+def in_json(progress: Progress) -> Progress | None:
     """The same in JSON's own types, whatever the handler gave: also types of its own, whose text may raise. None where
     it has no numbers."""
     done, total, note = progress

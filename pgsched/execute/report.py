@@ -29,6 +29,11 @@ def storable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
+def escaped(text: str) -> str:
+    """The same text in ASCII, with escapes for the rest: for a database whose encoding has no place for it."""
+    return text.encode("ascii", "backslashreplace").decode()
+
+
 def one_line(error: BaseException) -> str:
     """`TypeName: message`, whatever the exception's own text does; of a group with its first error."""
     try:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pgsched.execute import capture
-from pgsched.execute.capture import Journal, Record, plain
+from pgsched.execute.capture import Journal, Record, in_json
 from pgsched.execute.capture_lines import log_line
 from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.worker.log_pages import Book
@@ -96,7 +96,7 @@ def test_progress_is_told_once() -> None:
 
 @pytest.mark.parametrize("endless", [Decimal("1e400"), 10**400])
 def test_a_progress_that_json_has_no_number_for_is_not_told(endless: Any) -> None:
-    assert plain((endless, None, None)) is None
+    assert in_json((endless, None, None)) is None
 
 
 # ---- pages
