@@ -20,6 +20,7 @@ from pgsched.config import Settings
 from pgsched.db import jobs, pooler, timeline, version, workers
 from pgsched.db.connect import Connection, connect, ssl_problem
 from pgsched.errors import PgschedError
+from pgsched.execute import forks
 from pgsched.execute.capture import Journal
 from pgsched.execute.registry import executors
 from pgsched.execute.threads import apart
@@ -115,6 +116,7 @@ async def serve(
         # The loop hears of signals by a descriptor; this is called also while a handler blocks the loop.
         signal.signal(number, lambda *_: worker.heard())
         signal.siginterrupt(number, False)
+    forks.hear_alone(handled)
     if line is not None:
         worker.tell = line.say
         line.on_stop(lambda times: loop.call_soon_threadsafe(worker.stop_at_least, times))
@@ -141,6 +143,7 @@ async def serve(
             await apart(partial(thread.join, 3.0))
         for number in handled:
             loop.remove_signal_handler(number)
+        forks.forget()
         if traced is not None:
             await traced.close()
         if app is not None:
