@@ -74,6 +74,17 @@ def dies(run: Run) -> None:
     os.kill(os.getpid(), 9)
 
 
+@app.task(name="forks", capture=True, run_in="process")
+def forks(run: Run) -> None:
+    """The process that it forks comes back here as well, with all that has not been sent yet."""
+    for n in range(3):
+        print("line", n)
+        run.cancelled.wait(0.05)
+    print("last")
+    if made := os.fork():
+        os.waitpid(made, 0)
+
+
 @app.task(name="floods", capture=True, run_in="process")
 def floods(mb: int) -> None:
     for n in range(mb * 10_000):

@@ -104,6 +104,10 @@ def test_a_million_words_of_progress_are_a_few_writes(task: str, dsn: str, db: p
     assert output(db, run_id, "log") == "counted n=1000000\n"
 
 
+def test_what_a_handler_printed_before_it_forked_is_kept_once(dsn: str, db: psycopg.Connection) -> None:
+    assert output(db, ran(dsn, db, "forks"), "stdout") == "line 0\nline 1\nline 2\nlast\n"
+
+
 @pytest.mark.parametrize("task", ["told_oddly", "told_oddly_in_thread"])
 @pytest.mark.parametrize(
     ("note", "shown"),
