@@ -281,7 +281,10 @@ class Batches:
                 return None, error
             except BaseException as error:
                 return None, error
-        work = self._threads.submit(lambda: caught(lambda: function(items)))
+        try:
+            work = self._threads.submit(lambda: caught(lambda: function(items)))
+        except RuntimeError as error:  # no thread is to be had
+            return None, error
         try:
             found: tuple[Any, BaseException | None] = await asyncio.shield(work)
             return found

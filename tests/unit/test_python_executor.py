@@ -208,6 +208,23 @@ def test_a_sync_handler_that_looks_at_its_run_stops_and_is_not_abandoned() -> No
     assert seen == ["on", "stopped"] and executor.abandoned == 0
 
 
+@pytest.mark.parametrize("batch", [None, 1])
+def test_an_attempt_for_which_there_is_no_thread_is_a_failure_that_is_retried(
+    batch: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App()
+    more: dict[str, Any] = {} if batch is None else {"batch": batch, "batch_wait": 0.01}
+    app.task(name="t", **more)(lambda _=None: None)
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    outcome = execute(PythonExecutor(app.tasks, 1), claim("python", "t"))
+    assert (outcome.result, outcome.retry) == (Result.FAILED, True)
+    assert "can't start new thread" in (outcome.error or "")
+
+
 def test_a_stuck_thread_is_counted_until_it_ends_and_does_not_take_a_place() -> None:
     app, seen, release = App(), [], threading.Event()
 
