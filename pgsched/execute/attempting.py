@@ -25,7 +25,7 @@ from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.execute.context import Run
 from pgsched.execute.control import Own
 from pgsched.execute.hooks import Hooks
-from pgsched.execute.loops import finish
+from pgsched.execute.loops import finish, outside
 from pgsched.execute.pool_wire import FarControl, Message, outcome_message, run_of, told_run
 from pgsched.execute.python import Call, Handler
 from pgsched.execute.report import failed, refused, succeeded
@@ -256,14 +256,16 @@ def inline(call: Call) -> Call:
     """A plain call as an async one, made on the loop itself: nothing else runs in this process."""
 
     async def made() -> Any:
-        return call()
+        with outside():
+            return call()
 
     return made
 
 
 async def at_once(call: Call) -> Any:
     """A plain hook's call."""
-    return call()
+    with outside():
+        return call()
 
 
 async def _end_others(task: asyncio.Task[Any]) -> bool:

@@ -7,6 +7,8 @@ awaits that task is told of it as well. The loop itself is as it was, and can go
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,3 +23,20 @@ def finish(task: asyncio.Task[T], tolerated: tuple[type[BaseException], ...] = E
         except tolerated:
             continue
     return task.result()
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """In this block, which waits for nothing, no loop runs: plain code may call `asyncio.run`, as it may in a thread.
+
+    These functions are asyncio's for who writes loops and tasks.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    asyncio._leave_task(loop, task)
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(loop)
+        asyncio._enter_task(loop, task)
