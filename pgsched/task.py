@@ -137,11 +137,22 @@ def held_back(
     """What `enqueue(..., after=[run])` says of the run, and not to a handler; one that has such a parameter gets it."""
     named = parameters.given.parameters.values()
     taken = {p.name for p in named}
-    if any(p.kind is p.VAR_KEYWORD for p in named) or taken & {*AFTER}:
+    if taken & {*AFTER}:
+        return values, kwargs
+    if any(p.kind is p.VAR_KEYWORD for p in named):
+        refuse_runs(parameters.task, kwargs)
         return values, kwargs
     said = {name: kwargs[name] for name in (*AFTER, "on_failure") if name in kwargs and name not in taken}
     checked = {name: None if value is None else OPTIONS[name](name, value) for name, value in said.items()}
     return {**values, **checked}, {name: value for name, value in kwargs.items() if name not in said}
+
+
+def refuse_runs(task: str, kwargs: dict[str, Any]) -> None:
+    """A handler that takes any name gets `after` too; a run that is to wait must not start because of that."""
+    for name in AFTER:
+        given = kwargs.get(name)
+        if isinstance(given, list | tuple | set) and any(isinstance(one, RunId) for one in given):
+            raise InputError(f"{name}: an argument of task {task}, which takes any; say options({name}=...)", name)
 
 
 class Request(Generic[P]):

@@ -39,14 +39,19 @@ def encode(value: Any) -> str:
 
 
 def _stored_bytes(value: Any) -> int:
-    """The size of the value as jsonb, or a little more."""
-    if isinstance(value, str):
-        return len(value.encode())
-    if isinstance(value, dict):
-        return 8 + sum(11 + len(key.encode()) + _stored_bytes(item) for key, item in value.items())
-    if isinstance(value, list):
-        return 8 + sum(4 + _stored_bytes(item) for item in value)
-    if isinstance(value, bool) or value is None:
-        return 0
-    # A numeric: header, padding, and two bytes for every four decimal digits.
-    return 12 + len(repr(value)) // 2
+    """The size of the value as jsonb, or a little more. No recursion: that would go less deep than JSON's own."""
+    found, left = 0, [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            found += len(one.encode())
+        elif isinstance(one, dict):
+            found += 8 + sum(11 + len(key.encode()) for key in one)
+            left.extend(one.values())
+        elif isinstance(one, list):
+            found += 8 + 4 * len(one)
+            left.extend(one)
+        elif not (isinstance(one, bool) or one is None):
+            # A numeric: header, padding, and two bytes for every four decimal digits.
+            found += 12 + len(repr(one)) // 2
+    return found

@@ -12,11 +12,11 @@ import contextvars
 import resource
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pgsched import log, tracing
 from pgsched.errors import TaskError
@@ -25,11 +25,14 @@ from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.execute.context import Run
 from pgsched.execute.control import Own
 from pgsched.execute.hooks import Hooks
+from pgsched.execute.loops import finish, outside
 from pgsched.execute.pool_wire import FarControl, Message, outcome_message, run_of, told_run
 from pgsched.execute.python import Call, Handler
 from pgsched.execute.report import failed, refused, succeeded
 from pgsched.model import Outcome
 
+T = TypeVar("T")
+LEFT_S = 3.0
 PAGE_BYTES = resource.getpagesize()
 STATM = Path("/proc/self/statm")
 
@@ -98,6 +101,7 @@ class Attempts:
         self._runner = asyncio.Runner()
         self._main = threading.get_ident()
         self._inside = False
+        self._spoilt = False  # by what a handler left, which does not end
         self._base_bytes = mapped_bytes()
 
     def run(self, message: Message) -> Message:
@@ -110,16 +114,19 @@ class Attempts:
         short = memory_mb is not None and (outcome.error or "").startswith("MemoryError")
         if short:
             outcome = replace(outcome, error=f"{outcome.error} (memory_mb={memory_mb})")
-        return outcome_message(outcome, retire=short)
+        return outcome_message(outcome, retire=short or self._spoilt)
 
     def start(self) -> None:
         """Call the app's on_start hooks. Raises PgschedError."""
-        self._runner.run(self._hooks.start([]))
+        self._finish(self._hooks.start([]))
 
     def close(self) -> None:
         """The process ends in good order."""
-        self._runner.run(self._hooks.shutdown())
+        self._finish(self._hooks.shutdown())
         self._runner.close()
+
+    def _finish(self, work: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> T:
+        return finish(self._runner.get_loop().create_task(work, context=context))
 
     def _outcome(self, message: Message, limit: Limit) -> Outcome:
         handler = self._tasks.get(message["task"])
@@ -141,7 +148,7 @@ class Attempts:
             with capturing(record) if handler.capture else contextlib.nullcontext(), told_to_logs(message):
                 context = contextvars.copy_context()
             if handler.is_async or self._hooks.around_all:
-                return self._runner.run(self._on_loop(call, run, limit, handler), context=context)
+                return self._finish(self._on_loop(call, run, limit, handler), context)
             return context.run(self._in_main_thread, call, run, limit, handler)
         finally:
             control.close()
@@ -156,8 +163,8 @@ class Attempts:
         except BaseException as error:
             self._inside = False
             self._stop.then(None)
-            if run is not None and self._hooks.on_error:
-                self._runner.run(self._hooks.tell(run, error, at_once))
+            if run is not None and self._tells():
+                self._finish(self._hooks.tell(run, error, at_once))
             return failed(error, handler.no_retry)
         finally:
             self._stop.then(None)
@@ -184,6 +191,10 @@ class Attempts:
                 self._signal()
 
         return stop
+
+    def _tells(self) -> bool:
+        """Is somebody to be told of a failure here? Of an attempt that was stopped only the worker knows why."""
+        return bool(self._hooks.on_error) and not self._stop.asked
 
     def _plain(self, call: Call, run: Run | None) -> Call:
         return call if run is None else self._hooks.call_of_plain(run, call)
@@ -216,7 +227,7 @@ class Attempts:
             return await self._awaited(call, run, limit, handler)
         finally:
             self._stop.then(None)
-            await _end_others(task)
+            self._spoilt = not await _end_others(task)
 
     async def _awaited(self, call: Call, run: Run | None, limit: Limit, handler: Handler) -> Outcome:
         # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
@@ -224,7 +235,7 @@ class Attempts:
             with limit:
                 value = await cast(Awaitable[Any], call())
         except BaseException as error:
-            if run is not None and self._hooks.on_error:
+            if run is not None and self._tells():
                 await self._hooks.tell(run, error, at_once)
             return failed(error, handler.no_retry)
         return succeeded(value)
@@ -245,23 +256,26 @@ def inline(call: Call) -> Call:
     """A plain call as an async one, made on the loop itself: nothing else runs in this process."""
 
     async def made() -> Any:
-        return call()
+        with outside():
+            return call()
 
     return made
 
 
 async def at_once(call: Call) -> Any:
     """A plain hook's call."""
-    return call()
+    with outside():
+        return call()
 
 
-async def _end_others(task: asyncio.Task[Any]) -> None:
-    """End what the handler left on the loop: it would go on in the middle of a later attempt."""
+async def _end_others(task: asyncio.Task[Any]) -> bool:
+    """End what the handler left on the loop: it would go on in the middle of a later attempt. False: it stays."""
     others = asyncio.all_tasks() - {task}
     for other in others:
         other.cancel()
     if others:
-        await asyncio.wait(others)
+        await asyncio.wait(others, timeout=LEFT_S)
+    return asyncio.all_tasks() == {task}
 
 
 def mapped_bytes() -> int:

@@ -19,7 +19,7 @@ from pgsched.execute.base import ITSELF, kill_after_s
 from pgsched.execute.context import Run
 from pgsched.execute.gathering import Gathering
 from pgsched.execute.hooks import caught
-from pgsched.execute.report import Kinds, failed, refused, succeeded
+from pgsched.execute.report import Kinds, failed, kept, refused, succeeded
 from pgsched.model import Claim, Outcome, Result, Unreadable
 from pgsched.threads import Threads
 
@@ -98,7 +98,7 @@ class Member:
         self.future: asyncio.Future[Told] = loop.create_future()
 
         def say(value: Any, error: BaseException | None) -> None:
-            outcome = succeeded(value) if error is None else failed(error, no_retry)
+            outcome = kept(value) if error is None else failed(error, no_retry)
             loop.call_soon_threadsafe(self.tell, outcome, error)
 
         self.item = Item(claim.args, run, say)
@@ -281,7 +281,10 @@ class Batches:
                 return None, error
             except BaseException as error:
                 return None, error
-        work = self._threads.submit(lambda: caught(lambda: function(items)))
+        try:
+            work = self._threads.submit(lambda: caught(lambda: function(items)))
+        except RuntimeError as error:  # no thread is to be had
+            return None, error
         try:
             found: tuple[Any, BaseException | None] = await asyncio.shield(work)
             return found

@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pgsched.execute.capture_lines import shown
 from pgsched.execute.output import Output
+from pgsched.execute.report import storable
 from pgsched.model import Claim, Key
 
 HEAD_SHARE = 4  # a quarter of what is kept is the beginning
@@ -218,6 +220,25 @@ class Journal:
     def room(self) -> int:
         """How many bytes may wait in one Record."""
         return min(self.tail_bytes, max(LEAST_BYTES, ALL_BYTES // max(1, len(self.unwritten))))
+
+
+def in_json(progress: Progress) -> Progress | None:
+    """The same in JSON's own types, whatever the handler gave: also types of its own, whose text may raise. None where
+    it has no numbers."""
+    done, total, note = progress
+    try:
+        said = None if note is None else storable(shown(note))[:NOTE_CHARACTERS]
+        return number(done), None if total is None else number(total), said
+    except Exception:  # user code
+        return None
+
+
+def number(value: Any) -> float:
+    """A number of whatever type as JSON has it. Raises ValueError where JSON has none."""
+    found = float(value)
+    if not -INFINITE < found < INFINITE:
+        raise ValueError(f"{found} is no number in JSON")
+    return int(value) if found.is_integer() else found
 
 
 def push(pieces: list[Piece] | deque[Piece], stream: str, data: bytes) -> None:

@@ -6,6 +6,7 @@ The rule: whoever says something never waits for the worker; only this thread an
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ class Relay:
 
     def __init__(self, send: Callable[[Message], None]) -> None:
         self._send = send
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._said = threading.Event()
         self._journal = Journal(WAITING_BYTES, head_share=0)
@@ -34,9 +36,11 @@ class Relay:
         return Record(self._journal, (0, 0), 0)
 
     def end(self, record: Record) -> None:
-        """Send the rest of it."""
-        record.close()
-        self._flush()
+        """Send the rest of it. What the handler forked may come here as well: it has a copy of what is sent already,
+        and perhaps of a lock that nobody will release there."""
+        if os.getpid() == self._process:
+            record.close()
+            self._flush()
 
     def answer(self, message: Message) -> None:
         """Send the attempt's outcome, or what its handler asks for."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,8 @@ CURRENT: ContextVar[Record | None] = ContextVar("pgsched_record", default=None)
 FORMAT = logging.Formatter("%(levelname)s %(name)s: %(message)s")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MARK = "_pgsched_captured"
+# What a handler forks has only a copy of its record, which nobody reads, and of a lock that may be held for ever there.
+os.register_at_fork(after_in_child=lambda: CURRENT.set(None))
 _EMIT = logging.StreamHandler.emit.__code__
 
 

@@ -92,18 +92,21 @@ class Group:
         self._loop = asyncio.get_running_loop()
         self._process = process
         self._gone = False
+        self._is_known = True
         self.group = process.pid
 
     @property
-    def returncode(self) -> int:
-        """The exit code once ended; -N for signal N."""
+    def returncode(self) -> int | None:
+        """The exit code once ended; -N for signal N; None: somebody else was told it, and nobody is told it twice."""
+        if not self._is_known:
+            return None
         return self._process.returncode if self._process.returncode is not None else -signal.SIGKILL
 
     async def ended(self) -> None:
         """Wait for the process itself; its group may live on."""
         with contextlib.suppress(OSError, AttributeError):
             await self._readable(os.pidfd_open(self._process.pid))
-        while self._process.poll() is None:  # noqa: ASYNC110 - where there is no pidfd, nothing else tells
+        while not self._is_reaped():  # noqa: ASYNC110 - where there is no pidfd, nothing else tells
             await asyncio.sleep(LOOK_S)
 
     async def all_ended(self) -> None:
@@ -137,6 +140,19 @@ class Group:
         if self.signal(signal.SIGKILL):
             kill_session(self.group)
 
+    def _is_reaped(self) -> bool:
+        """Has it ended? Not by Popen.poll: where a handler's os.wait() or an ignored SIGCHLD had the exit code, that
+        takes it for 0, a success."""
+        process = self._process
+        if process.returncode is None:
+            try:
+                pid, status = os.waitpid(process.pid, os.WNOHANG)
+            except ChildProcessError:
+                self._is_known, process.returncode = False, 0
+            else:
+                process.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return process.returncode is not None
+
     def _has(self, pid: int) -> bool:
         with contextlib.suppress(OSError):
             return os.getpgid(pid) == self.group
@@ -162,32 +178,40 @@ class Group:
             os.close(pidfd)
 
 
+def start(program: Program, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
+    """A process with its output to these."""
+    parent = os.getpid()
+    # The input is a file and not a pipe: a child that does not read it blocks nobody.
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(program.stdin.encode())
+        stdin.seek(0)
+        return subprocess.Popen(
+            program.argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=program.cwd, env=program.env,
+            start_new_session=True, preexec_fn=lambda: DIE_WITH(parent),  # noqa: PLW1509
+        )  # fmt: skip
+
+
 class Child(Group):
     """A running program and what it writes. Must be made on the loop's thread."""
 
     def __init__(self, program: Program, record: Record) -> None:
         self._record = record
         self._burst = 0
-        pipes = {stream: os.pipe() for stream in ("stdout", "stderr")}
-        self._pipes = {ours: stream for stream, (ours, _) in pipes.items()}
-        stdout, stderr = (theirs for _, theirs in pipes.values())
-        parent = os.getpid()
+        self._pipes: dict[int, str] = {}
+        theirs: list[int] = []
         try:
-            # The input is a file and not a pipe: a child that does not read it blocks nobody.
-            with tempfile.TemporaryFile() as stdin:
-                stdin.write(program.stdin.encode())
-                stdin.seek(0)
-                process = subprocess.Popen(
-                    program.argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=program.cwd, env=program.env,
-                    start_new_session=True, preexec_fn=lambda: DIE_WITH(parent),  # noqa: PLW1509
-                )  # fmt: skip
+            for stream in ("stdout", "stderr"):
+                ours, other = os.pipe()
+                self._pipes[ours] = stream
+                theirs.append(other)
+            process = start(program, *theirs)
         except BaseException:
             for pipe in self._pipes:
                 os.close(pipe)
             raise
         finally:
-            os.close(stdout)
-            os.close(stderr)
+            for pipe in theirs:
+                os.close(pipe)
         super().__init__(process)
         for pipe in self._pipes:
             os.set_blocking(pipe, False)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pgsched import log, otel
 from pgsched.errors import PgschedError
-from pgsched.execute import attempting, home
+from pgsched.execute import attempting, forks, home
 from pgsched.execute.capture_relay import Relay
 from pgsched.execute.child import DIE_WITH
 from pgsched.execute.pool_wire import HEAD_BYTES, Message, frame, length
@@ -41,6 +41,7 @@ def main(descriptors: str) -> None:
     # A stop of the whole service reaches every process of it: it is the worker that decides what becomes of attempts.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: None)
+    forks.hear_alone((signal.SIGINT, signal.SIGTERM))
     stop = attempting.Stop()
     threading.Thread(target=listen, args=(stop_fd, stop, os.getpid()), name="pgsched-stop", daemon=True).start()
     channel = socket.socket(fileno=channel_fd)

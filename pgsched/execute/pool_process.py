@@ -60,9 +60,9 @@ class PoolChild(Group):
     """A running child. Must be made on the loop's thread; `open` before the first `ask`."""
 
     def __init__(self, home: Home) -> None:
-        self._ours, channel = socket.socketpair()
-        stop, self._stop_line = os.pipe()
         self._faults = tempfile.TemporaryFile()  # noqa: SIM115 - held until the child's end
+        self._ours, channel = socket.socketpair()  # the files close themselves where one of these three cannot be had
+        stop, self._stop_line = os.pipe()
         fds = (channel.fileno(), stop, self._faults.fileno())
         told = ",".join(str(number) for number in (*fds, os.getpid()))
         try:
@@ -146,6 +146,8 @@ class PoolChild(Group):
     def how_it_ended(self) -> str:
         """How a dead child came to its end."""
         code = self.returncode
+        if code is None:
+            return "exit code unknown"
         return f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
 
     def fault(self) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from pgsched import log, tracing
-from pgsched.execute.capture import STREAMS, Record, Taken
+from pgsched.execute.capture import STREAMS, Record, Taken, in_json
 from pgsched.execute.context import Run
 from pgsched.execute.control import Control, Own
 from pgsched.execute.home import Home
@@ -119,7 +119,8 @@ def obey(control: Control, message: Message) -> None:
 def said_message(taken: Taken) -> Message:
     """What a child's attempt has said, for the worker. Latin-1 takes any byte through JSON."""
     pieces = [[stream, data.decode("latin-1")] for stream, data in taken.tail]
-    return {"said": pieces, "cut": [taken.cut_bytes, taken.cut_lines], "progress": taken.progress}
+    progress = None if taken.progress is None else in_json(taken.progress)
+    return {"said": pieces, "cut": [taken.cut_bytes, taken.cut_lines], "progress": progress}
 
 
 def hear(record: Record, message: Message) -> None:

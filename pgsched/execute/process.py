@@ -22,6 +22,7 @@ from pgsched.execute.report import refused
 from pgsched.model import Claim, Outcome, Result, Unreadable
 
 KILLED_WITHIN_S = 3.0
+UNKNOWN = "exit code unknown: something else in the worker's process waits for its children"
 INHERITED = {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8"}
 
 
@@ -94,8 +95,10 @@ def not_started(program: Program, error: OSError) -> str:
     return f"task: cannot start {program.argv[0]!r}: {reason}"
 
 
-def ended(claim: Claim, code: int, output: Output) -> Outcome:
+def ended(claim: Claim, code: int | None, output: Output) -> Outcome:
     """The outcome of a program that ended by itself. Death by signal N counts as exit code 128 + N, as in a shell."""
+    if code is None:
+        return refused(UNKNOWN, retry=True, log_tail=output.text())
     shown = code if code >= 0 else 128 - code
     codes: Any = claim.options or {}
     log_tail = output.text()

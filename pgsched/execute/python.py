@@ -165,7 +165,10 @@ class PythonExecutor:
         if run is not None and self._hooks.per_run:
             return await self._hooked(handler, call, run, grace_of(claim, handler))
         if not handler.is_async:
-            job = self._threads.submit(lambda: _run_sync(call, handler.no_retry))
+            try:
+                job = self._threads.submit(lambda: _run_sync(call, handler.no_retry))
+            except RuntimeError as error:  # no thread is to be had: that is no death of any process
+                return refused(f"{error}", retry=True)
             outcome: Outcome = await self._watch(job, run, grace_of(claim, handler))
             return outcome
         return await on_loop(handler, call if run is None else lambda: _telling(call(), run))

@@ -5,8 +5,10 @@ The text of an exception is user code too: it may raise, be endless, or hold wha
 
 from __future__ import annotations
 
+import json
 import os
 import traceback
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,11 @@ NO_TIME = timedelta(0)
 def storable(text: str) -> str:
     """The same text with something to see in place of what PostgreSQL refuses: NUL characters and lone surrogates."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def escaped(text: str) -> str:
+    """The same text in ASCII, with escapes for the rest: for a database whose encoding has no place for it."""
+    return text.encode("ascii", "backslashreplace").decode()
 
 
 def one_line(error: BaseException) -> str:
@@ -119,3 +126,11 @@ def succeeded(value: Any) -> Outcome:
     except ValueError as error:
         return refused(f"the result ({type(value).__name__}) {storable(str(error))}")
     return Outcome(Result.SUCCEEDED, value=value)
+
+
+def kept(value: Any) -> Outcome:
+    """As `succeeded`, for a value that the handler may go on with: the next item's result may be the same dict."""
+    outcome = succeeded(value)
+    if outcome.value is None or isinstance(value, str | int | float):
+        return outcome
+    return replace(outcome, value=json.loads(payload.encode(value)))

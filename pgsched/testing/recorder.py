@@ -24,13 +24,14 @@ from pgsched.core.schedule import parse
 from pgsched.declare import JobDeclaration
 from pgsched.errors import InputError
 from pgsched.execute.context import Run
-from pgsched.execute.report import one_line, wait_of
+from pgsched.execute.report import consists_of, one_line, said, wait_of
 from pgsched.execute.signals import Discard, Retry, Snooze
 from pgsched.model import FirstResult, How, RunId
 from pgsched.options import INHERITED, OPTIONS
 from pgsched.testing.clock import Clock
 from pgsched.testing.found import Enqueued
 from pgsched.testing.keys import Keys
+from pgsched.testing.waits import Waits
 
 Call = Callable[[], Any]
 COLUMNS = ("queue", "priority", "tags", "max_attempts", "unique_key", "idempotency_key", "concurrency_key")
@@ -70,7 +71,7 @@ class Recorder:
         self._inline = inline
         self._anchor_at = clock.now()
         self._keys = Keys(clock)
-        self._parents: dict[int, tuple[set[int], set[int]]] = {}  # all of these, and one of those
+        self._waits: dict[int, Waits] = {}
         self._lock = threading.Lock()
         clock.passed.append(self._passed)
 
@@ -150,7 +151,7 @@ class Recorder:
             given = {name: values[name] for name in COLUMNS if values[name] is not None}
             run = Enqueued(len(self.runs) + 1, values["task"], json.loads(values["args"]), due, slot=slot, **given)
             self.runs.append(run)
-            self._parents[run.id] = {*(values["after"] or ())}, {*(values["after_any"] or ())}
+            self._waits[run.id] = Waits(values["after"], values["after_any"], values["on_failure"])
             self._keys.keep(values, due, run)
             return run, "created"
 
@@ -164,21 +165,26 @@ class Recorder:
             self.drain()
 
     def _next(self, queue: str | None, scheduled: bool) -> Enqueued | None:
-        now, ended = self.clock.now(), {run.id for run in self.runs if not run.is_open}
+        now = self.clock.now()
+        self._cancel_in_vain()
+        states = {run.id: run.state for run in self.runs}
         waiting = [
             run
             for run in self.runs
             if run.state == "queued" and (scheduled or run.at <= now) and queue in (None, run.queue)
-            and self._is_let_go(run, ended)
+            and self._waits[run.id].are_met(states)
         ]  # fmt: skip
         return min(
             waiting, key=lambda run: (run.at if run.at > now else now, run.priority, run.at, run.id), default=None
         )
 
-    def _is_let_go(self, run: Enqueued, ended: set[int]) -> bool:
-        """Have the runs ended that it waits for, in whatever way?"""
-        every, one = self._parents[run.id]
-        return every <= ended and (not one or bool(one & ended))
+    def _cancel_in_vain(self) -> None:
+        """Cancel those whose parents have ended without success, and then those that wait for these: they are later."""
+        states: dict[int, str] = {}
+        for run in self.runs:
+            if run.state == "queued" and self._waits[run.id].are_in_vain(states):
+                run.state, run.finished_at = "cancelled", self.clock.now()
+            states[run.id] = run.state
 
     # ---- running them
 
@@ -224,13 +230,13 @@ class Recorder:
 
     def _failed(self, run: Enqueued, error: BaseException) -> None:
         """What a handler asks for by a signal is done; anything else is the test's."""
-        run.error = one_line(error)
-        if isinstance(error, Snooze) or (isinstance(error, Retry) and run.attempt < run.max_attempts):
-            run.attempt -= isinstance(error, Snooze)
-            run.state, run.at = "queued", self.clock.now() + (wait_of(error) or timedelta(0))
+        run.error, meant = one_line(error), said(error)
+        if isinstance(meant, Snooze) or (isinstance(meant, Retry) and run.attempt < run.max_attempts):
+            run.attempt -= isinstance(meant, Snooze)
+            run.state, run.at = "queued", self.clock.now() + (wait_of(meant) or timedelta(0))
             return
         run.state, run.finished_at = "dead", self.clock.now()
-        if not isinstance(error, Discard | Retry):
+        if not (isinstance(meant, Retry) or consists_of(error, (Discard,))):
             raise error
 
 

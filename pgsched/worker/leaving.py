@@ -10,20 +10,24 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 from pgsched import log
 from pgsched.errors import BUG, PgschedError
+from pgsched.execute.loops import finish
 
 logger = log.get("process")
 WITHIN_S = 10.0
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]], within_s: float = WITHIN_S) -> None:
-    """`asyncio.run`, but that the process ends so many seconds after the work if the loop is not closed by then."""
+    """`asyncio.run`, but that the process ends so many seconds after the work if the loop is not closed by then, and
+    that a task which a handler started ends nothing by a SystemExit: who awaits it is told."""
     timers: list[threading.Timer] = []
+    ours: list[asyncio.Task[None]] = []
 
     async def main() -> None:
+        ours.append(cast("asyncio.Task[None]", asyncio.current_task()))
         error: BaseException | None = None
         try:
             await work()
@@ -38,7 +42,13 @@ def run(work: Callable[[], Coroutine[Any, Any, None]], within_s: float = WITHIN_
             timers.append(timer)
 
     try:
-        asyncio.run(main())
+        with asyncio.Runner() as runner:
+            try:
+                runner.run(main())
+            except SystemExit:
+                if not ours:
+                    raise
+                finish(ours[0], (SystemExit,))
     finally:
         for timer in timers:
             timer.cancel()

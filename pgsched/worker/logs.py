@@ -11,13 +11,14 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pgsched import log
 from pgsched.db.connect import BY_KEY, UNFORESEEN, AsyncConnection, Reaction, aconnect, back_off_s, classify
 from pgsched.db.run_logs import Page, tell_progress, write
-from pgsched.execute.capture import NOTE_CHARACTERS, Journal, Progress, Record
-from pgsched.execute.report import storable
+from pgsched.execute.capture import Journal, Progress, Record, in_json
+from pgsched.execute.report import escaped
 from pgsched.model import Key
 from pgsched.worker.log_pages import Book
 
@@ -120,6 +121,7 @@ class LogPump:
     async def _write(self, batch: list[Record], pages: list[Page], news: list[tuple[Key, str]]) -> None:
         """Repeat until the database has taken it, or says that it never will."""
         failures = unforeseen = 0
+        plain = False
         while pages or news:
             try:
                 self._conn = self._conn or await aconnect(self._dsn, purpose="logs", settings=SETTINGS)
@@ -133,6 +135,9 @@ class LogPump:
                 reaction = classify(error)
                 unforeseen += reaction is Reaction.BUG
                 what = {"error": log.redact(str(error).strip())[:500], "runs": [page.key[0] for page in pages][:10]}
+                if reaction is Reaction.VALUE and pages and not plain:  # its encoding has no such character
+                    plain, pages = True, [in_ascii(page) for page in pages]
+                    continue
                 if reaction in (Reaction.VALUE, Reaction.CONFIGURATION) or unforeseen > UNFORESEEN:
                     logger.warning("output is lost", **what)
                     return
@@ -154,6 +159,11 @@ class LogPump:
         conn, self._conn = self._conn, None
         if conn is not None:
             await conn.close()
+
+
+def in_ascii(page: Page) -> Page:
+    """The same page with escapes for what is not ASCII."""
+    return replace(page, lines=[(seq, stream, escaped(text)) for seq, stream, text in page.lines])
 
 
 def note_bases(batch: list[Record], pages: Sequence[Page], bases: Sequence[int | None]) -> None:
@@ -178,16 +188,8 @@ def tell_again(batch: list[Record], news: Sequence[tuple[Key, str]], told: set[K
 
 def progress_text(progress: Progress) -> str | None:
     """The JSON object of a progress; None if it has none."""
-    done, total, note = progress
-    try:
-        values = {"done": number(done), "total": None if total is None else number(total)}
-    except (TypeError, ValueError, OverflowError):
+    values = in_json(progress)
+    if values is None:
         return None
-    said = None if note is None else storable(str(note))[:NOTE_CHARACTERS]
-    return json.dumps({name: value for name, value in {**values, "note": said}.items() if value is not None})
-
-
-def number(value: Any) -> float:
-    """A number of whatever type as JSON has it."""
-    plain = float(value)
-    return int(value) if plain.is_integer() else plain
+    named = zip(("done", "total", "note"), values, strict=True)
+    return json.dumps({name: value for name, value in named if value is not None})

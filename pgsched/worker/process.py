@@ -20,6 +20,7 @@ from pgsched.config import Settings
 from pgsched.db import pooler, timeline, version, workers
 from pgsched.db.connect import connect, ssl_problem
 from pgsched.errors import PgschedError
+from pgsched.execute import forks
 from pgsched.execute.capture import Journal
 from pgsched.execute.registry import executors
 from pgsched.leader.election import Leader
@@ -70,8 +71,16 @@ def run_worker(
     prepare(settings)
     garbage.last()
     check_memory(settings.worker.max_memory_mb)
+    hear_of_children()
     with Observed(settings, under_supervisor=line is not None) as observed:
         leaving.run(lambda: serve(settings, app, on_start, line, observed))
+
+
+def hear_of_children() -> None:
+    """Where whoever started this process ignores SIGCHLD, so would it: the kernel would tell it no exit code, and its
+    commands would ignore the signal too."""
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 async def serve(
@@ -94,6 +103,7 @@ async def serve(
         # The loop hears of signals by a descriptor; this is called also while a handler blocks the loop.
         signal.signal(number, lambda *_: worker.heard())
         signal.siginterrupt(number, False)
+    forks.hear_alone(handled)
     if line is not None:
         worker.tell = line.say
         line.on_stop(lambda times: loop.call_soon_threadsafe(worker.stop_at_least, times))
@@ -121,6 +131,7 @@ async def serve(
             await apart(partial(thread.join, 3.0))
         for number in handled:
             loop.remove_signal_handler(number)
+        forks.forget()
         if traced is not None:
             await traced.close()
         if app is not None:

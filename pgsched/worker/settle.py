@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -29,6 +30,7 @@ from pgsched.db.connect import (
     first_line,
 )
 from pgsched.errors import PgschedError
+from pgsched.execute.report import escaped
 from pgsched.model import Claim, Outcome, Result, Settlement
 
 logger = log.get("settle")
@@ -50,6 +52,14 @@ def retry_in_s(claim: Claim, outcome: Outcome, random: Callable[[], float]) -> f
     given = (claim.backoff, claim.backoff_base, claim.backoff_max, claim.backoff_jitter)
     backoff, base, maximum, jitter = (d if value is None else value for value, d in zip(given, POLICY, strict=True))
     return delay(claim.attempt, backoff, base, maximum, jitter, random).total_seconds()  # type: ignore[arg-type]
+
+
+def in_ascii(outcome: Outcome) -> Outcome:
+    """The same outcome, whose evidence has a place in a database of any encoding."""
+    error, traceback, log_tail = (
+        None if text is None else escaped(text) for text in (outcome.error, outcome.traceback, outcome.log_tail)
+    )
+    return replace(outcome, error=error, traceback=traceback, log_tail=log_tail)
 
 
 class Settler:
@@ -174,7 +184,11 @@ class Settler:
                 await self._write([settlement], unforeseen)
             return
         (settlement,) = batch
-        reason = f"outcome could not be stored: {first_line(error)}"
+        plain = in_ascii(settlement.outcome)
+        if classify(error) is Reaction.VALUE and plain != settlement.outcome:
+            await self._write([settlement._replace(outcome=plain)], unforeseen)
+            return
+        reason = escaped(f"outcome could not be stored: {first_line(error)}")
         unknown = classify(error) is Reaction.BUG
         if unknown or settlement.outcome.error == reason:
             logger.error("settlement refused", run=settlement.id, error=reason)

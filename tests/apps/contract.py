@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ctypes
 import inspect
+import multiprocessing
 import os
 import time
 from collections.abc import Callable
@@ -138,6 +139,22 @@ def transacts(run: Run, end: str = "well") -> str:
         with psycopg.connect(str(run.own.dsn), autocommit=True) as mine:
             write(mine, run, "stopped" if not wait_for(run, "go") else "went on")
     return "returned"
+
+
+@everywhere("forks")
+def forks() -> int:
+    """Starts a process as multiprocessing does by default on Linux, and ends it; its exit code."""
+    ours, theirs = os.pipe()
+    made = multiprocessing.get_context("fork").Process(target=lambda: (os.write(theirs, b"x"), time.sleep(600)))
+    made.start()
+    os.read(ours, 1)
+    made.terminate()
+    made.join(10)
+    code = made.exitcode
+    made.kill()
+    os.close(ours)
+    os.close(theirs)
+    return 0 if code is None else code
 
 
 @app.task(name="transacts_async.loop")

@@ -104,6 +104,25 @@ async def in_process_async(what: str) -> str:
     return does(what)
 
 
+def runs_a_loop() -> list[Any]:
+    """Plain code with a loop of its own, and what it finds before and after."""
+
+    async def main() -> str:
+        await asyncio.sleep(0)
+        return "from a loop"
+
+    found = asyncio.run(main())
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return [found, "none runs here"]
+    return [found]
+
+
+app.task(name="thread_with_loop")(runs_a_loop)
+app.task(name="process_with_loop", run_in="process")(runs_a_loop)
+
+
 @app.task(name="dies", run_in="process")
 def dies() -> None:
     os._exit(7)

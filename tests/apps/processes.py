@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
@@ -71,6 +72,29 @@ async def leaves_a_task(on: str) -> None:
     left_behind = asyncio.create_task(left())
     await asyncio.sleep(0)
     assert not left_behind.done()
+
+
+@process("leaves_for_ever")
+async def leaves_for_ever() -> int:
+    async def left() -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+
+    left_behind = asyncio.create_task(left())
+    await asyncio.sleep(0)
+    assert not left_behind.done()
+    return os.getpid()
+
+
+@process("exits_in_a_task")
+async def exits_in_a_task(awaited: bool) -> int:
+    async def leave() -> None:
+        sys.exit(3)
+
+    task = asyncio.create_task(leave())
+    await (task if awaited else asyncio.sleep(0.1))
+    return os.getpid()
 
 
 RAISED: dict[str, BaseException] = {

@@ -8,6 +8,9 @@ import logging
 import os
 import sys
 import threading
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -71,6 +74,17 @@ def dies(run: Run) -> None:
     os.kill(os.getpid(), 9)
 
 
+@app.task(name="forks", capture=True, run_in="process")
+def forks(run: Run) -> None:
+    """The process that it forks comes back here as well, with all that has not been sent yet."""
+    for n in range(3):
+        print("line", n)
+        run.cancelled.wait(0.05)
+    print("last")
+    if made := os.fork():
+        os.waitpid(made, 0)
+
+
 @app.task(name="floods", capture=True, run_in="process")
 def floods(mb: int) -> None:
     for n in range(mb * 10_000):
@@ -96,6 +110,31 @@ def tell(run: Run, count: int) -> None:
     for n in range(count):
         run.progress(n + 1, count, "counting")
     run.log("counted", n=count)
+
+
+class Unprintable:
+    def __str__(self) -> str:
+        raise RuntimeError("no text for you")
+
+
+def tell_oddly(run: Run, note: str) -> str:
+    """In types that are not JSON's, with a pause in which the first word is written."""
+    notes: dict[str, Any] = {"unprintable": Unprintable(), "path": Path("/tmp"), "long": "x" * (80 << 20)}
+    run.progress(Decimal(3), Fraction(10), notes[note])
+    run.cancelled.wait(1.5)
+    run.progress(Decimal(4), Fraction(10), notes[note])
+    run.log("told")
+    return "done"
+
+
+@app.task(name="told_oddly", run_in="process")
+def told_oddly(run: Run, note: str) -> str:
+    return tell_oddly(run, note)
+
+
+@app.task(name="told_oddly_in_thread")
+def told_oddly_in_thread(run: Run, note: str) -> str:
+    return tell_oddly(run, note)
 
 
 meeting = threading.Barrier(2)

@@ -49,6 +49,18 @@ def test_a_thread_that_does_not_stop_is_abandoned_counted_and_holds_up_no_exit(
     assert worker.ended(40) == 0
 
 
+@pytest.mark.parametrize("task", ["forks.thread", "forks.loop", "forks.process", "forks.process_async"])
+def test_what_a_handler_forks_ends_by_a_sigterm_and_its_worker_does_not(
+    task: str, fleet: Fleet, db: psycopg.Connection
+) -> None:
+    (worker,) = fleet.start(1, *APP)
+    for _ in range(2):
+        run_id = add(db, task, max_attempts=1)
+        wait_until(lambda run=run_id: state(db, run) == "succeeded", 60, "the end of the run")  # type: ignore[misc]
+        assert of(db, run_id, "result") == -signal.SIGTERM
+    assert worker.alive and not worker.said("draining")
+
+
 def test_a_worker_whose_loop_is_blocked_for_good_ends_all_the_same(fleet: Fleet, db: psycopg.Connection) -> None:
     (worker,) = fleet.start(1, *APP, "--grace", "1")
     run_id = add(db, "blocks.loop")

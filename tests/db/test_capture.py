@@ -104,6 +104,28 @@ def test_a_million_words_of_progress_are_a_few_writes(task: str, dsn: str, db: p
     assert output(db, run_id, "log") == "counted n=1000000\n"
 
 
+def test_what_a_handler_printed_before_it_forked_is_kept_once(dsn: str, db: psycopg.Connection) -> None:
+    assert output(db, ran(dsn, db, "forks"), "stdout") == "line 0\nline 1\nline 2\nlast\n"
+
+
+@pytest.mark.parametrize("task", ["told_oddly", "told_oddly_in_thread"])
+@pytest.mark.parametrize(
+    ("note", "shown"),
+    [
+        ("unprintable", "<Unprintable: its text raises RuntimeError>"),
+        ("path", "/tmp"),
+        ("long", "x" * 200),
+    ],
+)
+def test_progress_told_in_types_that_are_not_jsons_ends_neither_run_nor_worker(
+    task: str, note: str, shown: str, dsn: str, db: psycopg.Connection
+) -> None:
+    run_id = ran(dsn, db, task, note=note)
+    row = db.execute("SELECT state, result, progress - 'at' FROM pgsched.runs").fetchone()
+    assert row == ("succeeded", "done", {"done": 4, "total": 10, "note": shown, "attempt": 1})
+    assert output(db, run_id, "log") == "told\n"
+
+
 @pytest.mark.parametrize(("done", "total"), [(-1, None), (float("nan"), 1), (1, float("inf")), (1, -5)])
 def test_a_progress_that_is_no_number_from_0_on_is_refused(done: float, total: float | None) -> None:
     from pgsched.execute.capture import Journal, Record

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched import App, InputError, PgschedError, TaskError
+from pgsched import App, InputError, Item, PgschedError, TaskError
 from pgsched.db import leading
 from pgsched.leader.dependents import resolve
 
@@ -61,6 +61,26 @@ def test_a_handler_that_has_a_parameter_named_after_gets_it(app: App, db: psycop
 
     remind.enqueue(after=3)
     assert runs(db)[0][2] == {"after": 3}
+
+
+def test_a_run_of_a_task_that_takes_any_name_does_not_start_before_the_one_that_it_is_said_to_come_after(
+    app: App, db: psycopg.Connection
+) -> None:
+    @app.task
+    def step(**anything: Any) -> None: ...
+
+    @app.task(batch=2)
+    def many(items: list[Item]) -> None: ...
+
+    first = step.enqueue(after=3)  # an argument like any other
+    tasks: list[Any] = [step, many]
+    for task in tasks:
+        with pytest.raises(InputError, match=r"after: an argument of task .* which takes any; say options\(after="):
+            task.enqueue(after=[first])
+        task.options(after=[first]).enqueue(n=1)
+    assert [run[1:3] for run in runs(db)] == [
+        ("queued", {"after": 3}), ("waiting", {"n": 1}), ("waiting", {"n": 1}),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,18 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgsched import App
+from pgsched import App, Run
 from pgsched.db import migrate
 from pgsched.db.connect import connect
-from tests.working import add, all_ended, work
+from tests.working import add, all_ended, output, work
 
 # not \\u escapes: PostgreSQL takes those in UTF-8 databases, and where it can convert them
 INSERT = """
 INSERT INTO pgsched.runs (task, args, max_attempts) VALUES ('grüßen', jsonb_build_object('name', %s::text), 1)
 """.encode()
+
+SAID = {"plain": "snow", "umlaut": "ü", "snowman": "\N{SNOWMAN}"}
+BUSY = b"SELECT FROM pgsched.runs WHERE state IN ('queued', 'running')"
 
 
 @pytest.fixture(params=["LATIN1", "SQL_ASCII"])
@@ -53,6 +56,26 @@ def test_texts_of_all_kinds_go_there_and_back(encoded: str) -> None:
         found = db.execute("SELECT state, result, error FROM pgsched.runs ORDER BY id").fetchall()
     assert sorted(seen) == ["Zoë", "Åsa"]
     assert found == [("succeeded", "Hej, Zoë", None), ("dead", None, "ValueError: größer")]
+
+
+def test_what_a_run_says_that_has_no_place_there_costs_neither_its_retry_nor_the_output_of_others(encoded: str) -> None:
+    migrate.upgrade(encoded)
+    app = App(dsn=encoded)
+
+    @app.task(name="snows")
+    def snows(run: Run, word: str) -> None:
+        run.log(f"first {SAID[word]}")
+        raise ValueError(f"no {SAID[word]}")
+
+    with connect(encoded) as db:
+        runs = {word: add(db, "python", "snows", {"word": word}) for word in SAID}
+        db.execute("UPDATE pgsched.runs SET max_attempts = 2")
+        work(encoded, app, lambda: not db.execute(BUSY).fetchall())
+        states = db.execute("SELECT state, attempt FROM pgsched.runs").fetchall()
+        assert states == [("scheduled", 1)] * len(SAID)
+        assert all(output(db, run_id).startswith("first ") for run_id in runs.values())
+        (error,) = db.execute("SELECT error FROM pgsched.attempts WHERE run_id = %s", [runs["umlaut"]]).fetchall()
+        assert error == ("ValueError: no ü",)
 
 
 def test_statements_of_users_get_what_their_database_has(encoded: str) -> None:

@@ -139,6 +139,26 @@ def test_each_item_is_settled_by_itself_and_at_once() -> None:
     run(test)
 
 
+def test_what_was_said_of_an_item_stays_although_the_handler_goes_on_with_the_same_dict() -> None:
+    app = App()
+
+    @app.task(name="many", batch=3)
+    async def many(items: list[Item]) -> None:
+        result: dict[str, Any] = {}
+        for item in items:
+            result["n"] = item["n"]
+            item.done(result)
+        result["n"] = object()
+
+    async def test() -> None:
+        bench = Bench(app)
+        bench.take(1, 2, 3)
+        await bench.all_settled(3)
+        assert bench.results() == {n: (Result.SUCCEEDED, {"n": n}) for n in (1, 2, 3)}
+
+    run(test)
+
+
 def test_an_exception_fails_those_of_which_nothing_was_said() -> None:
     app = App()
 

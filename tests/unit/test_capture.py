@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import random
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from pgsched.execute import capture
-from pgsched.execute.capture import Journal, Record
+from pgsched.execute.capture import Journal, Record, in_json
 from pgsched.execute.capture_lines import log_line
 from pgsched.execute.capture_streams import Streams, capturing
 from pgsched.worker.log_pages import Book
@@ -90,6 +94,11 @@ def test_progress_is_told_once() -> None:
     given.progress(2, 2, "done")
     assert given.take().progress == (2, 2, "done")
     assert given.take().progress is None
+
+
+@pytest.mark.parametrize("endless", [Decimal("1e400"), 10**400])
+def test_a_progress_that_json_has_no_number_for_is_not_told(endless: Any) -> None:
+    assert in_json((endless, None, None)) is None
 
 
 # ---- pages
@@ -216,6 +225,24 @@ def test_a_line_that_logging_writes_to_the_stream_is_kept_once(
         logger.warning("once")
     assert said(given) == "once\n"
     assert (out.getvalue(), err.getvalue()) == ("once\n" if propagate else "", "once\n")
+
+
+def test_a_process_that_a_handler_forked_prints_without_the_lock_that_was_held_at_the_fork(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = journal()
+    given = Record(kept, (1, 1), 1)
+    with in_place(monkeypatch), capturing(given):
+        with kept.lock:
+            made = os.fork()
+            if not made:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(10)
+                print("in the child")
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(made, 0)[1]) == 0
+        print("in the parent")
+    assert said(given) == "in the parent\n"
 
 
 def test_what_is_printed_outside_belongs_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

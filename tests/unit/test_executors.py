@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from pgsched.execute.process import Processes
 from pgsched.execute.registry import executors
 from pgsched.execute.shell import ShellExecutor
 from pgsched.model import Claim, Kind, Outcome, Result
+from pgsched.worker.process import hear_of_children
 from tests.executing import SLOT, cancel_when, children_of, claim, execute, holds
 from tests.waiting import wait_until
 
@@ -74,6 +76,25 @@ def test_death_by_a_signal_counts_as_the_code_that_a_shell_gives_it() -> None:
     assert shell("kill -9 $$", options={"dead_codes": [137]}).retry is False
 
 
+def test_a_failure_whose_exit_code_somebody_else_was_told_is_no_success() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        outcome = shell("echo last words; exit 3")
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert (outcome.result, outcome.retry, outcome.log_tail) == (Result.FAILED, True, "last words\n")
+    assert "exit code unknown" in (outcome.error or "")
+
+
+def test_a_worker_that_was_started_with_sigchld_ignored_is_told_exit_codes_all_the_same() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        hear_of_children()
+        assert shell("exit 3").error == "exit code 3"
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 @pytest.mark.parametrize(
     "text", ["; rm -rf /", "$(touch hacked)", "`id`", "--help", "-rf", "two\nlines", "", "a b  c", "'\"\\", "é☃", "*"]
 )
@@ -92,6 +113,27 @@ def test_a_file_that_is_not_executable_is_a_failure_that_is_retried(tmp_path: Pa
     (tmp_path / "data").write_text("no program")
     outcome = command([], task=str(tmp_path / "data"))
     assert outcome.retry and outcome.error is not None and "permission denied" in outcome.error
+
+
+def test_a_worker_that_has_no_descriptors_left_loses_none_by_trying() -> None:
+    def left() -> int:
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+    async def main() -> None:
+        executor = ShellExecutor(Processes())
+        assert (await executor.execute(claim("shell", "true"))).result is Result.SUCCEEDED
+        before, limits = left(), resource.getrlimit(resource.RLIMIT_NOFILE)
+        for more in range(8):  # so that each of those that it needs is the first that it cannot have
+            resource.setrlimit(resource.RLIMIT_NOFILE, (before + more, limits[1]))
+            try:
+                outcome = await executor.execute(claim("shell", "true"))
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            assert (outcome.result, outcome.retry) in {(Result.SUCCEEDED, True), (Result.FAILED, True)}
+            assert left() == before
+        await executor.close()
+
+    asyncio.run(main())
 
 
 def test_a_directory_that_does_not_exist_is_named() -> None:

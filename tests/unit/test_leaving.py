@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -9,8 +10,12 @@ import time
 
 import pytest
 
+from pgsched import App
 from pgsched.errors import InputError
+from pgsched.execute.python import PythonExecutor
+from pgsched.model import Outcome
 from pgsched.worker import leaving
+from tests.executing import claim
 
 STAYS = """
 import asyncio, time
@@ -75,3 +80,42 @@ def test_a_process_whose_loop_is_closed_goes_on(error: Exception | None, monkeyp
             leaving.run(work, 0.2)
     time.sleep(0.5)
     assert not left and not [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
+
+
+def test_a_task_of_a_handler_that_exits_ends_neither_the_worker_nor_the_attempts_beside_it() -> None:
+    app, outcomes = App("exiting"), dict[str, Outcome]()
+
+    @app.task(name="exits")
+    async def exits() -> None:
+        async def leave() -> None:
+            sys.exit(3)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(leave())
+
+    @app.task(name="beside")
+    async def beside() -> str:
+        while "exits" not in outcomes:  # noqa: ASYNC110 - until the other one has ended
+            await asyncio.sleep(0)
+        return "done"
+
+    async def work() -> None:
+        executor = PythonExecutor(app.tasks, 2)
+
+        async def attempt(task: str) -> None:
+            outcomes[task] = await executor.execute(claim("python", task))
+
+        await asyncio.gather(attempt("beside"), attempt("exits"))
+        await executor.close()
+
+    leaving.run(work)
+    assert (outcomes["exits"].error, outcomes["beside"].value) == ("SystemExit: 3", "done")
+
+
+def test_work_that_exits_ends_the_process_with_its_code() -> None:
+    async def work() -> None:
+        sys.exit(4)
+
+    with pytest.raises(SystemExit) as ended:
+        leaving.run(work)
+    assert ended.value.code == 4

@@ -234,6 +234,26 @@ def test_what_an_async_handler_leaves_on_the_loop_ends_with_it(tmp_path: Path) -
     play(scene)
 
 
+def test_what_an_async_handler_leaves_for_ever_holds_up_neither_its_result_nor_the_next_attempt() -> None:
+    async def scene(executor: PythonExecutor) -> None:
+        async with asyncio.timeout(30):
+            first, second = [await executor.execute(job(task)) for task in ("leaves_for_ever", "pid")]
+        assert (first.result, second.result) == (Result.SUCCEEDED, Result.SUCCEEDED)
+        assert first.value != second.value and not is_running(first.value)
+
+    play(scene)
+
+
+def test_a_task_of_a_handler_that_exits_ends_no_attempt_but_who_awaits_it() -> None:
+    async def scene(executor: PythonExecutor) -> None:
+        told, forgotten = [await executor.execute(job("exits_in_a_task", awaited=one)) for one in (True, False)]
+        assert (told.result, told.error) == (Result.FAILED, "SystemExit: 3")
+        assert forgotten.result is Result.SUCCEEDED
+        assert (await executor.execute(job("on_loop"))).value[0] == forgotten.value
+
+    play(scene)
+
+
 def test_children_that_are_idle_for_long_are_ended() -> None:
     async def main() -> None:
         pool = Pool(2, app, idle_s=0.05)

@@ -123,6 +123,15 @@ def test_a_result_that_cannot_be_kept_fails_for_good(value: Any, reason: str) ->
         assert outcome.error is not None and outcome.error.startswith(reason)
 
 
+def test_a_result_that_is_both_deep_and_large_is_kept() -> None:
+    value: Any = "x" * 200_000
+    for _ in range(600):
+        value = [value]
+    assert [(outcome.result, outcome.value is value) for outcome in outcomes_of(lambda: value)] == [
+        (Result.SUCCEEDED, True)
+    ] * 2
+
+
 def test_a_result_with_escaped_backslashes_is_no_nul() -> None:
     assert [outcome.value for outcome in outcomes_of(lambda: "\\u0000")] == ["\\u0000"] * 2
 
@@ -197,6 +206,23 @@ def test_a_sync_handler_that_looks_at_its_run_stops_and_is_not_abandoned() -> No
     executor = PythonExecutor(app.tasks, 1)
     assert isinstance(cancel_when(executor, claim("python", patient.name), lambda: seen), asyncio.CancelledError)
     assert seen == ["on", "stopped"] and executor.abandoned == 0
+
+
+@pytest.mark.parametrize("batch", [None, 1])
+def test_an_attempt_for_which_there_is_no_thread_is_a_failure_that_is_retried(
+    batch: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App()
+    more: dict[str, Any] = {} if batch is None else {"batch": batch, "batch_wait": 0.01}
+    app.task(name="t", **more)(lambda _=None: None)
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    outcome = execute(PythonExecutor(app.tasks, 1), claim("python", "t"))
+    assert (outcome.result, outcome.retry) == (Result.FAILED, True)
+    assert "can't start new thread" in (outcome.error or "")
 
 
 def test_a_stuck_thread_is_counted_until_it_ends_and_does_not_take_a_place() -> None:

@@ -156,6 +156,33 @@ def test_one_of_those_of_which_one_is_enough_is_enough(app: App, welcome: Any, s
     assert seen == [(1, False), (3, False)]
 
 
+@pytest.mark.parametrize(
+    ("on_failure", "states"),
+    [
+        (None, ["dead", "cancelled", "cancelled", "succeeded", "cancelled", "succeeded"]),
+        ("cancel", ["dead", "cancelled", "cancelled", "succeeded", "cancelled", "succeeded"]),
+        ("run_anyway", ["dead", "succeeded", "succeeded", "succeeded", "succeeded", "succeeded"]),
+        ("wait", ["dead", "queued", "queued", "succeeded", "queued", "succeeded"]),
+    ],
+)
+def test_a_run_whose_parent_fails_becomes_what_on_failure_says(
+    on_failure: Any, states: list[str], app: App, welcome: Any
+) -> None:
+    @app.task
+    def fails() -> None:
+        raise Discard("no")
+
+    with record(app) as recorder:
+        parent = fails.enqueue()
+        child = welcome.options(after=[parent], on_failure=on_failure).enqueue(1)
+        welcome.options(after=[child], on_failure=on_failure).enqueue(2)
+        other = welcome.enqueue(3)
+        welcome.options(after_any=[parent], on_failure=on_failure).enqueue(4)
+        welcome.options(after_any=[parent, other], on_failure=on_failure).enqueue(5)
+        recorder.drain()
+        assert [run.state for run in recorder.runs] == states
+
+
 def test_graphs_are_refused(app: App) -> None:
     with record(app), pytest.raises(InputError, match="graphs and batches need a database"):
         app.database.send(None, lambda conn: conn)
@@ -223,6 +250,27 @@ def test_a_handler_gets_its_run_and_its_signals_are_heard(app: App) -> None:
         assert [run.attempt for run in ran.runs] == [0, 1, 1]
         ran.travel(60)
         assert [run.state for run in ran.runs] == ["queued", "dead", "succeeded"]
+
+
+def test_signals_that_a_group_consists_of_are_heard_as_by_a_worker(app: App) -> None:
+    @app.task(name="grouped", max_attempts=3)
+    async def grouped(what: str) -> None:
+        signals: dict[str, list[Exception]] = {
+            "later": [Snooze(60), Snooze(90)],
+            "again": [Retry(60)],
+            "never": [Discard("no")],
+            "mixed": [Retry(60), ValueError("no")],
+        }
+        raise ExceptionGroup("of a TaskGroup", signals[what])
+
+    with inline(app, now=NOON) as ran:
+        for what in ("later", "again", "never"):
+            grouped.enqueue(what)
+        assert [(run.state, (run.at - NOON).total_seconds()) for run in ran.runs] == [
+            ("queued", 90), ("queued", 60), ("dead", 0),
+        ]  # fmt: skip
+        with pytest.raises(ExceptionGroup, match="of a TaskGroup"):
+            grouped.enqueue("mixed")
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -1,0 +1,29 @@
+"""What recorded runs wait for: the rules of sql/admit_dependents.sql and its neighbours, without a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+States = Mapping[int, str]
+OTHER_ENDS = ("dead", "cancelled")
+
+
+class Waits:
+    """The runs that one waits for: all of some, and one of others. `states` are those of all runs, by their ids."""
+
+    def __init__(self, after: Iterable[int] | None, after_any: Iterable[int] | None, on_failure: str | None) -> None:
+        self._every = {*(after or ())}
+        self._one = {*(after_any or ())} - self._every
+        self._on_failure = on_failure or "cancel"
+
+    def are_met(self, states: States) -> bool:
+        """May the run start?"""
+        is_enough = OTHER_ENDS if self._on_failure == "run_anyway" else ()
+        met = {parent for parent in self._every | self._one if states.get(parent) in ("succeeded", *is_enough)}
+        return self._every <= met and (not self._one or bool(self._one & met))
+
+    def are_in_vain(self, states: States) -> bool:
+        """Is the run to be cancelled?"""
+        failed = {parent for parent in self._every | self._one if states.get(parent) in OTHER_ENDS}
+        in_vain = bool(self._every & failed) or (bool(self._one) and self._one <= failed)
+        return in_vain and self._on_failure == "cancel"
