@@ -36,6 +36,7 @@ Noted = tuple[Claim, float, float]  # when its attempt began and ended, in monot
 Timed = tuple[float, float | None, float | None]  # how long it took, how long it had waited, how late it was
 WAY: Callable[[Claim], Way] = itemgetter(*map(Claim._fields.index, ("queue", "kind", "task")))  # quicker by place
 WAY_OF: Callable[[Settlement], Way] = itemgetter(*map(Settlement._fields.index, ("queue", "kind", "task")))
+PARTS = [itemgetter(Settlement._fields.index(name)) for name in ("task", "queue", "kind")]
 
 
 class WorkerMeter:
@@ -176,8 +177,9 @@ def is_known(taken: float | None) -> bool:
 
 def counted_ways(batch: Sequence[Settlement]) -> Mapping[Way, int]:
     """How many there are of each queue, kind and task. Nearly always of one only, which is seen sooner than counted."""
-    ways = list(map(WAY_OF, batch))
-    return {ways[0]: len(ways)} if ways and ways.count(ways[0]) == len(ways) else Counter(ways)
+    if batch and all(each.count(each[0]) == len(each) for each in (list(map(part, batch)) for part in PARTS)):
+        return {WAY_OF(batch[0]): len(batch)}
+    return Counter(map(WAY_OF, batch))
 
 
 class MeteredSlots(Slots):

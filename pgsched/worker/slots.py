@@ -62,7 +62,8 @@ class Slots:
         self._on_last = on_last
         self._buffer: deque[Claim] = deque()
         self._running: dict[Key, Running] = {}
-        self._beginning: tuple[Claim, asyncio.Task[None]] | None = None
+        self._beginning: Claim | None = None
+        self._beginner: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy = 0
         self._stopped = False
@@ -120,9 +121,8 @@ class Slots:
 
     def running(self) -> list[Running]:
         """The attempts being made. To be asked from any thread."""
-        running, beginning = list(self._running.values()), self._beginning
-        if beginning is not None:
-            claim, task = beginning
+        running, claim, task = list(self._running.values()), self._beginning, self._beginner
+        if claim is not None and task is not None:
             running.append(Running(claim, claim.key, 0.0, task, self._abandon))
         return running
 
@@ -265,23 +265,28 @@ class Slots:
         self._slot_freed()
 
     def _begin(self, task: asyncio.Task[None]) -> Last | None:
-        """Begin attempts, one after the other, until one waits or the turn is over. None: there is none left."""
-        last, made = None, 0
+        """Begin attempts, one after the other, until one waits, the turn is over or there is something else to look at:
+        the last one. None: there is none left."""
+        last: Last | None = None
+        made, self._beginner = 0, task
         began = now = time.monotonic()
-        while (claim := self._next(now)) is not None:
+        while last is None and (claim := self._next(now)) is not None:
             log.ATTEMPT.set(claim)  # until the next one's: set back, the context would be slow to compare
             clean = contextvars.copy_context()
-            self._beginning = claim, task
+            self._beginning = claim
             begun = self.begin(claim)
             self._beginning = None
-            last = claim, begun, clean, now
             if not isinstance(begun, Outcome):
+                last = claim, begun, clean, now
                 break
             started, now = now, time.monotonic()
-            self._told(claim, begun, started, now)  # it never waited, so that nobody could end it
+            if self._noting or self._stopped:
+                self._told(claim, begun, started, now)
+            else:
+                self._settle(claim, begun)  # it never waited, so that nobody could end it
             made += 1
             if now >= self._turn_ends_at or task.cancelling() or self._waiting or is_changed(clean):
-                break
+                last = claim, begun, clean, started
         if made:
             self._moved_at = now
             self._noted((now - began) / made, now, made)
