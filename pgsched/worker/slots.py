@@ -26,7 +26,7 @@ from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
 logger = log.get("worker")
 PARKED_S = 0.2  # no claim waits longer for a slot of this worker: another one may be free
 Last = tuple[Claim, Begun, contextvars.Context, float]  # the context that it was begun in, and when
-TURN_S = 0.002  # handlers that never wait let the loop go round after so long
+TURN_S = 0.001  # handlers that never wait let the loop go round after so long
 
 
 class Slots:
