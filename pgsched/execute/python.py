@@ -36,7 +36,6 @@ from pgsched.model import Claim, Key, Kind, Outcome, Result, Unreadable
 from pgsched.threads import Threads
 
 Call = Callable[[], Any]
-Begun = Outcome | Coroutine[Any, Any, Outcome] | None
 PYTHON = Kind.PYTHON.value  # a member costs more to compare with than a text
 LAST_WORDS_S = 5.0
 LAST_STATEMENT_S = 2.0
@@ -110,28 +109,13 @@ class PythonExecutor:
             return self._recorded(claim, handler, self._journal.record(claim))
         return self._attempt(claim, handler, None)
 
-    def begin(self, claim: Claim) -> Begun:
-        """Make the first step of an attempt whose handler needs nothing but its arguments: the outcome, if it did not
-        wait, or what is left to be awaited. None: `execute` makes it. It comes to the same, in half of the time."""
+    def bare(self, claim: Claim) -> Handler | None:
+        """The handler that makes this attempt, if it needs nothing but its arguments, and they fit."""
         handler = self._tasks.get(claim.task) if claim.kind == PYTHON else None
         if handler is None or handler.bare is None or self._hooks.per_run:
             return None
         args = claim.args
-        if type(args) is not dict or args.keys() != handler.bare:
-            return None
-        # SystemExit and KeyboardInterrupt must not leave it: a task that raises them ends the whole loop.
-        try:
-            work = handler.function(**args)
-            if type(work) is not types.CoroutineType:  # what only says that it is an async function
-                return on_loop(handler, lambda: work)
-            waiting = work.send(None)
-        except StopIteration as end:
-            return succeeded(end.value)
-        except asyncio.CancelledError as error:
-            return Outcome(Result.FAILED, error=ITSELF) if is_cancelled() else failed(error, handler.no_retry)
-        except BaseException as error:
-            return failed(error, handler.no_retry)
-        return on_loop(handler, partial(_going_on, work, waiting))
+        return handler if type(args) is dict and args.keys() == handler.bare else None
 
     async def _recorded(self, claim: Claim, handler: Handler, record: Record) -> Outcome:
         try:
@@ -263,12 +247,8 @@ async def on_loop(handler: Handler, call: Callable[[], Awaitable[Any]]) -> Outco
     # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
     try:
         return succeeded(await call())
-    except asyncio.CancelledError as error:
-        if is_cancelled():
-            raise
-        return failed(error, handler.no_retry)
     except BaseException as error:
-        return failed(error, handler.no_retry)
+        return raised(error, handler, from_outside=True)
 
 
 async def unknown(claim: Claim) -> Outcome:
@@ -293,11 +273,11 @@ async def _telling(work: Coroutine[Any, Any, Any], run: Run) -> Any:
         waiting = work.send(None)
     except StopIteration as end:
         return end.value
-    return await _going_on(work, waiting, run)
+    return await going_on(work, waiting, run)
 
 
 @types.coroutine
-def _going_on(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | None = None) -> Generator[Any, Any, Any]:
+def going_on(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | None = None) -> Generator[Any, Any, Any]:
     """`await work`, which has come to the point where it waits for this."""
     step: Callable[[Any], Any]
     value: Any
@@ -312,6 +292,15 @@ def _going_on(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | None = No
             waiting = step(value)
         except StopIteration as end:
             return end.value
+
+
+def raised(error: BaseException, handler: Handler, *, from_outside: bool) -> Outcome:
+    """The outcome of a call that raised this. Raises it, if that is how its task was cancelled `from_outside`."""
+    if isinstance(error, asyncio.CancelledError) and is_cancelled():
+        if from_outside:
+            raise error
+        return Outcome(Result.FAILED, error=ITSELF)
+    return failed(error, handler.no_retry)
 
 
 def is_cancelled() -> bool:

@@ -17,7 +17,8 @@ from typing import Any
 from pgsched import log
 from pgsched.execute.base import Executor, kill_after_s
 from pgsched.execute.control import Control
-from pgsched.execute.python import Begun, PythonExecutor
+from pgsched.execute.python import Handler, PythonExecutor, going_on, raised
+from pgsched.execute.report import succeeded
 from pgsched.model import Claim, Key, Kind, Outcome, keys_of
 from pgsched.worker.lease import Leases
 from pgsched.worker.pace import Pace
@@ -25,6 +26,7 @@ from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
 
 logger = log.get("worker")
 PARKED_S = 0.2  # no claim waits longer for a slot of this worker: another one may be free
+Begun = Outcome | Coroutine[Any, Any, Any] | None
 Last = tuple[Claim, Begun, contextvars.Context, float]  # the context that it was begun in, and when
 TURN_S = 0.001  # handlers that never wait let the loop go round after so long
 
@@ -49,7 +51,7 @@ class Slots:
         """`left`: how many runs may be started, 0 for any number; `on_last` is told when the last one is."""
         self.executors = executors
         self.drivers = executors  # or what goes around them: worker/traced.py
-        self.begin: Callable[[Claim], Begun] = not_begun  # attempts that may be made without them, if they never wait
+        self.bare: Callable[[Claim], Handler | None] = not_bare  # whose attempts may do without them
         self.concurrency = concurrency
         self.leases = leases
         self.pace = Pace(concurrency)
@@ -79,7 +81,7 @@ class Slots:
         python = executors.get(Kind.PYTHON)
         self._gathered: frozenset[str] = frozenset()  # tasks whose attempts take no slot: their calls do
         if isinstance(python, PythonExecutor):
-            self.begin = python.begin
+            self.bare = python.bare
             self._gathered, python.batches.seats = python.batches.gathered, self
 
     def __len__(self) -> int:
@@ -267,30 +269,49 @@ class Slots:
     def _begin(self, task: asyncio.Task[None]) -> Last | None:
         """Begin attempts, one after the other, until one waits, the turn is over or there is something else to look at:
         the last one. None: there is none left."""
-        last: Last | None = None
-        made, self._beginner = 0, task
-        began = now = time.monotonic()
-        while last is None and (claim := self._next(now)) is not None:
+        self._beginner, turn = task, Turn()
+        turn.began = turn.now = time.monotonic()
+        attempts = self._attempt(task, turn)
+        try:
+            waits_for = attempts.send(None)
+        except StopIteration:
+            last = turn.last
+        else:
+            turn.waits = True
+            last = turn.claim, going_on(attempts, waits_for), turn.clean, turn.now
+        self._beginning = None
+        if turn.made:
+            self._moved_at = turn.now
+            self._noted((turn.now - turn.began) / turn.made, turn.now, turn.made)
+        return last
+
+    async def _attempt(self, task: asyncio.Task[None], turn: Turn) -> Outcome | None:
+        """Make attempts that need nothing but their arguments, until one has waited: its outcome."""
+        while turn.last is None and (claim := self._next(turn.now)) is not None:
             log.ATTEMPT.set(claim)  # until the next one's: set back, the context would be slow to compare
             clean = contextvars.copy_context()
-            self._beginning = claim
-            begun = self.begin(claim)
-            self._beginning = None
-            if not isinstance(begun, Outcome):
-                last = claim, begun, clean, now
+            handler = self.bare(claim)
+            if handler is None:
+                turn.last = claim, None, clean, turn.now
                 break
-            started, now = now, time.monotonic()
+            self._beginning = turn.claim = claim
+            turn.clean = clean
+            try:
+                outcome = succeeded(await handler.function(**claim.args))
+            except BaseException as error:
+                outcome = raised(error, handler, from_outside=turn.waits)
+            if turn.waits:
+                return outcome
+            started, now = turn.now, time.monotonic()
             if self._noting or self._stopped:
-                self._told(claim, begun, started, now)
+                self._told(claim, outcome, started, now)
             else:
-                self._settle(claim, begun)  # it never waited, so that nobody could end it
-            made += 1
+                self._settle(claim, outcome)  # it never waited, so that nobody could end it
+            turn.made += 1
+            turn.now = now
             if now >= self._turn_ends_at or task.cancelling() or self._waiting or is_changed(clean):
-                last = claim, begun, clean, started
-        if made:
-            self._moved_at = now
-            self._noted((now - began) / made, now, made)
-        return last
+                turn.last = claim, outcome, clean, started
+        return None
 
     def _end_turn(self) -> None:
         """The next turn begins when the loop has been round: it is one for all slots, not one for each."""
@@ -371,7 +392,18 @@ class Slots:
             self._on_bug(error)
 
 
-def not_begun(_: Claim) -> Begun:
+class Turn:
+    """What becomes of attempts that are made one after the other, from one round of the event loop to the next."""
+
+    began = now = 0.0
+    made = 0
+    waits = False
+    claim: Claim
+    clean: contextvars.Context
+    last: Last | None = None
+
+
+def not_bare(_: Claim) -> Handler | None:
     """No attempt is made without its executor."""
     return None
 

@@ -26,7 +26,7 @@ from pgsched.execute.control import Control
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Claim, Key, Kind, Outcome, Result
 from pgsched.worker.running import OUTCOMES, Ended, Running, slot_of
-from pgsched.worker.slots import not_begun
+from pgsched.worker.slots import not_bare
 from pgsched.worker.worker import Worker
 
 logger = log.get("tracing")
@@ -240,7 +240,7 @@ def trace_attempts(worker: Worker) -> Tracing:
     gathered: frozenset[str] = frozenset()
     if isinstance(python, PythonExecutor):
         gathered, python.batches.around = python.batches.gathered, shared.call
-    worker.slots.begin = not_begun  # a span is around the first step too
+    worker.slots.bare = not_bare  # a span is around the first step too
     worker.slots.drivers = {kind: Traced(one, shared, gathered) for kind, one in worker.executors.items()}
     worker.told_of = shared.told_of
     return shared

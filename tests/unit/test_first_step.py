@@ -12,7 +12,7 @@ import pytest
 from pgsched import Retry
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Outcome
-from pgsched.worker.slots import not_begun
+from pgsched.worker.slots import not_bare
 from tests.unit.test_slots import Stage, play
 
 
@@ -98,7 +98,7 @@ def told(handler: Callable[[], Any], *, at_once: bool) -> list[tuple[str, tuple[
         )
     stage = Stage({"it": handler, "other": returns})
     if not at_once:
-        stage.slots.begin = not_begun
+        stage.slots.bare = not_bare
 
     async def scene(stage: Stage) -> None:
         stage.give("it", "it", "other")
@@ -127,21 +127,19 @@ def test_an_attempt_comes_to_the_same_with_a_first_step_of_its_own(handler: Call
     assert ways[0][2][0] == "other"
 
 
-def test_what_is_begun_is_what_needs_nothing_but_its_arguments() -> None:
+def test_what_is_made_at_once_is_what_needs_nothing_but_its_arguments() -> None:
     async def scene() -> None:
-        stage = Stage({"t": returns, "waits": waits_and_returns})
+        stage = Stage({"t": returns})
         executor = stage.slots.executors["python"]
         assert isinstance(executor, PythonExecutor)
-        (claim, waiting) = stage.give("t", "waits")
-        begun = executor.begin(claim)
-        assert isinstance(begun, Outcome) and begun.value == 5
-        rest = executor.begin(waiting)
-        assert asyncio.iscoroutine(rest) and (await rest).value == 6
+        (claim,) = stage.give("t")
+        handler = executor.bare(claim)
+        assert handler is not None and handler.function is returns
         for other in (
             claim._replace(kind="sql"), claim._replace(task="unknown"), claim._replace(args={"more": 1}),
             claim._replace(args=[]), claim._replace(args=None),
         ):  # fmt: skip
-            assert executor.begin(other) is None
+            assert executor.bare(other) is None
 
     asyncio.run(scene())
 
@@ -156,7 +154,7 @@ def test_what_is_being_begun_is_among_what_is_running(at_once: bool) -> None:
 
     stage = Stage({"looks": looks})
     if not at_once:
-        stage.slots.begin = not_begun
+        stage.slots.bare = not_bare
 
     async def scene(stage: Stage) -> None:
         stage.give("looks", "looks")
