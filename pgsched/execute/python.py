@@ -287,7 +287,8 @@ def going_on(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | None = Non
         except BaseException as error:
             if run is not None and isinstance(error, asyncio.CancelledError) and is_cancelled():
                 run.cancelled.set()
-            step, value = work.throw, error
+            here = error.__traceback__  # this line, which is none of the handler's
+            step, value = work.throw, error.with_traceback(here.tb_next if here is not None else None)
         try:
             waiting = step(value)
         except StopIteration as end:

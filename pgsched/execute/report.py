@@ -18,7 +18,7 @@ from pgsched.execute.signals import Discard, Retry, Snooze, wait
 from pgsched.model import DONE, Outcome, Result
 
 Kinds = tuple[type[BaseException], ...]
-OURS = f"{Path(__file__).parent}{os.sep}"
+OURS = tuple(f"{Path(__file__).parents[1] / part}{os.sep}" for part in ("execute", "worker"))
 ERROR_CHARACTERS = 1000
 TRACEBACK_CHARACTERS = 16_000
 NO_TIME = timedelta(0)

@@ -23,12 +23,10 @@ from pgsched.model import Claim, Key, Kind, Outcome, keys_of
 from pgsched.worker.lease import Leases
 from pgsched.worker.pace import Pace
 from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
+from pgsched.worker.turn import Last, Turn, Turns, is_changed
 
 logger = log.get("worker")
 PARKED_S = 0.2  # no claim waits longer for a slot of this worker: another one may be free
-Begun = Outcome | Coroutine[Any, Any, Any] | None
-Last = tuple[Claim, Begun, contextvars.Context, float]  # the context that it was begun in, and when
-TURN_S = 0.001  # handlers that never wait let the loop go round after so long
 
 
 class Slots:
@@ -69,8 +67,7 @@ class Slots:
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy = 0
         self._stopped = False
-        self._turn_ends_at = 0.0
-        self._turn_ended = False
+        self._turns = Turns()
         self._taken_at = 0.0
         self._moved_at = 0.0  # when a slot last became free
         self._noting = False
@@ -258,8 +255,8 @@ class Slots:
                     pass
             if self._waiting or is_changed(clean):
                 break
-            if time.monotonic() >= self._turn_ends_at:
-                self._end_turn()
+            if time.monotonic() >= self._turns.ends_at:
+                self._turns.end()
                 try:
                     await asyncio.sleep(0)
                 except asyncio.CancelledError:  # by a handler that has ended
@@ -270,7 +267,6 @@ class Slots:
         """Begin attempts, one after the other, until one waits, the turn is over or there is something else to look at:
         the last one. None: there is none left."""
         self._beginner, turn = task, Turn()
-        turn.began = turn.now = time.monotonic()
         attempts = self._attempt(task, turn)
         try:
             waits_for = attempts.send(None)
@@ -309,19 +305,9 @@ class Slots:
                 self._settle(claim, outcome)  # it never waited, so that nobody could end it
             turn.made += 1
             turn.now = now
-            if now >= self._turn_ends_at or task.cancelling() or self._waiting or is_changed(clean):
+            if now >= self._turns.ends_at or task.cancelling() or self._waiting or is_changed(clean):
                 turn.last = claim, outcome, clean, started
         return None
-
-    def _end_turn(self) -> None:
-        """The next turn begins when the loop has been round: it is one for all slots, not one for each."""
-        if not self._turn_ended:
-            self._turn_ended = True
-            asyncio.get_running_loop().call_soon(self._begin_turn)
-
-    def _begin_turn(self) -> None:
-        self._turn_ended = False
-        self._turn_ends_at = time.monotonic() + TURN_S
 
     def _next(self, now: float) -> Claim | None:
         """The next claim to attempt; those whose deadline has passed are handed back."""
@@ -392,25 +378,6 @@ class Slots:
             self._on_bug(error)
 
 
-class Turn:
-    """What becomes of attempts that are made one after the other, from one round of the event loop to the next."""
-
-    began = now = 0.0
-    made = 0
-    waits = False
-    claim: Claim
-    clean: contextvars.Context
-    last: Last | None = None
-
-
 def not_bare(_: Claim) -> Handler | None:
     """No attempt is made without its executor."""
     return None
-
-
-def is_changed(clean: contextvars.Context) -> bool:
-    """Does the current context differ from this one? Its values are compared, and their comparison may fail."""
-    try:
-        return contextvars.copy_context() != clean
-    except Exception:
-        return True

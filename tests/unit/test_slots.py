@@ -15,7 +15,7 @@ import pytest
 from pgsched import App, Run, log
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Claim, Outcome, Result
-from pgsched.worker import running, slots
+from pgsched.worker import running, slots, turn
 from pgsched.worker.lease import Leases
 from pgsched.worker.pace import Pace
 from pgsched.worker.running import Ended
@@ -271,7 +271,7 @@ def test_handlers_that_never_wait_let_the_loop_go_on() -> None:
 
 
 def test_of_all_slots_together_no_turn_is_longer_than_that_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "TURN_S", 0.01)
+    monkeypatch.setattr(turn, "TURN_S", 0.01)
     made = 0
 
     async def busy() -> None:

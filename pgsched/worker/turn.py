@@ -1,0 +1,56 @@
+"""Turns: after a millisecond of handlers that never wait the event loop goes round, so that answers are read and
+outcomes written. One turn is for all slots, and not for each one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from pgsched.model import Claim, Outcome
+
+TURN_S = 0.001
+Begun = Outcome | Coroutine[Any, Any, Any] | None  # what an attempt has come to; None: it has not begun
+Last = tuple[Claim, Begun, contextvars.Context, float]  # the context that it was begun in, and when
+
+
+class Turns:
+    """When the turn of all slots is over."""
+
+    def __init__(self) -> None:
+        self.ends_at = 0.0
+        self._ended = False
+
+    def end(self) -> None:
+        """The next turn begins when the loop has been round."""
+        if not self._ended:
+            self._ended = True
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._ended = False
+        self.ends_at = time.monotonic() + TURN_S
+
+
+class Turn:
+    """What becomes of the attempts that one slot makes in a turn, one after the other."""
+
+    made = 0
+    waits = False  # the last one does
+    claim: Claim
+    clean: contextvars.Context
+    last: Last | None = None
+
+    def __init__(self) -> None:
+        self.began = self.now = time.monotonic()
+
+
+def is_changed(clean: contextvars.Context) -> bool:
+    """Does the current context differ from this one? Its values are compared, and their comparison may fail."""
+    try:
+        return contextvars.copy_context() != clean
+    except Exception:
+        return True
