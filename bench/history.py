@@ -30,11 +30,12 @@ T = TypeVar("T")
 CHUNK = 1_000_000
 JOBS = 500
 FILL = """
-INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, created_at, started_at, finished_at, attempt, state, task,
-                          args, origin, token)
+INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, created_at, started_at, finished_at, attempt, state,
+                          phase, task, args, origin, token)
 SELECT CASE WHEN i %% 2 = 0 THEN 1 + i / 2 %% 1500 END,
        CASE WHEN i %% 2 = 0 THEN timestamptz '2020-01-01 00:00Z' + make_interval(secs => i / 3000) END,
-       at, at, at, at, 1, CASE WHEN i %% 1000 = 0 THEN 'dead' ELSE 'succeeded' END, 'noop',
+       at, at, at, at, 1, CASE WHEN i %% 1000 = 0 THEN 'dead' ELSE 'succeeded' END,
+       CASE WHEN i %% 1000 = 0 THEN 4 ELSE 3 END, 'noop',
        jsonb_build_object('i', i), CASE WHEN i %% 2 = 0 THEN 'schedule' ELSE 'enqueue' END, gen_random_uuid()
 FROM (SELECT i, now() - interval '6 days' * (i::float8 / %(total)s) AS at
       FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS i) AS kept

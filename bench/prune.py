@@ -38,11 +38,12 @@ ENOUGH = 75_000  # rows a second that a pruner may take away
 PLAIN, PRUNING, COMPUTING = ARMS = ("plain", "pruning", "computing")
 AROUND_S = 3  # how long a worker takes to start and to end
 OLD = """
-INSERT INTO pgsched.runs (task, job_id, scheduled_at, origin, state, token, attempt, created_at, available_at,
+INSERT INTO pgsched.runs (task, job_id, scheduled_at, origin, state, phase, token, attempt, created_at, available_at,
     started_at, finished_at, worker_id, args)
 SELECT 't' || mod(n, 20), CASE WHEN of_job THEN first + mod(n / 5, %(jobs)s) END, CASE WHEN of_job THEN t END,
     CASE WHEN of_job THEN 'schedule' ELSE 'enqueue' END, CASE WHEN mod(n, 100) = 0 THEN 'dead' ELSE 'succeeded' END,
-    gen_random_uuid(), 1, t, t, t + interval '5 ms', t + interval '15 ms', 1, '{"n": 1}'
+    CASE WHEN mod(n, 100) = 0 THEN 4 ELSE 3 END, gen_random_uuid(), 1, t, t, t + interval '5 ms',
+    t + interval '15 ms', 1, '{"n": 1}'
 FROM (SELECT min(id) AS first FROM pgsched.jobs) j, generate_series(1, %(rows)s) n,
     LATERAL (SELECT clock_timestamp() - interval '20 days' + n * interval '1 ms' AS t, mod(n, 5) = 0 AS of_job) x
 """

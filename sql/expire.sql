@@ -14,11 +14,12 @@ WITH late AS MATERIALIZED (
     WHERE phase = 0 AND held_until <= (SELECT clock_timestamp()) AND started_at IS NULL
       AND held_until < coalesce(expires_at, 'infinity')
     ORDER BY held_until LIMIT %(n)s FOR UPDATE SKIP LOCKED
+), ended AS (
+    SELECT coalesce(late.id, in_vain.id) AS id, in_vain.id IS NOT NULL AS in_vain
+    FROM late FULL JOIN in_vain ON in_vain.id = late.id
 )
-UPDATE pgsched.runs r SET state = CASE WHEN r.id IN (SELECT id FROM in_vain) THEN 'skipped' ELSE 'missed' END,
+UPDATE pgsched.runs r SET state = CASE WHEN ended.in_vain THEN 'skipped' ELSE 'missed' END,
     finished_at = clock_timestamp(),
-    reason = CASE WHEN r.id IN (SELECT id FROM in_vain)
-                  THEN format('%%s, nor by %%s (retry_within)', r.reason, r.held_until)
+    reason = CASE WHEN ended.in_vain THEN format('%%s, nor by %%s (retry_within)', r.reason, r.held_until)
                   ELSE format('start_deadline passed: not started by %%s', r.expires_at) END
--- not a join: stale statistics make one of it that reads all runs
-WHERE r.id = ANY (ARRAY(SELECT id FROM late UNION ALL SELECT id FROM in_vain))
+FROM ended WHERE r.id = ended.id

@@ -45,3 +45,7 @@ CREATE TRIGGER b_phase_after AFTER UPDATE ON pgsched.runs FOR EACH ROW
     WHEN (NEW.phase <> CASE NEW.state WHEN 'running' THEN 2 WHEN 'succeeded' THEN 3 WHEN 'queued' THEN 2
         WHEN 'waiting' THEN 0 WHEN 'scheduled' THEN 1 WHEN 'dead' THEN 4 WHEN 'missed' THEN 4 ELSE 3 END)
     EXECUTE FUNCTION pgsched.runs_mend_phase();
+
+-- Also for who replays rows (session_replication_role = replica), whose other triggers stand still.
+ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER b_phase;
+ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER b_phase_after;

@@ -61,3 +61,11 @@ def test_a_state_without_what_belongs_to_it_is_refused(db: psycopg.Connection) -
         with pytest.raises(psycopg.errors.CheckViolation) as refused:
             db.execute(f"UPDATE pgsched.runs SET {change}")
         assert refused.value.diag.constraint_name == "runs_state"
+
+
+def test_who_replays_rows_need_not_know_of_the_phase(db: psycopg.Connection) -> None:
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("INSERT INTO pgsched.runs (task, state) VALUES ('t', 'waiting'), ('u', 'queued')")
+        db.execute("UPDATE pgsched.runs SET state = 'scheduled' WHERE task = 'u'")
+    assert db.execute("SELECT task, phase FROM pgsched.runs ORDER BY task").fetchall() == [("t", 0), ("u", 1)]
