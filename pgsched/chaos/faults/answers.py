@@ -8,7 +8,7 @@ from pgsched.chaos.registry import fault
 from pgsched.chaos.stage import Stage
 
 CLAIM = r"SET state = 'running', token"
-SUCCEEDED = r"SET state = 'succeeded', finished_at"
+SUCCEEDED = r"SET state = 'succeeded', phase"
 OUTCOMES = r"INSERT INTO pgsched\.attempts"
 ENQUEUE = r"pgsched\.enqueue_result"
 SLOTS = r"INSERT INTO pgsched\.runs \(job_id"
