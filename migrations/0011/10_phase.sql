@@ -1,6 +1,6 @@
 -- phase was generated: to compute such a column PostgreSQL copies the row twice, each time that it is written, and a run
 -- is written three times. Now it is a column like any other: what is written often writes it too, and two triggers see to
--- it that it is what the state says, whoever wrote that (figures: bench/RESULTS.md, "What the server does less").
+-- it that it is what the state says, whoever wrote that (figures: bench/NOTES.md, "What the server and a worker do less").
 ALTER TABLE pgsched.runs ALTER COLUMN phase DROP EXPRESSION;
 ALTER TABLE pgsched.runs ALTER COLUMN phase SET DEFAULT 2;
 
