@@ -248,12 +248,11 @@ class Slots:
                 del self._running[claim.key]
                 self._ended(claim, outcome, started, time.monotonic())
                 by_us = running.ended is not None
-            if task.cancelling():
-                if not by_us:
-                    break
-                while task.uncancel():
-                    pass
-            if self._waiting or is_changed(clean):
+            while by_us and task.uncancel():
+                pass
+            # told when it waits next: before 3.13 also where the cancellation was taken back
+            must_cancel = task._must_cancel  # type: ignore[attr-defined]
+            if must_cancel or task.cancelling() or self._waiting or is_changed(clean):
                 break
             if time.monotonic() >= self._turns.ends_at:
                 self._turns.end()
@@ -305,7 +304,8 @@ class Slots:
                 self._settle(claim, outcome)  # it never waited, so that nobody could end it
             turn.made += 1
             turn.now = now
-            if now >= self._turns.ends_at or task.cancelling() or self._waiting or is_changed(clean):
+            must_cancel = task._must_cancel  # type: ignore[attr-defined]
+            if now >= self._turns.ends_at or must_cancel or self._waiting or is_changed(clean):
                 turn.last = claim, outcome, clean, started
         return None
 

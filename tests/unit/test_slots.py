@@ -138,6 +138,42 @@ def test_a_handler_that_cancels_its_own_task_fails_alone() -> None:
     assert "cancelled itself" in (stage.told[0][1].error or "")
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_cancellation_that_a_handler_takes_back_reaches_no_other_attempt(waits: bool) -> None:
+    async def thinks_again() -> None:
+        if waits:
+            await asyncio.sleep(0)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        task.uncancel()
+
+    stage = Stage({"quick": quick, "thinks_again": thinks_again, "briefly": briefly})
+
+    async def scene(stage: Stage) -> None:
+        stage.give("quick", "thinks_again", "briefly")
+        await stage.all_told(3)
+
+    play(stage, scene)
+    assert {result for _, result in stage.results()} == {"succeeded"}
+
+
+def test_a_timeout_that_is_over_before_the_handler_begins_reaches_no_other_attempt() -> None:
+    async def at_once(run: Run) -> None:
+        pass
+
+    stage = Stage({"quick": quick, "at_once": at_once, "briefly": briefly})
+
+    async def scene(stage: Stage) -> None:
+        stage.give("quick")
+        stage.give("at_once", timeout=timedelta(0))
+        stage.give("briefly")
+        await stage.all_told(3)
+
+    play(stage, scene)
+    assert stage.results()[2] == ("briefly", "succeeded")
+
+
 def test_a_slot_is_as_new_after_its_attempt_was_cancelled() -> None:
     async def long() -> None:
         await asyncio.sleep(3600)
