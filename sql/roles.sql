@@ -80,6 +80,20 @@ GRANT SELECT ON SEQUENCE pgsched.asleep_until, pgsched.told_at, pgsched.gated_qu
 -- Most functions have only the rights of who calls them.
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgsched
     TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
+-- A trigger asks nobody who fires it. Who put one of these on a table of his own would choose the types of its rows, and
+-- their casts, which are code of his, would run with the rights of pgsched_owner.
+DO $$
+DECLARE
+    statement text;
+BEGIN
+    FOR statement IN
+        SELECT format('REVOKE EXECUTE ON FUNCTION %s FROM pgsched_worker, pgsched_leader, pgsched_producer,'
+                      ' pgsched_operator, pgsched_viewer', p.oid::regprocedure)
+        FROM pg_proc p WHERE p.pronamespace = 'pgsched'::regnamespace AND p.prorettype = 'trigger'::regtype
+    LOOP
+        EXECUTE statement;
+    END LOOP;
+END $$;
 -- only for other functions, which say truly what was done
 REVOKE EXECUTE ON FUNCTION pgsched.note(text, text, text, jsonb) FROM pgsched_worker, pgsched_leader, pgsched_producer,
     pgsched_operator, pgsched_viewer;

@@ -397,6 +397,25 @@ def test_functions_with_anothers_rights_pin_their_search_path(logins: Logins, db
     }  # fmt: skip
 
 
+def test_nobody_makes_a_trigger_of_ours_on_rows_of_his_own(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    """The types of such rows are his, and so are their casts: code of his would run with the owner's rights."""
+    functions = [
+        name
+        for (name,) in db.execute(
+            "SELECT oid::regprocedure::text FROM pg_proc"
+            " WHERE pronamespace = 'pgsched'::regnamespace AND prorettype = 'trigger'::regtype"
+        )
+    ]
+    assert functions
+    for who in ("alice", "worker", "leader", "ops", "eye"):
+        conn = logins.connect(who)
+        conn.execute("CREATE TEMP TABLE mine (id text, state text)")
+        assert not_refused(
+            conn, *(f"CREATE TRIGGER t AFTER INSERT ON mine FOR EACH ROW EXECUTE FUNCTION {f}" for f in functions)
+        ) == {}  # fmt: skip
+        conn.execute("DROP TABLE mine")
+
+
 def test_the_leaders_work_needs_no_more_than_the_leaders_role(logins: Logins) -> None:
     from tests.race.test_duties import lead
 
