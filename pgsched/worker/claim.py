@@ -198,10 +198,10 @@ class Claimer:
                 return False
         if self._conn is None:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
-            await plan_claims(self._conn, self.wanted)
             for cursor in self._cursors.values():
                 cursor.reconnected()
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
+            await plan_claims(self._conn, self.wanted)  # last: where it fails the connection may stay
         await self._unconfirmed.ask(self._conn, time.monotonic(), self.wanted.lease_s)
         if self.starved:
             return False

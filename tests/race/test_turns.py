@@ -102,6 +102,26 @@ def test_what_is_claimed_begins_before_anything_else_is_asked(
     play(Scene(dsn, monkeypatch, 5), scene)
 
 
+def test_a_server_that_was_busy_when_a_claimer_came_changes_nothing_of_how_it_waits(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: Any) -> None:
+        raise psycopg.errors.LockNotAvailable("a migration is under way")
+
+    monkeypatch.setattr(claiming, "is_shared", lambda conn: True)
+
+    async def scene(it: Scene) -> None:
+        with monkeypatch.context() as now:
+            now.setattr(claiming, "plan_claims", refused)
+            with pytest.raises(psycopg.errors.LockNotAvailable) as error:
+                await it.round()
+        await it.claimer._recover(error.value, 1)
+        await it.round()
+        assert isinstance(it.claimer._rest, resting.Polling), "a pooler brings no notification"
+
+    play(Scene(dsn, monkeypatch, 5), scene)
+
+
 def test_room_wakes_a_claimer_that_left_something_for_want_of_it(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
