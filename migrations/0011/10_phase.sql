@@ -31,7 +31,8 @@ BEGIN
     NEW.phase := pgsched.phase_of(NEW.state);
     RETURN NEW;
 END $$;
-CREATE TRIGGER b_phase BEFORE INSERT ON pgsched.runs FOR EACH ROW
+-- Triggers fire in the order of their names: behind somebody's own that chooses the state.
+CREATE TRIGGER z_phase BEFORE INSERT ON pgsched.runs FOR EACH ROW
     WHEN (NEW.state <> 'queued' OR NEW.phase <> 2) EXECUTE FUNCTION pgsched.runs_born_in_phase();
 
 -- After and not before an UPDATE: a trigger before it would have every row looked up and locked once more.
@@ -41,11 +42,11 @@ BEGIN
     UPDATE pgsched.runs SET phase = pgsched.phase_of(NEW.state) WHERE id = NEW.id;
     RETURN NULL;
 END $$;
-CREATE TRIGGER b_phase_after AFTER UPDATE ON pgsched.runs FOR EACH ROW
+CREATE TRIGGER z_phase_after AFTER UPDATE ON pgsched.runs FOR EACH ROW
     WHEN (NEW.phase <> CASE NEW.state WHEN 'running' THEN 2 WHEN 'succeeded' THEN 3 WHEN 'queued' THEN 2
         WHEN 'waiting' THEN 0 WHEN 'scheduled' THEN 1 WHEN 'dead' THEN 4 WHEN 'missed' THEN 4 ELSE 3 END)
     EXECUTE FUNCTION pgsched.runs_mend_phase();
 
 -- Also for who replays rows (session_replication_role = replica), whose other triggers stand still.
-ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER b_phase;
-ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER b_phase_after;
+ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER z_phase;
+ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER z_phase_after;

@@ -69,3 +69,11 @@ def test_who_replays_rows_need_not_know_of_the_phase(db: psycopg.Connection) -> 
         db.execute("INSERT INTO pgsched.runs (task, state) VALUES ('t', 'waiting'), ('u', 'queued')")
         db.execute("UPDATE pgsched.runs SET state = 'scheduled' WHERE task = 'u'")
     assert db.execute("SELECT task, phase FROM pgsched.runs ORDER BY task").fetchall() == [("t", 0), ("u", 1)]
+
+
+def test_a_trigger_of_somebody_elses_may_choose_the_state_of_a_new_run(db: psycopg.Connection) -> None:
+    db.execute("CREATE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql AS"
+               " $$ BEGIN NEW.state := 'waiting'; RETURN NEW; END $$")  # fmt: skip
+    db.execute("CREATE TRIGGER hold BEFORE INSERT ON pgsched.runs FOR EACH ROW EXECUTE FUNCTION public.hold()")
+    db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+    assert db.execute("SELECT state, phase FROM pgsched.runs").fetchall() == [("waiting", 0)]
