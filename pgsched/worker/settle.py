@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -118,9 +117,13 @@ class Settler:
                 await self._conn.close()
 
     async def _get_ready(self) -> None:
-        """Connect before there is something to write. What stands in the way is dealt with when there is."""
-        with suppress(DatabaseError, PgschedError):
+        """Connect before there is something to write. What stands in the way is dealt with when there is, unless no
+        retry can help: then it is better known before anything has run."""
+        try:
             await plan_settlements(await self._connected())
+        except (DatabaseError, PgschedError) as error:
+            if classify(error) is Reaction.CONFIGURATION:
+                raise explain(error) if isinstance(error, DatabaseError) else error from error
 
     async def _connected(self) -> AsyncConnection[Any]:
         if self._conn is None:

@@ -12,6 +12,7 @@ from pgsched import App
 from pgsched.config import LeaderSettings
 from pgsched.db import graphs, history, jobs, migrate, runs
 from pgsched.db.registering import register, withdraw
+from pgsched.errors import PgschedError
 from pgsched.leader.election import Leader
 from tests.apps.releases import new, old
 from tests.race.releases import begin, end, process, time_passes
@@ -369,6 +370,12 @@ def test_a_worker_that_does_not_lead_needs_its_own_role_alone(logins: Logins, db
     assert one(db, "SELECT string_agg(task || ' ' || state, ', ' ORDER BY id) FROM pgsched.runs") == (
         "parent succeeded, child succeeded"
     )
+
+
+def test_a_worker_that_may_not_settle_says_so_before_there_is_work(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    db.execute("REVOKE UPDATE (phase) ON pgsched.runs FROM pgsched_worker")
+    with pytest.raises(PgschedError, match="permission denied"):
+        work(logins.dsn("worker"), App(), lambda: False, timeout=20)
 
 
 def test_a_migration_puts_the_roles_in_force_again(logins: Logins, db: psycopg.Connection[Any], dsn: str) -> None:
