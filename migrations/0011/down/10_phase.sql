@@ -1,6 +1,6 @@
 -- PostgreSQL gives a column back its expression only by writing all rows anew, and the column another place.
-DROP TRIGGER IF EXISTS z_phase ON pgsched.runs;
-DROP TRIGGER IF EXISTS z_phase_after ON pgsched.runs;
+-- With their triggers, which had other names at first.
+DROP FUNCTION IF EXISTS pgsched.runs_born_in_phase(), pgsched.runs_mend_phase() CASCADE;
 ALTER TABLE pgsched.runs DROP CONSTRAINT IF EXISTS runs_state, DROP CONSTRAINT IF EXISTS runs_texts_size;
 ALTER TABLE pgsched.runs DROP COLUMN phase;
 ALTER TABLE pgsched.runs ADD COLUMN phase smallint NOT NULL GENERATED ALWAYS AS (
