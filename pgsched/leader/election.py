@@ -41,6 +41,7 @@ OUTLASTS = {
     Reaction.BACK_OFF: ("the database is short of something", 1.0),
     Reaction.RETRY: ("conflict, trying again", 0.1),
 }
+FIRST_LOOK_S = 2.0  # all that is queued is read for it, and a leader often begins when all else does
 RECOUNT = 64  # tries after which a candidate counts again at the latest; at first it does so after 1, 2, 4 and so on
 
 
@@ -147,7 +148,7 @@ class Leader:
             conn.execute("LISTEN pgsched_leader")
         duties = Duties(conn, term, self.settings, reap_from=time.monotonic() + grace_s)
         duties.counted, duties.seats = self.counted, self.seats
-        duties.watch, duties.search = Watch(self._nudged), Search(self.dsn)
+        duties.watch, duties.search = Watch(self._nudged), Search(self.dsn, time.monotonic() + FIRST_LOOK_S)
         try:
             while not self._stop.is_set():
                 self._round(conn, duties)

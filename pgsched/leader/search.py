@@ -62,16 +62,17 @@ class Found:
 
 
 class Search:
-    """The looks of one term, one at a time. `dsn`: for the session of its own (None: there is none)."""
+    """The looks of one term, one at a time. `dsn`: for the session of its own (None: there is none). `next_at`: none
+    before, unless there is a reason for it."""
 
-    def __init__(self, dsn: str | None = None) -> None:
+    def __init__(self, dsn: str | None = None, next_at: float = 0.0) -> None:
         self._dsn = dsn
         self._thread: Aside | None = None
         self._apart = False  # are they slow?
         self._unheard = False
         self._pause_s = 0.0
         self._took_s = 0.0
-        self.next_at = 0.0
+        self.next_at = next_at
         self.began_s = 0.0  # the last one for expired claims that has been answered, by the database's clock
 
     @property

@@ -165,6 +165,17 @@ def test_a_worker_that_is_gone_is_looked_for_at_once(db: psycopg.Connection, asi
     assert time.monotonic() - began < SLOW_S + 1.5
 
 
+def test_a_new_leader_looks_at_once_only_if_a_worker_is_gone(db: psycopg.Connection, aside: Duties, dsn: str) -> None:
+    """All that is queued is read for it, at the very moment at which a fleet starts."""
+    aside.search = Search(dsn, time.monotonic() + 600)
+    a_worker(db)
+    rounds(aside, 3)
+    assert aside.search.began_s == 0.0
+    a_worker(db, silent_s=31)
+    rounds(aside, 20, lambda: aside.search.began_s > 0)
+    assert aside.search.began_s > 0
+
+
 @pytest.mark.parametrize(
     ("silent_s", "searched_s", "silent"),
     [(0, 0, False), (29, 0, False), (31, 0, True), (59, 0, True), (59, 1, True), (61, 2, True), (61, 0, False),
