@@ -4,7 +4,7 @@ from __future__ import annotations
 
 MOST_AHEAD = 8000  # what the fastest worker finishes in PREFETCH_S
 PREFETCH_S = 0.1
-SOON_S = 0.01  # what ends in less says little
+SOON_S = 0.002  # what ends in less says little
 LOOK_S = 0.001
 OLD = 0.9  # what the average before weighs beside one more run
 
@@ -26,6 +26,11 @@ class Pace:
         self._ended += count
         if now >= self._look_at:
             self._look(self._average_s, now, count)
+
+    def waited(self, since: float, now: float) -> None:
+        """There was nothing to do: what ends in so long says how much work there was, not how long it takes."""
+        if now - since < PREFETCH_S:
+            self._since += now - max(since, self._since)
 
     def _look(self, average_s: float, now: float, count: int) -> None:
         self._look_at = now + LOOK_S

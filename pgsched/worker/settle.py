@@ -34,6 +34,7 @@ from pgsched.model import Claim, Outcome, Result, Settlement
 
 logger = log.get("settle")
 LARGEST_BATCH = 4000
+ENOUGH = 1000  # to be written without waiting for more
 BEHIND = LARGEST_BATCH  # outcomes that wait: from so many on the worker claims nothing
 LOCK_TIMEOUT_MS = "200"  # waited for by each half of a batch, and by all outcomes behind it
 ASIDE_S = 1.0
@@ -105,7 +106,7 @@ class Settler:
             await self._get_ready()
             while True:
                 await self._arrived.wait()
-                if len(self._waiting) < LARGEST_BATCH:
+                if len(self._waiting) < ENOUGH:
                     await asyncio.sleep(self.wait_s)
                 batch = self._next()
                 self.on_taken()

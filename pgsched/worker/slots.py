@@ -105,8 +105,10 @@ class Slots:
     def take(self, claims: list[Claim], sent_at: float) -> None:
         """Hold these claims, and start as many as there are free slots. `sent_at`: when the claim was sent."""
         self.leases.add(claims, sent_at)
-        self._buffer.extend(claims)
         self._taken_at = time.monotonic()
+        if not self._buffer and self._busy < self.concurrency:
+            self.pace.waited(self._moved_at, self._taken_at)
+        self._buffer.extend(claims)
         self._fill()
 
     def beaten(self, denied: list[Key], cancel: frozenset[Key]) -> None:

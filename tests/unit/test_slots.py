@@ -497,11 +497,46 @@ def test_work_that_has_just_begun_is_claimed_ahead_as_far_as_it_would_get_at_tha
     pace = Pace(8)
     for ended in range(1, 9):
         pace.took(0.00002, 100.0 + ended * 0.0002)
-    assert 60 <= pace.prefetch <= 80, "ten times what ended within two milliseconds"
+    assert 350 <= pace.prefetch <= 400, "fifty times what ended within two milliseconds"
     pace.took(0.00002, 100.0202, 200)
     assert pace.prefetch == pytest.approx(5 * 208, rel=0.01)
     pace.took(0.00002, 100.11, 10)  # and by what it did, from then on
     assert pace.prefetch == 2 * 208
+
+
+def test_while_there_is_nothing_to_do_nothing_is_said_of_how_quick_it_is() -> None:
+    pace = Pace(8)
+    pace.took(0.00002, 100.0, 8)
+    pace.took(0.00002, 100.004, 8)
+    pace.waited(100.004, 100.034)  # for the answer to a claim
+    pace.took(0.00002, 100.038, 104)
+    assert pace.prefetch == pytest.approx(120 * 0.1 / 0.008, rel=0.01)
+    pace.waited(100.0, 200.0)  # so long that what ended before is no measure
+    pace.took(0.00002, 200.0, 1)
+    assert pace.prefetch == 50
+
+
+def test_waiting_for_claims_does_not_make_those_that_come_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(Pace, "waited", lambda _, since, now: waited.append(now - since))
+
+    async def lasts() -> None:
+        await asyncio.sleep(0.05)
+
+    stage = Stage({"quick": quick, "lasts": lasts}, concurrency=2)
+
+    async def scene(stage: Stage) -> None:
+        stage.give("quick")
+        await stage.all_told(1)
+        await asyncio.sleep(0.03)
+        stage.give("lasts", "lasts", "quick")
+        assert waited[1:] == [pytest.approx(0.03, abs=0.02)]
+        stage.give("quick")
+        await asyncio.sleep(0)
+        assert len(waited) == 2, "there is enough to do"
+        await stage.all_told(5)
+
+    play(stage, scene)
 
 
 def test_many_ends_that_are_told_of_at_once_weigh_as_much_as_one_by_one() -> None:

@@ -1,0 +1,46 @@
+"""The settler: when a batch of outcomes is written."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pgsched.model import DONE, Claim, Settlement
+from pgsched.worker import settle as settling
+from pgsched.worker.settle import ENOUGH, Settler
+from tests.executing import holds
+
+
+@pytest.mark.parametrize(("waiting", "written"), [(1, []), (ENOUGH - 1, []), (ENOUGH, [ENOUGH])])
+def test_few_outcomes_wait_for_more_and_many_do_not(
+    waiting: int, written: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    async def settle(_: Any, batch: list[Settlement], *__: Any) -> list[str]:
+        sizes.append(len(batch))
+        return ["succeeded"] * len(batch)
+
+    async def connected(_: Settler) -> None: ...
+
+    monkeypatch.setattr(settling, "settle", settle)
+    monkeypatch.setattr(settling, "plan_settlements", connected)
+    monkeypatch.setattr(Settler, "_connected", connected)
+
+    async def scene() -> None:
+        settler = Settler("", "host:1", 60.0, lambda *_: None)
+        work = asyncio.create_task(settler.run())
+        for n in range(waiting):
+            settler.put(Settlement.of(Claim(n, uuid4(), 1, 1, "default", 5, "python", "noop", {}), DONE))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        if written:
+            await holds(lambda: sizes == written)
+        assert sizes == written
+        work.cancel()
+        await asyncio.wait({work})
+
+    asyncio.run(scene())
