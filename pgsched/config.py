@@ -63,6 +63,10 @@ class WorkerSettings:
         require("log bytes", self.log_bytes, 0, 1 << 30)
         require("max runs", 1 if self.max_runs is None else self.max_runs, 1, 1_000_000_000)
         require("max memory", 1 if self.max_memory_mb is None else self.max_memory_mb, 1, 1 << 24)
+        if self.http_allow and Kind.HTTP not in self.allow:
+            raise InputError(
+                "http-allow: this worker runs no http jobs: start it with --allow http as well", "http-allow"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,12 @@ success is its last statement.
 A fresh connection, because a session keeps what a job leaves in it (settings, temporary tables, locks). Row by row,
 because a forgotten SELECT of a large table must not fill the worker's memory.
 
-SET LOCAL ROLE gives the job its owner's rights and mistakes; it is no wall against an owner who means harm, because
-the text can RESET ROLE. A worker that runs SQL of several owners should log in with no more rights than they have.
+A text that ends that transaction is a failure for good: what it committed by itself would be there once for each
+attempt. It is told by the transaction's virtual id, which no other has, however soon it follows: not by its time.
+
+SET ROLE gives the job its owner's rights and mistakes, in the session, so that what follows a COMMIT of the text's own
+has them too (but not where a pooler shares the session); it is no wall against an owner who means harm, because the
+text can RESET ROLE. A worker that runs SQL of several owners should log in with no more rights than they have.
 """
 
 from __future__ import annotations
@@ -29,7 +33,11 @@ from pgsched.db.connect import aconnect
 from pgsched.db.shared import begin_async, is_shared
 from pgsched.errors import InputError
 
-BECOME_OWNER = "SELECT set_config('role', %(owner)s, true) WHERE current_user <> %(owner)s"
+BECOME_OWNER = "SELECT set_config('role', %(owner)s, %(local)s) WHERE current_user <> %(owner)s"
+# Qualified: the text may have a table of this name, or a search_path of its own.
+TRANSACTION = "SELECT pid, virtualtransaction FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() LIMIT 1"
+# What a statement says that has committed. ROLLBACK is what ROLLBACK TO a savepoint says, too.
+COMMITTED = (b"COMMIT", b"PREPARE TRANSACTION")
 COPY = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH)
 UNREACHABLE_S = 2.0
 # The settlement as ourselves, because an owner may have no right on our schema; then as the owner again, for triggers
@@ -54,6 +62,18 @@ class SqlText:
     claim: tuple[int, UUID] | None = None
 
 
+class TransactionEnded(Exception):
+    """The statements ended the transaction that settles their run."""
+
+    def __init__(self, error: psycopg.Error | None = None) -> None:
+        """`error`: what went wrong after that."""
+        super().__init__(
+            "the statements ended the transaction of their run, so that its success cannot be recorded together with "
+            "what they wrote, which may be there in part: leave out COMMIT, ROLLBACK and the like (savepoints are "
+            "allowed), or let a program run them" + (f"; after that: {error}" if error else "")
+        )
+
+
 class SqlJob:
     """One run of some statements, which can be stopped."""
 
@@ -74,12 +94,14 @@ class SqlJob:
             if not is_shared(conn):  # there the pooler is the server's client
                 with contextlib.suppress(psycopg.Error):
                     await conn.execute(LOOK_FOR_CLIENT)
+                await become_owner(conn, text.owner, local=False)  # before it begins: a ROLLBACK takes back what is set
             await begin_async(conn)
-            self._pid = await server_process(conn)
+            self._pid, begun = await transaction(conn)
             await become_owner(conn, text.owner)
             rows = await conn.wait(drain(conn.pgconn, merged(conn, text)))
-            if conn.info.transaction_status is not pq.TransactionStatus.INTRANS:
-                raise errors.InvalidTransactionState("the statements ended the transaction of their run")
+            within = conn.info.transaction_status is pq.TransactionStatus.INTRANS
+            if not within or await transaction(conn) != (self._pid, begun):
+                raise TransactionEnded
             if text.claim is not None:  # a zombie's statements roll back
                 await conn.execute(AS_OURSELVES)
                 await own_writes.settle_async(conn, *text.claim, {"rowcount": rows})
@@ -117,13 +139,11 @@ class SqlJob:
                 await conn.execute("SELECT pg_terminate_backend(%(pid)s)", {"pid": self._pid})
 
 
-async def server_process(conn: AsyncConnection[Any]) -> int:
-    """The process of the server that runs the open transaction."""
-    if not is_shared(conn):
-        return conn.info.backend_pid
-    row = await (await conn.execute("SELECT pg_backend_pid()")).fetchone()
-    assert row is not None
-    return int(row[0])
+async def transaction(conn: AsyncConnection[Any]) -> tuple[int, str]:
+    """The process of the server that runs the open transaction, and what tells that from every other of the process."""
+    row = await (await conn.execute(TRANSACTION)).fetchone()
+    assert row is not None  # each transaction holds a lock on itself
+    return int(row[0]), str(row[1])
 
 
 def elsewhere(name: str, dsn: str) -> str:
@@ -135,10 +155,10 @@ def elsewhere(name: str, dsn: str) -> str:
     return make_conninfo("", **{"target_session_attrs": "any", **given})
 
 
-async def become_owner(conn: AsyncConnection[Any], owner: str | None) -> None:
-    """Have the owner's rights until the end of the transaction."""
+async def become_owner(conn: AsyncConnection[Any], owner: str | None, *, local: bool = True) -> None:
+    """Have the owner's rights until the end of the transaction, or of the session."""
     if owner is not None:
-        await conn.execute(BECOME_OWNER, {"owner": owner})
+        await conn.execute(BECOME_OWNER, {"owner": owner, "local": local})
 
 
 def merged(conn: AsyncConnection[Any], text: SqlText) -> bytes:
@@ -151,11 +171,11 @@ def merged(conn: AsyncConnection[Any], text: SqlText) -> bytes:
 
 
 def drain(pgconn: pq.abc.PGconn, statements: bytes) -> PQGen[int]:
-    """Send the statements, let every row go as it comes, count them. Raises the first error."""
+    """Send the statements, let every row go as it comes, count them. Raises the first error, or TransactionEnded."""
     pgconn.send_query(statements)
     pgconn.set_single_row_mode()
     yield from generators.send(pgconn)
-    rows, error = 0, None
+    rows, error, committed = 0, None, False
     while (result := (yield from generators.fetch(pgconn))) is not None:
         if result.status in COPY:
             raise errors.FeatureNotSupported("COPY FROM STDIN and COPY TO STDOUT have nobody to talk to in a job")
@@ -163,6 +183,9 @@ def drain(pgconn: pq.abc.PGconn, statements: bytes) -> PQGen[int]:
             error = error_from_result(result)
         elif result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
             rows += result.command_tuples or 0
+            committed = committed or result.command_status in COMMITTED
+    if committed:
+        raise TransactionEnded(error)
     if error is not None:
         raise error
     return rows

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Mapping
 
 from pgsched import tracing
-from pgsched.db.sqljob import SqlJob, SqlText, elsewhere
+from pgsched.db.sqljob import SqlJob, SqlText, TransactionEnded, elsewhere
 from pgsched.execute.base import Stopped, kill_after_s
 from pgsched.execute.capture import Journal
 from pgsched.execute.report import one_line, refused
@@ -60,7 +60,8 @@ class SqlExecutor:
                 raise Stopped(notices.output.text()) from None
             rowcount = work.result()
         except Exception as error:
-            return refused(one_line(error), retry=True, log_tail=notices.output.text())
+            again = not isinstance(error, TransactionEnded)  # which would commit once more
+            return refused(one_line(error), retry=again, log_tail=notices.output.text())
         finally:
             notices.close()
         return Outcome(Result.SUCCEEDED, value={"rowcount": rowcount}, log_tail=notices.output.text())

@@ -91,9 +91,24 @@ async def serve(
     observed: Observed | None = None,
 ) -> None:
     """The asyncio part of `run_worker`; returns when drained."""
+    if app is None:
+        return await work(settings, app, on_start, line, observed)
+    await app.hooks.start([task.name for task in app.tasks.values() if task.is_async])
+    try:
+        await work(settings, app, on_start, line, observed)
+    finally:
+        await app.hooks.shutdown()
+
+
+async def work(
+    settings: Settings,
+    app: App | None,
+    on_start: Callable[[Worker], None] | None,
+    line: Line | None,
+    observed: Observed | None,
+) -> None:
+    """Between the hooks of the process. What is wrong with the settings is said before anything is registered."""
     loop = asyncio.get_running_loop()
-    if app is not None:
-        await app.hooks.start([task.name for task in app.tasks.values() if task.is_async])
     worker = make_worker(settings, app, observed, declares=True)
     traced = trace(settings, worker)
     handled = [*SIGNALS, *([] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP])]
@@ -134,8 +149,6 @@ async def serve(
         forks.forget()
         if traced is not None:
             await traced.close()
-        if app is not None:
-            await app.hooks.shutdown()
 
 
 def trace(settings: Settings, worker: Worker) -> Tracing | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 
+from pgsched.observe import figures
 from pgsched.observe import status as observe
 
 Pgsched = Callable[..., Any]
@@ -153,6 +155,20 @@ def test_jobs_in_error_are_shown_with_their_text(db: psycopg.Connection, pgsched
     db.execute("UPDATE pgsched.jobs SET error = 'schedule: never fires', error_at = now(), next_run_at = NULL")
     assert problems(db) == "job a is in error: schedule: never fires"
     assert "schedule: never fires" in pgsched("status").out
+
+
+def test_each_job_is_counted_once_as_the_list_of_jobs_names_it(db: psycopg.Connection, pgsched: Pgsched) -> None:
+    a_leader(db)
+    for name in ("planned", "in error", "paused", "paused in error"):
+        a_job(db, name)
+    db.execute("UPDATE pgsched.jobs SET error = 'x', error_at = now(), next_run_at = NULL WHERE name LIKE '%in error'")
+    db.execute("UPDATE pgsched.jobs SET paused = true WHERE name LIKE 'paused%'")
+    counted = {sample[1][0]: sample[2] for sample in figures.jobs(db) if sample[1]}
+    assert counted == {"planned": 1, "paused": 2, "error": 1}
+    assert "4, 2 paused, 1 in error" in pgsched("status").out
+    assert problems(db) == "job in error is in error: x", "the other one is not wanted now"
+    for state, name in (("paused", "paused"), ("error", "error"), ("active", "planned")):
+        assert len(json.loads(pgsched("job", "list", "--state", state, "--json").out)) == counted[name]
 
 
 def test_abandoned_handlers_are_a_problem(db: psycopg.Connection) -> None:

@@ -171,6 +171,14 @@ def test_a_worker_that_is_told_to_stop_hands_its_request_back(
     assert (state(db, run), server.left) == ("queued", 1)
 
 
+def test_a_worker_that_allows_hosts_and_not_the_kind_says_so_and_ends(dsn: str) -> None:
+    command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--http-allow", "10.0.0.1"]
+    for more in ([], ["--allow", "sql,shell"], ["--processes", "2"]):
+        done = subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        said = "error: http-allow: this worker runs no http jobs: start it with --allow http as well"
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

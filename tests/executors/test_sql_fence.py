@@ -103,3 +103,40 @@ def test_a_stricter_default_isolation_does_not_fail_runs_whose_lease_is_renewed_
         wait_until(lambda: db.execute(asleep).fetchone() is not None, 20, "the statement")
         db.execute(beat)
         assert work.result().error is None
+
+
+ENDINGS = ("COMMIT; BEGIN", "COMMIT AND CHAIN", "ROLLBACK; BEGIN", "ROLLBACK AND CHAIN", "END; BEGIN", "ABORT")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_statements_that_go_on_in_another_transaction_fail_for_good(
+    dsn: str, db: psycopg.Connection[Any], token: UUID, ending: str
+) -> None:
+    outcome = sql(dsn, token, f"INSERT INTO t VALUES ('before'); {ending}; SELECT 1", db.info.user)
+    assert outcome.result is Result.FAILED and not outcome.retry, "each attempt would commit once more"
+    assert "ended the transaction of their run" in (outcome.error or "")
+    assert db.execute("SELECT state FROM pgsched.runs").fetchone() == ("running",), "another transaction has settled it"
+
+
+@pytest.mark.parametrize("ending", ["COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"])
+def test_an_error_after_a_commit_is_not_retried(
+    dsn: str, db: psycopg.Connection[Any], token: UUID, ending: str
+) -> None:
+    outcome = sql(dsn, token, f"INSERT INTO t VALUES ('before'); {ending}; SELECT 1/0", db.info.user)
+    assert written(db) == ["before"] and not outcome.retry
+    assert "ended the transaction" in (outcome.error or "") and "division by zero" in (outcome.error or "")
+
+
+@pytest.mark.parametrize("ending", ["COMMIT; BEGIN", "ROLLBACK; BEGIN", "COMMIT AND CHAIN", "ROLLBACK AND CHAIN"])
+def test_what_follows_the_end_of_the_transaction_has_no_more_than_the_owners_rights(
+    dsn: str, db: psycopg.Connection[Any], token: UUID, stranger: str, ending: str
+) -> None:
+    db.execute(f"GRANT ALL ON public.t TO {stranger}")
+    sql(dsn, token, f"{ending}; INSERT INTO t VALUES (current_user); COMMIT", stranger)
+    assert written(db) == [stranger]
+
+
+def test_savepoints_are_part_of_the_transaction(dsn: str, db: psycopg.Connection[Any], token: UUID) -> None:
+    text = "SAVEPOINT a; INSERT INTO t VALUES ('no'); ROLLBACK TO a; INSERT INTO t VALUES ('yes'); RELEASE a; BEGIN"
+    assert sql(dsn, token, text, db.info.user).error is None
+    assert written(db) == ["yes"]

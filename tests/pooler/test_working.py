@@ -13,6 +13,8 @@ import psycopg
 from sqlalchemy import create_engine
 
 from pgsched import App
+from pgsched.execute.sql import SqlExecutor
+from tests.executing import claim, execute
 from tests.fleet import ROOT, Fleet, clock, enqueue, events, one, open_gate, state, unaccounted, wait_for_leader
 from tests.pooler.bouncer import Bouncer
 from tests.waiting import wait_until
@@ -86,6 +88,13 @@ def test_a_worker_with_a_leader_does_everything_that_it_does_without_one(fleet: 
                30, "slots")  # fmt: skip
     check_slots(db)
     assert unaccounted(db) == []
+
+
+def test_statements_that_end_their_transaction_are_noticed(bouncer: Bouncer, db: Db) -> None:
+    for ending in ("COMMIT; BEGIN", "COMMIT AND CHAIN"):
+        given = claim("sql", f"SELECT 1; {ending}; SELECT 2", owner=db.info.user)
+        outcome = execute(SqlExecutor(bouncer.dsn), given)
+        assert "ended the transaction" in (outcome.error or "") and not outcome.retry
 
 
 def test_limits_dependencies_retries_and_delays_hold(fleet: Fleet, db: Db) -> None:

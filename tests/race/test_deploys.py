@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +74,39 @@ def test_a_release_that_cannot_start_neither_declares_nor_takes_away(fleet: Flee
     stop(start(fleet, "new"))
     assert fleet.launch("--no-leader", app="tests.apps.releases:broken").ended(30) != 0
     assert declared(db) == {"salaries", "bonuses"}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--metrics", "{taken}"], "metrics: cannot listen"),
+        (["--max-memory", "2"], "max memory: 2 MB is less"),
+        (["--allow", "http"], "needs the package httpx"),
+        (["--allow", "http", "--http-allow", "10.0.0.1/8"], "http-allow: "),
+        (["--allow", "sql", "--sql-dsn", "a=b=c=d"], "sql-dsn: "),
+        (["--otel"], "otel: there is no exporter"),
+        (["--alert-webhook", "nowhere"], "alert-webhook: "),
+    ],
+)
+def test_a_release_with_wrong_options_is_not_registered(
+    fleet: Fleet, db: psycopg.Connection, tmp_path: Path, options: list[str], why: str
+) -> None:
+    (tmp_path / "httpx.py").write_text("raise ImportError")
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        taken = f"127.0.0.1:{holder.getsockname()[1]}"
+        env = {"PYTHONPATH": str(tmp_path), "OTEL_TRACES_EXPORTER": "nothing"}
+        given = [option.format(taken=taken) for option in options]
+        member = fleet.launch(*given, app="tests.apps.releases:new", env=env)
+        assert member.ended(30) == 2 and why in member.last_line
+    assert declared(db) == set()
+    assert db.execute("SELECT FROM pgsched.workers").fetchall() == []
+
+
+def test_what_on_start_opened_is_closed_by_a_worker_that_cannot_go_on(fleet: Fleet, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    env = {"OTEL_TRACES_EXPORTER": "nothing", "HOOKED_NOTES": str(notes)}
+    assert fleet.launch("--otel", app="tests.apps.hooked:app", env=env).ended(30) == 2
+    assert notes.read_text().split() == ["start", "shutdown"]
 
 
 def test_a_worker_that_was_taken_for_dead_puts_its_jobs_back(fleet: Fleet, db: psycopg.Connection) -> None:
