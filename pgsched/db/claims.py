@@ -21,7 +21,7 @@ from pgsched.config import CRASH_LIMIT
 from pgsched.core import payload
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connect import AsyncConnection, Connection
-from pgsched.db.direct import Row, json_as_text, parts, rows
+from pgsched.db.direct import Row, changed, json_as_text, parts
 from pgsched.db.statements import sql
 from pgsched.model import DONE, SUCCEEDED, Claim, Key, Kind, Settlement, Unreadable, keys_of
 
@@ -120,7 +120,7 @@ async def plan_claims(conn: AsyncConnection[Any], wanted: Wanted) -> None:
 
 async def plan_settlements(conn: AsyncConnection[Any]) -> None:
     """The same of what settles."""
-    await rows(conn, sql("settle_succeeded"), ended([], []))
+    await changed(conn, sql("settle_succeeded"), ended([], []))
 
 
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:
@@ -187,12 +187,13 @@ async def settle(
     if len({s.id for s in succeeded}) < len(succeeded):  # of two claims of a run one at most is ours: which?
         succeeded = []
     verdicts: dict[Key, str] = {}
+    ours = 0
     if succeeded:
-        ((n, ours, _),) = await rows(conn, sql("settle_succeeded"), success(succeeded))
-        if n == len(batch):
-            return ["succeeded"] * n
-        known = {s.id for s in succeeded} if ours is None else set(ours)
-        verdicts.update((s.key, "succeeded") for s in succeeded if s.id in known)
+        ours = await changed(conn, sql("settle_succeeded"), success(succeeded))
+        if ours == len(batch):
+            return ["succeeded"] * ours
+        if ours == len(succeeded):
+            verdicts.update(dict.fromkeys(keys_of(succeeded), "succeeded"))
     others = [s for s in order if s.outcome.result is not SUCCEEDED] if succeeded else order
     if others:
         values = {**keys(others), **evidence(others), "worker": worker, "crash_limit": crash_limit}
@@ -201,7 +202,11 @@ async def settle(
     missing = [s for s in order if s.key not in verdicts]
     if missing:
         cursor = await conn.execute(sql("settle_missing"), keys(missing))
-        verdicts.update((missing[row[0] - 1].key, row[1]) for row in await cursor.fetchall())
+        for n, verdict in await cursor.fetchall():
+            s = missing[n - 1]
+            # a batch is sent again as a whole: if some were ours now, all that are recorded are so by this statement
+            now = verdict == "repeated" and ours > 0 and s.outcome.result is SUCCEEDED
+            verdicts[s.key] = "succeeded" if now else verdict
     return [verdicts[s.key] for s in batch]
 
 

@@ -62,19 +62,31 @@ async def rows(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, obj
     return [row for few in await parts(conn, text, values) for row in few]
 
 
+async def changed(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object]) -> int:
+    """How many rows a statement wrote that returns none; otherwise as `rows`."""
+    if is_shared(conn) or not isinstance(conn, AsyncPatientConnection):
+        return (await conn.execute(text, values)).rowcount
+    return (await answer(conn, text, values)).command_tuples or 0
+
+
 async def parts(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object]) -> Iterator[list[Row]]:
     """As `rows`, but a few rows at a time, each read when it is asked for: what is made of them while the processor's
     cache has them, and their memory taken for the next, costs two thirds."""
     if is_shared(conn) or not isinstance(conn, AsyncPatientConnection):
         json_as_text(cursor := conn.cursor())
         return iter([await (await cursor.execute(text, values)).fetchall()])
-    if text not in conn.plans:
-        await conn.wait(prepared(conn, text))
-    result = await conn.wait(executed(conn, text, values))
+    result = await answer(conn, text, values)
     reader = Transformer(Context(conn))
     reader.set_pgresult(result)
     end = result.ntuples
     return (reader.load_rows(begin, min(begin + FEW, end), tuple) for begin in range(0, end, FEW))
+
+
+async def answer(conn: AsyncPatientConnection, text: bytes, values: Mapping[str, object]) -> PGresult:
+    """The asyncio form of `asked`."""
+    if text not in conn.plans:
+        await conn.wait(prepared(conn, text))
+    return await conn.wait(executed(conn, text, values))
 
 
 def first(conn: PatientConnection, text: bytes, values: Mapping[str, object]) -> Row | None:

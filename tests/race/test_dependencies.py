@@ -342,7 +342,7 @@ def test_who_ends_a_parent_wakes_the_leader_and_who_ends_any_other_run_does_not(
 
 
 def settle(db: psycopg.Connection, claim: Claim) -> None:
-    assert db.execute(sql("settle_succeeded"), ended([claim.id], [claim.token])).fetchall()[0][0] == 1
+    assert db.execute(sql("settle_succeeded"), ended([claim.id], [claim.token])).rowcount == 1
 
 
 def test_a_parent_that_somebody_has_deleted_is_noticed(db: psycopg.Connection) -> None:

@@ -158,7 +158,7 @@ def lose(stage: Stage, cut_at: float) -> None:
 
 def let_in(stage: Stage, number: int, token: UUID) -> bool:
     """Send what the owner of a lost claim would send: is any of it taken for the new owner's?"""
-    ((settled, *_),) = stage.db.execute(sql("settle_succeeded"), ended([number], [token])).fetchall()
+    settled = stage.db.execute(sql("settle_succeeded"), ended([number], [token])).rowcount
     beat = heartbeat(stage.db, -1, LEASE_S, [(number, token.int)])
     try:
         stage.db.execute("SELECT pgsched.assert_claim(%s, %s)", [number, token])
