@@ -39,11 +39,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What happened to a slot and why. `run_id`: the row that tells of it."""
+    """What happened to a slot and why. `slot`: None where the job has none. `run_id`: the row that tells of it."""
 
     job: str
     asked: datetime | None
-    slot: datetime
+    slot: datetime | None
     is_slot: bool
     nearest: tuple[datetime | None, datetime | None] | None
     answer: str
@@ -59,6 +59,16 @@ def explain(facts: Facts) -> Explanation:
     run_id = None if facts.run is None else facts.run["id"]
     return Explanation(facts.job["name"], facts.asked, facts.slot, facts.nearest is None, facts.nearest, found.answer,
                        text, run_id, found.details)  # fmt: skip
+
+
+def without_slot(job: Row, asked: datetime | None) -> Explanation:
+    """The answer for a job in error whose schedule does not tell its slots, as one that never fires."""
+    text = f"Job {job['name']} has no slot to tell of: it {in_error(job)}."
+    return Explanation(job["name"], asked, None, False, None, "job_in_error", text, None, {})
+
+
+def in_error(job: Row) -> str:
+    return f"has been in error since {at(job['error_at'])}: {job['error']}"
 
 
 def preface(facts: Facts) -> str:
@@ -150,7 +160,7 @@ def held_up(facts: Facts) -> tuple[list[str], list[str]]:
     """What keeps a slot that is not decided from being decided: words for programs, and for people."""
     job, found = facts.job, []
     if job["error"] is not None:
-        found.append(("job_in_error", f"the job has been in error since {at(job['error_at'])}: {job['error']}"))
+        found.append(("job_in_error", f"the job {in_error(job)}"))
     if job["paused"]:
         why = f": {job['paused_reason']}" if job["paused_reason"] else ""
         found.append(("paused", f"the job has been paused since {at(job['paused_at'])} by {job['paused_by']}{why}"))

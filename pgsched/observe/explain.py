@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from pgsched.core import backfill, zones
-from pgsched.core.explain import Explanation, Facts, explain
+from pgsched.core.explain import Explanation, Facts, explain, without_slot
 from pgsched.core.plan import undecided_after
 from pgsched.core.schedule import Schedule, parse
 from pgsched.core.told import Around
@@ -38,8 +38,8 @@ def explain_slot(conn: Connection[Any], name: str, asked: str | None = None) -> 
         job = found_job(conn, name)
         tz = zones.zone(job["timezone"])
         instant = None if asked is None else backfill.instant("at", asked, tz)
-        slot, nearest = the_slot(conn, job, instant)
-        found = explain(facts(conn, job, slot, instant, nearest))
+        meant = the_slot(conn, job, instant)
+        found = without_slot(job, instant) if meant is None else explain(facts(conn, job, meant[0], instant, meant[1]))
     skipped = None if asked is None else backfill.skipped(asked, tz)
     return found if skipped is None else replace(found, text=f"{skipped}. {found.text}")
 
@@ -58,8 +58,8 @@ def found_job(conn: Connection[Any], name: str) -> Row:
                   "now": newest[0]["now"], "created_at": EARLIEST, "anchor_at": EARLIEST}  # fmt: skip
 
 
-def the_slot(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots:
-    """The slot that is meant, and its neighbours where the instant is none."""
+def the_slot(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots | None:
+    """The slot that is meant, and its neighbours where the instant is none. None: the job is in error, and has none."""
     if instant is not None:
         exact = one(conn, "explain_row", {"job_id": job["id"], "at": instant})
         if exact is not None:
@@ -91,11 +91,11 @@ def evaluated(job: Row) -> Schedule | None:
     return None if schedule.fixed_delay is not None else schedule
 
 
-def recorded(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots:
+def recorded(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots | None:
     """The nearest slot that has a row."""
     found = [row["scheduled_at"] for row in rows(conn, "explain_near", {"job_id": job["id"], "at": instant})]
     if job["error"] is not None and (instant is None or not found):
-        return instant or job["now"], None
+        return None
     return closest(found, instant, job)
 
 
@@ -144,6 +144,10 @@ def closest(found: list[datetime], instant: datetime | None, job: Row) -> Slots:
 
 
 def no_slots(job: Row) -> InputError:
+    try:
+        _ = job["schedule"] and parse(job["schedule"], job["timezone"])
+    except ScheduleError as error:
+        return InputError(f"job {job['name']} has no slots to explain: {error}")
     return InputError(f"job {job['name']} has no slots to explain yet: {job['schedule'] or 'none is recorded'}")
 
 

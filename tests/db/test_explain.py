@@ -298,8 +298,16 @@ def test_a_job_in_error(db: psycopg.Connection, at: str | None) -> None:
     db.execute("UPDATE pgsched.jobs SET schedule = '0 0 31 2 *'")  # the database takes it, and the leader tells
     lead(db)
     found = why(db, None if at is None else now(db))
-    assert found.answer == "job_in_error"
-    assert "never fires" in found.text
+    assert (found.answer, found.slot, found.is_slot) == ("job_in_error", None, False)
+    assert found.text.startswith("Job a has no slot to tell of: it has been in error since ")
+    assert found.text.endswith(": schedule: never fires: no month has such a day.")
+
+
+def test_a_job_that_never_fires_before_a_leader_has_seen_it(db: psycopg.Connection) -> None:
+    add(db, hours=0)
+    db.execute("UPDATE pgsched.jobs SET schedule = '0 0 31 2 *'")
+    with pytest.raises(InputError, match="job a has no slots to explain: schedule: never fires: no month has"):
+        why(db, now(db))
 
 
 def test_decided_and_forgotten(db: psycopg.Connection) -> None:
