@@ -204,7 +204,8 @@ async def settle(
         cursor = await conn.execute(sql("settle_missing"), keys(missing))
         for n, verdict in await cursor.fetchall():
             s = missing[n - 1]
-            # a batch is sent again as a whole: if some were ours now, all that are recorded are so by this statement
+            # a batch is sent again as a whole: if some were ours now, what is recorded is so by this statement (or a
+            # handler's own transaction did it, a moment before)
             now = verdict == "repeated" and ours > 0 and s.outcome.result is SUCCEEDED
             verdicts[s.key] = "succeeded" if now else verdict
     return [verdicts[s.key] for s in batch]

@@ -153,14 +153,14 @@ def settlement(run_id: int, token: UUID, value: Any) -> dict[str, str | None]:
 def settle(conn: psycopg.Connection[Any], run_id: int, token: UUID, value: Any) -> None:
     """Record the success as the last statement of the open transaction. Raises ClaimLost."""
     conn.execute(PLAN)
-    if conn.execute(sql("settle_succeeded"), settlement(run_id, token, value)).rowcount == 0:
+    if conn.execute(sql("settle_succeeded"), settlement(run_id, token, value)).rowcount != 1:
         raise lost(run_id)
 
 
 async def settle_async(conn: AsyncConnection[Any], run_id: int, token: UUID, value: Any) -> None:
     """The asyncio form of `settle`."""
     await conn.execute(PLAN)
-    if (await conn.execute(sql("settle_succeeded"), settlement(run_id, token, value))).rowcount == 0:
+    if (await conn.execute(sql("settle_succeeded"), settlement(run_id, token, value))).rowcount != 1:
         raise lost(run_id)
 
 

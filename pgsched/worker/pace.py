@@ -6,6 +6,7 @@ MOST_AHEAD = 8000  # what the fastest worker finishes in PREFETCH_S
 PREFETCH_S = 0.1
 SOON_S = 0.002  # what ends in less says little
 LOOK_S = 0.001
+MEMORY_S = 1.0  # for how long it counts what ended, if there was little to do
 OLD = 0.9  # what the average before weighs beside one more run
 
 
@@ -16,7 +17,7 @@ class Pace:
         self.concurrency = concurrency
         self.prefetch = 0
         self._average_s: float | None = None
-        self._since, self._ended, self._ended_before = 0.0, 0, 0
+        self._began, self._since, self._ended, self._ended_before = 0.0, 0.0, 0, 0
         self._look_at = 0.0
 
     def took(self, seconds: float, now: float, count: int = 1) -> None:
@@ -34,9 +35,9 @@ class Pace:
 
     def _look(self, average_s: float, now: float, count: int) -> None:
         self._look_at = now + LOOK_S
-        if now >= self._since + PREFETCH_S:
+        if now >= min(self._since + PREFETCH_S, self._began + MEMORY_S):
             self._ended_before = self._ended - count if now < self._since + 2 * PREFETCH_S else 0
-            self._since, self._ended = now, count
+            self._began, self._since, self._ended = now, now, count
         # slots that are busy with slow runs do not help: no more than twice what really ended in so long, or what would
         # have, if the work has only begun
         ended = 2 * max(self._ended, self._ended_before)

@@ -106,7 +106,7 @@ class Slots:
         """Hold these claims, and start as many as there are free slots. `sent_at`: when the claim was sent."""
         self.leases.add(claims, sent_at)
         self._taken_at = time.monotonic()
-        if not self._buffer and self._busy < self.concurrency:
+        if not (self._buffer or self._busy):
             self.pace.waited(self._moved_at, self._taken_at)
         self._buffer.extend(claims)
         self._fill()
