@@ -29,6 +29,7 @@ from bench.idle import idle
 from bench.install import Unavailable
 from bench.latency import RATE, latency, latency_sql
 from bench.limits import limits
+from bench.memory import MEMINFO
 from bench.pinned import pinned
 from bench.prune import prune
 from bench.report import Result, header, logs_from, write
@@ -63,6 +64,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--spare-core", action="store_true", help="prune: the pruner and its session have a processor of their own"
     )
+    made.add_argument(
+        "--fill-memory", action="store_true", help="before each measurement let the page cache take what is free, as on"
+        " a server that has been up for a while: a virtual machine may have given it back to its host"
+    )  # fmt: skip
     made.add_argument("--quick", action="store_true", help="a small run that shows that everything works")
     made.add_argument("--out", type=Path, default=ROOT / "out", help="where results.json and the plots go")
     return made
@@ -231,6 +236,8 @@ def refusal(given: argparse.Namespace) -> str | None:
         contestants(given)
     except ValueError as error:
         return str(error)
+    if given.fill_memory and not MEMINFO.exists():
+        return f"--fill-memory needs {MEMINFO}, which tells how much memory is free; only Linux has it"
     return None
 
 
@@ -270,7 +277,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if refused := refusal(given):
         complain(refused)
         return 2
-    with like_ctrl_c(), logs_from(logging.WARNING), server(given.dsn) as on:
+    with like_ctrl_c(), logs_from(logging.WARNING), server(given.dsn, given.fill_memory) as on:
         wrong = measure(on, given)
     if wrong:
         complain(f"not measured: {'; '.join(wrong)}")

@@ -11,8 +11,8 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psycopg
@@ -20,6 +20,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from bench.machine import Cpu, children
+from bench.memory import Hole, hole
 from pgsched.db.cluster import Cluster
 from pgsched.db.embedded import bin_dir, readable_binaries, server_account
 
@@ -38,10 +39,12 @@ ALL_CORES = os.sched_getaffinity(0)
 
 @dataclass(frozen=True)
 class Server:
-    """A running server. `dsn` may create databases; `pid` is the postmaster's, None for somebody else's server."""
+    """A running server. `dsn` may create databases; `pid` is the postmaster's, None for somebody else's server; `hole`
+    fills its memory before each measurement."""
 
     dsn: str
     pid: int | None = None
+    hole: Hole | None = None
 
     @contextmanager
     def database(self, name: str) -> Iterator[str]:
@@ -50,6 +53,8 @@ class Server:
         with psycopg.connect(self.dsn, autocommit=True) as conn:
             # No measurement pays for the writes of the one before.
             conn.execute("CHECKPOINT")
+            if self.hole is not None:
+                self.hole.fill()
             conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(full)))
         try:
             yield address(self.dsn, full)
@@ -61,7 +66,8 @@ class Server:
         """The version, and the settings that matter."""
         with psycopg.connect(self.dsn, autocommit=True) as conn:
             found = {name: str(scalar(conn, f"SHOW {name}")) for name in ASKED}
-            return {"postgresql": str(scalar(conn, "SHOW server_version")), **found}
+            memory = {} if self.hole is None else {"memory": "filled with page cache"}
+            return {"postgresql": str(scalar(conn, "SHOW server_version")), **found, **memory}
 
     def cpu(self) -> Cpu | None:
         """What the server's processes have used so far; None if they are not ours to look at."""
@@ -86,11 +92,15 @@ def address(dsn: str, database: str) -> str:
 
 
 @contextmanager
-def server(dsn: str | None) -> Iterator[Server]:
+def server(dsn: str | None, fill_memory: bool = False) -> Iterator[Server]:
     """The given server, or a private one for the time of the block."""
-    if dsn is not None:
-        yield Server(dsn)
-        return
+    with hole() if fill_memory else nullcontext() as filler, nullcontext(Server(dsn)) if dsn else private() as found:
+        yield replace(found, hole=filler)
+
+
+@contextmanager
+def private() -> Iterator[Server]:
+    """A server for the time of the block."""
     directory = Path(tempfile.mkdtemp(prefix="pgsched-bench-", dir=os.environ.get("PGSCHED_BENCH_TMP"))).resolve()
     directory.chmod(0o755)  # the account that runs the server for root must get through
     try:

@@ -105,10 +105,10 @@ class Aside:
                 self.freed()
 
     async def _claim(self, queue: str, cursor: Cursor, n: int) -> bool:
-        """Claim up to `n` of what the cursor has passed; True when there may be more."""
+        """Claim up to `n` of what the cursor has passed; True when there is more to look at."""
         if (span := cursor.passed(time.monotonic())) is None:
             return False
-        token, sent_at, answered_at = uuid4(), None, None
+        token, sent_at, answered_at, more = uuid4(), None, None, True
         claims: list[Claim] = []
         problem: Exception | None = None
         try:
@@ -122,12 +122,12 @@ class Aside:
             problem = error
         finally:  # also where it is cancelled, and while it disconnects
             if sent_at is not None and answered_at is not None:
-                cursor.looked_aside(claims, n, sent_at, answered_at)
+                more = cursor.looked_aside(claims, n, sent_at, answered_at)
                 if claims:
                     self.on_claims(claims, sent_at)
             else:
                 self._not_looked(queue, cursor, token, sent_at, problem)
-        return answered_at is None or len(claims) == n
+        return more
 
     def _not_looked(
         self, queue: str, cursor: Cursor, token: UUID, sent_at: float | None, problem: Exception | None

@@ -36,7 +36,8 @@ from pgsched.db.shared import is_shared
 from pgsched.errors import PgschedError
 from pgsched.model import Claim
 from pgsched.worker.aside import Aside
-from pgsched.worker.cursor import EVERY_S, SHARE, Budget, Cursor
+from pgsched.worker.cursor import EVERY_S, Budget, Cursor
+from pgsched.worker.passed import SHARE
 from pgsched.worker.rest import NAP_S, SELDOM, Polling, Rest
 from pgsched.worker.unconfirmed import Unconfirmed
 
@@ -87,7 +88,7 @@ class Claimer:
         self._again_s = poll_s
         self._rest = Rest(poll_s)
         self._aside = Aside(
-            dsn, lambda: self.wanted, lambda: room() - self.asking, on_claims, self._unconfirmed, self.hint, self.wake
+            dsn, lambda: self.wanted, lambda: room() - self.asking, on_claims, self._unconfirmed, self._again, self.wake
         )
         self._unforeseen = 0  # errors since the last round that went well
 
@@ -109,7 +110,13 @@ class Claimer:
         if queue is None:
             self._look_everywhere()
         elif not self.queues or queue in self.queues:
-            self._hints[queue] = None
+            self._cursors[queue].hinted()
+            self._again(queue)
+        self._wake.set()
+
+    def _again(self, queue: str) -> None:
+        """What was hinted of this queue may be worth another claim."""
+        self._hints[queue] = None
         self._wake.set()
 
     def stop(self) -> None:
@@ -216,6 +223,8 @@ class Claimer:
         again = [] if self._taken or self._rest.idle else self._lately
         sure = {*passed_by, *full, *self._taken, *last, *again}
         found = await self._discover(self._conn, sure, napping=not (self._rest.idle or passed_by or full))
+        for queue in found:
+            self._cursors[queue].hinted()
         others = [*(queue for queue in found if queue not in self._hints), *last]
         if others:
             self._trying = [*first, *others]

@@ -6,7 +6,7 @@ and never a rule: a run may become claimable behind it (a transaction that commi
 scan follows whenever the cursor finds too little, as long as full scans take no more than a twentieth of the time,
 and once a second otherwise. Where one takes next to nothing, there is no use in a cursor. Where one takes a tenth of a
 second more than other claims, they do not wait for it: what the cursor has passed is claimed beside them
-(worker/aside.py), in a twentieth of the time; but every 30 seconds, as long as that is no more than a fifth of it.
+(worker/aside.py), a piece at a time (worker/passed.py).
 
 Where others have many runs that this worker does not know, any scan reads those, with a cursor or without: what is slow
 and in vain twice in a row takes no more than that share of the time either. So a run behind them is claimed within
@@ -22,17 +22,15 @@ from operator import attrgetter
 from pgsched.db.arrays import literal, plain
 from pgsched.db.claims import FROM_THE_START
 from pgsched.model import Claim
+from pgsched.worker.passed import SHARE, Passed, Place, Places
 
-SHARE = 20
 QUICK_S = 0.003
 SLOW_S = 0.01
 EVERY_S = 1.0
 LONGEST_S = 15.0
 ASIDE_S = 0.1
-ASIDE_LONGEST_S, ASIDE_SHARE = 30.0, 4  # it takes a processor from the claims that it lies beside
 PRIORITIES = range(10)
 PRIORITY = attrgetter("priority")
-Place = tuple[str, int]  # available_at and id: where a run stands among those of its priority
 BEGINNING: Place = ("-infinity", 0)
 
 
@@ -47,44 +45,47 @@ class Budget:
         self.pause_s = 0.0
         self.next_at = 0.0
 
-    def spent(self, seconds: float, now: float, longest_s: float = LONGEST_S) -> None:
-        """It took so long, until now. It pauses for `longest_s` at the most."""
-        self.pause_s = min(longest_s, SHARE * seconds, max(EVERY_S, 2 * self.pause_s))
+    def spent(self, seconds: float, now: float) -> None:
+        """It took so long, until now."""
+        self.pause_s = min(LONGEST_S, SHARE * seconds, max(EVERY_S, 2 * self.pause_s))
         self.next_at = now + self.pause_s
-
-
-def longest_aside_s(took_s: float) -> float:
-    """The longest pause between two claims beside others that take so long."""
-    return max(ASIDE_LONGEST_S, ASIDE_SHARE * took_s)
 
 
 class Cursor:
     """The cursor of one queue. All times are monotonic seconds of this process."""
 
     def __init__(self) -> None:
-        self._after: dict[int, Place] = {}
-        self._reached: dict[int, Place] = {}  # by looks at what it passed that are not at its end
-        self._reached_s = 0.0  # which took so long
+        self._after: Places = {}
+        self._passed: Passed | None = None  # once a scan from the start takes so long that claims must not wait for it
         self._full = Budget()
         self._overdue_at = 0.0
         self._quick = False
         self._least_s = math.inf  # what a claim takes at least: the way to the server and back
         self._way_is_known = False
-        self.aside = False  # does a scan from the start take so long that claims must not wait for it?
         self._in_vain = Budget()
         self._again_in_vain = False
+
+    @property
+    def aside(self) -> bool:
+        """Does a scan from the start take so long that claims must not wait for it?"""
+        return self._passed is not None
 
     def reconnected(self) -> None:
         """The way to the server may be a longer one: it is measured anew, and what is known holds until then."""
         self._way_is_known = False
+
+    def hinted(self) -> None:
+        """There may be something, also where it has looked in this round."""
+        if self._passed is not None:
+            self._passed.asked = True
 
     def wait_s(self, now: float) -> float:
         """Seconds until the queue may be looked at, because looks were slow and in vain."""
         return max(0.0, self._in_vain.next_at - now) if self._again_in_vain else 0.0
 
     def full_in(self, now: float) -> float:
-        """Seconds until a scan from the start may follow one that found too little."""
-        return max(0.0, self._full.next_at - now)
+        """Seconds until a scan from the start may follow one that found too little, or the next piece of it."""
+        return max(0.0, (self._passed or self._full).next_at - now)
 
     def after(self, now: float) -> Mapping[str, str]:
         """The span from the cursor on, as `claim` takes it; FROM_THE_START when it is time, or takes none."""
@@ -94,12 +95,14 @@ class Cursor:
         return {**FROM_THE_START, "after_ats": ats, "after_ids": ids}
 
     def passed(self, now: float) -> Mapping[str, str] | None:
-        """The span up to the cursor, to be claimed from beside other claims; None: it is not time, or no use."""
-        if not (self.aside and self._after) or now < self._full.next_at:
+        """The next piece of what it has passed, to be claimed from beside other claims; None: it is not time, or no
+        use."""
+        if self._passed is None or not self._after or now < self._passed.next_at:
             return None
-        priorities = sorted(self._after)
-        after_ats, after_ids = arrays(self._reached.get(priority, BEGINNING) for priority in priorities)
-        until_ats, until_ids = arrays(self._after[priority] for priority in priorities)
+        begin, end = self._passed.next(self._after)
+        priorities = sorted(end)
+        after_ats, after_ids = arrays(begin.get(priority, BEGINNING) for priority in priorities)
+        until_ats, until_ids = arrays(end[priority] for priority in priorities)
         return {
             "priorities": plain(priorities),
             "after_ats": after_ats,
@@ -108,33 +111,41 @@ class Cursor:
             "until_ids": until_ids,
         }
 
-    def looked_aside(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
-        """What it had passed was claimed beside other claims: sent at `sent_at`, answered now."""
+    def looked_aside(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> bool:
+        """That piece was claimed from: sent at `sent_at`, answered now. True when more is to be looked at."""
+        if self._passed is None:
+            return False
         took_s = max(0.0, now - sent_at - self._least_s)  # a new connection asks for the plan before
-        if len(claims) < asked:
-            self._paced(self._reached_s + took_s, now)
-        else:  # it did not go through to the end: the next one goes on there, after a turn of the other claims
-            self._reached |= ends(claims)
-            self._reached_s += took_s
-            self._full.next_at = now + took_s
+        if len(claims) == asked:
+            self._passed.stopped(ends(claims), took_s, now)
+            return True
+        if not self._passed.ended(took_s, now):
+            return True
+        asked = self._passed.asked
+        self._paced(self._passed.round_s, now)
+        return asked
 
     def not_looked(self, took_s: float, now: float) -> None:
         """There was no answer after so long: the next one is asked later, or a claim begins at the start."""
-        if took_s > ASIDE_S:
-            self._full.spent(took_s, now, longest_aside_s(took_s))
+        if took_s > ASIDE_S and self._passed is not None:
+            self._passed.failed(took_s, now)
         else:
-            self.aside, self._overdue_at = False, 0.0
+            self._passed, self._overdue_at = None, 0.0
 
     def _paced(self, took_s: float, now: float) -> None:
-        self._reached, self._reached_s = {}, 0.0
-        self.aside = took_s - self._least_s > ASIDE_S
-        self._full.spent(took_s, now, longest_aside_s(took_s) if self.aside else LONGEST_S)
+        if took_s - self._least_s <= ASIDE_S:
+            self._passed = None
+        elif self._passed is None:
+            self._passed = Passed(took_s, now)
+        self._full.spent(took_s, now)
         self._quick = took_s <= QUICK_S
         self._overdue_at = now + max(EVERY_S, self._full.pause_s)
 
     def move(self, claims: Sequence[Claim]) -> None:
         """Go on behind these claims, which are in the order of their keys."""
         self._after |= ends(claims)
+        if self._passed is not None:
+            self._passed.moved(len(claims), self._after)
 
     def scanned(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
         """A scan from the start, sent at `sent_at`, was answered now: what it took says when the next one may be."""
@@ -173,7 +184,7 @@ def place(claim: Claim) -> Place:
     return claim.available_at or BEGINNING[0], claim.id
 
 
-def ends(claims: Sequence[Claim]) -> dict[int, Place]:
+def ends(claims: Sequence[Claim]) -> Places:
     """The last place in each priority of claims that are in the order of their keys."""
     if claims and claims[0].priority == claims[-1].priority:  # nearly always
         return {claims[-1].priority: place(claims[-1])}

@@ -14,6 +14,7 @@ from pgsched.db.connect import aconnect
 from pgsched.db.statements import sql
 from pgsched.model import Claim
 from pgsched.worker.cursor import Cursor
+from pgsched.worker.passed import Passed
 from tests.race.setting import (
     CLAIMS,
     KINDS,
@@ -88,7 +89,7 @@ def test_what_a_cursor_has_passed_ends_with_the_cursor(guarded: bool, db: psycop
     db.execute("UPDATE pgsched.runs SET state = 'queued', attempt = 0, token = NULL, lease_until = NULL")
     cursor = Cursor()
     cursor.move([first[3, 1], first[5, 1]])
-    cursor.aside = True
+    cursor._passed = Passed(0.0, now=-1.0)
     span = cursor.passed(0.0)
     assert span is not None
     found = take(db, 9, text=text, span=span)

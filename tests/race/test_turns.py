@@ -17,7 +17,7 @@ from pgsched.db.claims import FROM_THE_START, Wanted
 from pgsched.model import Claim
 from pgsched.worker import aside as beside
 from pgsched.worker import claim as claiming
-from pgsched.worker import cursor
+from pgsched.worker import cursor, passed
 from pgsched.worker import rest as resting
 from pgsched.worker.aside import Aside
 from pgsched.worker.claim import Claimer
@@ -414,11 +414,13 @@ def looks(dsn: str, monkeypatch: pytest.MonkeyPatch, every_s: float = 0.0) -> Sc
 
     def paced(one: Cursor, took_s: float, now: float) -> None:
         really(one, took_s, now)
-        one.aside, one._quick = True, False
+        one._passed, one._quick = one._passed or passed.Passed(took_s, now), False
 
     really = Cursor._paced
     monkeypatch.setattr(Cursor, "_paced", paced)
     monkeypatch.setattr(cursor, "EVERY_S", every_s)
+    monkeypatch.setattr(passed, "FIRST_PAUSE_S", every_s)
+    monkeypatch.setattr(passed, "LINK", 1)
     it = Scene(dsn, monkeypatch, 1)
     monkeypatch.setattr(claiming, "claimable_queues", nothing)
     it.claimer.poll_s, it.claimer._rest = 60.0, resting.Rest(60.0)

@@ -1,0 +1,139 @@
+"""What a claim cursor has passed: looked at in pieces, all of it in each round, and in a share of the time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import pytest
+
+from pgsched.worker import passed
+from pgsched.worker.passed import LINK, LOOK_S, ROUND_S, SHARE, SHARE_AT_MOST, Passed, Place, Places
+
+NOTHING: Place = ("", 0)
+
+
+def at(place: int) -> Place:
+    return f"{place:09}", place
+
+
+def covers(begin: Mapping[int, Place], end: Mapping[int, Place], priority: int, place: Place) -> bool:
+    return begin.get(priority, NOTHING) < place <= end.get(priority, NOTHING)
+
+
+def linked(links: int, took_s: float = 1.0, now: float = 0.0) -> tuple[Passed, Places]:
+    """One that has so many links, and where its cursor is."""
+    made, cursor = Passed(took_s, now), {}
+    for link in range(1, links):
+        cursor = {5: at(link)}
+        made.moved(LINK, cursor)
+    return made, {5: at(links)}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_round_covers_all_that_the_cursor_had_passed_when_it_began_however_it_jumped(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passed, "LINKS", 8)
+    draw, cursor = random.Random(seed), {5: at(1)}
+    looking, now = Passed(1.0, 0.0), 0.0
+    for _ in range(6):
+        wanted = {(priority, at(key)) for priority, end in cursor.items() for key in range(1, end[1] + 1)}
+        for _ in range(1000):
+            begin, end = map(dict, looking.next(cursor))
+            for _ in range(draw.choice((0, 0, 1, 3, 12))):  # what is claimed while the look is on its way
+                priority = draw.choice((2, 5, 5))
+                jump = draw.randrange(1, 12) if draw.random() < 0.9 else -draw.randrange(1, 12)
+                cursor[priority] = at(max(1, cursor.get(priority, at(0))[1] + jump))
+                wanted -= {(p, k) for p, k in wanted if p == priority and k > cursor[p]}  # it will pass these again
+                looking.moved(draw.choice((10, LINK, 2 * LINK)), cursor)
+            if draw.random() < 0.2 and any(begin.get(p, NOTHING) < end[p] for p in end):  # it had to stop
+                priority = draw.choice([p for p in end if begin.get(p, NOTHING) < end[p]])
+                reached = {priority: at(begin.get(priority, NOTHING)[1] + 1)}
+                wanted -= {(p, k) for p, k in wanted if p == priority and covers(begin, reached, p, k)}
+                looking.stopped(reached, 0.1, now)
+                continue
+            if draw.random() < 0.1:
+                looking.failed(15.0, now)
+                continue
+            wanted -= {(p, k) for p, k in wanted if covers(begin, end, p, k)}
+            if looking.ended(draw.choice((0.0, 0.1, 0.5)), now):
+                break
+        else:
+            pytest.fail("it comes to no end")
+        assert not wanted
+
+
+def test_a_look_is_about_as_long_as_it_should_be() -> None:
+    looking, cursor = linked(1000)
+    sizes = []
+    for _ in range(40):
+        begin, end = looking.next(cursor)
+        sizes.append(end[5][1] - begin.get(5, NOTHING)[1])
+        assert not looking.ended(sizes[-1] * 0.01, now=0.0)
+    assert sizes[:4] == [1, 2, 4, 8]
+    assert all(LOOK_S / 2 <= size * 0.01 <= LOOK_S * 2 for size in sizes[4:])
+    assert not looking.ended(0.5, now=0.0)
+    begin, end = looking.next(cursor)
+    assert end[5][1] - begin[5][1] == 4, "what became slow is looked at in smaller pieces"
+
+
+def test_what_the_server_did_not_answer_is_asked_for_in_the_smallest_piece() -> None:
+    looking, cursor = linked(1000)
+    for _ in range(5):
+        looking.next(cursor)
+        looking.ended(0.0, now=0.0)
+    before, _ = looking.next(cursor)
+    looking.failed(15.0, now=100.0)
+    begin, end = looking.next(cursor)
+    assert begin == before
+    assert end[5][1] - begin[5][1] == 1
+
+
+@pytest.mark.parametrize(
+    ("round_s", "times"),
+    [(0.2, SHARE), (1.5, SHARE), (3.0, ROUND_S / 3.0), (7.5, SHARE_AT_MOST), (60.0, SHARE_AT_MOST)],
+)
+def test_a_round_takes_a_twentieth_of_the_time_but_ends_in_half_a_minute_in_up_to_a_fifth_of_it(
+    round_s: float, times: float
+) -> None:
+    looking, cursor = linked(100, took_s=round_s)
+    for _ in range(3):
+        looking.next(cursor)
+        assert not looking.ended(0.01, now=7.0)
+    assert looking.next_at == pytest.approx(7.0 + times * 0.01)
+
+
+def test_a_pause_follows_a_slow_look_only_once_slow_looks_are_usual() -> None:
+    looking, cursor = linked(100, took_s=0.2, now=1.0)
+    assert looking.next_at == 2.0
+    for pause_s in (2.0, 4.0, 8.0):
+        looking.next(cursor)
+        looking.ended(0.5, now=20.0)
+        assert looking.next_at == 20.0 + pause_s
+
+
+def test_the_next_round_is_paced_by_what_the_last_one_took() -> None:
+    looking, cursor = linked(3, took_s=0.2)
+    ended: list[bool] = []
+    while not any(ended):
+        looking.next(cursor)
+        ended.append(looking.ended(2.0, now=0.0))
+    assert looking.round_s == 2.0 * len(ended)
+    begin, _ = looking.next(cursor)
+    assert begin == {}
+
+
+def test_what_was_asked_for_in_the_middle_of_a_round_is_asked_for_until_the_next_begins() -> None:
+    looking, cursor = linked(3)
+    looking.asked = True
+    looking.next(cursor)
+    assert not looking.asked, "this round sees it"
+    looking.ended(1.0, now=0.0)
+    looking.asked = True
+    looking.next(cursor)
+    while not looking.ended(1.0, now=0.0):
+        looking.next(cursor)
+    assert looking.asked
+    looking.next(cursor)
+    assert not looking.asked
