@@ -238,6 +238,8 @@ def refusal(given: argparse.Namespace) -> str | None:
         return str(error)
     if given.fill_memory and not MEMINFO.exists():
         return f"--fill-memory needs {MEMINFO}, which tells how much memory is free; only Linux has it"
+    if given.fill_memory and given.dsn:
+        return "--fill-memory fills the memory of this machine, for a server that this benchmark starts: without --dsn"
     return None
 
 

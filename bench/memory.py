@@ -47,6 +47,8 @@ class Hole:
             os.ftruncate(self._file, self._read + STEP)
             while len(os.pread(self._file, 2**20, self._read)) == 2**20:
                 self._read += 2**20
+        if free > LEFT_MB:
+            progress(f"memory is not filled: {free:,} MB are free; PGSCHED_BENCH_TMP must not be a tmpfs, nor limited")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from uuid import UUID, uuid4
 
 from pgsched import log
-from pgsched.db.claims import Wanted, claim
+from pgsched.db.claims import Wanted, claim, plan_claims
 from pgsched.db.connect import BY_KEY, DatabaseError, Reaction, aconnect, classify, first_line
 from pgsched.errors import PgschedError
 from pgsched.model import Claim
@@ -115,6 +115,7 @@ class Aside:
             wanted = self.wanted()
             timeout_s = min(TIMEOUT_S, wanted.lease_s / 2)
             async with await aconnect(self.dsn, purpose="aside", timeout_s=timeout_s, settings=BY_KEY) as conn:
+                await plan_claims(conn, wanted, [span])  # what that takes is not the scan's
                 sent_at = time.monotonic()
                 claims = await claim(conn, wanted, queue, n, token, span)
                 answered_at = time.monotonic()

@@ -57,6 +57,7 @@ class Cursor:
     def __init__(self) -> None:
         self._after: Places = {}
         self._passed: Passed | None = None  # once a scan from the start takes so long that claims must not wait for it
+        self._held: Passed | None = None  # the same while it cannot be looked at beside other claims
         self._full = Budget()
         self._overdue_at = 0.0
         self._quick = False
@@ -130,22 +131,23 @@ class Cursor:
         if took_s > ASIDE_S and self._passed is not None:
             self._passed.failed(took_s, now)
         else:
-            self._passed, self._overdue_at = None, 0.0
+            self._held, self._passed, self._overdue_at = self._passed, None, 0.0
 
     def _paced(self, took_s: float, now: float) -> None:
         if took_s - self._least_s <= ASIDE_S:
-            self._passed = None
+            self._passed = self._held = None
         elif self._passed is None:
-            self._passed = Passed(took_s, now)
+            self._passed, self._held = self._held or Passed(took_s, now), None
+            self._passed.begin()
         self._full.spent(took_s, now)
         self._quick = took_s <= QUICK_S
         self._overdue_at = now + max(EVERY_S, self._full.pause_s)
 
-    def move(self, claims: Sequence[Claim]) -> None:
+    def move(self, claims: Sequence[Claim], now: float) -> None:
         """Go on behind these claims, which are in the order of their keys."""
         self._after |= ends(claims)
         if self._passed is not None:
-            self._passed.moved(len(claims), self._after)
+            self._passed.moved(self._after, now)
 
     def scanned(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
         """A scan from the start, sent at `sent_at`, was answered now: what it took says when the next one may be."""
@@ -155,13 +157,13 @@ class Cursor:
         self._paced(now - sent_at, now)
         if len(claims) < asked:  # nothing claimable is left behind the cursor: it stays where it is, if it is ahead
             claims = [claim for claim in claims if self._is_ahead(claim)]
-        self.move(claims)
+        self.move(claims, now)
 
     def went_on(self, claims: Sequence[Claim], sent_at: float, now: float) -> None:
         """A scan from the cursor on, sent at `sent_at`, was answered now."""
         self._took(now - sent_at)
         self._looked(claims, now - sent_at, now)
-        self.move(claims)
+        self.move(claims, now)
 
     def _took(self, seconds: float) -> None:
         self._least_s = min(self._least_s, seconds) if self._way_is_known else seconds

@@ -1,9 +1,9 @@
-"""What a claim cursor has passed, looked at in pieces while its dead entries stay: no look takes long by itself.
+"""What a claim cursor has passed, looked at in pieces while its dead entries stay.
 
 The rule: the places that the cursor has had are a chain from the beginning to where it is, so each key that it has
 passed lies in one of its links, wherever the cursor has jumped. A round goes through all of them. As many links are
-looked at together as take about a tenth of a second; then there is a pause, so that a round takes a twentieth of the
-time, but ends within half a minute, as long as that is no more than a fifth of it.
+looked at together as take about a tenth of a second; then there is a pause. The pauses make a round take a twentieth of
+the time, but add up to half a minute at the most, as long as looks take no more than a fifth of the time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SHARE, SHARE_AT_MOST = 20, 4  # times what a look takes
 ROUND_S = 30.0
 LOOK_S = 0.1
 FIRST_PAUSE_S = 1.0
-LINK = 50_000  # claims
+LINK_S = 1.0  # by time and not by what was claimed: others claim too
 LINKS = 1000
 
 
@@ -27,24 +27,24 @@ class Passed:
     def __init__(self, took_s: float, now: float) -> None:
         self.round_s = took_s
         self.asked = False
-        self._pause_s = 0.0
+        self._pause_s = min(FIRST_PAUSE_S, SHARE * took_s)
         self._places: list[Places] = []
-        self._claimed = 0
+        self._placed_at, self._link_s = now, LINK_S
         self._link, self._links = 0, 1  # the first of those that are next, and how many
         self._reached: Places = {}  # in them
         self._spent_s = 0.0  # since the round began
-        self._ends_round = True
-        self._pause(took_s, now)
+        self._ends_round = self._is_single = True
+        self.next_at = now + self._pause_s
 
-    def moved(self, claims: int, cursor: Places) -> None:
-        """The cursor has gone on by so many claims."""
-        self._claimed += claims
-        if self._claimed < LINK:
+    def moved(self, cursor: Places, now: float) -> None:
+        """The cursor has gone on, and is there."""
+        if now - self._placed_at < self._link_s:
             return
-        self._claimed = 0
+        self._placed_at = now
         self._places.append(dict(cursor))
         if len(self._places) > LINKS:  # two links become one
             del self._places[::2]
+            self._link_s *= 2
             self._link, self._links = self._link // 2, self._links // 2
 
     def next(self, cursor: Places) -> tuple[Places, Places]:
@@ -53,7 +53,7 @@ class Passed:
             self.asked = False
         self._links = max(1, self._links)
         end = self._link + self._links
-        self._ends_round = end > len(self._places)
+        self._ends_round, self._is_single = end > len(self._places), self._links == 1
         begin = self._places[self._link - 1] if self._link else {}
         return begin | self._reached, cursor if self._ends_round else self._places[end - 1]
 
@@ -69,8 +69,8 @@ class Passed:
         self._reached = {}
         self._pause(took_s, now)
         if self._ends_round:
-            self.round_s, self._spent_s = self._spent_s, 0.0
-            self._link, self._links = 0, 1
+            self.round_s = self._spent_s
+            self.begin()
             return True
         self._link += self._links
         if took_s < LOOK_S / 2:
@@ -80,14 +80,24 @@ class Passed:
         return False
 
     def failed(self, took_s: float, now: float) -> None:
-        """The look had no answer after so long."""
+        """The look had no answer after so long. What is too long for one look must not keep the round from the rest."""
+        if self._is_single and self._ends_round:
+            self.begin()
+        elif self._is_single:
+            self._link, self._reached = self._link + 1, {}
         self._links = 1
+        self.asked = True
         self.next_at = now + self._times(took_s) * took_s
 
+    def begin(self) -> None:
+        """The next look is the first of a round."""
+        self._link, self._links, self._reached, self._spent_s = 0, 1, {}, 0.0
+
     def _pause(self, took_s: float, now: float) -> None:
-        # one slow answer is no reason to look much less often
-        self._pause_s = min(self._times(took_s) * took_s, max(FIRST_PAUSE_S, 2 * self._pause_s))
-        self.next_at = now + self._pause_s
+        pause_s = self._times(took_s) * took_s
+        if took_s > self.round_s:  # one slow answer is no reason to look much less often
+            pause_s = min(pause_s, max(FIRST_PAUSE_S, 2 * self._pause_s))
+        self._pause_s, self.next_at = pause_s, now + pause_s
 
     def _times(self, took_s: float) -> float:
         """How many times as long as a look the pause after it is."""

@@ -22,12 +22,15 @@ def test_a_hole_is_read_until_little_is_free(monkeypatch: pytest.MonkeyPatch) ->
         next(left)
 
 
-def test_where_memory_never_gets_short_a_hole_is_read_as_long_as_memory_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_memory_never_gets_short_a_hole_is_read_as_long_as_memory_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(memory, "free_mb", lambda: 10**6)
     monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": memory.STEP // 4096 + 1}.__getitem__)
     with memory.hole() as hole:
         hole.fill()
         assert os.fstat(hole._file).st_size == 2 * memory.STEP
+    assert "memory is not filled" in capsys.readouterr().err
 
 
 def test_memory_that_cannot_be_looked_at_is_refused(
@@ -36,3 +39,8 @@ def test_memory_that_cannot_be_looked_at_is_refused(
     monkeypatch.setattr("bench.__main__.MEMINFO", tmp_path / "meminfo")
     assert main(["drain", "--fill-memory"]) == 2
     assert "only Linux has it" in capsys.readouterr().err
+
+
+def test_the_memory_of_a_server_that_is_elsewhere_is_not_filled(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["drain", "--fill-memory", "--dsn", "host=elsewhere"]) == 2
+    assert "without --dsn" in capsys.readouterr().err

@@ -88,7 +88,7 @@ def test_what_a_cursor_has_passed_ends_with_the_cursor(guarded: bool, db: psycop
     first = {(c.priority, datetime.fromisoformat(c.available_at or "").second): c for c in take(db, 9)}
     db.execute("UPDATE pgsched.runs SET state = 'queued', attempt = 0, token = NULL, lease_until = NULL")
     cursor = Cursor()
-    cursor.move([first[3, 1], first[5, 1]])
+    cursor.move([first[3, 1], first[5, 1]], now=0.0)
     cursor._passed = Passed(0.0, now=-1.0)
     span = cursor.passed(0.0)
     assert span is not None

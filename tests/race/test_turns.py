@@ -420,7 +420,7 @@ def looks(dsn: str, monkeypatch: pytest.MonkeyPatch, every_s: float = 0.0) -> Sc
     monkeypatch.setattr(Cursor, "_paced", paced)
     monkeypatch.setattr(cursor, "EVERY_S", every_s)
     monkeypatch.setattr(passed, "FIRST_PAUSE_S", every_s)
-    monkeypatch.setattr(passed, "LINK", 1)
+    monkeypatch.setattr(passed, "LINK_S", 0.0)
     it = Scene(dsn, monkeypatch, 1)
     monkeypatch.setattr(claiming, "claimable_queues", nothing)
     it.claimer.poll_s, it.claimer._rest = 60.0, resting.Rest(60.0)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from pgsched.worker import passed
-from pgsched.worker.passed import LINK, LOOK_S, ROUND_S, SHARE, SHARE_AT_MOST, Passed, Place, Places
+from pgsched.worker.passed import LINK_S, LOOK_S, ROUND_S, SHARE, SHARE_AT_MOST, Passed, Place, Places
 
 NOTHING: Place = ("", 0)
 
@@ -26,7 +26,7 @@ def linked(links: int, took_s: float = 1.0, now: float = 0.0) -> tuple[Passed, P
     made, cursor = Passed(took_s, now), {}
     for link in range(1, links):
         cursor = {5: at(link)}
-        made.moved(LINK, cursor)
+        made.moved(cursor, now + link * LINK_S)
     return made, {5: at(links)}
 
 
@@ -46,14 +46,15 @@ def test_a_round_covers_all_that_the_cursor_had_passed_when_it_began_however_it_
                 jump = draw.randrange(1, 12) if draw.random() < 0.9 else -draw.randrange(1, 12)
                 cursor[priority] = at(max(1, cursor.get(priority, at(0))[1] + jump))
                 wanted -= {(p, k) for p, k in wanted if p == priority and k > cursor[p]}  # it will pass these again
-                looking.moved(draw.choice((10, LINK, 2 * LINK)), cursor)
+                now += draw.choice((0.1, 1.0, 2.0)) * LINK_S
+                looking.moved(cursor, now)
             if draw.random() < 0.2 and any(begin.get(p, NOTHING) < end[p] for p in end):  # it had to stop
                 priority = draw.choice([p for p in end if begin.get(p, NOTHING) < end[p]])
                 reached = {priority: at(begin.get(priority, NOTHING)[1] + 1)}
                 wanted -= {(p, k) for p, k in wanted if p == priority and covers(begin, reached, p, k)}
                 looking.stopped(reached, 0.1, now)
                 continue
-            if draw.random() < 0.1:
+            if draw.random() < 0.1 and not looking._is_single:
                 looking.failed(15.0, now)
                 continue
             wanted -= {(p, k) for p, k in wanted if covers(begin, end, p, k)}
@@ -76,6 +77,35 @@ def test_a_look_is_about_as_long_as_it_should_be() -> None:
     assert not looking.ended(0.5, now=0.0)
     begin, end = looking.next(cursor)
     assert end[5][1] - begin[5][1] == 4, "what became slow is looked at in smaller pieces"
+
+
+def test_links_are_all_as_long_and_not_too_many() -> None:
+    looking, cursor = Passed(1.0, 0.0), {}
+    for second in range(1, 20_000):
+        cursor = {5: at(second)}
+        looking.moved(cursor, float(second))
+    begins: list[int] = []
+    ends: list[int] = []
+    while not ends or not looking._ends_round:
+        begin, end = looking.next(cursor)
+        begins.append(begin.get(5, NOTHING)[1])
+        ends.append(end[5][1])
+        looking._links = 1
+        looking.ended(LOOK_S, now=0.0)
+    assert 400 < len(ends) <= 1001
+    sizes = sorted(end - begin for begin, end in zip(begins, ends, strict=True))
+    assert sizes[-1] <= 2 * sizes[len(sizes) // 2]
+
+
+def test_a_link_that_is_never_answered_keeps_no_round_from_the_others() -> None:
+    looking, cursor = linked(4)
+    ends = []
+    for _ in range(6):
+        _, end = looking.next(cursor)
+        ends.append(end[5][1])
+        looking.failed(15.0, now=0.0)
+        assert looking.asked
+    assert ends == [1, 2, 3, 4, 1, 2]
 
 
 def test_what_the_server_did_not_answer_is_asked_for_in_the_smallest_piece() -> None:
