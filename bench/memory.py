@@ -39,7 +39,8 @@ class Hole:
     def fill(self) -> None:
         """Let the page cache take what is free, but for LEFT_MB."""
         began, said = time.monotonic(), False
-        enough = self._read + os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # a container may use less
+        # a container may use less than there is; and what is read takes the place of some that was read before
+        enough = self._read + 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         while (free := free_mb()) > LEFT_MB and self._read < enough:
             if not said and time.monotonic() - began > SAY_AFTER_S:
                 progress(f"filling memory: {free:,} MB are free")

@@ -22,14 +22,14 @@ def test_a_hole_is_read_until_little_is_free(monkeypatch: pytest.MonkeyPatch) ->
         next(left)
 
 
-def test_where_memory_never_gets_short_a_hole_is_read_as_long_as_memory_is(
+def test_where_memory_never_gets_short_a_hole_is_read_twice_as_long_as_memory_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(memory, "free_mb", lambda: 10**6)
     monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": memory.STEP // 4096 + 1}.__getitem__)
     with memory.hole() as hole:
         hole.fill()
-        assert os.fstat(hole._file).st_size == 2 * memory.STEP
+        assert os.fstat(hole._file).st_size == 3 * memory.STEP
     assert "memory is not filled" in capsys.readouterr().err
 
 
