@@ -96,6 +96,39 @@ def test_what_a_cursor_has_passed_ends_with_the_cursor(guarded: bool, db: psycop
     assert {c.id for c in found} == {first[key].id for key in (keys[:2] + keys[3:4] if guarded else keys[:5])}
 
 
+def test_a_round_of_pieces_finds_all_that_became_claimable_behind_the_cursor_and_nothing_else(
+    db: psycopg.Connection,
+) -> None:
+    db.execute(
+        "INSERT INTO pgsched.runs (task, priority, available_at)"
+        " SELECT 't', 4 + n % 3, '2026-05-01 12:00Z'::timestamptz + make_interval(secs => n / 2)"
+        " FROM generate_series(1, 90) n"
+    )
+    cursor, now = Cursor(), 0.0
+    cursor._passed = Passed(0.0, now)
+    passed: list[Claim] = []
+    while len(passed) < 72:
+        now += 1.0
+        passed += (found := take(db, 6, span=cursor.after(now)))
+        cursor.went_on(found, sent_at=now, now=now)
+    late = {claim.id for claim in passed[::4]}
+    db.execute(
+        "UPDATE pgsched.runs SET state = 'queued', attempt = 0, token = NULL, lease_until = NULL WHERE id = ANY (%s)",
+        [list(late)],
+    )
+    again: list[int] = []
+    looks, more = 0, True
+    while more:
+        now, looks = now + 100.0, looks + 1
+        span = cursor.passed(now)
+        assert span is not None
+        found = take(db, 2, span=span)
+        again += [claim.id for claim in found]
+        more = cursor.looked_aside(found, 2, sent_at=now, now=now + 0.2)
+    assert sorted(again) == sorted(late)
+    assert looks > 10, "in pieces"
+
+
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claimer_does_not_wait_for_another(name: str, db: psycopg.Connection, connect: Open) -> None:
     add_runs(db, 10)
