@@ -291,6 +291,10 @@ class Claimer:
         hold(conn, HOLD_S if idle else 0.0)
         try:
             claims = await claim(conn, self.wanted, queue, n, token, span)
+        except BaseException:
+            if span is FROM_THE_START:
+                self._cursors[queue].not_scanned(time.monotonic())
+            raise
         finally:
             hold(conn, 0.0)
             self.asking = 0

@@ -131,14 +131,24 @@ class Cursor:
         if took_s > ASIDE_S and self._passed is not None:
             self._passed.failed(took_s, now)
         else:
-            self._held, self._passed, self._overdue_at = self._passed, None, 0.0
+            self._held, self._passed, self._overdue_at = self._passed or self._held, None, 0.0
+
+    def not_scanned(self, now: float) -> None:
+        """There was no answer to a scan from the start: pieces take less."""
+        self._resume(ASIDE_S, now)
+
+    def _resume(self, took_s: float, now: float) -> None:
+        """Go on with what is held back, if anything is."""
+        if self._held is not None:
+            self._passed, self._held = self._held, None
+            self._passed.resumed(took_s, now)
 
     def _paced(self, took_s: float, now: float) -> None:
         if took_s - self._least_s <= ASIDE_S:
             self._passed = self._held = None
         elif self._passed is None:
-            self._passed, self._held = self._held or Passed(took_s, now), None
-            self._passed.begin()
+            self._passed = Passed(took_s, now)
+            self._resume(took_s, now)
         self._full.spent(took_s, now)
         self._quick = took_s <= QUICK_S
         self._overdue_at = now + max(EVERY_S, self._full.pause_s)

@@ -38,14 +38,14 @@ class Passed:
 
     def moved(self, cursor: Places, now: float) -> None:
         """The cursor has gone on, and is there."""
-        if now - self._placed_at < self._link_s:
+        if now - self._placed_at < self._link_s or (self._places and self._places[-1] == cursor):
             return
         self._placed_at = now
         self._places.append(dict(cursor))
         if len(self._places) > LINKS:  # two links become one
             del self._places[::2]
             self._link_s *= 2
-            self._link, self._links = self._link // 2, self._links // 2
+            self._link, self._links, self._is_single = self._link // 2, self._links // 2, False
 
     def next(self, cursor: Places) -> tuple[Places, Places]:
         """The places from which, and up to which, the next look goes, now that the cursor is there."""
@@ -81,6 +81,7 @@ class Passed:
 
     def failed(self, took_s: float, now: float) -> None:
         """The look had no answer after so long. What is too long for one look must not keep the round from the rest."""
+        self._spent_s += took_s
         if self._is_single and self._ends_round:
             self.begin()
         elif self._is_single:
@@ -88,6 +89,11 @@ class Passed:
         self._links = 1
         self.asked = True
         self.next_at = now + self._times(took_s) * took_s
+
+    def resumed(self, took_s: float, now: float) -> None:
+        """It goes on with a new round, after what took so long instead of looks."""
+        self.begin()
+        self._pause(took_s, now)
 
     def begin(self) -> None:
         """The next look is the first of a round."""

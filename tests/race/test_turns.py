@@ -592,6 +592,25 @@ def test_a_connection_that_is_opened_again_has_its_way_measured_anew(
     play(looks(dsn, monkeypatch), scene)
 
 
+def test_a_scan_from_the_start_that_has_no_answer_is_not_tried_again_where_there_are_pieces(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancelled(*_: Any) -> list[Claim]:
+        raise psycopg.errors.QueryCanceled("canceling statement due to statement timeout")
+
+    async def scene(it: Scene) -> None:
+        one = it.claimer._cursors["default"]
+        one.not_looked(0.0, 0.0)
+        one._held = passed.Passed(1.0, 0.0)
+        monkeypatch.setattr(claiming, "claim", cancelled)
+        it.claimer.hint("default")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            await it.claimer._round()
+        assert one.aside
+
+    play(looks(dsn, monkeypatch), scene)
+
+
 def test_what_becomes_claimable_while_it_looks_is_looked_for_again(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

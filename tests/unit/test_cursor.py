@@ -183,9 +183,28 @@ def test_where_it_cannot_be_asked_once_its_pieces_are_kept() -> None:
     cursor.went_on([claimed(3, 2)], sent_at=29.99, now=30.0)
     cursor.not_looked(0.0, 40.0)
     cursor.scanned([claimed(4, 3)], 1, sent_at=40.0, now=40.5)
+    assert cursor.full_in(40.5) == pytest.approx(2.0), "it may be refused again, and scan again"
     first = cursor.passed(99.0)
     assert first is not None
     assert first["until_ids"] == "{2}"
+    cursor.not_looked(0.0, 99.0)
+    cursor.not_looked(0.0, 99.1)
+    assert cursor.after(99.2) is FROM_THE_START
+    cursor.not_scanned(130.0)
+    assert cursor.after(130.0) is not FROM_THE_START, "what is too long for one statement is not tried again at once"
+    again = cursor.passed(199.0)
+    assert again is not None
+    assert again["until_ids"] == "{2}"
+
+
+def test_what_was_never_answered_does_not_count_as_quick() -> None:
+    cursor = slow(10.0, claimed(1, 0))
+    cursor.went_on([claimed(2, 1)], sent_at=19.99, now=20.0)
+    assert cursor.passed(40.0)
+    cursor.not_looked(15.0, 55.0)
+    assert cursor.passed(999.0)
+    assert cursor.looked_aside([], 1, sent_at=999.0, now=999.001), "what was not answered is asked for again"
+    assert cursor.aside
 
 
 def test_what_is_more_than_one_piece_is_said_to_be_left() -> None:

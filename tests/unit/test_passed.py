@@ -97,6 +97,18 @@ def test_links_are_all_as_long_and_not_too_many() -> None:
     assert sizes[-1] <= 2 * sizes[len(sizes) // 2]
 
 
+def test_a_cursor_that_stands_still_makes_no_links() -> None:
+    looking, cursor = linked(4)
+    for second in range(100, 5000):
+        looking.moved(cursor, float(second))
+    ends = []
+    for _ in range(4):
+        ends.append(looking.next(cursor)[1][5][1])
+        looking.ended(LOOK_S, now=0.0)
+    assert ends == [1, 2, 3, 4]
+    assert looking._link_s == LINK_S
+
+
 def test_a_link_that_is_never_answered_keeps_no_round_from_the_others() -> None:
     looking, cursor = linked(4)
     ends = []
