@@ -70,7 +70,7 @@ class Passed:
         self._pause(took_s, now)
         if self._ends_round:
             self.round_s = self._spent_s
-            self.begin()
+            self._begin()
             return True
         self._link += self._links
         if took_s < LOOK_S / 2:
@@ -83,7 +83,7 @@ class Passed:
         """The look had no answer after so long. What is too long for one look must not keep the round from the rest."""
         self._spent_s += took_s
         if self._is_single and self._ends_round:
-            self.begin()
+            self._begin()
         elif self._is_single:
             self._link, self._reached = self._link + 1, {}
         self._links = 1
@@ -92,10 +92,10 @@ class Passed:
 
     def resumed(self, took_s: float, now: float) -> None:
         """It goes on with a new round, after what took so long instead of looks."""
-        self.begin()
+        self._begin()
         self._pause(took_s, now)
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """The next look is the first of a round."""
         self._link, self._links, self._reached, self._spent_s = 0, 1, {}, 0.0
 
