@@ -57,7 +57,7 @@ class Aside:
         is kept from now on, so that no claim that is sent meanwhile is for the same. Raises what ended the last one, if
         that was no answer of the database: to take what was claimed must not fail."""
         self._raise()
-        if queue == self._queue or cursor.passed(time.monotonic()) is None:
+        if queue == self._queue or not cursor.passed_is_due(time.monotonic()):
             return False
         if self._task is None:
             if not self._keep():

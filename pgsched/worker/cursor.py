@@ -57,7 +57,7 @@ class Cursor:
     def __init__(self) -> None:
         self._after: Places = {}
         self._passed: Passed | None = None  # once a scan from the start takes so long that claims must not wait for it
-        self._held: Passed | None = None  # the same while it cannot be looked at beside other claims
+        self._beside = True  # can it be looked at beside them?
         self._full = Budget()
         self._overdue_at = 0.0
         self._quick = False
@@ -68,8 +68,8 @@ class Cursor:
 
     @property
     def aside(self) -> bool:
-        """Does a scan from the start take so long that claims must not wait for it?"""
-        return self._passed is not None
+        """Does a scan from the start take so long that claims must not wait for it, and need they not?"""
+        return self._passed is not None and self._beside
 
     def reconnected(self) -> None:
         """The way to the server may be a longer one: it is measured anew, and what is known holds until then."""
@@ -86,7 +86,7 @@ class Cursor:
 
     def full_in(self, now: float) -> float:
         """Seconds until a scan from the start may follow one that found too little, or the next piece of it."""
-        return max(0.0, (self._passed or self._full).next_at - now)
+        return max(0.0, (self._passed if self._passed and self._beside else self._full).next_at - now)
 
     def after(self, now: float) -> Mapping[str, str]:
         """The span from the cursor on, as `claim` takes it; FROM_THE_START when it is time, or takes none."""
@@ -95,10 +95,13 @@ class Cursor:
         ats, ids = arrays(self._after.get(priority, BEGINNING) for priority in PRIORITIES)
         return {**FROM_THE_START, "after_ats": ats, "after_ids": ids}
 
+    def passed_is_due(self, now: float) -> bool:
+        """Is it time to look at what it has passed, beside other claims?"""
+        return self._passed is not None and self._beside and bool(self._after) and now >= self._passed.next_at
+
     def passed(self, now: float) -> Mapping[str, str] | None:
-        """The next piece of what it has passed, to be claimed from beside other claims; None: it is not time, or no
-        use."""
-        if self._passed is None or not self._after or now < self._passed.next_at:
+        """The next piece of that, to be claimed from; None: it is not time, or no use."""
+        if self._passed is None or not self.passed_is_due(now):
             return None
         begin, end = self._passed.next(self._after)
         priorities = sorted(end)
@@ -123,7 +126,7 @@ class Cursor:
         if not self._passed.ended(took_s, now):
             return True
         asked = self._passed.asked
-        self._paced(self._passed.round_s, now)
+        self._paced(self._passed.round_s + self._least_s, now)
         return asked
 
     def not_looked(self, took_s: float, now: float) -> None:
@@ -131,24 +134,24 @@ class Cursor:
         if took_s > ASIDE_S and self._passed is not None:
             self._passed.failed(took_s, now)
         else:
-            self._held, self._passed, self._overdue_at = self._passed or self._held, None, 0.0
+            self._beside, self._overdue_at = False, 0.0
 
     def not_scanned(self, now: float) -> None:
         """There was no answer to a scan from the start: pieces take less."""
         self._resume(ASIDE_S, now)
 
     def _resume(self, took_s: float, now: float) -> None:
-        """Go on with what is held back, if anything is."""
-        if self._held is not None:
-            self._passed, self._held = self._held, None
+        """Look at it beside other claims again."""
+        if self._passed is not None and not self._beside:
             self._passed.resumed(took_s, now)
+        self._beside = True
 
     def _paced(self, took_s: float, now: float) -> None:
+        self._resume(took_s, now)
         if took_s - self._least_s <= ASIDE_S:
-            self._passed = self._held = None
+            self._passed = None
         elif self._passed is None:
             self._passed = Passed(took_s, now)
-            self._resume(took_s, now)
         self._full.spent(took_s, now)
         self._quick = took_s <= QUICK_S
         self._overdue_at = now + max(EVERY_S, self._full.pause_s)

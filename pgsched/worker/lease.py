@@ -51,14 +51,14 @@ class Leases:
         self.lease_s = lease_s
         self._usable_s = lease_s * (1 - MARGIN)
         self._deadlines: dict[int, dict[int, float]] = {}
-        self._soonest = math.inf  # no deadline is before it
+        self.soonest = math.inf  # no deadline is before it: to be asked first, as it takes no look-up
         self._lock = threading.Lock()
 
     def add(self, claims: list[Claim], sent_at: float) -> None:
         """Hold these claims; `sent_at` is the monotonic instant before the claim statement was sent."""
         deadline = sent_at + self._usable_s
         with self._lock:
-            self._soonest = min(self._soonest, deadline)
+            self.soonest = min(self.soonest, deadline)
             for token, group in groupby(claims, TOKEN):
                 held = self._deadlines.setdefault(token.int, {})
                 held.update(dict.fromkeys(map(RUN, group), deadline))
@@ -89,7 +89,7 @@ class Leases:
         """Move the deadlines of claims that a heartbeat sent at `sent_at` renewed."""
         deadline = sent_at + self._usable_s
         with self._lock:
-            self._soonest = min(self._soonest, deadline)
+            self.soonest = min(self.soonest, deadline)
             for run, token in keys:
                 held = self._deadlines.get(token)
                 if held is not None and run in held:
@@ -102,7 +102,7 @@ class Leases:
     def expired(self, now: float) -> list[Key]:
         """Claims whose deadline has passed at monotonic `now`: others may own them soon."""
         with self._lock:
-            if now < self._soonest:
+            if now < self.soonest:
                 return []
             found = [
                 (run, token)
@@ -110,7 +110,7 @@ class Leases:
                 for run, deadline in runs.items()
                 if deadline <= now
             ]
-            self._soonest = min((min(runs.values()) for runs in self._deadlines.values()), default=math.inf)
+            self.soonest = min((min(runs.values()) for runs in self._deadlines.values()), default=math.inf)
             return found
 
 

@@ -2,8 +2,12 @@
 
 The rule: the places that the cursor has had are a chain from the beginning to where it is, so each key that it has
 passed lies in one of its links, wherever the cursor has jumped. A round goes through all of them. As many links are
-looked at together as take about a tenth of a second; then there is a pause. The pauses make a round take a twentieth of
-the time, but add up to half a minute at the most, as long as looks take no more than a fifth of the time.
+looked at together as take about a tenth of a second, and are one from then on; then there is a pause. The pauses make a
+round take a twentieth of the time, but add up to half a minute at the most, as long as looks take no more than a fifth
+of the time.
+
+The first link is all that was passed before there were others, and may be too long to be looked at: then ever fewer
+rounds begin with it.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ LOOK_S = 0.1
 FIRST_PAUSE_S = 1.0
 LINK_S = 1.0  # by time and not by what was claimed: others claim too
 LINKS = 1000
+AT_ONCE = 32  # those that follow may take longer
+SKIPS = 64
 
 
 class Passed:
@@ -30,10 +36,13 @@ class Passed:
         self._pause_s = min(FIRST_PAUSE_S, SHARE * took_s)
         self._places: list[Places] = []
         self._placed_at, self._link_s = now, LINK_S
+        self._begins = True
         self._link, self._links = 0, 1  # the first of those that are next, and how many
         self._reached: Places = {}  # in them
         self._spent_s = 0.0  # since the round began
         self._ends_round = self._is_single = True
+        self._unanswered_s = 0.0  # what the first link took in vain
+        self._skips = self._to_skip = 0  # how many rounds do without it, and how many still
         self.next_at = now + self._pause_s
 
     def moved(self, cursor: Places, now: float) -> None:
@@ -49,8 +58,8 @@ class Passed:
 
     def next(self, cursor: Places) -> tuple[Places, Places]:
         """The places from which, and up to which, the next look goes, now that the cursor is there."""
-        if not (self._link or self._reached):
-            self.asked = False
+        if self._begins:
+            self._begins = self.asked = False
         self._links = max(1, self._links)
         end = self._link + self._links
         self._ends_round, self._is_single = end > len(self._places), self._links == 1
@@ -66,22 +75,32 @@ class Passed:
     def ended(self, took_s: float, now: float) -> bool:
         """The look went through to its end; True when a round has ended with it."""
         self._spent_s += took_s
-        self._reached = {}
         self._pause(took_s, now)
+        if self._link == 0:
+            self._skips = 0
         if self._ends_round:
             self.round_s = self._spent_s
             self._begin()
             return True
-        self._link += self._links
-        if took_s < LOOK_S / 2:
-            self._links *= 2
-        elif took_s > LOOK_S * 2:
+        slow = took_s > LOOK_S * 2
+        if self._links > 1 and not (slow or self._reached):
+            del self._places[self._link : self._link + self._links - 1]
+            self._link += 1
+        else:
+            self._link += self._links
+        self._reached = {}
+        if slow:
             self._links //= 2
+        elif took_s < LOOK_S / 2:
+            self._links = min(AT_ONCE, 2 * self._links)
         return False
 
     def failed(self, took_s: float, now: float) -> None:
         """The look had no answer after so long. What is too long for one look must not keep the round from the rest."""
         self._spent_s += took_s
+        if self._is_single and self._link == 0:
+            self._unanswered_s = took_s
+            self._skips = self._to_skip = min(SKIPS, max(1, 2 * self._skips))
         if self._is_single and self._ends_round:
             self._begin()
         elif self._is_single:
@@ -97,7 +116,10 @@ class Passed:
 
     def _begin(self) -> None:
         """The next look is the first of a round."""
-        self._link, self._links, self._reached, self._spent_s = 0, 1, {}, 0.0
+        self._begins, self._link, self._links, self._reached, self._spent_s = True, 0, 1, {}, 0.0
+        if self._to_skip and self._places:
+            self._to_skip -= 1
+            self._link, self._spent_s = 1, self._unanswered_s  # or one would think that a scan of all takes less
 
     def _pause(self, took_s: float, now: float) -> None:
         pause_s = self._times(took_s) * took_s

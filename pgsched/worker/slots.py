@@ -19,7 +19,7 @@ from pgsched.execute.base import Executor, kill_after_s
 from pgsched.execute.control import Control
 from pgsched.execute.python import Handler, PythonExecutor, going_on, raised
 from pgsched.execute.report import succeeded
-from pgsched.model import Claim, Key, Kind, Outcome, keys_of
+from pgsched.model import DONE, Claim, Key, Kind, Outcome, keys_of
 from pgsched.worker.lease import Leases
 from pgsched.worker.pace import Pace
 from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
@@ -66,6 +66,7 @@ class Slots:
         self._beginner: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy = 0
+        self._starting = 0  # of those, which have not taken their claim out of the buffer yet
         self._stopped = False
         self._turns = Turns()
         self._taken_at = 0.0
@@ -95,10 +96,10 @@ class Slots:
             return 0
         free = self.concurrency - self._busy - sum(map(len, self._waiting))
         ahead = self.pace.prefetch if not self._busy or time.monotonic() < self._moved_at + PARKED_S else 0
-        filled = len(self._buffer) + self.kept
+        filled = max(0, len(self._buffer) - self._starting) + self.kept
         want = free + ahead - filled
         if self._left > 0:
-            want = min(want, self._left - filled)
+            want = min(want, self._left - len(self._buffer) - self.kept)
         # refill the prefetch when half of it is used, not one by one
         return want if free > filled or want > ahead // 2 else 0
 
@@ -154,15 +155,18 @@ class Slots:
         self._stopped = True
         self._changed.set()
 
-    def hand_back(self, why: Ended = Ended.SHUTDOWN) -> None:
-        """Let go of every claim that was not started."""
-        while self._buffer:
-            self._hand_back(self._buffer.popleft(), why)
+    def hand_back(self, why: Ended = Ended.SHUTDOWN, but: int = 0) -> None:
+        """Let go of every claim that was not started, but for so many that are next."""
+        while len(self._buffer) > but:
+            self._hand_back(self._buffer.pop(), why)
 
     def unpark(self) -> None:
-        """Hand back what was claimed ahead when all slots turn out to be busy: to be called now and then."""
-        if self._buffer and time.monotonic() > max(self._taken_at, self._moved_at) + PARKED_S:
-            self.hand_back(Ended.PARKED)
+        """Hand back what was claimed ahead when all slots turn out to be busy, and what is more than one would claim
+        now: to be called now and then."""
+        now = time.monotonic()
+        if now <= self._taken_at + PARKED_S:
+            return
+        self.hand_back(Ended.PARKED, self.pace.prefetch if now <= self._moved_at + PARKED_S else 0)
 
     def end_all(self, why: Ended) -> float:
         """End every attempt; returns the longest time in seconds that one of them may take to stop."""
@@ -223,10 +227,12 @@ class Slots:
 
     def _fill(self) -> None:
         """Start slots while there are claims for them, beside those that calls wait for."""
-        for _ in range(min(len(self._buffer), self.concurrency - self._busy - len(self._waiting))):
+        free = self.concurrency - self._busy - len(self._waiting)
+        for _ in range(min(len(self._buffer) - self._starting, free)):
             if self._stopped:
                 return
             self._busy += 1
+            self._starting += 1
             self._start(self._serve())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -236,6 +242,7 @@ class Slots:
 
     async def _serve(self) -> None:
         """Make attempts until none is left, a call waits for a slot, or this one is not as clean as it was."""
+        self._starting -= 1
         task = asyncio.current_task()
         assert task is not None
         while (last := self._begin(task)) is not None:
@@ -284,17 +291,23 @@ class Slots:
 
     async def _attempt(self, task: asyncio.Task[None], turn: Turn) -> Outcome | None:
         """Make attempts that need nothing but their arguments, until one has waited: its outcome."""
+        handler: Handler | None = None
+        name = kind = names = None  # of its task, and of its arguments
         while turn.last is None and (claim := self._next(turn.now)) is not None:
             log.ATTEMPT.set(claim)  # until the next one's: set back, the context would be slow to compare
             clean = contextvars.copy_context()
-            handler = self.bare(claim)
+            args = claim.args
+            if claim.task is not name or claim.kind is not kind or type(args) is not dict or args.keys() != names:
+                handler = self.bare(claim)  # nearly always the one of the attempt before
+                name, kind, names = claim.task, claim.kind, None if handler is None else handler.bare
             if handler is None:
                 turn.last = claim, None, clean, turn.now
                 break
             self._beginning = turn.claim = claim
             turn.clean = clean
             try:
-                outcome = succeeded(await handler.function(**claim.args))
+                value = await handler.function(**args)
+                outcome = DONE if value is None else succeeded(value)
             except BaseException as error:
                 outcome = raised(error, handler, from_outside=turn.waits)
             if turn.waits:
@@ -317,7 +330,7 @@ class Slots:
             claim = self._buffer.popleft()
             if self._running and claim.key in self._running:
                 continue
-            if self.leases.past(claim, now):
+            if now >= self.leases.soonest and self.leases.past(claim, now):
                 self._hand_back(claim, Ended.DEADLINE)
                 continue
             if self._left > 0:

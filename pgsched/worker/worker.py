@@ -236,7 +236,11 @@ class Worker:
 
     def _settle(self, claim: Claim, outcome: Outcome) -> None:
         if outcome.result is SUCCEEDED:
-            self._put(Settlement.of(claim, outcome))
+            settlement = Settlement.of(claim, outcome)
+            if self.journal.unwritten:
+                self._put(settlement)
+            else:
+                self._settler.put(settlement)
             return
         if outcome.result not in (Result.INTERRUPTED, Result.RELEASED):
             told = {"outcome": str(outcome.result), "error": (outcome.error or "")[:200], **self.told_of(claim)}

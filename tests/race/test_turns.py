@@ -600,8 +600,9 @@ def test_a_scan_from_the_start_that_has_no_answer_is_not_tried_again_where_there
 
     async def scene(it: Scene) -> None:
         one = it.claimer._cursors["default"]
+        one._passed = passed.Passed(1.0, 0.0)
         one.not_looked(0.0, 0.0)
-        one._held = passed.Passed(1.0, 0.0)
+        assert not one.aside
         monkeypatch.setattr(claiming, "claim", cancelled)
         it.claimer.hint("default")
         with pytest.raises(psycopg.errors.QueryCanceled):

@@ -109,15 +109,54 @@ def test_a_cursor_that_stands_still_makes_no_links() -> None:
     assert looking._link_s == LINK_S
 
 
-def test_a_link_that_is_never_answered_keeps_no_round_from_the_others() -> None:
+def test_links_that_were_looked_at_together_become_one() -> None:
+    looking, cursor = linked(1000)
+    rounds: list[list[tuple[int, int]]] = [[], []]
+    for looks in rounds:
+        ended = False
+        while not ended:
+            begin, end = looking.next(cursor)
+            looks.append((begin.get(5, NOTHING)[1], end[5][1]))
+            ended = looking.ended((looks[-1][1] - looks[-1][0]) * 0.01, now=0.0)
+        assert [begin for begin, _ in looks] == [0, *(end for _, end in looks[:-1])]
+        assert looks[-1][1] == 1000
+    assert len(looking._places) < 100
+    sizes = [end - begin for begin, end in rounds[1][:-1]]
+    assert max(sizes) * 0.01 <= 4 * LOOK_S
+    assert all(LOOK_S / 2 <= size * 0.01 <= LOOK_S * 2 for size in sizes[6:])
+
+
+def test_what_took_next_to_nothing_does_not_make_what_follows_take_long() -> None:
+    looking, cursor = linked(1000)
+    while (begin := looking.next(cursor)[0].get(5, NOTHING)[1]) < 500:
+        looking.ended(0.0001, now=0.0)
+    end = looking.next(cursor)[1]
+    assert end[5][1] - begin <= 32
+
+
+def test_a_link_that_is_never_answered_keeps_no_round_from_the_others_and_the_first_begins_ever_fewer() -> None:
     looking, cursor = linked(4)
     ends = []
-    for _ in range(6):
+    for _ in range(18):
         _, end = looking.next(cursor)
         ends.append(end[5][1])
         looking.failed(15.0, now=0.0)
         assert looking.asked
-    assert ends == [1, 2, 3, 4, 1, 2]
+    assert ends == [1, 2, 3, 4, *[2, 3, 4] * 1, 1, 2, 3, 4, *[2, 3, 4] * 2, 1]
+
+
+def test_a_round_without_the_first_link_counts_as_one_with_it_and_an_answer_brings_it_back() -> None:
+    looking, cursor = linked(3)
+    looking.next(cursor)
+    looking.failed(15.0, now=0.0)
+    first, took = [], []
+    for _ in range(4):
+        first.append(looking.next(cursor)[0] == {})
+        while not looking.ended(0.01, now=0.0):
+            looking.next(cursor)
+        took.append(round(looking.round_s))
+    assert first == [False, False, True, True]
+    assert took == [15, 15, 0, 0], "or one would think that a scan of all takes that little"
 
 
 def test_what_the_server_did_not_answer_is_asked_for_in_the_smallest_piece() -> None:

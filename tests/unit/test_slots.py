@@ -46,10 +46,11 @@ class Stage:
         )
         self.ids = iter(range(1, 100_000))
 
-    def give(self, *names: str, **more: Any) -> list[Claim]:
+    def give(self, *names: str, args: dict[str, Any] | None = None, **more: Any) -> list[Claim]:
         """Claims of these tasks arrive."""
+        args, kill_after = args or {}, timedelta(0)
         claims = [
-            Claim(next(self.ids), uuid4(), 1, 1, "default", 5, "python", name, {}, kill_after=timedelta(0), **more)
+            Claim(next(self.ids), uuid4(), 1, 1, "default", 5, "python", name, args, kill_after=kill_after, **more)
             for name in names
         ]
         self.slots.take(claims, asyncio.get_running_loop().time())
@@ -101,6 +102,45 @@ def test_claims_are_attempted_in_order_and_never_more_at_once_than_there_are_slo
     play(stage, scene)
     assert sorted(stage.results()) == [(name, "succeeded") for name in "abcdefgh"]
     assert max(most) == 3
+
+
+def test_a_claim_whose_slot_is_about_to_begin_takes_the_room_of_one() -> None:
+    """Who asks in between would wait for the end of an attempt, though a slot is free."""
+    go = asyncio.Event()
+
+    async def waits() -> None:
+        await go.wait()
+
+    stage = Stage({"waits": waits}, concurrency=3)
+
+    async def scene(stage: Stage) -> None:
+        stage.give("waits")
+        stage.give("waits")
+        assert (stage.slots.room(), stage.slots._busy) == (1, 2)
+        await holds(lambda: len(stage.slots) == 2)
+        assert stage.slots.room() == 1
+        stage.give("waits")
+        stage.give("waits")
+        assert (stage.slots.room(), stage.slots._busy) == (0, 3)
+        await holds(lambda: len(stage.slots) == 3)
+        assert stage.slots.room() == 0
+        go.set()
+        await stage.all_told(4)
+
+    play(stage, scene)
+
+
+def test_a_worker_that_may_run_so_many_claims_no_more_though_their_slots_have_not_begun() -> None:
+    stage = Stage({"quick": quick}, concurrency=3)
+    stage.slots._left = 2
+
+    async def scene(stage: Stage) -> None:
+        assert stage.slots.room() == 2
+        stage.give("quick", "quick")
+        assert stage.slots.room() <= 0
+        await stage.all_told(2)
+
+    play(stage, scene)
 
 
 def test_what_a_handler_leaves_in_its_context_does_not_reach_the_next() -> None:
@@ -358,6 +398,34 @@ def test_claims_ahead_are_not_parked_behind_slow_ones(monkeypatch: pytest.Monkey
     assert [(n, str(o.result), o.error) for n, o in stage.told[50:52]] == [
         ("quick", "released", Ended.PARKED.value)
     ] * 2
+
+
+def test_claims_ahead_are_handed_back_when_work_turns_out_slow_though_slots_become_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slots, "PARKED_S", 0.05)
+
+    async def slow(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    stage = Stage({"slow": slow, "quick": quick}, concurrency=4)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*["quick"] * 500)
+        await stage.all_told(500)
+        assert stage.slots.room() > 40, "quick work is claimed ahead"
+        waits = [0.15, 0.17, 0.19, 0.21, *[0.15] * 36]  # a slot becomes free every 20 ms or so
+        for wait in waits:
+            stage.give("slow", args={"seconds": wait})
+        await asyncio.sleep(0.22)
+        stage.slots.unpark()
+        handed_back = [outcome for _, outcome in stage.told if outcome.result is Result.RELEASED]
+        assert len(handed_back) >= 20, "what would have been next in seconds is for other workers"
+        await stage.all_told(540)
+
+    play(stage, scene)
+    ended = [outcome for name, outcome in stage.told if name == "slow" and outcome.result is Result.SUCCEEDED]
+    assert len(ended) >= 4
 
 
 def test_slots_that_are_busy_do_not_make_the_others_claim_ahead() -> None:
