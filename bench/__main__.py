@@ -18,7 +18,7 @@ import psycopg
 from bench import machine, plots, schedules
 from bench.adapter import Failed
 from bench.console import console
-from bench.contestants import ALL, ENDURING, PEERS, PGSCHED, RAW, STATEMENTS, Contestant, named
+from bench.contestants import ALL, ENDURING, PEERS, PGSCHED, RAW, RAW_PLAIN, STATEMENTS, Contestant, named
 from bench.costs import costs
 from bench.crowd import crowd
 from bench.drain import drain
@@ -86,9 +86,9 @@ def run_drain(on: Server, given: argparse.Namespace) -> Iterator[Result]:
     counts = [given.workers] if given.workers else [1, 2]
     chosen = contestants(given)
     if not given.only and not given.quick:
-        chosen.insert(1, STATEMENTS)  # it has one loop
+        chosen[1:1] = [RAW_PLAIN, STATEMENTS]
     for count in counts:
-        yield drain(on, chosen if count == 1 else without(chosen, STATEMENTS), n, count, rounds)
+        yield drain(on, chosen if count == 1 else without(chosen, STATEMENTS), n, count, rounds)  # they have one loop
 
 
 def without(chosen: list[Contestant], left_out: Contestant) -> list[Contestant]:
@@ -118,8 +118,9 @@ def run_latency(on: Server, given: argparse.Namespace) -> list[Result]:
 
 
 def run_pinned(on: Server, given: argparse.Namespace) -> list[Result]:
+    chosen = contestants(given) if given.only else [RAW, PGSCHED, *(ENDURING if given.peers else ())]
     seconds, rounds = given.seconds or (6 if given.quick else 60), 1 if given.quick else given.rounds
-    return [pinned(on, contestants(given), seconds, rounds, unpinned=given.unpinned)]
+    return [pinned(on, chosen, seconds, rounds, unpinned=given.unpinned)]
 
 
 def run_ten_minutes(on: Server, given: argparse.Namespace) -> list[Result]:

@@ -53,6 +53,7 @@ RAW = Contestant(
     "SELECT count(*) FROM raw WHERE state = 0",
     "raw",
 )
+RAW_PLAIN = replace(RAW, name="raw-plain", label="the same loop, with Python's own settings")
 STATEMENTS = replace(PGSCHED, name="statements", label="pgsched's statements, bare loop")
 PEERS = (
     Contestant(
@@ -116,7 +117,7 @@ PEERS = (
         share=0.1,
     ),
 )
-ALL = (RAW, STATEMENTS, PGSCHED, *PEERS)
+ALL = (RAW, RAW_PLAIN, STATEMENTS, PGSCHED, *PEERS)
 ENDURING = tuple(one for one in PEERS if one.name in ("graphile-worker", "awa-pg"))  # the best after a minute's load
 
 

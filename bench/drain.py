@@ -25,6 +25,7 @@ from bench.server import Server, scalar
 
 TIMEOUT_S = 600.0
 END_S = 60
+LOOK_S = 0.004
 QUIET_NS = 10_000_000_000
 OTHERS = """
 SELECT count(*) FROM pg_stat_activity
@@ -95,10 +96,11 @@ def drained(
             started,
             TIMEOUT_S,
             f"the start of {n} runs",
+            every_s=LOOK_S,
         )
         late = contestant.asked_late
         ran_ns = wait_for(lambda: all_run_ns(started, n), started, END_S, "the last run") if late else 0
-        done_ns = wait_for(lambda: ended_ns(look, contestant), started, END_S, "the end", every_s=0.004)
+        done_ns = wait_for(lambda: ended_ns(look, contestant), started, END_S, "the end", every_s=LOOK_S)
         seen = [process.dump() for process in started]
     finished = exactly_once(look, contestant, seen, n)
     got = figures([process.points for process in started], seen, ran_ns or done_ns, n, finished)

@@ -78,8 +78,8 @@ def ratio(found: Mapping[str, Sequence[T]], name: str, of: str, value: Callable[
 
 
 def against(found: Mapping[str, Sequence[T]], peer: Contestant, value: Callable[[T], float]) -> str:
-    """The cell of a peer's row: pgsched's figure as a share of this one's. A dash for what is no peer."""
-    return number(ratio(found, PGSCHED.name, peer.name, value) if peer.lock else None, 2)
+    """The cell of another one's row: pgsched's figure as a share of this one's."""
+    return number(ratio(found, PGSCHED.name, peer.name, value) if peer.name != PGSCHED.name else None, 2)
 
 
 def middle(got: Sequence[T], value: Callable[[T], float]) -> float:

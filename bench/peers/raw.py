@@ -11,7 +11,9 @@ has taken over is left alone, what another claim of this worker took over would 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID, uuid4
@@ -43,6 +45,8 @@ WHERE id = ANY (%s::bigint[]) AND token = ANY (%s::uuid[]) AND state = 1
 BATCH = 4000  # against 500, 1,000 and 2,000, in turns, it does more
 AHEAD = 4
 IDLE_S = 0.005
+FULL_S = 1.0
+GARBAGE = 50_000  # objects between two looks for garbage
 
 
 class Raw(Adapter):
@@ -66,6 +70,7 @@ class Raw(Adapter):
             await copy.write("".join(f'{{"i": {i}}}\n' for i in numbers))
 
     async def work(self, record: Callable[[int], None], sleep_s: float) -> None:
+        self.begin()
         self.record, self.sleep_s = record, sleep_s
         ready: asyncio.Queue[tuple[UUID, list[Any]]] = asyncio.Queue(1)
         done: asyncio.Queue[tuple[UUID, list[int]]] = asyncio.Queue(AHEAD)
@@ -74,11 +79,17 @@ class Raw(Adapter):
             parts.create_task(self._settle(done))
             while True:
                 token, rows = await ready.get()
-                await done.put((token, [await self._run(row) for row in rows]))
+                for args in self.read([text for _, text in rows]):
+                    await self._noop(**args)
+                await done.put((token, [run for run, _ in rows]))
 
-    async def _run(self, row: Any) -> int:
-        await self._noop(**json.loads(row[1]))
-        return int(row[0])
+    def begin(self) -> None:
+        """The process does nothing else."""
+        seldom_look_for_garbage()
+
+    def read(self, texts: list[str]) -> list[dict[str, int]]:
+        """The arguments of a batch: all at once, a tenth of what each by itself takes."""
+        return list(json.loads(f"[{','.join(texts)}]"))
 
     async def _noop(self, i: int) -> None:
         self.record(i)
@@ -88,15 +99,17 @@ class Raw(Adapter):
     async def _claim(self, ready: asyncio.Queue[tuple[UUID, list[Any]]]) -> None:
         async with await psycopg.AsyncConnection.connect(dsn(), autocommit=True, prepare_threshold=1) as conn:
             await plan_by_index(conn)
-            after = 0
+            after, full_at = 0, 0.0
             while True:
                 token = uuid4()
                 rows = await (await conn.execute(CLAIM, [after, BATCH, token])).fetchall()
                 if rows:
                     await ready.put((token, rows))
-                # The claim cursor: the dead front of the index is not walked again, until a claim comes back short.
-                after = max(row[0] for row in rows) if len(rows) == BATCH else 0
+                # The claim cursor: the dead front of the index is walked again once a second at most.
+                after = max((run for run, _ in rows), default=after)
                 if len(rows) < BATCH:
+                    if (now := time.monotonic()) >= full_at:
+                        after, full_at = 0, now + FULL_S
                     await asyncio.sleep(IDLE_S)
 
     async def _settle(self, done: asyncio.Queue[tuple[UUID, list[int]]]) -> None:
@@ -110,6 +123,12 @@ class Raw(Adapter):
                 settled = await conn.execute(SETTLE, [runs, [token for token, _ in batches]])
                 if settled.rowcount != len(runs):
                     raise RuntimeError(f"{len(runs)} rows were run, {settled.rowcount} of them were still ours")
+
+
+def seldom_look_for_garbage() -> None:
+    """As a pgsched worker does."""
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
 
 
 async def plan_by_index(conn: psycopg.AsyncConnection[Any]) -> None:

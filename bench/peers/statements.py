@@ -11,7 +11,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from bench.peers.pgsched import Pgsched
-from bench.peers.raw import AHEAD, IDLE_S
+from bench.peers.raw import AHEAD, IDLE_S, seldom_look_for_garbage
 from bench.peers.record import dsn
 from bench.peers.verbs import main
 from pgsched.db.claims import FROM_THE_START, Wanted, claim, settle
@@ -28,6 +28,7 @@ class Statements(Pgsched):
     """No worker."""
 
     async def work(self, record: Callable[[int], None], sleep_s: float) -> None:
+        seldom_look_for_garbage()
         self.record, self.sleep_s = record, sleep_s
         ready: asyncio.Queue[list[Claim]] = asyncio.Queue(1)
         done: asyncio.Queue[list[Claim]] = asyncio.Queue(AHEAD)

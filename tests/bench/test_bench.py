@@ -55,9 +55,8 @@ def test_a_quick_drain_compares_pgsched_with_the_raw_ceiling(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_run_costs_the_processors_no_more_than_it_should(tmp_path: Path) -> None:
-    """1.2 to 1.35 times what its statements cost in a bare loop, and 2.3 to 3.3 times the raw loop, whatever else the
-    machine does: processor's time, the median of five rounds. Batches of 100 make 2.0 and 3.5 of it, a task for each
-    run 2.4 and 4.3. Five more where the five were unlucky."""
+    """1.0 to 1.15 times what its statements cost in a bare loop, and 1.6 to 1.85 times the raw loop, whatever else the
+    machine does: processor's time, the median of five rounds. Five more where the five were unlucky."""
     command = [sys.executable, "-m", "bench", "costs", "--n", "20000", "--rounds", "5", "--out", str(tmp_path)]
     found: dict[str, list[dict[str, float]]] = {RAW.name: [], STATEMENTS.name: [], PGSCHED.name: []}
     times = (0.0, 0.0)
@@ -67,7 +66,7 @@ def test_a_run_costs_the_processors_no_more_than_it_should(tmp_path: Path) -> No
         for name in found:
             found[name] += costs[name]
         times = tuple(median(ratios(found, PGSCHED.name, one.name, whole)) for one in (STATEMENTS, RAW))
-        if times[0] <= 1.6 and times[1] <= 3.4:
+        if times[0] <= 1.35 and times[1] <= 2.3:
             return
     pytest.fail(f"a run costs {times[0]:.2f} times what its statements do in a bare loop, {times[1]:.2f} times the raw")
 
@@ -82,8 +81,8 @@ def whole(costs: dict[str, float]) -> float:
 def test_pgsched_keeps_its_share_of_what_its_statements_allow(server_dsn: str, tmp_path: Path) -> None:
     """What does not cost the processors, but waits: claims and settlements that do not overlap.
 
-    0.78 to 0.9 of its own statements in a bare loop, and 0.4 to 0.55 of the raw ceiling, at this size. A task for
-    each run makes 0.63 and 0.32 of it, batches of 100 0.48 and 0.27. Nine rounds at most: a machine may have bad ones.
+    0.88 to 0.99 of its own statements in a bare loop, and 0.57 to 0.65 of the raw ceiling, at this size. Nine rounds at
+    most: a machine may have bad ones.
     """
     args = ["drain", "--workers", "1", "--n", "15000", "--rounds", "3", "--only", "raw,statements,pgsched"]
     best = (0.0, 0.0)
@@ -94,7 +93,7 @@ def test_pgsched_keeps_its_share_of_what_its_statements_allow(server_dsn: str, t
         # the round that other work on the machine disturbed least
         shares = (max(ratios(rounds, PGSCHED.name, one.name, itemgetter("rate"))) for one in (STATEMENTS, RAW))
         best = tuple(map(max, best, shares))
-        if best[0] >= 0.68 and best[1] >= 0.34:
+        if best[0] >= 0.75 and best[1] >= 0.45:
             return
     pytest.fail(f"pgsched drained {best[0]:.2f} of what its statements do in a bare loop, {best[1]:.2f} of the ceiling")
 

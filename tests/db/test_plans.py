@@ -6,7 +6,9 @@ once without any statistics and once with those of a quiet moment, when nothing 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -38,6 +40,19 @@ WORSE = [
     ("runs_ready", "(queue) WHERE ready_at IS NOT NULL AND phase = 0", ["limit_candidates", "limit_groups"]),
     ("runs_of_key", "(concurrency_key) WHERE concurrency_key IS NOT NULL AND phase < 3", ["limit_candidates"]),
     ("jobs_due", "(id) WHERE NOT paused AND next_run_at IS NOT NULL", ["tick_due"]),
+]
+EACH_ONE = [  # what people and clients of other languages send: its triggers and functions ask as well
+    "SELECT pgsched.enqueue('t', '{}')",
+    "SELECT pgsched.enqueue('t', '{}', unique_key => 'k')",
+    "SELECT pgsched.enqueue('t', '{}', idempotency_key => 'k')",
+    "SELECT pgsched.enqueue('t', '{}', after => ARRAY[(SELECT max(id) FROM pgsched.runs)])",
+    "INSERT INTO pgsched.runs (task) VALUES ('t')",
+    "UPDATE pgsched.runs SET priority = 3, queue = 'q', args = '{}' WHERE id = (SELECT max(id) FROM pgsched.runs)",
+    "UPDATE pgsched.runs SET state = 'dead', finished_at = now() WHERE id = (SELECT max(id) FROM pgsched.runs)",
+    "DELETE FROM pgsched.runs WHERE id = (SELECT max(id) FROM pgsched.runs)",
+    "INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('n', '@every 5s', 't')",
+    "UPDATE pgsched.jobs SET schedule = '@every 6s', paused = true WHERE name = 'n'",
+    "DELETE FROM pgsched.jobs WHERE name = 'n'",
 ]
 SCAN = {"Node Type": "Index Scan", "Relation Name": "runs", "Index Name": "runs_claim", "Index Cond": "(queue = $1)"}
 
@@ -121,6 +136,63 @@ def test_the_hot_statements_go_by_their_indexes_without_statistics(filled: psyco
 @pytest.mark.slow
 def test_the_hot_statements_go_by_their_indexes_after_a_quiet_moment(analyzed: psycopg.Connection[Any]) -> None:
     assert bad_plans(analyzed) == {}
+
+
+@contextmanager
+def executed(db: psycopg.Connection[Any]) -> Iterator[list[Plan]]:
+    """The plans of all that is executed meanwhile, in triggers and functions too."""
+    plans: list[Plan] = []
+
+    def told(notice: psycopg.errors.Diagnostic) -> None:
+        _, begin, plan = (notice.message_primary or "").partition("plan:\n")
+        if begin:
+            plans.append(json.loads(plan)["Plan"])
+
+    db.execute("LOAD 'auto_explain'")
+    db.add_notice_handler(told)
+    try:
+        with db.transaction(force_rollback=True):
+            for setting, value in (("min_duration", "0"), ("nested_statements", "on"), ("format", "json")):
+                db.execute(f"SET LOCAL auto_explain.log_{setting} = {value}".encode())
+            db.execute("SET LOCAL client_min_messages = log")
+            yield plans
+    finally:
+        db.remove_notice_handler(told)
+
+
+def nested(db: psycopg.Connection[Any]) -> dict[str, set[str]]:
+    """What is done to big tables for each one that it must not. A bitmap of what an index finds will do: who sends them
+    has no session of ours."""
+    bad, leading = {}, leading_columns(db)
+    with executed(db) as plans:
+        for statement in EACH_ONE:
+            plans.clear()
+            db.execute(statement.encode())
+            assert plans, "nothing was told of it"
+            found = set[str]().union(*(misdeeds(plan, leading) for plan in plans))
+            bad[statement] = {one for one in found if not one.startswith("Bitmap")}
+    return {statement: found for statement, found in bad.items() if found}
+
+
+@pytest.mark.slow
+def test_triggers_and_functions_read_no_big_table_without_statistics(filled: psycopg.Connection[Any]) -> None:
+    assert nested(filled) == {}
+
+
+@pytest.mark.slow
+def test_triggers_and_functions_read_no_big_table_after_a_quiet_moment(analyzed: psycopg.Connection[Any]) -> None:
+    assert nested(analyzed) == {}
+
+
+@pytest.mark.slow
+def test_what_a_trigger_reads_is_seen(analyzed: psycopg.Connection[Any]) -> None:
+    with analyzed.transaction(force_rollback=True):
+        analyzed.execute("""
+            CREATE FUNCTION pgsched.counts() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN PERFORM count(*) FROM pgsched.runs WHERE task = NEW.task; RETURN NEW; END';
+            CREATE TRIGGER counts BEFORE INSERT ON pgsched.runs FOR EACH ROW EXECUTE FUNCTION pgsched.counts()
+        """)
+        assert nested(analyzed).keys() == {one for one in EACH_ONE if "enqueue" in one or "INTO pgsched.runs" in one}
 
 
 @pytest.mark.slow
