@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
-from operator import itemgetter
+from operator import itemgetter, lt
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -185,15 +185,18 @@ async def settle(
     crashed `crash_limit` times is not tried again."""
     order = sorted(batch, key=RUN)
     if list(map(OUTCOME, order)).count(DONE) == len(order):  # nearly always, and seen at once
-        succeeded = order
+        succeeded, given = order, None
     else:
         succeeded = [s for s in order if s.outcome.result is SUCCEEDED]
-    if len({s.id for s in succeeded}) < len(succeeded):  # of two claims of a run one at most is ours: which?
+        given = results(succeeded)
+    ids = list(map(RUN, succeeded))
+    if not all(map(lt, ids, ids[1:])):  # of two claims of a run one at most is ours: which?
         succeeded = []
     verdicts: dict[Key, str] = {}
     ours = 0
     if succeeded:
-        ours = await changed(conn, sql("settle_succeeded"), success(succeeded))
+        texts = None if given is None else array(given)
+        ours = await changed(conn, sql("settle_succeeded"), ended(ids, [s.token for s in succeeded], texts))
         if ours == len(batch):
             return ["succeeded"] * ours
         if ours == len(succeeded):
@@ -226,12 +229,6 @@ def fences(keys: Iterable[Key]) -> dict[str, str]:
     texts: dict[int, str] = {}  # many claims have one token
     tokens = [texts.get(token) or texts.setdefault(token, f"{token:032x}") for _, token in keys]
     return {"ids": plain([run_id for run_id, _ in keys]), "tokens": plain(tokens)}
-
-
-def success(batch: Sequence[Settlement]) -> dict[str, str | None]:
-    """What `settle_succeeded` is told of attempts, which are in the order of their runs' ids."""
-    given = results(batch)
-    return ended([s.id for s in batch], [s.token for s in batch], None if given is None else array(given))
 
 
 def ended(ids: Sequence[int], tokens: Sequence[UUID], values: str | None = None) -> dict[str, str | None]:
