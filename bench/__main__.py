@@ -88,7 +88,7 @@ def run_drain(on: Server, given: argparse.Namespace) -> Iterator[Result]:
     if not given.only and not given.quick:
         chosen[1:1] = [RAW_PLAIN, STATEMENTS]
     for count in counts:
-        yield drain(on, chosen if count == 1 else without(chosen, STATEMENTS), n, count, rounds)  # they have one loop
+        yield drain(on, chosen if count == 1 else without(chosen, STATEMENTS), n, count, rounds)  # those have one loop
 
 
 def without(chosen: list[Contestant], left_out: Contestant) -> list[Contestant]:

@@ -75,7 +75,7 @@ def latency(
     server: Server, contestants: Iterable[Contestant], seconds: int, rounds: int = 1, rate: int = RATE
 ) -> Result:
     """Each contestant with its own client."""
-    contestants = [one for one in contestants if one not in (RAW, RAW_PLAIN)]  # it has no wake-up
+    contestants = [one for one in contestants if one not in (RAW, RAW_PLAIN)]  # they have no wake-up
     title = f"Pick-up latency, idle worker, {rate} jobs/s for {seconds} s, the server's commit to handler start"
     found, absent = interleaved("latency", contestants, rounds, lambda one: measure(server, one, seconds, rate), told)
     return table("latency", title, contestants, found, absent)

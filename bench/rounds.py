@@ -78,7 +78,7 @@ def ratio(found: Mapping[str, Sequence[T]], name: str, of: str, value: Callable[
 
 
 def against(found: Mapping[str, Sequence[T]], peer: Contestant, value: Callable[[T], float]) -> str:
-    """The cell of another one's row: pgsched's figure as a share of this one's."""
+    """The cell of anyone's row: pgsched's figure as a share of this one's. A dash in its own."""
     return number(ratio(found, PGSCHED.name, peer.name, value) if peer.name != PGSCHED.name else None, 2)
 
 

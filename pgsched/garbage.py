@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 
 MORE_THAN_A_COMMAND_MAKES = 200_000
-LASTING = 50_000  # each run, or request, makes a few dozen objects that are gone at once
+LASTING = 20_000  # each run, or request, makes a few dozen objects that are gone at once
 
 
 def begin() -> None:

@@ -45,8 +45,8 @@ WHERE id = ANY (%s::bigint[]) AND token = ANY (%s::uuid[]) AND state = 1
 BATCH = 4000  # against 500, 1,000 and 2,000, in turns, it does more
 AHEAD = 4
 IDLE_S = 0.005
-FULL_S = 1.0
-GARBAGE = 50_000  # objects between two looks for garbage
+FULL_S, SHARE = 1.0, 20
+GARBAGE = 20_000  # objects between two looks for garbage
 
 
 class Raw(Adapter):
@@ -84,7 +84,7 @@ class Raw(Adapter):
                 await done.put((token, [run for run, _ in rows]))
 
     def begin(self) -> None:
-        """The process does nothing else."""
+        """Before anything is claimed."""
         seldom_look_for_garbage()
 
     def read(self, texts: list[str]) -> list[dict[str, int]]:
@@ -101,15 +101,17 @@ class Raw(Adapter):
             await plan_by_index(conn)
             after, full_at = 0, 0.0
             while True:
-                token = uuid4()
+                token, sent_at = uuid4(), time.monotonic()
                 rows = await (await conn.execute(CLAIM, [after, BATCH, token])).fetchall()
                 if rows:
                     await ready.put((token, rows))
-                # The claim cursor: the dead front of the index is walked again once a second at most.
+                # The claim cursor: the dead front of the index is walked again once a second at most, and for no more
+                # than a twentieth of the time.
+                if after == 0:
+                    full_at = (now := time.monotonic()) + max(FULL_S, SHARE * (now - sent_at))
                 after = max((run for run, _ in rows), default=after)
                 if len(rows) < BATCH:
-                    if (now := time.monotonic()) >= full_at:
-                        after, full_at = 0, now + FULL_S
+                    after = 0 if time.monotonic() >= full_at else after
                     await asyncio.sleep(IDLE_S)
 
     async def _settle(self, done: asyncio.Queue[tuple[UUID, list[int]]]) -> None:

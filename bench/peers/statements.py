@@ -16,10 +16,9 @@ from bench.peers.record import dsn
 from bench.peers.verbs import main
 from pgsched.db.claims import FROM_THE_START, Wanted, claim, settle
 from pgsched.db.connect import BY_KEY, aconnect
-from pgsched.model import Claim, Outcome, Result, Settlement
+from pgsched.model import DONE, Claim, Settlement
 from pgsched.worker.cursor import Cursor
 
-DONE = Outcome(Result.SUCCEEDED)
 LEASE_S = 600.0
 BATCH = 4000  # as the worker has it; not its name, so that a guard sees when that becomes worse
 

@@ -185,26 +185,26 @@ async def settle(
     crashed `crash_limit` times is not tried again."""
     order = sorted(batch, key=RUN)
     if list(map(OUTCOME, order)).count(DONE) == len(order):  # nearly always, and seen at once
-        succeeded, given = order, None
+        succeeded = order
     else:
         succeeded = [s for s in order if s.outcome.result is SUCCEEDED]
-        given = results(succeeded)
     ids = list(map(RUN, succeeded))
     if not all(map(lt, ids, ids[1:])):  # of two claims of a run one at most is ours: which?
         succeeded = []
     verdicts: dict[Key, str] = {}
     ours = 0
     if succeeded:
-        texts = None if given is None else array(given)
-        ours = await changed(conn, sql("settle_succeeded"), ended(ids, [s.token for s in succeeded], texts))
+        given = None if succeeded is order else results(succeeded)
+        tokens, values = [s.token for s in succeeded], None if given is None else array(given)
+        ours = await changed(conn, sql("settle_succeeded"), ended(ids, tokens, values))
         if ours == len(batch):
             return ["succeeded"] * ours
         if ours == len(succeeded):
             verdicts.update(dict.fromkeys(keys_of(succeeded), "succeeded"))
     others = [s for s in order if s.outcome.result is not SUCCEEDED] if succeeded else order
     if others:
-        values = {**keys(others), **evidence(others), "worker": worker, "crash_limit": crash_limit}
-        cursor = await conn.execute(sql("settle"), values)
+        told = {**keys(others), **evidence(others), "worker": worker, "crash_limit": crash_limit}
+        cursor = await conn.execute(sql("settle"), told)
         verdicts.update((others[row[0] - 1].key, row[1]) for row in await cursor.fetchall())
     missing = [s for s in order if s.key not in verdicts]
     if missing:

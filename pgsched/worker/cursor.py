@@ -57,7 +57,7 @@ class Cursor:
     def __init__(self) -> None:
         self._after: Places = {}
         self._passed: Passed | None = None  # once a scan from the start takes so long that claims must not wait for it
-        self._beside = True  # can it be looked at beside them?
+        self._beside = True  # can that be looked at beside other claims?
         self._full = Budget()
         self._overdue_at = 0.0
         self._quick = False
@@ -68,7 +68,7 @@ class Cursor:
 
     @property
     def aside(self) -> bool:
-        """Does a scan from the start take so long that claims must not wait for it, and need they not?"""
+        """Does a scan from the start take so long that claims must not wait for it, and can pieces take its place?"""
         return self._passed is not None and self._beside
 
     def reconnected(self) -> None:
@@ -100,7 +100,8 @@ class Cursor:
         return self._passed is not None and self._beside and bool(self._after) and now >= self._passed.next_at
 
     def passed(self, now: float) -> Mapping[str, str] | None:
-        """The next piece of that, to be claimed from; None: it is not time, or no use."""
+        """The next piece of what it has passed, to be claimed from beside other claims; None: it is not time, or no
+        use."""
         if self._passed is None or not self.passed_is_due(now):
             return None
         begin, end = self._passed.next(self._after)
@@ -126,7 +127,7 @@ class Cursor:
         if not self._passed.ended(took_s, now):
             return True
         asked = self._passed.asked
-        self._paced(self._passed.round_s + self._least_s, now)
+        self._paced(self._passed.whole_s + self._least_s, now)
         return asked
 
     def not_looked(self, took_s: float, now: float) -> None:
@@ -141,7 +142,7 @@ class Cursor:
         self._resume(ASIDE_S, now)
 
     def _resume(self, took_s: float, now: float) -> None:
-        """Look at it beside other claims again."""
+        """Pieces can be looked at beside other claims again, after a scan that took so long."""
         if self._passed is not None and not self._beside:
             self._passed.resumed(took_s, now)
         self._beside = True

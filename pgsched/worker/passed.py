@@ -27,11 +27,11 @@ SKIPS = 64
 
 class Passed:
     """The rounds of one cursor, from when a scan of all took `took_s`, until `now`. All times are monotonic seconds of
-    this process. `next_at`: when the next look may begin; `round_s`: what the last round took; `asked`: has somebody
-    said, since the round began, that there is something?"""
+    this process. `next_at`: when the next look may begin; `round_s`: what the last round took; `whole_s`: and
+    what it did without would have; `asked`: has somebody said, since the round began, that there is something?"""
 
     def __init__(self, took_s: float, now: float) -> None:
-        self.round_s = took_s
+        self.round_s = self.whole_s = took_s
         self.asked = False
         self._pause_s = min(FIRST_PAUSE_S, SHARE * took_s)
         self._places: list[Places] = []
@@ -39,8 +39,8 @@ class Passed:
         self._begins = True
         self._link, self._links = 0, 1  # the first of those that are next, and how many
         self._reached: Places = {}  # in them
-        self._spent_s = 0.0  # since the round began
-        self._ends_round = self._is_single = True
+        self._spent_s = self._left_out_s = 0.0  # since the round began
+        self._ends_round = self._is_single = self._is_first = True
         self._unanswered_s = 0.0  # what the first link took in vain
         self._skips = self._to_skip = 0  # how many rounds do without it, and how many still
         self.next_at = now + self._pause_s
@@ -51,10 +51,18 @@ class Passed:
             return
         self._placed_at = now
         self._places.append(dict(cursor))
-        if len(self._places) > LINKS:  # two links become one
-            del self._places[::2]
-            self._link_s *= 2
-            self._link, self._links, self._is_single = self._link // 2, self._links // 2, False
+        if len(self._places) > LINKS:
+            self._thin()
+
+    def _thin(self) -> None:
+        """Two links become one, but for the first, and the one at whose beginning the round is: it must go on there.
+        (Of a look only the ends count: a cursor that jumps back may have been further in between.)"""
+        begin = self._link - 1
+        kept = [n for n in range(len(self._places)) if n % 2 == 0 or n == begin]
+        self._places = [self._places[n] for n in kept]
+        self._link = kept.index(begin) + 1 if self._link else 0
+        self._links, self._is_single = 0, False  # what is looked at just now is looked at once more
+        self._link_s *= 2
 
     def next(self, cursor: Places) -> tuple[Places, Places]:
         """The places from which, and up to which, the next look goes, now that the cursor is there."""
@@ -63,6 +71,7 @@ class Passed:
         self._links = max(1, self._links)
         end = self._link + self._links
         self._ends_round, self._is_single = end > len(self._places), self._links == 1
+        self._is_first = self._link == 0
         begin = self._places[self._link - 1] if self._link else {}
         return begin | self._reached, cursor if self._ends_round else self._places[end - 1]
 
@@ -76,10 +85,10 @@ class Passed:
         """The look went through to its end; True when a round has ended with it."""
         self._spent_s += took_s
         self._pause(took_s, now)
-        if self._link == 0:
-            self._skips = 0
+        if self._is_first:
+            self._skips = self._to_skip = 0
         if self._ends_round:
-            self.round_s = self._spent_s
+            self.round_s, self.whole_s = self._spent_s, self._spent_s + self._left_out_s
             self._begin()
             return True
         slow = took_s > LOOK_S * 2
@@ -98,7 +107,7 @@ class Passed:
     def failed(self, took_s: float, now: float) -> None:
         """The look had no answer after so long. What is too long for one look must not keep the round from the rest."""
         self._spent_s += took_s
-        if self._is_single and self._link == 0:
+        if self._is_single and self._is_first:
             self._unanswered_s = took_s
             self._skips = self._to_skip = min(SKIPS, max(1, 2 * self._skips))
         if self._is_single and self._ends_round:
@@ -116,10 +125,10 @@ class Passed:
 
     def _begin(self) -> None:
         """The next look is the first of a round."""
-        self._begins, self._link, self._links, self._reached, self._spent_s = True, 0, 1, {}, 0.0
+        self._begins, self._link, self._links, self._reached, self._spent_s, self._left_out_s = True, 0, 1, {}, 0.0, 0.0
         if self._to_skip and self._places:
             self._to_skip -= 1
-            self._link, self._spent_s = 1, self._unanswered_s  # or one would think that a scan of all takes less
+            self._link, self._left_out_s = 1, self._unanswered_s
 
     def _pause(self, took_s: float, now: float) -> None:
         pause_s = self._times(took_s) * took_s

@@ -26,7 +26,7 @@ class Ended(Enum):
     TIMEOUT = "timed out"
     CANCEL = "cancelled on request"
     SHUTDOWN = "handed back: the worker was stopped"
-    PARKED = "handed back: all slots of the worker were busy"
+    PARKED = "handed back: the slots of the worker were busy"
     DEADLINE = "handed back: the lease could not be renewed in time"
     LOST = "claim lost: another attempt owns the run or it has ended"
 

@@ -66,7 +66,8 @@ class Slots:
         self._beginner: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy = 0
-        self._starting = 0  # of those, which have not taken their claim out of the buffer yet
+        self._starting = 0  # how many of them have not taken their claim out of the buffer yet
+        self._ahead_before = 0
         self._stopped = False
         self._turns = Turns()
         self._taken_at = 0.0
@@ -161,12 +162,12 @@ class Slots:
             self._hand_back(self._buffer.pop(), why)
 
     def unpark(self) -> None:
-        """Hand back what was claimed ahead when all slots turn out to be busy, and what is more than one would claim
-        now: to be called now and then."""
-        now = time.monotonic()
-        if now <= self._taken_at + PARKED_S:
-            return
-        self.hand_back(Ended.PARKED, self.pace.prefetch if now <= self._moved_at + PARKED_S else 0)
+        """Hand back what was claimed ahead when all slots turn out to be busy, and what work that has become slow
+        does not need ahead, now and when this was last called: to be called now and then."""
+        now, ahead = time.monotonic(), max(self.pace.prefetch, self._ahead_before)
+        self._ahead_before = self.pace.prefetch
+        if now > self._taken_at + PARKED_S:
+            self.hand_back(Ended.PARKED, max(self._starting, ahead if now <= self._moved_at + PARKED_S else 0))
 
     def end_all(self, why: Ended) -> float:
         """End every attempt; returns the longest time in seconds that one of them may take to stop."""
@@ -292,7 +293,7 @@ class Slots:
     async def _attempt(self, task: asyncio.Task[None], turn: Turn) -> Outcome | None:
         """Make attempts that need nothing but their arguments, until one has waited: its outcome."""
         handler: Handler | None = None
-        name = kind = names = None  # of its task, and of its arguments
+        name = kind = names = None  # of its task, how that is read, and of its arguments
         while turn.last is None and (claim := self._next(turn.now)) is not None:
             log.ATTEMPT.set(claim)  # until the next one's: set back, the context would be slow to compare
             clean = contextvars.copy_context()
@@ -325,7 +326,8 @@ class Slots:
         return None
 
     def _next(self, now: float) -> Claim | None:
-        """The next claim to attempt; those whose deadline has passed are handed back."""
+        """The next claim to attempt; those whose deadline has passed are handed back. (What waits is held: what is let
+        go of, or lost, waits no more.)"""
         while self._buffer and not self._stopped:
             claim = self._buffer.popleft()
             if self._running and claim.key in self._running:

@@ -1,4 +1,4 @@
-"""Turns: after two milliseconds of handlers that never wait the event loop goes round, so that answers are read and
+"""Turns: after a millisecond of handlers that never wait the event loop goes round, so that answers are read and
 outcomes written. One turn is for all slots, and not for each one.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from pgsched.model import Claim, Outcome
 
-TURN_S = 0.002
+TURN_S = 0.001
 Begun = Outcome | Coroutine[Any, Any, Any] | None  # what an attempt has come to; None: it has not begun
 Last = tuple[Claim, Begun, contextvars.Context, float]  # the context that it was begun in, and when
 

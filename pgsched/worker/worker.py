@@ -236,11 +236,7 @@ class Worker:
 
     def _settle(self, claim: Claim, outcome: Outcome) -> None:
         if outcome.result is SUCCEEDED:
-            settlement = Settlement.of(claim, outcome)
-            if self.journal.unwritten:
-                self._put(settlement)
-            else:
-                self._settler.put(settlement)
+            self._put(Settlement.of(claim, outcome))
             return
         if outcome.result not in (Result.INTERRUPTED, Result.RELEASED):
             told = {"outcome": str(outcome.result), "error": (outcome.error or "")[:200], **self.told_of(claim)}

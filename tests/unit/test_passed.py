@@ -30,7 +30,7 @@ def linked(links: int, took_s: float = 1.0, now: float = 0.0) -> tuple[Passed, P
     return made, {5: at(links)}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(300))
 def test_a_round_covers_all_that_the_cursor_had_passed_when_it_began_however_it_jumped(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,14 +149,38 @@ def test_a_round_without_the_first_link_counts_as_one_with_it_and_an_answer_brin
     looking, cursor = linked(3)
     looking.next(cursor)
     looking.failed(15.0, now=0.0)
-    first, took = [], []
+    first, whole, paused = [], [], []
     for _ in range(4):
         first.append(looking.next(cursor)[0] == {})
         while not looking.ended(0.01, now=0.0):
             looking.next(cursor)
-        took.append(round(looking.round_s))
+        whole.append(round(looking.whole_s))
+        paused.append(looking.next_at)
     assert first == [False, False, True, True]
-    assert took == [15, 15, 0, 0], "or one would think that a scan of all takes that little"
+    assert whole == [15, 15, 0, 0], "or one would think that a scan of all takes that little"
+    assert paused[2:] == pytest.approx([SHARE * 0.01] * 2), "what was not looked at makes no pause shorter"
+
+
+def test_a_first_link_that_was_answered_begins_the_next_round_though_it_was_not_before() -> None:
+    looking = Passed(1.0, 0.0)
+    looking.next({5: at(1)})
+    looking.failed(15.0, now=0.0)  # there is no other one that could begin the next round
+    looking.next({5: at(1)})
+    looking.moved({5: at(2)}, now=10.0)
+    assert looking.ended(0.01, now=10.0)
+    assert looking.next({5: at(3)})[0] == {}
+
+
+def test_a_first_link_is_not_made_longer_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passed, "LINKS", 8)
+    looking, cursor = linked(100)
+    ends = []
+    while not ends or not looking._ends_round:
+        ends.append(looking.next(cursor)[1][5][1])
+        looking._links = 1
+        looking.ended(LOOK_S, now=0.0)
+    assert ends[0] == 1
+    assert len(ends) <= 9
 
 
 def test_what_the_server_did_not_answer_is_asked_for_in_the_smallest_piece() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from pgsched import App, Run, log
 from pgsched.execute.python import PythonExecutor
-from pgsched.model import Claim, Outcome, Result
+from pgsched.model import Claim, Outcome, Result, Unreadable
 from pgsched.worker import running, slots, turn
 from pgsched.worker.lease import Leases
 from pgsched.worker.pace import Pace
@@ -403,7 +403,7 @@ def test_claims_ahead_are_not_parked_behind_slow_ones(monkeypatch: pytest.Monkey
 def test_claims_ahead_are_handed_back_when_work_turns_out_slow_though_slots_become_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(slots, "PARKED_S", 0.05)
+    monkeypatch.setattr(slots, "PARKED_S", 0.16)
 
     async def slow(seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -414,10 +414,14 @@ def test_claims_ahead_are_handed_back_when_work_turns_out_slow_though_slots_beco
         stage.give(*["quick"] * 500)
         await stage.all_told(500)
         assert stage.slots.room() > 40, "quick work is claimed ahead"
+        stage.slots.unpark()
         waits = [0.15, 0.17, 0.19, 0.21, *[0.15] * 36]  # a slot becomes free every 20 ms or so
         for wait in waits:
             stage.give("slow", args={"seconds": wait})
-        await asyncio.sleep(0.22)
+        await asyncio.sleep(0.2)
+        stage.slots.unpark()
+        assert {outcome.result for _, outcome in stage.told} == {Result.SUCCEEDED}, "it may be slow for a moment only"
+        await asyncio.sleep(0.05)
         stage.slots.unpark()
         handed_back = [outcome for _, outcome in stage.told if outcome.result is Result.RELEASED]
         assert len(handed_back) >= 20, "what would have been next in seconds is for other workers"
@@ -426,6 +430,65 @@ def test_claims_ahead_are_handed_back_when_work_turns_out_slow_though_slots_beco
     play(stage, scene)
     ended = [outcome for name, outcome in stage.told if name == "slow" and outcome.result is Result.SUCCEEDED]
     assert len(ended) >= 4
+
+
+def test_one_handler_that_blocks_the_loop_has_nothing_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "PARKED_S", 0.02)
+
+    async def blocks() -> None:
+        asyncio.get_running_loop().call_soon(stage.slots.unpark)
+        time.sleep(0.1)  # noqa: ASYNC251
+
+    stage = Stage({"quick": quick, "blocks": blocks}, concurrency=8)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*["quick"] * 3000)
+        await stage.all_told(3000)
+        stage.slots.unpark()
+        stage.give("blocks", *["quick"] * 400)
+        await stage.all_told(3401)
+        assert stage.slots.pace.prefetch < 400
+
+    play(stage, scene)
+    assert {result for _, result in stage.results()} == {"succeeded"}
+
+
+def test_a_claim_whose_slot_is_about_to_begin_is_not_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "PARKED_S", -1.0)
+    stage = Stage({"quick": quick}, concurrency=2)
+
+    async def scene(stage: Stage) -> None:
+        stage.give("quick", "quick", "quick")
+        stage.slots.unpark()
+        await stage.all_told(3)
+
+    play(stage, scene)
+    assert stage.results() == [("quick", "released"), ("quick", "succeeded"), ("quick", "succeeded")]
+
+
+def test_what_follows_an_attempt_in_the_same_turn_goes_by_a_handler_of_its_own() -> None:
+    """The one of the attempt before is kept at hand, for tasks of that name and arguments of those names."""
+    seen: list[object] = []
+
+    async def takes(i: int = 0, j: int = 0) -> None:
+        seen.append((i, j))
+
+    stage = Stage({"takes": takes, "quick": quick})
+
+    async def scene(stage: Stage) -> None:
+        name, now = "takes", time.monotonic()
+        claims = stage.give(*[name] * 6, args={"i": 1, "j": 2})
+        stage.slots.hand_back()
+        stage.told.clear()
+        args: list[Any] = [{"i": 1, "j": 2}, {"i": 1}, [3], Unreadable("too deep"), {"i": 4, "x": 5}, {"j": 2, "i": 1}]
+        stage.slots.take([one._replace(args=given) for one, given in zip(claims, args, strict=True)], now)
+        stage.give("quick")
+        await stage.all_told(7)
+
+    play(stage, scene)
+    assert seen == [(1, 2), (1, 0), (3, 0), (1, 2)]
+    wrong = [outcome.result for _, outcome in stage.told if outcome.result is not Result.SUCCEEDED]
+    assert len(wrong) == 2
 
 
 def test_slots_that_are_busy_do_not_make_the_others_claim_ahead() -> None:
