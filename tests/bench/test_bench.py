@@ -56,7 +56,8 @@ def test_a_quick_drain_compares_pgsched_with_the_raw_ceiling(
 @pytest.mark.timeout(600)
 def test_a_run_costs_the_processors_no_more_than_it_should(tmp_path: Path) -> None:
     """1.0 to 1.15 times what its statements cost in a bare loop, and 1.6 to 1.85 times the raw loop, whatever else the
-    machine does: processor's time, the median of five rounds. Five more where the five were unlucky."""
+    machine does: processor's time, the median of five rounds. Where each attempt goes by its executor it is 1.45 and
+    2.4 times. Five more where the five were unlucky."""
     command = [sys.executable, "-m", "bench", "costs", "--n", "20000", "--rounds", "5", "--out", str(tmp_path)]
     found: dict[str, list[dict[str, float]]] = {RAW.name: [], STATEMENTS.name: [], PGSCHED.name: []}
     times = (0.0, 0.0)
@@ -66,7 +67,7 @@ def test_a_run_costs_the_processors_no_more_than_it_should(tmp_path: Path) -> No
         for name in found:
             found[name] += costs[name]
         times = tuple(median(ratios(found, PGSCHED.name, one.name, whole)) for one in (STATEMENTS, RAW))
-        if times[0] <= 1.35 and times[1] <= 2.3:
+        if times[0] <= 1.3 and times[1] <= 2.15:
             return
     pytest.fail(f"a run costs {times[0]:.2f} times what its statements do in a bare loop, {times[1]:.2f} times the raw")
 
@@ -81,8 +82,8 @@ def whole(costs: dict[str, float]) -> float:
 def test_pgsched_keeps_its_share_of_what_its_statements_allow(server_dsn: str, tmp_path: Path) -> None:
     """What does not cost the processors, but waits: claims and settlements that do not overlap.
 
-    0.88 to 0.99 of its own statements in a bare loop, and 0.57 to 0.65 of the raw ceiling, at this size. Nine rounds at
-    most: a machine may have bad ones.
+    0.62 to 0.89 of its own statements in a bare loop, and 0.41 to 0.57 of the raw ceiling, at this size; the best of
+    nine rounds at least 0.73 and 0.53. Of batches of 500 the best is 0.51 and 0.38, of 100 it is 0.15 and 0.11.
     """
     args = ["drain", "--workers", "1", "--n", "15000", "--rounds", "3", "--only", "raw,statements,pgsched"]
     best = (0.0, 0.0)
@@ -93,7 +94,7 @@ def test_pgsched_keeps_its_share_of_what_its_statements_allow(server_dsn: str, t
         # the round that other work on the machine disturbed least
         shares = (max(ratios(rounds, PGSCHED.name, one.name, itemgetter("rate"))) for one in (STATEMENTS, RAW))
         best = tuple(map(max, best, shares))
-        if best[0] >= 0.75 and best[1] >= 0.45:
+        if best[0] >= 0.62 and best[1] >= 0.43:
             return
     pytest.fail(f"pgsched drained {best[0]:.2f} of what its statements do in a bare loop, {best[1]:.2f} of the ceiling")
 
