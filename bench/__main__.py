@@ -80,6 +80,11 @@ def contestants(given: argparse.Namespace) -> list[Contestant]:
     return [RAW, PGSCHED, *(PEERS if given.peers else ())]
 
 
+def enduring(given: argparse.Namespace, *always: Contestant) -> list[Contestant]:
+    """Who takes part where a load lasts: of the peers only the best, unless some are asked for."""
+    return contestants(given) if given.only else [*always, *(ENDURING if given.peers else ())]
+
+
 def run_drain(on: Server, given: argparse.Namespace) -> Iterator[Result]:
     n = given.n or (5000 if given.quick else 100_000)
     rounds = 1 if given.quick else given.rounds
@@ -118,15 +123,13 @@ def run_latency(on: Server, given: argparse.Namespace) -> list[Result]:
 
 
 def run_pinned(on: Server, given: argparse.Namespace) -> list[Result]:
-    chosen = contestants(given) if given.only else [RAW, PGSCHED, *(ENDURING if given.peers else ())]
     seconds, rounds = given.seconds or (6 if given.quick else 60), 1 if given.quick else given.rounds
-    return [pinned(on, chosen, seconds, rounds, unpinned=given.unpinned)]
+    return [pinned(on, enduring(given, RAW, PGSCHED), seconds, rounds, unpinned=given.unpinned)]
 
 
 def run_ten_minutes(on: Server, given: argparse.Namespace) -> list[Result]:
     seconds = 2 if given.quick else 600
-    chosen = named(given.only.split(",")) if given.only else [PGSCHED, *(ENDURING if given.peers else ())]
-    result = pinned(on, chosen, seconds=seconds, unpinned=True)
+    result = pinned(on, enduring(given, PGSCHED), seconds=seconds, unpinned=True)
     result.name, result.title = "ten-minutes", f"Full load for {seconds} s, nothing that pins xmin (runs/s)"
     return [result]
 

@@ -11,7 +11,6 @@ has taken over is left alone, what another claim of this worker took over would 
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ import psycopg
 
 from bench.peers.record import dsn
 from bench.peers.verbs import Adapter, main
+from pgsched import garbage
 
 TABLE = """
 CREATE TABLE raw (
@@ -46,7 +46,6 @@ BATCH = 4000  # against 500, 1,000 and 2,000, in turns, it does more
 AHEAD = 4
 IDLE_S = 0.005
 FULL_S, SHARE = 1.0, 20
-GARBAGE = 20_000  # objects between two looks for garbage
 
 
 class Raw(Adapter):
@@ -85,7 +84,7 @@ class Raw(Adapter):
 
     def begin(self) -> None:
         """Before anything is claimed."""
-        seldom_look_for_garbage()
+        garbage.last()  # as a pgsched worker does
 
     def read(self, texts: list[str]) -> list[dict[str, int]]:
         """The arguments of a batch: all at once, a tenth of what each by itself takes."""
@@ -125,12 +124,6 @@ class Raw(Adapter):
                 settled = await conn.execute(SETTLE, [runs, [token for token, _ in batches]])
                 if settled.rowcount != len(runs):
                     raise RuntimeError(f"{len(runs)} rows were run, {settled.rowcount} of them were still ours")
-
-
-def seldom_look_for_garbage() -> None:
-    """As a pgsched worker does."""
-    gc.freeze()
-    gc.set_threshold(GARBAGE)
 
 
 async def plan_by_index(conn: psycopg.AsyncConnection[Any]) -> None:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from bench.peers.pgsched import Pgsched
-from bench.peers.raw import AHEAD, IDLE_S, seldom_look_for_garbage
+from bench.peers.raw import AHEAD, IDLE_S
 from bench.peers.record import dsn
 from bench.peers.verbs import main
+from pgsched import garbage
 from pgsched.db.claims import FROM_THE_START, Wanted, claim, settle
 from pgsched.db.connect import BY_KEY, aconnect
 from pgsched.model import DONE, Claim, Settlement
@@ -27,7 +28,7 @@ class Statements(Pgsched):
     """No worker."""
 
     async def work(self, record: Callable[[int], None], sleep_s: float) -> None:
-        seldom_look_for_garbage()
+        garbage.last()  # as a worker does
         self.record, self.sleep_s = record, sleep_s
         ready: asyncio.Queue[list[Claim]] = asyncio.Queue(1)
         done: asyncio.Queue[list[Claim]] = asyncio.Queue(AHEAD)

@@ -97,7 +97,7 @@ class Cursor:
 
     def passed_is_due(self, now: float) -> bool:
         """Is it time to look at what it has passed, beside other claims?"""
-        return self._passed is not None and self._beside and bool(self._after) and now >= self._passed.next_at
+        return self.aside and bool(self._after) and self.full_in(now) == 0.0
 
     def passed(self, now: float) -> Mapping[str, str] | None:
         """The next piece of what it has passed, to be claimed from beside other claims; None: it is not time, or no
@@ -120,15 +120,15 @@ class Cursor:
         """That piece was claimed from: sent at `sent_at`, answered now. True when more is to be looked at."""
         if self._passed is None:
             return False
-        took_s = max(0.0, now - sent_at - self._least_s)  # a new connection asks for the plan before
+        took_s = max(0.0, now - sent_at - self._least_s)  # what the way takes is not the scan's
         if len(claims) == asked:
             self._passed.stopped(ends(claims), took_s, now)
             return True
         if not self._passed.ended(took_s, now):
             return True
-        asked = self._passed.asked
+        again = self._passed.asked
         self._paced(self._passed.whole_s + self._least_s, now)
-        return asked
+        return again
 
     def not_looked(self, took_s: float, now: float) -> None:
         """There was no answer after so long: the next one is asked later, or a claim begins at the start."""

@@ -40,7 +40,7 @@ class Passed:
         self._link, self._links = 0, 1  # the first of those that are next, and how many
         self._reached: Places = {}  # in them
         self._spent_s = self._left_out_s = 0.0  # since the round began
-        self._ends_round = self._is_single = self._is_first = True
+        self._ends_round = True
         self._unanswered_s = 0.0  # what the first link took in vain
         self._skips = self._to_skip = 0  # how many rounds do without it, and how many still
         self.next_at = now + self._pause_s
@@ -61,7 +61,7 @@ class Passed:
         kept = [n for n in range(len(self._places)) if n % 2 == 0 or n == begin]
         self._places = [self._places[n] for n in kept]
         self._link = kept.index(begin) + 1 if self._link else 0
-        self._links, self._is_single = 0, False  # what is looked at just now is looked at once more
+        self._links = 0  # what is looked at just now is looked at once more
         self._link_s *= 2
 
     def next(self, cursor: Places) -> tuple[Places, Places]:
@@ -70,8 +70,7 @@ class Passed:
             self._begins = self.asked = False
         self._links = max(1, self._links)
         end = self._link + self._links
-        self._ends_round, self._is_single = end > len(self._places), self._links == 1
-        self._is_first = self._link == 0
+        self._ends_round = end > len(self._places)
         begin = self._places[self._link - 1] if self._link else {}
         return begin | self._reached, cursor if self._ends_round else self._places[end - 1]
 
@@ -85,7 +84,7 @@ class Passed:
         """The look went through to its end; True when a round has ended with it."""
         self._spent_s += took_s
         self._pause(took_s, now)
-        if self._is_first:
+        if self._link == 0:
             self._skips = self._to_skip = 0
         if self._ends_round:
             self.round_s, self.whole_s = self._spent_s, self._spent_s + self._left_out_s
@@ -107,12 +106,13 @@ class Passed:
     def failed(self, took_s: float, now: float) -> None:
         """The look had no answer after so long. What is too long for one look must not keep the round from the rest."""
         self._spent_s += took_s
-        if self._is_single and self._is_first:
+        is_single = self._links == 1
+        if is_single and self._link == 0:
             self._unanswered_s = took_s
             self._skips = self._to_skip = min(SKIPS, max(1, 2 * self._skips))
-        if self._is_single and self._ends_round:
+        if is_single and self._ends_round:
             self._begin()
-        elif self._is_single:
+        elif is_single:
             self._link, self._reached = self._link + 1, {}
         self._links = 1
         self.asked = True

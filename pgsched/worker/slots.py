@@ -19,7 +19,7 @@ from pgsched.execute.base import Executor, kill_after_s
 from pgsched.execute.control import Control
 from pgsched.execute.python import Handler, PythonExecutor, going_on, raised
 from pgsched.execute.report import succeeded
-from pgsched.model import DONE, Claim, Key, Kind, Outcome, keys_of
+from pgsched.model import Claim, Key, Kind, Outcome, keys_of
 from pgsched.worker.lease import Leases
 from pgsched.worker.pace import Pace
 from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
@@ -307,8 +307,7 @@ class Slots:
             self._beginning = turn.claim = claim
             turn.clean = clean
             try:
-                value = await handler.function(**args)
-                outcome = DONE if value is None else succeeded(value)
+                outcome = succeeded(await handler.function(**args))
             except BaseException as error:
                 outcome = raised(error, handler, from_outside=turn.waits)
             if turn.waits:

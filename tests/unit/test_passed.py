@@ -54,7 +54,7 @@ def test_a_round_covers_all_that_the_cursor_had_passed_when_it_began_however_it_
                 wanted -= {(p, k) for p, k in wanted if p == priority and covers(begin, reached, p, k)}
                 looking.stopped(reached, 0.1, now)
                 continue
-            if draw.random() < 0.1 and not looking._is_single:
+            if draw.random() < 0.1 and looking._links != 1:
                 looking.failed(15.0, now)
                 continue
             wanted -= {(p, k) for p, k in wanted if covers(begin, end, p, k)}
