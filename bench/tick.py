@@ -24,6 +24,7 @@ from pgsched.db.migrate import upgrade
 from pgsched.leader.election import Leader
 
 BATCH = 5000
+REST_S = 1.0
 FIRST = 10_000_000  # the jobs' ids: apart from those that a history belongs to
 # what is due at one second is a few texts and zones, and many jobs
 HOURLY = ("{} {} * * * *", "{} {} */1 * * *", "{} {} 0-23 * * *", "{} {} * * */1 *")
@@ -79,11 +80,13 @@ class Sustained:
 
 @dataclass(frozen=True)
 class Idle:
-    """A leader with nothing to decide beside so many jobs: shares of a core, its own and its session's."""
+    """A leader with nothing to decide beside so many jobs: shares of a core, its own and its session's; and what both
+    used, in seconds, until it was at rest: a new leader looks at each job once."""
 
     jobs: int
     leader: float
     session: float
+    first_s: float
 
 
 def tick(on: Server, due: Sequence[int], sustained: tuple[int, float], idle: tuple[int, float], rounds: int) -> Result:
@@ -130,7 +133,11 @@ def all_the_time(got: Sustained) -> list[list[str]]:
 
 def at_rest(got: Idle) -> list[list[str]]:
     of = (("its CPU", got.leader), ("its session's CPU", got.session))
-    return [[f"idle leader, {got.jobs:,} jobs: {what}", f"{share * 100:.2f}", "% of a core", ""] for what, share in of]
+    once = "until it had looked at each job once"
+    return [
+        [f"new leader, {got.jobs:,} jobs: its CPU and its session's", f"{got.first_s:.2f}", "s", once],
+        *([f"idle leader, {got.jobs:,} jobs: {what}", f"{share * 100:.2f}", "% of a core", ""] for what, share in of),
+    ]
 
 
 @contextmanager
@@ -266,8 +273,23 @@ def idling(on: Server, jobs: int, seconds: float) -> Idle:
             conn.execute(SPARSE, {"n": jobs})
         conn.execute("VACUUM ANALYZE pgsched.jobs")
         with leader(dsn):
-            time.sleep(3)
             pid = int(str(scalar(conn, LEADING)))
+            first_s = until_at_rest(lambda: time.process_time() + cpu_s(pid))
             used, server_used = time.process_time(), cpu_s(pid)
             time.sleep(seconds)
-            return Idle(jobs, (time.process_time() - used) / seconds, (cpu_s(pid) - server_used) / seconds)
+            own, session = time.process_time() - used, cpu_s(pid) - server_used
+            return Idle(jobs, own / seconds, session / seconds, first_s)
+
+
+def until_at_rest(used_s: Callable[[], float]) -> float:
+    """Wait until a second goes by with hardly anything used; what was used until then. Raises TimeoutError."""
+    first, until = used_s(), time.monotonic() + 120
+    time.sleep(2 * REST_S)
+    before = used_s()
+    while time.monotonic() < until:
+        time.sleep(REST_S)
+        now = used_s()
+        if now - before < REST_S / 20:
+            return now - first
+        before = now
+    raise TimeoutError("a leader with nothing to decide does not come to rest")

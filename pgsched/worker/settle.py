@@ -8,7 +8,7 @@ an outcome a failure: any other says nothing of the work, and what cannot be wri
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -83,12 +83,12 @@ class Settler:
         self._idle.set()
         self._conn: AsyncConnection[Any] | None = None
 
-    def put(self, settlement: Settlement) -> None:
-        """Hand over one outcome; returns at once."""
+    def put(self, settlements: Sequence[Settlement]) -> None:
+        """Hand over outcomes, one at least; returns at once."""
         if not self._waiting:
             self._idle.clear()
             self._arrived.set()
-        self._waiting.append(settlement)
+        self._waiting += settlements
 
     def is_behind(self, held: int) -> bool:
         """Do so many outcomes wait to be written, with those `held` on their way here, that no more runs should be

@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sized
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence, Sized
 from typing import Any
 
 from pgsched import log
@@ -19,7 +19,7 @@ from pgsched.execute.base import Executor, kill_after_s
 from pgsched.execute.control import Control
 from pgsched.execute.python import Handler, PythonExecutor, going_on, raised
 from pgsched.execute.report import succeeded
-from pgsched.model import Claim, Key, Kind, Outcome, keys_of
+from pgsched.model import DONE, Claim, Key, Kind, Outcome, keys_of
 from pgsched.worker.lease import Leases
 from pgsched.worker.pace import Pace
 from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
@@ -32,7 +32,7 @@ PARKED_S = 0.2  # no claim waits longer for a slot of this worker: another one m
 class Slots:
     """The claims that this worker holds: those being attempted, and those ahead in the buffer.
 
-    `settle(claim, outcome)` takes every outcome; `on_room()` is told when an attempt has ended and there may be room.
+    `settle(claims, outcome)` takes every outcome; `on_room()` is told when an attempt has ended and there may be room.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Slots:
         executors: Mapping[str, Executor],
         concurrency: int,
         leases: Leases,
-        settle: Callable[[Claim, Outcome], None],
+        settle: Callable[[Sequence[Claim], Outcome], None],
         on_room: Callable[[], None],
         on_bug: Callable[[BaseException], None],
         left: int = 0,
@@ -284,6 +284,9 @@ class Slots:
         else:
             turn.waits = True
             last = turn.claim, going_on(attempts, waits_for), turn.clean, turn.now
+        finally:
+            if turn.done:
+                self._settle(turn.done, DONE)
         self._beginning = None
         if turn.made:
             self._moved_at = turn.now
@@ -313,10 +316,13 @@ class Slots:
             if turn.waits:
                 return outcome
             started, now = turn.now, time.monotonic()
+            # it never waited, so that nobody could end it
             if self._noting or self._stopped:
                 self._told(claim, outcome, started, now)
+            elif outcome is DONE:
+                turn.done.append(claim)
             else:
-                self._settle(claim, outcome)  # it never waited, so that nobody could end it
+                self._settle([claim], outcome)
             turn.made += 1
             turn.now = now
             must_cancel = task._must_cancel  # type: ignore[attr-defined]
@@ -366,7 +372,7 @@ class Slots:
             self.leases.drop([claim])
             logger.warning("claim lost, handler stopped", run=claim.id, attempt=claim.attempt)
         else:
-            self._settle(claim, outcome)
+            self._settle([claim], outcome)
 
     def _note(self, claim: Claim, started: float, now: float) -> None:
         """For who wants to know how long attempts take (worker/metered.py)."""
@@ -385,7 +391,7 @@ class Slots:
         if why is Ended.LOST:
             self.leases.drop([claim])
         else:
-            self._settle(claim, Outcome(UNSTARTED[why], error=why.value))
+            self._settle([claim], Outcome(UNSTARTED[why], error=why.value))
 
     def _slot_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -46,6 +46,7 @@ class Turn:
 
     def __init__(self) -> None:
         self.began = self.now = time.monotonic()
+        self.done: list[Claim] = []  # succeeded and left nothing to keep: settled together
 
 
 def is_changed(clean: contextvars.Context) -> bool:

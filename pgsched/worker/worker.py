@@ -11,7 +11,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -234,10 +234,14 @@ class Worker:
     def _whole_kinds(self) -> list[str]:
         return [kind for kind in self.executors if kind != Kind.PYTHON]
 
-    def _settle(self, claim: Claim, outcome: Outcome) -> None:
+    def _settle(self, claims: Sequence[Claim], outcome: Outcome) -> None:
         if outcome.result is SUCCEEDED:
-            self._put(Settlement.of(claim, outcome))
+            self._put([Settlement.of(claim, outcome) for claim in claims])
             return
+        for claim in claims:
+            self._settle_other(claim, outcome)
+
+    def _settle_other(self, claim: Claim, outcome: Outcome) -> None:
         if outcome.result not in (Result.INTERRUPTED, Result.RELEASED):
             told = {"outcome": str(outcome.result), "error": (outcome.error or "")[:200], **self.told_of(claim)}
             logger.info("attempt ended", run=claim.id, task=claim.task[:80], attempt=claim.attempt, **told)
@@ -245,17 +249,18 @@ class Worker:
             executor = self.executors.get(claim.kind)
             if isinstance(executor, PythonExecutor):
                 executor.ended_badly(claim, outcome)
-        self._put(Settlement.of(claim, outcome, retry_in_s(claim, outcome, random.random)))
+        self._put([Settlement.of(claim, outcome, retry_in_s(claim, outcome, random.random))])
 
     def _code_of(self, task: str) -> CodeType | None:
         python = self.executors.get(Kind.PYTHON)
         return python.code_of(task) if isinstance(python, PythonExecutor) else None
 
-    def _put(self, settlement: Settlement) -> None:
-        if self.journal.unwritten:
-            self._logs.before(settlement.key, lambda: self._settler.put(settlement))
-        else:
-            self._settler.put(settlement)
+    def _put(self, settlements: Sequence[Settlement]) -> None:
+        if not self.journal.unwritten:
+            self._settler.put(settlements)
+            return
+        for settlement in settlements:
+            self._logs.before(settlement.key, partial(self._settler.put, [settlement]))
 
     def _room(self) -> int:
         return 0 if self._settler.is_behind(self._logs.held) else self.slots.room()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -34,9 +34,10 @@ class Bench:
             {"python": self.executor}, concurrency, Leases(60.0), self._settle, lambda: None, self.bugs.append
         )
 
-    def _settle(self, claim: Claim, outcome: Outcome) -> None:
-        assert claim.id not in self.settled
-        self.settled[claim.id] = outcome
+    def _settle(self, claims: Sequence[Claim], outcome: Outcome) -> None:
+        for claim in claims:
+            assert claim.id not in self.settled
+            self.settled[claim.id] = outcome
 
     def take(
         self, *numbers: int, task: str = "many", timeout_s: float | None = None, kill_after_s: float = 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -69,9 +70,10 @@ async def work(counted: WorkerMeter, made: list[Claim]) -> MeteredSlots:
     """Make an attempt of each of these."""
     left, ended = set(made), asyncio.Event()
 
-    def settle(claim: Claim, outcome: Outcome) -> None:
+    def settle(claims: Sequence[Claim], outcome: Outcome) -> None:
         assert outcome is DONE
-        left.remove(claim)
+        for claim in claims:
+            left.remove(claim)
         if not left:
             ended.set()
 

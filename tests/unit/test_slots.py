@@ -40,7 +40,7 @@ class Stage:
             {"python": PythonExecutor(app.tasks, concurrency)},
             concurrency,
             Leases(30),
-            lambda claim, outcome: self.told.append((claim.task, outcome)),
+            lambda claims, outcome: self.told.extend((claim.task, outcome) for claim in claims),
             lambda: None,
             self.bugs.append,
         )
@@ -434,9 +434,14 @@ def test_claims_ahead_are_handed_back_when_work_turns_out_slow_though_slots_beco
 
 def test_one_handler_that_blocks_the_loop_has_nothing_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "PARKED_S", 0.02)
+    wanted_ahead = []
+
+    def look() -> None:
+        wanted_ahead.append(stage.slots.pace.prefetch)
+        stage.slots.unpark()
 
     async def blocks() -> None:
-        asyncio.get_running_loop().call_soon(stage.slots.unpark)
+        asyncio.get_running_loop().call_soon(look)
         time.sleep(0.1)  # noqa: ASYNC251
 
     stage = Stage({"quick": quick, "blocks": blocks}, concurrency=8)
@@ -447,7 +452,7 @@ def test_one_handler_that_blocks_the_loop_has_nothing_handed_back(monkeypatch: p
         stage.slots.unpark()
         stage.give("blocks", *["quick"] * 400)
         await stage.all_told(3401)
-        assert stage.slots.pace.prefetch < 400
+        assert len(wanted_ahead) == 1 and wanted_ahead[0] < 400
 
     play(stage, scene)
     assert {result for _, result in stage.results()} == {"succeeded"}
@@ -606,7 +611,7 @@ def test_whoever_claims_is_told_in_each_turn_that_leaves_room_and_of_few_others(
         slots, loop = stage.slots, asyncio.get_running_loop()
         slots.pace.took = lambda seconds, now, count=1: None  # type: ignore[method-assign]
         slots.pace.prefetch = ahead
-        slots._settle = lambda claim, outcome: told.append("room" if slots.room() > 0 else "none")
+        slots._settle = lambda claims, outcome: told.extend(["room" if slots.room() > 0 else "none"] * len(claims))
         slots._on_room = lambda: told.append("asked")
 
         def turn() -> None:
@@ -682,3 +687,25 @@ def test_many_ends_that_are_told_of_at_once_weigh_as_much_as_one_by_one() -> Non
     for _ in range(40):
         each.took(0.001, 10.05)
     assert once._average_s == pytest.approx(each._average_s) and once._ended == each._ended
+
+
+def test_what_a_turn_has_done_is_settled_by_one_call_before_anything_is_waited_for() -> None:
+    async def fails() -> None:
+        raise ValueError
+
+    async def waits() -> None:
+        await asyncio.sleep(0)
+        seen.extend(told)
+
+    handlers = {"quick": quick, "fails": fails, "waits": waits}
+    stage, told, seen = Stage(handlers), [], []
+
+    async def scene(stage: Stage) -> None:
+        stage.slots._settle = lambda claims, outcome: told.append([claim.task for claim in claims])
+        stage.slots._turns.ends_at = time.monotonic() + 60
+        stage.give(*["quick"] * 3, "fails", *["quick"] * 2, "waits", "quick")
+        await holds(lambda: stage.slots.is_idle())
+        assert seen == [["fails"], ["quick"] * 5]
+        assert told == [*seen, ["waits"], ["quick"]]
+
+    play(stage, scene)
