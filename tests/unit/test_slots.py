@@ -704,7 +704,7 @@ def test_what_a_turn_has_done_is_settled_by_one_call_before_anything_is_waited_f
         stage.slots._settle = lambda claims, outcome: told.append([claim.task for claim in claims])
         stage.slots._turns.ends_at = time.monotonic() + 60
         stage.give(*["quick"] * 3, "fails", *["quick"] * 2, "waits", "quick")
-        await holds(lambda: stage.slots.is_idle())
+        await holds(stage.slots.is_idle)
         assert seen == [["fails"], ["quick"] * 5]
         assert told == [*seen, ["waits"], ["quick"]]
 
