@@ -285,8 +285,9 @@ class Slots:
             turn.waits = True
             last = turn.claim, going_on(attempts, waits_for), turn.clean, turn.now
         finally:
-            if turn.done:
-                self._settle(turn.done, DONE)
+            done, turn.done = turn.done, []  # an attempt that waits keeps its turn
+            if done:
+                self._settle(done, DONE)
         self._beginning = None
         if turn.made:
             self._moved_at = turn.now

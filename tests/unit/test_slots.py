@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -707,5 +709,30 @@ def test_what_a_turn_has_done_is_settled_by_one_call_before_anything_is_waited_f
         await holds(stage.slots.is_idle)
         assert seen == [["fails"], ["quick"] * 5]
         assert told == [*seen, ["waits"], ["quick"]]
+
+    play(stage, scene)
+
+
+def test_an_attempt_that_waits_keeps_no_claim_of_its_turn() -> None:
+    class Args(dict[str, Any]):
+        """To be found when nobody has it any more."""
+
+    async def waits() -> None:
+        await go_on.wait()
+
+    stage, go_on, kept = Stage({"quick": quick, "waits": waits}), asyncio.Event(), list[weakref.ref[Args]]()
+
+    async def scene(stage: Stage) -> None:
+        stage.slots._turns.ends_at = time.monotonic() + 60
+        made = [Claim(n, uuid4(), 1, 1, "default", 5, "python", "quick", {}, options=Args()) for n in range(20)]
+        kept.extend(weakref.ref(claim.options) for claim in made)
+        stage.slots.take(made, time.monotonic())
+        stage.give("waits")
+        del made
+        await holds(lambda: len(stage.told) == 20 and len(stage.slots) == 1)
+        gc.collect()
+        assert [ref() for ref in kept] == [None] * 20
+        go_on.set()
+        await holds(stage.slots.is_idle)
 
     play(stage, scene)
