@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import sys
 import time
 import weakref
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from types import FrameType
 from typing import Any
 from uuid import uuid4
 
@@ -734,5 +736,26 @@ def test_an_attempt_that_waits_keeps_no_claim_of_its_turn() -> None:
         assert [ref() for ref in kept] == [None] * 20
         go_on.set()
         await holds(stage.slots.is_idle)
+
+    play(stage, scene)
+
+
+def test_an_attempt_that_needs_only_its_arguments_takes_few_calls() -> None:
+    """Five, and 26 by way of its executor, on any machine: a figure of time would be that of the hour."""
+    stage, calls = Stage({"quick": quick}), 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    async def scene(stage: Stage) -> None:
+        stage.slots._turns.ends_at = time.monotonic() + 60
+        stage.give(*["quick"] * 1000)
+        sys.setprofile(count)
+        try:
+            await stage.all_told(1000)
+        finally:
+            sys.setprofile(None)
+        assert calls / 1000 < 6
 
     play(stage, scene)
