@@ -2,7 +2,7 @@
 
 The rule: what the leader's tick costs is measured through the leader itself, and counted in the database. "Ceiling" is
 the least that PostgreSQL needs for the same rows: an INSERT ... SELECT and an UPDATE of jobs for each 5,000, without
-asking what is due or when the next slot is.
+asking what is due, when the next slot is, or whether a row is as it should be.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ JOBS = """INSERT INTO pgsched.jobs (id, name, task, schedule, timezone, overlap,
         (%(zones)s::text[])[1 + n %% cardinality(%(zones)s::text[])], %(overlap)s, '1 hour'
     FROM generate_series(1, %(n)s) n"""
 INSERT = """INSERT INTO pgsched.runs (job_id, scheduled_at, queue, priority, kind, task, args, origin, owner,
-        max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, tags)
+        max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, tags, checked)
     SELECT id, %(slot)s, queue, priority, kind, task, args, 'schedule', owner, max_attempts, timeout,
         nullif(kill_after, '10 seconds'), nullif(backoff, 'exponential'), nullif(backoff_base, '5 seconds'),
-        nullif(backoff_max, '1 hour'), nullif(backoff_jitter, 0.2), tags
+        nullif(backoff_max, '1 hour'), nullif(backoff_jitter, 0.2), tags, true
     FROM pgsched.jobs WHERE id BETWEEN %(first)s AND %(last)s
     ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING"""
 UPDATE = """UPDATE pgsched.jobs SET decided_until = %(slot)s, next_run_at = %(slot)s + interval '1 minute',

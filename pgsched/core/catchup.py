@@ -8,9 +8,10 @@ stretch that does not run becomes one row that carries its range and count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain, islice
+from typing import NamedTuple
 
 from pgsched.core.calendar import OPEN, Calendar
 from pgsched.core.schedule import Schedule
@@ -36,8 +37,7 @@ class CatchUp:
     start_deadline: timedelta | None
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What becomes of a slot. The `covers_` values say which slots the row stands for, itself included. `in_turn`: one
     of the late slots that all run, one after the other."""
 
@@ -134,7 +134,7 @@ def _misfires(schedule: Schedule, stretches: list[Stretch], policy: CatchUp) -> 
         case _:
             limit = max(policy.max_runs, 0)
             found = _oldest(schedule, stretches, limit, f"more than {limit} late slots")
-            return [replace(row, in_turn=True) if row.verdict == "run" else row for row in found]
+            return [row._replace(in_turn=True) if row.verdict == "run" else row for row in found]
 
 
 def _latest(schedule: Schedule, stretches: list[Stretch]) -> list[Decision]:

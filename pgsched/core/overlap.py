@@ -10,15 +10,14 @@ and end nothing; only `allow` starts them beside it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # The whole reason of a row that waits for its turn, and of no other: pgsched.waits_in_turn knows the same text.
 IN_TURN = "catch_up: late, and one after the other"
 REPLACED = "replaced by the next slot"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """The unfinished runs of a job at one moment: `open` of them; `held` wait for admission under an overlap policy,
     and `in_turn` because late slots are caught up one after the other."""
 
@@ -28,8 +27,7 @@ class Standing:
     in_turn: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The state a slot's row is born in. `reason`: what held it up (see `told`). `ends_others`: the earlier runs are to
     be ended first; `retries`: the slot waits for them, but only for so long; `in_turn`: it waits for its turn among
     late ones, and `reason` is IN_TURN."""

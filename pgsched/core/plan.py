@@ -8,9 +8,8 @@ run, one held back, or one that says why not. The mark rises by decisions alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgsched.core import overlap
 from pgsched.core.calendar import Calendar, calendar
@@ -28,8 +27,7 @@ INSTANT = timedelta(microseconds=1)
 Plan = tuple[list[Decision], datetime | None, datetime | None]
 
 
-@dataclass(frozen=True, slots=True)
-class SlotRow:
+class SlotRow(NamedTuple):
     """One row that a tick makes (the columns of `tick_insert`), of one job or of many.
 
     `extend`: the mark that the stretch goes on from, where it may be the rest of an excluded stretch whose row exists.
@@ -47,8 +45,7 @@ class SlotRow:
     extend: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(NamedTuple):
     """How a tick leaves a job (the columns of `tick_advance`). `run_count`: its new rows that are runs."""
 
     decided_until: datetime | None
@@ -57,8 +54,7 @@ class Advance:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(NamedTuple):
     """One job's part of a batch. `ends_others`: its unfinished runs are to be ended first."""
 
     rows: list[SlotRow]
@@ -237,7 +233,7 @@ def replaced(row: SlotRow) -> SlotRow:
     if row.state in NEVER_RUN:
         return row
     late = row.reason if row.covers_until is not None else None
-    return replace(row, state="skipped", expires_at=None, reason=overlap.told(overlap.REPLACED, late))
+    return row._replace(state="skipped", expires_at=None, reason=overlap.told(overlap.REPLACED, late))
 
 
 def passed(job: Job, decision: Decision) -> SlotRow:

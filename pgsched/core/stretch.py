@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pgsched.core.catchup import ONLY_LATEST, Decision, late
@@ -41,10 +40,10 @@ def without(schedule: Schedule, decision: Decision, known: Collection[Known]) ->
     if not any(begin <= last and first <= end for begin, end in known):
         return [decision]
     found = [
-        replace(decision, scheduled_at=newest, covers_from=since, covers_until=newest, covers_count=count)
+        decision._replace(scheduled_at=newest, covers_from=since, covers_until=newest, covers_count=count)
         for since, newest, count in parts(schedule, first - INSTANT, last, known)
     ]
     if decision.verdict != "run":
         return found
-    return [replace(row, reason=late(row.covers_count)) if row.scheduled_at == slot
-            else replace(row, verdict="missed", reason=ONLY_LATEST) for row in found]  # fmt: skip
+    return [row._replace(reason=late(row.covers_count)) if row.scheduled_at == slot
+            else row._replace(verdict="missed", reason=ONLY_LATEST) for row in found]  # fmt: skip

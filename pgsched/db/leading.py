@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 from pgsched.core.plan import Advance, SlotRow
@@ -194,10 +193,10 @@ def advance_jobs(conn: Connection[Any], advances: Sequence[tuple[Sequence[int], 
         conn.execute(sql("tick_advance"), columns(advances, Advance), prepare=False)
 
 
-def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type) -> dict[str, str]:
-    """Turn dataclass rows into the parallel arrays that the set-based statements take (`slot` -> `slots`)."""
-    rows = [row for _, row in values]
-    arrays = {f"{field.name}s": literal(map(attrgetter(field.name), rows)) for field in fields(kind)}
+def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type[SlotRow | Advance]) -> dict[str, str]:
+    """Turn rows into the parallel arrays that the set-based statements take (`slot` -> `slots`)."""
+    every = zip(*[row for _, row in values], strict=True)
+    arrays = {f"{name}s": literal(column) for name, column in zip(kind._fields, every, strict=True)}
     return {"job_ids": literals(jobs for jobs, _ in values), **arrays}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pgsched import log
@@ -78,7 +78,7 @@ def write_counted(conn: Connection[Any], parts: Sequence[Part], terminates: Cont
     parts = end_others(conn, parts, terminates)
     made, _ = leading.insert_slots(conn, [((job,), row) for job, decided in parts for row in decided.rows])
     runs = Counter(job for job, state, _ in made if state not in NEVER_RUN)
-    leading.advance_jobs(conn, [((job,), replace(decided.advance, run_count=runs[job])) for job, decided in parts])
+    leading.advance_jobs(conn, [((job,), decided.advance._replace(run_count=runs[job])) for job, decided in parts])
     return Written(len(parts), len(made))
 
 

@@ -1,0 +1,132 @@
+"""Slots that the tick's own statement has judged: what the trigger would have done to their rows has been done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db import leading
+from pgsched.leader.ticker import tick
+from tests.fleet import one
+from tests.race.setting import Open, add_jobs, cut, put_back
+
+ASLEEP = "SELECT setval('pgsched.asleep_until', (date_part('epoch', clock_timestamp()) * 1000)::bigint + %s)"
+CHECKED = "SELECT count(*) FROM pgsched.runs WHERE checked"
+STATES = "SELECT state, count(*) FROM pgsched.runs GROUP BY state ORDER BY state"
+PLAIN = "pgsched.is_plain(j.task, j.args, j.queue, j.priority, j.max_attempts, j.timeout)"
+
+
+def ticked(db: psycopg.Connection) -> int:
+    """Tick once; how many jobs got an error."""
+    with db.transaction():
+        return tick(db, 100).errors
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{}, {"tags": ["a"]}, {"timeout": "5 min"}, {"start_deadline": "1 day"}, {"max_attempts": 1, "priority": 0}],
+    ids=str,
+)
+def test_plain_slots_are_judged_by_their_statement(columns: dict[str, Any], db: psycopg.Connection) -> None:
+    add_jobs(db, 3, 4, **columns)
+    assert ticked(db) == 0
+    assert one(db, CHECKED) == 12
+    assert db.execute(STATES).fetchall() == [("queued", 12)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "state"),
+    [
+        ({"concurrency_key": "k"}, "waiting"),
+        ({"concurrency_limit": 1}, "waiting"),
+        ({"backoff": "fixed"}, "queued"),
+        ({"kill_after": "1 s"}, "queued"),
+        ({"backoff_jitter": 0.5}, "queued"),
+        ({"kind": "command", "args": "[]"}, "queued"),
+        ({"jitter": "1 hour"}, None),
+    ],
+    ids=str,
+)
+def test_what_is_not_plain_is_left_to_the_trigger(
+    columns: dict[str, Any], state: str | None, db: psycopg.Connection
+) -> None:
+    add_jobs(db, 3, 4, **columns)
+    assert ticked(db) == 0
+    found = dict(db.execute(STATES).fetchall())
+    assert sum(found.values()) == 12
+    assert one(db, CHECKED) == (0 if state else found.get("queued", 0))
+    assert state is None or found == {state: 12}
+
+
+def test_a_limited_queue_holds_them(db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('default', 1)")
+    add_jobs(db, 3, 4)
+    assert ticked(db) == 0
+    assert db.execute(STATES).fetchall() == [("waiting", 12)]
+    assert one(db, CHECKED) == 0
+
+
+def heard(db: psycopg.Connection, connect: Open) -> list[str]:
+    """Tick; of which queues a sleeping worker was told."""
+    listener = connect()
+    listener.execute("LISTEN pgsched_runs")
+    assert ticked(db) == 0
+    db.execute("NOTIFY pgsched_runs, 'end'")
+    found: list[str] = []
+    for notify in listener.notifies(timeout=10):
+        if notify.payload == "end":
+            return found
+        found.append(notify.payload)
+    raise AssertionError("a notification got lost")
+
+
+def test_sleeping_workers_are_told_of_each_queue(db: psycopg.Connection, connect: Open) -> None:
+    db.execute(ASLEEP, [600_000])
+    add_jobs(db, 4, 4)
+    db.execute("UPDATE pgsched.jobs SET queue = 'other' WHERE name IN ('j1', 'j2')")
+    put_back(db, 4)
+    assert sorted(heard(db, connect)) == ["default", "other"]
+    assert one(db, CHECKED) == 16
+
+
+def test_nobody_is_told_while_nobody_sleeps(db: psycopg.Connection, connect: Open) -> None:
+    db.execute(ASLEEP, [-1000])
+    add_jobs(db, 4, 4)
+    assert heard(db, connect) == []
+    assert one(db, CHECKED) == 16
+
+
+BAD = [
+    {"task": " "},
+    {"queue": " a"},
+    {"timeout": "11 years"},
+    {"kill_after": "11 years"},
+    {"tags": [f"{n}-{n * n}" for n in range(9000)]},
+    {"args": "1"},
+]
+
+
+def bad_job(db: psycopg.Connection, bad: dict[str, Any]) -> None:
+    """Three jobs, of which `j2` has what no trigger was asked about."""
+    add_jobs(db, 3, 4)
+    (column, value), = bad.items()  # fmt: skip
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute(f"UPDATE pgsched.jobs SET {column} = %s WHERE name = 'j2'", [value])
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: f"{bad}"[:40])
+def test_a_row_that_the_trigger_would_refuse_is_refused(bad: dict[str, Any], db: psycopg.Connection) -> None:
+    bad_job(db, bad)
+    assert ticked(db) == 1
+    assert one(db, CHECKED) == 8
+    assert one(db, "SELECT error FROM pgsched.jobs WHERE name = 'j2'").startswith("the database refuses its row: ")
+
+
+def test_without_being_judged_it_would_run(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad_job(db, {"queue": " a"})
+    cut(monkeypatch, leading, "tick_insert", PLAIN, "true")
+    assert ticked(db) == 0
+    assert one(db, CHECKED) == 12
