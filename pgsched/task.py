@@ -65,9 +65,11 @@ class Task(Generic[P, R]):
             arguments.check_batched(name, function)
         self.parameters = arguments.read(name, function if self.gathering is None else arguments.anything)
         # no properties: they are asked for every run
-        self.takes_run = self.parameters.run_name is not None
-        alone = self.is_async and self.place.run_in == "loop" and not (self.takes_run or self.capture or self.gathering)
+        self.run_name = self.parameters.run_name
+        self.takes_run = self.run_name is not None
+        alone = self.is_async and self.place.run_in == "loop" and not (self.capture or self.gathering)
         self.bare = self.parameters.plain if alone else None
+        self.required = self.parameters.required
         update_wrapper(self, function)
 
     @overload

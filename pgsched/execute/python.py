@@ -63,8 +63,19 @@ class Handler(Protocol):
     def function(self) -> Callable[..., Any]: ...
 
     @property
+    def run_name(self) -> str | None:
+        """The parameter that gets the Run."""
+        ...
+
+    @property
     def bare(self) -> frozenset[str] | None:
-        """The names of all that it is called with, where that is an async function's own arguments, on the loop."""
+        """The names of all that it may be called with beside the Run, where it is an async function, on the loop, and
+        all arguments have names."""
+        ...
+
+    @property
+    def required(self) -> frozenset[str]:
+        """Those of them that have no default."""
         ...
 
     @property
@@ -110,12 +121,16 @@ class PythonExecutor:
         return self._attempt(claim, handler, None)
 
     def bare(self, claim: Claim) -> Handler | None:
-        """The handler that makes this attempt, if it needs nothing but its arguments, and they fit."""
+        """The handler that makes this attempt, if it needs nothing but its arguments and the Run, and they fit."""
         handler = self._tasks.get(claim.task) if claim.kind == PYTHON else None
         if handler is None or handler.bare is None or self._hooks.per_run:
             return None
         args = claim.args
-        return handler if type(args) is dict and args.keys() == handler.bare else None
+        return handler if type(args) is dict and handler.required <= args.keys() <= handler.bare else None
+
+    def told(self, claim: Claim, control: Control) -> Run:
+        """What the handler is told of an attempt that is made without `execute`."""
+        return run_of(claim, self._journal.record(claim), Own(control, self._dsn))
 
     async def _recorded(self, claim: Claim, handler: Handler, record: Record) -> Outcome:
         try:
@@ -125,13 +140,11 @@ class PythonExecutor:
                     outcome = await self._attempt(claim, handler, record)
             else:
                 outcome = await self._attempt(claim, handler, record)
-        except asyncio.CancelledError:
-            if record.said:
-                raise Stopped(record.output.text()) from None
-            raise
+        except asyncio.CancelledError as error:
+            raise stopped(error, record) from None
         finally:
             record.close()
-        return replace(outcome, log_tail=record.output.text()) if record.said else outcome
+        return heard(outcome, record)
 
     async def _attempt(self, claim: Claim, handler: Handler, record: Record | None) -> Outcome:
         if isinstance(claim.args, Unreadable):
@@ -295,13 +308,26 @@ def going_on(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | None = Non
             return end.value
 
 
-def raised(error: BaseException, handler: Handler, *, from_outside: bool) -> Outcome:
-    """The outcome of a call that raised this. Raises it, if that is how its task was cancelled `from_outside`."""
+def raised(error: BaseException, handler: Handler, record: Record | None = None, *, from_outside: bool) -> Outcome:
+    """The outcome of a call that raised this. Raises it, if that is how its task was cancelled `from_outside`; with
+    what the attempt has said."""
     if isinstance(error, asyncio.CancelledError) and is_cancelled():
         if from_outside:
-            raise error
+            raise error if record is None else stopped(error, record)
         return Outcome(Result.FAILED, error=ITSELF)
     return failed(error, handler.no_retry)
+
+
+def stopped(error: asyncio.CancelledError, record: Record) -> asyncio.CancelledError:
+    """How an attempt was cancelled, with what it has said."""
+    record.close()
+    return Stopped(record.output.text()) if record.said else error
+
+
+def heard(outcome: Outcome, record: Record) -> Outcome:
+    """The outcome of an attempt, with what it has said."""
+    record.close()
+    return replace(outcome, log_tail=record.output.text()) if record.said else outcome
 
 
 def is_cancelled() -> bool:

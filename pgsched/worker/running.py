@@ -60,12 +60,13 @@ class Running:
         self.started = started
         self._task = task
         self._on_abandon = on_abandon
+        if claim.timeout is not None:
+            self.deadline = started + claim.timeout.total_seconds()
 
     async def drive(self, executor: Executor, begun: Coroutine[Any, Any, Outcome] | None = None) -> Outcome | None:
         """Make the attempt, or what is left of one that has begun. The outcome to settle; None when nothing may be
         settled. Raises nothing."""
-        if self.claim.timeout is not None:
-            self.deadline = self.started + self.claim.timeout.total_seconds()
+        if self.deadline is not None:
             self._time_out()
         outcome: Outcome | None
         try:
@@ -83,7 +84,7 @@ class Running:
         finally:
             for timer in self._timers:
                 timer.cancel()
-        return self._settled_by_handler(outcome) if self.settled else outcome
+        return self.settled_by_handler(outcome) if self.settled else outcome
 
     def end(self, why: Ended) -> None:
         """Stop the attempt: soft now, abandoned when it does not end. The first reason counts, but a loss overrides."""
@@ -133,7 +134,7 @@ class Running:
         else:
             self._later(left_s, self._time_out)
 
-    def _settled_by_handler(self, outcome: Outcome | None) -> Outcome:
+    def settled_by_handler(self, outcome: Outcome | None) -> Outcome:
         """The settlement is sent once more, and answered with 'repeated'; what came after it is only logged."""
         told = {"run": self.claim.id, "task": self.claim.task[:80]}
         if outcome is None or outcome.result is not Result.SUCCEEDED:

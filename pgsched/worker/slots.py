@@ -16,8 +16,9 @@ from typing import Any
 
 from pgsched import log
 from pgsched.execute.base import Executor, kill_after_s
+from pgsched.execute.context import Run
 from pgsched.execute.control import Control
-from pgsched.execute.python import Handler, PythonExecutor, going_on, raised
+from pgsched.execute.python import Handler, PythonExecutor, going_on, heard, raised
 from pgsched.execute.report import succeeded
 from pgsched.model import DONE, Claim, Key, Kind, Outcome, keys_of
 from pgsched.worker.lease import Leases
@@ -50,6 +51,7 @@ class Slots:
         self.executors = executors
         self.drivers = executors  # or what goes around them: worker/traced.py
         self.bare: Callable[[Claim], Handler | None] = not_bare  # whose attempts may do without them
+        self.told: Callable[[Claim, Control], Run]  # what those handlers are told that ask for it
         self.concurrency = concurrency
         self.leases = leases
         self.pace = Pace(concurrency)
@@ -80,7 +82,7 @@ class Slots:
         python = executors.get(Kind.PYTHON)
         self._gathered: frozenset[str] = frozenset()  # tasks whose attempts take no slot: their calls do
         if isinstance(python, PythonExecutor):
-            self.bare = python.bare
+            self.bare, self.told = python.bare, python.told
             self._gathered, python.batches.seats = python.batches.gathered, self
 
     def __len__(self) -> int:
@@ -247,10 +249,11 @@ class Slots:
         task = asyncio.current_task()
         assert task is not None
         while (last := self._begin(task)) is not None:
-            claim, begun, clean, started = last
+            claim, begun, clean, started, running = last
             by_us = False
             if not isinstance(begun, Outcome):
-                running = self._running[claim.key] = Running(claim, claim.key, started, task, self._abandon)
+                running = running or Running(claim, claim.key, started, task, self._abandon)
+                self._running[claim.key] = running
                 outcome = await running.drive(self.drivers[claim.kind], begun)
                 if running.abandoned:
                     self.abandoned -= 1  # it came back after all; its slot has been given away
@@ -283,7 +286,7 @@ class Slots:
             last = turn.last
         else:
             turn.waits = True
-            last = turn.claim, going_on(attempts, waits_for), turn.clean, turn.now
+            last = turn.claim, going_on(attempts, waits_for, turn.run), turn.clean, turn.now, turn.running
         finally:
             done, turn.done = turn.done, []  # an attempt that waits keeps its turn
             if done:
@@ -295,7 +298,7 @@ class Slots:
         return last
 
     async def _attempt(self, task: asyncio.Task[None], turn: Turn) -> Outcome | None:
-        """Make attempts that need nothing but their arguments, until one has waited: its outcome."""
+        """Make attempts that need nothing but their arguments and the Run, until one has waited: its outcome."""
         handler: Handler | None = None
         name = kind = names = None  # of its task, how that is read, and of its arguments
         while turn.last is None and (claim := self._next(turn.now)) is not None:
@@ -304,19 +307,28 @@ class Slots:
             args = claim.args
             if claim.task is not name or claim.kind is not kind or type(args) is not dict or args.keys() != names:
                 handler = self.bare(claim)  # nearly always the one of the attempt before
-                name, kind, names = claim.task, claim.kind, None if handler is None else handler.bare
+                name, kind, names = claim.task, claim.kind, None if handler is None else args.keys()
             if handler is None:
-                turn.last = claim, None, clean, turn.now
+                turn.last = claim, None, clean, turn.now, None
                 break
             self._beginning = turn.claim = claim
             turn.clean = clean
+            record = turn.run = turn.running = None
+            if handler.run_name is not None:
+                turn.running = Running(claim, claim.key, turn.now, task, self._abandon)
+                turn.run = self.told(claim, turn.running)
+                record, args = turn.run.record, {**args, handler.run_name: turn.run}
             try:
                 outcome = succeeded(await handler.function(**args))
             except BaseException as error:
-                outcome = raised(error, handler, from_outside=turn.waits)
+                outcome = raised(error, handler, record, from_outside=turn.waits)
+            if record is not None:
+                outcome = heard(outcome, record)
             if turn.waits:
                 return outcome
             started, now = turn.now, time.monotonic()
+            if turn.running is not None and turn.running.settled:
+                outcome = turn.running.settled_by_handler(outcome)
             # it never waited, so that nobody could end it
             if self._noting or self._stopped:
                 self._told(claim, outcome, started, now)
@@ -328,7 +340,7 @@ class Slots:
             turn.now = now
             must_cancel = task._must_cancel  # type: ignore[attr-defined]
             if now >= self._turns.ends_at or must_cancel or self._waiting or is_changed(clean):
-                turn.last = claim, outcome, clean, started
+                turn.last = claim, outcome, clean, started, None
         return None
 
     def _next(self, now: float) -> Claim | None:

@@ -10,11 +10,14 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
+from pgsched.execute.context import Run
 from pgsched.model import Claim, Outcome
+from pgsched.worker.running import Running
 
 TURN_S = 0.001
 Begun = Outcome | Coroutine[Any, Any, Any] | None  # what an attempt has come to; None: it has not begun
-Last = tuple[Claim, Begun, contextvars.Context, float]  # the context that it was begun in, and when
+# with the context that it was begun in, when, and what its handler may have asked of it already
+Last = tuple[Claim, Begun, contextvars.Context, float, Running | None]
 
 
 class Turns:
@@ -42,6 +45,8 @@ class Turn:
     waits = False  # the last one does
     claim: Claim
     clean: contextvars.Context
+    run: Run | None = None  # what the handler of the last one is told, and through which it steers it
+    running: Running | None = None
     last: Last | None = None
 
     def __init__(self) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from pgsched import Retry
+from pgsched import Retry, Run
 from pgsched.execute.python import PythonExecutor
 from pgsched.model import Outcome
+from pgsched.worker.running import Ended
 from pgsched.worker.slots import not_bare
 from tests.unit.test_slots import Stage, play
 
@@ -83,22 +85,83 @@ def gives_a_future() -> asyncio.Future[int]:
     return asyncio.ensure_future(waits_and_returns())
 
 
+async def says_and_returns(run: Run) -> int:
+    run.log("said", attempt=run.attempt)
+    return run.id
+
+
+async def says_and_fails(run: Run) -> None:
+    run.log("said")
+    raise ValueError("no")
+
+
+async def says_waits_and_returns(run: Run) -> str:
+    run.log("said")
+    await asyncio.sleep(0.01)
+    run.log("and more")
+    return "said"
+
+
+async def says_waits_and_fails(run: Run) -> None:
+    await says_waits_and_returns(run)
+    raise ValueError("no")
+
+
+async def ends_it_by_itself(run: Run) -> str:
+    """As `run.transaction()` does."""
+    run.own.settling(True)
+    return "not kept"
+
+
+async def ends_it_by_itself_and_fails(run: Run) -> None:
+    run.own.settling(True)
+    raise ValueError("no")
+
+
+async def waits_and_ends_it_by_itself(run: Run) -> None:
+    await asyncio.sleep(0.01)
+    run.own.settling(True)
+    raise ValueError("no")
+
+
+async def ends_it_by_itself_and_waits(run: Run) -> None:
+    run.own.settling(True)
+    await asyncio.sleep(0.01)
+    raise ValueError("no")
+
+
+async def asks_how_long_it_has(run: Run) -> list[Any]:
+    left = run.seconds_left()
+    return [left, run.extend(5), run.deadline, run.cancelled.is_set()]
+
+
 HANDLERS = [
+    says_and_returns, says_and_fails, says_waits_and_returns, says_waits_and_fails, ends_it_by_itself,
+    ends_it_by_itself_and_fails, waits_and_ends_it_by_itself, ends_it_by_itself_and_waits, asks_how_long_it_has,
     returns, returns_what_cannot_be_kept, fails, asks_to_be_tried_again, exits, is_interrupted, says_it_was_cancelled,
     cancels_itself, cancels_itself_and_says_so, cancels_itself_and_waits, waits_and_returns, waits_and_fails,
     waits_for_others, gives_a_future,
 ]  # fmt: skip
 
 
-def told(handler: Callable[[], Any], *, at_once: bool) -> list[tuple[str, Outcome]]:
+def staged(handlers: dict[str, Any], *, at_once: bool) -> Stage:
+    """Slots that make the first steps of attempts themselves, or leave it to the executor."""
+    stage = Stage(handlers)
+    executor = stage.slots.executors["python"]
+    assert isinstance(executor, PythonExecutor)
+    executor.attach(stage.slots.control_of, "")
+    if not at_once:
+        stage.slots.bare = not_bare
+    return stage
+
+
+def told(handler: Callable[..., Any], *, at_once: bool) -> list[tuple[str, Outcome]]:
     """What becomes of two attempts of it and of one of another task, in one slot."""
     if not inspect.iscoroutinefunction(handler):
         handler = (
             inspect.markcoroutinefunction(handler) if hasattr(inspect, "markcoroutinefunction") else wrapped(handler)
         )
-    stage = Stage({"it": handler, "other": returns})
-    if not at_once:
-        stage.slots.bare = not_bare
+    stage = staged({"it": handler, "other": returns}, at_once=at_once)
 
     async def scene(stage: Stage) -> None:
         stage.give("it", "it", "other")
@@ -108,7 +171,7 @@ def told(handler: Callable[[], Any], *, at_once: bool) -> list[tuple[str, Outcom
     return stage.told
 
 
-def wrapped(handler: Callable[[], Any]) -> Any:
+def wrapped(handler: Callable[..., Any]) -> Any:
     async def function() -> Any:
         return await handler()
 
@@ -116,7 +179,7 @@ def wrapped(handler: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
-def test_an_attempt_comes_to_the_same_with_a_first_step_of_its_own(handler: Callable[[], Any]) -> None:
+def test_an_attempt_comes_to_the_same_with_a_first_step_of_its_own(handler: Callable[..., Any]) -> None:
     ways = [told(handler, at_once=at_once) for at_once in (True, False)]
     assert ways[0] == ways[1]
     assert ways[0][2][0] == "other"
@@ -148,9 +211,7 @@ def test_what_is_being_begun_is_among_what_is_running(at_once: bool) -> None:
         task = asyncio.current_task()
         seen.append([(one.claim.task, one.is_made_by(task)) for one in stage.slots.running()])
 
-    stage = Stage({"looks": looks})
-    if not at_once:
-        stage.slots.bare = not_bare
+    stage = staged({"looks": looks}, at_once=at_once)
 
     async def scene(stage: Stage) -> None:
         stage.give("looks", "looks")
@@ -159,3 +220,70 @@ def test_what_is_being_begun_is_among_what_is_running(at_once: bool) -> None:
     play(stage, scene)
     assert seen == [[("looks", True)]] * 2
     assert stage.slots.running() == []
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_handler_that_has_waited_is_told_by_its_run_before_it_is_cancelled(at_once: bool) -> None:
+    seen: list[bool] = []
+
+    async def waits(run: Run) -> None:
+        run.log("said")
+        try:
+            await asyncio.sleep(10)
+        finally:
+            seen.append(run.cancelled.is_set())
+
+    stage = staged({"waits": waits}, at_once=at_once)
+
+    async def scene(stage: Stage) -> None:
+        claims = stage.give("waits")
+        await asyncio.sleep(0.01)
+        assert stage.slots.control_of(claims[0].key) is not None
+        stage.slots.end([claims[0].key], Ended.CANCEL)
+        await stage.all_told(1)
+
+    play(stage, scene)
+    assert seen == [True]
+    (_, outcome), = stage.told  # fmt: skip
+    assert (str(outcome.result), outcome.error, outcome.log_tail) == ("cancelled", Ended.CANCEL.value, "said\n")
+
+
+@pytest.mark.parametrize("extends", [True, False])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_a_handler_asks_before_it_waits_holds_afterwards(at_once: bool, extends: bool) -> None:
+    left: list[float | None] = []
+
+    async def slow(run: Run) -> None:
+        if extends:
+            run.extend(20)
+        left.append(run.seconds_left())
+        await asyncio.sleep(0.1)
+
+    stage = staged({"slow": slow}, at_once=at_once)
+
+    async def scene(stage: Stage) -> None:
+        stage.give("slow", timeout=timedelta(seconds=0.05))
+        await stage.all_told(1)
+
+    play(stage, scene)
+    assert stage.results() == [("slow", "succeeded" if extends else "timed_out")]
+    assert left[0] is not None and (left[0] > 19) is extends
+
+
+@pytest.mark.parametrize("args", [{}, {"n": 2}])
+def test_what_has_a_default_need_not_be_given(args: dict[str, Any]) -> None:
+    async def doubles(run: Run, n: int = 1) -> int:
+        return 2 * n
+
+    stage = staged({"doubles": doubles}, at_once=True)
+    begun: list[bool] = []
+    bare = stage.slots.bare
+    stage.slots.bare = lambda claim: (found := bare(claim), begun.append(found is not None))[0]
+
+    async def scene(stage: Stage) -> None:
+        stage.give("doubles", args=args)
+        await stage.all_told(1)
+
+    play(stage, scene)
+    assert [outcome.value for _, outcome in stage.told] == [2 * args.get("n", 1)]
+    assert begun == [True]
