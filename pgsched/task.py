@@ -51,6 +51,7 @@ class Task(Generic[P, R]):
         batch: int | None = None,
         batch_wait: float | None = None,
     ) -> None:
+        update_wrapper(self, function)  # first: the function may have attributes of the same names
         self.app = app
         self.name = text(200)("name", name)
         self.function = function
@@ -70,7 +71,6 @@ class Task(Generic[P, R]):
         alone = self.is_async and self.place.run_in == "loop" and not (self.capture or self.gathering)
         self.bare = self.parameters.plain if alone else None
         self.required = self.parameters.required
-        update_wrapper(self, function)
 
     @overload
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...

@@ -4,8 +4,10 @@
 --         covers_froms timestamptz[], covers_untils timestamptz[], covers_counts bigint[], held_untils timestamptz[]
 --         (an array that is too short goes on with nulls)
 -- returns: (job_id, state, id) of the rows that were made; a slot that already had its row is left alone
--- The trigger that judges and announces each new row costs as much as making it. Where it would find nothing (a Python
--- task without limits that takes most defaults) that is found here, and the workers are told once for all such rows.
+-- The trigger that judges and announces each new row costs a third of what making it does. Where it would find nothing (a
+-- Python task without limits that takes most defaults) that is found here, and the workers are told once for all such rows:
+-- by a notification and not by pgsched.tell_workers, which leaves it to others where they overlap, and whom it wakes looks
+-- again only for some milliseconds. This transaction may take longer.
 -- locks: none beyond the new rows
 WITH made AS (
     INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, state, finished_at, expires_at, held_until, reason, covers_from,
@@ -44,7 +46,8 @@ WITH made AS (
     ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
     RETURNING job_id, state, id, queue, checked
 ), told AS (
-    SELECT pgsched.tell_workers(queue) FROM (SELECT DISTINCT queue FROM made WHERE checked) q
+    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM made WHERE checked) q
     WHERE pgsched.may_be_asleep()
 )
+-- the count is there for its CTE: one that only selects is not run at all where nothing asks for its rows
 SELECT job_id, state, id FROM made WHERE (SELECT count(*) FROM told) IS NOT NULL

@@ -128,8 +128,8 @@ class PythonExecutor:
         args = claim.args
         return handler if type(args) is dict and handler.required <= args.keys() <= handler.bare else None
 
-    def told(self, claim: Claim, control: Control) -> Run:
-        """What the handler is told of an attempt that is made without `execute`."""
+    def run_for(self, claim: Claim, control: Control) -> Run:
+        """The Run of an attempt that is made without `execute`."""
         return run_of(claim, self._journal.record(claim), Own(control, self._dsn))
 
     async def _recorded(self, claim: Claim, handler: Handler, record: Record) -> Outcome:
@@ -144,7 +144,7 @@ class PythonExecutor:
             raise stopped(error, record) from None
         finally:
             record.close()
-        return heard(outcome, record)
+        return end_record(outcome, record)
 
     async def _attempt(self, claim: Claim, handler: Handler, record: Record | None) -> Outcome:
         if isinstance(claim.args, Unreadable):
@@ -324,8 +324,8 @@ def stopped(error: asyncio.CancelledError, record: Record) -> asyncio.CancelledE
     return Stopped(record.output.text()) if record.said else error
 
 
-def heard(outcome: Outcome, record: Record) -> Outcome:
-    """The outcome of an attempt, with what it has said."""
+def end_record(outcome: Outcome, record: Record) -> Outcome:
+    """Take no more of what an attempt says that has ended: its outcome, with what it has said."""
     record.close()
     return replace(outcome, log_tail=record.output.text()) if record.said else outcome
 

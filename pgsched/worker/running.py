@@ -67,7 +67,7 @@ class Running:
         """Make the attempt, or what is left of one that has begun. The outcome to settle; None when nothing may be
         settled. Raises nothing."""
         if self.deadline is not None:
-            self._time_out()
+            self._watch_the_clock(self.deadline)
         outcome: Outcome | None
         try:
             outcome = await (begun or executor.execute(self.claim))
@@ -76,7 +76,7 @@ class Running:
             # finished in spite of being ended: what was done is done, and the fence judges whether it counts
         except asyncio.CancelledError as stopped:
             if self.ended is None:
-                outcome = Outcome(Result.FAILED, error=ITSELF)
+                outcome = Outcome(Result.FAILED, error=ITSELF, log_tail=getattr(stopped, "log_tail", None))
             else:
                 outcome = self.outcome(getattr(stopped, "log_tail", None))
         except Exception as error:  # an executor must not raise; if it does, the run must not vanish
@@ -126,6 +126,10 @@ class Running:
         """The handler is about to commit its own settlement (None), has done so (True), or could not (False)."""
         self.settled = done
 
+    def _watch_the_clock(self, deadline: float) -> None:
+        # by a timer also where it has passed: what was blocked, and ends as soon as it can, has not timed out
+        self._later(max(0.0, deadline - time.monotonic()), self._time_out)
+
     def _time_out(self) -> None:
         assert self.deadline is not None
         left_s = self.deadline - time.monotonic()
@@ -157,7 +161,7 @@ class Running:
 class Gathered(Running):
     """An attempt that one call serves with others: the call has a time limit, and not the wait for it."""
 
-    def _time_out(self) -> None:
+    def _watch_the_clock(self, deadline: float) -> None:
         self.deadline = None
 
 

@@ -18,7 +18,7 @@ from pgsched import log
 from pgsched.execute.base import Executor, kill_after_s
 from pgsched.execute.context import Run
 from pgsched.execute.control import Control
-from pgsched.execute.python import Handler, PythonExecutor, going_on, heard, raised
+from pgsched.execute.python import Handler, PythonExecutor, end_record, going_on, raised
 from pgsched.execute.report import succeeded
 from pgsched.model import DONE, Claim, Key, Kind, Outcome, keys_of
 from pgsched.worker.lease import Leases
@@ -51,7 +51,7 @@ class Slots:
         self.executors = executors
         self.drivers = executors  # or what goes around them: worker/traced.py
         self.bare: Callable[[Claim], Handler | None] = not_bare  # whose attempts may do without them
-        self.told: Callable[[Claim, Control], Run]  # what those handlers are told that ask for it
+        self.run_for: Callable[[Claim, Control], Run]  # and what those handlers get that take the Run
         self.concurrency = concurrency
         self.leases = leases
         self.pace = Pace(concurrency)
@@ -82,7 +82,7 @@ class Slots:
         python = executors.get(Kind.PYTHON)
         self._gathered: frozenset[str] = frozenset()  # tasks whose attempts take no slot: their calls do
         if isinstance(python, PythonExecutor):
-            self.bare, self.told = python.bare, python.told
+            self.bare, self.run_for = python.bare, python.run_for
             self._gathered, python.batches.seats = python.batches.gathered, self
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class Slots:
         """The attempts being made. To be asked from any thread."""
         running, claim, task = list(self._running.values()), self._beginning, self._beginner
         if claim is not None and task is not None:
-            running.append(Running(claim, claim.key, 0.0, task, self._abandon))
+            running.append(Running(claim, claim.key, time.monotonic(), task, self._abandon))
         return running
 
     def control_of(self, key: Key) -> Control | None:
@@ -307,7 +307,7 @@ class Slots:
             args = claim.args
             if claim.task is not name or claim.kind is not kind or type(args) is not dict or args.keys() != names:
                 handler = self.bare(claim)  # nearly always the one of the attempt before
-                name, kind, names = claim.task, claim.kind, None if handler is None else args.keys()
+                name, kind, names = claim.task, claim.kind, None if handler is None else frozenset(args)
             if handler is None:
                 turn.last = claim, None, clean, turn.now, None
                 break
@@ -316,14 +316,14 @@ class Slots:
             record = turn.run = turn.running = None
             if handler.run_name is not None:
                 turn.running = Running(claim, claim.key, turn.now, task, self._abandon)
-                turn.run = self.told(claim, turn.running)
+                turn.run = self.run_for(claim, turn.running)
                 record, args = turn.run.record, {**args, handler.run_name: turn.run}
             try:
                 outcome = succeeded(await handler.function(**args))
             except BaseException as error:
                 outcome = raised(error, handler, record, from_outside=turn.waits)
             if record is not None:
-                outcome = heard(outcome, record)
+                outcome = end_record(outcome, record)
             if turn.waits:
                 return outcome
             started, now = turn.now, time.monotonic()

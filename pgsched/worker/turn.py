@@ -16,7 +16,7 @@ from pgsched.worker.running import Running
 
 TURN_S = 0.001
 Begun = Outcome | Coroutine[Any, Any, Any] | None  # what an attempt has come to; None: it has not begun
-# with the context that it was begun in, when, and what its handler may have asked of it already
+# An attempt, the context that it was begun in, when, and what its handler may have steered it by already.
 Last = tuple[Claim, Begun, contextvars.Context, float, Running | None]
 
 

@@ -44,7 +44,10 @@ def test_plain_slots_are_judged_by_their_statement(columns: dict[str, Any], db: 
         ({"backoff": "fixed"}, "queued"),
         ({"kill_after": "1 s"}, "queued"),
         ({"backoff_jitter": 0.5}, "queued"),
-        ({"kind": "command", "args": "[]"}, "queued"),
+        ({"backoff_base": "1 s"}, "queued"),
+        ({"backoff_max": "2 hours"}, "queued"),
+        ({"kind": "shell"}, "queued"),
+        ({"kind": "http", "task": "http://127.0.0.1:1/"}, "queued"),
         ({"jitter": "1 hour"}, None),
     ],
     ids=str,
@@ -52,12 +55,23 @@ def test_plain_slots_are_judged_by_their_statement(columns: dict[str, Any], db: 
 def test_what_is_not_plain_is_left_to_the_trigger(
     columns: dict[str, Any], state: str | None, db: psycopg.Connection
 ) -> None:
-    add_jobs(db, 3, 4, **columns)
+    add_jobs(db, 3, 4, **({"task": "t"} | columns))
     assert ticked(db) == 0
     found = dict(db.execute(STATES).fetchall())
     assert sum(found.values()) == 12
     assert one(db, CHECKED) == (0 if state else found.get("queued", 0))
     assert state is None or found == {state: 12}
+
+
+def test_slots_that_wait_for_other_jobs_are_left_to_the_trigger(db: psycopg.Connection) -> None:
+    add_jobs(db, 3, 4)
+    db.execute(
+        "UPDATE pgsched.jobs SET after_jobs = ARRAY(SELECT id FROM pgsched.jobs WHERE name = 'j1') WHERE name <> 'j1'"
+    )
+    put_back(db, 4)
+    assert ticked(db) == 0
+    assert db.execute(STATES).fetchall() == [("queued", 4), ("waiting", 8)]
+    assert one(db, CHECKED) == 4
 
 
 def test_a_limited_queue_holds_them(db: psycopg.Connection) -> None:
@@ -91,6 +105,14 @@ def test_sleeping_workers_are_told_of_each_queue(db: psycopg.Connection, connect
     assert one(db, CHECKED) == 16
 
 
+def test_no_other_transaction_silences_a_tick(db: psycopg.Connection, connect: Open) -> None:
+    """As it does an enqueue: who is woken by the other looks again for some milliseconds, and a tick may take longer."""
+    db.execute(ASLEEP, [600_000])
+    db.execute("CREATE OR REPLACE FUNCTION pgsched.tell_workers(queue text) RETURNS text LANGUAGE sql AS 'SELECT NULL'")
+    add_jobs(db, 4, 4)
+    assert heard(db, connect) == ["default"]
+
+
 def test_nobody_is_told_while_nobody_sleeps(db: psycopg.Connection, connect: Open) -> None:
     db.execute(ASLEEP, [-1000])
     add_jobs(db, 4, 4)
@@ -105,16 +127,18 @@ BAD = [
     {"kill_after": "11 years"},
     {"tags": [f"{n}-{n * n}" for n in range(9000)]},
     {"args": "1"},
+    {"start_deadline": "7000 years"},
+    {"schedule": None, "run_at": "1969-12-31 00:00Z", "catch_up_window": "200 years", "decided_until": "-infinity"},
 ]
 
 
 def bad_job(db: psycopg.Connection, bad: dict[str, Any]) -> None:
     """Three jobs, of which `j2` has what no trigger was asked about."""
     add_jobs(db, 3, 4)
-    (column, value), = bad.items()  # fmt: skip
+    columns = ", ".join(f"{name} = %({name})s" for name in bad)
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
-        db.execute(f"UPDATE pgsched.jobs SET {column} = %s WHERE name = 'j2'", [value])
+        db.execute(f"UPDATE pgsched.jobs SET {columns} WHERE name = 'j2'", bad)
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: f"{bad}"[:40])

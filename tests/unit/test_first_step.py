@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -130,6 +131,26 @@ async def ends_it_by_itself_and_waits(run: Run) -> None:
     raise ValueError("no")
 
 
+async def says_and_cancels_itself(run: Run) -> None:
+    run.log("said")
+    this_task().cancel()
+    raise asyncio.CancelledError
+
+
+async def says_waits_and_cancels_itself(run: Run) -> None:
+    await says_waits_and_returns(run)
+    await cancels_itself_and_waits()
+
+
+async def needs(what: int) -> int:
+    """Nobody gives it any."""
+    return what
+
+
+async def has_a_default(what: int = 5) -> int:
+    return what
+
+
 async def asks_how_long_it_has(run: Run) -> list[Any]:
     left = run.seconds_left()
     return [left, run.extend(5), run.deadline, run.cancelled.is_set()]
@@ -137,8 +158,9 @@ async def asks_how_long_it_has(run: Run) -> list[Any]:
 
 HANDLERS = [
     says_and_returns, says_and_fails, says_waits_and_returns, says_waits_and_fails, ends_it_by_itself,
-    ends_it_by_itself_and_fails, waits_and_ends_it_by_itself, ends_it_by_itself_and_waits, asks_how_long_it_has,
-    returns, returns_what_cannot_be_kept, fails, asks_to_be_tried_again, exits, is_interrupted, says_it_was_cancelled,
+    says_and_cancels_itself, says_waits_and_cancels_itself, needs, has_a_default, ends_it_by_itself_and_fails,
+    waits_and_ends_it_by_itself, ends_it_by_itself_and_waits, asks_how_long_it_has, returns,
+    returns_what_cannot_be_kept, fails, asks_to_be_tried_again, exits, is_interrupted, says_it_was_cancelled,
     cancels_itself, cancels_itself_and_says_so, cancels_itself_and_waits, waits_and_returns, waits_and_fails,
     waits_for_others, gives_a_future,
 ]  # fmt: skip
@@ -287,3 +309,78 @@ def test_what_has_a_default_need_not_be_given(args: dict[str, Any]) -> None:
     play(stage, scene)
     assert [outcome.value for _, outcome in stage.told] == [2 * args.get("n", 1)]
     assert begun == [True]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_fits_is_asked_of_each_of_a_task(at_once: bool) -> None:
+    async def takes(what: int, more: int = 0) -> int:
+        return what + more
+
+    stage = staged({"takes": takes}, at_once=at_once)
+
+    async def scene(stage: Stage) -> None:
+        for args in ({"what": 1}, {"what": 1, "more": 1}, {"more": 1}, {"what": 1, "less": 1}, {"what": 2}):
+            stage.give("takes", args=args)
+        await stage.all_told(5)
+
+    play(stage, scene)
+    assert [(str(outcome.result), outcome.value, outcome.traceback) for _, outcome in stage.told] == [
+        ("succeeded", 1, None), ("succeeded", 2, None), ("failed", None, None), ("failed", None, None),
+        ("succeeded", 2, None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_is_said_after_an_attempt_is_none_of_it(at_once: bool, waits: bool) -> None:
+    runs: list[Run] = []
+
+    async def keeps(run: Run) -> None:
+        runs.append(run)
+        if waits:
+            await asyncio.sleep(0)
+
+    stage = staged({"keeps": keeps}, at_once=at_once)
+
+    async def scene(stage: Stage) -> None:
+        stage.give("keeps")
+        await stage.all_told(1)
+        runs[0].log("too late")
+
+    play(stage, scene)
+    assert runs[0].record is not None and runs[0].record.closed and not runs[0].record.said
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_handler_that_held_up_the_loop_beyond_its_time_and_ends_at_once_has_succeeded(at_once: bool) -> None:
+    async def late(run: Run) -> None:
+        time.sleep(0.03)  # noqa: ASYNC251
+        await asyncio.sleep(0)
+
+    async def too_late(run: Run) -> None:
+        await late(run)
+        await asyncio.sleep(0.1)
+
+    stage = staged({"late": late, "too late": too_late}, at_once=at_once)
+
+    async def scene(stage: Stage) -> None:
+        stage.give("late", "too late", timeout=timedelta(seconds=0.02))
+        await stage.all_told(2)
+
+    play(stage, scene)
+    assert stage.results() == [("late", "succeeded"), ("too late", "timed_out")]
+
+
+def test_a_functions_own_attributes_are_none_of_its_task() -> None:
+    async def marked(n: int = 1) -> int:
+        return n
+
+    vars(marked).update(required=True, bare="bare", run_name="run", gathering=1, function=None, mine=5)
+    stage = staged({"marked": marked}, at_once=True)
+
+    async def scene(stage: Stage) -> None:
+        stage.give("marked")
+        await stage.all_told(1)
+
+    play(stage, scene)
+    assert stage.told[0][1].value == 1

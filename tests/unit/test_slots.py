@@ -715,25 +715,33 @@ def test_what_a_turn_has_done_is_settled_by_one_call_before_anything_is_waited_f
     play(stage, scene)
 
 
-def test_an_attempt_that_waits_keeps_no_claim_of_its_turn() -> None:
-    class Args(dict[str, Any]):
+@pytest.mark.parametrize("last", ["quick", "waits"])
+def test_an_attempt_that_waits_keeps_no_claim_of_its_turn(last: str) -> None:
+    class Value:
         """To be found when nobody has it any more."""
 
     async def waits() -> None:
         await go_on.wait()
 
-    stage, go_on, kept = Stage({"quick": quick, "waits": waits}), asyncio.Event(), list[weakref.ref[Args]]()
+    async def mostly_quick(value: object = None, wait: bool = False) -> None:
+        if wait:
+            await waits()
+
+    stage, go_on, kept = Stage({"quick": mostly_quick, "waits": waits}), asyncio.Event(), list[weakref.ref[Value]]()
 
     async def scene(stage: Stage) -> None:
         stage.slots._turns.ends_at = time.monotonic() + 60
-        made = [Claim(n, uuid4(), 1, 1, "default", 5, "python", "quick", {}, options=Args()) for n in range(20)]
-        kept.extend(weakref.ref(claim.options) for claim in made)
+        made = [
+            Claim(n, uuid4(), 1, 1, "default", 5, "python", "quick", {"value": Value(), "wait": False}, options=Value())
+            for n in range(20)
+        ]
+        kept.extend(weakref.ref(value) for claim in made for value in (claim.options, claim.args["value"]))
         stage.slots.take(made, time.monotonic())
-        stage.give("waits")
+        stage.give(last, args={"value": None, "wait": True} if last == "quick" else {})
         del made
         await holds(lambda: len(stage.told) == 20 and len(stage.slots) == 1)
         gc.collect()
-        assert [ref() for ref in kept] == [None] * 20
+        assert [ref() for ref in kept] == [None] * 40
         go_on.set()
         await holds(stage.slots.is_idle)
 
