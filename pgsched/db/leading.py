@@ -194,7 +194,7 @@ def advance_jobs(conn: Connection[Any], advances: Sequence[tuple[Sequence[int], 
 
 
 def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type[SlotRow | Advance]) -> dict[str, str]:
-    """Turn rows, of which there is one at least, into the parallel arrays that the set-based statements take (`slot` -> `slots`)."""
+    """Turn rows, one at least, into the parallel arrays that the set-based statements take (`slot` -> `slots`)."""
     every = zip(*[row for _, row in values], strict=True)
     arrays = {f"{name}s": literal(column) for name, column in zip(kind._fields, every, strict=True)}
     return {"job_ids": literals(jobs for jobs, _ in values), **arrays}
