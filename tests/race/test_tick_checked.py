@@ -99,8 +99,15 @@ def heard(db: psycopg.Connection, connect: Open) -> list[str]:
 def test_sleeping_workers_are_told_of_each_queue(db: psycopg.Connection, connect: Open) -> None:
     db.execute(ASLEEP, [600_000])
     add_jobs(db, 4, 4)
-    first = one(db, "SELECT id FROM pgsched.jobs WHERE name = 'j1'")
-    db.execute("UPDATE pgsched.jobs SET after_jobs = %s WHERE name <> 'j1'", [[first]])
+    db.execute("UPDATE pgsched.jobs SET queue = 'other' WHERE name IN ('j1', 'j2')")
+    put_back(db, 4)
+    assert sorted(heard(db, connect)) == ["default", "other"]
+    assert one(db, CHECKED) == 16
+
+
+def test_no_other_transaction_silences_a_tick(db: psycopg.Connection, connect: Open) -> None:
+    """As it does an enqueue: whom the other wakes looks again for some milliseconds, and a tick may take longer."""
+    db.execute(ASLEEP, [600_000])
     db.execute("CREATE OR REPLACE FUNCTION pgsched.tell_workers(queue text) RETURNS text LANGUAGE sql AS 'SELECT NULL'")
     add_jobs(db, 4, 4)
     assert heard(db, connect) == ["default"]
