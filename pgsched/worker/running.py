@@ -132,11 +132,10 @@ class Running:
 
     def _time_out(self) -> None:
         assert self.deadline is not None
-        left_s = self.deadline - time.monotonic()
-        if left_s <= 0:
-            self.end(Ended.TIMEOUT)
+        if time.monotonic() < self.deadline:
+            self._watch_the_clock(self.deadline)
         else:
-            self._later(left_s, self._time_out)
+            self.end(Ended.TIMEOUT)
 
     def settled_by_handler(self, outcome: Outcome | None) -> Outcome:
         """The settlement is sent once more, and answered with 'repeated'; what came after it is only logged."""

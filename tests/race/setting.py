@@ -23,6 +23,7 @@ from pgsched.model import Claim, Outcome, Result, Settlement
 from tests.waiting import wait_until
 
 Open = Callable[..., psycopg.Connection]
+ASLEEP = "SELECT setval('pgsched.asleep_until', (date_part('epoch', clock_timestamp()) * 1000)::bigint + %s)"  # in ms
 CLAIMS = ("claim", "claim_start")  # behind the cursor, and from the start of the queue
 KINDS = {"kinds": ["command", "shell", "sql"], "tasks": ["t"]}
 
@@ -39,6 +40,17 @@ def cut(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, guard: s
     before: Callable[[str], bytes] = module.sql
     changed = text_without(name, guard, instead)
     monkeypatch.setattr(module, "sql", lambda asked: changed if asked == name else before(asked))
+
+
+def heard(db: psycopg.Connection, listener: psycopg.Connection) -> list[str]:
+    """What a connection that listens to `pgsched_runs` was told, since it listens or this was asked last."""
+    db.execute("NOTIFY pgsched_runs, 'end'")
+    found: list[str] = []
+    for notify in listener.notifies(timeout=10):
+        if notify.payload == "end":
+            return found
+        found.append(notify.payload)
+    raise AssertionError("a notification got lost")
 
 
 def add_runs(db: psycopg.Connection, count: int) -> None:

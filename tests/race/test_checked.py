@@ -14,9 +14,9 @@ from pgsched.db.limits import writers
 from pgsched.errors import QueueFull
 from pgsched.task import Task
 from tests.fleet import one
+from tests.race.setting import ASLEEP
 
 Open = Callable[..., psycopg.Connection[Any]]
-ASLEEP = "SELECT setval('pgsched.asleep_until', (date_part('epoch', clock_timestamp()) * 1000)::bigint + %s)"
 CHECKED = "SELECT count(*) FROM pgsched.runs WHERE checked"
 MANY = [{"n": n} for n in range(runs.WORTH_CHECKING)]
 OPTIONS = dict.fromkeys(("queue", "priority", "max_attempts", "timeout", "at", "delay", "tags"))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import psycopg
 import pytest
 
+from tests.race import setting
 from tests.waiting import wait_until
 
 Open = Callable[..., psycopg.Connection]
-ASLEEP = "SELECT setval('pgsched.asleep_until', (date_part('epoch', clock_timestamp()) * 1000)::bigint + 600000)"
 TOLD = "SELECT setval('pgsched.told_at', (date_part('epoch', clock_timestamp()) * 1000)::bigint + %s)"
 ENQUEUE = "SELECT pgsched.enqueue('t', queue => %s)"
 
@@ -18,20 +19,10 @@ ENQUEUE = "SELECT pgsched.enqueue('t', queue => %s)"
 @pytest.fixture
 def heard(db: psycopg.Connection, connect: Open) -> Callable[[], list[str]]:
     """The queues of which a sleeping worker was told since the last call."""
-    db.execute(ASLEEP)
+    db.execute(setting.ASLEEP, [600_000])
     listener = connect()
     listener.execute("LISTEN pgsched_runs")
-
-    def hear() -> list[str]:
-        db.execute("NOTIFY pgsched_runs, 'end'")
-        found: list[str] = []
-        for notify in listener.notifies(timeout=10):
-            if notify.payload == "end":
-                return found
-            found.append(notify.payload)
-        raise AssertionError("a notification got lost")
-
-    return hear
+    return partial(setting.heard, db, listener)
 
 
 def test_of_transactions_that_overlap_one_is_announced(

@@ -10,9 +10,8 @@ import pytest
 from pgsched.db import leading
 from pgsched.leader.ticker import tick
 from tests.fleet import one
-from tests.race.setting import Open, add_jobs, cut, put_back
+from tests.race.setting import ASLEEP, Open, add_jobs, cut, heard, put_back
 
-ASLEEP = "SELECT setval('pgsched.asleep_until', (date_part('epoch', clock_timestamp()) * 1000)::bigint + %s)"
 CHECKED = "SELECT count(*) FROM pgsched.runs WHERE checked"
 STATES = "SELECT state, count(*) FROM pgsched.runs GROUP BY state ORDER BY state"
 PLAIN = "pgsched.is_plain(j.task, j.args, j.queue, j.priority, j.max_attempts, j.timeout)"
@@ -82,18 +81,12 @@ def test_a_limited_queue_holds_them(db: psycopg.Connection) -> None:
     assert one(db, CHECKED) == 0
 
 
-def heard(db: psycopg.Connection, connect: Open) -> list[str]:
+def told(db: psycopg.Connection, connect: Open) -> list[str]:
     """Tick; of which queues a sleeping worker was told."""
     listener = connect()
     listener.execute("LISTEN pgsched_runs")
     assert ticked(db) == 0
-    db.execute("NOTIFY pgsched_runs, 'end'")
-    found: list[str] = []
-    for notify in listener.notifies(timeout=10):
-        if notify.payload == "end":
-            return found
-        found.append(notify.payload)
-    raise AssertionError("a notification got lost")
+    return heard(db, listener)
 
 
 def test_sleeping_workers_are_told_of_each_queue(db: psycopg.Connection, connect: Open) -> None:
@@ -101,7 +94,7 @@ def test_sleeping_workers_are_told_of_each_queue(db: psycopg.Connection, connect
     add_jobs(db, 4, 4)
     db.execute("UPDATE pgsched.jobs SET queue = 'other' WHERE name IN ('j1', 'j2')")
     put_back(db, 4)
-    assert sorted(heard(db, connect)) == ["default", "other"]
+    assert sorted(told(db, connect)) == ["default", "other"]
     assert one(db, CHECKED) == 16
 
 
@@ -110,13 +103,13 @@ def test_no_other_transaction_silences_a_tick(db: psycopg.Connection, connect: O
     db.execute(ASLEEP, [600_000])
     db.execute("CREATE OR REPLACE FUNCTION pgsched.tell_workers(queue text) RETURNS text LANGUAGE sql AS 'SELECT NULL'")
     add_jobs(db, 4, 4)
-    assert heard(db, connect) == ["default"]
+    assert told(db, connect) == ["default"]
 
 
 def test_nobody_is_told_while_nobody_sleeps(db: psycopg.Connection, connect: Open) -> None:
     db.execute(ASLEEP, [-1000])
     add_jobs(db, 4, 4)
-    assert heard(db, connect) == []
+    assert told(db, connect) == []
     assert one(db, CHECKED) == 16
 
 
