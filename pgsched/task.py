@@ -68,8 +68,9 @@ class Task(Generic[P, R]):
         # no properties: they are asked for every run
         self.run_name = self.parameters.run_name
         self.takes_run = self.run_name is not None
-        alone = self.is_async and self.place.run_in == "loop" and not (self.capture or self.gathering)
-        self.bare = self.parameters.plain if alone else None
+        only = not (self.capture or self.gathering)
+        self.bare = self.parameters.plain if only and self.place.run_in == "loop" else None
+        self.threaded = self.parameters.plain if only and self.place.run_in == "thread" else None
         self.required = self.parameters.required
 
     @overload

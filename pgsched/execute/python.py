@@ -74,6 +74,11 @@ class Handler(Protocol):
         ...
 
     @property
+    def threaded(self) -> frozenset[str] | None:
+        """The same of a plain function that a thread runs."""
+        ...
+
+    @property
     def required(self) -> frozenset[str]:
         """Those of them that have no default."""
         ...
@@ -128,6 +133,18 @@ class PythonExecutor:
         args = claim.args
         return handler if type(args) is dict and handler.required <= args.keys() <= handler.bare else None
 
+    def plain(self, claim: Claim) -> Handler | None:
+        """The plain function that a thread calls for this attempt, if that is all, and its arguments fit."""
+        handler = self._tasks.get(claim.task) if claim.kind == PYTHON else None
+        if handler is None or handler.threaded is None or self._hooks.per_run:
+            return None
+        args = claim.args
+        return handler if type(args) is dict and handler.required <= args.keys() <= handler.threaded else None
+
+    def in_thread(self, work: Callable[[], None]) -> asyncio.Future[None]:
+        """Do this in a thread. Raises RuntimeError when none is to be had."""
+        return self._threads.submit(work)
+
     def run_for(self, claim: Claim, control: Control) -> Run:
         """The Run of an attempt that is made without `execute`."""
         return run_of(claim, self._journal.record(claim), Own(control, self._dsn))
@@ -166,7 +183,7 @@ class PythonExecutor:
                 job = self._threads.submit(lambda: _run_sync(call, handler.no_retry))
             except RuntimeError as error:  # no thread is to be had: that is no death of any process
                 return refused(f"{error}", retry=True)
-            outcome: Outcome = await self._watch(job, run, grace_of(claim, handler))
+            outcome: Outcome = await self.watch(job, run, grace_of(claim, handler))
             return outcome
         return await on_loop(handler, call if run is None else lambda: _telling(call(), run))
 
@@ -194,7 +211,7 @@ class PythonExecutor:
         return failed(failure, handler.no_retry)
 
     async def _plainly(self, call: Call, run: Run, grace_s: float) -> Any:
-        value, error = await self._watch(self._threads.submit(lambda: caught(call)), run, grace_s)
+        value, error = await self.watch(self._threads.submit(lambda: caught(call)), run, grace_s)
         if error is not None:
             raise error
         return value
@@ -231,7 +248,8 @@ class PythonExecutor:
         if self._dsn is not None:
             await idle(self._dsn).close()
 
-    async def _watch(self, work: asyncio.Future[Any], run: Run | None, grace_s: float) -> Any:
+    async def watch(self, work: asyncio.Future[Any], run: Run | None, grace_s: float) -> Any:
+        """Wait for a call in a thread. One that is to stop is given so many seconds for it, and then left behind."""
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -334,6 +352,14 @@ def is_cancelled() -> bool:
     """Has this very task been cancelled, rather than a handler raised CancelledError by itself?"""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def called(handler: Handler, args: dict[str, Any]) -> Outcome:
+    """The outcome of a plain function with arguments that fit it."""
+    try:
+        return succeeded(handler.function(**args))
+    except BaseException as error:
+        return failed(error, handler.no_retry)
 
 
 def _run_sync(call: Call, no_retry: Kinds) -> Outcome:

@@ -197,7 +197,7 @@ class MeteredSlots(Slots):
 
     def end(self, keys: Collection[Key], why: Ended) -> None:
         for key in keys if why in (Ended.LOST, Ended.DEADLINE) else ():
-            running = self._running.get(key)
+            running = self.attempt_of(key)
             if running is not None and running.ended is not why:
                 self.counted.lost("denied" if why is Ended.LOST else "deadline")
                 if why is Ended.LOST:  # there will be no outcome
@@ -219,7 +219,7 @@ class MeteredSlots(Slots):
         yield "pgsched_worker_slots_busy", (), self._busy
         yield "pgsched_worker_prefetched", (), len(self._buffer)
         # asked for by another thread: not all of one moment
-        ended = self.leases.count - len(self._running) - len(self._buffer)
+        ended = self.leases.count - len(self) - self._hands.ahead - len(self._buffer)
         yield "pgsched_worker_unsettled", (), max(0, ended)
         yield "pgsched_worker_draining", (), int(self._stopped)
         yield "pgsched_worker_abandoned", (), self.abandoned + sum(e.abandoned for e in set(self.executors.values()))

@@ -49,12 +49,13 @@ class Stage:
             self.bugs.append,
         )
         self.ids = iter(range(1, 100_000))
+        self.grace = timedelta(0)
 
     def give(self, *names: str, args: dict[str, Any] | None = None, **more: Any) -> list[Claim]:
         """Claims of these tasks arrive."""
-        args, kill_after = args or {}, timedelta(0)
+        args = args or {}
         claims = [
-            Claim(next(self.ids), uuid4(), 1, 1, "default", 5, "python", name, args, kill_after=kill_after, **more)
+            Claim(next(self.ids), uuid4(), 1, 1, "default", 5, "python", name, args, kill_after=self.grace, **more)
             for name in names
         ]
         self.slots.take(claims, asyncio.get_running_loop().time())

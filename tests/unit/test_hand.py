@@ -1,0 +1,668 @@
+"""Plain functions, many in one hand: each attempt as if it were alone, and none behind one that takes long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pgsched import App, Run, log
+from pgsched.execute.python import PythonExecutor
+from pgsched.model import Outcome
+from pgsched.worker import hand
+from pgsched.worker.running import Ended
+from pgsched.worker.slots import not_bare
+from tests.executing import holds
+from tests.unit.test_slots import Stage, play
+
+VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="clean")
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that there is to do goes into one hand, from the first on; its time is not over before it is done."""
+    monkeypatch.setattr(hand.Hands, "size", lambda *_: hand.MOST)
+    monkeypatch.setattr(hand, "HAND_S", 60.0)
+
+
+@pytest.fixture
+def slow_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks whether a hand takes long."""
+    monkeypatch.setattr(hand, "LATE_S", 60.0)
+
+
+def python(stage: Stage) -> PythonExecutor:
+    found = stage.slots.executors["python"]
+    assert isinstance(found, PythonExecutor)
+    return found
+
+
+def hands_of(stage: Stage) -> list[int]:
+    """How many claims each hand gets from now on."""
+    made: list[int] = []
+    begin = stage.slots._hands.begin
+
+    def begun(handler: Any, claims: Any) -> Any:
+        made.append(len(claims))
+        return begin(handler, claims)
+
+    stage.slots._hands.begin = begun  # type: ignore[method-assign]
+    return made
+
+
+def quick() -> None:
+    pass
+
+
+# ---- what each attempt comes to
+
+
+def returns(i: int = 5) -> int:
+    return i
+
+
+def returns_what_cannot_be_kept() -> object:
+    return object()
+
+
+def fails() -> None:
+    raise ValueError("no")
+
+
+def exits() -> None:
+    raise SystemExit(3)
+
+
+def is_interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def says_it_was_cancelled() -> None:
+    raise asyncio.CancelledError
+
+
+def stops_iterating() -> None:
+    raise StopIteration
+
+
+def is_missing() -> None:
+    raise IndexError("as an empty deque does")
+
+
+def takes_the_run(run: Run) -> list[Any]:
+    return [run.attempt, run.task, run.cancelled.is_set(), run.own.seconds_left()]
+
+
+def says_and_returns(run: Run) -> int:
+    run.log("said", attempt=run.attempt)
+    return 7
+
+
+def says_and_fails(run: Run) -> None:
+    run.log("said")
+    raise ValueError("no")
+
+
+def ends_it_by_itself(run: Run) -> str:
+    """As `run.transaction()` does."""
+    run.own.settling(True)
+    return "not kept"
+
+
+def ends_it_by_itself_and_fails(run: Run) -> None:
+    run.own.settling(True)
+    raise ValueError("no")
+
+
+ENDS = [takes_the_run, says_and_returns, says_and_fails, ends_it_by_itself, ends_it_by_itself_and_fails,
+        returns, returns_what_cannot_be_kept, quick, fails, exits, is_interrupted, says_it_was_cancelled,
+        stops_iterating, is_missing]  # fmt: skip
+
+
+def come_to(handler: Any, args: dict[str, Any] | None = None, *, in_hands: bool) -> list[Outcome]:
+    """What three attempts come to, in one hand or each by itself; and that nothing is left of them."""
+    stage = Stage({"t": handler})
+    python(stage).attach(stage.slots.control_of, "")
+    given = hands_of(stage)
+    if not in_hands:
+        stage.slots.plain = not_bare
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"ttt", args=args)
+        await stage.all_told(3)
+        await holds(stage.slots.is_idle)
+        assert (len(stage.slots), list(stage.slots.running()), stage.slots._hands.ahead) == (0, [], 0)
+        assert not stage.slots._handed
+
+    play(stage, scene)
+    assert given == ([3] if in_hands else [])
+    return [outcome for _, outcome in stage.told]
+
+
+@pytest.mark.parametrize("handler", ENDS, ids=lambda handler: handler.__name__)
+def test_an_attempt_comes_to_the_same_as_by_itself(handler: Any, large: None) -> None:
+    alone, together = come_to(handler, in_hands=False), come_to(handler, in_hands=True)
+    assert together == alone
+    assert len(set(map(repr, together))) == 1
+
+
+@pytest.mark.parametrize("args", [{"i": 1}, {}], ids=str)
+def test_arguments_that_fit_need_no_other_way(args: dict[str, Any], large: None) -> None:
+    assert [outcome.value for outcome in come_to(returns, args, in_hands=True)] == [args.get("i", 5)] * 3
+
+
+@pytest.mark.parametrize("args", [{"j": 1}, {"i": 1, "j": 1}], ids=str)
+def test_arguments_that_do_not_fit_are_refused_as_before(args: dict[str, Any], large: None) -> None:
+    stage = Stage({"t": returns})
+    given = hands_of(stage)
+
+    async def scene(stage: Stage) -> None:
+        stage.give("t", args=args)
+        await stage.all_told(1)
+
+    play(stage, scene)
+    (_, outcome) = stage.told[0]
+    assert (str(outcome.result), outcome.retry, given) == ("failed", True, [])
+
+
+def collects(*args: Any, **kwargs: Any) -> None: ...
+
+
+async def on_the_loop() -> None: ...
+
+
+@pytest.mark.parametrize("handler", [collects, on_the_loop], ids=lambda handler: handler.__name__)
+def test_other_functions_go_other_ways(handler: Any) -> None:
+    stage = Stage({"t": handler})
+    given = hands_of(stage)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"ttt")
+        await stage.all_told(3)
+
+    play(stage, scene)
+    assert (stage.results(), given) == ([("t", "succeeded")] * 3, [])
+
+
+@pytest.mark.parametrize("option", [{"capture": True}, {"run_in": "process"}, {"batch": 10}], ids=str)
+def test_tasks_with_other_options_go_other_ways(option: dict[str, Any]) -> None:
+    function: Callable[..., Any] = (lambda calls: None) if "batch" in option else quick
+    plain, other = App(), App()
+    assert plain.task(name="t")(quick).threaded is not None
+    assert other.task(name="t", **option)(function).threaded is None
+
+
+def test_each_attempt_has_a_context_of_its_own(large: None) -> None:
+    seen: list[Any] = []
+
+    def looks() -> None:
+        seen.append((VARIABLE.get(), log.ATTEMPT.get().id))
+        VARIABLE.set("dirty")
+
+    stage = Stage({"t": looks})
+
+    async def scene(stage: Stage) -> None:
+        claims = stage.give(*"tttt")
+        await stage.all_told(4)
+        assert seen == [("clean", claim.id) for claim in claims]
+
+    play(stage, scene)
+
+
+# ---- how large a hand is
+
+
+def test_hands_grow_while_their_time_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hand, "HAND_S", 60.0)
+    stage = Stage({"t": quick})
+    given = hands_of(stage)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*["t"] * 1000)
+        await stage.all_told(1000)
+
+    play(stage, scene)
+    assert given[:9] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    assert max(given) == hand.MOST
+    assert sum(given) == 1000
+
+
+def test_what_takes_its_time_is_alone() -> None:
+    stage = Stage({"t": lambda: time.sleep(2 * hand.HAND_S)})
+    given = hands_of(stage)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*["t"] * 20)
+        await stage.all_told(20)
+
+    play(stage, scene)
+    assert set(given) == {1}
+
+
+def test_a_hand_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hand.Hands, "size", lambda *_: 100)
+    stage = Stage({"t": lambda: time.sleep(hand.HAND_S / 4)})
+    given = hands_of(stage)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*["t"] * 40)
+        await stage.all_told(40)
+        assert stage.results() == [("t", "succeeded")] * 40
+
+    play(stage, scene)
+    assert len(given) >= 10, "an attempt that is out of its time would look at no lease"
+
+
+def test_free_slots_get_their_share(large: None) -> None:
+    """What waits for a disk or another server is done side by side."""
+    stage = Stage({"t": quick}, concurrency=4)
+    given = hands_of(stage)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*["t"] * 40)
+        await stage.all_told(40)
+
+    play(stage, scene)
+    assert given[:2] == [10, 10]
+    assert sum(given) == 40
+
+
+def test_a_hand_is_of_one_task(large: None) -> None:
+    stage = Stage({"a": quick, "b": quick})
+    given = hands_of(stage)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"aabba")
+        await stage.all_told(5)
+
+    play(stage, scene)
+    assert given == [2, 2, 1]
+    assert [name for name, _ in stage.told] == list("aabba")
+
+
+def test_a_worker_that_may_run_so_many_starts_no_more(large: None) -> None:
+    stage = Stage({"t": quick})
+    stage.slots._left = 2
+    stage.slots._on_last = stage.slots.stop
+    given = hands_of(stage)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"tttt")
+        await stage.all_told(2)
+
+    play(stage, scene)
+    assert stage.results() == [("t", "succeeded")] * 2
+    assert max(given, default=1) == 1
+
+
+# ---- what takes long
+
+
+class Long:
+    """A function of which the call with `i = 0` lasts until `go`."""
+
+    def __init__(self) -> None:
+        self.go, self.begun = threading.Event(), threading.Event()
+        self.seen: list[int] = []
+
+    def __call__(self, i: int = -1) -> int:
+        self.seen.append(i)
+        if i == 0:
+            self.begun.set()
+            assert self.go.wait(10)
+        return i
+
+    def stage(self, concurrency: int = 1) -> Stage:
+        def work(i: int = -1) -> int:
+            return self(i)
+
+        return Stage({"t": work}, concurrency)
+
+    async def has_begun(self, stage: Stage, count: int = 4, grace: timedelta | None = None, **more: Any) -> list[Any]:
+        """So many claims, of which the first lasts."""
+        stage.grace = grace or timedelta(0)
+        claims = stage.give("t", args={"i": 0}, **more)
+        claims += [stage.give("t", args={"i": i + 1}, **more)[0] for i in range(count - 1)]
+        await holds(self.begun.is_set)
+        return claims
+
+
+def test_what_waits_behind_a_long_one_goes_to_another_slot(large: None) -> None:
+    long = Long()
+    stage = long.stage(concurrency=2)
+    stage.slots._busy = 1  # so that all are in one hand
+
+    async def scene(stage: Stage) -> None:
+        await long.has_begun(stage)
+        stage.slots._busy -= 1
+        await stage.all_told(3)
+        assert long.seen == [0, 1, 2, 3]
+        assert len(stage.slots) == 1
+        long.go.set()
+        await stage.all_told(4)
+
+    play(stage, scene)
+    assert [outcome.value for _, outcome in stage.told] == [1, 2, 3, 0]
+
+
+def test_it_is_handed_back_where_no_slot_is_free(large: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgsched.worker.slots.PARKED_S", 0.05)
+    long = Long()
+    stage = long.stage()
+
+    async def scene(stage: Stage) -> None:
+        await long.has_begun(stage)
+        await asyncio.sleep(0.1)
+        stage.slots.unpark()
+        assert stage.results() == [("t", "released")] * 3
+        long.go.set()
+        await stage.all_told(4)
+
+    play(stage, scene)
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+def test_a_time_limit_ends_the_one_that_is_being_made() -> None:
+    long = Long()
+    stage = long.stage()
+    limit = timedelta(seconds=0.05)
+
+    async def scene(stage: Stage) -> None:
+        await long.has_begun(stage, timeout=limit)
+        await stage.all_told(4)
+        assert python(stage).abandoned == 1
+        long.go.set()
+        await holds(lambda: python(stage).abandoned == 0)
+        assert len(stage.told) == 4, "what a thread comes to that was left behind counts no more"
+
+    play(stage, scene)
+    (_, first), *others = stage.told
+    assert (str(first.result), first.error) == ("timed_out", "timed out after 0.05 s")
+    assert [outcome.value for _, outcome in others] == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("large")
+def test_a_time_limit_is_for_each_and_not_for_all() -> None:
+    stage = Stage({"t": lambda: time.sleep(0.03)})
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"tttttt", timeout=timedelta(seconds=0.1))
+        await stage.all_told(6)
+
+    play(stage, scene)
+    assert stage.results() == [("t", "succeeded")] * 6
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+@pytest.mark.parametrize(("why", "result"), [(Ended.CANCEL, "cancelled"), (Ended.DEADLINE, "interrupted")], ids=str)
+def test_the_one_that_is_being_made_is_ended_and_the_others_are_not(why: Ended, result: str) -> None:
+    long = Long()
+    stage = long.stage()
+
+    async def scene(stage: Stage) -> None:
+        claims = await long.has_begun(stage)
+        stage.slots.end([claims[0].key], why)
+        await stage.all_told(4)
+        long.go.set()
+
+    play(stage, scene)
+    assert [(str(outcome.result), outcome.value) for _, outcome in stage.told] == [
+        (result, None), *[("succeeded", i) for i in (1, 2, 3)]
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+def test_a_cancelled_claim_that_was_not_begun_is_let_go_of_and_what_is_being_made_goes_on() -> None:
+    long = Long()
+    stage = long.stage()
+
+    async def scene(stage: Stage) -> None:
+        claims = await long.has_begun(stage)
+        stage.slots.cancel(claims[2].id)
+        assert stage.results() == [("t", "cancelled")]
+        long.go.set()
+        await stage.all_told(4)
+
+    play(stage, scene)
+    assert long.seen == [0, 1, 3]
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+def test_a_lost_claim_is_not_settled() -> None:
+    long = Long()
+    stage = long.stage()
+
+    async def scene(stage: Stage) -> None:
+        claims = await long.has_begun(stage)
+        stage.slots.beaten([claims[0].key, claims[3].key], frozenset())
+        await stage.all_told(2)
+        long.go.set()
+        await holds(lambda: python(stage).abandoned == 0)
+
+    play(stage, scene)
+    assert [outcome.value for _, outcome in stage.told] == [1, 2]
+    assert stage.slots.leases.count == 2, "those that were settled are let go of when that is written"
+
+
+def heeds(run: Run, long: Long, i: int) -> str:
+    """Lasts until it is told to stop; the others do nothing."""
+    if i == 0:
+        run.log("waits")
+        long.begun.set()
+        assert run.cancelled.wait(10)
+        assert run.own.control is not None
+        assert run.own.control.stopping
+        long.go.set()
+    return "done"
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+@pytest.mark.parametrize(("why", "result"), [(Ended.CANCEL, "cancelled"), (Ended.LOST, None)], ids=str)
+def test_a_handler_hears_through_its_run_that_it_is_to_stop(why: Ended, result: str | None) -> None:
+    long = Long()
+
+    def work(run: Run, i: int = -1) -> str:
+        return heeds(run, long, i)
+
+    stage = Stage({"t": work})
+
+    async def scene(stage: Stage) -> None:
+        claims = await long.has_begun(stage, grace=timedelta(seconds=10))
+        stage.slots.end([claims[0].key], why)
+        await holds(long.go.is_set)
+        await stage.all_told(4 if result else 3)
+        await holds(stage.slots.is_idle)
+        assert python(stage).abandoned == 0
+
+    play(stage, scene)
+    found = [(str(outcome.result), outcome.log_tail) for _, outcome in stage.told]
+    ended = [(result, "waits\n")] if result else []
+    assert found == [*ended, *[("succeeded", None)] * 3]
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+def test_a_handler_that_asks_for_more_time_gets_it() -> None:
+    long = Long()
+
+    def work(run: Run, i: int = -1) -> None:
+        run.extend(10)
+        long(i)
+
+    stage = Stage({"t": work})
+
+    async def scene(stage: Stage) -> None:
+        await long.has_begun(stage, timeout=timedelta(seconds=0.05))
+        await asyncio.sleep(0.15)
+        long.go.set()
+        await stage.all_told(4)
+
+    play(stage, scene)
+    assert stage.results() == [("t", "succeeded")] * 4
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+def test_what_its_handler_has_settled_is_no_longer_ended() -> None:
+    """Its claim is gone by then, which a heartbeat may notice while the handler goes on."""
+    long = Long()
+
+    def work(run: Run, i: int = -1) -> None:
+        run.own.settling(True)
+        long(i)
+
+    stage = Stage({"t": work})
+
+    async def scene(stage: Stage) -> None:
+        (claim,) = await long.has_begun(stage, 1)
+        stage.slots.beaten([claim.key], frozenset())
+        await asyncio.sleep(0.05)
+        assert python(stage).abandoned == 0
+        long.go.set()
+        await stage.all_told(1)
+
+    play(stage, scene)
+    assert stage.results() == [("t", "succeeded")]
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+def test_a_loss_overrides_a_time_limit() -> None:
+    long = Long()
+    stage = long.stage()
+
+    async def scene(stage: Stage) -> None:
+        (claim,) = await long.has_begun(stage, 1)
+        stage.slots.end([claim.key], Ended.TIMEOUT)
+        stage.slots.end([claim.key], Ended.LOST)
+        await holds(stage.slots.is_idle)
+        long.go.set()
+
+    play(stage, scene)
+    assert stage.told == []
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+def test_a_worker_that_stops_begins_nothing_more_of_a_hand() -> None:
+    long = Long()
+    stage = long.stage()
+
+    async def scene(stage: Stage) -> None:
+        await long.has_begun(stage)
+        stage.slots.stop()
+        assert stage.results() == [("t", "released")] * 3
+        waits = asyncio.ensure_future(stage.slots.idle(lambda: False))
+        await asyncio.sleep(0.02)
+        assert not waits.done()
+        long.go.set()
+        await waits
+
+    play(stage, scene)
+    assert long.seen == [0]
+    assert stage.results()[3] == ("t", "succeeded")
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+def test_one_that_waits_no_longer_ends_what_is_being_made() -> None:
+    long = Long()
+    stage = long.stage()
+
+    async def scene(stage: Stage) -> None:
+        await long.has_begun(stage, 1)
+        stage.slots.stop()
+        stage.slots.end_all(Ended.SHUTDOWN)
+        await stage.slots.idle(lambda: False)
+        long.go.set()
+
+    play(stage, scene)
+    assert stage.results() == [("t", "interrupted")]
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+def test_it_is_to_be_seen_what_is_being_made() -> None:
+    long = Long()
+    stage = long.stage()
+
+    async def scene(stage: Stage) -> None:
+        claims = await long.has_begun(stage)
+        assert [one.claim for one in stage.slots.running()] == [claims[0]]
+        assert len(stage.slots) == 1
+        assert stage.slots.room() == 0
+        found = stage.slots.attempt_of(claims[0].key)
+        assert found is not None
+        assert found.claim is claims[0]
+        assert stage.slots.attempt_of(claims[1].key) is None
+        long.go.set()
+        await stage.all_told(4)
+
+    play(stage, scene)
+
+
+# ---- threads
+
+
+def test_a_thread_that_has_to_wait_for_its_time_finds_something_to_do(
+    large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look finds a hand that was not begun, and takes out of it what others could do."""
+    monkeypatch.setattr(hand, "LATE_S", 0.005)
+    stage = Stage({"t": quick})
+    start = python(stage).in_thread
+
+    def late(work: Callable[[], None]) -> asyncio.Future[None]:
+        def waits() -> None:
+            time.sleep(0.05)
+            work()
+
+        return start(waits)
+
+    monkeypatch.setattr(python(stage), "in_thread", late)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"ttt", timeout=timedelta(seconds=0.02))
+        await stage.all_told(3)
+
+    play(stage, scene)
+    assert stage.results() == [("t", "succeeded")] * 3
+
+
+def test_where_no_thread_is_to_be_had_it_is_tried_again(large: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage({"t": quick})
+
+    def none(*_: Any) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(python(stage)._threads, "submit", none)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"ttt")
+        await stage.all_told(3)
+
+    play(stage, scene)
+    assert [(str(outcome.result), outcome.retry) for _, outcome in stage.told] == [("failed", True)] * 3
+
+
+def test_a_thread_that_fails_costs_the_attempt_that_it_was_at(large: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage({"t": returns})
+    once = iter([True])
+
+    def attempt(self: hand.Hand, claim: Any) -> Outcome:
+        if next(once, False):
+            raise MemoryError("none left")
+        return made(self, claim)
+
+    made = hand.Hand._attempt
+    monkeypatch.setattr(hand.Hand, "_attempt", attempt)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"ttt")
+        await stage.all_told(3)
+
+    play(stage, scene)
+    (_, first), *others = stage.told
+    assert str(first.result) == "crashed"
+    assert "MemoryError" in (first.error or "")
+    assert [outcome.value for _, outcome in others] == [5, 5]
