@@ -55,6 +55,7 @@ RAW = Contestant(
 )
 RAW_PLAIN = replace(RAW, name="raw-plain", label="the same loop, with Python's own settings")
 STATEMENTS = replace(PGSCHED, name="statements", label="pgsched's statements, bare loop")
+THREADED = replace(PGSCHED, name="threaded", label="pgsched, a plain function")
 PEERS = (
     Contestant(
         "pgqueuer",
@@ -117,7 +118,7 @@ PEERS = (
         share=0.1,
     ),
 )
-ALL = (RAW, RAW_PLAIN, STATEMENTS, PGSCHED, *PEERS)
+ALL = (RAW, RAW_PLAIN, STATEMENTS, PGSCHED, THREADED, *PEERS)
 ENDURING = tuple(one for one in PEERS if one.name in ("graphile-worker", "awa-pg"))  # the best after a minute's load
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 import time
 
 from bench.peers.record import from_environment, number
@@ -11,14 +13,25 @@ from pgsched import App, Run
 app = App("bench")
 record = from_environment()
 SLEEP_S = number("SLEEP_MS", 0) / 1000
+RECORDING = threading.Lock()
 
 
-@app.task(name="noop")
-async def noop(i: int = -1) -> None:
+async def nothing(i: int = -1) -> None:
     """Nothing."""
     record.record(i)
     if SLEEP_S:
         await asyncio.sleep(SLEEP_S)
+
+
+def plain(i: int = -1) -> None:
+    """Nothing, in one of many threads."""
+    with RECORDING:
+        record.record(i)
+    if SLEEP_S:
+        time.sleep(SLEEP_S)
+
+
+noop = app.task(name="noop")(plain if "BENCH_PLAIN" in os.environ else nothing)
 
 
 @app.task(name="slot")
