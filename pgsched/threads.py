@@ -60,11 +60,14 @@ class Threads(Generic[T]):
                 self._idle -= 1
                 self._work.put(work)
                 return
-        threading.Thread(target=partial(self._serve, work), name="pgsched-handler", daemon=True).start()
+        # not the work itself: a thread keeps its target's arguments for as long as it lives
+        threading.Thread(target=self._serve, args=([work],), name="pgsched-handler", daemon=True).start()
 
-    def _serve(self, work: Work | None) -> None:
+    def _serve(self, first: list[Work]) -> None:
+        work: Work | None = first.pop()
         while work is not None:
             work()
+            work = None  # what it holds may be much, and the next one may be long in coming
             with self._lock:
                 if self._closed or self._idle >= self._size:
                     return

@@ -141,7 +141,7 @@ class PythonExecutor:
         args = claim.args
         return handler if type(args) is dict and handler.required <= args.keys() <= handler.threaded else None
 
-    def in_thread(self, work: Callable[[], None]) -> asyncio.Future[None]:
+    def start(self, work: Callable[[], None]) -> asyncio.Future[None]:
         """Do this in a thread. Raises RuntimeError when none is to be had."""
         return self._threads.submit(work)
 
@@ -180,7 +180,7 @@ class PythonExecutor:
             return await self._hooked(handler, call, run, grace_of(claim, handler))
         if not handler.is_async:
             try:
-                job = self._threads.submit(lambda: _run_sync(call, handler.no_retry))
+                job = self._threads.submit(lambda: called(call, handler.no_retry))
             except RuntimeError as error:  # no thread is to be had: that is no death of any process
                 return refused(f"{error}", retry=True)
             outcome: Outcome = await self.watch(job, run, grace_of(claim, handler))
@@ -354,15 +354,8 @@ def is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def called(handler: Handler, args: dict[str, Any]) -> Outcome:
-    """The outcome of a plain function with arguments that fit it."""
-    try:
-        return succeeded(handler.function(**args))
-    except BaseException as error:
-        return failed(error, handler.no_retry)
-
-
-def _run_sync(call: Call, no_retry: Kinds) -> Outcome:
+def called(call: Call, no_retry: Kinds) -> Outcome:
+    """The outcome of a call of a plain function."""
     try:
         return succeeded(call())
     except BaseException as error:

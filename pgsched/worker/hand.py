@@ -12,6 +12,7 @@ import contextvars
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from pgsched import log
 from pgsched.execute.context import Run
@@ -19,15 +20,16 @@ from pgsched.execute.python import Handler, PythonExecutor, called, end_record, 
 from pgsched.model import Claim, Key, Outcome, keys_of
 from pgsched.worker.running import Ended, Running
 
-HAND_S = 0.001
-MOST = 256
-LATE_S = 0.02
+HAND_S = 0.001  # after which a hand begins nothing more
+ALL_S = 0.004  # the same of all of them together: the event loop waits for the interpreter behind each
+MOST = 256  # attempts
+LATE_S = 0.02  # after which nothing waits for a call any longer
 Made = tuple[Running, Outcome, float]  # an attempt, what it has come to, and when, by the monotonic clock
 
 
 class Hand:
-    """These claims of one task, for one thread, and the slot that is the current task. `_play` is for the thread, all
-    else for the loop's."""
+    """These claims of one task, for one thread, and the slot that is the current task. The thread begins with `_play`;
+    `look` may be asked from any, and all else is for the loop's."""
 
     def __init__(
         self,
@@ -35,16 +37,22 @@ class Hand:
         handler: Handler,
         claims: Sequence[Claim],
         on_abandon: Callable[[Running], None],
+        is_past: Callable[[Claim, float], bool],
+        seconds: float,
     ) -> None:
-        """The attempts are made in copies of the current context. Raises RuntimeError where no thread is to be had."""
+        """The attempts are made in copies of the current context, and none is begun after so many seconds, or at a
+        claim whose deadline `is_past`. Raises RuntimeError where no thread is to be had."""
         task = asyncio.current_task()
         assert task is not None
         self.claims = claims
-        self.why: Ended | None = None  # the attempt that is being made is to end
+        self.why: Ended | None = None  # an attempt is to end
+        self.whom: Running | None = None  # that is it
         self._python = python
         self._handler = handler
         self._task = task
         self._on_abandon = on_abandon
+        self._is_past = is_past
+        self.seconds = seconds
         self._context = contextvars.copy_context()
         self._waiting = deque(claims)
         self._kept = len(claims)  # that were not taken out
@@ -52,7 +60,7 @@ class Hand:
         self._running: Running | None = None
         self._run: Run | None = None
         self._over = asyncio.Event()
-        self._work = python.in_thread(self._play)
+        self._work = python.start(self._play)
         self._work.add_done_callback(lambda _: self._over.set())
 
     def _play(self) -> None:
@@ -60,8 +68,10 @@ class Hand:
         until = None
         while self._waiting:
             began = time.monotonic()
-            until = until or began + HAND_S
+            until = until or began + self.seconds
             try:
+                if self._is_past(self._waiting[0], began):  # this process was frozen
+                    return
                 running = self._next(self._waiting[0], began)
                 claim = self._waiting.popleft()
             except IndexError:  # taken out just now
@@ -80,10 +90,10 @@ class Hand:
 
     def _attempt(self, claim: Claim) -> Outcome:
         log.ATTEMPT.set(claim)
-        run, name = self._run, self._handler.run_name
-        if run is None or name is None:
-            return called(self._handler, claim.args)
-        outcome = called(self._handler, {**claim.args, name: run})
+        run, handler = self._run, self._handler
+        if run is None or handler.run_name is None:
+            return called(partial(handler.function, **claim.args), handler.no_retry)
+        outcome = called(partial(handler.function, **claim.args, **{handler.run_name: run}), handler.no_retry)
         return outcome if run.record is None else end_record(outcome, run.record)
 
     @property
@@ -91,13 +101,20 @@ class Hand:
         """Has the thread begun with it?"""
         return len(self._waiting) < self._kept
 
-    async def over(self, late: Callable[[Hand], None]) -> None:
+    @property
+    def has_failed(self) -> bool:
+        """Has the thread made nothing but an error?"""
+        return not self._made and self._work.done() and self._work.exception() is not None
+
+    async def wait(self, late: Callable[[Hand], None]) -> None:
         """Wait until its thread has come to its end, or nobody wants to wait here any longer. `late` is called when
         that takes long."""
         limits = [claim.timeout.total_seconds() for claim in self.claims if claim.timeout is not None]
         self.call_later(min([LATE_S, *limits]), late)
         try:
             await self._over.wait()
+        except asyncio.CancelledError:  # of the slot's task, by an attempt that has ended: the others must be told of
+            pass
         finally:
             self._timer.cancel()
 
@@ -124,9 +141,11 @@ class Hand:
         return [*self.take_rest(), *rest] if self.is_begun else rest
 
     def look(self) -> tuple[list[Made], Running | None]:
-        """The attempts that have ended; and the one that is being made, once the rest was taken out."""
-        made = list(self._made)
-        return made, self._running if self.is_begun and len(made) < self._kept else None
+        """The attempts that have ended; and the one that is being made. (While something waits, that may be one that
+        is about to begin.)"""
+        running, made = self._running, list(self._made)
+        is_over = len(made) >= self._kept or (made and made[-1][0] is running)
+        return made, None if is_over else running
 
     async def last(self, claim: Claim) -> Outcome:
         """What the attempt at this claim comes to, which is being made. Raises what an executor may."""
@@ -137,21 +156,35 @@ class Hand:
             raise error if run is None or run.record is None else stopped(error, run.record) from None
         return self._made[-1][1]
 
-    def leave(self, why: Ended | None = None) -> None:
-        """Wait here no longer; the attempt that is being made is to end, if there is a reason. The first one counts,
-        but a loss overrides."""
-        if self.why is None or why is Ended.LOST:
-            self.why = why
+    def leave(self) -> None:
+        """Wait here no longer."""
         self._over.set()
+
+    def end(self, running: Running, why: Ended) -> None:
+        """Wait here no longer, and end this attempt. The first reason counts, but a loss overrides."""
+        if self.why is None or why is Ended.LOST:
+            self.why, self.whom = why, running
+        self._over.set()
+
+    def is_lost(self, running: Running) -> bool:
+        """Has this attempt lost its claim, while it came to its end?"""
+        return running is self.whom and self.why is Ended.LOST and running.settled is False
 
 
 class Hands:
-    """Those of one worker. `give_back` is told of claims that were taken out of one."""
+    """Those of one worker. `give_back` is told of claims that were taken out of one, and `is_past` asked whether a
+    claim's deadline has passed at an instant."""
 
-    def __init__(self, give_back: Callable[[list[Claim]], None], on_abandon: Callable[[Running], None]) -> None:
+    def __init__(
+        self,
+        give_back: Callable[[list[Claim]], None],
+        on_abandon: Callable[[Running], None],
+        is_past: Callable[[Claim, float], bool],
+    ) -> None:
         self.python: PythonExecutor
         self._give_back = give_back
         self._on_abandon = on_abandon
+        self._is_past = is_past
         self._hands: set[Hand] = set()
         self.of: dict[Key, Hand] = {}  # by the keys of their claims
         self._sizes: dict[str, int] = {}
@@ -170,29 +203,34 @@ class Hands:
 
     def begin(self, handler: Handler, claims: Sequence[Claim]) -> Hand:
         """Have a thread make these attempts. Raises RuntimeError where none is to be had."""
-        hand = Hand(self.python, handler, claims, self._on_abandon)
+        seconds = min(HAND_S, ALL_S / (1 + len(self._hands)))
+        hand = Hand(self.python, handler, claims, self._on_abandon, self._is_past, seconds)
         self._hands.add(hand)
         self.of.update(dict.fromkeys(keys_of(claims), hand))
         return hand
 
-    async def over(self, hand: Hand) -> tuple[list[Made], Running | None]:
-        """Wait for the attempts that do not take long: those, and the one that goes on."""
-        try:
-            await hand.over(self._late)
-        finally:
-            self._take_out(hand.take_rest())
-            self._hands.discard(hand)
-            for key in keys_of(hand.claims):
-                if self.of.get(key) is hand:
-                    del self.of[key]
+    async def ended(self, hand: Hand) -> tuple[list[Made], Running | None] | None:
+        """Wait for the attempts that do not take long: those, and the one that goes on. None: the thread could not even
+        begin with the first one, which is the caller's again."""
+        await hand.wait(self._late)
+        rest = hand.take_rest()
+        is_ours = hand.has_failed and bool(rest) and rest[0] is hand.claims[0]
+        self._take_out(rest[is_ours:])
+        self._hands.discard(hand)
+        for key in keys_of(hand.claims):
+            if self.of.get(key) is hand:  # what was taken out may be in another one
+                del self.of[key]
+        if is_ours:
+            return None
         made, running = hand.look()
-        self._learn(hand.claims[0].task, made, running)
+        self._learn(hand, made, running)
         return made, running
 
-    def _learn(self, task: str, made: Sequence[Made], running: Running | None) -> None:
+    def _learn(self, hand: Hand, made: Sequence[Made], running: Running | None) -> None:
+        task = hand.claims[0].task
         if running is not None or not made:
             self._sizes[task] = 1
-        elif made[-1][2] - made[0][0].started >= HAND_S:
+        elif made[-1][2] - made[0][0].started >= hand.seconds:
             self._sizes[task] = min(len(made), self.size(task))
         elif len(made) >= self.size(task):
             self._sizes[task] = min(MOST, 2 * len(made))
@@ -212,13 +250,7 @@ class Hands:
         for hand in {self.of[key] for key in keys if key in self.of}:
             self._take_out(hand.take_rest())
             if (running := hand.look()[1]) is not None and running.key in keys:
-                hand.leave(why)
-
-    def end_all(self, why: Ended) -> None:
-        """End what is being made."""
-        for hand in list(self._hands):
-            self._take_out(hand.take_rest())
-            hand.leave(why)
+                hand.end(running, why)
 
     def take_out(self) -> None:
         """Take out all that was not begun."""
@@ -232,8 +264,16 @@ class Hands:
             self._give_back(rest)
 
     def _late(self, hand: Hand) -> None:
-        self._take_out(hand.take_late())
-        if hand.is_begun:
-            hand.leave()
-        else:
-            hand.call_later(LATE_S, self._late)
+        running, left_s = hand.look()[1], LATE_S
+        if not hand.is_begun:
+            self._take_out(hand.take_late())
+        elif running is not None:
+            left_s += running.started - time.monotonic()  # others may have taken the time, each a little
+            if running.deadline is not None:
+                left_s = min(left_s, running.deadline - time.monotonic())
+        if left_s > 0:
+            hand.call_later(left_s, self._late)
+            return
+        self._sizes[hand.claims[0].task] = 1  # before what is taken out is dealt again
+        self._take_out(hand.take_rest())
+        hand.leave()

@@ -21,7 +21,7 @@ from pgsched.execute.control import Control
 from pgsched.execute.python import Handler, PythonExecutor, end_record, going_on, raised
 from pgsched.execute.report import succeeded
 from pgsched.model import DONE, Claim, Key, Kind, Outcome, keys_of
-from pgsched.worker.hand import Hands, Made
+from pgsched.worker.hand import Hand, Hands, Made
 from pgsched.worker.lease import Leases
 from pgsched.worker.pace import Pace
 from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
@@ -66,7 +66,7 @@ class Slots:
         self._on_last = on_last
         self._buffer: deque[Claim] = deque()
         self._running: dict[Key, Running] = {}
-        self._hands = Hands(self._give_back, self._abandon)
+        self._hands = Hands(self._give_back, self._abandon, self._is_past)
         self._handed = self._hands.of
         self._beginning: Claim | None = None
         self._beginner: asyncio.Task[None] | None = None
@@ -188,7 +188,7 @@ class Slots:
         running = [*self._running.values(), *self._hands.running()]
         for one in list(self._running.values()):
             one.end(why)
-        self._hands.end_all(why)
+        self._hands.end(set(self._handed), why)
         return max((kill_after_s(one.claim) for one in running), default=0.0)
 
     async def idle(self, give_up: Callable[[], bool]) -> None:
@@ -264,7 +264,7 @@ class Slots:
         assert task is not None
         while (last := self._begin(task)) is not None:
             if last[1] is None:
-                last = await self._in_thread(last)
+                last = await self._hand_out(last, task)
             claim, begun, clean, started, running = last
             by_us = False
             if not isinstance(begun, Outcome):
@@ -359,34 +359,39 @@ class Slots:
                 turn.last = claim, outcome, clean, started, None
         return None
 
-    async def _in_thread(self, last: Last) -> Last:
+    async def _hand_out(self, last: Last, task: asyncio.Task[None]) -> Last:
         """Have a thread make this attempt, and those behind it that are this slot's share, if that is all they take:
-        the one that goes on. The same as given, if it could not be begun."""
+        the one that goes on, or DONE where none does. The same as given, if it could not be begun."""
         claim, _, clean, began, _ = last
         handler = None if self._left else self.plain(claim)
         if handler is None:
             return last
-        claims = self._share(claim, handler, began)
+        claims = self._share(claim, handler)
         try:
             hand = self._hands.begin(handler, claims)
         except RuntimeError:  # no thread is to be had: the executor says so
             self._buffer.extendleft(reversed(claims[1:]))
             return last
-        made, running = await self._hands.over(hand)
-        self._tell_all(made)
-        self._moved_at = now = time.monotonic()
+        if (ended := await self._hands.ended(hand)) is None:
+            return last
+        made, running = ended
+        self._tell_all(made, hand)
         if made:
+            self._moved_at = now = made[-1][2]
             self._noted((now - began) / len(made), now, len(made))
+        log.ATTEMPT.set(claim if running is None else running.claim)
         if running is None:
             return claim, DONE, clean, began, None
         self._running[running.key] = running
         if hand.why is not None:
             running.end(hand.why)
-        return running.claim, hand.last(running.claim), clean, running.started, running
+        elif task.cancelling():  # by an attempt that has ended
+            task.cancel()
+        return running.claim, hand.last(running.claim), contextvars.copy_context(), running.started, running
 
-    def _share(self, claim: Claim, handler: Handler, now: float) -> list[Claim]:
+    def _share(self, claim: Claim, handler: Handler) -> list[Claim]:
         """This claim and those behind it that the same function is for, as many as are this slot's share."""
-        claims = [claim]
+        claims, now = [claim], time.monotonic()
         sharing = 1 + self.concurrency - self._busy + self._starting
         size = min(self._hands.size(claim.task), 1 + len(self._buffer) // sharing)
         while len(claims) < size and (other := self._next(now)) is not None:
@@ -396,12 +401,16 @@ class Slots:
             claims.append(other)
         return claims
 
-    def _tell_all(self, made: Sequence[Made]) -> None:
+    def _tell_all(self, made: Sequence[Made], hand: Hand) -> None:
         """These attempts have ended."""
         done = []
         for running, came_to, now in made:
+            if came_to is not DONE or running.settled:
+                log.ATTEMPT.set(running.claim)
             outcome = running.settled_by_handler(came_to) if running.settled else came_to
-            if self._noting or self._stopped:
+            if hand.is_lost(running):
+                self._told(running.claim, None, running.started, now)
+            elif self._noting or self._stopped:
                 self._told(running.claim, outcome, running.started, now)
             elif outcome is DONE:
                 done.append(running.claim)
@@ -441,6 +450,10 @@ class Slots:
                 continue
             return claim
         return None
+
+    def _is_past(self, claim: Claim, now: float) -> bool:
+        """Has this claim's deadline passed? To be asked from any thread."""
+        return now >= self.leases.soonest and self.leases.past(claim, now)
 
     def _ended(self, claim: Claim, outcome: Outcome | None, started: float, now: float) -> None:
         self._moved_at = now

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -426,6 +428,7 @@ def test_a_cancelled_claim_that_was_not_begun_is_let_go_of_and_what_is_being_mad
         claims = await long.has_begun(stage)
         stage.slots.cancel(claims[2].id)
         assert stage.results() == [("t", "cancelled")]
+        await asyncio.sleep(0.05)
         long.go.set()
         await stage.all_told(4)
 
@@ -601,6 +604,243 @@ def test_it_is_to_be_seen_what_is_being_made() -> None:
     play(stage, scene)
 
 
+@pytest.mark.usefixtures("large", "slow_look")
+@pytest.mark.parametrize(("why", "left"), [(Ended.LOST, 3), (Ended.CANCEL, 4)], ids=str)
+def test_a_claim_that_is_lost_just_as_its_attempt_ends_is_not_settled(why: Ended, left: int) -> None:
+    """What was done in spite of a cancellation is done."""
+    long = Long()
+    stage = long.stage()
+
+    async def scene(stage: Stage) -> None:
+        claims = await long.has_begun(stage)
+        stage.slots.end([claims[0].key], why)
+        assert len(stage.slots) == 1
+        long.go.set()
+        time.sleep(0.1)  # noqa: ASYNC251 - the slot hears of the end when it is over
+        await stage.all_told(left)
+        await holds(stage.slots.is_idle)
+
+    play(stage, scene)
+    assert sorted(outcome.value for _, outcome in stage.told) == [0, 1, 2, 3][4 - left :]
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+def test_the_first_reason_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = Long()
+    stage = long.stage()
+
+    async def scene(stage: Stage) -> None:
+        (claim,) = await long.has_begun(stage, 1)
+        (dealt,) = stage.slots._hands._hands
+        stage.slots.end([claim.key], Ended.CANCEL)
+        stage.slots.end([claim.key], Ended.DEADLINE)
+        dealt.leave()
+        await stage.all_told(1)
+        long.go.set()
+
+    play(stage, scene)
+    assert stage.results() == [("t", "cancelled")]
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+def test_what_was_taken_out_and_dealt_again_can_be_ended() -> None:
+    """The hand that it was in first knows no more of it."""
+    first, second = Long(), Long()
+
+    def both(i: int = -1) -> None:
+        (first if i == 0 else second)(0)
+
+    stage = Stage({"t": both}, concurrency=2)
+    stage.slots._busy = 1
+
+    async def scene(stage: Stage) -> None:
+        claims = await first.has_begun(stage, 2)
+        stage.slots._busy -= 1
+        stage.slots._hands.take_out()
+        await holds(second.begun.is_set)
+        first.go.set()
+        await stage.all_told(1)
+        stage.slots.end([claims[1].key], Ended.CANCEL)
+        await stage.all_told(2)
+        second.go.set()
+
+    play(stage, scene)
+    assert stage.results() == [("t", "succeeded"), ("t", "cancelled")]
+
+
+def test_a_slot_whose_task_is_cancelled_by_what_has_ended_is_replaced(large: None, slow_look: None) -> None:
+    long = Long()
+
+    def work(i: int = -1) -> int:
+        return long(i)
+
+    async def leaves_a_timer() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_later(0.05, task.cancel)
+
+    stage = Stage({"a": leaves_a_timer, "t": work})
+
+    async def scene(stage: Stage) -> None:
+        stage.give("a")
+        await long.has_begun(stage)
+        await asyncio.sleep(0.15)
+        long.go.set()
+        await stage.all_told(5)
+        await holds(stage.slots.is_idle)
+
+    play(stage, scene)
+    assert sorted(str(outcome.result) for _, outcome in stage.told) == ["failed", *["succeeded"] * 4]
+    assert stage.slots._busy == 0
+
+
+def test_an_attempt_that_ended_before_is_told_of_then(large: None, slow_look: None) -> None:
+    """Though the task of its slot was cancelled, and another one of its hand goes on."""
+    long = Long()
+
+    def work(i: int = -1) -> int:
+        return long(i)
+
+    stage = Stage({"t": work})
+
+    async def scene(stage: Stage) -> None:
+        stage.give("t", args={"i": 5})
+        stage.give("t", args={"i": 0})
+        await holds(long.begun.is_set)
+        (task,) = stage.slots._tasks
+        task.cancel()
+        await stage.all_told(2)
+        long.go.set()
+        await holds(stage.slots.is_idle)
+
+    play(stage, scene)
+    assert [(str(outcome.result), outcome.value) for _, outcome in stage.told] == [("succeeded", 5), ("failed", None)]
+
+
+# ---- leases
+
+
+def test_no_attempt_begins_at_a_claim_whose_deadline_has_passed(large: None, slow_look: None) -> None:
+    """A process that was frozen may have lost what it holds."""
+    long = Long()
+    stage = long.stage()
+
+    async def scene(stage: Stage) -> None:
+        await long.has_begun(stage)
+        stage.slots.leases.soonest = 0.0
+        stage.slots.leases.past = lambda claim, now: True  # type: ignore[method-assign]
+        long.go.set()
+        await stage.all_told(4)
+        assert long.seen == [0]
+
+    play(stage, scene)
+    assert stage.results() == [("t", "succeeded"), *[("t", "released")] * 3]
+
+
+# ---- what it leaves behind
+
+
+def test_what_is_said_at_the_end_of_an_attempt_is_said_of_its_own_run(large: None) -> None:
+    stage = Stage({"t": fails})
+    said: list[Any] = []
+    stage.slots._settle = lambda claims, outcome: said.append((claims[0].id, log.ATTEMPT.get().id))
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"ttt")
+        await holds(lambda: len(said) == 3)
+
+    play(stage, scene)
+    assert said == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_the_pace_is_that_of_what_has_ended(large: None) -> None:
+    """The time in which one that goes on was waited for is no time of the others."""
+    stage = Stage({"t": lambda i: time.sleep(0.1 if i == 3 else 0)})
+    took: list[tuple[float, int]] = []
+    stage.slots.pace.took = lambda seconds, now, count=1: took.append((seconds, count))  # type: ignore[method-assign]
+
+    async def scene(stage: Stage) -> None:
+        for i in range(4):
+            stage.give("t", args={"i": i})
+        await stage.all_told(4)
+
+    play(stage, scene)
+    assert [count for _, count in took] == [3, 1]
+    assert took[0][0] < hand.LATE_S / 3
+    assert took[1][0] >= 0.1
+
+
+def test_a_thread_that_waits_keeps_nothing_of_what_it_did(large: None) -> None:
+    stage = Stage({"t": returns})
+    kept: list[weakref.ref[Any]] = []
+    begin = stage.slots._hands.begin
+
+    def begun(handler: Any, claims: Any) -> Any:
+        found = begin(handler, claims)
+        kept.append(weakref.ref(found))
+        return found
+
+    stage.slots._hands.begin = begun  # type: ignore[method-assign]
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"ttt")
+        await stage.all_told(3)
+
+        def gone() -> bool:
+            gc.collect()
+            return all(one() is None for one in kept)
+
+        await holds(gone)
+
+    play(stage, scene)
+    assert kept
+
+
+def test_all_hands_together_have_a_few_milliseconds(large: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop waits behind each of them for the interpreter."""
+    monkeypatch.setattr(hand, "HAND_S", 0.001)
+    long = Long()
+    stage = Stage({"t": lambda i=0: long(0)}, concurrency=8)
+    seconds: list[float] = []
+    begin = stage.slots._hands.begin
+
+    def begun(handler: Any, claims: Any) -> Any:
+        found = begin(handler, claims)
+        seconds.append(found.seconds)
+        return found
+
+    stage.slots._hands.begin = begun  # type: ignore[method-assign]
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"tttttttt")
+        await holds(lambda: len(seconds) == 8)
+        long.go.set()
+        await stage.all_told(8)
+
+    play(stage, scene)
+    assert seconds[:4] == [0.001] * 4
+    assert seconds[7] == pytest.approx(hand.ALL_S / 8)
+
+
+def test_a_hand_that_takes_long_makes_the_next_one_small() -> None:
+    long = Long()
+    stage = long.stage(concurrency=2)
+    stage.slots._hands._sizes["t"] = 64
+    stage.slots._busy = 1
+    given = hands_of(stage)
+
+    async def scene(stage: Stage) -> None:
+        await long.has_begun(stage)
+        stage.slots._busy -= 1
+        await stage.all_told(3)
+        long.go.set()
+        await stage.all_told(4)
+
+    play(stage, scene)
+    assert given[0] > 1
+    assert given[1] == 1
+
+
 # ---- threads
 
 
@@ -610,7 +850,7 @@ def test_a_thread_that_has_to_wait_for_its_time_finds_something_to_do(
     """Each look finds a hand that was not begun, and takes out of it what others could do."""
     monkeypatch.setattr(hand, "LATE_S", 0.005)
     stage = Stage({"t": quick})
-    start = python(stage).in_thread
+    start = python(stage).start
 
     def late(work: Callable[[], None]) -> asyncio.Future[None]:
         def waits() -> None:
@@ -619,7 +859,7 @@ def test_a_thread_that_has_to_wait_for_its_time_finds_something_to_do(
 
         return start(waits)
 
-    monkeypatch.setattr(python(stage), "in_thread", late)
+    monkeypatch.setattr(python(stage), "start", late)
 
     async def scene(stage: Stage) -> None:
         stage.give(*"ttt", timeout=timedelta(seconds=0.02))
@@ -643,6 +883,25 @@ def test_where_no_thread_is_to_be_had_it_is_tried_again(large: None, monkeypatch
 
     play(stage, scene)
     assert [(str(outcome.result), outcome.retry) for _, outcome in stage.told] == [("failed", True)] * 3
+
+
+def test_a_thread_that_cannot_even_begin_leaves_it_to_the_executor(
+    large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage({"t": returns})
+
+    def none(*_: Any) -> Any:
+        raise MemoryError("none left")
+
+    monkeypatch.setattr(hand.Hand, "_next", none)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"ttt")
+        await stage.all_told(3)
+        await holds(stage.slots.is_idle)
+
+    play(stage, scene)
+    assert [outcome.value for _, outcome in stage.told] == [5, 5, 5]
 
 
 def test_a_thread_that_fails_costs_the_attempt_that_it_was_at(large: None, monkeypatch: pytest.MonkeyPatch) -> None:
