@@ -395,7 +395,7 @@ class Slots:
         sharing = 1 + self.concurrency - self._busy + self._starting
         size = min(self._hands.size(claim.task), 1 + len(self._buffer) // sharing)
         while len(claims) < size and (other := self._next(now)) is not None:
-            if other.task != claim.task or self.plain(other) is not handler:
+            if self.plain(other) is not handler:
                 self._buffer.appendleft(other)
                 break
             claims.append(other)

@@ -11,13 +11,16 @@ import weakref
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from pgsched import App, Run, log
 from pgsched.execute.python import PythonExecutor
-from pgsched.model import Outcome
+from pgsched.model import Claim, Outcome
+from pgsched.observe.meter import Meter
 from pgsched.worker import hand
+from pgsched.worker.metered import MeteredSlots, WorkerMeter
 from pgsched.worker.running import Ended
 from pgsched.worker.slots import not_bare
 from tests.executing import holds
@@ -217,7 +220,45 @@ def test_each_attempt_has_a_context_of_its_own(large: None) -> None:
     play(stage, scene)
 
 
+def needs(i: int) -> int:
+    return i
+
+
+def test_an_argument_that_is_missing_is_refused_as_before() -> None:
+    stage = Stage({"t": needs})
+    given = hands_of(stage)
+
+    async def scene(stage: Stage) -> None:
+        stage.give("t")
+        await stage.all_told(1)
+
+    play(stage, scene)
+    assert (stage.told[0][1].retry, given) == (True, [])
+
+
+def test_with_middleware_each_goes_its_own_way() -> None:
+    stage = Stage({"t": quick})
+    python(stage)._hooks.per_run = True
+    assert python(stage).plain(Claim(1, uuid4(), 1, 1, "default", 5, "python", "t", {})) is None
+
+
 # ---- how large a hand is
+
+
+def test_few_attempts_say_nothing_of_how_many_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hand, "HAND_S", 60.0)
+    stage = Stage({"t": quick})
+    stage.slots._hands._sizes["t"] = 64
+    before = time.monotonic()
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"ttt")
+        await stage.all_told(3)
+        await holds(stage.slots.is_idle)
+
+    play(stage, scene)
+    assert stage.slots._hands.size("t") == 64
+    assert stage.slots._moved_at >= before
 
 
 def test_hands_grow_while_their_time_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,15 +383,16 @@ def test_what_waits_behind_a_long_one_goes_to_another_slot(large: None) -> None:
 
     async def scene(stage: Stage) -> None:
         await long.has_begun(stage)
+        stage.give("t", args={"i": 4})
         stage.slots._busy -= 1
-        await stage.all_told(3)
-        assert long.seen == [0, 1, 2, 3]
+        await stage.all_told(4)
+        assert long.seen == [0, 1, 2, 3, 4]
         assert len(stage.slots) == 1
         long.go.set()
-        await stage.all_told(4)
+        await stage.all_told(5)
 
     play(stage, scene)
-    assert [outcome.value for _, outcome in stage.told] == [1, 2, 3, 0]
+    assert [outcome.value for _, outcome in stage.told] == [1, 2, 3, 4, 0]
 
 
 def test_it_is_handed_back_where_no_slot_is_free(large: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,6 +476,7 @@ def test_a_cancelled_claim_that_was_not_begun_is_let_go_of_and_what_is_being_mad
 
     play(stage, scene)
     assert long.seen == [0, 1, 3]
+    assert stage.results()[1:] == [("t", "succeeded")] * 3
 
 
 @pytest.mark.usefixtures("large", "slow_look")
@@ -568,6 +611,53 @@ def test_a_worker_that_stops_begins_nothing_more_of_a_hand() -> None:
     assert stage.results()[3] == ("t", "succeeded")
 
 
+def test_a_worker_that_stops_does_not_wait_for_a_hand_with_nothing_in_it(
+    large: None, slow_look: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage({"t": quick})
+    start, go = python(stage).start, threading.Event()
+
+    def late(work: Callable[[], None]) -> asyncio.Future[None]:
+        def waits() -> None:
+            assert go.wait(10)
+            work()
+
+        return start(waits)
+
+    monkeypatch.setattr(python(stage), "start", late)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"tt")
+        await holds(lambda: len(stage.slots) == 1)
+        stage.slots.stop()
+        waits = asyncio.ensure_future(stage.slots.idle(lambda: False))
+        await asyncio.sleep(0.02)
+        go.set()
+        await waits
+
+    play(stage, scene)
+    assert stage.results() == [("t", "released")] * 2
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+def test_a_claim_that_is_given_again_is_attempted_once() -> None:
+    long = Long()
+    stage = long.stage(concurrency=2)
+    stage.slots._busy = 1
+
+    async def scene(stage: Stage) -> None:
+        claims = await long.has_begun(stage)
+        stage.slots._busy -= 1
+        stage.slots.take([claims[2]], time.monotonic())
+        await asyncio.sleep(0.05)
+        long.go.set()
+        await stage.all_told(4)
+        await holds(stage.slots.is_idle)
+
+    play(stage, scene)
+    assert (long.seen, len(stage.told)) == ([0, 1, 2, 3], 4)
+
+
 @pytest.mark.usefixtures("large", "slow_look")
 def test_one_that_waits_no_longer_ends_what_is_being_made() -> None:
     long = Long()
@@ -594,6 +684,8 @@ def test_it_is_to_be_seen_what_is_being_made() -> None:
         assert [one.claim for one in stage.slots.running()] == [claims[0]]
         assert len(stage.slots) == 1
         assert stage.slots.room() == 0
+        stage.slots.pace.prefetch, stage.slots._moved_at = 10, time.monotonic()
+        assert stage.slots.room() == 7
         found = stage.slots.attempt_of(claims[0].key)
         assert found is not None
         assert found.claim is claims[0]
@@ -715,6 +807,36 @@ def test_an_attempt_that_ended_before_is_told_of_then(large: None, slow_look: No
 
     play(stage, scene)
     assert [(str(outcome.result), outcome.value) for _, outcome in stage.told] == [("succeeded", 5), ("failed", None)]
+
+
+# ---- what is counted of them
+
+
+@pytest.mark.usefixtures("large", "slow_look")
+def test_what_is_in_hands_is_counted_as_what_it_is() -> None:
+    long = Long()
+    stage = long.stage()
+    counted = WorkerMeter(Meter())
+    plain = stage.slots
+    stage.slots = slots = MeteredSlots(
+        counted, plain.executors, 1, plain.leases, plain._settle, plain._on_room, plain._on_bug
+    )
+
+    def sample(name: str) -> float:
+        return next(value for found, _, value in slots.samples() if found == name)
+
+    async def scene(stage: Stage) -> None:
+        claims = await long.has_begun(stage)
+        assert sample("pgsched_worker_prefetched") == 3
+        assert sample("pgsched_worker_unsettled") == 0
+        slots.end([claims[0].key], Ended.LOST)
+        await stage.all_told(3)
+        long.go.set()
+
+    play(stage, scene)
+    assert [claim.id for claim, _, _ in counted.ended] == [1, 2, 3, 4]
+    lost = [value for found, labels, value in counted.meter.snapshot() if found == "pgsched_leases_lost_total"]
+    assert lost == [1]
 
 
 # ---- leases
@@ -867,6 +989,37 @@ def test_a_thread_that_has_to_wait_for_its_time_finds_something_to_do(
 
     play(stage, scene)
     assert stage.results() == [("t", "succeeded")] * 3
+
+
+def test_what_is_taken_out_just_as_the_thread_comes_to_it_is_not_its_any_more(
+    large: None, slow_look: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage({"t": returns})
+    once = iter([True])
+    begin = hand.Hand._next
+
+    def taken(self: hand.Hand, claim: Claim, now: float) -> Any:
+        found = begin(self, claim, now)
+        if next(once, False):
+            over = threading.Event()
+
+            def take() -> None:
+                stage.slots._hands.take_out()
+                over.set()
+
+            self._task.get_loop().call_soon_threadsafe(take)
+            assert over.wait(10)
+        return found
+
+    monkeypatch.setattr(hand.Hand, "_next", taken)
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*"ttt")
+        await stage.all_told(3)
+        await holds(stage.slots.is_idle)
+
+    play(stage, scene)
+    assert [outcome.value for _, outcome in stage.told] == [5, 5, 5]
 
 
 def test_where_no_thread_is_to_be_had_it_is_tried_again(large: None, monkeypatch: pytest.MonkeyPatch) -> None:
