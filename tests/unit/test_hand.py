@@ -34,6 +34,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that there is to do goes into one hand, from the first on; its time is not over before it is done."""
     monkeypatch.setattr(hand.Hands, "size", lambda *_: hand.MOST)
     monkeypatch.setattr(hand, "HAND_S", 60.0)
+    monkeypatch.setattr(hand, "ALL_S", 6000.0)
 
 
 @pytest.fixture
@@ -247,6 +248,7 @@ def test_with_middleware_each_goes_its_own_way() -> None:
 
 def test_few_attempts_say_nothing_of_how_many_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hand, "HAND_S", 60.0)
+    monkeypatch.setattr(hand, "ALL_S", 6000.0)
     stage = Stage({"t": quick})
     stage.slots._hands._sizes["t"] = 64
     before = time.monotonic()
@@ -263,6 +265,7 @@ def test_few_attempts_say_nothing_of_how_many_there_is_time_for(monkeypatch: pyt
 
 def test_hands_grow_while_their_time_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hand, "HAND_S", 60.0)
+    monkeypatch.setattr(hand, "ALL_S", 6000.0)
     stage = Stage({"t": quick})
     given = hands_of(stage)
 
@@ -822,7 +825,7 @@ def test_what_is_in_hands_is_counted_as_what_it_is() -> None:
         counted, plain.executors, 1, plain.leases, plain._settle, plain._on_room, plain._on_bug
     )
 
-    def sample(name: str) -> float:
+    def sample(name: str) -> Any:
         return next(value for found, _, value in slots.samples() if found == name)
 
     async def scene(stage: Stage) -> None:
@@ -921,6 +924,7 @@ def test_a_thread_that_waits_keeps_nothing_of_what_it_did(large: None) -> None:
 def test_all_hands_together_have_a_few_milliseconds(large: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop waits behind each of them for the interpreter."""
     monkeypatch.setattr(hand, "HAND_S", 0.001)
+    monkeypatch.setattr(hand, "ALL_S", 0.004)
     long = Long()
     stage = Stage({"t": lambda i=0: long(0)}, concurrency=8)
     seconds: list[float] = []
