@@ -127,19 +127,19 @@ class PythonExecutor:
 
     def bare(self, claim: Claim) -> Handler | None:
         """The handler that makes this attempt, if it needs nothing but its arguments and the Run, and they fit."""
-        handler = self._tasks.get(claim.task) if claim.kind == PYTHON else None
-        if handler is None or handler.bare is None or self._hooks.per_run:
-            return None
-        args = claim.args
-        return handler if type(args) is dict and handler.required <= args.keys() <= handler.bare else None
+        return self._fitting(claim, in_thread=False)
 
     def plain(self, claim: Claim) -> Handler | None:
         """The plain function that a thread calls for this attempt, if that is all, and its arguments fit."""
+        return self._fitting(claim, in_thread=True)
+
+    def _fitting(self, claim: Claim, *, in_thread: bool) -> Handler | None:
         handler = self._tasks.get(claim.task) if claim.kind == PYTHON else None
-        if handler is None or handler.threaded is None or self._hooks.per_run:
+        if handler is None or self._hooks.per_run:
             return None
-        args = claim.args
-        return handler if type(args) is dict and handler.required <= args.keys() <= handler.threaded else None
+        names, args = handler.threaded if in_thread else handler.bare, claim.args
+        fits = names is not None and type(args) is dict and handler.required <= args.keys() <= names
+        return handler if fits else None
 
     def start(self, work: Callable[[], None]) -> asyncio.Future[None]:
         """Do this in a thread. Raises RuntimeError when none is to be had."""

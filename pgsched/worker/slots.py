@@ -407,10 +407,10 @@ class Slots:
         for running, came_to, now in made:
             if came_to is not DONE or running.settled:
                 log.ATTEMPT.set(running.claim)
-            outcome = running.settled_by_handler(came_to) if running.settled else came_to
+            outcome: Outcome | None = running.settled_by_handler(came_to) if running.settled else came_to
             if hand.is_lost(running):
-                self._told(running.claim, None, running.started, now)
-            elif self._noting or self._stopped:
+                outcome = None
+            if outcome is None or self._noting or self._stopped:
                 self._told(running.claim, outcome, running.started, now)
             elif outcome is DONE:
                 done.append(running.claim)

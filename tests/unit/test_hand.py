@@ -30,11 +30,16 @@ VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", defau
 
 
 @pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that there is to do goes into one hand, from the first on; its time is not over before it is done."""
-    monkeypatch.setattr(hand.Hands, "size", lambda *_: hand.MOST)
+def endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a hand is not over before it is done."""
     monkeypatch.setattr(hand, "HAND_S", 60.0)
     monkeypatch.setattr(hand, "ALL_S", 6000.0)
+
+
+@pytest.fixture
+def large(endless: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that there is to do goes into one hand, from the first on; its time is not over before it is done."""
+    monkeypatch.setattr(hand.Hands, "size", lambda *_: hand.MOST)
 
 
 @pytest.fixture
@@ -49,17 +54,47 @@ def python(stage: Stage) -> PythonExecutor:
     return found
 
 
+def on_begin(stage: Stage, note: Callable[[hand.Hand], object]) -> None:
+    """Have each hand noted that is begun from now on."""
+    begin = stage.slots._hands.begin
+
+    def begun(handler: Any, claims: Any) -> hand.Hand:
+        note(found := begin(handler, claims))
+        return found
+
+    stage.slots._hands.begin = begun  # type: ignore[method-assign]
+
+
 def hands_of(stage: Stage) -> list[int]:
     """How many claims each hand gets from now on."""
     made: list[int] = []
-    begin = stage.slots._hands.begin
-
-    def begun(handler: Any, claims: Any) -> Any:
-        made.append(len(claims))
-        return begin(handler, claims)
-
-    stage.slots._hands.begin = begun  # type: ignore[method-assign]
+    on_begin(stage, lambda one: made.append(len(one.claims)))
     return made
+
+
+def delay(stage: Stage, wait: Callable[[], object]) -> None:
+    """Each thread waits for this before it begins."""
+    start = python(stage).start
+
+    def late(work: Callable[[], None]) -> asyncio.Future[None]:
+        def waits() -> None:
+            wait()
+            work()
+
+        return start(waits)
+
+    python(stage).start = late  # type: ignore[method-assign]
+
+
+def give_all(stage: Stage, *names: str, **more: Any) -> None:
+    """Claims of these tasks arrive, and come to their end."""
+
+    async def scene(stage: Stage) -> None:
+        stage.give(*names, **more)
+        await stage.all_told(len(names))
+        await holds(stage.slots.is_idle)
+
+    play(stage, scene)
 
 
 def quick() -> None:
@@ -168,11 +203,7 @@ def test_arguments_that_do_not_fit_are_refused_as_before(args: dict[str, Any], l
     stage = Stage({"t": returns})
     given = hands_of(stage)
 
-    async def scene(stage: Stage) -> None:
-        stage.give("t", args=args)
-        await stage.all_told(1)
-
-    play(stage, scene)
+    give_all(stage, "t", args=args)
     (_, outcome) = stage.told[0]
     assert (str(outcome.result), outcome.retry, given) == ("failed", True, [])
 
@@ -188,11 +219,7 @@ def test_other_functions_go_other_ways(handler: Any) -> None:
     stage = Stage({"t": handler})
     given = hands_of(stage)
 
-    async def scene(stage: Stage) -> None:
-        stage.give(*"ttt")
-        await stage.all_told(3)
-
-    play(stage, scene)
+    give_all(stage, *"ttt")
     assert (stage.results(), given) == ([("t", "succeeded")] * 3, [])
 
 
@@ -229,11 +256,7 @@ def test_an_argument_that_is_missing_is_refused_as_before() -> None:
     stage = Stage({"t": needs})
     given = hands_of(stage)
 
-    async def scene(stage: Stage) -> None:
-        stage.give("t")
-        await stage.all_told(1)
-
-    play(stage, scene)
+    give_all(stage, "t")
     assert (stage.told[0][1].retry, given) == (True, [])
 
 
@@ -246,34 +269,21 @@ def test_with_middleware_each_goes_its_own_way() -> None:
 # ---- how large a hand is
 
 
-def test_few_attempts_say_nothing_of_how_many_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hand, "HAND_S", 60.0)
-    monkeypatch.setattr(hand, "ALL_S", 6000.0)
+def test_few_attempts_say_nothing_of_how_many_there_is_time_for(endless: None) -> None:
     stage = Stage({"t": quick})
     stage.slots._hands._sizes["t"] = 64
     before = time.monotonic()
 
-    async def scene(stage: Stage) -> None:
-        stage.give(*"ttt")
-        await stage.all_told(3)
-        await holds(stage.slots.is_idle)
-
-    play(stage, scene)
+    give_all(stage, *"ttt")
     assert stage.slots._hands.size("t") == 64
     assert stage.slots._moved_at >= before
 
 
-def test_hands_grow_while_their_time_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hand, "HAND_S", 60.0)
-    monkeypatch.setattr(hand, "ALL_S", 6000.0)
+def test_hands_grow_while_their_time_is_not_over(endless: None) -> None:
     stage = Stage({"t": quick})
     given = hands_of(stage)
 
-    async def scene(stage: Stage) -> None:
-        stage.give(*["t"] * 1000)
-        await stage.all_told(1000)
-
-    play(stage, scene)
+    give_all(stage, *["t"] * 1000)
     assert given[:9] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
     assert max(given) == hand.MOST
     assert sum(given) == 1000
@@ -283,11 +293,7 @@ def test_what_takes_its_time_is_alone() -> None:
     stage = Stage({"t": lambda: time.sleep(2 * hand.HAND_S)})
     given = hands_of(stage)
 
-    async def scene(stage: Stage) -> None:
-        stage.give(*["t"] * 20)
-        await stage.all_told(20)
-
-    play(stage, scene)
+    give_all(stage, *["t"] * 20)
     assert set(given) == {1}
 
 
@@ -310,11 +316,7 @@ def test_free_slots_get_their_share(large: None) -> None:
     stage = Stage({"t": quick}, concurrency=4)
     given = hands_of(stage)
 
-    async def scene(stage: Stage) -> None:
-        stage.give(*["t"] * 40)
-        await stage.all_told(40)
-
-    play(stage, scene)
+    give_all(stage, *["t"] * 40)
     assert given[:2] == [10, 10]
     assert sum(given) == 40
 
@@ -323,11 +325,7 @@ def test_a_hand_is_of_one_task(large: None) -> None:
     stage = Stage({"a": quick, "b": quick})
     given = hands_of(stage)
 
-    async def scene(stage: Stage) -> None:
-        stage.give(*"aabba")
-        await stage.all_told(5)
-
-    play(stage, scene)
+    give_all(stage, *"aabba")
     assert given == [2, 2, 1]
     assert [name for name, _ in stage.told] == list("aabba")
 
@@ -438,11 +436,7 @@ def test_a_time_limit_ends_the_one_that_is_being_made() -> None:
 def test_a_time_limit_is_for_each_and_not_for_all() -> None:
     stage = Stage({"t": lambda: time.sleep(0.03)})
 
-    async def scene(stage: Stage) -> None:
-        stage.give(*"tttttt", timeout=timedelta(seconds=0.1))
-        await stage.all_told(6)
-
-    play(stage, scene)
+    give_all(stage, *"tttttt", timeout=timedelta(seconds=0.1))
     assert stage.results() == [("t", "succeeded")] * 6
 
 
@@ -614,20 +608,14 @@ def test_a_worker_that_stops_begins_nothing_more_of_a_hand() -> None:
     assert stage.results()[3] == ("t", "succeeded")
 
 
-def test_a_worker_that_stops_does_not_wait_for_a_hand_with_nothing_in_it(
-    large: None, slow_look: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_stops_does_not_wait_for_a_hand_with_nothing_in_it(large: None, slow_look: None) -> None:
     stage = Stage({"t": quick})
-    start, go = python(stage).start, threading.Event()
+    go = threading.Event()
 
-    def late(work: Callable[[], None]) -> asyncio.Future[None]:
-        def waits() -> None:
-            assert go.wait(10)
-            work()
+    def waits() -> None:
+        assert go.wait(10)
 
-        return start(waits)
-
-    monkeypatch.setattr(python(stage), "start", late)
+    delay(stage, waits)
 
     async def scene(stage: Stage) -> None:
         stage.give(*"tt")
@@ -720,7 +708,7 @@ def test_a_claim_that_is_lost_just_as_its_attempt_ends_is_not_settled(why: Ended
 
 
 @pytest.mark.usefixtures("large", "slow_look")
-def test_the_first_reason_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_reason_counts() -> None:
     long = Long()
     stage = long.stage()
 
@@ -792,11 +780,7 @@ def test_a_slot_whose_task_is_cancelled_by_what_has_ended_is_replaced(large: Non
 def test_an_attempt_that_ended_before_is_told_of_then(large: None, slow_look: None) -> None:
     """Though the task of its slot was cancelled, and another one of its hand goes on."""
     long = Long()
-
-    def work(i: int = -1) -> int:
-        return long(i)
-
-    stage = Stage({"t": work})
+    stage = long.stage()
 
     async def scene(stage: Stage) -> None:
         stage.give("t", args={"i": 5})
@@ -898,14 +882,7 @@ def test_the_pace_is_that_of_what_has_ended(large: None) -> None:
 def test_a_thread_that_waits_keeps_nothing_of_what_it_did(large: None) -> None:
     stage = Stage({"t": returns})
     kept: list[weakref.ref[Any]] = []
-    begin = stage.slots._hands.begin
-
-    def begun(handler: Any, claims: Any) -> Any:
-        found = begin(handler, claims)
-        kept.append(weakref.ref(found))
-        return found
-
-    stage.slots._hands.begin = begun  # type: ignore[method-assign]
+    on_begin(stage, lambda one: kept.append(weakref.ref(one)))
 
     async def scene(stage: Stage) -> None:
         stage.give(*"ttt")
@@ -928,14 +905,7 @@ def test_all_hands_together_have_a_few_milliseconds(large: None, monkeypatch: py
     long = Long()
     stage = Stage({"t": lambda i=0: long(0)}, concurrency=8)
     seconds: list[float] = []
-    begin = stage.slots._hands.begin
-
-    def begun(handler: Any, claims: Any) -> Any:
-        found = begin(handler, claims)
-        seconds.append(found.seconds)
-        return found
-
-    stage.slots._hands.begin = begun  # type: ignore[method-assign]
+    on_begin(stage, lambda one: seconds.append(one.seconds))
 
     async def scene(stage: Stage) -> None:
         stage.give(*"tttttttt")
@@ -976,22 +946,9 @@ def test_a_thread_that_has_to_wait_for_its_time_finds_something_to_do(
     """Each look finds a hand that was not begun, and takes out of it what others could do."""
     monkeypatch.setattr(hand, "LATE_S", 0.005)
     stage = Stage({"t": quick})
-    start = python(stage).start
+    delay(stage, lambda: time.sleep(0.05))
 
-    def late(work: Callable[[], None]) -> asyncio.Future[None]:
-        def waits() -> None:
-            time.sleep(0.05)
-            work()
-
-        return start(waits)
-
-    monkeypatch.setattr(python(stage), "start", late)
-
-    async def scene(stage: Stage) -> None:
-        stage.give(*"ttt", timeout=timedelta(seconds=0.02))
-        await stage.all_told(3)
-
-    play(stage, scene)
+    give_all(stage, *"ttt", timeout=timedelta(seconds=0.02))
     assert stage.results() == [("t", "succeeded")] * 3
 
 
@@ -1017,12 +974,7 @@ def test_what_is_taken_out_just_as_the_thread_comes_to_it_is_not_its_any_more(
 
     monkeypatch.setattr(hand.Hand, "_next", taken)
 
-    async def scene(stage: Stage) -> None:
-        stage.give(*"ttt")
-        await stage.all_told(3)
-        await holds(stage.slots.is_idle)
-
-    play(stage, scene)
+    give_all(stage, *"ttt")
     assert [outcome.value for _, outcome in stage.told] == [5, 5, 5]
 
 
@@ -1034,11 +986,7 @@ def test_where_no_thread_is_to_be_had_it_is_tried_again(large: None, monkeypatch
 
     monkeypatch.setattr(python(stage)._threads, "submit", none)
 
-    async def scene(stage: Stage) -> None:
-        stage.give(*"ttt")
-        await stage.all_told(3)
-
-    play(stage, scene)
+    give_all(stage, *"ttt")
     assert [(str(outcome.result), outcome.retry) for _, outcome in stage.told] == [("failed", True)] * 3
 
 
@@ -1052,12 +1000,7 @@ def test_a_thread_that_cannot_even_begin_leaves_it_to_the_executor(
 
     monkeypatch.setattr(hand.Hand, "_next", none)
 
-    async def scene(stage: Stage) -> None:
-        stage.give(*"ttt")
-        await stage.all_told(3)
-        await holds(stage.slots.is_idle)
-
-    play(stage, scene)
+    give_all(stage, *"ttt")
     assert [outcome.value for _, outcome in stage.told] == [5, 5, 5]
 
 
@@ -1073,11 +1016,7 @@ def test_a_thread_that_fails_costs_the_attempt_that_it_was_at(large: None, monke
     made = hand.Hand._attempt
     monkeypatch.setattr(hand.Hand, "_attempt", attempt)
 
-    async def scene(stage: Stage) -> None:
-        stage.give(*"ttt")
-        await stage.all_told(3)
-
-    play(stage, scene)
+    give_all(stage, *"ttt")
     (_, first), *others = stage.told
     assert str(first.result) == "crashed"
     assert "MemoryError" in (first.error or "")
