@@ -1,9 +1,11 @@
 -- tick_insert: make the rows of the decided slots, each job's policies copied into its runs.
 -- params: parallel arrays, one element for a slot that many jobs may share: job_ids text[] (each an array literal),
---         slots timestamptz[], states text[], available_ats timestamptz[], expires_ats timestamptz[], reasons text[],
+--         slots timestamptz[], states text[], available_ats timestamptz[] (null: at its slot), expires_ats timestamptz[], reasons text[],
 --         covers_froms timestamptz[], covers_untils timestamptz[], covers_counts bigint[], held_untils timestamptz[]
---         (an array that is too short goes on with nulls)
--- returns: (job_id, state, id) of the rows that were made; a slot that already had its row is left alone
+--         (an array that is too short goes on with nulls); undecided boolean: none of these slots should have its row
+-- returns: (job_id, state, id) of the rows that were made. A slot that has its row already is left alone, or, where none
+--          should, refused with all others by the constraint on (job_id, scheduled_at). ON CONFLICT would look each
+--          slot up and make each row a speculative one, a tenth of what it costs (bench/NOTES.md)
 -- The trigger that judges and announces each new row costs a third of what making it does. Where it would find nothing (a
 -- Python task without limits that takes most defaults) that is found here, and the workers are told once for all such rows:
 -- by a notification and not by pgsched.tell_workers, which leaves it to others where they overlap, and whom it wakes looks
@@ -16,7 +18,7 @@ WITH made AS (
     SELECT j.id, s.slot,
         -- a batch that is prepared ahead of its instant is claimable when it commits, not scheduled for later
         CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting') THEN '8998-01-01 00:00Z'
-             WHEN s.state = 'queued' THEN least(s.available_at, (SELECT clock_timestamp())) ELSE s.available_at END,
+             WHEN s.state = 'queued' THEN least(s.starts, (SELECT clock_timestamp())) ELSE s.starts END,
         CASE WHEN j.after_jobs <> '{}' AND s.state = 'queued' THEN 'waiting' ELSE s.state END,
         CASE WHEN s.state IN ('skipped', 'missed') THEN clock_timestamp() END, s.expires_at, s.held_until, s.reason,
         s.covers_from, s.covers_until, s.covers_count, j.queue, j.priority, j.kind, j.task, j.args, 'schedule', j.owner, j.max_attempts,
@@ -24,7 +26,7 @@ WITH made AS (
         nullif(j.backoff_base, '5 seconds'), nullif(j.backoff_max, '1 hour'), nullif(j.backoff_jitter, 0.2),
         -- null for the other kinds; read once more, because a job that is named as a whole is copied as a whole, each
         CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting')
-             THEN (SELECT pgsched.held_options(o, s.available_at, s.state = 'waiting') FROM pgsched.jobs o WHERE o.id = j.id)
+             THEN (SELECT pgsched.held_options(o, s.starts, s.state = 'waiting') FROM pgsched.jobs o WHERE o.id = j.id)
              WHEN j.kind IN ('command', 'shell')
              THEN (SELECT pgsched.job_options(o) FROM pgsched.jobs o WHERE o.id = j.id) END, j.tags,
         CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL
@@ -36,14 +38,16 @@ WITH made AS (
                 AND coalesce(pg_column_size(j.tags), 0) <= 65536  -- run_size_error
                 AND s.slot >= '1970-01-01 00:00Z' AND coalesce(s.expires_at, s.slot) <= '9000-01-01 00:00Z'
             THEN pgsched.is_plain(j.task, j.args, j.queue, j.priority, j.max_attempts, j.timeout) END
-    FROM unnest(%(job_ids)s::text[], %(slots)s::timestamptz[], %(states)s::text[], %(available_ats)s::timestamptz[],
+    FROM (SELECT u.*, coalesce(u.available_at, u.slot) AS starts
+          FROM unnest(%(job_ids)s::text[], %(slots)s::timestamptz[], %(states)s::text[], %(available_ats)s::timestamptz[],
                 %(expires_ats)s::timestamptz[], %(reasons)s::text[], %(covers_froms)s::timestamptz[],
-                %(covers_untils)s::timestamptz[], %(covers_counts)s::bigint[],
-                %(held_untils)s::timestamptz[])
-        AS s(job_ids, slot, state, available_at, expires_at, reason, covers_from, covers_until, covers_count, held_until)
+                %(covers_untils)s::timestamptz[], %(covers_counts)s::bigint[], %(held_untils)s::timestamptz[])
+              AS u(job_ids, slot, state, available_at, expires_at, reason, covers_from, covers_until, covers_count,
+                   held_until)) s
     CROSS JOIN LATERAL unnest(s.job_ids::bigint[]) AS i(id)
     JOIN pgsched.jobs j ON j.id = i.id
-    ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
+    -- no EXISTS: PostgreSQL might read all runs once instead of looking each slot up
+    WHERE %(undecided)s::boolean OR (SELECT had.id FROM pgsched.runs had WHERE (had.job_id, had.scheduled_at) = (i.id, s.slot)) IS NULL
     RETURNING job_id, state, id, queue, checked
 ), told AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM made WHERE checked) q

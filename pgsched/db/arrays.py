@@ -18,7 +18,13 @@ def plain(values: Iterable[object]) -> str:
 def literal(values: Iterable[object]) -> str:
     """The array literal of texts, whole numbers, instants and None; a column of nothing but None is an empty one."""
     given = list(values)
-    return "{" + ",".join(map(_item, given)) + "}" if given.count(None) < len(given) else "{}"
+    kinds = set(map(type, given))
+    if kinds <= {type(None)}:
+        return "{}"
+    if kinds == {datetime}:  # most columns are long, and of one kind
+        return "{" + ",".join(map(datetime.isoformat, given)) + "}"  # type: ignore[arg-type]
+    items = {value: _item(value) for value in set(given)} if kinds == {str} else None
+    return "{" + ",".join(map(_item if items is None else items.__getitem__, given)) + "}"
 
 
 def literals(rows: Iterable[Sequence[int]]) -> str:

@@ -166,17 +166,19 @@ def known_slots(conn: Connection[Any], stretches: Sequence[tuple[int, datetime, 
 
 
 def insert_slots(
-    conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]]
-) -> tuple[list[tuple[int, str, int]], int]:
-    """Make the rows of decided slots, each for one or many jobs; returns (job, state, id) of the new ones, and how many
-    slots had their row already.
+    conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]], *, undecided: bool = False
+) -> list[tuple[int, str, int]]:
+    """Make the rows of decided slots, each for one or many jobs; returns (job, state, id) of the new ones.
 
-    The rest of an excluded stretch goes to the row it has.
+    A slot that has its row is left alone; with `undecided`, none should, and one that has refuses them all. The rest of
+    an excluded stretch goes to the row it has. Raises DatabaseError, for one that `slot_taken` tells.
     """
     extended = extend_slots(conn, [(jobs[0], row) for jobs, row in slots if row.extend is not None])
     new = [(jobs, row) for jobs, row in slots if row.extend is None or (jobs[0], row.slot) not in extended]
-    made = conn.execute(sql("tick_insert"), columns(new, SlotRow), prepare=False).fetchall() if new else []
-    return made, sum(len(jobs) for jobs, _ in new) - len(made)
+    if not new:
+        return []
+    values = {**columns(new, SlotRow), "undecided": undecided}
+    return conn.execute(sql("tick_insert"), values, prepare=False).fetchall()
 
 
 def extend_slots(conn: Connection[Any], slots: Sequence[tuple[int, SlotRow]]) -> set[tuple[int, datetime]]:
@@ -195,14 +197,21 @@ def advance_jobs(conn: Connection[Any], advances: Sequence[tuple[Sequence[int], 
 
 def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type[SlotRow | Advance]) -> dict[str, str]:
     """Turn rows, one at least, into the parallel arrays that the set-based statements take (`slot` -> `slots`)."""
-    every = zip(*[row for _, row in values], strict=True)
-    arrays = {f"{name}s": literal(column) for name, column in zip(kind._fields, every, strict=True)}
+    every = dict(zip(kind._fields, zip(*[row for _, row in values], strict=True), strict=True))
+    if kind is SlotRow and every["available_at"] == every["slot"]:  # as nearly always: the same texts twice cost both sides
+        every["available_at"] = ()
+    arrays = {f"{name}s": literal(column) for name, column in every.items()}
     return {"job_ids": literals(jobs for jobs, _ in values), **arrays}
 
 
 def refused(error: DatabaseError) -> bool:
     """Is it the fault of a row that a statement wrote, so that the statement does without that row?"""
     return error.sqlstate is not None and classify(error) is Reaction.VALUE
+
+
+def slot_taken(error: DatabaseError) -> bool:
+    """Has a slot got its row from somebody else, since this statement began or before?"""
+    return error.diag.constraint_name == "runs_slot"
 
 
 def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> set[int]:

@@ -22,10 +22,6 @@ logger = log.get("leader")
 Part = tuple[int, Decided]
 
 
-class SlotTaken(Exception):
-    """A slot that was decided has its row already: the job's mark is not where it was, and it is decided anew."""
-
-
 @dataclass(frozen=True, slots=True)
 class Written:
     """What became of a batch: jobs that have moved on, new rows, jobs whose rows were refused. `queued`: the rows that
@@ -46,37 +42,34 @@ class Written:
 
 
 def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
-    """Write all of a batch. Raises SlotTaken, and what the database raises.
+    """Write all of a batch, whose slots should have no row yet. Raises what the database raises.
 
     `terminates`: the jobs whose unfinished runs lose their claim where others' are asked to end.
     """
     parts = end_others(conn, parts, terminates)
     shared = by_outcome(parts)
     slots = [(jobs, row) for decided, jobs in shared for row in decided.rows]
-    made, taken = leading.insert_slots(conn, slots)
-    if taken:
-        raise SlotTaken
+    made = leading.insert_slots(conn, slots, undecided=True)
     leading.advance_jobs(conn, [(jobs, decided.advance) for decided, jobs in shared])
     return Written(len(parts), len(made), queued=[run for _, state, run in made if state == "queued"])
 
 
 def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
     """Write what the database takes of a batch, and mark the jobs whose rows it refuses."""
-    return sum(
-        apart(
-            conn,
-            parts,
-            lambda some: write_counted(conn, some, terminates),
-            lambda part, error: mark(conn, part[0], f"the database refuses its row: {first_line(error)}"),
-        ),
-        Written(),
-    )
+
+    def alone(part: Part, error: DatabaseError) -> Written:
+        if leading.slot_taken(error):
+            logger.warning("a slot got its row meanwhile; its job stays due", job=part[0])
+            return Written()
+        return mark(conn, part[0], f"the database refuses its row: {first_line(error)}")
+
+    return sum(apart(conn, parts, lambda some: write_counted(conn, some, terminates), alone), Written())
 
 
 def write_counted(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
     """As `write`, for jobs whose slots may have their row after all: only new rows count."""
     parts = end_others(conn, parts, terminates)
-    made, _ = leading.insert_slots(conn, [((job,), row) for job, decided in parts for row in decided.rows])
+    made = leading.insert_slots(conn, [((job,), row) for job, decided in parts for row in decided.rows])
     runs = Counter(job for job, state, _ in made if state not in NEVER_RUN)
     leading.advance_jobs(conn, [((job,), decided.advance._replace(run_count=runs[job])) for job, decided in parts])
     return Written(len(parts), len(made))

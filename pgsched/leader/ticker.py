@@ -20,7 +20,7 @@ from pgsched.core.stretch import Known
 from pgsched.db import leading
 from pgsched.db.connect import Connection, DatabaseError
 from pgsched.errors import PgschedError
-from pgsched.leader.batch import Part, SlotTaken, Written, write, write_apart
+from pgsched.leader.batch import Part, Written, write, write_apart
 
 logger = log.get("leader")
 # A batch ends early rather than outlive the session's idle timeout between its statements, or fill the memory.
@@ -57,9 +57,7 @@ def tick(conn: Connection[Any], batch: int, lead_s: float = 0.0) -> Ticked:
             work = Work(conn, batch, lead_s)
             parts = work.decide()
             return work.told(parts, write(conn, parts, work.terminates))
-    except SlotTaken:
-        pass
-    except DatabaseError as error:
+    except DatabaseError as error:  # a row's fault, or a slot had its row: a mark is not where it was
         if not leading.refused(error):
             raise
     work = Work(conn, batch, lead_s)

@@ -27,7 +27,6 @@ from tests.race.setting import (
 )
 
 LOCK = "FOR NO KEY UPDATE OF j SKIP LOCKED"
-CONFLICT = "ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING\n"
 
 
 def tick_all(conn: psycopg.Connection, batch: int) -> int:
@@ -98,7 +97,6 @@ def test_without_the_row_lock_and_the_index_a_slot_gets_two_rows(
 ) -> None:
     add_jobs(db, 5, 20)
     cut(monkeypatch, leading, "tick_due", LOCK)
-    cut(monkeypatch, leading, "tick_insert", CONFLICT)
     db.execute("DROP INDEX pgsched.runs_slot")
     two_at_once(db, connect)  # the second waits for the jobs' rows: its own rows are in already
     assert slots(db) == (200, 100)
@@ -115,12 +113,9 @@ def test_only_the_index_stops_a_slot_when_the_mark_fell_back(db: psycopg.Connect
     assert run_counts(db) == [20], "what has its row already is not counted again"
 
 
-def test_without_the_index_a_slot_runs_twice_when_the_mark_fell_back(
-    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_index_a_slot_runs_twice_when_the_mark_fell_back(db: psycopg.Connection) -> None:
     add_jobs(db, 5, 20)
     tick_all(db, 100)
-    cut(monkeypatch, leading, "tick_insert", CONFLICT)
     db.execute("DROP INDEX pgsched.runs_slot")
     forget_decided(db)
     tick_all(db, 100)
@@ -310,8 +305,36 @@ def test_a_slot_that_has_its_row_is_noticed_beside_the_first_of_an_excluded_stre
     (first, taken), (second, last) = rows[0], rows[-1]
     excluded = SlotRow(last + timedelta(seconds=9), "skipped", last, extend=last, covers_count=1)
     with db.transaction():
-        made, had = leading.insert_slots(db, [([first], SlotRow(taken, "queued", taken)), ([second], excluded)])
-    assert ([(job, state) for job, state, _ in made], had) == ([(second, "skipped")], 1)
+        made = leading.insert_slots(db, [([first], SlotRow(taken, "queued", taken)), ([second], excluded)])
+    assert [(job, state) for job, state, _ in made] == [(second, "skipped")]
+    with pytest.raises(psycopg.errors.UniqueViolation) as refusal, db.transaction():
+        leading.insert_slots(db, [([first], SlotRow(taken, "queued", taken))], undecided=True)
+    assert leading.slot_taken(refusal.value)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_job_whose_slot_gets_its_row_meanwhile_stays_due(
+    told: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows that it had are known, and then one more is there: the next tick decides it with that one."""
+    add_jobs(db, 1, 3)
+    tick_all(db, 100)
+    db.execute("DELETE FROM pgsched.runs WHERE scheduled_at = (SELECT max(scheduled_at) FROM pgsched.runs)")
+    forget_decided(db)
+    if not told:
+        monkeypatch.setattr(leading, "slot_taken", lambda error: False)
+    ticking, other = in_transaction(connect), in_transaction(connect)
+    other.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, origin)"
+                  " SELECT id, anchor_at + interval '3 seconds', 't', 'backfill' FROM pgsched.jobs")  # fmt: skip
+    aside = Aside(lambda: tick(ticking, 100))
+    wait_until_blocked(db, ticking)
+    other.commit()
+    aside.result()
+    ticking.commit()
+    assert tick_all(db, 100) == 0
+    assert slots(db) == (3, 3)
+    (error,) = db.execute("SELECT error FROM pgsched.jobs").fetchone() or (None,)
+    assert (error is None) == told
 
 
 # ---- what is decided for many is decided for each
