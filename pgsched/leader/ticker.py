@@ -8,7 +8,7 @@ host cannot read a file now (no descriptor is left, the environment was replaced
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -72,8 +72,8 @@ class Work:
         due = leading.due_jobs(conn, batch, lead_s)
         # the oldest marks first: a plan holds for a later mark before the same slot
         due.sort(key=lambda job: job[2] or job[1])
-        self.shapes, self.errors = read_shapes(conn, due)
-        self.jobs = [job for job in due if key_of(job) in self.shapes or key_of(job) in self.errors]
+        self.shapes = read_shapes(conn, due)
+        self.jobs = [job for job in due if job[0] in self.shapes]
         self.found = standings(conn, self.jobs, self.shapes)
         self.terminates: set[int] = set()
         self.instant: datetime | None = None
@@ -90,8 +90,8 @@ class Work:
         self.looking = looking(ready, self.shapes)
 
     def is_ready(self, job: leading.Due) -> bool:
-        shape = self.shapes.get(key_of(job))
-        return shape is not None and not shape.delayed and job[0] not in self.found
+        shape = self.shapes[job[0]]
+        return isinstance(shape, Shape) and not shape.delayed and job[0] not in self.found
 
     def decide(self) -> list[Part]:
         """Decide these jobs, or the first of them; those that cannot be evaluated get their error."""
@@ -109,10 +109,10 @@ class Work:
     def decide_one(self, job: leading.Due, known: Collection[Known] = ()) -> Decided | None:
         """Decide one job, without slots that are known to have their row; None: this host cannot do it now."""
         job_id, _, mark, anchor, _, _ = job
-        shape = self.shapes.get(key_of(job))
+        shape = self.shapes[job_id]
         try:
-            if shape is None:
-                raise self.errors[key_of(job)]
+            if isinstance(shape, Exception):
+                raise shape
             decided = shape.decide(job_id, mark, anchor, self.found.get(job_id), known)
         except OSError as error:
             logger.error("a job cannot be decided by this host, and stays due", job=job_id, error=str(error))
@@ -145,29 +145,30 @@ def key_of(job: leading.Due) -> Key:
     return job[5], job[0] if job[4] else None
 
 
-def read_shapes(conn: Connection[Any], jobs: Iterable[leading.Due]) -> tuple[dict[Key, Shape], dict[Key, Exception]]:
-    """The shapes of these jobs, or of the first of them, where it takes long; for those that cannot be read, why."""
-    first: dict[Key, leading.Due] = {}
+def read_shapes(conn: Connection[Any], jobs: Iterable[leading.Due]) -> dict[int, Shape | Exception]:
+    """The shape of each of these jobs, or of the first of them, where it takes long; where it cannot be read, why."""
+    alike: dict[Key, list[leading.Due]] = {}
     for job in jobs:
-        first.setdefault(key_of(job), job)
-    terms = leading.terms(conn, [job[0] for job in first.values()]) if first else {}
-    shapes: dict[Key, Shape] = {}
-    errors: dict[Key, Exception] = {}
+        alike.setdefault(key_of(job), []).append(job)
+    terms = leading.terms(conn, [first[0] for first, *_ in alike.values()]) if alike else {}
+    shapes: dict[int, Shape | Exception] = {}
     until = time.monotonic() + READ_S
-    for key, (job_id, now, *_) in first.items():
+    for key, ((job_id, now, *_), *_) in alike.items():
+        shape: Shape | Exception
         # a calendar that was made since the job was locked counts from the next tick on: others may have the shape
         excluded = terms[job_id]["excluded"] if key[1] is not None else None
         try:
-            shapes[key] = Shape(terms[job_id] | {"now": now, "excluded": excluded})
+            shape = Shape(terms[job_id] | {"now": now, "excluded": excluded})
         except Exception as error:
-            errors[key] = error
+            shape = error
+        shapes.update((job[0], shape) for job in alike[key])
         if time.monotonic() > until:
             break
-    return shapes, errors
+    return shapes
 
 
 def standings(
-    conn: Connection[Any], jobs: Iterable[leading.Due], shapes: dict[Key, Shape]
+    conn: Connection[Any], jobs: Iterable[leading.Due], shapes: Mapping[int, Shape | Exception]
 ) -> dict[int, dict[str, Any]]:
     """What is unfinished of the jobs that it matters to, and when the last run ended of those that wait for it."""
     found = leading.unfinished(conn, looking(jobs, shapes))
@@ -175,7 +176,10 @@ def standings(
     return found | {job_id: row | found.get(job_id, {}) for job_id, row in last.items()}
 
 
-def looking(jobs: Iterable[leading.Due], shapes: dict[Key, Shape], *, delayed: bool = False) -> list[int]:
+def looking(
+    jobs: Iterable[leading.Due], shapes: Mapping[int, Shape | Exception], *, delayed: bool = False
+) -> list[int]:
     """The jobs whose unfinished runs matter; `delayed`: only those that wait for a run's end."""
-    found = [(job[0], shapes[key_of(job)]) for job in jobs if key_of(job) in shapes]
-    return [job_id for job_id, shape in found if (shape.delayed if delayed else shape.looks)]
+    found = [(job[0], shapes[job[0]]) for job in jobs]
+    read = [(job_id, shape) for job_id, shape in found if isinstance(shape, Shape)]
+    return [job_id for job_id, shape in read if (shape.delayed if delayed else shape.looks)]
