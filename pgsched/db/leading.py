@@ -200,7 +200,7 @@ def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type[SlotRow | Ad
     every = dict(zip(kind._fields, zip(*[row for _, row in values], strict=True), strict=True))
     if (
         kind is SlotRow and every["available_at"] == every["slot"]
-    ):  # nearly always; the same texts twice cost both sides
+    ):  # nearly always: the same texts twice cost both sides
         every["available_at"] = ()
     arrays = {f"{name}s": literal(column) for name, column in every.items()}
     return {"job_ids": literals(jobs for jobs, _ in values), **arrays}
