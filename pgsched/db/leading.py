@@ -198,9 +198,8 @@ def advance_jobs(conn: Connection[Any], advances: Sequence[tuple[Sequence[int], 
 def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type[SlotRow | Advance]) -> dict[str, str]:
     """Turn rows, one at least, into the parallel arrays that the set-based statements take (`slot` -> `slots`)."""
     every = dict(zip(kind._fields, zip(*[row for _, row in values], strict=True), strict=True))
-    if (
-        kind is SlotRow and every["available_at"] == every["slot"]
-    ):  # nearly always: the same texts twice cost both sides
+    # nearly always: and the same texts twice would cost both sides
+    if kind is SlotRow and every["available_at"] == every["slot"]:
         every["available_at"] = ()
     arrays = {f"{name}s": literal(column) for name, column in every.items()}
     return {"job_ids": literals(jobs for jobs, _ in values), **arrays}
