@@ -18,7 +18,7 @@ import psycopg
 from bench import machine, plots, schedules
 from bench.adapter import Failed
 from bench.console import console
-from bench.contestants import ALL, ENDURING, PEERS, PGSCHED, RAW, RAW_PLAIN, STATEMENTS, THREADED, Contestant, named
+from bench.contestants import ALL, ENDURING, PEERS, PGSCHED, RAW, RAW_500, STATEMENTS, THREADED, Contestant, named
 from bench.costs import costs
 from bench.crowd import crowd
 from bench.drain import drain
@@ -91,7 +91,7 @@ def run_drain(on: Server, given: argparse.Namespace) -> Iterator[Result]:
     counts = [given.workers] if given.workers else [1, 2]
     chosen = contestants(given)
     if not given.only and not given.quick:
-        chosen[1:1] = [RAW_PLAIN, STATEMENTS]
+        chosen[1:1] = [RAW_500, STATEMENTS]
         chosen.insert(chosen.index(PGSCHED) + 1, THREADED)
     for count in counts:
         yield drain(on, chosen if count == 1 else without(chosen, STATEMENTS), n, count, rounds)  # those have one loop

@@ -53,7 +53,7 @@ RAW = Contestant(
     "SELECT count(*) FROM raw WHERE state = 0",
     "raw",
 )
-RAW_PLAIN = replace(RAW, name="raw-plain", label="the same loop, with Python's own settings")
+RAW_500 = replace(RAW, name="raw-500", label="the same loop, batches of 500")
 STATEMENTS = replace(PGSCHED, name="statements", label="pgsched's statements, bare loop")
 THREADED = replace(PGSCHED, name="threaded", label="pgsched, a plain function")
 PEERS = (
@@ -118,7 +118,7 @@ PEERS = (
         share=0.1,
     ),
 )
-ALL = (RAW, RAW_PLAIN, STATEMENTS, PGSCHED, THREADED, *PEERS)
+ALL = (RAW, RAW_500, STATEMENTS, PGSCHED, THREADED, *PEERS)
 ENDURING = tuple(one for one in PEERS if one.name in ("graphile-worker", "awa-pg"))  # the best after a minute's load
 
 

@@ -20,7 +20,7 @@ import psycopg
 
 from bench.adapter import Failed, Process, Seen, call, unfinished, wait_for, workers
 from bench.commits import Commits
-from bench.contestants import RAW, RAW_PLAIN, Contestant
+from bench.contestants import RAW, RAW_500, Contestant
 from bench.drain import exactly_once
 from bench.peers.verbs import WARM_UP
 from bench.report import Result, number, quantile
@@ -75,7 +75,7 @@ def latency(
     server: Server, contestants: Iterable[Contestant], seconds: int, rounds: int = 1, rate: int = RATE
 ) -> Result:
     """Each contestant with its own client."""
-    contestants = [one for one in contestants if one not in (RAW, RAW_PLAIN)]  # they have no wake-up
+    contestants = [one for one in contestants if one not in (RAW, RAW_500)]  # they have no wake-up
     title = f"Pick-up latency, idle worker, {rate} jobs/s for {seconds} s, the server's commit to handler start"
     found, absent = interleaved("latency", contestants, rounds, lambda one: measure(server, one, seconds, rate), told)
     return table("latency", title, contestants, found, absent)

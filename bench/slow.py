@@ -12,7 +12,7 @@ from dataclasses import asdict
 import psycopg
 
 from bench.adapter import call
-from bench.contestants import RAW, RAW_PLAIN, STATEMENTS, Contestant
+from bench.contestants import RAW, RAW_500, STATEMENTS, Contestant
 from bench.drain import Drained, drained, steady
 from bench.report import Result, number
 from bench.rounds import against, each, fill, interleaved, middle
@@ -25,7 +25,7 @@ IDEAL = CONCURRENCY * 1000 / TASK_MS
 
 def slow(server: Server, contestants: Iterable[Contestant], seconds: int, rounds: int = 1) -> Result:
     """Interleaved rounds; medians, and ratios within each round."""
-    contestants = [one for one in contestants if one not in (RAW, RAW_PLAIN, STATEMENTS)]  # they run one at a time
+    contestants = [one for one in contestants if one not in (RAW, RAW_500, STATEMENTS)]  # they run one at a time
     n = int(IDEAL * seconds)
     found, absent = interleaved(
         "slow", contestants, rounds, lambda one: measure(server, one, n), lambda got: f"{got.steady:,.0f}/s"
