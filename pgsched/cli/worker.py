@@ -99,6 +99,8 @@ def worker(
         health=health,
         otel=otel,
     )
+    if sql_dsn and Kind.SQL not in settings.allow:  # one of the environment is for all workers of the host
+        raise InputError("sql-dsn: this worker runs no sql jobs: start it with --allow sql as well", "sql-dsn")
     if otel:
         os.environ["PGSCHED_OTEL"] = "1"  # for child processes
     if processes is not None and link is None:

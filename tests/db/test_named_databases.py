@@ -85,6 +85,22 @@ def test_the_command_line_takes_them(dsn: str) -> None:
     assert SECRET not in ended.stderr + ended.stdout
 
 
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_worker_that_is_told_of_them_and_not_allowed_the_kind_says_so_and_ends(flag: bool, dsn: str) -> None:
+    """One of the environment is for all workers of the host, and says nothing of this one."""
+    options = ["--sql-dsn", "w=dbname=x"] if flag else ["--max-memory", "2"]  # which is too little for any
+    ended = subprocess.run(
+        [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, *options],
+        cwd=Path.cwd(), env=os.environ | {"PGSCHED_SQL_DSN_V": "dbname=y"}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    said = ended.stderr.splitlines()[-1]
+    assert ended.returncode == 2
+    if flag:
+        assert said == "error: sql-dsn: this worker runs no sql jobs: start it with --allow sql as well"
+    else:
+        assert said.startswith("error: max memory: 2 MB is less")
+
+
 @pytest.mark.parametrize("args", ['{"dsn": 5}', '{"dsn": "Warehouse"}', '{"dsn": ""}', "[1]"])
 def test_a_wrong_name_is_refused_at_the_insert(args: str, db: psycopg.Connection) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match="args"):
