@@ -46,8 +46,7 @@ INSERT = """INSERT INTO pgsched.runs (job_id, scheduled_at, queue, priority, kin
     SELECT id, %(slot)s, queue, priority, kind, task, args, 'schedule', owner, max_attempts, timeout,
         nullif(kill_after, '10 seconds'), nullif(backoff, 'exponential'), nullif(backoff_base, '5 seconds'),
         nullif(backoff_max, '1 hour'), nullif(backoff_jitter, 0.2), tags, true
-    FROM pgsched.jobs WHERE id BETWEEN %(first)s AND %(last)s
-    ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING"""
+    FROM pgsched.jobs WHERE id BETWEEN %(first)s AND %(last)s"""
 UPDATE = """UPDATE pgsched.jobs SET decided_until = %(slot)s, next_run_at = %(slot)s + interval '1 minute',
     run_count = run_count + 1 FROM (SELECT set_config('pgsched.ticks', 'on', true)) ticks
     WHERE id BETWEEN %(first)s AND %(last)s"""
