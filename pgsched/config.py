@@ -110,12 +110,15 @@ class Settings:
 def find_sql_dsns(flags: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The databases that SQL jobs may name: PGSCHED_SQL_DSN_NAME of the environment, then each flag NAME=DSN.
 
+    A flag that is a name alone is one of the environment, where a connection string with a password is moved to.
     Raises InputError, which never shows a connection string.
     """
     env = os.environ if environ is None else environ
     found = {key[len(SQL_DSN) :].lower(): dsn for key, dsn in env.items() if key.startswith(SQL_DSN) and dsn}
     for flag in flags:
         name, sign, dsn = flag.partition("=")
+        if not sign and name in found:
+            continue
         if not sign or not dsn:
             raise InputError("sql-dsn: expected NAME=DSN", "sql-dsn")
         found[name] = dsn

@@ -1,17 +1,21 @@
 -- tick_insert: make the rows of the decided slots, each job's policies copied into its runs.
 -- params: parallel arrays, one element for a slot that many jobs may share: job_ids text[] (each an array literal),
---         slots timestamptz[], states text[], available_ats timestamptz[] (null: at its slot), expires_ats timestamptz[], reasons text[],
---         covers_froms timestamptz[], covers_untils timestamptz[], covers_counts bigint[], held_untils timestamptz[]
---         (an array that is too short goes on with nulls); undecided boolean: none of these slots should have its row
--- returns: (job_id, state, id) of the rows that were made. A slot that has its row already is left alone, or, where none
---          should, refused with all others by the constraint on (job_id, scheduled_at). ON CONFLICT would look each
---          slot up and make each row a speculative one, a tenth of what it costs (bench/NOTES.md)
+--         slots timestamptz[], states text[], available_ats timestamptz[] (null: at its slot), expires_ats timestamptz[],
+--         reasons text[], covers_froms timestamptz[], covers_untils timestamptz[], covers_counts bigint[],
+--         held_untils timestamptz[] (an array that is too short goes on with nulls)
+-- returns: (job_id, state, id) of the new rows, one for each slot. One slot that has its row already refuses them all
+-- The constraint on (job_id, scheduled_at) refuses them. With ON CONFLICT each slot would be looked up and each row be a
+-- speculative one, a tenth of what it costs (bench/NOTES.md): `guard` has it, and makes nothing, so that this is refused
+-- as a whole where there is no such constraint.
 -- The trigger that judges and announces each new row costs a third of what making it does. Where it would find nothing (a
 -- Python task without limits that takes most defaults) that is found here, and the workers are told once for all such rows:
 -- by a notification and not by pgsched.tell_workers, which leaves it to others where they overlap, and whom it wakes looks
 -- again only for some milliseconds. This transaction may take longer.
 -- locks: none beyond the new rows
-WITH made AS (
+WITH guard AS (
+    INSERT INTO pgsched.runs (task) SELECT 'none' WHERE false
+    ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
+), made AS (
     INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, state, finished_at, expires_at, held_until, reason, covers_from,
         covers_until, covers_count, queue, priority, kind, task, args, origin, owner, max_attempts, timeout, kill_after,
         backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key, checked)
@@ -46,8 +50,6 @@ WITH made AS (
                    held_until)) s
     CROSS JOIN LATERAL unnest(s.job_ids::bigint[]) AS i(id)
     JOIN pgsched.jobs j ON j.id = i.id
-    -- no EXISTS: PostgreSQL might read all runs once instead of looking each slot up
-    WHERE %(undecided)s::boolean OR (SELECT had.id FROM pgsched.runs had WHERE (had.job_id, had.scheduled_at) = (i.id, s.slot)) IS NULL
     RETURNING job_id, state, id, queue, checked
 ), told AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM made WHERE checked) q

@@ -27,7 +27,8 @@ def hide_passwords() -> None:
 
 
 def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]] | None:
-    """The arguments without connection strings that have a password, and the environment with them; None: none has."""
+    """The arguments without connection strings that have a password, and the environment with them; None: none has. Of
+    one that has a name that stays."""
     kept: list[str] = []
     moved: dict[str, str] = {}
     rest = iter(args)
@@ -44,6 +45,7 @@ def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], 
             kept += [arg] if equals else [arg, value]
         else:
             moved[name] = value if flag == "--dsn" else value.partition("=")[2]
+            kept += [] if flag == "--dsn" else [flag, value.partition("=")[0]]
     return (kept, {**environ, **moved}) if moved else None
 
 

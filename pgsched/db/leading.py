@@ -26,6 +26,7 @@ Planned = tuple[int, str | None, str, datetime, datetime]
 # a job, and the first and the last slot of a stretch or a row of it
 Known = tuple[int, datetime, datetime]
 CANCELED = "57014"  # by statement_timeout
+UNIQUE_VIOLATION = "23505"
 
 
 class NotLeading(Exception):
@@ -165,20 +166,15 @@ def known_slots(conn: Connection[Any], stretches: Sequence[tuple[int, datetime, 
     return set(conn.execute(sql("tick_known"), values).fetchall()) if stretches else set()
 
 
-def insert_slots(
-    conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]], *, undecided: bool = False
-) -> list[tuple[int, str, int]]:
+def insert_slots(conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]]) -> list[tuple[int, str, int]]:
     """Make the rows of decided slots, each for one or many jobs; returns (job, state, id) of the new ones.
 
-    A slot that has its row is left alone; with `undecided`, none should, and one that has refuses them all. The rest of
-    an excluded stretch goes to the row it has. Raises DatabaseError, for one that `slot_taken` tells.
+    The rest of an excluded stretch goes to the row it has. Raises DatabaseError; `slot_taken` tells whether a slot has
+    its row already.
     """
     extended = extend_slots(conn, [(jobs[0], row) for jobs, row in slots if row.extend is not None])
     new = [(jobs, row) for jobs, row in slots if row.extend is None or (jobs[0], row.slot) not in extended]
-    if not new:
-        return []
-    values = {**columns(new, SlotRow), "undecided": undecided}
-    return conn.execute(sql("tick_insert"), values, prepare=False).fetchall()
+    return conn.execute(sql("tick_insert"), columns(new, SlotRow), prepare=False).fetchall() if new else []
 
 
 def extend_slots(conn: Connection[Any], slots: Sequence[tuple[int, SlotRow]]) -> set[tuple[int, datetime]]:
@@ -211,8 +207,9 @@ def refused(error: DatabaseError) -> bool:
 
 
 def slot_taken(error: DatabaseError) -> bool:
-    """Has a slot got its row from somebody else, since this statement began or before?"""
-    return error.diag.constraint_name == "runs_slot"
+    """Has a slot that was to be inserted its row already? (While REINDEX CONCURRENTLY is at work, the index has other
+    names beside its own, which begin with it.)"""
+    return error.sqlstate == UNIQUE_VIOLATION and (error.diag.constraint_name or "").startswith("runs_slot")
 
 
 def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> set[int]:

@@ -6,13 +6,12 @@ rows are at fault: those are marked, and all others have theirs.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pgsched import log
-from pgsched.core.plan import NEVER_RUN, Advance, Decided
+from pgsched.core.plan import Advance, Decided
 from pgsched.db import leading
 from pgsched.db.connect import Connection, DatabaseError, first_line
 from pgsched.leader.isolation import apart
@@ -42,20 +41,23 @@ class Written:
 
 
 def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
-    """Write all of a batch, whose slots should have no row yet. Raises what the database raises.
+    """Write all of a batch, or nothing. Raises what the database raises: also where a slot has its row already.
 
     `terminates`: the jobs whose unfinished runs lose their claim where others' are asked to end.
     """
     parts = end_others(conn, parts, terminates)
     shared = by_outcome(parts)
     slots = [(jobs, row) for decided, jobs in shared for row in decided.rows]
-    made = leading.insert_slots(conn, slots, undecided=True)
+    made = leading.insert_slots(conn, slots)
     leading.advance_jobs(conn, [(jobs, decided.advance) for decided, jobs in shared])
     return Written(len(parts), len(made), queued=[run for _, state, run in made if state == "queued"])
 
 
 def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
-    """Write what the database takes of a batch, and mark the jobs whose rows it refuses."""
+    """Write what the database takes of a batch, and mark the jobs whose rows it refuses.
+
+    A job of which a slot got its row from somebody else meanwhile stays due: the next tick decides it with that row.
+    """
 
     def alone(part: Part, error: DatabaseError) -> Written:
         if leading.slot_taken(error):
@@ -63,16 +65,7 @@ def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Contai
             return Written()
         return mark(conn, part[0], f"the database refuses its row: {first_line(error)}")
 
-    return sum(apart(conn, parts, lambda some: write_counted(conn, some, terminates), alone), Written())
-
-
-def write_counted(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
-    """As `write`, for jobs whose slots may have their row after all: only new rows count."""
-    parts = end_others(conn, parts, terminates)
-    made = leading.insert_slots(conn, [((job,), row) for job, decided in parts for row in decided.rows])
-    runs = Counter(job for job, state, _ in made if state not in NEVER_RUN)
-    leading.advance_jobs(conn, [((job,), decided.advance._replace(run_count=runs[job])) for job, decided in parts])
-    return Written(len(parts), len(made))
+    return sum(apart(conn, parts, lambda some: write(conn, some, terminates), alone), Written())
 
 
 def mark(conn: Connection[Any], job: int, error: str) -> Written:

@@ -25,7 +25,8 @@ def isolated(work: Callable[[], int], on_conflict: Tell, on_bug: Tell) -> int:
         reaction = classify(error)
         if reaction not in (Reaction.RETRY, Reaction.VALUE, Reaction.BUG):
             raise
-        (on_conflict if reaction is Reaction.RETRY else on_bug)(str(error).strip())
+        conflict = reaction is Reaction.RETRY or leading.slot_taken(error)
+        (on_conflict if conflict else on_bug)(str(error).strip())
         return 0
 
 

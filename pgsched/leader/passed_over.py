@@ -39,7 +39,10 @@ def record(conn: Connection[Any]) -> int:
 
 
 def refused(slot: tuple[tuple[int], SlotRow], error: DatabaseError) -> None:
-    """The database refuses the row of slots that were passed over; all others have theirs."""
+    """The database refuses the row of slots that were passed over; all others have theirs. Raises the error where the
+    slot got its row meanwhile: then the stretch is told next time, with that row known."""
+    if leading.slot_taken(error):
+        raise error
     (job,), row = slot
     logger.error("the database refuses the row of slots that were passed over", job=job, slot=str(row.slot),
                  error=first_line(error))  # fmt: skip

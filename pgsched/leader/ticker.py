@@ -57,7 +57,7 @@ def tick(conn: Connection[Any], batch: int, lead_s: float = 0.0) -> Ticked:
             work = Work(conn, batch, lead_s)
             parts = work.decide()
             return work.told(parts, write(conn, parts, work.terminates))
-    except DatabaseError as error:  # a row's fault, or a slot had its row: a mark is not where it was
+    except DatabaseError as error:  # a row's fault; or a slot has its row, a backfill's or that of a mark that was lost
         if not leading.refused(error):
             raise
     work = Work(conn, batch, lead_s)
@@ -125,14 +125,21 @@ class Work:
         return decided
 
     def without_known(self, conn: Connection[Any], parts: Sequence[Part]) -> list[Part]:
-        """Decide anew the jobs that have slots with a row already, without those slots."""
-        stretches = [(job, row.covers_from or row.slot, row.slot) for job, decided in parts for row in decided.rows]
+        """Decide anew the jobs that have slots with a row already, without those slots: again, as long as a slot that
+        is reached instead has one too."""
+        jobs = {job[0]: job for job in self.jobs}
         known: dict[int, set[Known]] = {}
-        for job_id, first, last in leading.known_slots(conn, stretches):
-            known.setdefault(job_id, set()).add((first, last))
-        again = {job[0]: self.decide_one(job, known[job[0]]) for job in self.jobs if job[0] in known}
-        every = [(job_id, again.get(job_id, decided)) for job_id, decided in parts]
-        return [(job_id, decided) for job_id, decided in every if decided is not None]
+        decided: dict[int, Decided | None] = dict(parts)
+        asked = dict(parts)
+        while asked:
+            stretches = [(job, row.covers_from or row.slot, row.slot) for job, one in asked.items() for row in one.rows]
+            found = {row for row in leading.known_slots(conn, stretches) if row[1:] not in known.get(row[0], ())}
+            for job_id, first, last in found:
+                known.setdefault(job_id, set()).add((first, last))
+            again = {job_id: self.decide_one(jobs[job_id], known[job_id]) for job_id, *_ in found}
+            decided |= again
+            asked = {job_id: one for job_id, one in again.items() if one is not None}
+        return [(job_id, one) for job_id, one in decided.items() if one is not None]
 
     def told(self, parts: Sequence[Part], written: Written) -> Ticked:
         """The batch as its caller hears of it."""

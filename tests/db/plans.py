@@ -57,7 +57,7 @@ LEADER = {
     "tick_finished": "runs_slot",
     "tick_known": "runs_slot",
     "tick_extend": "runs_slot runs_pkey",
-    "tick_insert": "jobs_pkey runs_slot",
+    "tick_insert": "jobs_pkey",
     "tick_advance": "jobs_pkey",
     "tick_again": "jobs_in_error* jobs_pkey",
     "tick_replace": "runs_open_of_job runs_pkey",

@@ -85,10 +85,10 @@ def test_the_command_line_takes_them(dsn: str) -> None:
     assert SECRET not in ended.stderr + ended.stdout
 
 
-@pytest.mark.parametrize("flag", [True, False])
-def test_a_worker_that_is_told_of_them_and_not_allowed_the_kind_says_so_and_ends(flag: bool, dsn: str) -> None:
+@pytest.mark.parametrize("flag", ["w=dbname=x", "w=postgresql://u:hunter2@h/x", None])
+def test_a_worker_that_is_told_of_them_and_not_allowed_the_kind_says_so_and_ends(flag: str | None, dsn: str) -> None:
     """One of the environment is for all workers of the host, and says nothing of this one."""
-    options = ["--sql-dsn", "w=dbname=x"] if flag else ["--max-memory", "2"]  # which is too little for any
+    options = ["--sql-dsn", flag] if flag else ["--max-memory", "2"]  # which is too little for any
     ended = subprocess.run(
         [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, *options],
         cwd=Path.cwd(), env=os.environ | {"PGSCHED_SQL_DSN_V": "dbname=y"}, capture_output=True, text=True, timeout=60,

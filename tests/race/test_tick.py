@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -12,6 +13,7 @@ from pgsched.core.plan import SlotRow
 from pgsched.db import jobs, leading
 from pgsched.db.statements import sql
 from pgsched.leader import passed_over, ticker
+from pgsched.leader.isolation import isolated
 from pgsched.leader.ticker import tick
 from tests.race.setting import (
     Aside,
@@ -27,6 +29,7 @@ from tests.race.setting import (
 )
 
 LOCK = "FOR NO KEY UPDATE OF j SKIP LOCKED"
+CONFLICT = "ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING\n"
 
 
 def tick_all(conn: psycopg.Connection, batch: int) -> int:
@@ -54,6 +57,12 @@ def test_many_leaders_without_a_fence_make_no_slot_twice(tickers: int, db: psyco
     assert slots(db) == (4000, 4000)
     assert run_counts(db) == [20]
     assert db.execute("SELECT count(*) FROM pgsched.jobs WHERE error IS NOT NULL").fetchone() == (0,)
+
+
+def ticked(conn: psycopg.Connection) -> int:
+    """Tick once; how many rows this made."""
+    with conn.transaction():
+        return tick(conn, 100).slots
 
 
 def in_transaction(connect: Open) -> psycopg.Connection:
@@ -97,10 +106,19 @@ def test_without_the_row_lock_and_the_index_a_slot_gets_two_rows(
 ) -> None:
     add_jobs(db, 5, 20)
     cut(monkeypatch, leading, "tick_due", LOCK)
+    cut(monkeypatch, leading, "tick_insert", CONFLICT)
     db.execute("DROP INDEX pgsched.runs_slot")
     two_at_once(db, connect)  # the second waits for the jobs' rows: its own rows are in already
     assert slots(db) == (200, 100)
     assert run_counts(db) == [40]
+
+
+def test_without_the_index_nothing_is_made(db: psycopg.Connection) -> None:
+    add_jobs(db, 5, 20)
+    db.execute("DROP INDEX pgsched.runs_slot")
+    with pytest.raises(psycopg.errors.InvalidColumnReference), db.transaction():
+        tick(db, 100)
+    assert slots(db) == (0, 0)
 
 
 def test_only_the_index_stops_a_slot_when_the_mark_fell_back(db: psycopg.Connection) -> None:
@@ -113,9 +131,12 @@ def test_only_the_index_stops_a_slot_when_the_mark_fell_back(db: psycopg.Connect
     assert run_counts(db) == [20], "what has its row already is not counted again"
 
 
-def test_without_the_index_a_slot_runs_twice_when_the_mark_fell_back(db: psycopg.Connection) -> None:
+def test_without_the_index_a_slot_runs_twice_when_the_mark_fell_back(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     add_jobs(db, 5, 20)
     tick_all(db, 100)
+    cut(monkeypatch, leading, "tick_insert", CONFLICT)
     db.execute("DROP INDEX pgsched.runs_slot")
     forget_decided(db)
     tick_all(db, 100)
@@ -161,9 +182,10 @@ def test_a_slot_that_has_its_row_already_ends_no_run(
     forget_decided(db)
     if not asked:
         monkeypatch.setattr(ticker.Work, "without_known", lambda self, conn, parts: parts)
-    tick_all(db, 100)
-    state = db.execute("SELECT state FROM pgsched.runs WHERE id = %s", unfinished).fetchone()
-    assert state == (("queued",) if asked else ("cancelled",))
+        assert ticked(db) == 0, "it stays due"
+    else:
+        assert tick_all(db, 100) == 0
+    assert db.execute("SELECT state FROM pgsched.runs WHERE id = %s", unfinished).fetchone() == ("queued",)
     assert run_counts(db) == [1]
 
 
@@ -188,13 +210,112 @@ def test_a_stretch_whose_newest_slot_has_its_row_is_told_without_it(
                " SELECT id, anchor_at + interval '5 seconds', 't', 'backfill' FROM pgsched.jobs")  # fmt: skip
     if not asked:
         monkeypatch.setattr(ticker.Work, "without_known", lambda self, conn, parts: parts)
+        assert ticked(db) == 0, "it stays due"
+        return
     tick_all(db, 100)
     rows = db.execute("SELECT origin, state, covers_count FROM pgsched.runs ORDER BY scheduled_at").fetchall()
-    assert rows == [("schedule", "missed", 4)] * asked + [("backfill", "queued", None)]
+    assert rows == [("schedule", "missed", 4), ("backfill", "queued", None)]
     tick_all(db, 100)
     forget_decided(db)
     tick_all(db, 100)
-    assert slots(db) == (1 + asked, 1 + asked), "a row stands for all slots of its stretch"
+    assert slots(db) == (2, 2), "a row stands for all slots of its stretch"
+
+
+def backfilled(conn: psycopg.Connection, *made: datetime) -> None:
+    """Somebody else makes the rows of these slots of job j1."""
+    for slot in made:
+        conn.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, origin)"
+                     " SELECT id, %s, 't', 'backfill' FROM pgsched.jobs WHERE name = 'j1'", [slot])  # fmt: skip
+
+
+def nth(db: psycopg.Connection, *numbers: int) -> list[datetime]:
+    """These slots of job j1, counted from 1."""
+    (anchor,) = db.execute("SELECT anchor_at FROM pgsched.jobs WHERE name = 'j1'").fetchone() or (None,)
+    assert anchor is not None
+    return [anchor + timedelta(seconds=number) for number in numbers]
+
+
+@pytest.mark.parametrize("taken", [(1,), (1, 4), (1, 2, 3), (1, 4, 5, 6)])
+def test_a_job_has_all_its_runs_however_many_slots_have_rows_of_others(
+    taken: tuple[int, ...], db: psycopg.Connection
+) -> None:
+    """What it decides instead of a slot that has its row may have one, too."""
+    add_jobs(db, 2, 20, max_runs=3)
+    backfilled(db, *nth(db, *taken))
+    tick_all(db, 100)
+    assert slots(db) == (6 + len(taken), 6 + len(taken))
+    assert run_counts(db) == [3]
+
+
+def test_a_row_that_says_that_it_stands_for_other_slots_stands_for_its_own(db: psycopg.Connection) -> None:
+    add_jobs(db, 1, 3)
+    backfilled(db, *nth(db, 2))
+    db.execute("UPDATE pgsched.runs SET covers_from = %s, covers_until = %s", nth(db, 30, 40))
+    assert ticked(db) == 2
+    assert ticked(db) == 0
+    assert slots(db) == (3, 3)
+
+
+def meanwhile(
+    db: psycopg.Connection, connect: Open, work: Callable[[psycopg.Connection], int], slot: datetime
+) -> tuple[int, psycopg.Connection]:
+    """What `work` does while the row of this slot is made by somebody who commits once it waits for it; and its
+    connection, in whose transaction it was done."""
+    working, other = in_transaction(connect), in_transaction(connect)
+    backfilled(other, slot)
+    aside = Aside(lambda: work(working))
+    wait_until_blocked(db, working)
+    other.commit()
+    try:
+        return aside.result(), working
+    except psycopg.Error:
+        working.rollback()
+        raise
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("told", [True, False])
+def test_a_job_whose_slot_gets_its_row_meanwhile_stays_due(
+    told: bool, jobs: int, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row that it has is known, and then there is one more: the next tick decides it with both."""
+    add_jobs(db, jobs, 20, max_runs=3)
+    backfilled(db, *nth(db, 1))
+    if not told:
+        monkeypatch.setattr(leading, "slot_taken", lambda error: False)
+    decided, ticking = meanwhile(db, connect, lambda conn: tick(conn, 100).jobs, *nth(db, 3))
+    ticking.commit()
+    assert decided == (jobs - 1 if told else jobs)
+    marks = (
+        "SELECT decided_until = '-infinity' OR decided_until = anchor_at, next_run_at <= now(), error FROM pgsched.jobs"
+    )
+    unmoved, due, error = db.execute(f"{marks} WHERE name = 'j1'").fetchone() or (None, None, None)
+    assert (unmoved, due, error is None) == ((True, True, True) if told else (True, None, False))
+    if told:
+        assert tick_all(db, 100) == 3
+        assert slots(db) == (3 * jobs + 2, 3 * jobs + 2)
+        assert run_counts(db) == [3]
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_slots_that_were_passed_over_are_told_next_time_where_one_gets_its_row_meanwhile(
+    jobs: int, told: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_jobs(db, jobs, 20)
+    (newest,) = nth(db, 20)
+    db.execute("UPDATE pgsched.jobs SET schedule = '@every 7h'")
+    if not told:
+        monkeypatch.setattr(leading, "slot_taken", lambda error: False)
+        assert meanwhile(db, connect, passed_over.record, newest)[0] == jobs
+        return
+    conflicts: list[str] = []
+    assert isolated(lambda: meanwhile(db, connect, passed_over.record, newest)[0], conflicts.append, pytest.fail) == 0
+    assert "runs_slot" in conflicts[0]
+    with db.transaction():
+        assert passed_over.record(db) == jobs
+    (told_of,) = db.execute("SELECT sum(covers_count) FROM pgsched.runs WHERE origin = 'schedule'").fetchone() or (0,)
+    assert told_of == 20 * jobs - 1
 
 
 # ---- what is triggered between the tick's snapshot and its lock
@@ -305,36 +426,12 @@ def test_a_slot_that_has_its_row_is_noticed_beside_the_first_of_an_excluded_stre
     (first, taken), (second, last) = rows[0], rows[-1]
     excluded = SlotRow(last + timedelta(seconds=9), "skipped", last, extend=last, covers_count=1)
     with db.transaction():
-        made = leading.insert_slots(db, [([first], SlotRow(taken, "queued", taken)), ([second], excluded)])
-    assert [(job, state) for job, state, _ in made] == [(second, "skipped")]
+        assert [made[:2] for made in leading.insert_slots(db, [([second], excluded)])] == [(second, "skipped")]
+    db.execute("DELETE FROM pgsched.runs WHERE (job_id, scheduled_at) = (%s, %s)", [second, excluded.slot])
     with pytest.raises(psycopg.errors.UniqueViolation) as refusal, db.transaction():
-        leading.insert_slots(db, [([first], SlotRow(taken, "queued", taken))], undecided=True)
+        leading.insert_slots(db, [([first], SlotRow(taken, "queued", taken)), ([second], excluded)])
     assert leading.slot_taken(refusal.value)
-
-
-@pytest.mark.parametrize("told", [True, False])
-def test_a_job_whose_slot_gets_its_row_meanwhile_stays_due(
-    told: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rows that it had are known, and then one more is there: the next tick decides it with that one."""
-    add_jobs(db, 1, 3)
-    tick_all(db, 100)
-    db.execute("DELETE FROM pgsched.runs WHERE scheduled_at = (SELECT max(scheduled_at) FROM pgsched.runs)")
-    forget_decided(db)
-    if not told:
-        monkeypatch.setattr(leading, "slot_taken", lambda error: False)
-    ticking, other = in_transaction(connect), in_transaction(connect)
-    other.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, origin)"
-                  " SELECT id, anchor_at + interval '3 seconds', 't', 'backfill' FROM pgsched.jobs")  # fmt: skip
-    aside = Aside(lambda: tick(ticking, 100))
-    wait_until_blocked(db, ticking)
-    other.commit()
-    aside.result()
-    ticking.commit()
-    assert tick_all(db, 100) == 0
-    assert slots(db) == (3, 3)
-    (error,) = db.execute("SELECT error FROM pgsched.jobs").fetchone() or (None,)
-    assert (error is None) == told
+    assert slots(db) == (len(rows), len(rows))
 
 
 # ---- what is decided for many is decided for each
