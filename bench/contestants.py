@@ -53,7 +53,7 @@ RAW = Contestant(
     "SELECT count(*) FROM raw WHERE state = 0",
     "raw",
 )
-RAW_500 = replace(RAW, name="raw-500", label="the same loop, batches of 500")
+RAW_500 = replace(RAW, name="raw-500", label="the same loop, untuned: batches of 500")
 STATEMENTS = replace(PGSCHED, name="statements", label="pgsched's statements, bare loop")
 THREADED = replace(PGSCHED, name="threaded", label="pgsched, a plain function")
 PEERS = (

@@ -1,5 +1,5 @@
-"""The raw ceiling's loop as it was when the goal was set by it: batches of 500 rows, half of each page free, Python's
-own settings, each row's JSON read by itself.
+"""The raw ceiling's loop with what is known of the one that the goal was set by: batches of 500 rows, half of each page
+free; with Python's own settings, and each row's JSON read by itself. Its statements are those of `raw`.
 
 What makes it faster was found by making pgsched faster: `raw` has all of that too.
 """

@@ -55,7 +55,7 @@ def test_a_row_beside_the_schedule_divides_no_stretch(db: psycopg.Connection) ->
     assert [run[4] for run in runs(db)] == [None, 5]
 
 
-def test_without_looking_for_rows_a_stretch_cannot_be_told(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_looking_for_rows_no_stretch_is_told(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passed_over, "parts", lambda schedule, start, end, known: parts(schedule, start, end, []))
     test_a_row_beside_the_schedule_divides_no_stretch(db)
     with pytest.raises(psycopg.errors.UniqueViolation):
