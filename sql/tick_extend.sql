@@ -1,5 +1,6 @@
 -- tick_extend: an excluded stretch that goes on from the batch before gets no new row: the row it has grows. Decided
--- again (it is covered already) it stays as it is. A row that somebody has locked does not grow: the rest of the stretch gets a row of its own.
+-- again (it is covered already) it stays as it is. A row that somebody has locked does not grow: the rest of the stretch
+-- gets a row of its own.
 -- params: parallel arrays job_ids bigint[], slots timestamptz[], reasons text[], covers_untils timestamptz[],
 --         covers_counts bigint[], extends timestamptz[] (the mark that the stretch goes on from)
 -- returns: (job_id, slot) of the stretches that need no row of their own

@@ -43,9 +43,11 @@ def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], 
         name = variable(flag, value)
         if redact(value) == value or name is None:
             kept += [arg] if equals else [arg, value]
+        elif flag == "--dsn":
+            moved[name] = value
         else:
-            moved[name] = value if flag == "--dsn" else value.partition("=")[2]
-            kept += [] if flag == "--dsn" else [flag, value.partition("=")[0]]
+            label, _, moved[name] = value.partition("=")
+            kept += [flag, label]
     return (kept, {**environ, **moved}) if moved else None
 
 

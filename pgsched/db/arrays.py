@@ -23,8 +23,8 @@ def literal(values: Iterable[object]) -> str:
         return "{}"
     if kinds == {datetime}:  # most columns are long, and of one kind
         return "{" + ",".join(map(datetime.isoformat, given)) + "}"  # type: ignore[arg-type]
-    items = {value: _item(value) for value in set(given)} if kinds == {str} else None
-    return "{" + ",".join(map(_item if items is None else items.__getitem__, given)) + "}"
+    item = {text: _item(text) for text in set(given)}.__getitem__ if kinds == {str} else _item
+    return "{" + ",".join(map(item, given)) + "}"
 
 
 def literals(rows: Iterable[Sequence[int]]) -> str:

@@ -206,8 +206,7 @@ def test_a_stretch_whose_newest_slot_has_its_row_is_told_without_it(
     catch_up: str, asked: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_jobs(db, 1, 5, catch_up=catch_up, misfire_after="0")
-    db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, origin)"
-               " SELECT id, anchor_at + interval '5 seconds', 't', 'backfill' FROM pgsched.jobs")  # fmt: skip
+    backfilled(db, *nth(db, 5))
     if not asked:
         monkeypatch.setattr(ticker.Work, "without_known", lambda self, conn, parts: parts)
         assert ticked(db) == 0, "it stays due"
