@@ -27,8 +27,8 @@ from bench.contestants import PGSCHED
 from bench.history import took
 from bench.report import Result, number, progress, quantile
 from bench.server import Server
-from pgsched.db.connect import connect
-from pgsched.observe.status import status
+from pgsched.db.connection.connect import connect
+from pgsched.services.status import status
 
 RANGES = ("15m", "1h", "6h", "24h", "7d", "30d", "1y")
 PAGES = (

@@ -18,7 +18,7 @@ from bench.contestants import PGSCHED
 from bench.drain import drained, exactly_once
 from bench.report import Result, number, progress
 from bench.server import Server, scalar
-from pgsched.db.connect import BY_INDEX, connect
+from pgsched.db.connection.connect import BY_INDEX, connect
 from pgsched.leader import admission
 
 ADD = """

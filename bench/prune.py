@@ -27,11 +27,11 @@ from bench.machine import Cpu
 from bench.report import Result, median, number, progress, quantile
 from bench.server import ALL_CORES, Server, core_to_spare, move, scalar
 from pgsched.config import LeaderSettings
-from pgsched.db import rollups
-from pgsched.db.connect import BY_INDEX, Connection, connect
-from pgsched.leader import counting
-from pgsched.leader.duties import breather
+from pgsched.db.connection.connect import BY_INDEX, Connection, connect
+from pgsched.db.queries.leader import rollups
+from pgsched.leader.loop import breather
 from pgsched.leader.pruner import REST, Pruner
+from pgsched.leader.rollups import BATCH
 
 JOBS = 50
 ENOUGH = 75_000  # rows a second that a pruner may take away
@@ -120,9 +120,9 @@ def count_all(dsn: str) -> float:
         while True:
             began = time.monotonic()
             with conn.transaction():
-                counted = rollups.count(conn, safe, counting.BATCH)
+                counted = rollups.count(conn, safe, BATCH)
             took, runs = took + time.monotonic() - began, runs + counted
-            if counted < counting.BATCH:
+            if counted < BATCH:
                 return 1e6 * took / max(runs, 1)
 
 

@@ -22,10 +22,10 @@ from bench.machine import cpu_s
 from bench.report import Result, number, progress
 from bench.server import Server
 from pgsched import App
-from pgsched.db import migrate
-from pgsched.db.claims import Wanted, claim, settle
-from pgsched.db.connect import BY_KEY, AsyncConnection, aconnect
-from pgsched.model import DONE, Claim, Settlement
+from pgsched.core.model import DONE, Claim, Settlement
+from pgsched.db.connection.connect import BY_KEY, AsyncConnection, aconnect
+from pgsched.db.queries.runs.claims import Wanted, claim, settle
+from pgsched.db.schema import migrate
 
 BATCH = 200
 PHASES = ("enqueue", "claim", "settle")

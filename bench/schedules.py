@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from bench.report import Result, median, number, progress, quantile
-from pgsched.core import schedule as schedules
-from pgsched.core import zones
-from pgsched.core.schedule import Schedule, parse
+from pgsched.core.schedule import cron as schedules
+from pgsched.core.schedule import zones
+from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.errors import ScheduleError
 
 ORDINARY = [

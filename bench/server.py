@@ -21,8 +21,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from bench.machine import Cpu, children
 from bench.memory import Hole, hole
-from pgsched.db.cluster import Cluster
-from pgsched.db.embedded import bin_dir, readable_binaries, server_account
+from pgsched.db.embedded.cluster import Cluster
+from pgsched.db.embedded.server import bin_dir, readable_binaries, server_account
 
 SETTINGS = {
     "max_connections": "1000",

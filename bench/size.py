@@ -20,7 +20,7 @@ import psycopg
 from bench.report import Result, logs_from, number, progress
 from bench.server import Server, scalar
 from pgsched import App, Run
-from pgsched.db.migrate import upgrade
+from pgsched.db.schema.migrate import upgrade
 from pgsched.leader.ticker import tick
 from pgsched.testing import drain
 

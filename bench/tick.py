@@ -20,7 +20,7 @@ from bench.machine import cpu_s
 from bench.report import Result, median, progress
 from bench.server import Server, scalar
 from pgsched.config import LeaderSettings
-from pgsched.db.migrate import upgrade
+from pgsched.db.schema.migrate import upgrade
 from pgsched.leader.election import Leader
 
 BATCH = 5000

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the revisions on the connection that pgsched.db.migrate hands over.
+"""Alembic's entry: runs the revisions on the connection that pgsched.db.schema.migrate hands over.
 
 The version table lives in schema pgsched, so that one database can hold pgsched and an application with its own
 alembic history.
@@ -6,7 +6,7 @@ alembic history.
 
 from alembic import context
 
-from pgsched.db.tables import metadata
+from pgsched.db.schema.tables import metadata
 
 
 def include_name(name: str | None, kind: str, _parents: object) -> bool:

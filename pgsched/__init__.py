@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pgsched.app import App as App
+    from pgsched.app.options import bucket as bucket
+    from pgsched.app.run import Run as Run
+    from pgsched.app.signals import Discard as Discard
+    from pgsched.app.signals import Retry as Retry
+    from pgsched.app.signals import Snooze as Snooze
+    from pgsched.app.task import Task as Task
+    from pgsched.client.application import App as App
+    from pgsched.core.model import RunId as RunId
     from pgsched.errors import AlreadyEnqueued as AlreadyEnqueued
     from pgsched.errors import ClaimLost as ClaimLost
     from pgsched.errors import Crashed as Crashed
@@ -20,27 +27,20 @@ if TYPE_CHECKING:
     from pgsched.errors import ScheduleError as ScheduleError
     from pgsched.errors import TaskError as TaskError
     from pgsched.errors import TimedOut as TimedOut
-    from pgsched.execute.batched import Item as Item
-    from pgsched.execute.context import Run as Run
-    from pgsched.execute.signals import Discard as Discard
-    from pgsched.execute.signals import Retry as Retry
-    from pgsched.execute.signals import Snooze as Snooze
-    from pgsched.model import RunId as RunId
-    from pgsched.options import bucket as bucket
-    from pgsched.task import Task as Task
+    from pgsched.execute.python.batches import Item as Item
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "App": "pgsched.app",
-    "Task": "pgsched.task",
-    "Item": "pgsched.execute.batched",
-    "Run": "pgsched.execute.context",
-    "Retry": "pgsched.execute.signals",
-    "Discard": "pgsched.execute.signals",
-    "Snooze": "pgsched.execute.signals",
-    "RunId": "pgsched.model",
-    "bucket": "pgsched.options",
+    "App": "pgsched.client.application",
+    "Task": "pgsched.app.task",
+    "Item": "pgsched.execute.python.batches",
+    "Run": "pgsched.app.run",
+    "Retry": "pgsched.app.signals",
+    "Discard": "pgsched.app.signals",
+    "Snooze": "pgsched.app.signals",
+    "RunId": "pgsched.core.model",
+    "bucket": "pgsched.app.options",
     "PgschedError": "pgsched.errors",
     "AlreadyEnqueued": "pgsched.errors",
     "ClaimLost": "pgsched.errors",

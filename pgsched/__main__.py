@@ -1,17 +1,17 @@
 """The `pgsched` program; `python -m pgsched` is the same."""
 
-from pgsched import garbage
+from pgsched import gc_tuning
 
 
 def main() -> None:
     """Run the command line of this process, to its exit."""
-    garbage.begin()
+    gc_tuning.begin()
     from pgsched import cli
 
     try:
         cli.main()
     finally:
-        garbage.end()
+        gc_tuning.end()
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pgsched.core.model import Kind
 from pgsched.errors import InputError
-from pgsched.model import Kind
 
 ENVIRONMENT = {
     "PGSCHED_DSN": "connection string of the database (DATABASE_URL is read after it)",

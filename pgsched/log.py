@@ -13,8 +13,8 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pgsched import tracing
-from pgsched.escape import clean
+from pgsched.core.text import clean
+from pgsched.telemetry import tracing
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger

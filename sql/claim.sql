@@ -7,7 +7,7 @@
 --          queue asked for and python: what each row says would be read for each
 -- The cursor, each priority's last claimed key, spares the scan the dead entries of what was claimed before, which
 -- nothing can remove while some session pins xmin. A run that became claimable in front of it is not seen: the worker
--- looks again without it (worker/claim.py) or, where that takes long, up to it beside its other claims (worker/aside.py).
+-- looks again without it (worker/claiming/claimer.py) or, where that takes long, up to it beside its other claims (worker/claiming/backlog_scan.py).
 -- A start deadline has done its duty once an attempt starts; it stays in the row, because a claim that is given back
 -- before that (settle: 'released') is bound by it again.
 -- What is paused is not claimed: two questions to a table that is nearly always empty, asked once a statement.

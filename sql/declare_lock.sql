@@ -3,4 +3,4 @@
 -- returns: nothing
 -- locks: advisory, until the transaction ends. One for all apps: two that declare the same names in other orders
 --        would deadlock.
-SELECT pg_advisory_xact_lock(hashtextextended('pgsched.declare', 0))
+SELECT pg_advisory_xact_lock(hashtextextended('pgsched.app.declarations', 0))

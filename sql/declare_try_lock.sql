@@ -2,4 +2,4 @@
 -- params: none
 -- returns: locked boolean
 -- locks: advisory, until the transaction ends
-SELECT pg_try_advisory_xact_lock(hashtextextended('pgsched.declare', 0)) AS locked
+SELECT pg_try_advisory_xact_lock(hashtextextended('pgsched.app.declarations', 0)) AS locked

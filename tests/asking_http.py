@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgsched.execute.http import HttpExecutor
-from pgsched.model import Outcome
+from pgsched.core.model import Outcome
+from pgsched.execute.http.executor import HttpExecutor
 from tests.executing import claim, execute
 
 HERE = ["127.0.0.0/8"]

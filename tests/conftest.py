@@ -112,7 +112,7 @@ def maintenance(server_dsn: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture(scope="session")
 def template(maintenance: psycopg.Connection, server_dsn: str, session_name: str) -> str:
     """The name of the migrated database that each test's database is a copy of; made once for all xdist workers."""
-    from pgsched.db.migrate import upgrade
+    from pgsched.db.schema.migrate import upgrade
 
     name = f"pgsched_template_{session_name}"
     maintenance.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [name])

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from pgsched.core.model import Claim, Outcome
 from pgsched.execute.base import Executor
-from pgsched.model import Claim, Outcome
 
 SLOT = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from pgsched.db import rollups
+from pgsched.db.queries.leader import rollups
 from pgsched.leader.pruner import Pruner
 
 

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from pgsched.chaos import folders
-from pgsched.db.cluster import Cluster, StopMode
-from pgsched.db.embedded import bin_dir, readable_binaries, server_account
+from pgsched.chaos.site import folders
+from pgsched.db.embedded.cluster import Cluster, StopMode
+from pgsched.db.embedded.server import bin_dir, readable_binaries, server_account
 
 IMAGE = "postgres:17"
 PREFIX = "pgsched-test-"

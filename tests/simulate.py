@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from pgsched.core.overlap import IN_TURN
-from pgsched.core.plan import Decided, SlotRow, decide_job
+from pgsched.core.planning.overlap import IN_TURN
+from pgsched.core.planning.plan import Decided, SlotRow, decide_job
 from tests.nominal import DAY, DAYS, EVERY, HOURS, MINUTES, SECOND, START, YEARS, ZONES, Epoch, cron_slots
 
 BASE: dict[str, Any] = {

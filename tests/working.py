@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from pgsched import App
 from pgsched.config import Settings, WorkerSettings
-from pgsched.model import Kind
+from pgsched.core.model import Kind
 from pgsched.worker.process import make_worker
 from pgsched.worker.worker import Worker
 from tests.waiting import wait_until

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from bench.peers.record import dsn, number
 from bench.peers.verbs import Adapter, main
 from pgsched import App
-from pgsched.db.migrate import upgrade
+from pgsched.db.schema.migrate import upgrade
 
 
 class Pgsched(Adapter):

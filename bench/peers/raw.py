@@ -21,7 +21,7 @@ import psycopg
 
 from bench.peers.record import dsn
 from bench.peers.verbs import Adapter, main
-from pgsched import garbage
+from pgsched import gc_tuning
 
 TABLE = """
 CREATE TABLE raw (
@@ -86,7 +86,7 @@ class Raw(Adapter):
 
     def begin(self) -> None:
         """Before anything is claimed."""
-        garbage.last()  # as a pgsched worker does
+        gc_tuning.last()  # as a pgsched worker does
 
     def read(self, texts: list[str]) -> list[dict[str, int]]:
         """The arguments of a batch: all at once, a tenth of what each by itself takes."""

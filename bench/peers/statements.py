@@ -14,11 +14,11 @@ from bench.peers.pgsched import Pgsched
 from bench.peers.raw import AHEAD, IDLE_S
 from bench.peers.record import dsn
 from bench.peers.verbs import main
-from pgsched import garbage
-from pgsched.db.claims import FROM_THE_START, Wanted, claim, settle
-from pgsched.db.connect import BY_KEY, aconnect
-from pgsched.model import DONE, Claim, Settlement
-from pgsched.worker.cursor import Cursor
+from pgsched import gc_tuning
+from pgsched.core.model import DONE, Claim, Settlement
+from pgsched.db.connection.connect import BY_KEY, aconnect
+from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, settle
+from pgsched.worker.claiming.cursor import Cursor
 
 LEASE_S = 600.0
 BATCH = 4000  # as the worker has it; not its name, so that a guard sees when that becomes worse
@@ -28,7 +28,7 @@ class Statements(Pgsched):
     """No worker."""
 
     async def work(self, record: Callable[[int], None], sleep_s: float) -> None:
-        garbage.last()  # as a worker does
+        gc_tuning.last()  # as a worker does
         self.record, self.sleep_s = record, sleep_s
         ready: asyncio.Queue[list[Claim]] = asyncio.Queue(1)
         done: asyncio.Queue[list[Claim]] = asyncio.Queue(AHEAD)

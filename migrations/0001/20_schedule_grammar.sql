@@ -1,4 +1,4 @@
--- The schedule grammar of pgsched/core/grammar.py, word for word: the same texts are accepted, and the rest is refused
+-- The schedule grammar of pgsched/core/schedule/grammar.py, word for word: the same texts are accepted, and the rest is refused
 -- with the same words. Only "never fires" is left to the program. Change both or neither.
 
 CREATE FUNCTION pgsched.schedule_value_error(field text, typed text) RETURNS text

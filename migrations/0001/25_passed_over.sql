@@ -6,7 +6,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Slots that were due but undecided when a job was edited or resumed will not run, and are not lost in silence: the
--- leader, who alone can read schedules, turns the stretch into one row (pgsched.passed_over, leader/passed_over.py).
+-- leader, who alone can read schedules, turns the stretch into one row (pgsched.passed_over, leader/skipped_slots.py).
 CREATE FUNCTION pgsched.pass_over(j pgsched.jobs, moment timestamptz, edited boolean) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason)

@@ -1,5 +1,5 @@
 -- HTTP jobs and runs: a wrong URL or argument is refused at INSERT or UPDATE, with the words that the executor uses
--- (pgsched/execute/http_request.py).
+-- (pgsched/execute/http/request.py).
 
 CREATE FUNCTION pgsched.http_url_error(url text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -1,4 +1,4 @@
--- The schedule grammar of pgsched/core/grammar.py, word for word, as 0001 has it: after # stands one number.
+-- The schedule grammar of pgsched/core/schedule/grammar.py, word for word, as 0001 has it: after # stands one number.
 
 CREATE OR REPLACE FUNCTION pgsched.schedule_item_error(field text, item text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -1,5 +1,5 @@
 -- A run that somebody triggers belongs to a job that is there: a delete in progress is waited for, and one that comes
--- later finds the run and cancels it. Under a policy it fares as a slot would (pgsched/core/overlap.py).
+-- later finds the run and cancels it. Under a policy it fares as a slot would (pgsched/core/planning/overlap.py).
 
 -- The state that a triggered run is born in under an overlap policy, as the ticker would decide for a slot; and why,
 -- where it does not run. Backfills do not count, and what waits for

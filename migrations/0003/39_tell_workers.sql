@@ -6,7 +6,7 @@ CREATE SEQUENCE pgsched.told_at MINVALUE 0 MAXVALUE 9000000000000 START 0;
 GRANT SELECT ON SEQUENCE pgsched.told_at TO PUBLIC;
 
 -- Notify the sleeping workers of a queue, once for all transactions that overlap: one is told of, and whoever is woken
--- looks again 3 and 15 ms later (pgsched/worker/rest.py). A transaction that goes on for long must not silence the
+-- looks again 3 and 15 ms later (pgsched/worker/claiming/polling.py). A transaction that goes on for long must not silence the
 -- others: every 20 ms one of them notifies all the same. With its owner's rights: nobody else needs any on the sequence.
 CREATE FUNCTION pgsched.tell_workers(queue text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

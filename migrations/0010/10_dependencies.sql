@@ -24,7 +24,7 @@ BEGIN
             format('run_id: run %s can wait for nothing: it has started, has ended or does not exist', wrong);
     END IF;
     -- The lock keeps the pruner from one that has ended. One that ends from now on is counted, and may go, only when this
-    -- transaction has ended (leader/counting.py). An old snapshot tells neither whether one has ended by now, nor whether
+    -- transaction has ended (leader/rollups.py). An old snapshot tells neither whether one has ended by now, nor whether
     -- it is there still: there any is locked, and that fails where one has gone.
     PERFORM FROM pgsched.runs r WHERE r.id = ANY (ARRAY(SELECT DISTINCT a.parent_id FROM added a))
         AND (r.phase >= 3 OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable'))

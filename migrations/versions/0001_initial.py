@@ -4,7 +4,7 @@ from pathlib import Path
 
 from alembic import op
 
-from pgsched.db.revision import run_files
+from pgsched.db.schema.revision import run_files
 
 revision = "0001"
 down_revision = None

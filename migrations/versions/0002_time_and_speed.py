@@ -4,7 +4,7 @@ from pathlib import Path
 
 from alembic import context
 
-from pgsched.db.revision import run_files
+from pgsched.db.schema.revision import run_files
 
 revision = "0002"
 down_revision = "0001"

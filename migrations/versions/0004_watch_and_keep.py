@@ -10,13 +10,13 @@ Where to put what:
   that anybody minds.
 - `0004/down/NN_topic.sql`: takes NN_topic.sql (and its steps) back: tables, columns, indexes, triggers, views,
   policies, constraints, with IF EXISTS. Run in reverse order. Not functions: those are made again, or dropped, from
-  the texts by themselves (pgsched/db/taking_back.py).
+  the texts by themselves (pgsched/db/schema/downgrade.py).
 tests/migration/test_back_and_forth.py holds that up, down and up again leaves the same catalog.
 """
 
 from pathlib import Path
 
-from pgsched.db.revision import run_files, take_back
+from pgsched.db.schema.revision import run_files, take_back
 
 revision = "0004"
 down_revision = "0003"

@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from pgsched.db.revision import run_files, take_back
+from pgsched.db.schema.revision import run_files, take_back
 
 revision = "0006"
 down_revision = "0005"

@@ -3,7 +3,7 @@ what: see 0004."""
 
 from pathlib import Path
 
-from pgsched.db.revision import run_files, take_back
+from pgsched.db.schema.revision import run_files, take_back
 
 revision = "0007"
 down_revision = "0006"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pgsched.db.revision import run_files, take_back
+from pgsched.db.schema.revision import run_files, take_back
 
 revision = "0008"
 down_revision = "0007"

@@ -3,7 +3,7 @@ has met. Instants of backfills are bounded. Where to put what: see 0004."""
 
 from pathlib import Path
 
-from pgsched.db.revision import run_files, take_back
+from pgsched.db.schema.revision import run_files, take_back
 
 revision = "0010"
 down_revision = "0009"

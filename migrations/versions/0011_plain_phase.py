@@ -3,7 +3,7 @@ Where to put what: see 0004."""
 
 from pathlib import Path
 
-from pgsched.db.revision import run_files, take_back
+from pgsched.db.schema.revision import run_files, take_back
 
 revision = "0011"
 down_revision = "0010"

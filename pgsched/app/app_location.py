@@ -51,7 +51,7 @@ def refuse_while_importing() -> None:
 
 def bound(app: Any) -> str | None:
     """`module:name` of an app that some module holds."""
-    from pgsched.names import main_module
+    from pgsched.app.naming import main_module
 
     for module_name, module in list(sys.modules.items()):
         for name, value in list(getattr(module, "__dict__", {}).items()):

@@ -15,10 +15,10 @@ from functools import partial
 from inspect import Parameter, Signature
 from typing import Any
 
+from pgsched.app.annotations import carries_json, describe, fitting, mismatch
+from pgsched.app.run import Run
 from pgsched.core import payload
-from pgsched.core.annotations import carries_json, describe, fitting, mismatch
 from pgsched.errors import InputError, TaskError
-from pgsched.execute.context import Run
 
 RESERVED = "connection"
 EMPTY = Parameter.empty

@@ -7,16 +7,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pgsched import tracing
-from pgsched.db.dependencies import NewRun, Progress, enqueue_graph, enqueue_graph_async, progress, progress_async
+from pgsched.app.options import AFTER, KEYS, OPTIONS
+from pgsched.app.task import Request, Task
+from pgsched.db.queries.runs.dependencies import (
+    NewRun,
+    Progress,
+    enqueue_graph,
+    enqueue_graph_async,
+    progress,
+    progress_async,
+)
 from pgsched.errors import InputError, PgschedError
-from pgsched.options import AFTER, KEYS, OPTIONS
-from pgsched.task import Request, Task
+from pgsched.telemetry import tracing
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from pgsched.app import App
+    from pgsched.client.application import App
 
 
 class Node:

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pgsched import log
+from pgsched.app.run import Run
+from pgsched.app.signals import Snooze
 from pgsched.errors import PgschedError, TaskError
-from pgsched.execute.context import Run
-from pgsched.execute.report import one_line, said
-from pgsched.execute.signals import Snooze
+from pgsched.execute.outcomes import one_line, said
 from pgsched.threads import Threads
 
 logger = log.get("hooks")

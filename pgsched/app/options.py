@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol, TypedDict
 
-from pgsched.declare import POLICIES, duration, instant, one_of, text
+from pgsched.app.declarations import POLICIES, duration, instant, one_of, text
 from pgsched.errors import InputError
 
 KEYS = ("unique_key", "idempotency_key")  # each names one run

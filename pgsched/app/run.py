@@ -9,16 +9,16 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from pgsched.app.control import Own
+from pgsched.app.transaction import Transaction
 from pgsched.core import payload
-from pgsched.db import dependencies, own_writes
-from pgsched.db.connect import aconnect, connect
-from pgsched.db.dependencies import Parent
+from pgsched.db.connection.connect import aconnect, connect
+from pgsched.db.queries.runs import dependencies, handler_transaction
+from pgsched.db.queries.runs.dependencies import Parent
 from pgsched.errors import TaskError
-from pgsched.execute.capture import Record
-from pgsched.execute.capture_lines import log_line
-from pgsched.execute.control import Own
-from pgsched.execute.signal import Signal
-from pgsched.execute.transaction import Transaction
+from pgsched.execute.lazy_event import Signal
+from pgsched.execute.output.log_line import log_line
+from pgsched.execute.output.record import Record
 
 INFINITE = math.inf
 
@@ -81,7 +81,7 @@ class Run:
         `conn`: a psycopg connection, an SQLAlchemy Connection or Session, or the async form of one of them: then
         `await run.assert_claim(conn)`. InputError if no transaction is or would be open.
         """
-        return own_writes.assert_claim(conn, self.id, self.token)
+        return handler_transaction.assert_claim(conn, self.id, self.token)
 
     def transaction(self, conn: Any = None) -> Transaction:
         """`with run.transaction() as conn:` (or `async with`): what is written on `conn` and the success of the run are

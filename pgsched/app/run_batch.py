@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from pgsched.graph import Graph, Node
+from pgsched.app.graph import Graph, Node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pgsched.app import App
-    from pgsched.task import Request, Task
+    from pgsched.app.task import Request, Task
+    from pgsched.client.application import App
 
 
 class Batch(Graph):

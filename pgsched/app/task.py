@@ -11,21 +11,22 @@ from dataclasses import replace
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
-from pgsched import arguments, tracing
-from pgsched.arguments import Encoded, Parameters
-from pgsched.declare import text
+from pgsched.app import arguments
+from pgsched.app.arguments import Encoded, Parameters
+from pgsched.app.batch_options import Gathering, gathering
+from pgsched.app.declarations import text
+from pgsched.app.options import AFTER, KEYS, OPTIONS, Given, Options
+from pgsched.app.placement import Place, captured, place
+from pgsched.app.run import Run
+from pgsched.core.model import RunId
 from pgsched.errors import InputError, TaskError
-from pgsched.execute.batched import alone
-from pgsched.execute.context import Run
-from pgsched.execute.gathering import Gathering, gathering
-from pgsched.execute.place import Place, captured, place
-from pgsched.model import RunId
-from pgsched.options import AFTER, KEYS, OPTIONS, Given, Options
+from pgsched.execute.python.batches import alone
+from pgsched.telemetry import tracing
 
 if TYPE_CHECKING:
-    from pgsched.app import App
-    from pgsched.contrib.sqlalchemy import AsyncHeld, Held
-    from pgsched.db.connect import AsyncConnection, Connection
+    from pgsched.adapters.sqlalchemy import AsyncHeld, Held
+    from pgsched.client.application import App
+    from pgsched.db.connection.connect import AsyncConnection, Connection
 
     Sync = Connection[Any] | Held
     Async = AsyncConnection[Any] | AsyncHeld

@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any
 from uuid import UUID
 
-from pgsched.db import own_writes
-from pgsched.db.connect import AsyncConnection, Connection
+from pgsched.app.control import Own
+from pgsched.db.connection.connect import AsyncConnection, Connection
+from pgsched.db.queries.runs import handler_transaction
 from pgsched.errors import TaskError
-from pgsched.execute.control import Own
 
 
 class Transaction:
@@ -54,13 +54,13 @@ class Transaction:
         self._own.begin()
         done = False
         try:
-            with own_writes.opened(self._conn, self._dsn) as conn, conn.transaction():
+            with handler_transaction.opened(self._conn, self._dsn) as conn, conn.transaction():
                 if self._conn is not None:
-                    own_writes.check_isolation(conn)
-                own_writes.assert_claim(conn, self._run_id, self._token)
+                    handler_transaction.check_isolation(conn)
+                handler_transaction.assert_claim(conn, self._run_id, self._token)
                 self._own.conn = conn
                 yield conn
-                own_writes.settle(conn, self._run_id, self._token, self._own.result)
+                handler_transaction.settle(conn, self._run_id, self._token, self._own.result)
                 # Before the commit: from then on the worker's heartbeat does not find the claim any more.
                 self._own.settling(None)
                 done = True
@@ -76,12 +76,12 @@ class Transaction:
         self._own.begin()
         done = False
         try:
-            async with own_writes.opened_async(self._conn, self._dsn) as conn, conn.transaction():
+            async with handler_transaction.opened_async(self._conn, self._dsn) as conn, conn.transaction():
                 if self._conn is not None:
-                    await own_writes.check_isolation_async(conn)
-                await own_writes.assert_claim(conn, self._run_id, self._token)
+                    await handler_transaction.check_isolation_async(conn)
+                await handler_transaction.assert_claim(conn, self._run_id, self._token)
                 yield conn
-                await own_writes.settle_async(conn, self._run_id, self._token, self._own.result)
+                await handler_transaction.settle_async(conn, self._run_id, self._token, self._own.result)
                 self._own.settling(None)
                 done = True
         except BaseException:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from pgsched.execute.child import DIE_WITH
+from pgsched.execute.subprocess.child import DIE_WITH
 
 T = TypeVar("T")
 START_S = 30.0

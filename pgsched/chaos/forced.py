@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgsched.chaos.ledger import app
-from pgsched.db import leading
+from pgsched.db.queries.leader import leadership
 
 __all__ = ["app"]
 
@@ -17,4 +17,4 @@ def always(conn: Any) -> bool:
     return True
 
 
-leading.try_lead = always
+leadership.try_lead = always

@@ -19,7 +19,7 @@ from uuid import UUID
 import psycopg
 
 from pgsched import App, Run
-from pgsched.db.connect import connect
+from pgsched.db.connection.connect import connect
 from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable
 
 TABLES = Path(__file__).with_name("tables.sql")

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from pgsched.db.connect import connect
+from pgsched.db.connection.connect import connect
 from pgsched.errors import PgschedError
 
 SCHEDULES = ("* * * * * *", "@every 1s", "*/2 * * * * *", "@every 3s", "1-59/2 * * * * *", "@every 2s")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 
-from pgsched.chaos import load, resting
+from pgsched.chaos import leftovers, load
 from pgsched.chaos.collect import collect
 from pgsched.chaos.fleet import Member, WaitedTooLong
 from pgsched.chaos.history import History, Leak, Process, Trouble
@@ -124,7 +124,7 @@ class Performance:
     def rest(self) -> None:
         """What they hold when nothing is going on any more."""
         with contextlib.suppress(WaitedTooLong):
-            self.stage.wait(lambda: resting.at_rest(self.stage.workers, self.before), REST_S, "rest")
+            self.stage.wait(lambda: leftovers.at_rest(self.stage.workers, self.before), REST_S, "rest")
         self.after = held(self.stage.workers)
 
     def end(self) -> None:
@@ -139,8 +139,8 @@ class Performance:
         self.stage.close()
         with psycopg.connect(self.stage.dsn, autocommit=True, application_name="chaos stage") as db:
             with contextlib.suppress(WaitedTooLong):
-                self.stage.wait(lambda: not resting.left_over(db), REST_S, "all sessions to end")
-            self.leaks = resting.left_over(db)
+                self.stage.wait(lambda: not leftovers.left_over(db), REST_S, "all sessions to end")
+            self.leaks = leftovers.left_over(db)
 
     def history(self) -> History:
         stage = self.stage
@@ -170,7 +170,7 @@ class Performance:
 
 def held(members: list[Member]) -> dict[int, dict[str, int]]:
     """By pid: what each holds."""
-    return {member.pid: found for member in members if (found := resting.holdings(member.pid)) is not None}
+    return {member.pid: found for member in members if (found := leftovers.holdings(member.pid)) is not None}
 
 
 def fate(member: Member, logged: int) -> str:

@@ -14,14 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pgsched.chaos import ledger, needs
+from pgsched.chaos import ledger
 from pgsched.chaos.checker import Violation, check
 from pgsched.chaos.fleet import Fleet
 from pgsched.chaos.history import History
 from pgsched.chaos.performance import Performance, trouble
-from pgsched.chaos.place import Places
-from pgsched.chaos.proxy import Proxy
 from pgsched.chaos.registry import Fault
+from pgsched.chaos.site import requirements
+from pgsched.chaos.site.proxy import Proxy
+from pgsched.chaos.site.site import Places
 from pgsched.chaos.stage import Stage
 
 Say = Callable[[str], None]
@@ -44,7 +45,7 @@ def run_fault(
     fault: Fault, places: Places, seed: int, say: Say, app: str = APP, env: Mapping[str, str] | None = None
 ) -> Result:
     """Run one fault and check its history. `app` and `env` are what its workers are started with."""
-    result = Result(fault, skipped=needs.missing(fault.needs))
+    result = Result(fault, skipped=requirements.missing(fault.needs))
     if result.skipped:
         return result
     began, logs = time.monotonic(), Path(tempfile.mkdtemp(prefix="pgsched-chaos-logs-"))

@@ -11,9 +11,9 @@ from typing import Any
 
 from pgsched.chaos import history
 from pgsched.chaos.checker import check
-from pgsched.chaos.place import places
 from pgsched.chaos.registry import Fault
 from pgsched.chaos.runner import Result, run_fault
+from pgsched.chaos.site.site import places
 from pgsched.errors import InputError
 
 Tell = Callable[[str, str], None]  # what kind of line (fault, figure), and its text

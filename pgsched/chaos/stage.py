@@ -15,9 +15,9 @@ import psycopg
 from pgsched.chaos.fleet import Fleet, Member, wait_until
 from pgsched.chaos.history import Figure, Outage
 from pgsched.chaos.load import Acknowledged, Producer
-from pgsched.chaos.place import Place
-from pgsched.chaos.proxy import Proxy
 from pgsched.chaos.registry import Fault, Options
+from pgsched.chaos.site.proxy import Proxy
+from pgsched.chaos.site.site import Place
 
 T = TypeVar("T")
 LEASE_S, REAP_S = 30.0, 5.0  # the product's defaults

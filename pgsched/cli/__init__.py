@@ -98,7 +98,7 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 def main() -> None:
     """The `pgsched` program."""
     if any(arg.startswith(("--dsn", "--sql-dsn")) for arg in sys.argv):
-        from pgsched.cli.hiding import hide_passwords
+        from pgsched.cli.password_hiding import hide_passwords
 
         hide_passwords()
     sys.exit(run(sys.argv[1:]))
@@ -139,8 +139,8 @@ def report(error: Exception) -> int:
     """One line for an error; the traceback only for who asks."""
     from pgsched.errors import BUG, PgschedError
 
-    if "pgsched.db.connect" in sys.modules:
-        from pgsched.db import connect
+    if "pgsched.db.connection.connect" in sys.modules:
+        from pgsched.db.connection import connect
 
         if isinstance(error, connect.DatabaseError):
             error = connect.explain(error)
@@ -156,7 +156,7 @@ def report(error: Exception) -> int:
 
 def complain(text: str, code: int) -> int:
     """Say it in one line, whatever the text holds."""
-    from pgsched.cli.output import clean
+    from pgsched.cli.output.printing import clean
 
     try:
         print(f"error: {clean(' '.join(text.split()))}", file=sys.stderr)

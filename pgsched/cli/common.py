@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from pgsched.db.connect import Connection
+    from pgsched.db.connection.connect import Connection
 
 Dsn = Annotated[
     str | None,
@@ -38,15 +38,15 @@ def locate(dsn: str | None) -> Place:
     found = find_dsn(dsn)
     if found is not None:
         return Place(found, embedded=False)
-    from pgsched.db import embedded
+    from pgsched.db.embedded import server
 
-    where = embedded.data_dir()
+    where = server.data_dir()
     print(
         f"pgsched: no DSN given: using the embedded PostgreSQL, its data is in {where}"
         " (use another with --dsn or PGSCHED_DSN)",
         file=sys.stderr,
     )
-    return Place(embedded.acquire().dsn, embedded=True)
+    return Place(server.acquire().dsn, embedded=True)
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def database(dsn: str | None) -> Iterator[str]:
     """The DSN of the database to use; the embedded one is migrated, so that plain `INSERT INTO jobs` works in it."""
     place = locate(dsn)
     if place.embedded:
-        from pgsched.db import migrate
+        from pgsched.db.schema import migrate
 
         migrate.upgrade(place.dsn, set_search_path=True)
     yield place.dsn
@@ -63,8 +63,8 @@ def database(dsn: str | None) -> Iterator[str]:
 @contextmanager
 def session(dsn: str | None) -> Iterator[Connection[Any]]:
     """A connection to a database of the right schema version."""
-    from pgsched.db import version
-    from pgsched.db.connect import connect
+    from pgsched.db.connection.connect import connect
+    from pgsched.db.schema import version
 
     with database(dsn) as address, connect(address) as conn:
         version.check(conn)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pgsched import App, Run
-from pgsched.core.schedule import parse
-from pgsched.db import jobs
-from pgsched.db.connect import Connection
+from pgsched.core.schedule.cron import parse
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import jobs
 from pgsched.db.statements import sql
 
 app = App("demo")

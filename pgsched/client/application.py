@@ -15,21 +15,21 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
-from pgsched import arguments
-from pgsched.batch import Batch
+from pgsched.app import arguments
+from pgsched.app.declarations import JobDeclaration, checked, text
+from pgsched.app.graph import Graph
+from pgsched.app.hooks import Hook, Hooks
+from pgsched.app.naming import task_name, where
+from pgsched.app.options import INHERITED, OnConflict, Options, Parent, UniqueScope
+from pgsched.app.run import Run
+from pgsched.app.run_batch import Batch
+from pgsched.app.task import Request, Task
 from pgsched.config import find_dsn
-from pgsched.db.dependencies import Progress
-from pgsched.db.enqueueing import Enqueueing
-from pgsched.declare import JobDeclaration, checked, text
+from pgsched.core.model import FirstResult
+from pgsched.db.enqueuer import Enqueueing
+from pgsched.db.queries.runs.dependencies import Progress
 from pgsched.errors import InputError, TaskError
-from pgsched.execute.batched import Item
-from pgsched.execute.context import Run
-from pgsched.execute.hooks import Hook, Hooks
-from pgsched.graph import Graph
-from pgsched.model import FirstResult
-from pgsched.names import task_name, where
-from pgsched.options import INHERITED, OnConflict, Options, Parent, UniqueScope
-from pgsched.task import Request, Task
+from pgsched.execute.python.batches import Item
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -130,7 +130,7 @@ class App:
 
         `name` is the task's unless given; `policies` are columns of `jobs`, durations in seconds or as timedelta.
         """
-        from pgsched.core.schedule import parse
+        from pgsched.core.schedule.cron import parse
 
         parse(schedule, timezone)
         columns = checked(policies)

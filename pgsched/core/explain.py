@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from pgsched.core.absence import absences
-from pgsched.core.told import Answer, Around, answer_of, at, before_revival, span, stretch, told
+from pgsched.core.explanations import Answer, Around, answer_of, at, before_revival, span, stretch, told
+from pgsched.core.leader_absence import absences
 
 Row = Mapping[str, Any]
 LATE = timedelta(seconds=5)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pgsched.core.durations import elapsed
-from pgsched.core.overlap import IN_TURN
+from pgsched.core.planning.overlap import IN_TURN
+from pgsched.core.units import elapsed
 
 Row = Mapping[str, Any]
 Seconds = timedelta | float

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from pgsched.core.durations import elapsed
+from pgsched.core.units import elapsed
 
 Row = Mapping[str, Any]
 

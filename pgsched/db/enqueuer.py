@@ -17,12 +17,20 @@ from weakref import WeakKeyDictionary
 
 from psycopg import pq
 
-from pgsched.contrib.sqlalchemy import held, held_async
-from pgsched.db import runs
-from pgsched.db.connect import QUEUE_FULL, AsyncConnection, Connection, DatabaseError, aconnect, connect, explain
-from pgsched.db.room import patience, when_there_is_room, when_there_is_room_async
+from pgsched.adapters.sqlalchemy import held, held_async
+from pgsched.core.model import FirstResult, RunId
+from pgsched.db.connection.connect import (
+    QUEUE_FULL,
+    AsyncConnection,
+    Connection,
+    DatabaseError,
+    aconnect,
+    connect,
+    explain,
+)
+from pgsched.db.queries.runs import enqueue as statements
+from pgsched.db.queries.runs.queue_room import patience, when_there_is_room, when_there_is_room_async
 from pgsched.errors import DatabaseUnreachable, PgschedError
-from pgsched.model import FirstResult, RunId
 from pgsched.threads import apart
 
 T = TypeVar("T")
@@ -48,30 +56,30 @@ class Enqueueing:
 
     def enqueue(self, conn: Any, values: dict[str, Any]) -> RunId:
         return when_there_is_room(
-            lambda: self.send(conn, lambda mine: runs.enqueue(mine, **values)), patience(conn, values)
+            lambda: self.send(conn, lambda mine: statements.enqueue(mine, **values)), patience(conn, values)
         )
 
-    def enqueue_many(self, conn: Any, args: runs.Texts, values: dict[str, Any]) -> int:
+    def enqueue_many(self, conn: Any, args: statements.Texts, values: dict[str, Any]) -> int:
         return when_there_is_room(
-            lambda: self.send(conn, lambda mine: runs.enqueue_many(mine, args, values)), patience(conn, values)
+            lambda: self.send(conn, lambda mine: statements.enqueue_many(mine, args, values)), patience(conn, values)
         )
 
     async def enqueue_async(self, conn: Any, values: dict[str, Any]) -> RunId:
         return await when_there_is_room_async(
-            lambda: self.send_async(conn, lambda mine: runs.enqueue_async(mine, **values)), patience(conn, values)
+            lambda: self.send_async(conn, lambda mine: statements.enqueue_async(mine, **values)), patience(conn, values)
         )
 
-    async def enqueue_many_async(self, conn: Any, args: runs.Texts, values: dict[str, Any]) -> int:
+    async def enqueue_many_async(self, conn: Any, args: statements.Texts, values: dict[str, Any]) -> int:
         return await when_there_is_room_async(
-            lambda: self.send_async(conn, lambda mine: runs.enqueue_many_async(mine, args, values)),
+            lambda: self.send_async(conn, lambda mine: statements.enqueue_many_async(mine, args, values)),
             patience(conn, values),
         )
 
     def first_result(self, key: str) -> FirstResult | None:
-        return self.send(None, lambda mine: runs.first_result(mine, key))
+        return self.send(None, lambda mine: statements.first_result(mine, key))
 
     async def first_result_async(self, key: str) -> FirstResult | None:
-        return await self.send_async(None, lambda mine: runs.first_result_async(mine, key))
+        return await self.send_async(None, lambda mine: statements.first_result_async(mine, key))
 
     def send(self, conn: Any, send: Callable[[Any], T]) -> T:
         """What `send` makes of the caller's connection, or of ours."""
@@ -117,7 +125,7 @@ class Enqueueing:
         # After a fork the parent and the child would talk on the same socket.
         if conn is None or pid != os.getpid() or not is_alive(conn):
             self.close()
-            conn = runs.own(connect(self.dsn(), purpose="enqueue"))
+            conn = statements.own(connect(self.dsn(), purpose="enqueue"))
             self._thread.held = (os.getpid(), conn)
         return conn
 
@@ -126,14 +134,14 @@ class Enqueueing:
             if mine.conn is not None:
                 await mine.conn.close()
             dsn = await apart(self.dsn)
-            mine.conn = await runs.own_async(await aconnect(dsn, purpose="enqueue"))
+            mine.conn = await statements.own_async(await aconnect(dsn, purpose="enqueue"))
         return mine.conn
 
     def dsn(self) -> str:
         """Where it enqueues without a connection of the caller. Starts the embedded server if it must."""
         if (dsn := self._find_dsn()) is not None:
             return dsn
-        from pgsched.db.embedded import acquire
+        from pgsched.db.embedded.server import acquire
 
         with self._embedded_lock:
             if self._embedded is None:

@@ -28,9 +28,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import error_from_result
 from psycopg.types.json import Jsonb
 
-from pgsched.db import own_writes
-from pgsched.db.connect import aconnect
-from pgsched.db.shared import begin_async, is_shared
+from pgsched.db.connection.connect import aconnect
+from pgsched.db.connection.transaction_pooling import begin_async, is_shared
+from pgsched.db.queries.runs import handler_transaction
 from pgsched.errors import InputError
 
 BECOME_OWNER = "SELECT set_config('role', %(owner)s, %(local)s) WHERE current_user <> %(owner)s"
@@ -104,7 +104,7 @@ class SqlJob:
                 raise TransactionEnded
             if text.claim is not None:  # a zombie's statements roll back
                 await conn.execute(AS_OURSELVES)
-                await own_writes.settle_async(conn, *text.claim, {"rowcount": rows})
+                await handler_transaction.settle_async(conn, *text.claim, {"rowcount": rows})
                 await become_owner(conn, text.owner)
             if self._stopping:
                 raise errors.QueryCanceled("cancelled before its commit")

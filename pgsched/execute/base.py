@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from pgsched.model import Claim, Outcome
+from pgsched.core.model import Claim, Outcome
 
 KILL_AFTER_S = 10.0
 ITSELF = "CancelledError: the task cancelled itself"

@@ -13,12 +13,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from pgsched.app.signals import Discard, Retry, Snooze, wait
 from pgsched.core import payload
-from pgsched.execute.signals import Discard, Retry, Snooze, wait
-from pgsched.model import DONE, Outcome, Result
+from pgsched.core.model import DONE, Outcome, Result
 
 Kinds = tuple[type[BaseException], ...]
-OURS = tuple(f"{Path(__file__).parents[1] / part}{os.sep}" for part in ("execute", "worker"))
+OURS = tuple(f"{Path(__file__).parents[1] / part}{os.sep}" for part in ("app", "execute", "worker"))
 ERROR_CHARACTERS = 1000
 TRACEBACK_CHARACTERS = 16_000
 NO_TIME = timedelta(0)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from pgsched.app.app_location import Homed
+from pgsched.app.hooks import Hooks
+from pgsched.core.model import Kind
 from pgsched.execute.base import Executor
-from pgsched.execute.capture import Journal
-from pgsched.execute.command import CommandExecutor
-from pgsched.execute.home import Homed
-from pgsched.execute.hooks import Hooks
-from pgsched.execute.http import HttpExecutor
-from pgsched.execute.process import Processes
-from pgsched.execute.python import Handler, PythonExecutor
-from pgsched.execute.shell import ShellExecutor
+from pgsched.execute.http.executor import HttpExecutor
+from pgsched.execute.output.record import Journal
+from pgsched.execute.python.executor import Handler, PythonExecutor
 from pgsched.execute.sql import SqlExecutor
-from pgsched.model import Kind
+from pgsched.execute.subprocess.command import CommandExecutor
+from pgsched.execute.subprocess.program import Processes
+from pgsched.execute.subprocess.shell import ShellExecutor
 
 
 class Tasks(Homed, Protocol):

@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from pgsched import tracing
-from pgsched.db.sqljob import SqlJob, SqlText, TransactionEnded, elsewhere
+from pgsched.core.model import Claim, Outcome, Result, Unreadable
+from pgsched.db.sql_jobs import SqlJob, SqlText, TransactionEnded, elsewhere
 from pgsched.execute.base import Stopped, kill_after_s
-from pgsched.execute.capture import Journal
-from pgsched.execute.report import one_line, refused
-from pgsched.model import Claim, Outcome, Result, Unreadable
+from pgsched.execute.outcomes import one_line, refused
+from pgsched.execute.output.record import Journal
+from pgsched.telemetry import tracing
 
 
 class SqlExecutor:

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Any
 
 from pgsched.core.admission import UNLIMITED, Candidate, Gate, Group, Window, choose, default_burst, tokens_now, wanted
-from pgsched.db import limits
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.leader import limits
+from pgsched.db.rows import Row
 
 GROUPS = 5000
 BUDGET = 20_000  # candidates that one pass reads

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgsched import log
-from pgsched.core.backfill import Choice, batch, count, up_to
-from pgsched.core.schedule import Schedule, parse
-from pgsched.db.backfills import decided, left_out
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, fetch
+from pgsched.core.planning.backfill import Choice, batch, count, up_to
+from pgsched.core.schedule.cron import Schedule, parse
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs.backfills import decided, left_out
+from pgsched.db.rows import Row, fetch
 from pgsched.db.statements import sql
 from pgsched.errors import PgschedError
-from pgsched.leader.isolation import isolated
+from pgsched.leader.bisecting import isolated
 
 logger = log.get("leader")
 BACKFILLS = 20

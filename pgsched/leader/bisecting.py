@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from pgsched.db import leading
-from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
+from pgsched.db.connection.connect import Connection, DatabaseError, Reaction, classify
+from pgsched.db.queries.leader import leadership
 
 Tell = Callable[[str], object]
 T = TypeVar("T")
@@ -25,7 +25,7 @@ def isolated(work: Callable[[], int], on_conflict: Tell, on_bug: Tell) -> int:
         reaction = classify(error)
         if reaction not in (Reaction.RETRY, Reaction.VALUE, Reaction.BUG):
             raise
-        conflict = reaction is Reaction.RETRY or leading.slot_taken(error)
+        conflict = reaction is Reaction.RETRY or leadership.slot_taken(error)
         (on_conflict if conflict else on_bug)(str(error).strip())
         return 0
 
@@ -44,7 +44,7 @@ def apart(
         with conn.transaction():
             return [write(parts)]
     except DatabaseError as error:
-        if not leading.refused(error):
+        if not leadership.refused(error):
             raise
         if len(parts) == 1:
             return [alone(parts[0], error)]

@@ -13,8 +13,8 @@ from operator import itemgetter
 from typing import Any
 
 from pgsched import log
-from pgsched.db import registering
-from pgsched.db.connect import Connection
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import registration
 
 logger = log.get("leader")
 BATCH = 500
@@ -24,10 +24,10 @@ APP = itemgetter("app")
 def work(conn: Connection[Any], begin: Callable[[], AbstractContextManager[Connection[Any]]], grace_s: float) -> int:
     """Delete the jobs that no process has declared for `grace_s` seconds; returns how many. One look where there are
     none, as nearly always. `begin` begins a transaction of the leader's."""
-    if not registering.withdrawn(conn, grace_s, 1):
+    if not registration.withdrawn(conn, grace_s, 1):
         return 0
     with begin() as proved:
-        gone = sorted(registering.withdraw(proved, grace_s, BATCH), key=APP)
+        gone = sorted(registration.withdraw(proved, grace_s, BATCH), key=APP)
     for app, rows in groupby(gone, APP):
         logger.warning("jobs removed: no process declares them any more", app=app, jobs=[row["name"] for row in rows])
     return len(gone)

@@ -10,9 +10,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from pgsched.db import dependencies
-from pgsched.db.connect import Connection
-from pgsched.leader.slots_after import find_parents
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.runs import dependencies
+from pgsched.leader.slot_parents import find_parents
 
 LONGEST_S = 0.3  # the rest is for the next round: the tick must have its turn, and what is locked is not claimed
 

@@ -20,17 +20,26 @@ from typing import Any
 
 from pgsched import log
 from pgsched.config import LeaderSettings
-from pgsched.core.turns import slower
-from pgsched.db import leading
-from pgsched.db.connect import BY_INDEX, Connection, DatabaseError, Reaction, back_off_s, classify, connect, explain
-from pgsched.db.leading import NotLeading
-from pgsched.db.shared import is_shared
+from pgsched.core.fair_turns import slower
+from pgsched.db.connection.connect import (
+    BY_INDEX,
+    Connection,
+    DatabaseError,
+    Reaction,
+    back_off_s,
+    classify,
+    connect,
+    explain,
+)
+from pgsched.db.connection.transaction_pooling import is_shared
+from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader.leadership import NotLeading
 from pgsched.errors import PgschedError
-from pgsched.leader.ahead import Seats
-from pgsched.leader.duties import Duties
-from pgsched.leader.metered import LeaderMeter
-from pgsched.leader.search import Search
-from pgsched.leader.watching import Watch
+from pgsched.leader.alerting.incidents import Watch
+from pgsched.leader.loop import Duties
+from pgsched.leader.metrics import LeaderMeter
+from pgsched.leader.preparation import Seats
+from pgsched.leader.reaper import Search
 
 logger = log.get("leader")
 
@@ -126,17 +135,17 @@ class Leader:
     def _campaign(self, conn: Connection[Any]) -> None:
         tries, recount, seconds = 0, 0, 0.0
         while not self._stop.is_set():
-            if self._vacant(conn) if is_shared(conn) else leading.try_lead(conn):
+            if self._vacant(conn) if is_shared(conn) else leadership.try_lead(conn):
                 self._lead(conn)
                 return
             if tries == recount:
-                seconds = pace_s(self.settings, leading.candidates(conn))
+                seconds = pace_s(self.settings, leadership.candidates(conn))
                 recount += min(max(tries, 1), RECOUNT)
             tries += 1
             self.pause(conn, seconds)
 
     def _vacant(self, conn: Connection[Any]) -> bool:
-        return leading.vacant(conn, self.settings.session_timeout_s)
+        return leadership.vacant(conn, self.settings.session_timeout_s)
 
     def _lead(self, conn: Connection[Any]) -> None:
         term, grace_s = self._begin_term(conn)
@@ -154,7 +163,7 @@ class Leader:
                 self._round(conn, duties)
             duties.resign()
             if not is_shared(conn):
-                leading.unlock(conn)
+                leadership.unlock(conn)
         except NotLeading as reason:
             # closing the session gives the lock back
             logger.warning("leadership lost", term=term, reason=str(reason))
@@ -167,7 +176,7 @@ class Leader:
             self._broken_off = 0
         except NotLeading:
             # Without a session lock a candidate may be looking behind the fence just now: the term tells who leads.
-            if not is_shared(conn) or leading.newest(conn) != duties.term:
+            if not is_shared(conn) or leadership.newest(conn) != duties.term:
                 raise
             self.pause(conn, 0.1)
         except DatabaseError as error:
@@ -197,10 +206,10 @@ class Leader:
                 if is_shared(conn) and not self._vacant(conn):
                     break  # another candidate was first
                 with conn.transaction():
-                    leading.fence(conn, None)
+                    leadership.fence(conn, None)
                     if is_shared(conn) and not self._vacant(conn):
                         break
-                    return leading.elect(conn, self.holder)
+                    return leadership.elect(conn, self.holder)
             except NotLeading:
                 self.pause(conn, 0.2)
         return None, 0.0

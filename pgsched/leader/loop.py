@@ -16,24 +16,24 @@ from typing import Any
 
 from pgsched import log
 from pgsched.config import LeaderSettings
-from pgsched.db import leading, limits
-from pgsched.db.connect import Connection, DatabaseError
-from pgsched.db.shared import is_shared
-from pgsched.leader import admission, backfill, counting, passed_over
-from pgsched.leader.ahead import Ahead, Cost, NotAsPrepared, Seats
+from pgsched.db.connection.connect import Connection, DatabaseError
+from pgsched.db.connection.transaction_pooling import is_shared
+from pgsched.db.queries.leader import leadership, limits
+from pgsched.leader import admission, backfill, rollups, skipped_slots
+from pgsched.leader.alerting.incidents import EVERY_S, Watch
+from pgsched.leader.bisecting import isolated
+from pgsched.leader.clock_step import DatabaseClock
+from pgsched.leader.declarations import work as withdraw
 from pgsched.leader.dependents import Sweep, Turn, resolve
-from pgsched.leader.due import Due
-from pgsched.leader.isolation import isolated
-from pgsched.leader.lead import Lead
-from pgsched.leader.metered import LeaderMeter
+from pgsched.leader.metrics import LeaderMeter
+from pgsched.leader.periodic import Due
+from pgsched.leader.preparation import Ahead, Cost, NotAsPrepared, Seats
+from pgsched.leader.preparation_lead import Lead
 from pgsched.leader.pruner import REST, Pruner
+from pgsched.leader.reaper import LONGEST_S, LOOK_S, Asked, Found, Search
 from pgsched.leader.replanning import Replanning
-from pgsched.leader.search import LONGEST_S, LOOK_S, Asked, Found, Search
-from pgsched.leader.stall import Stall
-from pgsched.leader.stepping import DatabaseClock
+from pgsched.leader.stall_detector import Stall
 from pgsched.leader.ticker import Ticked, tick
-from pgsched.leader.watching import EVERY_S, Watch
-from pgsched.leader.withdrawn import work as withdraw
 
 logger = log.get("leader")
 LONGEST_PAUSE_S = 2.5  # how late a lost notification may be noticed
@@ -73,7 +73,7 @@ class Duties:
         self._leases_known = False
         self.watch = Watch()
         self._pruner = Pruner()
-        self._counting = counting.Counting()
+        self._counting = rollups.Counting()
         self._pruning = Due(time.monotonic() + settings.prune_every_s)
         self._withdrawing = Due(max(reap_from, time.monotonic() + settings.prune_every_s))
         self._tallying, self._watching = Due(0.0), Due(0.0)
@@ -89,7 +89,9 @@ class Duties:
 
     def _perform(self, now: float) -> float:
         reap, count = self._reaping.now(now), self._tallying.now(now, lull=self._lull)
-        due = leading.look(self.conn, self.term, searched_s=self.search.began_s, count=count, lead_s=self._lead.s(now))
+        due = leadership.look(
+            self.conn, self.term, searched_s=self.search.began_s, count=count, lead_s=self._lead.s(now)
+        )
         looked_at = time.monotonic()
         if (grace_s := self._stall.grace_s(self.conn, now)) > 0:
             self._reap_nothing_for(grace_s)
@@ -125,7 +127,7 @@ class Duties:
         self._stepped_s = stepped_s or self._stepped_s
         if self._stepped_s == 0:
             return False
-        self._reap_nothing_for(leading.leases(self.conn)[1])
+        self._reap_nothing_for(leadership.leases(self.conn)[1])
         logger.warning("the database's clock was moved", ahead_s=round(self._stepped_s, 1))
         self._stepped_s = 0.0
         return True
@@ -135,7 +137,7 @@ class Duties:
         self._withdrawing.exactly(time.monotonic() + max(seconds, self.settings.prune_every_s))
         self.search.hurry()
 
-    def _reclaim(self, now: float, due: leading.Look, reap: bool) -> int:
+    def _reclaim(self, now: float, due: leadership.Look, reap: bool) -> int:
         """Look for claims that are not to be believed any more, when it is time, and do what follows of those found."""
         found = self.search.answer()
         if reap:  # first: what fails must not be tried again at once, round after round
@@ -157,18 +159,18 @@ class Duties:
             self._leases_known = True
         return self._reap(found.expired, due.now_s) if found.expired else 0
 
-    def _wants_search(self, now: float, due: leading.Look, reap: bool) -> bool:
+    def _wants_search(self, now: float, due: leadership.Look, reap: bool) -> bool:
         return (reap and due.silent) or (now >= self.search.next_at and (reap or not self._leases_known))
 
     def _shorten_leases(self, found: Found) -> int:
         """They end a lease from now, and are looked for only then."""
         with self.leading() as conn:
-            shortened = leading.shorten_leases(conn, found.long)
+            shortened = leadership.shorten_leases(conn, found.long)
         self._leases_known = found.whole
-        self._reap_nothing_for(leading.leases(self.conn)[1])
+        self._reap_nothing_for(leadership.leases(self.conn)[1])
         return shortened
 
-    def _pause_s(self, due: leading.Look, since_s: float) -> float:
+    def _pause_s(self, due: leadership.Look, since_s: float) -> float:
         """Seconds until there may be something to do, after a round that did nothing, `since_s` seconds after its look:
         what the leader keeps may have taken long."""
         if self._held_up:
@@ -206,15 +208,15 @@ class Duties:
     def leading(self) -> Iterator[Connection[Any]]:
         """A transaction that begins by proving leadership."""
         with self.conn.transaction():
-            leading.fence(self.conn, self.term)
+            leadership.fence(self.conn, self.term)
             yield self.conn
             if is_shared(self.conn):  # a long one must not look like the end of the term
-                leading.seen(self.conn, self.term)
+                leadership.seen(self.conn, self.term)
 
     def resign(self) -> None:
         """Close the term."""
         with self.leading() as conn:
-            leading.seen(conn, self.term, resign=True)
+            leadership.seen(conn, self.term, resign=True)
 
     def _tick(self) -> int:
         began = time.monotonic()
@@ -224,7 +226,7 @@ class Duties:
                 done = tick(conn, self.settings.tick_batch, lead_s)
                 if done.instant is not None:
                     ahead.claim(done.queued, done.instant)
-                    leading.write_ahead(conn)
+                    leadership.write_ahead(conn)
                 took_s = time.monotonic() - began
                 if done.jobs:
                     self._lead.took(took_s + ahead.lacked_s)
@@ -247,7 +249,7 @@ class Duties:
 
         Raises NotAsPrepared.
         """
-        seconds = leading.seconds_until(conn, instant)
+        seconds = leadership.seconds_until(conn, instant)
         if not done.jobs:
             self._lead.off_until(time.monotonic() + min(seconds, lead_s))
             return
@@ -269,7 +271,7 @@ class Duties:
 
     def _admit(self) -> int:
         with self.leading() as conn:
-            return leading.admit(conn, BATCH)
+            return leadership.admit(conn, BATCH)
 
     def _limit(self, unapplied: bool) -> int:
         taken = 0
@@ -284,7 +286,7 @@ class Duties:
 
     def _reap(self, ids: list[int], before_s: float) -> int:
         with self.leading() as conn:
-            reaped = leading.reap(conn, ids, self.settings.crash_limit, before_s)
+            reaped = leadership.reap(conn, ids, self.settings.crash_limit, before_s)
         self._stall.reaped()
         if self.counted is not None:
             self.counted.reaped(reaped)
@@ -298,7 +300,7 @@ class Duties:
 
     def _record(self) -> int:
         with self.leading() as conn:
-            return passed_over.record(conn)
+            return skipped_slots.record(conn)
 
     def _backfill(self) -> int:
         with self.leading() as conn:
@@ -357,7 +359,7 @@ class Duties:
 def ask(conn: Connection[Any], done: Ticked, instant: datetime, pauses: str | None) -> float:
     """Does what a batch was prepared for still hold? Seconds that the answer took. Raises NotAsPrepared."""
     began = time.monotonic()
-    if leading.crossed(conn, done.looking, instant, pauses):
+    if leadership.crossed(conn, done.looking, instant, pauses):
         raise NotAsPrepared("a job has got an unfinished run, or something was paused")
     return time.monotonic() - began
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pgsched.observe.meter import Meter, Sample
+from pgsched.telemetry.metrics import Meter, Sample
 
 
 class LeaderMeter:

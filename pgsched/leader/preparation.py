@@ -16,11 +16,11 @@ from types import TracebackType
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
-from pgsched.db import leading
-from pgsched.db.claims import Wanted, claim_ahead, claim_started
-from pgsched.db.connect import Connection, DatabaseError
-from pgsched.leader.lead import risen
-from pgsched.model import Claim
+from pgsched.core.model import Claim
+from pgsched.db.connection.connect import Connection, DatabaseError
+from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.runs.claims import Wanted, claim_ahead, claim_started
+from pgsched.leader.preparation_lead import risen
 
 BASE_S = 0.002  # what a claim takes besides what each run of it does
 EACH_S, LEAST_S, MOST_S = 0.00004, 0.000004, 0.005
@@ -96,12 +96,12 @@ class Ahead:
         """Claim of the runs that this transaction has made, as many as there is time for before their instant `at`."""
         if self._seats is None or not made:
             return
-        self._due = time.monotonic() + leading.seconds_until(self._conn, at)
+        self._due = time.monotonic() + leadership.seconds_until(self._conn, at)
         offer = self._seats.offer(len(made))
         if offer is None:
             return
         self._offered, self._sent_at = True, time.monotonic()
-        pauses, workers = leading.claim_share(self._conn, offer.queues)
+        pauses, workers = leadership.claim_share(self._conn, offer.queues)
         wanted = min(offer.n, len(made) // max(1, workers))
         n = min(wanted, self._cost.within(self._due - time.monotonic()))
         if n < wanted:

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from pgsched.db import retention
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row
-from pgsched.db.retention import BEGINNING, Rules
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.leader import retention
+from pgsched.db.queries.leader.retention import BEGINNING, Rules
+from pgsched.db.rows import Row
 
 AGAIN_S = 3600.0
 REST = 2.0  # between two batches others get so many times as long as a batch takes

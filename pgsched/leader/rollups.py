@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any
 
-from pgsched.db import rollups
-from pgsched.db.connect import Connection
-from pgsched.db.rollups import Look
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.leader import rollups
+from pgsched.db.queries.leader.rollups import Look
 
 Transaction = Callable[[], AbstractContextManager[Connection[Any]]]
 BATCH = 5000

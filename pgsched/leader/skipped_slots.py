@@ -11,14 +11,14 @@ from datetime import datetime
 from typing import Any
 
 from pgsched import log
-from pgsched.core.plan import SlotRow
-from pgsched.core.schedule import parse
-from pgsched.core.stretch import parts
-from pgsched.db import leading
-from pgsched.db.connect import Connection, DatabaseError, first_line
-from pgsched.db.query import fetch
+from pgsched.core.planning.intervals import parts
+from pgsched.core.planning.plan import SlotRow
+from pgsched.core.schedule.cron import parse
+from pgsched.db.connection.connect import Connection, DatabaseError, first_line
+from pgsched.db.queries.leader import leadership
+from pgsched.db.rows import fetch
 from pgsched.errors import PgschedError
-from pgsched.leader.isolation import apart
+from pgsched.leader.bisecting import apart
 
 logger = log.get("leader")
 BATCH = 200
@@ -34,14 +34,14 @@ def record(conn: Connection[Any]) -> int:
         rows = rows_of(stretch, mine.union(stretch["known"]))
         mine.update(row.slot for row in rows)
         slots += [((stretch["job_id"],), row) for row in rows]
-    apart(conn, slots, lambda some: leading.insert_slots(conn, some), refused)
+    apart(conn, slots, lambda some: leadership.insert_slots(conn, some), refused)
     return len(stretches)
 
 
 def refused(slot: tuple[tuple[int], SlotRow], error: DatabaseError) -> None:
     """The database refuses the row of slots that were passed over; all others have theirs. Raises the error where the
     slot got its row meanwhile: then the stretch is told next time, with that row known."""
-    if leading.slot_taken(error):
+    if leadership.slot_taken(error):
         raise error
     (job,), row = slot
     logger.error("the database refuses the row of slots that were passed over", job=job, slot=str(row.slot),

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pgsched.db import dependencies
-from pgsched.db.connect import Connection
-from pgsched.db.dependencies import Slot
-from pgsched.leader.isolation import apart
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.runs import dependencies
+from pgsched.db.queries.runs.dependencies import Slot
+from pgsched.leader.bisecting import apart
 
 CIRCLE = 0
 

@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from pgsched.config import AlertSettings
-from pgsched.db import alerts
-from pgsched.db.connect import Connection
-from pgsched.leader.sinks import sinks, tell
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.leader import alerts
+from pgsched.leader.alerting.sinks import sinks, tell
 
 PATIENCE_S = 30.0
 LOOK_S = 0.2

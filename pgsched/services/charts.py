@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, one, rows
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, one, rows
 
 STRETCHES = 60
 RANGES = {"15m": 15.0, "1h": 60.0}  # seconds of each of STRETCHES stretches; longer ones: longer.py

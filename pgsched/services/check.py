@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pgsched.config import ENVIRONMENT, find_dsn
-from pgsched.db import embedded, version
-from pgsched.db.cluster import MAJOR, Cluster
-from pgsched.db.connect import Connection, connect, ssl_problem
-from pgsched.db.query import Row, one, rows
+from pgsched.db.connection.connect import Connection, connect, ssl_problem
+from pgsched.db.embedded import server
+from pgsched.db.embedded.cluster import MAJOR, Cluster
+from pgsched.db.rows import Row, one, rows
+from pgsched.db.schema import version
 from pgsched.errors import DatabaseReadOnly, EmbeddedUnavailable, InputError, NotPermitted, PgschedError
 from pgsched.log import LEVELS, redact
 
@@ -97,7 +98,7 @@ def settings(env: Mapping[str, str]) -> Iterator[Finding]:
 def embedded_server() -> tuple[list[Finding], str | None]:
     """The embedded server, which is not started for this: its DSN if it runs, else whether it could."""
     try:
-        home, binaries = embedded.data_dir(), embedded.bin_dir()
+        home, binaries = server.data_dir(), server.bin_dir()
         cluster = Cluster(home / f"pg{MAJOR}", binaries)
         if cluster.state() == "ready":
             return [ok("embedded", f"no DSN was given; the embedded server runs, its data is in {home}")], cluster.dsn()
@@ -128,7 +129,7 @@ def database(dsn: str) -> list[Finding]:
             facts = one(conn, "check_server")
             assert facts is not None
             where = f"PostgreSQL {facts['version']}, database {facts['database']} as role {facts['role']}"
-            found = [ok("connection", where), *encryption(conn), *server(facts), *durability(facts), *load(facts)]
+            found = [ok("connection", where), *encryption(conn), *server_facts(facts), *durability(facts), *load(facts)]
             return found + list(schema(conn, facts))
     except PgschedError as error:
         return [fail("connection", error)]
@@ -140,7 +141,7 @@ def encryption(conn: Connection[Any]) -> Iterator[Finding]:
         yield warn("sslmode", problem)
 
 
-def server(facts: Row) -> Iterator[Finding]:
+def server_facts(facts: Row) -> Iterator[Finding]:
     """What no worker can do without."""
     if facts["version_num"] // 10_000 < OLDEST_SERVER:
         yield fail("version", PgschedError(f"PostgreSQL {OLDEST_SERVER} or newer is needed: upgrade the server"))

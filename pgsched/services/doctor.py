@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pgsched
-from pgsched.core.zones import tzdata_version
-from pgsched.db import pooler
-from pgsched.db.connect import Connection, connect
-from pgsched.db.query import Row, one, rows
+from pgsched.core.schedule.zones import tzdata_version
+from pgsched.db.connection import pooler
+from pgsched.db.connection.connect import Connection, connect
+from pgsched.db.rows import Row, one, rows
 from pgsched.errors import PgschedError
-from pgsched.observe import check
-from pgsched.observe.check import Finding, fail, ok, warn
-from pgsched.observe.status import status
+from pgsched.services import check
+from pgsched.services.check import Finding, fail, ok, warn
+from pgsched.services.status import status
 
 PINNED_WARN_S, PINNED_FAIL_S = 60.0, 3600.0
 WAITS_S = 2.0
@@ -128,11 +128,11 @@ def pins(found: list[Row]) -> Iterator[Finding]:
 
 def objects(conn: Connection[Any]) -> Iterator[Finding]:
     """Are the tables, indexes and triggers those of this version, and do they work?"""
-    from pgsched.db import made
-    from pgsched.db.drift import drift
+    from pgsched.db.schema import expected_objects
+    from pgsched.db.schema.check import drift
 
     found = [f"{row['what']} {row['name']} of {row['of']} {row['text']}" for row in rows(conn, "doctor_objects")]
-    found += drift(conn) + made.differences(conn)
+    found += drift(conn) + expected_objects.differences(conn)
     for text in found:
         broken = "valid" in text or "not ready" in text
         cure = "REINDEX INDEX CONCURRENTLY makes it anew" if broken else "`pgsched migrate --sql` says how it should be"

@@ -11,16 +11,18 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from pgsched.core import backfill, zones
 from pgsched.core.explain import Explanation, Facts, explain, without_slot
-from pgsched.core.plan import undecided_after
-from pgsched.core.schedule import Schedule, parse
-from pgsched.core.told import Around
-from pgsched.db import backfills, history, jobs
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, explained, one, rows
+from pgsched.core.explanations import Around
+from pgsched.core.planning import backfill
+from pgsched.core.planning.plan import undecided_after
+from pgsched.core.schedule import zones
+from pgsched.core.schedule.cron import Schedule, parse
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import backfills, jobs
+from pgsched.db.queries.runs import runs
+from pgsched.db.rows import Row, explained, one, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
-from pgsched.observe import holding
+from pgsched.services import limits
 
 # How far back the latest slot is looked for: most schedules have one within the first of these.
 REACH = tuple(timedelta(days=days) for days in (0.05, 2, 40, 400, 4000, 20_000))
@@ -178,17 +180,17 @@ def row_of(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
     found = backfills.evidence(conn, job_id, [slot])
     for run in found:
         if run["scheduled_at"] == slot:
-            return history.show(conn, run["id"])
+            return runs.show(conn, run["id"])
     wide = [
         run for run in found if run["covers_from"] is not None and run["covers_from"] <= slot <= run["covers_until"]
     ]
     narrow = min(wide, key=lambda run: run["covers_until"] - run["covers_from"], default=None)
-    return None if narrow is None else history.show(conn, narrow["id"])
+    return None if narrow is None else runs.show(conn, narrow["id"])
 
 
 def around_of(conn: Connection[Any], run: Mapping[str, Any]) -> Around:
     """What a run that has not ended waits for."""
-    held = holding.why(conn, run)
+    held = limits.why(conn, run)
     if run["state"] == "waiting" and run["ready_at"] is not None:
         return Around(held=held or "the leader to release it")
     if run["state"] == "waiting" and run["available_at"] is None:

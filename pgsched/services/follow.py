@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from pgsched.db import run_logs
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row
-from pgsched.db.run_logs import BEGINNING, Place
-from pgsched.observe.waiting import ENDED, PATIENCE_S, offered, what
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.runs import run_output
+from pgsched.db.queries.runs.run_output import BEGINNING, Place
+from pgsched.db.rows import Row
+from pgsched.services.waiting import ENDED, PATIENCE_S, offered, what
 
 EVERY_S = 0.5
 
@@ -36,9 +36,9 @@ def output(
 ) -> Iterator[Row]:
     """The output that a run has now, oldest first."""
     place = after
-    while found := run_logs.read(conn, run_id, place, attempt, stream):
+    while found := run_output.read(conn, run_id, place, attempt, stream):
         yield from found
-        place = run_logs.behind(found)
+        place = run_output.behind(found)
 
 
 def looks(
@@ -54,11 +54,11 @@ def looks(
     worker would take it."""
     place, begun, told = BEGINNING, time.monotonic(), False
     while True:
-        run = run_logs.state(conn, run_id)
+        run = run_output.state(conn, run_id)
         last = run["state"] in ENDED or (attempt is not None and is_past(run, attempt))
         rows = list(output(conn, run_id, attempt, stream, place))
         if rows:
-            place = run_logs.behind(rows)
+            place = run_output.behind(rows)
         yield Seen(run, rows, last)
         if last:
             return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pgsched.db.arrays import plain
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, rows
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, rows
 
 SHOWN = 100
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pgsched.core import held
-from pgsched.db import holding
-from pgsched.db.connect import Connection
-from pgsched.db.query import one
-from pgsched.observe.snapshot import Binding, FullQueue, Paused
+from pgsched.core import waiting_reasons
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import queues
+from pgsched.db.rows import one
+from pgsched.services.status_model import Binding, FullQueue, Paused
 
 
 def why(conn: Connection[Any], run: Mapping[str, Any]) -> str | None:
@@ -18,13 +18,13 @@ def why(conn: Connection[Any], run: Mapping[str, Any]) -> str | None:
         return None
     row = one(conn, "run_holding", {"id": run["id"]})
     limited = run["state"] == "waiting" and run["ready_at"] is not None
-    return None if row is None else held.why(row, "waiting" if limited else "queued", run["queue"])
+    return None if row is None else waiting_reasons.why(row, "waiting" if limited else "queued", run["queue"])
 
 
 def pauses(conn: Connection[Any]) -> list[Paused]:
     """What is paused now."""
     found = []
-    for row in holding.list_pauses(conn):
+    for row in queues.list_pauses(conn):
         since_s = (row["now"] - row["paused_at"]).total_seconds()
         left_s = None if row["resume_at"] is None else (row["resume_at"] - row["now"]).total_seconds()
         when = (row["paused_at"], row["paused_by"], row["reason"], row["resume_at"])
@@ -36,11 +36,11 @@ def binding(conn: Connection[Any]) -> tuple[list[Binding], list[FullQueue]]:
     """The limits that hold runs now, and the queues that are full."""
     found = [
         Binding(f"key {row['name']}", row["admitted"], row["waiting"], row["applied"])
-        for row in holding.list_limits(conn)
+        for row in queues.list_limits(conn)
         if row["waiting"]
     ]
     full = []
-    for row in holding.list_queues(conn, bounded=True):
+    for row in queues.list_queues(conn, bounded=True):
         limited = row["concurrency_limit"] is not None or row["rate"] is not None
         if limited and row["depth"]:
             found.append(Binding(f"queue {row['name']}", row["running"], row["depth"], row["applied"]))

@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from pgsched.db import rollups
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row
-from pgsched.db.rollups import Stretches
-from pgsched.observe.rates import STRETCHES, Stretch, rates
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.leader import rollups
+from pgsched.db.queries.leader.rollups import Stretches
+from pgsched.db.rows import Row
+from pgsched.services.charts import STRETCHES, Stretch, rates
 
 FIRST_S = 0.001  # the upper bound of the first bin; each next one is twice as high
 # Seconds of each of STRETCHES stretches, whole minutes or, above three days in all, whole hours.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgsched.observe.snapshot import JobCounts, JobError, Leader, LiveWorker, Queue, Unroutable
+from pgsched.services.status_model import JobCounts, JobError, Leader, LiveWorker, Queue, Unroutable
 
 TERMS_A_MINUTE = 6
 OLDEST_QUEUED_S = 300.0

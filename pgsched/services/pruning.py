@@ -17,12 +17,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pgsched.db import retention
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.leader import retention
+from pgsched.db.rows import Row
 from pgsched.errors import InputError
-from pgsched.leader.counting import Counting
 from pgsched.leader.pruner import Pruner
+from pgsched.leader.rollups import Counting
 
 BATCH = 2000
 FILED = 200  # rows with their output go through this process

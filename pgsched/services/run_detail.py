@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pgsched.db import history, run_logs
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, rows
-from pgsched.observe import waiting
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.runs import run_output, runs
+from pgsched.db.rows import Row, rows
+from pgsched.services import waiting
 
 RELATIVES = 20
 LAST_ROWS = 200
@@ -39,11 +39,11 @@ class Whole:
 
 def whole(conn: Connection[Any], run_id: int) -> Whole:
     """Read it. Raises NotFound."""
-    run = history.show(conn, run_id)
+    run = runs.show(conn, run_id)
     offered = run["state"] != "queued" or waiting.offered(conn, run)
     related = rows(conn, "web_relatives", {"id": run_id, "n": RELATIVES})
     before, behind = ([row for row in related if row["side"] == side] for side in ("before", "behind"))
-    return Whole(run, offered, run_logs.last(conn, run_id, LAST_ROWS), before, behind, spans(run))
+    return Whole(run, offered, run_output.last(conn, run_id, LAST_ROWS), before, behind, spans(run))
 
 
 def spans(run: Row) -> list[Span]:

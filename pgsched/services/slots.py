@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from pgsched.core import zones
-from pgsched.core.preview import Fire, preview
-from pgsched.core.schedule import parse
-from pgsched.core.zones import Change
+from pgsched.core.schedule import zones
+from pgsched.core.schedule.cron import parse
+from pgsched.core.schedule.preview import Fire, preview
+from pgsched.core.schedule.zones import Change
 from pgsched.db.arrays import plain
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, rows
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, rows
 from pgsched.errors import ScheduleError
 
 SHOWN = 50

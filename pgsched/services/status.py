@@ -10,12 +10,12 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, TypeVar
 
-from pgsched.db import pooler
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, one, rows
-from pgsched.observe import holding
-from pgsched.observe.problems import job_problems, leader_problems, worker_problems
-from pgsched.observe.snapshot import (
+from pgsched.db.connection import pooler
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, one, rows
+from pgsched.services import limits as limit_report
+from pgsched.services.problems import job_problems, leader_problems, worker_problems
+from pgsched.services.status_model import (
     Attention,
     Finished,
     JobCounts,
@@ -52,8 +52,8 @@ def status(conn: Connection[Any], sample: int | None = None) -> Status:
         attention = build(Attention, one(conn, "status_attention", {"n": sample, "older": OLDER}))
         fires = next_fires(rows(conn, "status_next", {"n": 10 + PUT_OFF}))[:10]
         errors = [build(JobError, row) for row in rows(conn, "status_errors", {"n": 20})]
-        paused = holding.pauses(conn)
-        limits, full = holding.binding(conn)
+        paused = limit_report.pauses(conn)
+        limits, full = limit_report.binding(conn)
     queues = by_queue(open_runs)
     unroutable = [
         Unroutable(row["queue"], row["kind"], row["task"], row["n"], row["oldest_s"])
@@ -64,7 +64,7 @@ def status(conn: Connection[Any], sample: int | None = None) -> Status:
         *leader_problems(leader, jobs, queues),
         *worker_problems(workers, going_on(queues, paused), unroutable),
         *job_problems(jobs, errors),
-        *holding.full_problems(full),
+        *limit_report.full_problems(full),
     ]
     counted_all = sum(row["n"] for row in open_runs) < MOST_OPEN
     known = (leader, workers, queues, jobs, finished, attention, unroutable, fires, errors)
@@ -105,7 +105,7 @@ def next_slot(job: Row) -> datetime | None:
     """The job's next slot that no calendar excludes."""
     if job["excluded"] is None:
         return job["next_run_at"]  # type: ignore[no-any-return]
-    from pgsched.core.preview import next_allowed  # schedules: a fifth of the time that this command takes
+    from pgsched.core.schedule.preview import next_allowed  # schedules: a fifth of the time that this command takes
 
     return next_allowed(job)
 

@@ -8,16 +8,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from pgsched.db import alerts, history, holding, jobs
-from pgsched.db.connect import Connection, connect
-from pgsched.db.query import Row, rows
-from pgsched.db.version import check
+from pgsched.db.connection.connect import Connection, connect
+from pgsched.db.queries.jobs import jobs
+from pgsched.db.queries.jobs import queues as queue_settings
+from pgsched.db.queries.leader import alerts
+from pgsched.db.queries.runs import runs
+from pgsched.db.rows import Row, rows
+from pgsched.db.schema.version import check
 from pgsched.errors import NotFound, NotPermitted
-from pgsched.observe import holding as held
-from pgsched.observe import rates, status
-from pgsched.observe.live import database_now
-from pgsched.observe.rates import STRETCHES, Stretch
-from pgsched.observe.snapshot import Status
+from pgsched.services import charts, status
+from pgsched.services import limits as held
+from pgsched.services.charts import STRETCHES, Stretch
+from pgsched.services.live_view import database_now
+from pgsched.services.status_model import Status
 
 SPAN = "15m"
 SAMPLE = 2500  # of the finished runs
@@ -84,17 +87,17 @@ class Looking:
 
     def _lately(self, conn: Connection[Any], now: datetime) -> tuple[Stretch, ...]:
         """The last stretches; only those that were not over at the last look are asked for."""
-        width_s = rates.RANGES[SPAN]
+        width_s = charts.RANGES[SPAN]
         behind = (now - self._known[-1].from_at).total_seconds() if self._known else width_s * STRETCHES
         count = max(1, min(STRETCHES, int(behind // width_s) + 2))
-        new = rates.rates(conn, SPAN, count)
+        new = charts.rates(conn, SPAN, count)
         kept = [one for one in self._known if new and one.from_at < new[0].from_at]
         self._known = [*kept, *new][-STRETCHES:]
         return tuple(self._known)
 
 
 def overview(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
-    found = {"failures": rates.failures(conn, 20), **running(conn, page)}
+    found = {"failures": charts.failures(conn, 20), **running(conn, page)}
     try:
         return found | {"alerts": alerts.listed(conn, n=5)}
     except NotPermitted:  # a producer sees its own runs, and no alerts
@@ -121,7 +124,7 @@ def next_at(job: Row) -> datetime | None:
 
 def failures(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
     failing = rows(conn, "top_failing", {"n": LISTED, "deep": LATER})
-    return {"failing": failing, "failures": rates.failures(conn, LISTED)}
+    return {"failing": failing, "failures": charts.failures(conn, LISTED)}
 
 
 def workers(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
@@ -129,7 +132,7 @@ def workers(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
 
 
 def run(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
-    found = history.show(conn, int(page.key or 0))
+    found = runs.show(conn, int(page.key or 0))
     why = held.why(conn, found)
     log = rows(conn, "top_log", {"id": found["id"], "n": LOG_ROWS, "characters": LOG_CHARACTERS})
     return {"run": [found | {"held": why}], "log": log}
@@ -169,13 +172,13 @@ def act(conn: Connection[Any], change: Change) -> str:
 
 
 def cancel(conn: Connection[Any], change: Change) -> str:
-    done = history.cancel(conn, int(change.key), change.reason)
+    done = runs.cancel(conn, int(change.key), change.reason)
     said = {"cancelled": "is cancelled", "requested": "is running: its worker was asked to stop it"}
     return f"run {change.key} {said.get(done, f'had ended: {done}')}"
 
 
 def retry(conn: Connection[Any], change: Change) -> str:
-    return f"run {change.key} is {history.retry(conn, int(change.key))} again"
+    return f"run {change.key} is {runs.retry(conn, int(change.key))} again"
 
 
 def pause_job(conn: Connection[Any], change: Change) -> str:
@@ -188,12 +191,12 @@ def resume_job(conn: Connection[Any], change: Change) -> str:
 
 
 def pause_queue(conn: Connection[Any], change: Change) -> str:
-    holding.pause(conn, "queue", str(change.key), change.reason, None, None)
+    queue_settings.pause(conn, "queue", str(change.key), change.reason, None, None)
     return f"queue {change.key} is paused"
 
 
 def resume_queue(conn: Connection[Any], change: Change) -> str:
-    holding.resume(conn, "queue", str(change.key))
+    queue_settings.resume(conn, "queue", str(change.key))
     return f"queue {change.key} goes on"
 
 

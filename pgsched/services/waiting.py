@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pgsched.db import backfills, history
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, one
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import backfills
+from pgsched.db.queries.runs import runs
+from pgsched.db.rows import Row, one
 
 EVERY_S = 0.2
 PATIENCE_S = 3.0
@@ -18,7 +19,7 @@ ENDED = ("succeeded", "dead", "cancelled", "skipped", "missed")
 def until_ended(conn: Connection[Any], run_id: int, note: Callable[[str], object], every_s: float = EVERY_S) -> Row:
     """The run once it has ended. `note` is told, once, that no worker would take it."""
     begun, told = time.monotonic(), False
-    while (run := history.show(conn, run_id))["state"] not in ENDED:
+    while (run := runs.show(conn, run_id))["state"] not in ENDED:
         if run["state"] == "queued" and not told and time.monotonic() - begun > PATIENCE_S:
             told = True
             if not offered(conn, run):

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pgsched import log
-from pgsched.db import metering
-from pgsched.db.connect import Connection, DatabaseError, connect, first_line
+from pgsched.db.connection.connect import Connection, DatabaseError, connect, first_line
+from pgsched.db.queries.reports import metrics
 from pgsched.errors import PgschedError
-from pgsched.observe.meter import Bounded, Sample
+from pgsched.telemetry.metrics import Bounded, Sample
 
 logger = log.get("metrics")
 EVERY_S = 15.0
@@ -74,7 +74,7 @@ class Figures(threading.Thread):
     def _queues(self, conn: Connection[Any]) -> Iterator[Sample]:
         counts: dict[tuple[str, str], float] = {}
         ages: dict[tuple[str, str], float] = {}
-        for row in sorted(metering.queues(conn), key=lambda row: -row["n"]):
+        for row in sorted(metrics.queues(conn), key=lambda row: -row["n"]):
             key = self._queue(row["queue"]), row["state"]
             counts[key] = counts.get(key, 0) + row["n"]
             ages[key] = max(ages.get(key, 0.0), row["oldest_s"] or 0.0)
@@ -87,7 +87,7 @@ class Figures(threading.Thread):
 
 def jobs(conn: Connection[Any]) -> Iterator[Sample]:
     """The jobs, by what they are in."""
-    row = metering.jobs(conn)
+    row = metrics.jobs(conn)
     for state, column in (("planned", "planned"), ("paused", "paused"), ("error", "broken")):
         yield "pgsched_jobs", (state,), row[column]
     yield "pgsched_jobs_overdue_seconds", (), row["overdue_s"] or 0.0
@@ -95,7 +95,7 @@ def jobs(conn: Connection[Any]) -> Iterator[Sample]:
 
 def tables(conn: Connection[Any]) -> Iterator[Sample]:
     """Live and dead rows."""
-    for row in metering.tables(conn):
+    for row in metrics.tables(conn):
         yield "pgsched_table_live_tuples", (row["name"],), row["live"]
         yield "pgsched_table_dead_tuples", (row["name"],), row["dead"]
 

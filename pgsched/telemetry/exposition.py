@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from pgsched.observe.catalogue import METRICS
-from pgsched.observe.catalogue import Metric as Described
-from pgsched.observe.meter import Sample
+from pgsched.telemetry.catalogue import METRICS
+from pgsched.telemetry.catalogue import Metric as Described
+from pgsched.telemetry.metrics import Sample
 
 Snapshots = Mapping[str, Iterable[Sample]]  # by the number of the worker under --processes, "" where there is one
 

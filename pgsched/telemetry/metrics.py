@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
-from pgsched.observe.catalogue import BY_NAME, MANY, MOST, MOST_SERIES, OTHER
+from pgsched.telemetry.catalogue import BY_NAME, MANY, MOST, MOST_SERIES, OTHER
 
 Labels = tuple[str, ...]
 Sample = tuple[str, Labels, Any]  # name, label values, and a number or a histogram's [counts by bucket, sum]

@@ -9,8 +9,9 @@ import os
 from importlib.metadata import entry_points
 from typing import Any
 
-from pgsched import log, tracing
+from pgsched import log
 from pgsched.errors import InputError
+from pgsched.telemetry import tracing
 
 logger = log.get("tracing")
 GROUP = "opentelemetry_traces_exporter"

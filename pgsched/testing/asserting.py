@@ -7,10 +7,10 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from pgsched.app import App
-from pgsched.db import testkit
+from pgsched.app.task import Task
+from pgsched.client.application import App
 from pgsched.errors import InputError
-from pgsched.task import Task
+from pgsched.testing.database import runs_of
 from pgsched.testing.found import Enqueued, of_row
 from pgsched.testing.recorder import Recorder
 
@@ -26,7 +26,7 @@ def enqueued(what: App | Task[..., Any], *, connection: Any = None) -> list[Enqu
     database: Any = app.database
     if isinstance(database, Recorder):
         return [run for run in database.runs if run.is_open and name in (None, run.task)]
-    return [of_row(row) for row in database.send(connection, lambda conn: testkit.runs_of(conn, name))]
+    return [of_row(row) for row in database.send(connection, lambda conn: runs_of(conn, name))]
 
 
 def assert_enqueued(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from pgsched.app import App
-from pgsched.db import testkit
+from pgsched.client.application import App
 from pgsched.errors import InputError
+from pgsched.testing import database
 
 Span = float | timedelta
 
@@ -56,12 +56,12 @@ class DatabaseClock:
 
     def now(self) -> datetime:
         """The database's time and what was travelled, in UTC."""
-        return self._app.database.send(None, testkit.clock) + self._ahead
+        return self._app.database.send(None, database.clock) + self._ahead
 
     def travel(self, by: Span | None = None, *, to: datetime | None = None) -> datetime:
         """As `Clock.travel`."""
         now = self.now()
         far = span(now, by, to)
-        self._app.database.send(None, lambda conn: testkit.travel(conn, now, far))
+        self._app.database.send(None, lambda conn: database.travel(conn, now, far))
         self._ahead += far
         return now + far

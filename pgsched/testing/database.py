@@ -13,9 +13,9 @@ from psycopg import sql as composing
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
-from pgsched.core.schedule import parse
-from pgsched.db.connect import Connection, connect
-from pgsched.db.migrate import upgrade
+from pgsched.core.schedule.cron import parse
+from pgsched.db.connection.connect import Connection, connect
+from pgsched.db.schema.migrate import upgrade
 from pgsched.db.statements import sql
 from pgsched.errors import InputError
 

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pgsched.app import App
+from pgsched.client.application import App
 from pgsched.config import Settings, WorkerSettings
-from pgsched.db import testkit
-from pgsched.db.connect import connect
+from pgsched.db.connection.connect import connect
 from pgsched.errors import PgschedError
 from pgsched.leader.election import Leader
+from pgsched.testing import database
 from pgsched.worker.process import make_worker, process_name
 
 LOOK_S = 0.02
@@ -57,11 +57,11 @@ async def drain_async(
     leading = threading.Thread(target=leader.run, name="pgsched-testing-leader", daemon=True)
     await app.hooks.start([])
     with connect(address, purpose="testing") as conn:
-        since = testkit.clock(conn)
+        since = database.clock(conn)
         leading.start()
         working = asyncio.create_task(worker.run())
         try:
-            await _until_empty(working, lambda: testkit.unfinished(conn, list(app.tasks), queues, scheduled), timeout)
+            await _until_empty(working, lambda: database.unfinished(conn, list(app.tasks), queues, scheduled), timeout)
         finally:
             worker.stop()
             leader.stop()
@@ -69,7 +69,7 @@ async def drain_async(
             await asyncio.to_thread(leading.join, 5.0)
             await app.hooks.shutdown()
         working.result()
-        return testkit.finished(conn, since, queues)
+        return database.finished(conn, since, queues)
 
 
 async def _until_empty(working: asyncio.Task[None], look: Callable[[], list[Any]], timeout_s: float) -> None:

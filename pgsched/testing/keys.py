@@ -6,8 +6,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pgsched.core.model import How
 from pgsched.errors import AlreadyEnqueued, InputError
-from pgsched.model import How
 from pgsched.testing.clock import Clock
 from pgsched.testing.found import Enqueued
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pgsched.app import App
+    from pgsched.client.application import App
     from pgsched.testing import DatabaseClock, Recorder
 
 
@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def pgsched_app(request: pytest.FixtureRequest) -> App:
     """The app under test."""
-    from pgsched.app import load
+    from pgsched.client.application import load
 
     path = str(request.config.getini("pgsched_app") or "")
     if not path:
@@ -55,7 +55,7 @@ def pgsched_server_dsn(request: pytest.FixtureRequest) -> str:
     """A server on which the tests' databases are made."""
     found = str(request.config.getini("pgsched_test_dsn") or os.environ.get("PGSCHED_TEST_DSN") or "")
     if not found:
-        from pgsched.db.embedded import acquire
+        from pgsched.db.embedded.server import acquire
 
         found = acquire().dsn
     return found
@@ -64,7 +64,7 @@ def pgsched_server_dsn(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def pgsched_template(pgsched_server_dsn: str) -> Iterator[str]:
     """The migrated database of which each test gets a copy."""
-    from pgsched.db.testkit import fresh_database
+    from pgsched.testing.database import fresh_database
 
     with fresh_database(pgsched_server_dsn) as (name, _):
         yield name
@@ -73,7 +73,7 @@ def pgsched_template(pgsched_server_dsn: str) -> Iterator[str]:
 @pytest.fixture
 def pgsched_dsn(pgsched_server_dsn: str, pgsched_template: str) -> Iterator[str]:
     """A database of the test's own, with the schema of pgsched; dropped after it."""
-    from pgsched.db.testkit import fresh_database
+    from pgsched.testing.database import fresh_database
 
     with fresh_database(pgsched_server_dsn, pgsched_template) as (_, dsn):
         yield dsn

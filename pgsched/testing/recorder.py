@@ -18,16 +18,16 @@ from functools import partial
 from typing import Any, NoReturn
 from uuid import uuid4
 
-from pgsched.app import App
+from pgsched.app.declarations import JobDeclaration
+from pgsched.app.options import INHERITED, OPTIONS
+from pgsched.app.run import Run
+from pgsched.app.signals import Discard, Retry, Snooze
+from pgsched.client.application import App
 from pgsched.core import payload
-from pgsched.core.schedule import parse
-from pgsched.declare import JobDeclaration
+from pgsched.core.model import FirstResult, How, RunId
+from pgsched.core.schedule.cron import parse
 from pgsched.errors import InputError
-from pgsched.execute.context import Run
-from pgsched.execute.report import consists_of, one_line, said, wait_of
-from pgsched.execute.signals import Discard, Retry, Snooze
-from pgsched.model import FirstResult, How, RunId
-from pgsched.options import INHERITED, OPTIONS
+from pgsched.execute.outcomes import consists_of, one_line, said, wait_of
 from pgsched.testing.clock import Clock
 from pgsched.testing.found import Enqueued
 from pgsched.testing.keys import Keys

@@ -14,13 +14,14 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from pgsched.db.pool import Pool
-from pgsched.web import login, routes
-from pgsched.web.depth import Depths, watching
-from pgsched.web.diagnosis import Diagnosis
-from pgsched.web.guard import Guard
-from pgsched.web.pages import View, render
-from pgsched.web.secrets import Signer
+from pgsched.db.connection.pool import Pool
+from pgsched.web import routes
+from pgsched.web.pages.depth import Depths, watching
+from pgsched.web.pages.doctor import Diagnosis
+from pgsched.web.pages.responses import View, render
+from pgsched.web.security import login
+from pgsched.web.security.guard import Guard
+from pgsched.web.security.secrets import Signer
 from pgsched.web.settings import Settings
 
 CONNECTIONS, TIMEOUT_S = 8, 10.0

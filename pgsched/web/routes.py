@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute, Route
 
-from pgsched.web import (
-    api,
+from pgsched.web.api import openapi, operation_table
+from pgsched.web.pages import (
+    alerts,
     backfills,
-    dates,
-    fleet,
+    bulk,
+    calendars,
     job_form,
     jobs,
-    keeping,
-    many,
-    openapi,
     overview,
     queues,
+    retention,
     runs,
-    watch,
+    workers,
 )
-from pgsched.web.pages import Endpoint, Page, action, page
+from pgsched.web.pages.responses import Endpoint, Page, action, page
 
 
 def shown(path: str, make: Page) -> Route:
@@ -35,7 +34,7 @@ def done(path: str, act: Page) -> Route:
 
 ROUTES: list[BaseRoute] = [
     Route("/api/openapi.json", openapi.serve, methods=["GET"]),
-    *api.routes(),
+    *operation_table.routes(),
     shown("/", overview.overview),
     shown("/jobs", jobs.index),
     shown("/jobs/{name:path}", jobs.show),
@@ -50,11 +49,11 @@ ROUTES: list[BaseRoute] = [
     done("/job/resume/{name:path}", jobs.resume),
     done("/job/run/{name:path}", jobs.run),
     done("/job/delete/{name:path}", jobs.delete),
-    done("/job/exclude/{name:path}", dates.exclude),
-    done("/job/allow/{name:path}", dates.allow),
+    done("/job/exclude/{name:path}", calendars.exclude),
+    done("/job/allow/{name:path}", calendars.allow),
     shown("/runs", runs.index),
-    done("/runs/many", many.ask),
-    done("/runs/many/do", many.do),
+    done("/runs/many", bulk.ask),
+    done("/runs/many/do", bulk.do),
     shown("/runs/{id:int}", runs.show),
     shown("/runs/{id:int}/log", runs.log),
     shown("/runs/{id:int}/tree", runs.tree),
@@ -68,12 +67,12 @@ ROUTES: list[BaseRoute] = [
     done("/limits/remove", queues.remove_limit),
     done("/pauses/begin", queues.pause),
     done("/pauses/end", queues.resume),
-    shown("/workers", fleet.workers),
-    done("/workers/{id:int}/drain", fleet.drain),
-    done("/retention/save", keeping.save),
-    shown("/alerts", watch.incidents),
-    shown("/audit", watch.audit),
-    shown("/doctor", fleet.doctor),
+    shown("/workers", workers.workers),
+    done("/workers/{id:int}/drain", workers.drain),
+    done("/retention/save", retention.save),
+    shown("/alerts", alerts.incidents),
+    shown("/audit", alerts.audit),
+    shown("/doctor", workers.doctor),
     shown("/backfills/{id:int}", backfills.show),
     done("/backfills/{id:int}/cancel", backfills.cancel),
 ]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import uvicorn
 
-from pgsched import garbage
+from pgsched import gc_tuning
 from pgsched.errors import InputError
 from pgsched.web.app import make
 from pgsched.web.settings import Settings
@@ -29,7 +29,7 @@ def serve(settings: Settings, dsn: str, told: Callable[[str], object]) -> None:
         limit_concurrency=500,
         ws="none",
     )
-    garbage.last()
+    gc_tuning.last()
     with listening:
         told(f"http://{shown}:{port}/")
         uvicorn.Server(config).run(sockets=[listening])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgsched.errors import InputError
-from pgsched.web.secrets import Password
+from pgsched.web.security.secrets import Password
 
 SHORTEST_TOKEN = 16
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

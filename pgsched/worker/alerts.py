@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pgsched.config import Settings
-from pgsched.leader.courier import Courier
+from pgsched.leader.alerting.delivery import Courier
+from pgsched.leader.alerting.incidents import Unled
+from pgsched.leader.alerting.sinks import sinks
 from pgsched.leader.election import Leader
-from pgsched.leader.sinks import sinks
-from pgsched.leader.watching import Unled
 
 
 @contextmanager

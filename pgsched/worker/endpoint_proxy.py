@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pgsched.observe.endpoint import Answer
-from pgsched.observe.health import Health, from_json, starting, together
-from pgsched.worker.observed import outer, require_client
+from pgsched.telemetry.endpoint import Answer
+from pgsched.telemetry.health import Health, from_json, starting, together
+from pgsched.worker.process_endpoint import outer, require_client
 
 ASK_S = 3.0
 AT_ONCE = 16
@@ -41,7 +41,7 @@ class Front:
 
     def metrics(self, accept: str) -> Answer:
         """All workers' metrics, each sample with the label `process`."""
-        from pgsched.observe.exposition import page
+        from pgsched.telemetry.exposition import page
 
         told = self._ask("/metrics")
         return Answer(200, *page({member.name: samples for member, samples in told if samples is not None}, accept))

@@ -1,11 +1,11 @@
-"""What a worker process says of its health (observe/health.py has the rule). Called from the endpoint's thread."""
+"""What a worker process says of its health (telemetry/health.py has the rule). Called from the endpoint's thread."""
 
 from __future__ import annotations
 
 import time
 
 from pgsched.leader.election import Leader
-from pgsched.observe.health import LOOP_S, Health, starting
+from pgsched.telemetry.health import LOOP_S, Health, starting
 from pgsched.worker.worker import Worker
 
 LEADER_S = 30.0

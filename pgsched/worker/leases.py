@@ -17,13 +17,22 @@ from types import MappingProxyType
 from typing import Any
 
 from pgsched import log
-from pgsched.db import workers
-from pgsched.db.claims import Beat, cancel_asked, heartbeat
-from pgsched.db.connect import BY_KEY, Connection, DatabaseError, Reaction, back_off_s, classify, connect, explain
-from pgsched.db.patient import expect
+from pgsched.core.model import Claim, Key, Settlement
+from pgsched.db.connection.bounded import expect
+from pgsched.db.connection.connect import (
+    BY_KEY,
+    Connection,
+    DatabaseError,
+    Reaction,
+    back_off_s,
+    classify,
+    connect,
+    explain,
+)
+from pgsched.db.queries.runs import workers
+from pgsched.db.queries.runs.claims import Beat, cancel_asked, heartbeat
 from pgsched.errors import PgschedError
-from pgsched.model import Claim, Key, Settlement
-from pgsched.worker.registering import register_again
+from pgsched.worker.registration import register_again
 
 logger = log.get("lease")
 MARGIN = 0.1

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pgsched import log
-from pgsched.db.connect import (
+from pgsched.db.connection.connect import (
     AsyncConnection,
     DatabaseError,
     Reaction,
@@ -19,8 +19,8 @@ from pgsched.db.connect import (
     explain,
     first_line,
 )
-from pgsched.db.notices import notices
-from pgsched.db.shared import is_shared
+from pgsched.db.connection.notifications import notices
+from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.errors import PgschedError
 
 logger = log.get("listen")

@@ -14,14 +14,14 @@ from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any
 
-from pgsched.db import metering
-from pgsched.db.connect import Connection
-from pgsched.db.tried import TRIED
-from pgsched.model import Claim, Key, Kind, Result, Settlement
-from pgsched.observe.catalogue import OTHER
-from pgsched.observe.meter import Bounded, Meter, Sample
-from pgsched.worker.running import Ended
-from pgsched.worker.slots import Slots
+from pgsched.core.model import Claim, Key, Kind, Result, Settlement
+from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.connect_counter import TRIED
+from pgsched.db.queries.reports import metrics
+from pgsched.telemetry.catalogue import OTHER
+from pgsched.telemetry.metrics import Bounded, Meter, Sample
+from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.runner import Slots
 
 LAG_STRETCH_S, LAG_EVERY_S = 15.0, 0.25
 BURST, STRETCH_S = 32, 0.05
@@ -56,7 +56,7 @@ class WorkerMeter:
 
     def look_at_clock(self, conn: Connection[Any]) -> None:
         """Learn what the database's time is; called at each heartbeat."""
-        self._offset_s = metering.clock_offset(conn)
+        self._offset_s = metrics.clock_offset(conn)
 
     def claimed(self, claims: Sequence[Claim]) -> None:
         """A claim was answered with these."""

@@ -15,12 +15,12 @@ from dataclasses import replace
 from typing import Any
 
 from pgsched import log
-from pgsched.db.connect import BY_KEY, UNFORESEEN, AsyncConnection, Reaction, aconnect, back_off_s, classify
-from pgsched.db.run_logs import Page, tell_progress, write
-from pgsched.execute.capture import Journal, Progress, Record, in_json
-from pgsched.execute.report import escaped
-from pgsched.model import Key
-from pgsched.worker.log_pages import Book
+from pgsched.core.model import Key
+from pgsched.db.connection.connect import BY_KEY, UNFORESEEN, AsyncConnection, Reaction, aconnect, back_off_s, classify
+from pgsched.db.queries.runs.run_output import Page, tell_progress, write
+from pgsched.execute.outcomes import escaped
+from pgsched.execute.output.record import Journal, Progress, Record, in_json
+from pgsched.worker.output_pages import Book
 
 logger = log.get("logs")
 EVERY_S = 1.0

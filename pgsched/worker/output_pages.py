@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pgsched.db.run_logs import Line, Page
-from pgsched.execute.capture import Piece, Taken
-from pgsched.execute.report import storable
-from pgsched.model import Key
+from pgsched.core.model import Key
+from pgsched.db.queries.runs.run_output import Line, Page
+from pgsched.execute.outcomes import storable
+from pgsched.execute.output.record import Piece, Taken
 
 CHUNK_BYTES = 65_536
 ROW_CHARACTERS = 4096

@@ -15,28 +15,31 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pgsched
-from pgsched import garbage, log, otel, tracing
+from pgsched import gc_tuning, log
 from pgsched.config import Settings
-from pgsched.db import pooler, timeline, version, workers
-from pgsched.db.connect import connect, ssl_problem
+from pgsched.db.connection import failover, pooler
+from pgsched.db.connection.connect import connect, ssl_problem
+from pgsched.db.queries.runs import workers
+from pgsched.db.schema import version
 from pgsched.errors import PgschedError
-from pgsched.execute import forks
-from pgsched.execute.capture import Journal
+from pgsched.execute import signal_isolation
+from pgsched.execute.output.record import Journal
 from pgsched.execute.registry import executors
 from pgsched.leader.election import Leader
+from pgsched.telemetry import otel, tracing
 from pgsched.threads import apart
-from pgsched.worker import leaving
-from pgsched.worker.alerting import alerting
-from pgsched.worker.observed import Observed
-from pgsched.worker.recycling import check_memory
+from pgsched.worker import shutdown
+from pgsched.worker.alerts import alerting
+from pgsched.worker.memory_limit import check_memory
+from pgsched.worker.process_endpoint import Observed
 from pgsched.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pgsched.app import App
-    from pgsched.worker.supervised import Line
-    from pgsched.worker.traced import Tracing
+    from pgsched.client.application import App
+    from pgsched.worker.supervisor_link import Line
+    from pgsched.worker.tracing import Tracing
 
 logger = log.get("process")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -49,7 +52,7 @@ def process_name() -> str:
 
 def prepare(settings: Settings) -> None:
     """Check the schema, and say what is unwise. Raises PgschedError."""
-    timeline.survey(settings.dsn)
+    failover.survey(settings.dsn)
     with connect(settings.dsn, purpose="worker") as conn:
         version.check(conn)
         if problem := ssl_problem(conn):
@@ -69,11 +72,11 @@ def run_worker(
     if app is not None and app.dsn is None:
         app.dsn = settings.dsn  # a handler that enqueues means this database, wherever the DSN came from
     prepare(settings)
-    garbage.last()
+    gc_tuning.last()
     check_memory(settings.worker.max_memory_mb)
     hear_of_children()
     with Observed(settings, under_supervisor=line is not None) as observed:
-        leaving.run(lambda: serve(settings, app, on_start, line, observed))
+        shutdown.run(lambda: serve(settings, app, on_start, line, observed))
 
 
 def hear_of_children() -> None:
@@ -118,7 +121,7 @@ async def work(
         # The loop hears of signals by a descriptor; this is called also while a handler blocks the loop.
         signal.signal(number, lambda *_: worker.heard())
         signal.siginterrupt(number, False)
-    forks.hear_alone(handled)
+    signal_isolation.hear_alone(handled)
     if line is not None:
         worker.tell = line.say
         line.on_stop(lambda times: loop.call_soon_threadsafe(worker.stop_at_least, times))
@@ -146,7 +149,7 @@ async def work(
             await apart(partial(thread.join, 3.0))
         for number in handled:
             loop.remove_signal_handler(number)
-        forks.forget()
+        signal_isolation.forget()
         if traced is not None:
             await traced.close()
 
@@ -157,7 +160,7 @@ def trace(settings: Settings, worker: Worker) -> Tracing | None:
         otel.set_up()
     if not tracing.on():
         return None
-    from pgsched.worker.traced import trace_attempts
+    from pgsched.worker.tracing import trace_attempts
 
     return trace_attempts(worker)
 
@@ -189,7 +192,7 @@ def make_worker(
 def run_leader(settings: Settings) -> None:
     """Run only the leader's duties, until a signal. Raises PgschedError when no retry can help."""
     prepare(settings)
-    garbage.last()
+    gc_tuning.last()
     fatal: list[PgschedError] = []
     leader = Leader(settings.dsn, settings.leader, process_name(), on_fatal=fatal.append)
     observed = Observed(settings)

@@ -19,13 +19,13 @@ import pgsched
 from pgsched.config import Settings
 from pgsched.errors import InputError
 from pgsched.leader.election import Leader
-from pgsched.leader.metered import LeaderMeter
-from pgsched.observe.endpoint import Answer, Endpoint, Route, address, listen
-from pgsched.observe.figures import Figures
-from pgsched.observe.health import Health, as_json, starting
-from pgsched.observe.meter import Meter, Sample
+from pgsched.leader.metrics import LeaderMeter
+from pgsched.telemetry.database_metrics import Figures
+from pgsched.telemetry.endpoint import Answer, Endpoint, Route, address, listen
+from pgsched.telemetry.health import Health, as_json, starting
+from pgsched.telemetry.metrics import Meter, Sample
 from pgsched.worker.health import of_leader, of_worker
-from pgsched.worker.metered import MeteredSlots, WorkerMeter
+from pgsched.worker.metrics import MeteredSlots, WorkerMeter
 from pgsched.worker.worker import Worker
 
 FOLDER = "PGSCHED_ENDPOINTS"  # where supervised workers have their socket files
@@ -84,7 +84,7 @@ class Observed:
             endpoint.close()
 
     def _metrics(self, accept: str) -> Answer:
-        from pgsched.observe.exposition import page
+        from pgsched.telemetry.exposition import page
 
         assert self.meter is not None
         return Answer(200, *page({"": self.meter.snapshot()}, accept))

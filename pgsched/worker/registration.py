@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pgsched import log
-from pgsched.db import registering, workers
-from pgsched.db.connect import Connection, DatabaseError, connect, explain
-from pgsched.db.workers import Registration
+from pgsched.db.connection.connect import Connection, DatabaseError, connect, explain
+from pgsched.db.queries.jobs import registration as rows
+from pgsched.db.queries.runs import workers
+from pgsched.db.queries.runs.workers import Registration
 from pgsched.errors import PgschedError
 
 logger = log.get("process")
@@ -17,7 +18,7 @@ def register(dsn: str, registration: Registration) -> int:
     """Write the worker's row and the jobs of its app; returns the worker's id. Raises PgschedError."""
     try:
         with connect(dsn, purpose="worker") as conn:
-            worker_id, done = registering.register(conn, registration)
+            worker_id, done = rows.register(conn, registration)
     except DatabaseError as error:
         raise explain(error) from error
     tell(registration, done)
@@ -28,7 +29,7 @@ def register_again(conn: Connection[Any], registration: Registration) -> int:
     """Of a worker that the database does not know any more, or has given up: as `register`, but that of its jobs it
     only puts back those that are gone. Raises DatabaseError."""
     try:
-        worker_id, done = registering.register(conn, registration, again=True)
+        worker_id, done = rows.register(conn, registration, again=True)
     except PgschedError as error:
         if isinstance(error.__cause__, DatabaseError):
             raise error.__cause__ from None  # it passes, or not: whoever beats knows what to do

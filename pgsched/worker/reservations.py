@@ -1,4 +1,4 @@
-"""Room that the leader of this process fills before an instant (leader/ahead.py).
+"""Room that the leader of this process fills before an instant (leader/preparation.py).
 
 The rule: the worker's loop itself keeps the room and takes what fills it. So a loop that is blocked offers none, and
 what is given to one that has begun to stop is handed back.
@@ -12,10 +12,10 @@ from concurrent.futures import Future
 from contextlib import suppress
 from uuid import UUID
 
-from pgsched.leader.ahead import Offer
-from pgsched.model import Claim
-from pgsched.worker.claim import Claimer
-from pgsched.worker.slots import Slots
+from pgsched.core.model import Claim
+from pgsched.leader.preparation import Offer
+from pgsched.worker.attempts.runner import Slots
+from pgsched.worker.claiming.claimer import Claimer
 
 ANSWER_S, LONGEST_ANSWER_S = 0.005, 1.0
 KEPT_S = 1.0  # a leader that hears nothing of its database must not keep the room of a worker that does

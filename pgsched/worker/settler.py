@@ -14,9 +14,9 @@ from datetime import timedelta
 from typing import Any
 
 from pgsched import log
-from pgsched.core.retry import delay
-from pgsched.db.claims import plan_settlements, settle
-from pgsched.db.connect import (
+from pgsched.core.backoff import delay
+from pgsched.core.model import Claim, Outcome, Result, Settlement
+from pgsched.db.connection.connect import (
     BY_KEY,
     UNFORESEEN,
     AsyncConnection,
@@ -28,9 +28,9 @@ from pgsched.db.connect import (
     explain,
     first_line,
 )
+from pgsched.db.queries.runs.claims import plan_settlements, settle
 from pgsched.errors import PgschedError
-from pgsched.execute.report import escaped
-from pgsched.model import Claim, Outcome, Result, Settlement
+from pgsched.execute.outcomes import escaped
 
 logger = log.get("settle")
 LARGEST_BATCH = 4000

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from pgsched import log
 from pgsched.errors import BUG, PgschedError
-from pgsched.execute.loops import finish
+from pgsched.execute.event_loops import finish
 
 logger = log.get("process")
 WITHIN_S = 10.0

@@ -20,12 +20,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pgsched import garbage, log
+from pgsched import gc_tuning, log
 from pgsched.errors import MemoryReached
-from pgsched.execute.child import kill_session
-from pgsched.worker.front import Member, fronting
-from pgsched.worker.observed import FOLDER
-from pgsched.worker.supervised import READY, SWOLLEN, VARIABLE
+from pgsched.execute.subprocess.child import kill_session
+from pgsched.worker.endpoint_proxy import Member, fronting
+from pgsched.worker.process_endpoint import FOLDER
+from pgsched.worker.supervisor_link import READY, SWOLLEN, VARIABLE
 
 logger = log.get("supervisor")
 # No restart helps: wrong input, a schema too old or too new, a missing grant, no embedded server.
@@ -313,7 +313,7 @@ def supervise(processes: int, dsn: str | None, metrics: str | None = None, healt
     """Run this process's own command line with `processes` workers; the exit code. `dsn`: their PGSCHED_DSN.
     `metrics`, `health`: where theirs are served."""
     env = dict(os.environ) | ({} if dsn is None else {"PGSCHED_DSN": dsn})
-    garbage.last()
+    gc_tuning.last()
     supervisor = Supervisor([sys.executable, *sys.orig_argv[1:]], processes, env)
     with fronting(metrics, health, supervisor.members) as folder:
         supervisor.show(folder)

@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from pgsched.execute.child import DIE_WITH
+from pgsched.execute.subprocess.child import DIE_WITH
 
 VARIABLE = "PGSCHED_SUPERVISED"
 # What a worker says of itself: it works; it takes no more because of --max-runs, or of --max-memory.

@@ -17,16 +17,17 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from pgsched import log, tracing
-from pgsched.db.connect import AsyncConnection, DatabaseError, aconnect, first_line
+from pgsched import log
+from pgsched.app.control import Control
+from pgsched.core.model import Claim, Key, Kind, Outcome, Result
+from pgsched.db.connection.connect import AsyncConnection, DatabaseError, aconnect, first_line
 from pgsched.db.statements import sql
 from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
-from pgsched.execute.control import Control
-from pgsched.execute.python import PythonExecutor
-from pgsched.model import Claim, Key, Kind, Outcome, Result
-from pgsched.worker.running import OUTCOMES, Ended, Running, slot_of
-from pgsched.worker.slots import not_bare
+from pgsched.execute.python.executor import PythonExecutor
+from pgsched.telemetry import tracing
+from pgsched.worker.attempts.attempt import OUTCOMES, Ended, Running, slot_of
+from pgsched.worker.attempts.runner import not_bare
 from pgsched.worker.worker import Worker
 
 logger = log.get("tracing")
@@ -206,7 +207,7 @@ def described(claim: Claim, worker: str) -> dict[str, Any]:
         "pgsched.max_attempts": claim.max_attempts,
     }
     if claim.kind == Kind.PYTHON:  # a command line, a statement or a URL may hold secrets
-        found["pgsched.task"] = claim.task
+        found["pgsched.app.task"] = claim.task
     if claim.job_id is not None:
         found["pgsched.job_id"] = claim.job_id
     if claim.scheduled_at is not None:

@@ -24,7 +24,7 @@ from types import CodeType, FrameType
 from typing import IO
 
 from pgsched import log
-from pgsched.worker.running import Running
+from pgsched.worker.attempts.attempt import Running
 
 logger = log.get("watchdog")
 BLOCKED_S = 5.0

@@ -18,26 +18,26 @@ from typing import Any
 
 from pgsched import log
 from pgsched.config import WorkerSettings
-from pgsched.db import workers
-from pgsched.db.claims import Wanted
+from pgsched.core.model import SUCCEEDED, Claim, Kind, Outcome, Result, Settlement
+from pgsched.db.queries.runs import workers
+from pgsched.db.queries.runs.claims import Wanted
 from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
-from pgsched.execute.capture import Journal
-from pgsched.execute.python import PythonExecutor
-from pgsched.model import SUCCEEDED, Claim, Kind, Outcome, Result, Settlement
+from pgsched.execute.output.record import Journal
+from pgsched.execute.python.executor import PythonExecutor
 from pgsched.threads import apart
-from pgsched.worker.claim import Claimer
-from pgsched.worker.lease import Heartbeat, Leases
-from pgsched.worker.listen import listen
-from pgsched.worker.logs import LogPump
-from pgsched.worker.metered import MeteredSlots, WorkerMeter
-from pgsched.worker.recycling import watch_memory
-from pgsched.worker.registering import register
-from pgsched.worker.running import Ended, slot_of
-from pgsched.worker.seats import WorkerSeats
-from pgsched.worker.settle import Settler, retry_in_s
-from pgsched.worker.slots import Slots
-from pgsched.worker.supervised import READY, SPENT
+from pgsched.worker.attempts.attempt import Ended, slot_of
+from pgsched.worker.attempts.runner import Slots
+from pgsched.worker.claiming.claimer import Claimer
+from pgsched.worker.leases import Heartbeat, Leases
+from pgsched.worker.listener import listen
+from pgsched.worker.memory_limit import watch_memory
+from pgsched.worker.metrics import MeteredSlots, WorkerMeter
+from pgsched.worker.output import LogPump
+from pgsched.worker.registration import register
+from pgsched.worker.reservations import WorkerSeats
+from pgsched.worker.settler import Settler, retry_in_s
+from pgsched.worker.supervisor_link import READY, SPENT
 from pgsched.worker.watchdog import Watchdog
 
 logger = log.get("worker")

@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 from pgsched.chaos.ledger import app
-from pgsched.db import leading, statements
+from pgsched.db import statements
+from pgsched.db.queries.leader import leadership
 
 __all__ = ["app"]
 
@@ -17,6 +18,6 @@ if crippled := os.environ.get("PGSCHED_TEST_SQL"):
     statements.folder = lambda asked: Path(crippled) if asked == "sql" else true_folder(asked)
     statements.sql.cache_clear()
 if os.environ.get("PGSCHED_TEST_NO_FENCE"):
-    assert leading.fence.__module__ == leading.__name__, "there is a fence to take away"
-    leading.try_lead = lambda conn: True
-    leading.fence = lambda conn, term: None
+    assert leadership.fence.__module__ == leadership.__name__, "there is a fence to take away"
+    leadership.try_lead = lambda conn: True
+    leadership.fence = lambda conn, term: None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psycopg
 
-from pgsched.db import backfills, jobs
-from pgsched.db.backfills import Request
+from pgsched.db.queries.jobs import backfills, jobs
+from pgsched.db.queries.jobs.backfills import Request
 from tests.fleet import Fleet, one, wait_for_leader
 from tests.waiting import wait_until
 

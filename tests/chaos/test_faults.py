@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pgsched.chaos import needs, registry
-from pgsched.chaos.place import Places, places
+from pgsched.chaos import registry
 from pgsched.chaos.runner import run_fault
+from pgsched.chaos.site import requirements
+from pgsched.chaos.site.site import Places, places
 
 TIER: registry.Tier = "full" if os.environ.get("PGSCHED_CHAOS_TIER") == "full" else "quick"
 
@@ -26,7 +27,7 @@ def where() -> Iterator[Places]:
 @pytest.mark.parametrize("name", [fault.name for fault in registry.chosen([], TIER)])
 def test_every_promise_holds_under(name: str, where: Places) -> None:
     fault = registry.load()[name]
-    if why := needs.missing(fault.needs):
+    if why := requirements.missing(fault.needs):
         pytest.skip(f"{name}: {why}")
     result = run_fault(fault, where, 1, print)
     assert [f"{one.check}: {one.text}" for one in result.violations] == []

@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgsched.chaos import folders
 from pgsched.chaos.fleet import state_of
-from pgsched.chaos.place import open_server
+from pgsched.chaos.site import folders
+from pgsched.chaos.site.site import open_server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ BEGINS = """
 import sys, time
 from pathlib import Path
 from pgsched.chaos.fleet import Fleet
-from pgsched.chaos.place import create_database, open_server
+from pgsched.chaos.site.site import create_database, open_server
 
 server = open_server("plain")
 member = Fleet(create_database(server.dsn, "one"), server.folder, "pgsched.chaos.ledger:app").launch()

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.observe.status import status
+from pgsched.services.status import status
 from tests.apps import contract
 from tests.fleet import Fleet, enqueue, one, state
 from tests.waiting import wait_until

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pgsched.chaos import needs
-from pgsched.chaos.netns import Namespace, NetworkFailed, run, sweep
+from pgsched.chaos.site import requirements
+from pgsched.chaos.site.network_namespace import Namespace, NetworkFailed, run, sweep
 
-pytestmark = pytest.mark.skipif(needs.netns() is not None, reason=f"no namespaces: {needs.netns()}")
+pytestmark = pytest.mark.skipif(requirements.netns() is not None, reason=f"no namespaces: {requirements.netns()}")
 ASK = """
 import socket, sys
 link = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=2)

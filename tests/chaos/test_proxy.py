@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from pgsched.chaos.proxy import Proxy, of
-from pgsched.chaos.wire import Backend, Frontend
+from pgsched.chaos.site.proxy import Proxy, of
+from pgsched.chaos.site.wire_protocol import Backend, Frontend
 from tests.waiting import wait_until
 
 Connect = Callable[..., psycopg.Connection]

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgsched.db.migrate import upgrade
+from pgsched.db.schema.migrate import upgrade
 from tests.apps import ledger
 from tests.fleet import fleet_on, one, unaccounted
 from tests.server import PrivateCluster

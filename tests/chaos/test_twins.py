@@ -11,10 +11,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgsched.chaos import needs, registry
-from pgsched.chaos.place import Places, places
+from pgsched.chaos import registry
 from pgsched.chaos.registry import Fault, Options
 from pgsched.chaos.runner import run_fault
+from pgsched.chaos.site import requirements
+from pgsched.chaos.site.site import Places, places
 from pgsched.chaos.stage import Stage
 from pgsched.db.statements import folder
 
@@ -147,9 +148,9 @@ def test_leaders_that_are_not_fenced_are_reported(violated: Violated) -> None:
 
 def test_a_leader_that_does_not_see_the_clock_move_is_reported(where: Places, tmp_path: Path) -> None:
     fault = registry.load()["database-clock"]
-    if why := needs.missing(fault.needs):
+    if why := requirements.missing(fault.needs):
         pytest.skip(why)
-    blind = "from pgsched.leader import stepping\nstepping.DatabaseClock.stepped_s = lambda *_: 0.0\n"
+    blind = "from pgsched.leader import clock_step as stepping\nstepping.DatabaseClock.stepped_s = lambda *_: 0.0\n"
     (tmp_path / "sitecustomize.py").write_text(blind)
     short = replace(fault, options=replace(fault.options, lease_s=6.0))  # renewed seldom against half-second reaps
     result = run_fault(short, where, 1, print, env={"PYTHONPATH": str(tmp_path)})

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from pgsched.config import AlertSettings, LeaderSettings, Settings
-from pgsched.leader import watching
+from pgsched.leader.alerting import incidents
 from pgsched.leader.election import Leader
-from pgsched.worker.alerting import alerting
+from pgsched.worker.alerts import alerting
 from tests.race.test_alerts import check, incident, slot
 from tests.waiting import wait_until
 
@@ -61,9 +61,9 @@ def test_a_leader_tells_its_webhook_its_program_and_its_log(
     db: psycopg.Connection, dsn: str, hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, told = hook
-    monkeypatch.setattr(watching, "EVERY_S", 0.1)
-    monkeypatch.setattr(watching, "UNWATCHED_S", 0.1)
-    monkeypatch.setattr("pgsched.leader.duties.EVERY_S", 0.1)
+    monkeypatch.setattr(incidents, "EVERY_S", 0.1)
+    monkeypatch.setattr(incidents, "UNWATCHED_S", 0.1)
+    monkeypatch.setattr("pgsched.leader.loop.EVERY_S", 0.1)
     file = tmp_path / "told"
     settings = AlertSettings((f"{url}/flaky?key=secret",), (f"/bin/sh -c 'cat >> {file}; echo >> {file}'",))
     leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "test")
@@ -107,7 +107,7 @@ def test_a_test_alert_goes_through_the_sinks_of_the_leader(
     pgsched: Call, dsn: str, hook: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, told = hook
-    monkeypatch.setattr("pgsched.leader.duties.EVERY_S", 0.1)
+    monkeypatch.setattr("pgsched.leader.loop.EVERY_S", 0.1)
     leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "test")
     thread = threading.Thread(target=leader.run, daemon=True)
     with alerting(Settings(dsn, alerts=AlertSettings((url,))), leader, stands=True):

@@ -11,9 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import retention
+from pgsched.db.queries.leader import retention
 from pgsched.errors import InputError
-from pgsched.leader.pruning import File
+from pgsched.services.pruning import File
 from tests.pruning import count, keep
 
 Call = Callable[..., Any]

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pgsched.leader import backfill
-from pgsched.observe import waiting
+from pgsched.services import waiting
 from tests.race.setting import Aside
 from tests.race.test_duties import lead
 from tests.waiting import wait_until

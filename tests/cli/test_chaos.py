@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pgsched.chaos import needs, registry
+from pgsched.chaos import registry
 from pgsched.chaos.history import History, Trouble
+from pgsched.chaos.site import requirements
 from tests.chaos.made_up import sound
 
 Pgsched = Callable[..., Any]
@@ -72,7 +73,7 @@ def test_bad_input_is_one_line(args: list[str], why: str, pgsched: Pgsched) -> N
 
 
 def test_a_fault_that_cannot_run_here_is_skipped_loudly(pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(needs.PROBES, "faketime", lambda: "libfaketime is not installed (apt install faketime)")
+    monkeypatch.setitem(requirements.PROBES, "faketime", lambda: "libfaketime is not installed (apt install faketime)")
     said = pgsched("chaos", "--faults", "worker-clock")
     assert said.code == 0
     assert "SKIPPED: libfaketime is not installed (apt install faketime)" in said.out

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgsched.db.version import SCHEMA_VERSION
+from pgsched.db.schema.version import SCHEMA_VERSION
 
 Pgsched = Callable[..., object]
 
@@ -183,7 +183,7 @@ def test_piped_tables_are_plain_aligned_and_whole(pgsched: Pgsched) -> None:
 def test_a_table_on_a_terminal_fits_it(
     pgsched: Pgsched, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pgsched.cli.output import print_rich
+    from pgsched.cli.output.printing import print_rich
 
     monkeypatch.setenv("COLUMNS", "80")
     headers = ["NAME", "STATE", "SCHEDULE", "ZONE", "NEXT", "LAST RUN", "TASK"]

@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched import demo
+from pgsched.cli import demo_app
 from pgsched.config import ENVIRONMENT
-from pgsched.db.migrate import upgrade
+from pgsched.db.schema.migrate import upgrade
 
 yaml = pytest.importorskip("yaml")
 COMPOSE = Path(__file__).resolve().parents[2] / "compose.yaml"
@@ -83,10 +83,10 @@ def test_its_jobs_are_the_demos_and_made_once(services: dict[str, Any], dsn: str
         done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=env, timeout=60)
         assert done.returncode == 0, done.stderr
     names = {name for (name,) in db.execute("SELECT name FROM pgsched.jobs").fetchall()}
-    assert names == set(demo.NAMES)
+    assert names == set(demo_app.NAMES)
 
 
 def test_its_workers_find_the_demos_tasks(services: dict[str, Any]) -> None:
     words = services["worker"]["command"]
     module, _, name = words[words.index("--app") + 1].partition(":")
-    assert getattr(importlib.import_module(module), name) is demo.app
+    assert getattr(importlib.import_module(module), name) is demo_app.app

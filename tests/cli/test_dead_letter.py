@@ -126,7 +126,7 @@ def test_a_run_that_is_dead_is_not_due_later(pgsched: Pgsched, letters: psycopg.
 def test_what_is_cut_on_a_narrow_terminal_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pgsched.cli.output import print_rich
+    from pgsched.cli.output.printing import print_rich
 
     monkeypatch.setenv("COLUMNS", "80")
     run = [
@@ -147,7 +147,7 @@ def test_what_is_cut_on_a_narrow_terminal_says_so(
 
 
 def test_no_column_but_the_widest_gives_way_on_a_narrow_terminal() -> None:
-    from pgsched.cli.output import fitted
+    from pgsched.cli.output.printing import fitted
 
     assert fitted([5, 30, 9], 80) == [5, 30, 9]
     assert fitted([5, 30, 9], 40) == [5, 20, 9]

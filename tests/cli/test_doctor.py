@@ -13,10 +13,11 @@ import psycopg
 import pytest
 
 import pgsched
-from pgsched.core.zones import tzdata_version
-from pgsched.db import claims, made
-from pgsched.db.migrate import upgrade
-from pgsched.observe import doctor
+from pgsched.core.schedule.zones import tzdata_version
+from pgsched.db.queries.runs import claims
+from pgsched.db.schema import expected_objects
+from pgsched.db.schema.migrate import upgrade
+from pgsched.services import doctor
 from tests.server import PrivateCluster
 from tests.waiting import wait_until
 
@@ -114,8 +115,8 @@ def test_missing_and_invalid_indexes_disabled_triggers_and_drift_are_named(
 
 
 def test_missing_checks_keys_and_row_security_are_named(db: psycopg.Connection, connect: Open) -> None:
-    held = db.execute(made.HELD).fetchall()
-    assert {name for (name,) in held} == made.CHECKS
+    held = db.execute(expected_objects.HELD).fetchall()
+    assert {name for (name,) in held} == expected_objects.CHECKS
     db.execute("ALTER TABLE pgsched.runs DROP CONSTRAINT runs_state")
     db.execute("ALTER TABLE pgsched.alert_deliveries DROP CONSTRAINT alert_deliveries_alert_id_fkey")
     db.execute("CREATE POLICY pgsched_own ON pgsched.jobs USING (true)")
@@ -210,7 +211,7 @@ def test_a_host_s_clock_that_is_moved_is_seen_at_the_next_heartbeat(
     db.execute("INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease,"
                " clock_ahead_s) VALUES ('w', 'h', 1, '1', 1, '{python}', '{}', '30 s', 0)")  # fmt: skip
     now = time.time()
-    monkeypatch.setattr("pgsched.db.claims.time.time", lambda: now + 7200)
+    monkeypatch.setattr("pgsched.db.queries.runs.claims.time.time", lambda: now + 7200)
     claims.heartbeat(db, 1, 30.0, [], name="w")
     text = told(list(doctor.workers(doctor.rows(connect(), "doctor_workers"))), "clock")
     assert re.search(r"the clock of h differed from the database's by \+7(200|199) s at the last heartbeat of w", text)

@@ -252,7 +252,7 @@ def test_an_unexpected_exception_is_one_line_that_says_bug(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oh\nno")
 
-    monkeypatch.setattr("pgsched.db.jobs.list_jobs", broken)
+    monkeypatch.setattr("pgsched.db.queries.jobs.jobs.list_jobs", broken)
     one_line(pgsched("job", "list"), 70, "ZeroDivisionError: oh no", "this is a bug")
     monkeypatch.setenv("PGSCHED_LOG", "debug")
     assert "Traceback" in pgsched("job", "list").err

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.holding import list_queues
+from pgsched.db.queries.jobs.queues import list_queues
 
 
 def test_a_limit_is_set_changed_listed_and_removed(pgsched: Callable[..., Any], db: psycopg.Connection) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pgsched import garbage
+from pgsched import gc_tuning
 from pgsched.config import Settings
 from pgsched.web import serving
 from pgsched.worker import process, supervisor
@@ -45,7 +45,7 @@ def frozen() -> Iterator[list[int]]:
     """How many objects were frozen each time, and after it everything as it was."""
     before = gc.get_threshold()
     gc.unfreeze()
-    garbage.begin()
+    gc_tuning.begin()
     yield []
     gc.unfreeze()
     gc.set_threshold(*before)
@@ -81,17 +81,17 @@ def test_one_that_lasts_does(
     monkeypatch.setattr(module, where, goes_on)
     with pytest.raises(Began):
         begin(dsn)
-    assert gc.get_threshold()[0] == garbage.LASTING
+    assert gc.get_threshold()[0] == gc_tuning.LASTING
     assert frozen[0] > 10_000
 
 
 def test_only_a_command_ends_without_a_look_at_what_is_left(frozen: list[int]) -> None:
     """In a process that lasts that may be a handler's."""
-    garbage.last()
+    gc_tuning.last()
     count = gc.get_freeze_count()
     new = [[] for _ in range(10_000)]
-    garbage.end()
+    gc_tuning.end()
     assert gc.get_freeze_count() <= count
-    garbage.begin()
-    garbage.end()
+    gc_tuning.begin()
+    gc_tuning.end()
     assert gc.get_freeze_count() > count + len(new) / 2

@@ -10,9 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.connect import connect as connect_to
-from pgsched.leader import pruning
+from pgsched.db.connection.connect import connect as connect_to
 from pgsched.leader.pruner import Pruner
+from pgsched.services import pruning
 from tests.db.test_retention import ended, left, slots_of
 from tests.pruning import keep as set_keep
 

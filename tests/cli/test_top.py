@@ -14,10 +14,10 @@ from rich.cells import cell_len
 from pgsched.cli.top.control import QUIT, press
 from pgsched.cli.top.frame import chosen, frame, items
 from pgsched.cli.top.keys import keys
-from pgsched.cli.top.parts import Column, Item, bar, said, spark, widths
+from pgsched.cli.top.pieces import Column, Item, bar, said, spark, widths
 from pgsched.cli.top.screen import ansi
 from pgsched.cli.top.state import State, Trouble
-from pgsched.observe.top import Change, Page
+from pgsched.services.top import Change, Page
 from tests.cli.top_sample import ROWS, failed, job, look, run, state
 
 FRAMES = Path(__file__).parent / "top_frames"

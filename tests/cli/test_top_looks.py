@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.connect import Connection
-from pgsched.observe import top
-from pgsched.observe.top import PAGES, Change, Looking, Page, act, opened
+from pgsched.db.connection.connect import Connection
+from pgsched.services import top
+from pgsched.services.top import PAGES, Change, Looking, Page, act, opened
 from tests.fleet import one
 
 WORKER = (

@@ -17,8 +17,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pgsched.chaos.fleet import Fleet
-from pgsched.db import roles
-from pgsched.db.migrate import upgrade
+from pgsched.db.schema import roles
+from pgsched.db.schema.migrate import upgrade
 from tests.cli.terminal import ROOT, Terminal, terminal
 from tests.fleet import one
 from tests.security.conftest import alone

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.tables import metadata
+from pgsched.db.schema.tables import metadata
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)

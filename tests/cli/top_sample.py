@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pgsched.cli.top.state import State
-from pgsched.observe.rates import Stretch
-from pgsched.observe.snapshot import (
+from pgsched.services.charts import Stretch
+from pgsched.services.status_model import (
     Attention,
     Finished,
     JobCounts,
@@ -20,7 +20,7 @@ from pgsched.observe.snapshot import (
     Queue,
     Status,
 )
-from pgsched.observe.top import Look, Page
+from pgsched.services.top import Look, Page
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 Row = dict[str, Any]

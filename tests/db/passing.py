@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from pgsched.leader import passed_over
+from pgsched.leader import skipped_slots
 from pgsched.leader.ticker import tick
 
 BEFORE_S, AFTER_S = 10, 61  # around a full hour: what a test takes, and the misfire_after of a job
@@ -49,7 +49,7 @@ def lead(db: psycopg.Connection, batch: int = 100) -> int:
     """What a leader's round decides, in the round's order; how many rows the tick made."""
     with db.transaction():
         made = tick(db, batch).slots
-        passed_over.record(db)
+        skipped_slots.record(db)
     return made
 
 

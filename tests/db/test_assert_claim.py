@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import (
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from pgsched import ClaimLost, InputError
-from pgsched.db.own_writes import assert_claim
+from pgsched.db.queries.runs.handler_transaction import assert_claim
 from tests.race.test_settle import zombie
 
 WAYS = [

@@ -10,13 +10,14 @@ from unittest.mock import Mock
 import psycopg
 import pytest
 
-from pgsched.core import backfill as core
-from pgsched.core.schedule import parse
-from pgsched.db import backfills, history, jobs
-from pgsched.db.backfills import Request
+from pgsched.core.planning import backfill as core
+from pgsched.core.schedule.cron import parse
+from pgsched.db.queries.jobs import backfills, jobs
+from pgsched.db.queries.jobs.backfills import Request
+from pgsched.db.queries.runs import runs
 from pgsched.errors import InputError, NotFound
 from pgsched.leader import backfill
-from pgsched.leader.duties import Duties
+from pgsched.leader.loop import Duties
 from tests.pruning import prune
 from tests.race.setting import done, row_of, take
 from tests.race.test_duties import lead
@@ -475,10 +476,10 @@ def test_an_old_backfill_is_pruned_with_history_once_its_last_run_has_ended(db: 
     finish(db)
     prune(db, 7 * 86_400, 100)
     assert [b["id"] for b in backfills.list_backfills(db)] == [open_still, recent]
-    assert history.show(db, 1)["backfill_id"] == cancelled, "its runs, kept for now, still have its number"
+    assert runs.show(db, 1)["backfill_id"] == cancelled, "its runs, kept for now, still have its number"
 
 
 def test_its_runs_say_which_backfill_asked(db: psycopg.Connection) -> None:
     number = ask(db, 1)
     work(db)
-    assert history.show(db, 1)["backfill_id"] == number
+    assert runs.show(db, 1)["backfill_id"] == number

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.cli.backfills import line
-from pgsched.db import backfills, jobs
-from pgsched.db.backfills import Request
+from pgsched.cli.commands.backfill import line
+from pgsched.db.queries.jobs import backfills, jobs
+from pgsched.db.queries.jobs.backfills import Request
 from tests.db.test_backfill import WEEK, open_slots, through, work
 from tests.race.test_duties import lead
 

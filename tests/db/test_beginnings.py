@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.core.preview import preview_job
-from pgsched.db import jobs
+from pgsched.core.schedule.preview import preview_job
+from pgsched.db.queries.jobs import jobs
 from tests.db.passing import lead, now, pass_time
 from tests.db.test_explain import led, why
 from tests.db.test_pause import HOUR, add, hours, runs

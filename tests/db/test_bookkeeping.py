@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from pgsched.db import leading
+from pgsched.db.queries.leader import leadership
 from pgsched.leader.ticker import tick
 from tests.db.passing import lead, now, pass_time
 from tests.db.test_jobs_table import add, job
@@ -40,13 +40,13 @@ def test_a_leader_of_the_first_version_may_go_on(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, leads: bool
 ) -> None:
     """It does not say that it ticks; what it holds is the leader's fence. Without it, it is anybody."""
-    cut(monkeypatch, leading, "tick_advance", "set_config('pgsched.ticks', 'on', true)", "'on'")
+    cut(monkeypatch, leadership, "tick_advance", "set_config('pgsched.ticks', 'on', true)", "'on'")
     add(db, schedule="@every 1s")
     add(db, name="b", schedule="@hourly")
     pass_time(db, 5)
     with db.transaction():
         if leads:
-            leading.fence(db, None)
+            leadership.fence(db, None)
         assert tick(db, 100).jobs == 2
     later = db.execute("SELECT count(*) FROM pgsched.jobs WHERE next_run_at > clock_timestamp()").fetchone()
     assert later == (2 if leads else 0,)

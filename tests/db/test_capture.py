@@ -7,7 +7,7 @@ import sys
 import psycopg
 import pytest
 
-from pgsched.app import load
+from pgsched.client.application import load
 from tests.db.test_run_logs import CAP, LEFT_OUT
 from tests.working import add, all_ended, output, work
 
@@ -128,7 +128,7 @@ def test_progress_told_in_types_that_are_not_jsons_ends_neither_run_nor_worker(
 
 @pytest.mark.parametrize(("done", "total"), [(-1, None), (float("nan"), 1), (1, float("inf")), (1, -5)])
 def test_a_progress_that_is_no_number_from_0_on_is_refused(done: float, total: float | None) -> None:
-    from pgsched.execute.capture import Journal, Record
+    from pgsched.execute.output.record import Journal, Record
 
     with pytest.raises(ValueError, match="progress: expected finite numbers"):
         Record(Journal(), (1, 1), 1).progress(done, total, None)

@@ -9,10 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import backfills, history, jobs
-from pgsched.db.backfills import Request
-from pgsched.leader.duties import Duties
-from pgsched.observe.explain import explain_slot
+from pgsched.db.queries.jobs import backfills, jobs
+from pgsched.db.queries.jobs.backfills import Request
+from pgsched.db.queries.runs.runs import show
+from pgsched.leader.loop import Duties
+from pgsched.services.explain import explain_slot
 from tests.db.passing import add, job, now, pass_time, runs, states
 from tests.race import test_duties
 
@@ -77,7 +78,7 @@ def test_late_slots_wait_for_what_runs_already(db: psycopg.Connection, duties: D
     pass_time(db, 2.25 * 3600)
     duties.perform()
     assert states(db) == ["waiting", "waiting", "queued"] or states(db) == ["queued", "waiting", "waiting"]
-    assert history.show(db, run)["state"] == "queued", "and do not end it"
+    assert show(db, run)["state"] == "queued", "and do not end it"
     finish(db)
     duties.perform()
     assert sorted(states(db)) == ["queued", "succeeded", "waiting"]

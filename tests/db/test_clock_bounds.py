@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.connect import BY_INDEX
-from pgsched.db.direct import numbering
+from pgsched.db.connection.connect import BY_INDEX
+from pgsched.db.connection.prepared import numbering
 from pgsched.db.statements import sql
 
 BOUNDED = [

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import jobs
+from pgsched.db.queries.jobs import jobs
 from pgsched.errors import InputError, PgschedError
 
 
@@ -134,7 +134,7 @@ def test_ten_workers_may_start_at_once(connect: Callable[..., psycopg.Connection
 
 
 def test_the_settable_columns_are_those_of_the_table(db: psycopg.Connection) -> None:
-    from pgsched.db.job_columns import SETTABLE
+    from pgsched.db.queries.jobs.job_columns import SETTABLE
 
     catalog = dict(
         db.execute(

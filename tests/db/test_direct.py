@@ -16,9 +16,9 @@ import pytest
 from psycopg import generators
 from psycopg.pq.abc import PGconn
 
-from pgsched.db.connect import AsyncConnection, aconnect, connect
-from pgsched.db.direct import can_be_sent, first, first_async, numbering, rows
-from pgsched.db.patient import AsyncPatientConnection, PatientConnection, Unanswered
+from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnection, Unanswered
+from pgsched.db.connection.connect import AsyncConnection, aconnect, connect
+from pgsched.db.connection.prepared import can_be_sent, first, first_async, numbering, rows
 from tests.waiting import wait_until
 
 TOKEN = UUID("6d7e0f8e-6d1c-4a5e-9d0b-0d7b6c1f2a3b")

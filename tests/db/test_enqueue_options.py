@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgsched import App, InputError, QueueFull
-from pgsched.task import Task
+from pgsched.app.task import Task
 from tests.race.setting import row_of
 
 Connect = Callable[..., psycopg.Connection[Any]]

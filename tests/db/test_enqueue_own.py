@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from pgsched import App
-from pgsched.db.connect import connect as connect_ours
+from pgsched.app.options import OPTIONS
+from pgsched.app.task import Task
+from pgsched.db.connection.connect import connect as connect_ours
 from pgsched.errors import PgschedError
-from pgsched.options import OPTIONS
-from pgsched.task import Task
 
 PLAN = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'pgsched%'"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from pgsched.options import OPTIONS
+from pgsched.app.options import OPTIONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "enqueue.md"
 

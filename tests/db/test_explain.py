@@ -8,13 +8,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.core.absence import absences
 from pgsched.core.explain import Explanation
-from pgsched.core.told import span
-from pgsched.db import backfills, jobs, leading
+from pgsched.core.explanations import span
+from pgsched.core.leader_absence import absences
+from pgsched.db.queries.jobs import backfills, jobs
+from pgsched.db.queries.leader import leadership
 from pgsched.errors import InputError, NotFound
 from pgsched.leader import backfill
-from pgsched.observe.explain import explain_slot
+from pgsched.services.explain import explain_slot
 from tests.db.passing import lead, now, pass_time
 from tests.race.setting import done, take
 from tests.race.test_settle import settle
@@ -274,7 +275,7 @@ def test_running_and_asked_to_stop(db: psycopg.Connection) -> None:
 
 
 def test_to_be_tried_again(db: psycopg.Connection, dsn: str) -> None:
-    from pgsched.model import Result
+    from pgsched.core.model import Result
 
     add(db)
     put(db, hour(db, 1), "queued")
@@ -390,7 +391,7 @@ def test_it_holds_up_nobody(db: psycopg.Connection) -> None:
         locks = db.execute("SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'"
                            " AND mode <> 'AccessShareLock'").fetchone()  # fmt: skip
     assert locks == (0,)
-    leading.admit(db, 1)
+    leadership.admit(db, 1)
 
 
 START = datetime(2026, 5, 1, tzinfo=UTC)

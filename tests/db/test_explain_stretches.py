@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
-from pgsched.db import backfills, jobs
+from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.leader import backfill
 from tests.db.passing import lead, now, pass_time
 from tests.db.test_explain import HOUR, add, hour, led, stamp, why

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from pgsched import AlreadyEnqueued, App, InputError, bucket
+from pgsched.app.task import Task
 from pgsched.leader.pruner import Pruner
-from pgsched.task import Task
 from tests.db.enqueued import count, end
 from tests.pruning import prune
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import psycopg
 
-from pgsched.core.jitter import offset
-from pgsched.db import jobs
+from pgsched.core.planning.jitter import offset
+from pgsched.db.queries.jobs import jobs
 from tests.db.passing import add, job, now, pass_time, runs, states
 from tests.db.test_catching_up import finish
 from tests.race.test_overlap import leader

@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import history
-from pgsched.db.history import BATCH, cancel_many, retry_many
-from pgsched.db.run_filters import Filter, ids
-from pgsched.model import State
+from pgsched.core.model import State
+from pgsched.db.queries.runs import runs
+from pgsched.db.queries.runs.run_filter import Filter, ids
+from pgsched.db.queries.runs.runs import BATCH, cancel_many, retry_many
 from tests.race.setting import cut, row_of
 
 Open = Callable[..., psycopg.Connection]
@@ -55,7 +55,7 @@ def test_a_row_that_is_held_for_a_moment_is_changed_after_all(
     (held,) = dead(db)
     with connect(autocommit=False) as other:
         other.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [held])
-        monkeypatch.setattr(history.time, "sleep", lambda s: other.rollback() if s else None)
+        monkeypatch.setattr(runs.time, "sleep", lambda s: other.rollback() if s else None)
         assert [row["after"] for row in retry_many(db, [held])] == ["queued"]
 
 
@@ -82,9 +82,9 @@ def test_a_key_that_is_taken_between_the_look_and_the_change_costs_only_its_own_
 ) -> None:
     first, second, other = *dead(db, 2, unique_key="a"), *dead(db)
     look = "o.unique_key = h.unique_key AND o.id < h.id"
-    from pgsched.db import query
+    from pgsched.db import rows
 
-    cut(monkeypatch, query, "run_retry_many", look, "false")
+    cut(monkeypatch, rows, "run_retry_many", look, "false")
     done = {row["id"]: row["skipped"] for row in retry_many(db, [first, second, other])}
     assert done.pop(second) is not None
     assert set(done.values()) == {None}

@@ -8,8 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.core.preview import preview_job
-from pgsched.db import jobs, leading
+from pgsched.core.schedule.preview import preview_job
+from pgsched.db.queries.jobs import jobs
+from pgsched.db.queries.leader import leadership
 from pgsched.leader.ticker import tick
 from tests.db.passing import lead, now, pass_time
 from tests.db.test_explain import HOUR, add, led, why
@@ -45,7 +46,7 @@ def test_a_run_counts_from_its_birth(
                " WHERE %s <> 'cancelled'", [ended])  # fmt: skip
     decide(db, 60)
     pass_time(db, 20)
-    leading.admit(db, 100)
+    leadership.admit(db, 100)
     states = [state for (state,) in db.execute("SELECT state FROM pgsched.runs ORDER BY scheduled_at").fetchall()]
     assert ended in states
     assert (len(states), run_count(db)) == (2, counted)

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from pgsched.config import WorkerSettings, find_sql_dsns
+from pgsched.core.model import Outcome, Result
 from pgsched.errors import InputError
 from pgsched.execute.sql import SqlExecutor
-from pgsched.model import Outcome, Result
 from tests.executing import claim, execute
 
 SECRET = "hunter2"

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
-from pgsched.db import jobs
+from pgsched.db.queries.jobs import jobs
 from pgsched.leader.election import Leader
 from pgsched.leader.ticker import tick
-from pgsched.observe.status import status
+from pgsched.services.status import status
 from tests.waiting import wait_until
 
 NEVER = [

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pgsched.db.connect import aconnect, connect
+from pgsched.db.connection.connect import aconnect, connect
 from tests.server import PrivateCluster
 
 SHOWN = """SELECT current_setting('tcp_keepalives_idle')::int + current_setting('tcp_keepalives_interval')::int

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import jobs
+from pgsched.db.queries.jobs import jobs
 from pgsched.errors import InputError
 from tests.db.passing import lead, now, pass_time
 from tests.db.test_pause import HOUR, add, hours, runs

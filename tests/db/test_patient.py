@@ -18,11 +18,11 @@ from psycopg import waiting
 from psycopg.waiting import Ready, Wait
 
 from pgsched import App
-from pgsched.chaos.proxy import Proxy
-from pgsched.db import connect as connecting
-from pgsched.db import patient, pooler
-from pgsched.db.connect import Reaction, aconnect, classify, connect
-from pgsched.db.patient import AsyncPatientConnection, PatientConnection, Unanswered
+from pgsched.chaos.site.proxy import Proxy
+from pgsched.db.connection import bounded, pooler
+from pgsched.db.connection import connect as connecting
+from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnection, Unanswered
+from pgsched.db.connection.connect import Reaction, aconnect, classify, connect
 from pgsched.errors import DatabaseUnreachable
 from tests.waiting import wait_until
 
@@ -36,7 +36,7 @@ def proxy(dsn: str) -> Iterator[Proxy]:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an answer may take seconds, a tenth of one is enough."""
-    monkeypatch.setattr(patient, "MARGIN_S", 0.1)
+    monkeypatch.setattr(bounded, "MARGIN_S", 0.1)
 
 
 def test_a_statement_that_nobody_answers_ends_with_its_connection(proxy: Proxy) -> None:
@@ -62,7 +62,7 @@ def test_an_interrupt_at_any_point_of_the_wait_leaves_no_statement_that_goes_on(
         return time.monotonic()
 
     conn = connect(dsn)
-    monkeypatch.setattr(patient, "time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr(bounded, "time", SimpleNamespace(monotonic=monotonic))
     with caplog.at_level("WARNING", "psycopg"), pytest.raises(KeyboardInterrupt), conn:
         conn.execute("SELECT pg_sleep(20)")
     assert caplog.messages == []
@@ -94,7 +94,7 @@ def test_one_who_holds_the_loop_gets_what_comes_at_once_before_others_have_a_tur
     async def ask() -> None:
         async with await aconnect(dsn) as conn:
             await conn.execute("SELECT 1")
-            patient.hold(conn, 5.0 if held else 0.0)
+            bounded.hold(conn, 5.0 if held else 0.0)
             task = asyncio.create_task(others())
             found = await (await conn.execute("SELECT 1, pg_sleep(0.05)::text")).fetchall()
             assert (found, turns > 0) == ([(1, "")], not held)
@@ -106,7 +106,7 @@ def test_one_who_holds_the_loop_gets_what_comes_at_once_before_others_have_a_tur
 def test_what_comes_later_is_waited_for_in_the_loop(dsn: str) -> None:
     async def ask() -> None:
         async with await aconnect(dsn) as conn:
-            patient.hold(conn, 0.02)
+            bounded.hold(conn, 0.02)
             began = time.monotonic()
             other = asyncio.create_task(asyncio.sleep(0.1))
             other.add_done_callback(lambda _: ended.append(time.monotonic() - began))
@@ -140,9 +140,9 @@ def test_the_loop_is_not_held_while_an_answer_comes_in_pieces() -> None:
     writer = threading.Thread(target=writes)
     writer.start()
     began = time.monotonic()
-    found = waiting.wait(patient.held(reads(), 0.02), near.fileno(), interval=0.02)
+    found = waiting.wait(bounded.held(reads(), 0.02), near.fileno(), interval=0.02)
     assert time.monotonic() - began < 0.15
-    assert isinstance(found, patient.Rest)
+    assert isinstance(found, bounded.Rest)
     assert waiting.wait(found.gen, near.fileno(), interval=0.02) == pieces
     writer.join()
     near.close()
@@ -152,7 +152,7 @@ def test_the_loop_is_not_held_while_an_answer_comes_in_pieces() -> None:
 def test_who_holds_the_loop_gives_up_too(proxy: Proxy) -> None:
     async def ask() -> None:
         conn = await aconnect(proxy.dsn, timeout_s=0.5)
-        patient.hold(conn, 0.01)
+        bounded.hold(conn, 0.01)
         await asyncio.to_thread(proxy.silence, "down")
         with pytest.raises(Unanswered):
             await conn.execute("SELECT 1")
@@ -272,7 +272,7 @@ def test_a_stream_without_end_lets_others_have_their_turn() -> None:
             while True:
                 yield Wait.R
 
-        gen = patient.drained(endless(), reading.fileno())
+        gen = bounded.drained(endless(), reading.fileno())
         next(gen)
         began = time.monotonic()
         assert gen.send(Ready.R) == Wait.R

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import jobs
+from pgsched.db.queries.jobs import jobs
 from pgsched.errors import InputError, NotFound
 from tests.db.passing import lead, pass_time
 

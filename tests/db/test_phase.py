@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from pgsched.model import State
+from pgsched.core.model import State
 
 PHASES = {
     "waiting": 0, "scheduled": 1, "queued": 2, "running": 2, "succeeded": 3, "cancelled": 3, "skipped": 3, "dead": 4,

@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.connect import BY_INDEX, BY_KEY
-from pgsched.db.direct import numbering
+from pgsched.db.connection.connect import BY_INDEX, BY_KEY
+from pgsched.db.connection.prepared import numbering
 from pgsched.db.statements import folder, sql
 from tests.databases import Databases
 from tests.db.plans import BIG, LEADER, WORKER, Plan, allowed, bounds, indexes, is_accounted, misdeeds, nodes, relying

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.core.jitter import offset
-from pgsched.db import leading
+from pgsched.core.planning.jitter import offset
+from pgsched.db.queries.leader import leadership
 from tests.db.passing import add, columns_of, job, lead, now, pass_time, runs, set_past_triggers, states
 from tests.pruning import prune
 from tests.race.setting import add_jobs, slots
@@ -245,7 +245,7 @@ def pause(db: psycopg.Connection, rng: Random) -> None:
 
 
 def settle_some(db: psycopg.Connection, rng: Random) -> None:
-    leading.admit(db, 100)
+    leadership.admit(db, 100)
     finish(db) if rng.random() < 0.7 else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from pgsched.app import load
+from pgsched.client.application import load
 from tests.working import add, all_ended, work
 
 app = load("tests.apps.talking:app")

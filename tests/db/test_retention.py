@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import retention
+from pgsched.db.queries.leader import retention
 from pgsched.leader.pruner import Pruner
-from pgsched.observe.explain import explain_slot
+from pgsched.services.explain import explain_slot
 from tests.pruning import count, keep, prune
 from tests.race.setting import Open
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from pgsched.db.migrate import upgrade
+from pgsched.db.schema.migrate import upgrade
 from tests.race.setting import done, take
 from tests.race.test_settle import settle
 from tests.server import PrivateCluster

@@ -103,13 +103,13 @@ def test_the_logs_go_with_their_run(dsn: str, db: psycopg.Connection) -> None:
 
 
 def test_a_reader_goes_on_in_a_row_that_has_grown(dsn: str, db: psycopg.Connection) -> None:
-    from pgsched.db import run_logs
+    from pgsched.db.queries.runs import run_output
 
     db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
     put = "INSERT INTO pgsched.run_logs (run_id, attempt, seq, stream, chunk) VALUES (1, %s, %s, 'log', %s)"
     for attempt, seq, text in ((1, 0, "one\n"), (1, 1, "two\n")):
         db.execute(put, [attempt, seq, text])
-    place, got = run_logs.BEGINNING, ""
+    place, got = run_output.BEGINNING, ""
     for change in (
         "UPDATE pgsched.run_logs SET chunk = chunk || E'é more\\n' WHERE seq = 1",
         "UPDATE pgsched.run_logs SET chunk = chunk || E'end\\n' WHERE seq = 1",
@@ -117,9 +117,9 @@ def test_a_reader_goes_on_in_a_row_that_has_grown(dsn: str, db: psycopg.Connecti
         "SELECT 1",
         "UPDATE pgsched.run_logs SET chunk = chunk || 'x' WHERE attempt = 2",
     ):
-        for row in (found := run_logs.read(db, 1, place)):
+        for row in (found := run_output.read(db, 1, place)):
             got += row["chunk"]
-        place = run_logs.behind(found) if found else place
+        place = run_output.behind(found) if found else place
         db.execute(change.encode())
-    got += "".join(row["chunk"] for row in run_logs.read(db, 1, place))
+    got += "".join(row["chunk"] for row in run_output.read(db, 1, place))
     assert got == "one\ntwo\né more\nend\nnext\nx"

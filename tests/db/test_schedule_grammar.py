@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pgsched.core import grammar, zones
+from pgsched.core.schedule import grammar, zones
 from pgsched.errors import ScheduleError
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgsched.chaos import folders
+from pgsched.chaos.site import folders
 from tests.server import Place, PrivateCluster, docker_answers, sweep
 from tests.waiting import wait_until
 

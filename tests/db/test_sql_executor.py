@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgsched.core.model import Claim, Outcome, Result
 from pgsched.execute.sql import SqlExecutor
-from pgsched.model import Claim, Outcome, Result
 from tests.executing import cancel_when, claim, execute
 from tests.waiting import wait_until
 
@@ -110,7 +110,7 @@ def test_copy_has_nobody_to_talk_to(dsn: str, table: psycopg.Connection[Any]) ->
 FLOOD = """
 import asyncio, sys, uuid
 from pgsched.execute.sql import SqlExecutor
-from pgsched.model import Claim
+from pgsched.core.model import Claim
 text = "SELECT repeat('x', 10000) FROM generate_series(1, 30000)"
 claim = Claim(1, uuid.uuid4(), 1, 1, "default", 5, "sql", text, {}, owner=sys.argv[2])
 print(asyncio.run(SqlExecutor(sys.argv[1]).execute(claim)).value["rowcount"])

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_sessi
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from pgsched import App, InputError
-from pgsched.task import Task
+from pgsched.app.task import Task
 
 URL = "postgresql+psycopg://"
 ENDS = pytest.mark.parametrize("commits", [True, False])

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from pgsched import AlreadyEnqueued, App, InputError, RunId, bucket
-from pgsched.options import OPTIONS, Given, Options
-from pgsched.task import Task
+from pgsched.app.options import OPTIONS, Given, Options
+from pgsched.app.task import Task
 from tests.db.enqueued import count, end
 from tests.pruning import prune
 from tests.race.setting import row_of, take

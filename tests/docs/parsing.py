@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from pgsched.core.schedule import parse
+from pgsched.core.schedule.cron import parse
 from tests.docs.grammar import faults
 from tests.docs.shell import Failed
 

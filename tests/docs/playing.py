@@ -24,7 +24,7 @@ from typing import Any
 import psycopg
 
 from pgsched import App
-from pgsched.db import jobs
+from pgsched.db.queries.jobs import jobs
 from pgsched.testing import drain
 from tests.docs.parsing import PARSERS
 from tests.docs.reading import ROOT, Block, Page

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from pgsched.db.embedded import bin_dir
+from pgsched.db.embedded.server import bin_dir
 from pgsched.errors import EmbeddedUnavailable
 from tests.waiting import wait_until
 

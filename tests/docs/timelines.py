@@ -13,9 +13,9 @@ from typing import Any
 
 import psycopg
 
-from pgsched.db import leading
+from pgsched.core.model import Claim, Result
+from pgsched.db.queries.leader import leadership
 from pgsched.leader.dependents import resolve
-from pgsched.model import Claim, Result
 from tests.db.passing import lead, pass_time
 from tests.race.setting import done, take
 from tests.race.test_settle import settle
@@ -122,7 +122,7 @@ def round_of_the_leader(db: psycopg.Connection[Any]) -> None:
     lead(db)
     with db.transaction():
         resolve(db, 100)
-        leading.admit(db, 100)
+        leadership.admit(db, 100)
 
 
 def standing(db: psycopg.Connection[Any]) -> list[Any]:

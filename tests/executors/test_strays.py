@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pgsched.execute import child
-from pgsched.execute.process import Processes
-from pgsched.execute.shell import ShellExecutor
-from pgsched.model import Claim, Result
+from pgsched.core.model import Claim, Result
+from pgsched.execute.subprocess import child
+from pgsched.execute.subprocess.program import Processes
+from pgsched.execute.subprocess.shell import ShellExecutor
 from tests.executing import cancel_when, children_of, claim, execute
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in Linux's /proc")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pgsched.execute import child
-from pgsched.execute.process import Processes
-from pgsched.execute.shell import ShellExecutor
+from pgsched.execute.subprocess import child
+from pgsched.execute.subprocess.program import Processes
+from pgsched.execute.subprocess.shell import ShellExecutor
 from tests.executing import cancel_when, claim
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the states in Linux's /proc")

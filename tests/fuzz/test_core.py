@@ -8,14 +8,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pgsched.core import backfill, calendar, catchup, durations, jitter, preview, retry, zones
-from pgsched.core.annotations import mismatch
-from pgsched.core.describe import describe
+from pgsched.app.annotations import mismatch
+from pgsched.core import units
+from pgsched.core.backoff import BACKOFFS, delay
 from pgsched.core.explain import Facts, explain
 from pgsched.core.payload import encode
-from pgsched.core.schedule import parse
+from pgsched.core.planning import backfill, catchup, jitter
+from pgsched.core.schedule import calendar, preview, zones
+from pgsched.core.schedule.cron import parse
+from pgsched.core.schedule.describe import describe
+from pgsched.core.text import clean
 from pgsched.errors import InputError, ScheduleError
-from pgsched.escape import clean
 from tests.fuzz.profile import PURE, fuzz
 from tests.fuzz.values import WORDS, documents, fields, hostile, schedules
 
@@ -123,10 +126,10 @@ def test_a_payload_is_json_or_is_refused(value: Any) -> None:
 @fuzz(PURE, length=st.timedeltas(), other=lengths)
 def test_a_length_of_time_can_be_said(length: timedelta, other: timedelta) -> None:
     for said in (
-        durations.duration(abs(other)),
-        durations.elapsed(abs(other)),
-        durations.duration(length),
-        durations.elapsed(length),
+        units.duration(abs(other)),
+        units.elapsed(abs(other)),
+        units.duration(length),
+        units.elapsed(length),
     ):
         assert said
 
@@ -134,7 +137,7 @@ def test_a_length_of_time_can_be_said(length: timedelta, other: timedelta) -> No
 @fuzz(
     PURE,
     attempt=st.integers(-5, 10**6),
-    backoff=st.sampled_from(retry.BACKOFFS),
+    backoff=st.sampled_from(BACKOFFS),
     base=st.timedeltas(),
     most=lengths,
     spread=st.floats(),
@@ -143,7 +146,7 @@ def test_a_length_of_time_can_be_said(length: timedelta, other: timedelta) -> No
 def test_a_delay_is_never_beyond_its_maximum(
     attempt: int, backoff: str, base: timedelta, most: timedelta, spread: float, luck: float
 ) -> None:
-    wait = retry.delay(attempt, backoff, base, most, spread, lambda: luck)
+    wait = delay(attempt, backoff, base, most, spread, lambda: luck)
     assert timedelta(0) <= wait <= most
 
 

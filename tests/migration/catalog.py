@@ -15,7 +15,7 @@ TABLE = re.compile(r"^(CREATE TABLE \S+ \()\n(.*?)\n\)", re.DOTALL | re.MULTILIN
 def program(name: str) -> str:
     """One of PostgreSQL's programs: the embedded wheel's, else the system's."""
     try:
-        from pgsched.db.embedded import bin_dir
+        from pgsched.db.embedded.server import bin_dir
 
         found = Path(bin_dir()) / name
         if found.exists():

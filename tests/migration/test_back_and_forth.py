@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import migrate
-from pgsched.db.script import upgrade_sql
-from pgsched.db.taking_back import CREATED, DROPPED, created, text_of
-from pgsched.db.version import SCHEMA_VERSION, VERSIONS
+from pgsched.db.schema import migrate
+from pgsched.db.schema.downgrade import CREATED, DROPPED, created, text_of
+from pgsched.db.schema.script import upgrade_sql
+from pgsched.db.schema.version import SCHEMA_VERSION, VERSIONS
 from tests.migration.catalog import apply_script, catalog
 
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"

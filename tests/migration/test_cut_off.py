@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psycopg
 
-from pgsched.db import migrate
-from pgsched.db.version import VERSIONS
+from pgsched.db.schema import migrate
+from pgsched.db.schema.version import VERSIONS
 from tests.migration.catalog import catalog
 from tests.migration.probing import fill
 

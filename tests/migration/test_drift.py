@@ -1,4 +1,4 @@
-"""Migrating: the tables are what `db/tables.py` says, however often and by however many it is done."""
+"""Migrating: the tables are what `db/schema/tables.py` says, however often and by however many it is done."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from pgsched.db import migrate, version
-from pgsched.db.connect import connect
-from pgsched.db.tables import metadata
+from pgsched.db.connection.connect import connect
+from pgsched.db.schema import migrate, version
+from pgsched.db.schema.tables import metadata
 from pgsched.errors import InputError, SchemaTooNew, SchemaTooOld
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def test_migrating_twice_changes_nothing(empty_dsn: str) -> None:
 
 
 def test_four_processes_may_migrate_at_once(empty_dsn: str) -> None:
-    code = f"from pgsched.db.migrate import upgrade; print(upgrade({empty_dsn!r}))"
+    code = f"from pgsched.db.schema.migrate import upgrade; print(upgrade({empty_dsn!r}))"
     started = [
         subprocess.Popen(
             [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -12,8 +12,8 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgsched import App, Run
-from pgsched.db import migrate
-from pgsched.db.connect import connect
+from pgsched.db.connection.connect import connect
+from pgsched.db.schema import migrate
 from tests.working import add, all_ended, output, work
 
 # not \\u escapes: PostgreSQL takes those in UTF-8 databases, and where it can convert them

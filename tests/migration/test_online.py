@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pgsched.db import migrate, version
+from pgsched.db.schema import migrate, version
 from tests.migration.probing import Prober, copied, fill
 
 ROOT = Path(__file__).resolve().parents[2]

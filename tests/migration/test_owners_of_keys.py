@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pgsched.db import migrate, roles
-from pgsched.db.version import SCHEMA_VERSION
+from pgsched.db.schema import migrate, roles
+from pgsched.db.schema.version import SCHEMA_VERSION
 from tests.security.conftest import Logins, alone, logins  # noqa: F401  the fixture is used by its name
 from tests.security.test_roles import not_refused, one
 

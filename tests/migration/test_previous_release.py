@@ -18,7 +18,7 @@ from zipfile import ZipFile
 import psycopg
 import pytest
 
-from pgsched.db import migrate, version
+from pgsched.db.schema import migrate, version
 from tests.apps import ledger
 from tests.fleet import Fleet, Member
 from tests.waiting import wait_until

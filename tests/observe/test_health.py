@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.observe.endpoint import HEAD_BYTES, MOST, Answer, Endpoint, address, listen
-from pgsched.observe.health import Health, together
+from pgsched.telemetry.endpoint import HEAD_BYTES, MOST, Answer, Endpoint, address, listen
+from pgsched.telemetry.health import Health, together
 from pgsched.worker.health import of_worker
 from tests.fleet import Fleet
 from tests.observe.scraping import answers, ask, free_port
@@ -57,7 +57,7 @@ def test_a_worker_whose_loop_is_blocked_says_so(db: psycopg.Connection, fleet: F
 def test_a_worker_without_its_database_is_alive_and_not_ready(
     private_cluster: PrivateCluster, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pgsched.db.migrate import upgrade
+    from pgsched.db.schema.migrate import upgrade
 
     upgrade(private_cluster.dsn)
     monkeypatch.setattr(fleet, "dsn", private_cluster.dsn)

@@ -17,10 +17,10 @@ import pytest
 
 from pgsched import App
 from pgsched.config import Settings
-from pgsched.observe.catalogue import BY_NAME, METRICS, MOST, OTHER
-from pgsched.observe.meter import Bounded, Meter
-from pgsched.worker.observed import Observed
+from pgsched.telemetry.catalogue import BY_NAME, METRICS, MOST, OTHER
+from pgsched.telemetry.metrics import Bounded, Meter
 from pgsched.worker.process import make_worker
+from pgsched.worker.process_endpoint import Observed
 from tests.fleet import Fleet
 from tests.observe.scraping import Scrape, answers, ask, free_port
 from tests.waiting import wait_until

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pgsched.observe.catalogue import BY_NAME, METRICS
+from pgsched.telemetry.catalogue import BY_NAME, METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

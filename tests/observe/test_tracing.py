@@ -125,7 +125,7 @@ def test_spans_follow_the_conventions_for_messaging(
     assert sent.name == "send mail"
     assert dict(sent.attributes or {}) == {
         "messaging.system": "pgsched", "messaging.operation.name": "send", "messaging.operation.type": "send",
-        "messaging.destination.name": "mail", "messaging.message.id": str(run_id), "pgsched.task": "child",
+        "messaging.destination.name": "mail", "messaging.message.id": str(run_id), "pgsched.app.task": "child",
     }  # fmt: skip
     assert attempt["kind"] == "SpanKind.CONSUMER"
     assert attempt["name"] == "process mail"
@@ -133,7 +133,7 @@ def test_spans_follow_the_conventions_for_messaging(
     assert client
     assert attempt["attributes"] == {
         "messaging.system": "pgsched", "messaging.operation.name": "process", "messaging.operation.type": "process",
-        "messaging.destination.name": "mail", "messaging.message.id": str(run_id), "pgsched.task": "child",
+        "messaging.destination.name": "mail", "messaging.message.id": str(run_id), "pgsched.app.task": "child",
         "pgsched.kind": "python", "pgsched.attempt": 1, "pgsched.max_attempts": 3, "pgsched.outcome": "succeeded",
     }  # fmt: skip
     assert attempt["status"]["status_code"] == "UNSET"
@@ -240,7 +240,8 @@ def add_python(db: psycopg.Connection, task: str) -> int:
 
 def test_without_the_extra_nothing_of_it_is_imported() -> None:
     code = (
-        "import sys; from pgsched import App; import pgsched.worker.process, pgsched.execute.pool_child, pgsched.log;"
+        "import sys; from pgsched import App;"
+        " import pgsched.worker.process, pgsched.execute.process_pool.child_main, pgsched.log;"
         " sys.exit(any(name.startswith(('opentelemetry', 'prometheus_client')) for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

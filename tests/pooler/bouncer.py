@@ -18,7 +18,7 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgsched.db.embedded import server_account
+from pgsched.db.embedded.server import server_account
 from tests.waiting import wait_until
 
 BINARY = os.environ.get("PGSCHED_TEST_PGBOUNCER") or shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import ways
+from pgsched.db.connection import routes
 from tests.apps import ledger
 from tests.fleet import Fleet, fleet_on
 from tests.pooler.bouncer import BINARY, Bouncer, bouncing
@@ -24,7 +24,7 @@ def pooled(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., 
     """Starts a PgBouncer in front of the test's database; the keywords are its settings."""
     if BINARY is None:
         pytest.skip("PgBouncer is not installed (apt-get install pgbouncer): poolers are not tested")
-    monkeypatch.setattr(ways, "_known", {})
+    monkeypatch.setattr(routes, "_known", {})
     with contextlib.ExitStack() as started:
         yield lambda **settings: started.enter_context(bouncing(dsn, **settings))
 

@@ -78,12 +78,12 @@ def test_the_console_is_served(bouncer: Bouncer, db: Db, tmp_path: Path) -> None
 
 
 def test_a_start_through_a_pooler_does_not_take_longer_than_a_blink(bouncer: Bouncer, dsn: str) -> None:
-    from pgsched.db import ways
-    from pgsched.db.connect import connect
+    from pgsched.db.connection import routes
+    from pgsched.db.connection.connect import connect
 
     began = time.monotonic()
     connect(bouncer.dsn).close()
     took_s = time.monotonic() - began
     print(f"found out in {1000 * took_s:.0f} ms")
-    assert ways.pooled(bouncer.dsn)
+    assert routes.pooled(bouncer.dsn)
     assert took_s < 2

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
-from pgsched.db import leading
-from pgsched.db.connect import BY_INDEX, connect
-from pgsched.db.leading import NotLeading
+from pgsched.db.connection.connect import BY_INDEX, connect
+from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader.leadership import NotLeading
 from pgsched.db.statements import sql
-from pgsched.leader.duties import Duties
 from pgsched.leader.election import Leader
+from pgsched.leader.loop import Duties
 from tests.fleet import Fleet, clock, fleet_on, one, wait_for_leader
 from tests.pooler.bouncer import Bouncer
 from tests.pooler.test_working import SECONDLY, check_slots
@@ -55,11 +55,11 @@ def test_another_leads_when_the_leader_is_gone(fleet: Fleet, db: Db, how: signal
 def test_of_two_that_believe_to_lead_only_the_newest_writes(bouncer: Bouncer, db: Db) -> None:
     with connect(bouncer.dsn, settings=BY_INDEX) as old, connect(bouncer.dsn, settings=BY_INDEX) as new:
         with old.transaction():
-            leading.fence(old, None)
-            first, _ = leading.elect(old, "old")
+            leadership.fence(old, None)
+            first, _ = leadership.elect(old, "old")
         with new.transaction():
-            leading.fence(new, None)
-            second, _ = leading.elect(new, "new")
+            leadership.fence(new, None)
+            second, _ = leadership.elect(new, "new")
         assert second == first + 1
         with pytest.raises(NotLeading), Duties(old, first, LeaderSettings(), 0).leading():
             pytest.fail("the old leader may write")
@@ -71,47 +71,47 @@ def test_of_two_that_believe_to_lead_only_the_newest_writes(bouncer: Bouncer, db
 
 def test_a_term_that_is_alive_is_left_alone(bouncer: Bouncer, db: Db) -> None:
     with connect(bouncer.dsn) as conn:
-        assert leading.vacant(conn, 10)
+        assert leadership.vacant(conn, 10)
         with conn.transaction():
-            leading.fence(conn, None)
-            term, _ = leading.elect(conn, "somebody")
-        assert not leading.vacant(conn, 10)
+            leadership.fence(conn, None)
+            term, _ = leadership.elect(conn, "somebody")
+        assert not leadership.vacant(conn, 10)
         db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() - interval '11 s'")
-        assert leading.vacant(conn, 10)
-        leading.seen(conn, term)
-        assert not leading.vacant(conn, 10)
-        leading.seen(conn, term, resign=True)
-        assert leading.vacant(conn, 10)
+        assert leadership.vacant(conn, 10)
+        leadership.seen(conn, term)
+        assert not leadership.vacant(conn, 10)
+        leadership.seen(conn, term, resign=True)
+        assert leadership.vacant(conn, 10)
 
 
 def test_a_term_seen_after_the_clock_went_back_is_not_waited_for(bouncer: Bouncer, db: Db) -> None:
     """It would keep everybody from leading until the clock has come as far as it was."""
     with connect(bouncer.dsn) as conn:
         with conn.transaction():
-            leading.fence(conn, None)
-            leading.elect(conn, "somebody")
+            leadership.fence(conn, None)
+            leadership.elect(conn, "somebody")
         db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 second'")
-        assert not leading.vacant(conn, 10), "so little is a correction, and no failover"
+        assert not leadership.vacant(conn, 10), "so little is a correction, and no failover"
         db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 hour'")
-        assert leading.vacant(conn, 10)
+        assert leadership.vacant(conn, 10)
 
 
 def test_a_clock_that_goes_back_below_a_leader_that_is_alive_leaves_one_leader(bouncer: Bouncer, db: Db) -> None:
     """Whoever stands meanwhile begins a new term, and the old one writes nothing any more."""
     with connect(bouncer.dsn, settings=BY_INDEX) as old, connect(bouncer.dsn, settings=BY_INDEX) as new:
         with old.transaction():
-            leading.fence(old, None)
-            first, _ = leading.elect(old, "old")
+            leadership.fence(old, None)
+            first, _ = leadership.elect(old, "old")
         db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 hour'")
         with Duties(old, first, LeaderSettings(), 0).leading(), pytest.raises(NotLeading), new.transaction():
-            leading.fence(new, None)
+            leadership.fence(new, None)
         db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 hour'")
-        assert leading.vacant(new, 10)
+        assert leadership.vacant(new, 10)
         with new.transaction():
-            leading.fence(new, None)
-            assert leading.vacant(new, 10)
-            second, _ = leading.elect(new, "new")
-        assert not leading.vacant(old, 10)
+            leadership.fence(new, None)
+            assert leadership.vacant(new, 10)
+            second, _ = leadership.elect(new, "new")
+        assert not leadership.vacant(old, 10)
         with pytest.raises(NotLeading), Duties(old, first, LeaderSettings(), 0).leading():
             pytest.fail("the old leader may write")
         with Duties(new, second, LeaderSettings(), 0).leading():
@@ -120,8 +120,8 @@ def test_a_clock_that_goes_back_below_a_leader_that_is_alive_leaves_one_leader(b
 
 def test_after_a_failover_to_a_clock_that_is_back_somebody_leads(bouncer: Bouncer, db: Db) -> None:
     with connect(bouncer.dsn) as gone, gone.transaction():
-        leading.fence(gone, None)
-        leading.elect(gone, "gone without a word")
+        leadership.fence(gone, None)
+        leadership.elect(gone, "gone without a word")
     db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 hour'")
     leader = Leader(bouncer.dsn, LeaderSettings(election_every_s=0.1), "candidate")
     thread = threading.Thread(target=leader.run, daemon=True)

@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import pooler, ways
-from pgsched.db.connect import BY_KEY, aconnect, connect
-from pgsched.db.pooler import Pooler
+from pgsched.db.connection import pooler, routes
+from pgsched.db.connection.connect import BY_KEY, aconnect, connect
+from pgsched.db.connection.pooler import Pooler
 from pgsched.errors import DatabaseUnreachable, InputError
 from tests.pooler.bouncer import Bouncer
 
@@ -35,7 +35,7 @@ def shown(conn: psycopg.Connection[Any]) -> Any:
 def test_no_pooler_is_seen_where_there_is_none(dsn: str) -> None:
     with connect(dsn) as conn:
         assert pooler.of(conn) is None
-        assert not ways.pooled(dsn)
+        assert not routes.pooled(dsn)
 
 
 @pytest.mark.parametrize("ignored", ["extra_float_digits", "extra_float_digits,options"])
@@ -123,7 +123,7 @@ def test_statements_are_prepared_only_where_the_pooler_keeps_count_of_them(poole
     version = str(bouncer.ask("SHOW VERSION")[0]["version"]).split()[1]
     counts = tuple(int(part) for part in version.split(".")[:2]) >= (1, 21)
     with connect(bouncer.dsn) as one, connect(bouncer.dsn) as two:
-        assert ways._known[bouncer.dsn].prepares is (counts and bouncer.counts_statements())
+        assert routes._known[bouncer.dsn].prepares is (counts and bouncer.counts_statements())
         for number in range(20):  # the two take turns with the sessions of the pool
             with two.transaction():
                 two.execute("SELECT %s::int", [number])

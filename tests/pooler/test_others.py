@@ -9,8 +9,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgsched.db.connect import BY_INDEX, BY_KEY, connect
-from pgsched.db.idle import Idle
+from pgsched.db.connection.connect import BY_INDEX, BY_KEY, connect
+from pgsched.db.connection.handler_pool import Idle
 from tests.fleet import Fleet, enqueue, one, wait_for_leader
 from tests.pooler.bouncer import Bouncer
 from tests.pooler.test_working import SECONDLY, cli, ended

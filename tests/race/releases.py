@@ -7,9 +7,10 @@ from collections.abc import Callable
 import psycopg
 
 from pgsched import App
-from pgsched.db import retention, workers
-from pgsched.db.registering import register
-from pgsched.db.workers import Registration
+from pgsched.db.queries.jobs.registration import register
+from pgsched.db.queries.leader import retention
+from pgsched.db.queries.runs import workers
+from pgsched.db.queries.runs.workers import Registration
 from tests.fleet import one
 from tests.race.test_duties import lead
 

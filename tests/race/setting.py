@@ -15,11 +15,11 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from pgsched.db import leading
-from pgsched.db.claims import FROM_THE_START, claims_of
-from pgsched.db.direct import json_as_text
+from pgsched.core.model import Claim, Outcome, Result, Settlement
+from pgsched.db.connection.prepared import json_as_text
+from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.runs.claims import FROM_THE_START, claims_of
 from pgsched.db.statements import sql
-from pgsched.model import Claim, Outcome, Result, Settlement
 from tests.waiting import wait_until
 
 Open = Callable[..., psycopg.Connection]
@@ -114,7 +114,7 @@ def take(
 
 def reap(conn: psycopg.Connection, before_s: float | None = None) -> list[dict[str, Any]]:
     """Take back every claim whose lease has ended."""
-    return leading.reap(conn, leading.astray(conn, 100, before_s)[0], 5, before_s)
+    return leadership.reap(conn, leadership.astray(conn, 100, before_s)[0], 5, before_s)
 
 
 def let_expire(db: psycopg.Connection) -> None:

@@ -8,11 +8,11 @@ import psycopg
 import pytest
 
 from pgsched import App, InputError
-from pgsched.db import leading, retention
-from pgsched.db.declaring import declare
+from pgsched.db.queries.jobs.declarations import declare
+from pgsched.db.queries.leader import leadership, retention
 from pgsched.leader.dependents import resolve
 from pgsched.leader.ticker import tick
-from pgsched.observe.explain import explain_slot
+from pgsched.services.explain import explain_slot
 from tests.pruning import prune
 from tests.race.setting import cut, put_back
 
@@ -41,7 +41,7 @@ def lead(db: psycopg.Connection) -> None:
         with db.transaction():
             tick(db, 5000)
             resolve(db, 5000)
-            leading.admit(db, 5000)
+            leadership.admit(db, 5000)
 
 
 def runs(db: psycopg.Connection, name: str) -> list[tuple[Any, ...]]:

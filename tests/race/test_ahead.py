@@ -11,14 +11,14 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from pgsched.db import claims as claims_module
-from pgsched.db import leading
-from pgsched.db.claims import Wanted, claim_started
-from pgsched.leader import duties as duties_module
-from pgsched.leader.ahead import Cost, Offer
-from pgsched.leader.duties import Duties
-from pgsched.leader.lead import LONGEST_S
-from pgsched.model import Claim
+from pgsched.core.model import Claim
+from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.runs import claims as claims_module
+from pgsched.db.queries.runs.claims import Wanted, claim_started
+from pgsched.leader import loop as duties_module
+from pgsched.leader.loop import Duties
+from pgsched.leader.preparation import Cost, Offer
+from pgsched.leader.preparation_lead import LONGEST_S
 from tests.fleet import one
 from tests.race.setting import CLAIMS, Open, add_runs, cut, row_of, slots, take
 from tests.race.test_duties import lead
@@ -321,7 +321,7 @@ def test_what_is_paused_before_the_instant_is_not_run(
 ) -> None:
     """`nth`: in which of its two waits; the second one is the last before the instant."""
     if not guarded:
-        cut(monkeypatch, leading, "tick_crossed", "coalesce(%(pauses)s", "coalesce(false AND %(pauses)s")
+        cut(monkeypatch, leadership, "tick_crossed", "coalesce(%(pauses)s", "coalesce(false AND %(pauses)s")
     add_coming_jobs(db, 2, 0.9)
     pause = "INSERT INTO pgsched.pauses (what, name) VALUES (%s, %s)"
     paused = while_it_waits(monkeypatch, lambda: db.execute(pause, [what, name]), nth)

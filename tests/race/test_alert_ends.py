@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from pgsched.db import alerts
+from pgsched.db.queries.leader import alerts
 from tests.race.setting import Open
 from tests.race.test_alerts import check, job, open_kinds, slot
 

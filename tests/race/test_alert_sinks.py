@@ -10,14 +10,15 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings, Settings
-from pgsched.db import alerts, leading
-from pgsched.db.connect import connect as connect_to
-from pgsched.leader import courier, watching
-from pgsched.leader.courier import Courier
+from pgsched.db.connection.connect import connect as connect_to
+from pgsched.db.queries.leader import alerts, leadership
+from pgsched.leader.alerting import delivery
+from pgsched.leader.alerting import incidents as incident_duty
+from pgsched.leader.alerting.delivery import Courier
+from pgsched.leader.alerting.incidents import Watch
+from pgsched.leader.alerting.sinks import NotTold, Sink
 from pgsched.leader.election import Leader
-from pgsched.leader.sinks import NotTold, Sink
-from pgsched.leader.watching import Watch
-from pgsched.worker.alerting import alerting
+from pgsched.worker.alerts import alerting
 from tests.race.setting import Aside, Open
 from tests.race.test_alerts import check, due_again, incident, job, open_kinds, slot
 from tests.race.test_rollups import begin
@@ -28,7 +29,7 @@ NAME = "webhook here 1"
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courier, "FAILED_S", 0.0)
+    monkeypatch.setattr(delivery, "FAILED_S", 0.0)
 
 
 def incidents(db: psycopg.Connection, n: int) -> None:
@@ -160,11 +161,11 @@ def test_a_candidate_that_cannot_lead_says_that_nobody_does(
     db: psycopg.Connection, dsn: str, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever has the lock does nothing with it: no process would have told of it, as all were candidates."""
-    monkeypatch.setattr(watching, "UNLED_S", 0.1)
-    monkeypatch.setattr(watching, "CANDIDATE_S", 0.1)
-    monkeypatch.setattr(watching, "EVERY_S", 0.1)
+    monkeypatch.setattr(incident_duty, "UNLED_S", 0.1)
+    monkeypatch.setattr(incident_duty, "CANDIDATE_S", 0.1)
+    monkeypatch.setattr(incident_duty, "EVERY_S", 0.1)
     holder = connect()
-    assert leading.try_lead(holder)
+    assert leadership.try_lead(holder)
     leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "test")
     slot(db, job(db, alert_after_failures=1), 1, "dead")
     with alerting(Settings(dsn), leader, stands=True):
@@ -191,7 +192,7 @@ def test_a_look_that_takes_long_is_at_fewer_jobs(db: psycopg.Connection, monkeyp
         return before(conn, after, n)
 
     monkeypatch.setattr(alerts, "check", check_slowly)
-    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(incident_duty, "time", SimpleNamespace(monotonic=lambda: now[0]))
     watch = Watch()
     while watch.work(db, begin(db), leads=True) == 0.0:
         pass

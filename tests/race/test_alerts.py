@@ -10,14 +10,14 @@ import psycopg
 import pytest
 
 from pgsched.config import AlertSettings
-from pgsched.db import alerts
-from pgsched.db.connect import BY_INDEX
-from pgsched.db.connect import connect as connect_to
+from pgsched.db.connection.connect import BY_INDEX
+from pgsched.db.connection.connect import connect as connect_to
+from pgsched.db.queries.leader import alerts
 from pgsched.db.statements import sql
-from pgsched.leader import sinks, watching
-from pgsched.leader.courier import Courier
-from pgsched.leader.sinks import NotTold, Sink
-from pgsched.leader.watching import Unled, Watch
+from pgsched.leader.alerting import incidents, sinks
+from pgsched.leader.alerting.delivery import Courier
+from pgsched.leader.alerting.incidents import Unled, Watch
+from pgsched.leader.alerting.sinks import NotTold, Sink
 from tests.pruning import count
 from tests.race.setting import Aside, Open, wait_until_blocked
 from tests.race.test_duties import lead
@@ -249,8 +249,8 @@ def test_the_leader_looks_and_nudges(db: psycopg.Connection) -> None:
 def test_a_worker_watches_while_nobody_leads_and_says_so(
     db: psycopg.Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "UNLED_S", 0.05)
-    monkeypatch.setattr(watching, "EVERY_S", 0.05)
+    monkeypatch.setattr(incidents, "UNLED_S", 0.05)
+    monkeypatch.setattr(incidents, "EVERY_S", 0.05)
     slot(db, job(db, alert_after_failures=1), 1, "dead")
     one, two = Unled(dsn, bool), Unled(dsn, bool)
     one.start()

@@ -10,9 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import backfills, jobs
-from pgsched.db import query as querying
-from pgsched.db.backfills import Request
+from pgsched.db import rows as querying
+from pgsched.db.queries.jobs import backfills, jobs
+from pgsched.db.queries.jobs.backfills import Request
 from pgsched.leader import backfill
 from tests.race.setting import Aside, Open, cut
 from tests.waiting import wait_until

@@ -9,18 +9,18 @@ import psycopg
 import pytest
 
 from pgsched import App
-from pgsched.db import runs
-from pgsched.db.limits import writers
+from pgsched.app.task import Task
+from pgsched.db.queries.leader.limits import writers
+from pgsched.db.queries.runs import enqueue
 from pgsched.errors import QueueFull
-from pgsched.task import Task
 from tests.fleet import one
 from tests.race.setting import ASLEEP
 
 Open = Callable[..., psycopg.Connection[Any]]
 CHECKED = "SELECT count(*) FROM pgsched.runs WHERE checked"
-MANY = [{"n": n} for n in range(runs.WORTH_CHECKING)]
+MANY = [{"n": n} for n in range(enqueue.WORTH_CHECKING)]
 OPTIONS = dict.fromkeys(("queue", "priority", "max_attempts", "timeout", "at", "delay", "tags"))
-VALUES = {**OPTIONS, "task": "t", "concurrency_key": None, **dict.fromkeys(runs.KEYED)}
+VALUES = {**OPTIONS, "task": "t", "concurrency_key": None, **dict.fromkeys(enqueue.KEYED)}
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_queue_that_is_limited_while_they_are_made_knows_of_the_writer(connect
     """The lock is there before the question whether the queue is limited: no limit can come in between unseen."""
     producer = connect(autocommit=False)
     assert writers(db) == frozenset()
-    row = producer.execute(runs.sql("enqueue_plain"), VALUES).fetchone()
+    row = producer.execute(enqueue.sql("enqueue_plain"), VALUES).fetchone()
     assert row == (True,)
     assert len(writers(db)) == 1
 
@@ -131,20 +131,20 @@ def test_bad_values_are_refused_as_ever(statement: str, bad: dict[str, Any], db:
     """Where an array is no bad value for the trigger, it is none here."""
     values = {"args": "{}", **VALUES, **bad}
     if bad == {"args": "[1]"}:
-        db.execute(runs.sql(statement), values)
+        db.execute(enqueue.sql(statement), values)
         assert one(db, CHECKED) == 0
         return
     with pytest.raises(psycopg.errors.CheckViolation):
-        db.execute(runs.sql(statement), values)
+        db.execute(enqueue.sql(statement), values)
 
 
 @pytest.mark.parametrize(
     "bad", [bad for bad in BAD if bad.keys() & {"task", "queue", "priority", "max_attempts", "timeout"}], ids=str
 )
 def test_bad_values_of_many_are_not_plain(bad: dict[str, Any], db: psycopg.Connection) -> None:
-    assert db.execute(runs.sql("enqueue_plain"), {**VALUES, **bad}).fetchone() == (False,)
+    assert db.execute(enqueue.sql("enqueue_plain"), {**VALUES, **bad}).fetchone() == (False,)
     with pytest.raises(psycopg.errors.CheckViolation):
-        runs.enqueue_many(db, ["{}"] * runs.WORTH_CHECKING, {**VALUES, **bad})
+        enqueue.enqueue_many(db, ["{}"] * enqueue.WORTH_CHECKING, {**VALUES, **bad})
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from pgsched.db.claims import Wanted, claim, claim_again
-from pgsched.db.connect import aconnect
+from pgsched.core.model import Claim
+from pgsched.db.connection.connect import aconnect
+from pgsched.db.queries.runs.claims import Wanted, claim, claim_again
 from pgsched.db.statements import sql
-from pgsched.model import Claim
-from pgsched.worker.cursor import Cursor
-from pgsched.worker.passed import Passed
+from pgsched.worker.claiming.backlog_pieces import Passed
+from pgsched.worker.claiming.cursor import Cursor
 from tests.race.setting import (
     CLAIMS,
     KINDS,

@@ -11,13 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.claims import Wanted, claimable_queues
-from pgsched.db.connect import BY_KEY, aconnect
+from pgsched.db.connection.connect import BY_KEY, aconnect
+from pgsched.db.queries.runs.claims import Wanted, claimable_queues
 from pgsched.db.statements import sql
-from pgsched.worker import claim as claiming
-from pgsched.worker import rest
-from pgsched.worker.claim import Claimer
-from pgsched.worker.cursor import Budget
+from pgsched.worker.claiming import claimer as claiming
+from pgsched.worker.claiming import polling
+from pgsched.worker.claiming.claimer import Claimer
+from pgsched.worker.claiming.cursor import Budget
 from tests.race.setting import KINDS, Open
 
 # in the order of code points, in no language's
@@ -65,8 +65,8 @@ def test_a_claimer_that_has_just_found_work_in_a_queue_goes_round_it(
     busy: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if busy:  # by a few runs in the last minute
-        monkeypatch.setattr(rest, "MANY", 1)
-        monkeypatch.setattr(rest, "WINDOW_S", 60.0)
+        monkeypatch.setattr(polling, "MANY", 1)
+        monkeypatch.setattr(polling, "WINDOW_S", 60.0)
     db.execute(
         "INSERT INTO pgsched.runs (queue, task) SELECT q, 't' FROM unnest(ARRAY['a', 'b']) q, generate_series(1, 9)"
     )

@@ -7,8 +7,9 @@ import time
 import psycopg
 import pytest
 
-from pgsched.db import leading, workers
-from pgsched.leader.duties import Duties
+from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.runs import workers
+from pgsched.leader.loop import Duties
 from tests.race.setting import add_runs, row_of, take
 from tests.race.test_duties import lead
 
@@ -46,12 +47,12 @@ def test_a_step_between_the_look_and_the_reap_takes_no_claim_either(db: psycopg.
     add_runs(db, 1)
     (claim,) = take(db)
     db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() - interval '1 second'")
-    before = leading.look(db, 0).now_s - HOUR
-    assert leading.astray(db, 100, before) == ([], [])
-    assert leading.reap(db, [claim.id], 5, before) == []
+    before = leadership.look(db, 0).now_s - HOUR
+    assert leadership.astray(db, 100, before) == ([], [])
+    assert leadership.reap(db, [claim.id], 5, before) == []
     assert row_of(db, claim.id)["state"] == "running"
-    assert leading.astray(db, 100, before + HOUR) == ([claim.id], [])
-    assert [run["id"] for run in leading.reap(db, [claim.id], 5, before + HOUR)] == [claim.id]
+    assert leadership.astray(db, 100, before + HOUR) == ([claim.id], [])
+    assert [run["id"] for run in leadership.reap(db, [claim.id], 5, before + HOUR)] == [claim.id]
 
 
 def test_after_a_step_back_no_claim_is_believed_for_longer_than_a_lease(db: psycopg.Connection) -> None:
@@ -84,7 +85,7 @@ def test_leases_that_a_conflict_kept_long_are_shortened_in_the_next_round(
         raise psycopg.errors.DeadlockDetected("deadlock detected")
 
     with monkeypatch.context() as patched:
-        patched.setattr(leading, "shorten_leases", conflict)
+        patched.setattr(leadership, "shorten_leases", conflict)
         duties.perform()
     duties.perform()
     left = "SELECT lease_until < clock_timestamp() + interval '31 s' FROM pgsched.runs WHERE id = %s"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from pgsched.db import claims, leading
-from pgsched.model import Claim, Result
+from pgsched.core.model import Claim, Result
+from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.runs import claims
 from tests.fleet import one
 from tests.race.setting import add_runs, cut, done, let_expire, row_of, take
 from tests.race.test_deadline import bound_run, time_passes
@@ -59,7 +60,7 @@ def test_what_became_limited_while_it_ran_waits_for_no_other_run_of_its_job(
 ) -> None:
     if not guarded:
         if how == "reaped":
-            cut(monkeypatch, leading, "reap", "THEN r.available_at ELSE r.ready_at", "THEN NULL ELSE r.ready_at")
+            cut(monkeypatch, leadership, "reap", "THEN r.available_at ELSE r.ready_at", "THEN NULL ELSE r.ready_at")
         else:
             cut(monkeypatch, claims, "settle", "coalesce(r.ready_at, r.available_at)", "r.ready_at")
     run_id = job_with_a_run(db, "queued", overlap="allow")
@@ -89,7 +90,7 @@ def test_a_run_that_was_left_without_its_place_is_let_go_after_its_start_deadlin
     guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, leading, "admit_waiting", " OR w.started_at IS NOT NULL")
+        cut(monkeypatch, leadership, "admit_waiting", " OR w.started_at IS NOT NULL")
     run_id = job_with_a_run(db, "waiting", overlap="skip", start_deadline="1 hour")
     db.execute("UPDATE pgsched.runs SET expires_at = clock_timestamp()")
     admit(db)
@@ -133,7 +134,7 @@ def test_what_has_started_is_not_skipped_while_it_waits_for_its_limits(
 ) -> None:
     held = "held_until <= (SELECT clock_timestamp())"
     if not guarded:
-        cut(monkeypatch, leading, "expire", f"{held} AND started_at IS NULL", held)
+        cut(monkeypatch, leadership, "expire", f"{held} AND started_at IS NULL", held)
     limit(db, "k", 1)
     occupy(db)
     run_id = job_with_a_run(db, "waiting", overlap="skip", retry_within="1 hour")
@@ -141,7 +142,7 @@ def test_what_has_started_is_not_skipped_while_it_waits_for_its_limits(
         "UPDATE pgsched.runs SET concurrency_key = 'k', ready_at = now(), held_until = clock_timestamp()"
         " WHERE id = %s", [run_id]
     )  # fmt: skip
-    assert leading.look(db, 0).runs is False, "nor does the leader look for it again and again"
+    assert leadership.look(db, 0).runs is False, "nor does the leader look for it again and again"
     admit(db)
     assert row_of(db, run_id)["state"] == ("waiting" if guarded else "skipped")
 
@@ -151,7 +152,7 @@ def test_what_was_let_go_once_is_not_skipped_when_it_waits_again(
     guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, leading, "admit_waiting", ", held_until = NULL")
+        cut(monkeypatch, leadership, "admit_waiting", ", held_until = NULL")
     run_id = held_slot(db)
     finish(db)
     assert admit(db) == 1

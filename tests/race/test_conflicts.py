@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
-from pgsched.db import leading
+from pgsched.db.queries.leader import leadership
 from pgsched.leader import election
-from pgsched.leader.duties import Duties
 from pgsched.leader.election import Leader
+from pgsched.leader.loop import Duties
 from tests.race.setting import Open, add_runs, let_expire, row_of, slots, take
 from tests.race.test_clock_steps import HOUR, a_worker, moved
 from tests.race.test_duties import lead
@@ -95,7 +95,7 @@ def test_an_outage_is_remembered_until_it_is_known_how_long_leases_are(
     let_expire(db)
     duties._stall.took(LEASE_S)
     with monkeypatch.context() as patched, pytest.raises(psycopg.errors.LockNotAvailable):
-        patched.setattr(leading, "leases", conflict)
+        patched.setattr(leadership, "leases", conflict)
         duties.perform()
     let_renew(db, duties, running)
 
@@ -108,6 +108,6 @@ def test_a_clock_moved_ahead_is_remembered_until_it_is_known_how_long_leases_are
     let_expire(db)
     moved(duties, HOUR)
     with monkeypatch.context() as patched, pytest.raises(psycopg.errors.LockNotAvailable):
-        patched.setattr(leading, "leases", conflict)
+        patched.setattr(leadership, "leases", conflict)
         duties.perform()
     let_renew(db, duties, running)

@@ -9,14 +9,15 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from pgsched.db import dependencies, leading, retention
-from pgsched.db.claims import ended
+from pgsched.core.model import Claim
+from pgsched.db.queries.leader import leadership, retention
+from pgsched.db.queries.runs import dependencies
+from pgsched.db.queries.runs.claims import ended
 from pgsched.db.statements import sql
 from pgsched.leader import dependents
-from pgsched.leader.counting import Counting
 from pgsched.leader.dependents import Sweep, Turn, resolve
 from pgsched.leader.pruner import Pruner
-from pgsched.model import Claim
+from pgsched.leader.rollups import Counting
 from tests.pruning import keep, prune
 from tests.race.setting import Aside, Open, cut, row_of, take, wait_until_blocked
 
@@ -49,7 +50,7 @@ def admit(db: psycopg.Connection) -> None:
     """What the leader does in one transaction."""
     with db.transaction():
         resolve(db, 5000)
-        leading.admit(db, 5000)
+        leadership.admit(db, 5000)
 
 
 def states(db: psycopg.Connection, *run_ids: int) -> list[str]:

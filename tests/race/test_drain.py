@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from pgsched.config import Settings
-from pgsched.db import workers
+from pgsched.db.queries.runs import workers
 from pgsched.errors import NotFound
 from pgsched.worker.process import make_worker
 from tests.waiting import wait_until

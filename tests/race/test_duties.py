@@ -12,15 +12,16 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
-from pgsched.core import plan, zones
-from pgsched.db import leading
-from pgsched.db.leading import elect, fence
+from pgsched.core.planning import plan
+from pgsched.core.schedule import zones
+from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader.leadership import elect, fence
 from pgsched.errors import PgschedError
-from pgsched.leader import duties as work
 from pgsched.leader import election, ticker
+from pgsched.leader import loop as work
 from pgsched.leader.dependents import Turn
-from pgsched.leader.duties import Duties
 from pgsched.leader.election import Leader
+from pgsched.leader.loop import Duties
 from pgsched.leader.ticker import tick
 from tests.race.setting import Open, add_jobs, add_runs, let_expire, row_of, slots, take
 
@@ -196,7 +197,7 @@ def add_job(db: psycopg.Connection, schedule: str, **columns: Any) -> None:
 def test_reaping_more_than_a_batch_does_not_wait_for_the_next_period(
     db: psycopg.Connection, impatient: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pgsched.leader import duties as module
+    from pgsched.leader import loop as module
 
     monkeypatch.setattr(module, "BATCH", 2)
     add_runs(db, 5)
@@ -333,7 +334,7 @@ def test_a_duty_that_fails_stops_no_other(
     impossible: bytes, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tick that cannot be done, whatever the reason, must not keep expired claims from being taken back."""
-    monkeypatch.setattr(leading, "due_jobs", lambda conn, n, lead_s: conn.execute(impossible).fetchall())
+    monkeypatch.setattr(leadership, "due_jobs", lambda conn, n, lead_s: conn.execute(impossible).fetchall())
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)
@@ -344,7 +345,7 @@ def test_a_duty_that_fails_stops_no_other(
 def test_a_reap_that_fails_does_not_make_the_leader_spin(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leading, "reap", lambda conn, *_: conn.execute("SELECT 1/0").fetchall())
+    monkeypatch.setattr(leadership, "reap", lambda conn, *_: conn.execute("SELECT 1/0").fetchall())
     add_runs(db, 1)
     take(db)
     let_expire(db)

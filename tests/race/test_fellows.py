@@ -12,12 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import claims, workers
-from pgsched.db.claims import Wanted
-from pgsched.db.connect import aconnect
-from pgsched.worker import claim as claiming
-from pgsched.worker import rest as resting
-from pgsched.worker.claim import Claimer
+from pgsched.db.connection.connect import aconnect
+from pgsched.db.queries.runs import claims, workers
+from pgsched.db.queries.runs.claims import Wanted
+from pgsched.worker.claiming import claimer as claiming
+from pgsched.worker.claiming import polling as resting
+from pgsched.worker.claiming.claimer import Claimer
 from tests.race.setting import KINDS
 from tests.race.test_worker import becomes
 

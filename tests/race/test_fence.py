@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
-from pgsched.db import leading
-from pgsched.db.leading import NotLeading, elect, fence, try_lead
+from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader.leadership import NotLeading, elect, fence, try_lead
 from pgsched.leader import election
-from pgsched.leader.duties import Duties
 from pgsched.leader.election import Leader, pace_s
+from pgsched.leader.loop import Duties
 from pgsched.leader.ticker import tick
 from tests.race.setting import Open, add_jobs, add_runs, cut, let_expire, slots, take
 from tests.waiting import wait_until
@@ -58,7 +58,7 @@ def lead(dsn: str) -> Iterator[Lead]:
 @pytest.mark.parametrize("guarded", [True, False])
 def test_one_session_wins_the_election(guarded: bool, connect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     if not guarded:
-        cut(monkeypatch, leading, "leader_try", SESSION_LOCK, "true")
+        cut(monkeypatch, leadership, "leader_try", SESSION_LOCK, "true")
     assert [try_lead(connect()) for _ in range(3)] == [True, not guarded, not guarded]
 
 
@@ -67,7 +67,7 @@ def test_a_second_leader_cannot_enter_while_one_is_inside(
     guarded: bool, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, leading, "leader_fence", FENCE_LOCK, "true")
+        cut(monkeypatch, leadership, "leader_fence", FENCE_LOCK, "true")
     first, second = connect(autocommit=False), connect(autocommit=False)
     fence(first, None)
     if guarded:
@@ -90,7 +90,7 @@ def test_a_leader_whose_term_has_ended_writes_nothing(
             stale.perform()
         assert slots(db) == (0, 0)
     else:
-        cut(monkeypatch, leading, "leader_term", "max(term)", "min(term)")
+        cut(monkeypatch, leadership, "leader_term", "max(term)", "min(term)")
         stale.perform()
         assert slots(db) == (60, 60)
 
@@ -142,7 +142,7 @@ def test_many_leaders_make_no_slot_twice(
 ) -> None:
     """`forced`: every candidate believes that it has the session lock; the fence and the term must do alone."""
     if forced:
-        cut(monkeypatch, leading, "leader_try", SESSION_LOCK, "true")
+        cut(monkeypatch, leadership, "leader_try", SESSION_LOCK, "true")
     add_jobs(db, 300, 20)
     lead(3)
     wait_until(lambda: slots(db)[0] >= 6000, what="all slots", timeout=30)
@@ -169,7 +169,7 @@ def test_a_new_leader_reaps_nothing_for_a_full_lease(
 ) -> None:
     """After an outage longer than a lease every claim looks expired, although its worker is well."""
     if not guarded:
-        monkeypatch.setattr(leading, "elect", lambda conn, holder: (elect(conn, holder)[0], 0.0))
+        monkeypatch.setattr(leadership, "elect", lambda conn, holder: (elect(conn, holder)[0], 0.0))
     lease_s = 3
     db.execute(
         "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
@@ -193,9 +193,9 @@ def test_a_server_without_room_keeps_its_leader(
     closed: bool, db: psycopg.Connection, lead: Lead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk that is full made 47 terms in twelve seconds, none of which could write anything."""
-    look, times = leading.look, []
+    look, times = leadership.look, []
 
-    def refuse(conn: psycopg.Connection, *args: Any, **more: Any) -> leading.Look:
+    def refuse(conn: psycopg.Connection, *args: Any, **more: Any) -> leadership.Look:
         times.append(time.monotonic())
         if len(times) < 4:
             conn.execute("SELECT 1")
@@ -204,7 +204,7 @@ def test_a_server_without_room_keeps_its_leader(
             raise psycopg.errors.DiskFull("could not extend file")
         return look(conn, *args, **more)
 
-    monkeypatch.setattr(leading, "look", refuse)
+    monkeypatch.setattr(leadership, "look", refuse)
     lead(1)
     wait_until(lambda: len(times) > 5, 20, "rounds after the shortage")
     assert db.execute("SELECT count(*) FROM pgsched.leader").fetchone() == (4 if closed else 1,)
@@ -224,11 +224,11 @@ def test_a_candidate_asks_often_enough_to_keep_its_session() -> None:
 def test_candidates_of_this_database_are_counted(lead: Lead, connect: Open, dsn: str) -> None:
     lead(3)
     conn = connect()
-    wait_until(lambda: leading.candidates(conn) == 3, what="three candidates")
+    wait_until(lambda: leadership.candidates(conn) == 3, what="three candidates")
     with psycopg.connect(dsn, application_name="pgsched leader here"):
-        assert leading.candidates(conn) == 4
+        assert leadership.candidates(conn) == 4
     with psycopg.connect(dsn, dbname="postgres", application_name="pgsched leader elsewhere"):
-        wait_until(lambda: leading.candidates(conn) == 3, what="the fourth to be gone")
+        wait_until(lambda: leadership.candidates(conn) == 3, what="the fourth to be gone")
 
 
 def test_a_candidate_heeds_how_many_there_are(dsn: str, connect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_a_candidate_heeds_how_many_there_are(dsn: str, connect: Open, monkeypat
     leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "candidate")
     monkeypatch.setattr(election, "RECOUNT", 3)
     counts, pauses = iter((1, 40, 1, 40, 60, 20)), []
-    monkeypatch.setattr(leading, "candidates", lambda _conn: next(counts))
+    monkeypatch.setattr(leadership, "candidates", lambda _conn: next(counts))
 
     def pause(_conn: object, seconds: float) -> None:
         pauses.append(seconds)

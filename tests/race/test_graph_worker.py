@@ -12,8 +12,8 @@ import pytest
 
 from pgsched import App, Item, Run
 from pgsched.config import LeaderSettings, WorkerSettings
-from pgsched.db import workers
-from pgsched.execute.python import PythonExecutor
+from pgsched.db.queries.runs import workers
+from pgsched.execute.python.executor import PythonExecutor
 from pgsched.leader.election import Leader
 from pgsched.worker.worker import Worker
 from tests.race.test_worker import becomes, play

@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import leading
-from pgsched.leader import duties as duties_module
-from pgsched.leader.lead import FIRST_S, LONGEST_S, SHORTEST_S, Lead
+from pgsched.db.queries.leader import leadership
+from pgsched.leader import loop as duties_module
+from pgsched.leader.preparation_lead import FIRST_S, LONGEST_S, SHORTEST_S, Lead
 from pgsched.leader.ticker import tick
 from tests.race.setting import Aside, Open, cut, slots, wait_until_blocked
 from tests.race.test_duties import lead
@@ -77,7 +77,7 @@ def test_what_is_prepared_is_on_disk_before_the_instant(
     if db.info.server_version < 170000:
         pytest.skip("PostgreSQL 17 and later can do that")
     add_coming_jobs(db, 300, 2)
-    duties, before, written, on_disk = lead(connect()), leading.write_ahead, list[Any](), list[Any]()
+    duties, before, written, on_disk = lead(connect()), leadership.write_ahead, list[Any](), list[Any]()
     duties._lead._s = 0.4
 
     def write_ahead(conn: Any) -> None:
@@ -85,7 +85,7 @@ def test_what_is_prepared_is_on_disk_before_the_instant(
         before(conn)
         on_disk.append(db.execute("SELECT pg_current_wal_flush_lsn()").fetchone())
 
-    monkeypatch.setattr(leading, "write_ahead", write_ahead)
+    monkeypatch.setattr(leadership, "write_ahead", write_ahead)
     wait_until(lambda: duties.perform() >= 0 and slots(db) == (300, 300), what="the slots to have their rows")
     assert written
     assert all(db.execute("SELECT %s::pg_lsn >= %s::pg_lsn", [*disk, *log]).fetchone() == (True,)
@@ -155,7 +155,7 @@ def test_a_run_that_starts_while_a_batch_waits_counts_for_its_overlap(
 ) -> None:
     """`nth`: in which of its two waits; the second one is the last before the instant."""
     if not guarded:
-        cut(monkeypatch, leading, "tick_crossed", "r.phase < 3", "r.phase < 0")
+        cut(monkeypatch, leadership, "tick_crossed", "r.phase < 3", "r.phase < 0")
     add_coming_jobs(db, 2, 0.5)
     really, triggered, waits = duties_module.sleep, list[int](), list[float]()
 
@@ -183,9 +183,9 @@ def test_a_clock_that_goes_back_does_not_stop_the_leader(
     add_coming_jobs(db, 2, 0.5 if ahead else -0.5)
     duties = lead(connect())
     duties._lead._s = 5.0
-    slept, before = list[float](), leading.seconds_until
+    slept, before = list[float](), leadership.seconds_until
     with monkeypatch.context() as back:
-        back.setattr(leading, "seconds_until", lambda conn, at: before(conn, at) + 3600)
+        back.setattr(leadership, "seconds_until", lambda conn, at: before(conn, at) + 3600)
         back.setattr(duties_module, "sleep", slept.append)
         duties.perform()
     assert (slept, slots(db)) == ([], (0, 0))
@@ -199,8 +199,8 @@ def test_a_clock_that_goes_back_does_not_turn_the_lead_off_for_as_long(
     db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task) SELECT id, '2020-01-01', 't' FROM pgsched.jobs")
     duties = lead(connect())
     duties._lead._s = 10.0
-    before = leading.seconds_until
-    monkeypatch.setattr(leading, "seconds_until", lambda conn, at: before(conn, at) + 3600)
+    before = leadership.seconds_until
+    monkeypatch.setattr(leadership, "seconds_until", lambda conn, at: before(conn, at) + 3600)
     duties.perform()
     assert (duties._lead.s(time.monotonic()), duties._lead.s(time.monotonic() + 11)) == (0.0, 10.0)
 

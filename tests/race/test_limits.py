@@ -11,14 +11,15 @@ import pytest
 from pgsched.chaos.checks.limits import Attempt, check
 from pgsched.config import LeaderSettings
 from pgsched.core import admission as gates
-from pgsched.db import holding, leading, limits
-from pgsched.db.claims import settle
-from pgsched.db.connect import aconnect
-from pgsched.db.leading import NotLeading
+from pgsched.core.model import Claim, Result
+from pgsched.db.connection.connect import aconnect
+from pgsched.db.queries.jobs import queues
+from pgsched.db.queries.leader import leadership, limits
+from pgsched.db.queries.leader.leadership import NotLeading
+from pgsched.db.queries.runs.claims import settle
 from pgsched.db.statements import sql
 from pgsched.leader import admission
-from pgsched.leader.duties import Duties
-from pgsched.model import Claim, Result
+from pgsched.leader.loop import Duties
 from tests.fleet import one
 from tests.race.setting import CLAIMS, Open, cut, done, let_expire, reap, row_of, take, text_without
 from tests.waiting import wait_until
@@ -56,7 +57,7 @@ def admit(db: psycopg.Connection, standing: admission.Standing | None = None) ->
     """What the leader does in a round."""
     standing = standing or admission.Standing()
     with db.transaction():
-        leading.admit(db, 5000)
+        leadership.admit(db, 5000)
         return admission.apply(db, standing) + admission.admit(db, standing)
 
 
@@ -187,10 +188,10 @@ def test_a_paused_task_lets_the_others_by_however_many_of_its_runs_come_first(
     limit_queue(db, concurrency_limit=None if key else 2, ageing=ageing)
     paused = add(db, 5, key, task="paused")
     others = add(db, 3, key)
-    holding.pause(db, "task", "paused", None, None, None)
+    queues.pause(db, "task", "paused", None, None, None)
     admit(db)
     assert claim_all(db) == others[:2]
-    holding.resume(db, "task", "paused")
+    queues.resume(db, "task", "paused")
     for run_id in others[:2]:
         end(db, run_id)
     admit(db)
@@ -202,9 +203,9 @@ def test_in_an_ordered_key_a_paused_task_holds_the_key(db: psycopg.Connection) -
     limit(db, "k", 1, ordered=True)
     (paused,) = add(db, 1, "k", task="paused")
     add(db, 1, "k")
-    holding.pause(db, "task", "paused", None, None, None)
+    queues.pause(db, "task", "paused", None, None, None)
     assert admit(db) == 0
-    holding.resume(db, "task", "paused")
+    queues.resume(db, "task", "paused")
     admit(db)
     assert row_of(db, paused)["state"] == "queued"
 
@@ -403,7 +404,7 @@ def test_a_released_claim_does_not_slip_past_the_limit(guarded: bool, db: psycop
     assert row_of(db, second)["state"] == "queued"
     db.execute("UPDATE pgsched.runs SET state = 'scheduled', finished_at = NULL WHERE id = %s", [first])
     with db.transaction():
-        leading.admit(db, 100)
+        leadership.admit(db, 100)
     assert len(claim_all(db)) == (1 if guarded else 2)
 
 
@@ -626,16 +627,16 @@ def test_a_leader_whose_term_has_ended_admits_nothing(
     add(db, 3, "k")
     old, new = connect(), connect()
     with old.transaction():
-        term, _ = leading.elect(old, "old")
+        term, _ = leadership.elect(old, "old")
     stale = Duties(old, term, LeaderSettings(), reap_from=0.0)
     with new.transaction():
-        leading.elect(new, "new")
+        leadership.elect(new, "new")
     if guarded:
         with pytest.raises(NotLeading, match="term 1 has ended: term 2 leads"):
             stale.perform()
         assert states(db) == {"waiting": 3}
     else:
-        cut(monkeypatch, leading, "leader_term", "max(term)", "min(term)")
+        cut(monkeypatch, leadership, "leader_term", "max(term)", "min(term)")
         stale.perform()
         assert states(db) == {"queued": 1, "waiting": 2}
 
@@ -649,19 +650,19 @@ def test_two_leaders_do_not_admit_at_the_same_moment(
     add(db, 2, "k")
     if not guarded:
         lock = "pg_try_advisory_xact_lock(hashtextextended('pgsched.leader.fence', 0))"
-        cut(monkeypatch, leading, "leader_fence", lock, "true")
+        cut(monkeypatch, leadership, "leader_fence", lock, "true")
     with db.transaction():
-        term, _ = leading.elect(db, "one")
+        term, _ = leadership.elect(db, "one")
     with first.transaction():
-        leading.fence(first, term)
+        leadership.fence(first, term)
         admission.admit(first, admission.Standing())
         with second.transaction():
             if guarded:
                 with pytest.raises(NotLeading, match="another leader is inside a transaction"):
-                    leading.fence(second, term)
+                    leadership.fence(second, term)
             else:
                 second.execute("SET LOCAL lock_timeout = '1s'")
-                leading.fence(second, term)
+                leadership.fence(second, term)
                 run = one(second, "SELECT max(id) FROM pgsched.runs")
                 # what it would choose while it does not see the first one's
                 limits.admit(second, [(run, "default", "k")])

@@ -12,11 +12,11 @@ import pytest
 
 from pgsched import App
 from pgsched.config import LeaderSettings
-from pgsched.db.connect import aconnect
+from pgsched.db.connection.connect import aconnect
 from pgsched.errors import PgschedError
 from pgsched.leader.election import Leader
-from pgsched.worker import listen as listening
-from pgsched.worker.listen import listen, pass_on
+from pgsched.worker import listener as listening
+from pgsched.worker.listener import listen, pass_on
 from tests.race.test_worker import becomes, play
 from tests.waiting import wait_until
 from tests.working import add, all_ended, work
@@ -90,7 +90,7 @@ def test_who_was_cut_off_listens_again_and_says_that_it_may_have_missed_some(
 
 
 def test_who_cannot_listen_says_so_as_often_as_it_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until then nobody else may look in its place: worker/rest.py."""
+    """Until then nobody else may look in its place: worker/claiming/polling.py."""
     queues = list[str | None]()
 
     async def refused(*_: Any, **__: Any) -> Any:

@@ -11,10 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import leading
+from pgsched.db.queries.leader import leadership
 from pgsched.leader import admission
-from pgsched.leader import duties as duties_module
-from pgsched.leader.duties import Duties
+from pgsched.leader import loop as duties_module
+from pgsched.leader.loop import Duties
 from tests.race.setting import Open, add_jobs, slots
 from tests.race.test_duties import lead
 from tests.race.test_lead import add_coming_jobs
@@ -81,8 +81,8 @@ def test_a_tick_alone_asks_nothing_of_admission(
     db: psycopg.Connection, leader: Duties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If one of its slots waits for something, the next round sees that."""
-    admitted, really = list[int](), leading.admit
-    monkeypatch.setattr(leading, "admit", lambda conn, n: admitted.append(n) or really(conn, n))
+    admitted, really = list[int](), leadership.admit
+    monkeypatch.setattr(leadership, "admit", lambda conn, n: admitted.append(n) or really(conn, n))
     add_jobs(db, 1, 3)
     assert (leader.perform(), admitted) == (0.0, [])
 
@@ -120,8 +120,8 @@ def test_admission_that_takes_long_rests_all_the_same(
         time.sleep(0.2)
         standing.wait_s = 0.05
 
-    really = leading.look
-    monkeypatch.setattr(leading, "look", lambda *given, **more: replace(really(*given, **more), limited=True))
+    really = leadership.look
+    monkeypatch.setattr(leadership, "look", lambda *given, **more: replace(really(*given, **more), limited=True))
     monkeypatch.setattr(admission, "admit", slow)
     leader.perform()
     assert 0.03 < leader.perform() <= 0.05

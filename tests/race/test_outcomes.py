@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from pgsched.db import claims
-from pgsched.model import Result, Settlement
+from pgsched.core.model import Result, Settlement
+from pgsched.db.queries.runs import claims
 from tests.race.setting import add_runs, cut, done, row_of, take
 from tests.race.test_settle import settle
 

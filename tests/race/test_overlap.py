@@ -14,10 +14,10 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
-from pgsched.db import leading
+from pgsched.core.model import Claim, Outcome
+from pgsched.db.queries.leader import leadership
 from pgsched.leader.election import Leader
 from pgsched.leader.ticker import tick
-from pgsched.model import Claim, Outcome
 from pgsched.worker import worker as working
 from tests.race.setting import Aside, Open, add_jobs, cut, let_expire, put_back, row_of, take
 from tests.race.test_worker import SETTINGS, Handler, becomes, play, registration
@@ -57,7 +57,7 @@ def newer(db: psycopg.Connection) -> list[tuple[str, str | None]]:
 
 def admitted(db: psycopg.Connection) -> int:
     with db.transaction():
-        return leading.admit(db, 100)
+        return leadership.admit(db, 100)
 
 
 def finish(db: psycopg.Connection, state: str = "succeeded") -> None:
@@ -148,7 +148,7 @@ def test_without_passing_by_a_locked_run_would_hold_up_every_job(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = job_with_a_run(db, "running", overlap="terminate")
-    cut(monkeypatch, leading, "tick_replace", "FOR NO KEY UPDATE OF r SKIP LOCKED", "FOR NO KEY UPDATE OF r")
+    cut(monkeypatch, leadership, "tick_replace", "FOR NO KEY UPDATE OF r SKIP LOCKED", "FOR NO KEY UPDATE OF r")
     person = connect(autocommit=False)
     person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [old])
     put_back(db, 1)

@@ -17,13 +17,13 @@ from psycopg.types.json import Jsonb
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from pgsched import ClaimLost, InputError, Run, TaskError
-from pgsched.app import load
+from pgsched.app.control import Own
+from pgsched.client.application import load
 from pgsched.config import WorkerSettings
-from pgsched.db import own_writes, workers
-from pgsched.db.idle import idle
-from pgsched.execute.control import Own
-from pgsched.execute.python import PythonExecutor
-from pgsched.worker import running
+from pgsched.db.connection.handler_pool import idle
+from pgsched.db.queries.runs import handler_transaction, workers
+from pgsched.execute.python.executor import PythonExecutor
+from pgsched.worker.attempts import attempt
 from pgsched.worker.worker import Worker
 from tests.apps import contract
 from tests.apps.contract import write
@@ -100,7 +100,7 @@ def test_a_zombies_transaction_rolls_back(
     place: str, guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, own_writes, "settle_succeeded", TOKEN)
+        cut(monkeypatch, handler_transaction, "settle_succeeded", TOKEN)
     run_id = add(db, f"transacts.{place}", end="waits inside")
     session = (
         "SELECT FROM pg_stat_activity WHERE application_name LIKE 'pgsched run %' AND datname = current_database()"
@@ -127,7 +127,7 @@ def test_a_handler_goes_on_after_its_transaction_although_the_claim_is_gone(
 ) -> None:
     """The heartbeat does not find the claim any more; that must not stop what the handler does afterwards."""
     if not guarded:
-        monkeypatch.setattr(running.Running, "settling", lambda *_: None)
+        monkeypatch.setattr(attempt.Running, "settling", lambda *_: None)
     run_id = add(db, f"transacts.{place}", end="goes on")
     beats = "SELECT count(*) FROM pgsched.workers WHERE seen_at > (SELECT finished_at FROM pgsched.runs) + '2 s'"
 
@@ -176,7 +176,7 @@ def test_the_statement_of_a_handler_that_does_not_stop_is_cancelled(
         async def nothing(_: Any) -> None:
             pass
 
-        monkeypatch.setattr(own_writes, "interrupt", nothing)
+        monkeypatch.setattr(handler_transaction, "interrupt", nothing)
     run_id = add(db, "sleeps_in_sql.thread")
     db.execute("UPDATE pgsched.runs SET timeout = '1 s', kill_after = '0.2 s', max_attempts = 1")
     asleep = "SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
@@ -202,7 +202,7 @@ def test_a_statement_is_cancelled_although_handlers_sit_in_all_threads_of_the_lo
         wait_until(lambda: db.execute(look, [pid]).fetchone() == (True,), what="the statement to begin")
         await asyncio.sleep(0)
         try:
-            await asyncio.wait_for(own_writes.interrupt(asleep), 5)
+            await asyncio.wait_for(handler_transaction.interrupt(asleep), 5)
         finally:
             go.set()
             await sitting
@@ -272,7 +272,7 @@ def test_an_isolation_that_the_renewal_of_the_lease_would_break_is_refused(
         run.assert_claim(strict)
         db.execute("UPDATE pgsched.runs SET lease_until = now()")
         with pytest.raises(psycopg.errors.SerializationFailure), strict.transaction():
-            own_writes.settle(strict, run.id, run.token, None)
+            handler_transaction.settle(strict, run.id, run.token, None)
 
 
 def test_a_result_belongs_into_the_transaction_and_is_json(run: Run) -> None:

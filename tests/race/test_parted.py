@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.chaos.proxy import Proxy
-from pgsched.db.connect import DatabaseError, connect
+from pgsched.chaos.site.proxy import Proxy
+from pgsched.db.connection.connect import DatabaseError, connect
 from pgsched.leader import admission
-from pgsched.leader.duties import Duties
+from pgsched.leader.loop import Duties
 from tests.race.setting import Aside
 from tests.race.test_duties import lead
 from tests.waiting import wait_until

@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from pgsched import App, InputError, QueueFull
-from pgsched.db import holding, limits
+from pgsched.db.queries.jobs import queues
+from pgsched.db.queries.leader import limits
 from pgsched.db.statements import sql
 from pgsched.leader.ticker import tick
 from tests.fleet import one
@@ -36,22 +37,22 @@ def test_nothing_of_a_paused_queue_is_claimed(
 ) -> None:
     text = sql(claim) if guarded else text_without(claim, QUEUE_GUARD, "false")
     add(db, 2)
-    holding.pause(db, what, name, None, None, None)
+    queues.pause(db, what, name, None, None, None)
     assert len(take(db, 5, text=text)) == (0 if guarded else 2)
 
 
 def test_another_queue_goes_on(db: psycopg.Connection) -> None:
     add(db)
-    holding.pause(db, "queue", "other", None, None, None)
+    queues.pause(db, "queue", "other", None, None, None)
     assert len(take(db, 5)) == 1
 
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_paused_task_lets_the_others_by(name: str, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task, kind) VALUES ('SELECT 1', 'sql'), ('true', 'shell')")
-    holding.pause(db, "task", "true", None, None, None)
+    queues.pause(db, "task", "true", None, None, None)
     assert [claim.task for claim in take(db, 5, text=sql(name))] == ["SELECT 1"]
-    holding.resume(db, "task", "true")
+    queues.resume(db, "task", "true")
     assert [claim.task for claim in take(db, 5, text=sql(name))] == ["true"]
 
 
@@ -67,17 +68,17 @@ def test_a_pause_ends_by_itself(name: str, db: psycopg.Connection) -> None:
 
 
 def test_pausing_again_keeps_since_when_and_who(db: psycopg.Connection) -> None:
-    before = holding.pause(db, "all", "", "first", "ann", None)
-    after = holding.pause(db, "all", "", None, None, None)
+    before = queues.pause(db, "all", "", "first", "ann", None)
+    after = queues.pause(db, "all", "", None, None, None)
     assert after == before
-    assert holding.list_pauses(db)[0]["reason"] == "first"
+    assert queues.list_pauses(db)[0]["reason"] == "first"
 
 
 def test_a_resume_wakes_whoever_listens(db: psycopg.Connection, connect: Open) -> None:
-    holding.pause(db, "queue", "mail", None, None, None)
+    queues.pause(db, "queue", "mail", None, None, None)
     ear = connect()
     ear.execute("LISTEN pgsched_runs")
-    holding.resume(db, "queue", "mail")
+    queues.resume(db, "queue", "mail")
     assert [(n.channel, n.payload) for n in ear.notifies(timeout=5, stop_after=1)] == [("pgsched_runs", "mail")]
 
 

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from pgsched import App
-from pgsched.db import claims
-from pgsched.worker import settle as settling
+from pgsched.db.queries.runs import claims
+from pgsched.worker import settler as settling
 from tests.working import all_ended, work
 
 LAST = """

@@ -9,10 +9,12 @@ import psycopg
 import pytest
 
 from pgsched import App
-from pgsched.db import claims, jobs, registering, retention, workers
-from pgsched.db.registering import register, withdraw
-from pgsched.leader import withdrawn
-from pgsched.worker.registering import register_again
+from pgsched.db.queries.jobs import jobs, registration
+from pgsched.db.queries.jobs.registration import register, withdraw
+from pgsched.db.queries.leader import retention
+from pgsched.db.queries.runs import claims, workers
+from pgsched.leader import declarations
+from pgsched.worker.registration import register_again
 from tests.apps.releases import nameless, new, nothing, old, release
 from tests.fleet import one
 from tests.race.releases import a_run_that_waits, begin, declared, end, process, rounds, state_of, time_passes
@@ -21,7 +23,7 @@ from tests.race.test_clock_steps import HOUR, moved
 from tests.race.test_duties import lead
 
 GRACE_S = 600.0
-LOCK = "pg_try_advisory_xact_lock(hashtextextended('pgsched.declare', 0))"
+LOCK = "pg_try_advisory_xact_lock(hashtextextended('pgsched.app.declarations', 0))"
 BOTH = {"salaries", "letters", "bonuses"}
 
 
@@ -191,8 +193,8 @@ def test_who_declares_while_jobs_are_taken_away_has_them_afterwards(
     end(db, before)
     time_passes(db, 60)
     if not guarded:
-        cut(monkeypatch, registering, "declare_try_lock", LOCK, "true")
-    starting, leader, asides, look = connect(), connect(), [], registering.withdrawn
+        cut(monkeypatch, registration, "declare_try_lock", LOCK, "true")
+    starting, leader, asides, look = connect(), connect(), [], registration.withdrawn
 
     def looked(*given: Any) -> Any:
         found = look(*given)
@@ -200,7 +202,7 @@ def test_who_declares_while_jobs_are_taken_away_has_them_afterwards(
         wait_until_blocked(db, starting) if guarded else asides[0].result()
         return found
 
-    monkeypatch.setattr(registering, "withdrawn", looked)
+    monkeypatch.setattr(registration, "withdrawn", looked)
     with leader.transaction():
         withdraw(leader, GRACE_S, 10)
     asides[0].result()
@@ -235,13 +237,13 @@ def test_a_clock_moved_ahead_takes_no_job_from_anybody(db: psycopg.Connection) -
 
 def test_an_idle_leader_looks_once_a_minute(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[float] = []
-    real = registering.withdrawn
+    real = registration.withdrawn
 
     def counted(*given: Any) -> Any:
         looks.append(time.monotonic())
         return real(*given)
 
-    monkeypatch.setattr(withdrawn.registering, "withdrawn", counted)
+    monkeypatch.setattr(declarations.registering, "withdrawn", counted)
     begin(db, new)
     duties = lead(db)
     for _ in range(5):

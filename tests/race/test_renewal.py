@@ -9,9 +9,9 @@ from typing import Literal
 import psycopg
 import pytest
 
-from pgsched.chaos.proxy import Proxy, of
-from pgsched.worker import lease as leasing
-from pgsched.worker.lease import Heartbeat
+from pgsched.chaos.site.proxy import Proxy, of
+from pgsched.worker import leases as leasing
+from pgsched.worker.leases import Heartbeat
 from tests.race.setting import add_runs, row_of
 from tests.race.test_worker import Handler, becomes, make, play
 

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.core import schedule as core
+from pgsched.core.schedule import cron as core
 from pgsched.leader import replanning
 from pgsched.leader.replanning import Replanning
 from tests.race.setting import Open

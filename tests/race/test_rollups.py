@@ -9,11 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import leading, rollups
-from pgsched.db.leading import NotLeading
-from pgsched.leader import counting
-from pgsched.leader.counting import Counting
-from pgsched.model import Claim
+from pgsched.core.model import Claim
+from pgsched.db.queries.leader import leadership, rollups
+from pgsched.db.queries.leader.leadership import NotLeading
+from pgsched.leader import rollups as rollup_duty
+from pgsched.leader.rollups import Counting
 from tests.race.setting import Aside, Open, add_runs, cut, take, wait_until_blocked
 
 TOTALS = (
@@ -128,7 +128,7 @@ def test_who_does_not_lead_counts_nothing(db: psycopg.Connection) -> None:
     @contextmanager
     def fenced() -> Iterator[psycopg.Connection[Any]]:
         with db.transaction():
-            leading.fence(db, 17)
+            leadership.fence(db, 17)
             yield db
 
     with pytest.raises(NotLeading):
@@ -139,7 +139,7 @@ def test_who_does_not_lead_counts_nothing(db: psycopg.Connection) -> None:
 def test_batches_split_nothing_that_ended_at_one_instant(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "BATCH", 2)
+    monkeypatch.setattr(rollup_duty, "BATCH", 2)
     end_some(db, 7)
     db.execute(
         "UPDATE pgsched.runs SET finished_at = (SELECT max(finished_at) FROM pgsched.runs) WHERE id %% 2 = 0", []

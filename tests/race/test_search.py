@@ -10,11 +10,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pgsched.db import leading, workers
-from pgsched.leader import duties as duties_module
-from pgsched.leader import search
-from pgsched.leader.duties import Duties
-from pgsched.leader.search import Asked, Found, Search
+from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.runs import workers
+from pgsched.leader import loop as duties_module
+from pgsched.leader import reaper
+from pgsched.leader.loop import Duties
+from pgsched.leader.reaper import Asked, Found, Search
 from tests.db.plans import nodes
 from tests.race.setting import Open, add_jobs, add_runs, let_expire, row_of, slots, take
 from tests.race.test_duties import lead
@@ -34,7 +35,7 @@ def a_worker(db: psycopg.Connection, silent_s: float = 0.0, lease_s: float = 30.
 
 def read(db: psycopg.Connection, name: str, **values: Any) -> float:
     """How many rows of runs a statement reads."""
-    text = b"EXPLAIN (ANALYZE, FORMAT JSON) " + leading.sql(name)
+    text = b"EXPLAIN (ANALYZE, FORMAT JSON) " + leadership.sql(name)
     with db.transaction(force_rollback=True):
         ((found,),) = db.execute(text, values).fetchall()
     scans = [node for node in nodes(found[0]["Plan"]) if node.get("Relation Name") == "runs"]
@@ -64,14 +65,14 @@ def aside(connect: Open, dsn: str) -> Iterator[Duties]:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Looks for claims take long; when they began."""
-    really, began = leading.astray, []
+    really, began = leadership.astray, []
 
     def astray(conn: psycopg.Connection, *given: Any, **more: Any) -> tuple[list[int], list[int]]:
         began.append(time.monotonic())
         conn.execute("SELECT pg_sleep(%s)", [SLOW_S])
         return really(conn, *given, **more)
 
-    monkeypatch.setattr(leading, "astray", astray)
+    monkeypatch.setattr(leadership, "astray", astray)
     return began
 
 
@@ -126,7 +127,7 @@ def test_without_a_session_of_its_own_a_slow_look_holds_up_the_leader(
 def test_slow_looks_take_a_small_share_of_the_time(
     db: psycopg.Connection, aside: Duties, slow: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "FIRST_PAUSE_S", 3.0)
+    monkeypatch.setattr(reaper, "FIRST_PAUSE_S", 3.0)
     rounds(aside, 6)
     first, second, *others = slow
     assert second - first < 0.5
@@ -137,14 +138,14 @@ def test_slow_looks_take_a_small_share_of_the_time(
 def test_a_quick_look_is_made_every_period_only_while_a_worker_is_silent(
     db: psycopg.Connection, aside: Duties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really, made = leading.astray_within, []
+    really, made = leadership.astray_within, []
 
     def counted(*given: Any, **more: Any) -> Any:
         made.append(time.monotonic())
         return really(*given, **more)
 
-    monkeypatch.setattr(leading, "astray_within", counted)
-    monkeypatch.setattr(search, "QUICK_S", 5.0)
+    monkeypatch.setattr(leadership, "astray_within", counted)
+    monkeypatch.setattr(reaper, "QUICK_S", 5.0)
     rounds(aside, 3)  # of 15 periods
     assert len(made) == 2
     made.clear()
@@ -186,7 +187,7 @@ def test_until_when_a_worker_that_is_gone_is_looked_for(
 ) -> None:
     """`searched_s`: so long ago was the last look."""
     a_worker(db, silent_s)
-    assert leading.look(db, 0, searched_s=time.time() - searched_s).silent is silent
+    assert leadership.look(db, 0, searched_s=time.time() - searched_s).silent is silent
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_a_worker_that_has_signed_off_is_looked_for_once_when_its_claims_have_en
 ) -> None:
     worker = a_worker(db, silent_s)
     db.execute("UPDATE pgsched.workers SET stopped_at = seen_at WHERE id = %s", [worker])
-    assert leading.look(db, 0, searched_s=time.time() - searched_s).silent is silent
+    assert leadership.look(db, 0, searched_s=time.time() - searched_s).silent is silent
 
 
 def test_what_a_worker_leaves_behind_when_it_signs_off_is_reaped_in_the_next_period(
@@ -221,7 +222,7 @@ def test_a_thread_that_cannot_be_started_makes_the_leader_look_itself(
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(search.Aside, "start", refuse)
+    monkeypatch.setattr(reaper.Aside, "start", refuse)
     aside.search._apart = True
     add_runs(db, 1)
     (claim,) = take(db)
@@ -308,7 +309,7 @@ def test_where_no_session_is_to_be_had_the_leader_looks_itself(
 def test_a_quick_look_stays_in_the_leader_s_session(
     db: psycopg.Connection, aside: Duties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "QUICK_S", 5.0)
+    monkeypatch.setattr(reaper, "QUICK_S", 5.0)
     aside.search = Search("host=/not/there")
     found = aside.search.make(aside.conn, asked := Asked(10, time.time(), True, True))
     assert found == Found(asked, [], [])
@@ -328,8 +329,8 @@ def test_a_lease_longer_than_its_worker_s_is_left_alone_once_all_were_shortened(
 def test_a_look_that_is_ended_gets_more_time_the_next_time(
     db: psycopg.Connection, aside: Duties, slow: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "TIMEOUT_S", SLOW_S / 2)
-    monkeypatch.setattr(search, "FIRST_PAUSE_S", 0.1)
+    monkeypatch.setattr(reaper, "TIMEOUT_S", SLOW_S / 2)
+    monkeypatch.setattr(reaper, "FIRST_PAUSE_S", 0.1)
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)

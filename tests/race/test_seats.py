@@ -14,14 +14,14 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from pgsched.db.claims import claim_ahead
-from pgsched.db.connect import connect as reach
-from pgsched.leader.ahead import Offer
-from pgsched.model import Claim
-from pgsched.worker import claim as claiming
-from pgsched.worker import seats as seating
-from pgsched.worker import unconfirmed
-from pgsched.worker.seats import WorkerSeats
+from pgsched.core.model import Claim
+from pgsched.db.connection.connect import connect as reach
+from pgsched.db.queries.runs.claims import claim_ahead
+from pgsched.leader.preparation import Offer
+from pgsched.worker import reservations as seating
+from pgsched.worker.claiming import claimer as claiming
+from pgsched.worker.claiming import recovery
+from pgsched.worker.reservations import WorkerSeats
 from pgsched.worker.worker import Worker
 from tests.race.setting import Open, add_runs, row_of
 from tests.race.test_worker import Handler, becomes, make, play
@@ -341,7 +341,7 @@ def test_what_is_committed_after_the_question_is_found_by_a_later_one(
 ) -> None:
     """The connection of a commit is lost while the server is still at it."""
     if guarded:
-        monkeypatch.setattr(unconfirmed, "ASK_AGAIN_S", 0.1)
+        monkeypatch.setattr(recovery, "ASK_AGAIN_S", 0.1)
     handler = Handler()
     handler.go.set()
     leading = connect(autocommit=False)
@@ -376,7 +376,7 @@ def test_it_is_asked_for_also_by_a_worker_that_is_full(
         asked.append(queue)
         return []
 
-    monkeypatch.setattr(unconfirmed, "claim_again", ask)
+    monkeypatch.setattr(recovery, "claim_again", ask)
     add_runs(db, 5)
     handler = Handler()
 

@@ -8,9 +8,10 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from pgsched.db import claims, leading
-from pgsched.db.connect import aconnect
-from pgsched.model import Claim, Outcome, Result, Settlement
+from pgsched.core.model import Claim, Outcome, Result, Settlement
+from pgsched.db.connection.connect import aconnect
+from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.runs import claims
 from tests.race.setting import (
     Aside,
     Open,
@@ -152,7 +153,7 @@ def test_what_was_reaped_is_lost_to_its_former_owner(
     (claim,) = take(db)
     let_expire(db)
     if not guarded:
-        cut(monkeypatch, leading, "reap", "token = NULL, ")
+        cut(monkeypatch, leadership, "reap", "token = NULL, ")
     reap(db)
     assert settle(dsn, done(claim)) == ["lost" if guarded else "repeated"]
     assert row_of(db, claim.id)["state"] == "queued"
@@ -211,7 +212,7 @@ def test_without_the_row_lock_a_lease_is_reaped_although_it_was_renewed(
     let_expire(db)
     worker, leader = connect(autocommit=False), connect()
     claims.heartbeat(worker, 1, 30.0, [claim.key])
-    cut(monkeypatch, leading, "reap", " FOR UPDATE SKIP LOCKED")
+    cut(monkeypatch, leadership, "reap", " FOR UPDATE SKIP LOCKED")
     other = Aside(lambda: reap(leader))
     wait_until_blocked(db, leader)
     worker.commit()
@@ -228,7 +229,7 @@ def test_the_reaper_does_not_take_a_claim_from_under_a_transaction_that_asserted
     handler = connect(autocommit=False)
     handler.execute("SELECT pgsched.assert_claim(%s, %s)", [claim.id, claim.token])
     if not guarded:
-        cut(monkeypatch, leading, "reap", "FOR UPDATE SKIP LOCKED", "FOR NO KEY UPDATE SKIP LOCKED")
+        cut(monkeypatch, leadership, "reap", "FOR UPDATE SKIP LOCKED", "FOR NO KEY UPDATE SKIP LOCKED")
     assert bool(reap(db)) is not guarded
     handler.commit()
     assert bool(reap(db)) is guarded

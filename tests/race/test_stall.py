@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
-from pgsched.leader import stall
-from pgsched.leader.duties import Duties
+from pgsched.leader import stall_detector
+from pgsched.leader.loop import Duties
 from tests.race.setting import Aside, Open, add_runs, let_expire, row_of, take, wait_until_blocked
 from tests.race.test_duties import lead
 from tests.waiting import wait_until
@@ -69,7 +69,7 @@ def test_a_leader_that_had_to_wait_lets_the_others_speak_first(
 def test_without_that_grace_every_claim_is_taken(
     db: psycopg.Connection, connect: Open, running: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stall, "NOTICED_S", float("inf"))
+    monkeypatch.setattr(stall_detector, "NOTICED_S", float("inf"))
     after_an_outage(db, connect)
     assert row_of(db, running)["state"] == "queued"
 
@@ -83,7 +83,7 @@ def test_where_every_round_is_slow_claims_end_all_the_same(db: psycopg.Connectio
     let_expire(db)
     conn = connect()
     duties = lead(conn, reap_every_s=0.05)
-    for _ in range(stall.MOST):
+    for _ in range(stall_detector.MOST):
         assert duties._stall.grace_s(conn, time.monotonic() - 5) > 0
     assert duties._stall.grace_s(conn, time.monotonic() - 5) == 0
     duties.perform()

@@ -9,11 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.core.plan import SlotRow
-from pgsched.db import jobs, leading
+from pgsched.core.planning.plan import SlotRow
+from pgsched.db.queries.jobs import jobs
+from pgsched.db.queries.leader import leadership
 from pgsched.db.statements import sql
-from pgsched.leader import passed_over, ticker
-from pgsched.leader.isolation import isolated
+from pgsched.leader import skipped_slots, ticker
+from pgsched.leader.bisecting import isolated
 from pgsched.leader.ticker import tick
 from tests.race.setting import (
     Aside,
@@ -96,7 +97,7 @@ def test_without_the_row_lock_a_second_tick_meets_the_first_one_s_rows(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_jobs(db, 5, 20)
-    cut(monkeypatch, leading, "tick_due", LOCK)
+    cut(monkeypatch, leadership, "tick_due", LOCK)
     two_at_once(db, connect)
     assert slots(db) == (100, 100), "only the index kept them from running twice"
 
@@ -105,8 +106,8 @@ def test_without_the_row_lock_and_the_index_a_slot_gets_two_rows(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_jobs(db, 5, 20)
-    cut(monkeypatch, leading, "tick_due", LOCK)
-    cut(monkeypatch, leading, "tick_insert", CONFLICT)
+    cut(monkeypatch, leadership, "tick_due", LOCK)
+    cut(monkeypatch, leadership, "tick_insert", CONFLICT)
     db.execute("DROP INDEX pgsched.runs_slot")
     two_at_once(db, connect)  # the second waits for the jobs' rows: its own rows are in already
     assert slots(db) == (200, 100)
@@ -136,7 +137,7 @@ def test_without_the_index_a_slot_runs_twice_when_the_mark_fell_back(
 ) -> None:
     add_jobs(db, 5, 20)
     tick_all(db, 100)
-    cut(monkeypatch, leading, "tick_insert", CONFLICT)
+    cut(monkeypatch, leadership, "tick_insert", CONFLICT)
     db.execute("DROP INDEX pgsched.runs_slot")
     forget_decided(db)
     tick_all(db, 100)
@@ -281,7 +282,7 @@ def test_a_job_whose_slot_gets_its_row_meanwhile_stays_due(
     add_jobs(db, jobs, 20, max_runs=3)
     backfilled(db, *nth(db, 1))
     if not told:
-        monkeypatch.setattr(leading, "slot_taken", lambda error: False)
+        monkeypatch.setattr(leadership, "slot_taken", lambda error: False)
     decided, ticking = meanwhile(db, connect, lambda conn: tick(conn, 100).jobs, *nth(db, 3))
     ticking.commit()
     assert decided == (jobs - 1 if told else jobs)
@@ -305,14 +306,14 @@ def test_slots_that_were_passed_over_are_told_next_time_where_one_gets_its_row_m
     (newest,) = nth(db, 20)
     db.execute("UPDATE pgsched.jobs SET schedule = '@every 7h'")
     if not told:
-        monkeypatch.setattr(leading, "slot_taken", lambda error: False)
-        assert meanwhile(db, connect, passed_over.record, newest)[0] == jobs
+        monkeypatch.setattr(leadership, "slot_taken", lambda error: False)
+        assert meanwhile(db, connect, skipped_slots.record, newest)[0] == jobs
         return
     conflicts: list[str] = []
-    assert isolated(lambda: meanwhile(db, connect, passed_over.record, newest)[0], conflicts.append, pytest.fail) == 0
+    assert isolated(lambda: meanwhile(db, connect, skipped_slots.record, newest)[0], conflicts.append, pytest.fail) == 0
     assert "runs_slot" in conflicts[0]
     with db.transaction():
-        assert passed_over.record(db) == jobs
+        assert skipped_slots.record(db) == jobs
     (told_of,) = db.execute("SELECT sum(covers_count) FROM pgsched.runs WHERE origin = 'schedule'").fetchone() or (0,)
     assert told_of == 20 * jobs - 1
 
@@ -326,17 +327,17 @@ def test_a_run_triggered_while_the_tick_waits_is_seen(
 ) -> None:
     """`later`: unfinished runs are counted once the lock is there. In the statement that locks they are too few."""
     add_jobs(db, 1, 1, overlap="skip")
-    cut(monkeypatch, leading, "tick_due", "(SELECT clock_timestamp() AS now,",
+    cut(monkeypatch, leadership, "tick_due", "(SELECT clock_timestamp() AS now,",
         "(SELECT clock_timestamp() AS now, (SELECT true FROM pg_advisory_lock(7)) AS got,")  # fmt: skip
     if not later:
-        due, count, early = leading.due_jobs, leading.unfinished, dict[int, dict[str, Any]]()
+        due, count, early = leadership.due_jobs, leadership.unfinished, dict[int, dict[str, Any]]()
 
         def count_and_lock(conn: psycopg.Connection, n: int, lead_s: float) -> Any:
             early.update(count(conn, [row[0] for row in conn.execute("SELECT id FROM pgsched.jobs").fetchall()]))
             return due(conn, n, lead_s)
 
-        monkeypatch.setattr(leading, "due_jobs", count_and_lock)
-        monkeypatch.setattr(leading, "unfinished", lambda conn, ids: early)
+        monkeypatch.setattr(leadership, "due_jobs", count_and_lock)
+        monkeypatch.setattr(leadership, "unfinished", lambda conn, ids: early)
     db.execute("SELECT pg_advisory_lock(7)")
     leader = in_transaction(connect)
     ticking = Aside(lambda: tick(leader, 100))
@@ -388,7 +389,7 @@ def test_without_taking_a_refused_batch_apart_nobody_gets_a_row(
 ) -> None:
     add_jobs(db, 7, 20)
     refuse(db, REFUSALS["constraint"])
-    monkeypatch.setattr(leading, "refused", lambda error: False)
+    monkeypatch.setattr(leadership, "refused", lambda error: False)
     with pytest.raises(psycopg.errors.CheckViolation), db.transaction():
         tick(db, 100)
     assert slots(db) == (0, 0)
@@ -410,11 +411,11 @@ def test_slots_that_were_passed_over_have_their_row_though_another_jobs_is_refus
     refuse(db, REFUSALS["constraint"])
     db.execute("UPDATE pgsched.jobs SET schedule = '@every 7h'")
     with db.transaction():
-        assert passed_over.record(db) == 3
+        assert skipped_slots.record(db) == 3
     found = db.execute("SELECT j.name FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY 1").fetchall()
     assert found == [("j1",), ("j3",)]
     with db.transaction():
-        assert passed_over.record(db) == 0
+        assert skipped_slots.record(db) == 0
 
 
 def test_a_slot_that_has_its_row_is_noticed_beside_the_first_of_an_excluded_stretch(db: psycopg.Connection) -> None:
@@ -425,11 +426,11 @@ def test_a_slot_that_has_its_row_is_noticed_beside_the_first_of_an_excluded_stre
     (first, taken), (second, last) = rows[0], rows[-1]
     excluded = SlotRow(last + timedelta(seconds=9), "skipped", last, extend=last, covers_count=1)
     with db.transaction():
-        assert [made[:2] for made in leading.insert_slots(db, [([second], excluded)])] == [(second, "skipped")]
+        assert [made[:2] for made in leadership.insert_slots(db, [([second], excluded)])] == [(second, "skipped")]
     db.execute("DELETE FROM pgsched.runs WHERE (job_id, scheduled_at) = (%s, %s)", [second, excluded.slot])
     with pytest.raises(psycopg.errors.UniqueViolation) as refusal, db.transaction():
-        leading.insert_slots(db, [([first], SlotRow(taken, "queued", taken)), ([second], excluded)])
-    assert leading.slot_taken(refusal.value)
+        leadership.insert_slots(db, [([first], SlotRow(taken, "queued", taken)), ([second], excluded)])
+    assert leadership.slot_taken(refusal.value)
     assert slots(db) == (len(rows), len(rows))
 
 
@@ -449,8 +450,8 @@ def test_jobs_that_differ_in_a_policy_have_another_shape(db: psycopg.Connection,
     for n, columns in enumerate([{}, {}, {column: OTHERWISE[column]}]):
         jobs.add(db, {"name": f"j{n}", "schedule": "* * * * *", "task": "t"} | columns)
     with db.transaction():
-        shapes = [row[-1] for row in sorted(leading.due_jobs(db, 9))]
-        terms = leading.terms(db, [row[0] for row in leading.due_jobs(db, 9)])
+        shapes = [row[-1] for row in sorted(leadership.due_jobs(db, 9))]
+        terms = leadership.terms(db, [row[0] for row in leadership.due_jobs(db, 9)])
     assert shapes[0] == shapes[1] != shapes[2]
     assert set(next(iter(terms.values()))) == set(OTHERWISE) | BESIDE, "a new column of tick_terms belongs in the shape"
 
@@ -498,7 +499,7 @@ def test_the_end_of_the_last_run_is_found_without_the_history(db: psycopg.Connec
         " FROM generate_series(1, 1001) n, LATERAL (SELECT '2020-01-01Z'::timestamptz + n * interval '1 hour') s(at)",
         job,
     )
-    found = leading.finished(db, list(job))[job[0]]["last_finished_at"]
+    found = leadership.finished(db, list(job))[job[0]]["last_finished_at"]
     assert found == db.execute("SELECT max(finished_at) FROM pgsched.runs").fetchone()[0]  # type: ignore[index]
     db.execute("SET enable_seqscan = off")
     text = b"EXPLAIN (ANALYZE, FORMAT JSON) " + sql("tick_finished")

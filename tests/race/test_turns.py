@@ -13,15 +13,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.claims import FROM_THE_START, Wanted
-from pgsched.model import Claim
-from pgsched.worker import aside as beside
-from pgsched.worker import claim as claiming
-from pgsched.worker import cursor, passed
-from pgsched.worker import rest as resting
-from pgsched.worker.aside import Aside
-from pgsched.worker.claim import Claimer
-from pgsched.worker.cursor import Budget, Cursor
+from pgsched.core.model import Claim
+from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted
+from pgsched.worker.claiming import backlog_pieces, cursor
+from pgsched.worker.claiming import backlog_scan as beside
+from pgsched.worker.claiming import claimer as claiming
+from pgsched.worker.claiming import polling as resting
+from pgsched.worker.claiming.backlog_scan import Aside
+from pgsched.worker.claiming.claimer import Claimer
+from pgsched.worker.claiming.cursor import Budget, Cursor
 from tests.race.setting import KINDS
 from tests.waiting import wait_until
 
@@ -414,13 +414,13 @@ def looks(dsn: str, monkeypatch: pytest.MonkeyPatch, every_s: float = 0.0) -> Sc
 
     def paced(one: Cursor, took_s: float, now: float) -> None:
         really(one, took_s, now)
-        one._passed, one._quick = one._passed or passed.Passed(took_s, now), False
+        one._passed, one._quick = one._passed or backlog_pieces.Passed(took_s, now), False
 
     really = Cursor._paced
     monkeypatch.setattr(Cursor, "_paced", paced)
     monkeypatch.setattr(cursor, "EVERY_S", every_s)
-    monkeypatch.setattr(passed, "FIRST_PAUSE_S", every_s)
-    monkeypatch.setattr(passed, "LINK_S", 0.0)
+    monkeypatch.setattr(backlog_pieces, "FIRST_PAUSE_S", every_s)
+    monkeypatch.setattr(backlog_pieces, "LINK_S", 0.0)
     it = Scene(dsn, monkeypatch, 1)
     monkeypatch.setattr(claiming, "claimable_queues", nothing)
     it.claimer.poll_s, it.claimer._rest = 60.0, resting.Rest(60.0)
@@ -600,7 +600,7 @@ def test_a_scan_from_the_start_that_has_no_answer_is_not_tried_again_where_there
 
     async def scene(it: Scene) -> None:
         one = it.claimer._cursors["default"]
-        one._passed = passed.Passed(1.0, 0.0)
+        one._passed = backlog_pieces.Passed(1.0, 0.0)
         one.not_looked(0.0, 0.0)
         assert not one.aside
         monkeypatch.setattr(claiming, "claim", cancelled)

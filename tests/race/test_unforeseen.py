@@ -9,13 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import claims, run_logs
-from pgsched.db.connect import AsyncConnection, Reaction, classify
+from pgsched.core.model import Claim, Result, Settlement
+from pgsched.db.connection.connect import AsyncConnection, Reaction, classify
+from pgsched.db.queries.runs import claims, run_output
 from pgsched.errors import PgschedError
-from pgsched.model import Claim, Result, Settlement
-from pgsched.worker import claim as claiming
-from pgsched.worker import logs as pumping
-from pgsched.worker import settle as settling
+from pgsched.worker import output as pumping
+from pgsched.worker import settler as settling
+from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.worker import Worker
 from tests.race.setting import add_runs, row_of
 from tests.race.test_worker import Handler, becomes, make, play
@@ -189,7 +189,7 @@ def test_a_claim_that_was_made_although_the_server_failed_is_not_lost(
 def test_output_survives_an_error_that_passes(
     code: str, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pumping, "write", Failing(run_logs.write, code, 1))
+    monkeypatch.setattr(pumping, "write", Failing(run_output.write, code, 1))
     run_id = add(db, "shell", "echo hello")
     work(dsn, None, lambda: all_ended(db))
     assert output(db, run_id) == "hello\n"

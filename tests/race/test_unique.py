@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.runs import enqueue
+from pgsched.app.options import OPTIONS
+from pgsched.db.queries.runs.enqueue import enqueue
 from pgsched.errors import AlreadyEnqueued
-from pgsched.options import OPTIONS
 from tests.race.setting import Aside, Open, at_once, row_of, take, wait_until_blocked
 
 BUCKET = {"unique_key": "k", "unique_scope": "bucket(1 day)"}

@@ -10,16 +10,16 @@ import psycopg
 import pytest
 
 from pgsched import App
-from pgsched.db import claims
+from pgsched.core.model import Result, Unreadable
+from pgsched.db.queries.runs import claims
 from pgsched.errors import InputError, PgschedError
 from pgsched.execute.base import Executor
-from pgsched.execute.command import CommandExecutor
-from pgsched.execute.http_request import read
-from pgsched.execute.process import Processes
-from pgsched.execute.python import PythonExecutor
-from pgsched.execute.shell import ShellExecutor
+from pgsched.execute.http.request import read
+from pgsched.execute.python.executor import PythonExecutor
 from pgsched.execute.sql import SqlExecutor
-from pgsched.model import Result, Unreadable
+from pgsched.execute.subprocess.command import CommandExecutor
+from pgsched.execute.subprocess.program import Processes
+from pgsched.execute.subprocess.shell import ShellExecutor
 from pgsched.worker.worker import Worker
 from tests.executing import claim, execute
 from tests.race.setting import add_runs

@@ -14,20 +14,20 @@ import psycopg
 import pytest
 
 from pgsched.config import WorkerSettings
-from pgsched.db import claims, workers
-from pgsched.db.connect import AsyncConnection
+from pgsched.core.model import Claim, Outcome, Result
+from pgsched.db.connection.connect import AsyncConnection
+from pgsched.db.queries.runs import claims, workers
 from pgsched.errors import PgschedError
-from pgsched.model import Claim, Outcome, Result
-from pgsched.worker import claim as claiming
-from pgsched.worker import cursor as cursors
-from pgsched.worker import lease as leasing
-from pgsched.worker import pace
-from pgsched.worker import rest as resting
-from pgsched.worker import settle as settling
-from pgsched.worker import slots as slotting
-from pgsched.worker.cursor import Cursor
-from pgsched.worker.lease import Heartbeat, Leases
-from pgsched.worker.unconfirmed import Unconfirmed
+from pgsched.worker import leases as leasing
+from pgsched.worker import settler as settling
+from pgsched.worker.attempts import prefetch
+from pgsched.worker.attempts import runner as slotting
+from pgsched.worker.claiming import claimer as claiming
+from pgsched.worker.claiming import cursor as cursors
+from pgsched.worker.claiming import polling as resting
+from pgsched.worker.claiming.cursor import Cursor
+from pgsched.worker.claiming.recovery import Unconfirmed
+from pgsched.worker.leases import Heartbeat, Leases
 from pgsched.worker.worker import Worker
 from tests.race.setting import Open, add_runs, cut, let_expire, row_of, take
 from tests.waiting import wait_until
@@ -337,7 +337,7 @@ def test_handlers_run_ahead_of_the_settlements_only_so_far(
 ) -> None:
     """A crash would have all of them run again."""
     monkeypatch.setattr(settling, "BEHIND", 100 if guarded else 1_000_000)
-    monkeypatch.setattr(pace, "MOST_AHEAD", 200)  # what is ahead is attempted, too: on a fast machine all of them
+    monkeypatch.setattr(prefetch, "MOST_AHEAD", 200)  # what is ahead is attempted, too: on a fast machine all of them
     add_runs(db, 2000)
     asked, answers, really = asyncio.Event(), asyncio.Event(), settling.settle
 

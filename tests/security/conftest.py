@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgsched.db import roles
+from pgsched.db.schema import roles
 from tests.waiting import wait_until
 
 LOGINS = {"alice": "producer", "bob": "producer", "worker": "worker", "leader": "leader", "ops": "operator",

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import alerts
+from pgsched.db.queries.leader import alerts
 from tests.race.test_alerts import check, job, slot
 from tests.security.conftest import Logins
 

@@ -8,9 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db import history, holding, jobs, retention
-from pgsched.db.audit import entries
-from pgsched.db.connect import connect
+from pgsched.db.connection.connect import connect
+from pgsched.db.queries.jobs import jobs, queues
+from pgsched.db.queries.leader import retention
+from pgsched.db.queries.reports.audit import entries
+from pgsched.db.queries.runs import runs
 from pgsched.errors import InputError
 from tests.race.test_duties import lead
 from tests.security.conftest import Logins
@@ -33,8 +35,8 @@ def test_the_life_of_a_job_is_noted(conn: psycopg.Connection[Any]) -> None:
     jobs.pause(conn, "nightly", "why not")
     jobs.resume(conn, "nightly")
     run = jobs.trigger(conn, "nightly")
-    history.cancel(conn, run, "no more")
-    history.retry(conn, run)
+    runs.cancel(conn, run, "no more")
+    runs.retry(conn, run)
     jobs.delete(conn, "nightly")
     assert noted(conn) == [
         ("created", "job", "nightly"),
@@ -54,12 +56,12 @@ def test_the_life_of_a_job_is_noted(conn: psycopg.Connection[Any]) -> None:
 
 
 def test_settings_and_pauses_are_noted(conn: psycopg.Connection[Any]) -> None:
-    holding.set_queue(conn, "q", {"concurrency_limit": 2})
-    holding.set_queue(conn, "q", {"concurrency_limit": 3})
-    holding.set_limit(conn, "l", {"concurrency": 1})
-    holding.remove_limit(conn, "l")
-    holding.pause(conn, "queue", "q", "why not", None, None)
-    holding.resume(conn, "queue", "q")
+    queues.set_queue(conn, "q", {"concurrency_limit": 2})
+    queues.set_queue(conn, "q", {"concurrency_limit": 3})
+    queues.set_limit(conn, "l", {"concurrency": 1})
+    queues.remove_limit(conn, "l")
+    queues.pause(conn, "queue", "q", "why not", None, None)
+    queues.resume(conn, "queue", "q")
     assert noted(conn) == [
         ("created", "queue", "q"),
         ("changed", "queue", "q"),
@@ -81,7 +83,7 @@ def test_what_is_rolled_back_was_not_done(conn: psycopg.Connection[Any]) -> None
 def test_what_the_leader_writes_is_not_noted(conn: psycopg.Connection[Any], db: psycopg.Connection[Any]) -> None:
     jobs.add(conn, {"name": "tick", "schedule": "@every 1s", "task": "t"})
     jobs.add(conn, {"name": "once", "task": "t", "delete_after_run": True})
-    holding.set_queue(conn, "q", {"concurrency_limit": 2})
+    queues.set_queue(conn, "q", {"concurrency_limit": 2})
     before = noted(conn)
     db.execute("INSERT INTO pgsched.pauses (what, resume_at) VALUES ('all', now() - interval '1 second')")
     duties = lead(db, prune_every_s=0.1)

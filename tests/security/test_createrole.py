@@ -9,8 +9,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgsched.db import migrate
-from pgsched.db.connect import connect
+from pgsched.db.connection.connect import connect
+from pgsched.db.schema import migrate
 from pgsched.errors import NotPermitted
 from tests.server import PrivateCluster
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pgsched.cli.hiding import hidden
+from pgsched.cli.password_hiding import hidden
 from tests.waiting import wait_until
 
 SECRET = "postgresql://u:hunter2@h/d"

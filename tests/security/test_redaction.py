@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pgsched import log
-from pgsched.db.connect import ssl_problem
+from pgsched.db.connection.connect import ssl_problem
 
 SECRETS = (
     "postgresql://u:hunter2@h/db",

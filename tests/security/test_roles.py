@@ -10,8 +10,11 @@ import pytest
 
 from pgsched import App
 from pgsched.config import LeaderSettings
-from pgsched.db import graphs, history, jobs, migrate, runs
-from pgsched.db.registering import register, withdraw
+from pgsched.db.queries.jobs import jobs
+from pgsched.db.queries.jobs.registration import register, withdraw
+from pgsched.db.queries.runs import enqueue, graphs
+from pgsched.db.queries.runs import runs as run_rows
+from pgsched.db.schema import migrate
 from pgsched.errors import PgschedError
 from pgsched.leader.election import Leader
 from tests.apps.releases import new, old
@@ -61,19 +64,21 @@ def test_a_producer_does_its_whole_work(logins: Logins, db: psycopg.Connection[A
     asked = one(alice, "SELECT backfill('nightly', '2024-01-01', '2024-01-03')")
     assert one(alice, "SELECT cancel_backfill(%s)", asked) == "cancelled"
     alice.execute("INSERT INTO runs (task) VALUES ('t')")
-    plain = runs.enqueue(alice, **VALUES | {"task": "t", "args": "{}"})
+    plain = enqueue.enqueue(alice, **VALUES | {"task": "t", "args": "{}"})
     keyed = VALUES | {"task": "t", "args": "{}", "unique_key": "k", "idempotency_key": "i", "on_conflict": "replace"}
     assert (
-        runs.enqueue(alice, **keyed)
-        == runs.enqueue(alice, **keyed)
-        == runs.enqueue(alice, **keyed | {"args": '{"a": 1}', "idempotency_key": None})
+        enqueue.enqueue(alice, **keyed)
+        == enqueue.enqueue(alice, **keyed)
+        == enqueue.enqueue(alice, **keyed | {"args": '{"a": 1}', "idempotency_key": None})
     )
-    assert runs.enqueue(alice, **VALUES | {"task": "t", "args": "{}", "after": [plain]}) > plain
-    assert runs.enqueue_many(alice, ['{"n": 1}', '{"n": "a\\tb"}'], VALUES | {"task": "many", "tags": ["x", "y"]}) == 2
+    assert enqueue.enqueue(alice, **VALUES | {"task": "t", "args": "{}", "after": [plain]}) > plain
+    assert (
+        enqueue.enqueue_many(alice, ['{"n": 1}', '{"n": "a\\tb"}'], VALUES | {"task": "many", "tags": ["x", "y"]}) == 2
+    )
     assert [r[0] for r in alice.execute("SELECT args FROM runs WHERE task = 'many'")] == [{"n": 1}, {"n": "a\tb"}]
-    assert history.cancel(alice, plain, "no more") == "cancelled"
-    assert history.retry(alice, plain) == "queued"
-    assert [row["skipped"] for row in history.cancel_many(alice, [plain, triggered], None, history.CANCELLED)] == [
+    assert run_rows.cancel(alice, plain, "no more") == "cancelled"
+    assert run_rows.retry(alice, plain) == "queued"
+    assert [row["skipped"] for row in run_rows.cancel_many(alice, [plain, triggered], None, run_rows.CANCELLED)] == [
         None
     ] * 2
     assert graphs.retry(alice, plain)
@@ -205,8 +210,8 @@ def test_an_operator_has_everything_but_the_state_of_runs(logins: Logins) -> Non
     alice, ops = logins.connect("alice"), logins.connect("ops")
     alice.execute("INSERT INTO jobs (name, schedule, task) VALUES ('hers', '@daily', 't')")
     hers = one(alice, "SELECT enqueue('t')")
-    assert history.cancel(ops, hers) == "cancelled"
-    assert history.retry(ops, hers) == "queued"
+    assert run_rows.cancel(ops, hers) == "cancelled"
+    assert run_rows.retry(ops, hers) == "queued"
     jobs.pause(ops, "hers")
     jobs.update(ops, "hers", {"priority": 1})
     assert one(ops, "SELECT owner FROM jobs") == logins.name("alice")
@@ -237,7 +242,7 @@ def test_a_viewer_sees_everything_and_changes_nothing(logins: Logins) -> None:
     alice, eye = logins.connect("alice"), logins.connect("eye")
     hers = one(alice, "SELECT enqueue('t')")
     alice.execute("INSERT INTO jobs (name, task) VALUES ('hers', 't')")
-    assert history.show(eye, hers)["task"] == "t"
+    assert run_rows.show(eye, hers)["task"] == "t"
     assert jobs.show(eye, "hers")["task"] == "t"
     assert one(eye, "SELECT count(*) FROM audit") == 1
     assert not_refused(
@@ -442,7 +447,7 @@ def test_the_leaders_work_needs_no_more_than_the_leaders_role(logins: Logins) ->
 
 
 def test_check_says_what_a_role_is_for(logins: Logins) -> None:
-    from pgsched.observe.check import check
+    from pgsched.services.check import check
 
     def grants(who: str) -> list[tuple[str, str]]:
         return [(found.level, found.text) for found in check(logins.dsn(who), {}) if found.name == "grants"]
@@ -457,7 +462,7 @@ def test_check_says_what_a_role_is_for(logins: Logins) -> None:
 def test_row_policies_cost_a_worker_nothing(name: str, logins: Logins, db: psycopg.Connection[Any]) -> None:
     from uuid import UUID
 
-    from pgsched.db.claims import ended
+    from pgsched.db.queries.runs.claims import ended
     from pgsched.db.statements import sql
     from tests.race.setting import FROM_THE_START, KINDS
 

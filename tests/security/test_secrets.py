@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pgsched.db.connect import connect
+from pgsched.db.connection.connect import connect
 from pgsched.errors import PgschedError
 from tests.fleet import ROOT
 from tests.waiting import wait_until

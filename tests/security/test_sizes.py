@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from pgsched.db import migrate
-from pgsched.execute.report import refused, traceback_text
-from pgsched.model import Result
+from pgsched.core.model import Result
+from pgsched.db.schema import migrate
+from pgsched.execute.outcomes import refused, traceback_text
 from tests.race.setting import add_runs, done, reap, take
 from tests.race.test_settle import settle
 from tests.security.conftest import Logins

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pgsched.errors import InputError
-from pgsched.leader import sinks
-from pgsched.leader.sinks import NotTold, command, sentence, webhook, webhook_name
+from pgsched.leader.alerting import sinks
+from pgsched.leader.alerting.sinks import NotTold, command, sentence, webhook, webhook_name
 
 TOLD = {"id": "pgsched-alert-1", "event": "opened", "text": "[alert] x"}
 

@@ -16,9 +16,9 @@ import pytest
 
 import pgsched
 from pgsched import App, InputError, Run, ScheduleError, TaskError
-from pgsched.app import load
-from pgsched.arguments import encode
-from pgsched.declare import POLICIES
+from pgsched.app.arguments import encode
+from pgsched.app.declarations import POLICIES
+from pgsched.client.application import load
 
 ROOT = Path(__file__).resolve().parents[2]
 CustomerId = NewType("CustomerId", int)
@@ -243,7 +243,7 @@ def test_a_wrong_declaration_is_refused_at_once(job: dict[str, Any], error: type
 
 
 def test_policies_are_columns_of_the_jobs_table() -> None:
-    from pgsched.db.tables import jobs
+    from pgsched.db.schema.tables import jobs
 
     columns = {column.name for column in jobs.columns}
     assert columns >= set(POLICIES)

@@ -14,13 +14,13 @@ from uuid import uuid4
 import pytest
 
 from pgsched import App, Item, Retry, Run, Snooze, TaskError
-from pgsched.execute import batched
-from pgsched.execute.python import PythonExecutor
-from pgsched.model import Claim, Outcome, Result
-from pgsched.worker import running, slots
-from pgsched.worker.lease import Leases
-from pgsched.worker.running import Ended
-from pgsched.worker.slots import Slots
+from pgsched.core.model import Claim, Outcome, Result
+from pgsched.execute.python import batches
+from pgsched.execute.python.executor import PythonExecutor
+from pgsched.worker.attempts import attempt, runner
+from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.runner import Slots
+from pgsched.worker.leases import Leases
 
 
 class Bench:
@@ -264,7 +264,7 @@ def test_runs_time_out_when_their_call_has_ended_and_what_it_says_meanwhile_coun
 
 
 def test_runs_of_a_call_that_does_not_end_time_out_after_kill_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batched, "MARGIN_S", 0.05)
+    monkeypatch.setattr(batches, "MARGIN_S", 0.05)
     app, free = App(), asyncio.Event()
 
     @app.task(name="many", batch=2)
@@ -390,8 +390,8 @@ def test_what_a_call_returns_although_it_was_stopped_counts_as_it_does_of_one_ru
 def test_at_a_stop_runs_of_a_call_that_does_not_end_are_given_up_after_kill_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(running, "ABANDON_MARGIN_S", 0.05)
-    monkeypatch.setattr(batched, "MARGIN_S", 0.1)
+    monkeypatch.setattr(attempt, "ABANDON_MARGIN_S", 0.05)
+    monkeypatch.setattr(batches, "MARGIN_S", 0.1)
     app, called, free = App(), asyncio.Event(), asyncio.Event()
 
     @app.task(name="many", batch=2)
@@ -549,7 +549,7 @@ def test_other_work_has_its_turns_between_calls() -> None:
 
 
 def test_attempts_whose_call_waits_for_a_slot_count_as_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "PARKED_S", 60.0)
+    monkeypatch.setattr(runner, "PARKED_S", 60.0)
     app, go = App(), asyncio.Event()
 
     @app.task(name="many", batch=3, batch_wait=0.05)

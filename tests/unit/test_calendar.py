@@ -6,9 +6,9 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from pgsched.core.calendar import OPEN, Part, calendar
-from pgsched.core.catchup import BATCH, CatchUp, Decision, decide, decide_one
-from pgsched.core.schedule import parse
+from pgsched.core.planning.catchup import BATCH, CatchUp, Decision, decide, decide_one
+from pgsched.core.schedule.calendar import OPEN, Part, calendar
+from pgsched.core.schedule.cron import parse
 from tests.unit.oracle import load
 
 INSTANT, SECOND, MINUTE = timedelta(microseconds=1), timedelta(seconds=1), timedelta(minutes=1)

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from pgsched.execute import capture
-from pgsched.execute.capture import Journal, Record, in_json
-from pgsched.execute.capture_lines import log_line
-from pgsched.execute.capture_streams import Streams, capturing
-from pgsched.worker.log_pages import Book
+from pgsched.execute.output import record as record_module
+from pgsched.execute.output.log_line import log_line
+from pgsched.execute.output.record import Journal, Record, in_json
+from pgsched.execute.output.streams import Streams, capturing
+from pgsched.worker.output_pages import Book
 
 
 def journal(keep_bytes: int = 1 << 20) -> Journal:
@@ -67,7 +67,7 @@ def test_the_middle_is_dropped_by_whole_lines_and_counted() -> None:
 
 
 def test_many_floods_at_once_share_what_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture, "ALL_BYTES", 4 << 20)
+    monkeypatch.setattr(record_module, "ALL_BYTES", 4 << 20)
     shared = journal()
     records = [Record(shared, (n, n), 1) for n in range(64)]
     for _ in range(40):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgsched.core.catchup import BATCH, POLICIES, CatchUp, Decision, decide
-from pgsched.core.schedule import parse
+from pgsched.core.planning.catchup import BATCH, POLICIES, CatchUp, Decision, decide
+from pgsched.core.schedule.cron import parse
 from tests.timing import took
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

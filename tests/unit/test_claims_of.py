@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from pgsched.db.claims import claims_of
-from pgsched.model import Claim, Outcome, Result, Settlement, keys_of
+from pgsched.core.model import Claim, Outcome, Result, Settlement, keys_of
+from pgsched.db.queries.runs.claims import claims_of
 
 Key = tuple[int, float, int]  # priority, second, id
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from pgsched.db.claims import FROM_THE_START
-from pgsched.model import Claim
-from pgsched.worker.cursor import ASIDE_S, EVERY_S, QUICK_S, Cursor
-from pgsched.worker.passed import ROUND_S, SHARE, SHARE_AT_MOST
+from pgsched.core.model import Claim
+from pgsched.db.queries.runs.claims import FROM_THE_START
+from pgsched.worker.claiming.backlog_pieces import ROUND_S, SHARE, SHARE_AT_MOST
+from pgsched.worker.claiming.cursor import ASIDE_S, EVERY_S, QUICK_S, Cursor
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

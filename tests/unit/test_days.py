@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from pgsched.core.days import DAY, PlainDays, plain
+from pgsched.core.schedule.plain_days import DAY, PlainDays, plain
 
 
 def walked(months: str, days: tuple[str, str], midnight: datetime, most: int) -> datetime | None:

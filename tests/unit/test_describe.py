@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgsched.core.describe import describe
-from pgsched.core.schedule import parse
+from pgsched.core.schedule.cron import parse
+from pgsched.core.schedule.describe import describe
 from pgsched.errors import ScheduleError
 from tests.unit.oracle import Meaning, draw
 from tests.unit.reading import read

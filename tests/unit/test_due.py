@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgsched.leader.due import Due
+from pgsched.leader.periodic import Due
 
 
 def test_it_is_done_in_a_round_shortly_before_and_at_the_latest_after_its_period() -> None:

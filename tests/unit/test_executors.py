@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from pgsched.core.model import Claim, Kind, Outcome, Result
 from pgsched.execute.base import Stopped
-from pgsched.execute.command import CommandExecutor
-from pgsched.execute.output import HEAD_BYTES, TAIL_BYTES
-from pgsched.execute.process import Processes
+from pgsched.execute.output.head_tail import HEAD_BYTES, TAIL_BYTES
 from pgsched.execute.registry import executors
-from pgsched.execute.shell import ShellExecutor
-from pgsched.model import Claim, Kind, Outcome, Result
+from pgsched.execute.subprocess.command import CommandExecutor
+from pgsched.execute.subprocess.program import Processes
+from pgsched.execute.subprocess.shell import ShellExecutor
 from pgsched.worker.process import hear_of_children
 from tests.executing import SLOT, cancel_when, children_of, claim, execute, holds
 from tests.waiting import wait_until
@@ -249,9 +249,9 @@ def test_no_child_and_no_grandchild_outlives_a_killed_worker(tmp_path: Path) -> 
 
 WORKER = """
 import asyncio, sys, uuid
-from pgsched.execute.process import Processes
-from pgsched.execute.shell import ShellExecutor
-from pgsched.model import Claim
+from pgsched.execute.subprocess.program import Processes
+from pgsched.execute.subprocess.shell import ShellExecutor
+from pgsched.core.model import Claim
 claim = Claim(1, uuid.UUID(sys.argv[2]), 1, 1, "default", 5, "shell", sys.argv[1], {})
 asyncio.run(ShellExecutor(Processes()).execute(claim))
 """

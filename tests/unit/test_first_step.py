@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from pgsched import Retry, Run
-from pgsched.execute.python import PythonExecutor
-from pgsched.model import Outcome
-from pgsched.worker.running import Ended
-from pgsched.worker.slots import not_bare
+from pgsched.core.model import Outcome
+from pgsched.execute.python.executor import PythonExecutor
+from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.runner import not_bare
 from tests.unit.test_slots import Stage, play
 
 

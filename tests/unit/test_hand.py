@@ -16,13 +16,13 @@ from uuid import uuid4
 import pytest
 
 from pgsched import App, Run, log
-from pgsched.execute.python import PythonExecutor
-from pgsched.model import Claim, Outcome
-from pgsched.observe.meter import Meter
-from pgsched.worker import hand
-from pgsched.worker.metered import MeteredSlots, WorkerMeter
-from pgsched.worker.running import Ended
-from pgsched.worker.slots import not_bare
+from pgsched.core.model import Claim, Outcome
+from pgsched.execute.python.executor import PythonExecutor
+from pgsched.telemetry.metrics import Meter
+from pgsched.worker.attempts import thread_batches
+from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.runner import not_bare
+from pgsched.worker.metrics import MeteredSlots, WorkerMeter
 from tests.executing import holds
 from tests.unit.test_slots import Stage, play
 
@@ -32,20 +32,20 @@ VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", defau
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of a hand is not over before it is done."""
-    monkeypatch.setattr(hand, "HAND_S", 60.0)
-    monkeypatch.setattr(hand, "ALL_S", 6000.0)
+    monkeypatch.setattr(thread_batches, "HAND_S", 60.0)
+    monkeypatch.setattr(thread_batches, "ALL_S", 6000.0)
 
 
 @pytest.fixture
 def large(endless: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that there is to do goes into one hand, from the first on; its time is not over before it is done."""
-    monkeypatch.setattr(hand.Hands, "size", lambda *_: hand.MOST)
+    monkeypatch.setattr(thread_batches.Hands, "size", lambda *_: thread_batches.MOST)
 
 
 @pytest.fixture
 def slow_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks whether a hand takes long."""
-    monkeypatch.setattr(hand, "LATE_S", 60.0)
+    monkeypatch.setattr(thread_batches, "LATE_S", 60.0)
 
 
 def python(stage: Stage) -> PythonExecutor:
@@ -54,11 +54,11 @@ def python(stage: Stage) -> PythonExecutor:
     return found
 
 
-def on_begin(stage: Stage, note: Callable[[hand.Hand], object]) -> None:
+def on_begin(stage: Stage, note: Callable[[thread_batches.Hand], object]) -> None:
     """Have each hand noted that is begun from now on."""
     begin = stage.slots._hands.begin
 
-    def begun(handler: Any, claims: Any) -> hand.Hand:
+    def begun(handler: Any, claims: Any) -> thread_batches.Hand:
         note(found := begin(handler, claims))
         return found
 
@@ -285,12 +285,12 @@ def test_hands_grow_while_their_time_is_not_over(endless: None) -> None:
 
     give_all(stage, *["t"] * 1000)
     assert given[:9] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
-    assert max(given) == hand.MOST
+    assert max(given) == thread_batches.MOST
     assert sum(given) == 1000
 
 
 def test_what_takes_its_time_is_alone() -> None:
-    stage = Stage({"t": lambda: time.sleep(2 * hand.HAND_S)})
+    stage = Stage({"t": lambda: time.sleep(2 * thread_batches.HAND_S)})
     given = hands_of(stage)
 
     give_all(stage, *["t"] * 20)
@@ -298,8 +298,8 @@ def test_what_takes_its_time_is_alone() -> None:
 
 
 def test_a_hand_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hand.Hands, "size", lambda *_: 100)
-    stage = Stage({"t": lambda: time.sleep(hand.HAND_S / 4)})
+    monkeypatch.setattr(thread_batches.Hands, "size", lambda *_: 100)
+    stage = Stage({"t": lambda: time.sleep(thread_batches.HAND_S / 4)})
     given = hands_of(stage)
 
     async def scene(stage: Stage) -> None:
@@ -397,7 +397,7 @@ def test_what_waits_behind_a_long_one_goes_to_another_slot(large: None) -> None:
 
 
 def test_it_is_handed_back_where_no_slot_is_free(large: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgsched.worker.slots.PARKED_S", 0.05)
+    monkeypatch.setattr("pgsched.worker.attempts.runner.PARKED_S", 0.05)
     long = Long()
     stage = long.stage()
 
@@ -875,7 +875,7 @@ def test_the_pace_is_that_of_what_has_ended(large: None) -> None:
 
     play(stage, scene)
     assert [count for _, count in took] == [3, 1]
-    assert took[0][0] < hand.LATE_S / 3
+    assert took[0][0] < thread_batches.LATE_S / 3
     assert took[1][0] >= 0.1
 
 
@@ -900,8 +900,8 @@ def test_a_thread_that_waits_keeps_nothing_of_what_it_did(large: None) -> None:
 
 def test_all_hands_together_have_a_few_milliseconds(large: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop waits behind each of them for the interpreter."""
-    monkeypatch.setattr(hand, "HAND_S", 0.001)
-    monkeypatch.setattr(hand, "ALL_S", 0.004)
+    monkeypatch.setattr(thread_batches, "HAND_S", 0.001)
+    monkeypatch.setattr(thread_batches, "ALL_S", 0.004)
     long = Long()
     stage = Stage({"t": lambda i=0: long(0)}, concurrency=8)
     seconds: list[float] = []
@@ -915,7 +915,7 @@ def test_all_hands_together_have_a_few_milliseconds(large: None, monkeypatch: py
 
     play(stage, scene)
     assert seconds[:4] == [0.001] * 4
-    assert seconds[7] == pytest.approx(hand.ALL_S / 8)
+    assert seconds[7] == pytest.approx(thread_batches.ALL_S / 8)
 
 
 def test_a_hand_that_takes_long_makes_the_next_one_small() -> None:
@@ -944,7 +944,7 @@ def test_a_thread_that_has_to_wait_for_its_time_finds_something_to_do(
     large: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each look finds a hand that was not begun, and takes out of it what others could do."""
-    monkeypatch.setattr(hand, "LATE_S", 0.005)
+    monkeypatch.setattr(thread_batches, "LATE_S", 0.005)
     stage = Stage({"t": quick})
     delay(stage, lambda: time.sleep(0.05))
 
@@ -957,9 +957,9 @@ def test_what_is_taken_out_just_as_the_thread_comes_to_it_is_not_its_any_more(
 ) -> None:
     stage = Stage({"t": returns})
     once = iter([True])
-    begin = hand.Hand._next
+    begin = thread_batches.Hand._next
 
-    def taken(self: hand.Hand, claim: Claim, now: float) -> Any:
+    def taken(self: thread_batches.Hand, claim: Claim, now: float) -> Any:
         found = begin(self, claim, now)
         if next(once, False):
             over = threading.Event()
@@ -972,7 +972,7 @@ def test_what_is_taken_out_just_as_the_thread_comes_to_it_is_not_its_any_more(
             assert over.wait(10)
         return found
 
-    monkeypatch.setattr(hand.Hand, "_next", taken)
+    monkeypatch.setattr(thread_batches.Hand, "_next", taken)
 
     give_all(stage, *"ttt")
     assert [outcome.value for _, outcome in stage.told] == [5, 5, 5]
@@ -998,7 +998,7 @@ def test_a_thread_that_cannot_even_begin_leaves_it_to_the_executor(
     def none(*_: Any) -> Any:
         raise MemoryError("none left")
 
-    monkeypatch.setattr(hand.Hand, "_next", none)
+    monkeypatch.setattr(thread_batches.Hand, "_next", none)
 
     give_all(stage, *"ttt")
     assert [outcome.value for _, outcome in stage.told] == [5, 5, 5]
@@ -1008,13 +1008,13 @@ def test_a_thread_that_fails_costs_the_attempt_that_it_was_at(large: None, monke
     stage = Stage({"t": returns})
     once = iter([True])
 
-    def attempt(self: hand.Hand, claim: Any) -> Outcome:
+    def attempt(self: thread_batches.Hand, claim: Any) -> Outcome:
         if next(once, False):
             raise MemoryError("none left")
         return made(self, claim)
 
-    made = hand.Hand._attempt
-    monkeypatch.setattr(hand.Hand, "_attempt", attempt)
+    made = thread_batches.Hand._attempt
+    monkeypatch.setattr(thread_batches.Hand, "_attempt", attempt)
 
     give_all(stage, *"ttt")
     (_, first), *others = stage.told

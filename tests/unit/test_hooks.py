@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from pgsched import App, PgschedError, Run, TaskError
-from pgsched.app import load
-from pgsched.execute.python import PythonExecutor
-from pgsched.model import Outcome, Result
+from pgsched.client.application import load
+from pgsched.core.model import Outcome, Result
+from pgsched.execute.python.executor import PythonExecutor
 from tests.executing import cancel_when, claim, execute
 
 app = load("tests.apps.hooked:app")
@@ -177,7 +177,7 @@ def test_without_hooks_nothing_is_made_for_them(monkeypatch: pytest.MonkeyPatch)
     one = App()
     one.task(name="t")(lambda: 1)
     one.on_start(lambda: None)
-    monkeypatch.setattr("pgsched.execute.python.run_of", lambda *_: pytest.fail("a Run was made"))
+    monkeypatch.setattr("pgsched.execute.python.executor.run_of", lambda *_: pytest.fail("a Run was made"))
     assert execute(PythonExecutor(one.tasks, 1, one, hooks=one.hooks), claim("python", "t")).value == 1
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from pgsched.core.model import Outcome, Result
 from pgsched.errors import InputError
-from pgsched.execute.http import HttpExecutor
-from pgsched.execute.http_answer import BODY_BYTES, LOG_CHARACTERS
-from pgsched.execute.http_request import read
-from pgsched.model import Outcome, Result
+from pgsched.execute.http.executor import HttpExecutor
+from pgsched.execute.http.request import read
+from pgsched.execute.http.response import BODY_BYTES, LOG_CHARACTERS
 from tests.answering import Server, answer
 from tests.asking_http import HERE, http
 from tests.executing import SLOT, claim
@@ -254,13 +254,15 @@ def test_nobody_listening_is_a_failure_that_is_retried() -> None:
 
 
 def test_without_httpx_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "pgsched.execute.http_client", raising=False)
-    monkeypatch.delattr("pgsched.execute.http_client", raising=False)
+    monkeypatch.delitem(sys.modules, "pgsched.execute.http.client", raising=False)
+    monkeypatch.delattr("pgsched.execute.http.client", raising=False)
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(InputError, match=r"allow: http needs the package httpx: pip install 'pgsched\[http\]'"):
         HttpExecutor([], 1)
 
 
 def test_httpx_is_loaded_only_where_the_kind_is_allowed() -> None:
-    code = "import sys; import pgsched.execute.registry, pgsched.execute.http; assert 'httpx' not in sys.modules"
+    code = (
+        "import sys; import pgsched.execute.registry, pgsched.execute.http.executor; assert 'httpx' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

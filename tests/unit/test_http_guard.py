@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from pgsched.core.model import Outcome, Result
 from pgsched.errors import InputError
-from pgsched.execute import http_client
-from pgsched.execute.http import HttpExecutor
-from pgsched.execute.http_guard import AllowList, Forbidden, is_public, permitted
-from pgsched.model import Outcome, Result
+from pgsched.execute.http import client
+from pgsched.execute.http.allowlist import AllowList, Forbidden, is_public, permitted
+from pgsched.execute.http.executor import HttpExecutor
 from tests.answering import answer, serving
 from tests.executing import claim, execute
 
@@ -97,7 +97,7 @@ def test_however_loopback_is_written_it_is_refused(host: str) -> None:
 
 
 def test_without_the_check_loopback_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "permitted", lambda host, port, addresses, allow: list(addresses))
+    monkeypatch.setattr(client, "permitted", lambda host, port, addresses, allow: list(addresses))
     with serving() as server:
         server.answers["/"] = answer()
         assert ask(server.url(), []).result is Result.SUCCEEDED
@@ -149,7 +149,7 @@ def test_check_the_name_and_then_connect_to_it_is_fooled(monkeypatch: pytest.Mon
         permitted(host, port, await self._addresses(host, port), self._allow)
         return await self._sockets.connect_tcp(host, port)
 
-    monkeypatch.setattr(http_client.Backend, "_connect", by_name)
+    monkeypatch.setattr(client.Backend, "_connect", by_name)
     assert reached(monkeypatch)[0] == "127.0.0.1"
 
 

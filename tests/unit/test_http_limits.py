@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from pgsched.execute.http import HttpExecutor
-from pgsched.model import Outcome, Result
+from pgsched.core.model import Outcome, Result
+from pgsched.execute.http.executor import HttpExecutor
 from tests.answering import Server, answer, never, serving
 from tests.asking_http import HERE, http
 from tests.executing import cancel_when, claim, execute, holds

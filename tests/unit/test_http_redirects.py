@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pgsched.execute.http_redirect import redirected
-from pgsched.execute.http_request import read
-from pgsched.model import Result
+from pgsched.core.model import Result
+from pgsched.execute.http.redirect import redirected
+from pgsched.execute.http.request import read
 from tests.answering import Server, answer, serving
 from tests.asking_http import http
 from tests.executing import claim

@@ -11,16 +11,16 @@ import time
 import pytest
 
 from pgsched import App
+from pgsched.core.model import Outcome
 from pgsched.errors import InputError
-from pgsched.execute.python import PythonExecutor
-from pgsched.model import Outcome
-from pgsched.worker import leaving
+from pgsched.execute.python.executor import PythonExecutor
+from pgsched.worker import shutdown
 from tests.executing import claim
 
 STAYS = """
 import asyncio, time
 from pgsched.errors import InputError
-from pgsched.worker import leaving
+from pgsched.worker import shutdown as leaving
 
 async def swallows():
     while True:
@@ -67,17 +67,17 @@ def test_what_does_not_end_holds_up_no_exit_and_the_exit_code_is_that_of_the_wor
 @pytest.mark.parametrize("error", [None, InputError("no")])
 def test_a_process_whose_loop_is_closed_goes_on(error: Exception | None, monkeypatch: pytest.MonkeyPatch) -> None:
     left = list[object]()
-    monkeypatch.setattr(leaving, "leave", lambda *what: left.append(what))
+    monkeypatch.setattr(shutdown, "leave", lambda *what: left.append(what))
 
     async def work() -> None:
         if error is not None:
             raise error
 
     if error is None:
-        leaving.run(work, 0.2)
+        shutdown.run(work, 0.2)
     else:
         with pytest.raises(type(error)):
-            leaving.run(work, 0.2)
+            shutdown.run(work, 0.2)
     time.sleep(0.5)
     assert not left and not [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
 
@@ -108,7 +108,7 @@ def test_a_task_of_a_handler_that_exits_ends_neither_the_worker_nor_the_attempts
         await asyncio.gather(attempt("beside"), attempt("exits"))
         await executor.close()
 
-    leaving.run(work)
+    shutdown.run(work)
     assert (outcomes["exits"].error, outcomes["beside"].value) == ("SystemExit: 3", "done")
 
 
@@ -117,5 +117,5 @@ def test_work_that_exits_ends_the_process_with_its_code() -> None:
         sys.exit(4)
 
     with pytest.raises(SystemExit) as ended:
-        leaving.run(work)
+        shutdown.run(work)
     assert ended.value.code == 4

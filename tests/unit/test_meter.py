@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pgsched.observe.catalogue import MOST_SERIES, OTHER
-from pgsched.observe.meter import Meter
+from pgsched.telemetry.catalogue import MOST_SERIES, OTHER
+from pgsched.telemetry.metrics import Meter
 
 
 def test_pairs_of_many_queues_and_many_tasks_are_bounded_and_all_are_counted() -> None:

@@ -11,12 +11,12 @@ from uuid import uuid4
 
 import pytest
 
+from pgsched.core.model import Claim, Outcome, Result, Settlement
 from pgsched.execute.base import Executor
-from pgsched.model import Claim, Outcome, Result, Settlement
-from pgsched.observe.meter import Meter
-from pgsched.worker import metered
-from pgsched.worker.lease import Leases
-from pgsched.worker.metered import BURST, MeteredSlots, WorkerMeter
+from pgsched.telemetry.metrics import Meter
+from pgsched.worker import metrics
+from pgsched.worker.leases import Leases
+from pgsched.worker.metrics import BURST, MeteredSlots, WorkerMeter
 
 DONE = Outcome(Result.SUCCEEDED)
 
@@ -99,7 +99,7 @@ def test_times_are_taken_of_a_few_attempts_and_stand_for_all(monkeypatch: pytest
     settled(counted, made[:300])
     assert number(counted.meter, "pgsched_attempt_duration_seconds") == 300
     assert slots._noting
-    monkeypatch.setattr(metered, "STRETCH_S", 0.0)
+    monkeypatch.setattr(metrics, "STRETCH_S", 0.0)
     counted._stretch_ends = 0.0
     settled(counted, made[300:])  # ended before, and nothing since
     assert number(counted.meter, "pgsched_attempt_duration_seconds") == 500
@@ -136,7 +136,7 @@ def test_a_time_stands_for_nothing_that_ends_much_later(monkeypatch: pytest.Monk
     settled(counted, made)
     assert by_task(counted.meter, "pgsched_attempt_duration_seconds") == {"t0": 2}, "its outcome came later"
     clock = time.monotonic
-    monkeypatch.setattr(metered.time, "monotonic", lambda: clock() + 2 * metered.KEPT_S)
+    monkeypatch.setattr(metrics.time, "monotonic", lambda: clock() + 2 * metrics.KEPT_S)
     settled(counted, made)
     assert by_task(counted.meter, "pgsched_attempt_duration_seconds") == {"t0": 2}
 

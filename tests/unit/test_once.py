@@ -7,7 +7,8 @@ import logging
 import pytest
 import structlog
 
-from pgsched import log, tracing
+from pgsched import log
+from pgsched.telemetry import tracing
 from tests.once import logs_as_found, traced_by
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from pgsched.worker import passed
-from pgsched.worker.passed import LINK_S, LOOK_S, ROUND_S, SHARE, SHARE_AT_MOST, Passed, Place, Places
+from pgsched.worker.claiming import backlog_pieces
+from pgsched.worker.claiming.backlog_pieces import LINK_S, LOOK_S, ROUND_S, SHARE, SHARE_AT_MOST, Passed, Place, Places
 
 NOTHING: Place = ("", 0)
 
@@ -34,7 +34,7 @@ def linked(links: int, took_s: float = 1.0, now: float = 0.0) -> tuple[Passed, P
 def test_a_round_covers_all_that_the_cursor_had_passed_when_it_began_however_it_jumped(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passed, "LINKS", 8)
+    monkeypatch.setattr(backlog_pieces, "LINKS", 8)
     draw, cursor = random.Random(seed), {5: at(1)}
     looking, now = Passed(1.0, 0.0), 0.0
     for _ in range(6):
@@ -172,7 +172,7 @@ def test_a_first_link_that_was_answered_begins_the_next_round_though_it_was_not_
 
 
 def test_a_first_link_is_not_made_longer_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passed, "LINKS", 8)
+    monkeypatch.setattr(backlog_pieces, "LINKS", 8)
     looking, cursor = linked(100)
     ends = []
     while not ends or not looking._ends_round:

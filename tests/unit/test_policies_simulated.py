@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from pgsched.core import catchup, plan
-from pgsched.core.catchup import POLICIES
+from pgsched.core.planning import catchup, plan
+from pgsched.core.planning.catchup import POLICIES
 from tests.nominal import DAY, SECOND, START
 from tests.simulate import World
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pgsched.core.jitter import offset
-from pgsched.core.preview import Fire, ended_unstarted, next_allowed, preview, preview_job
-from pgsched.core.schedule import parse
+from pgsched.core.planning.jitter import offset
+from pgsched.core.schedule.cron import parse
+from pgsched.core.schedule.preview import Fire, ended_unstarted, next_allowed, preview, preview_job
 
 BERLIN = "Europe/Berlin"
 FORWARD = "clocks go forward 1 h on 2026-03-29 02:00"

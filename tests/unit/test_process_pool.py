@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from pgsched import App, TaskError
-from pgsched.app import load
-from pgsched.execute import pool_process
-from pgsched.execute.home import home
-from pgsched.execute.pool import Pool
-from pgsched.execute.python import PythonExecutor
-from pgsched.model import Claim, Outcome, Result
+from pgsched.app.app_location import home
+from pgsched.client.application import load
+from pgsched.core.model import Claim, Outcome, Result
+from pgsched.execute.process_pool import child_process
+from pgsched.execute.process_pool.pool import Pool
+from pgsched.execute.python.executor import PythonExecutor
 from tests.executing import SLOT, cancel_when, claim, execute, holds
 from tests.waiting import wait_until
 
@@ -424,8 +424,8 @@ def test_what_a_dead_child_had_started_ends_with_it(tmp_path: Path) -> None:
 
 WORKER = """
 import asyncio, sys
-from pgsched.app import load
-from pgsched.execute.python import PythonExecutor
+from pgsched.client.application import load
+from pgsched.execute.python.executor import PythonExecutor
 from tests.executing import claim
 app = load("tests.apps.processes:app")
 asyncio.run(PythonExecutor(app.tasks, 1, app).execute(claim("python", sys.argv[1], {"on": sys.argv[2]})))
@@ -495,7 +495,7 @@ PROGRAM = (
     + """
 def work():
     import asyncio
-    from pgsched.execute.python import PythonExecutor
+    from pgsched.execute.python.executor import PythonExecutor
     from tests.executing import claim, execute
     outcome = execute(PythonExecutor(app.tasks, 1, app), claim("python", "buy"))
     print(outcome.value or outcome.error)
@@ -541,7 +541,7 @@ def test_a_child_has_the_database_that_the_worker_was_given() -> None:
 
 
 def test_a_machine_that_starts_no_process_fails_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_process.sys, "executable", "/no/such/python")
+    monkeypatch.setattr(child_process.sys, "executable", "/no/such/python")
     outcome = run("pid")
     assert (outcome.result, outcome.retry) == (Result.FAILED, True)
     assert outcome.error == "cannot start a child process: no such file or directory"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pgsched import App, Discard, Retry, Run
-from pgsched.execute.python import PythonExecutor
-from pgsched.model import Outcome, Result
+from pgsched.core.model import Outcome, Result
+from pgsched.execute.python.executor import PythonExecutor
 from tests.executing import cancel_when, claim, execute, holds
 from tests.waiting import wait_until
 
@@ -276,8 +276,8 @@ def test_threads_are_used_again_and_end_with_the_executor() -> None:
 STUCK = """
 import asyncio, time, uuid
 from pgsched import App
-from pgsched.execute.python import PythonExecutor
-from pgsched.model import Claim
+from pgsched.execute.python.executor import PythonExecutor
+from pgsched.core.model import Claim
 app = App()
 @app.task(name="stuck")
 def stuck():

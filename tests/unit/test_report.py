@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pgsched import Discard, Retry, Snooze
-from pgsched.execute.report import failed, one_line
-from pgsched.model import Result
+from pgsched.core.model import Result
+from pgsched.execute.outcomes import failed, one_line
 
 
 def group(*errors: Exception) -> Exception:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pgsched.core.turns import FEW
-from pgsched.worker.rest import FIRST_LOOK_S, MANY, NAP_S, SELDOM, WINDOW_S, Polling, Rest
+from pgsched.core.fair_turns import FEW
+from pgsched.worker.claiming.polling import FIRST_LOOK_S, MANY, NAP_S, SELDOM, WINDOW_S, Polling, Rest
 
 
 def waited(rest: Rest, now: float = 10.0) -> float:

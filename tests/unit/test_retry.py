@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgsched.core.jitter import offset
-from pgsched.core.retry import BACKOFFS, delay
+from pgsched.core.backoff import BACKOFFS, delay
+from pgsched.core.planning.jitter import offset
 
 TEN = timedelta(seconds=10)
 HOUR = timedelta(hours=1)

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from pgsched.core.schedule import parse
+from pgsched.core.schedule.cron import parse
 from pgsched.errors import ScheduleError
 
 

@@ -22,7 +22,7 @@ from random import Random
 
 import pytest
 
-from pgsched.core.schedule import Schedule, parse
+from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.errors import ScheduleError
 from tests.unit.oracle import Meaning, Walk, draw, load, offset_changes
 

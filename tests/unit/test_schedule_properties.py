@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgsched.core.schedule import Schedule, parse
+from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.errors import ScheduleError
 from tests.timing import took
 

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from pgsched.model import DONE, Claim, Settlement
-from pgsched.worker import settle as settling
-from pgsched.worker.settle import ENOUGH, Settler
+from pgsched.core.model import DONE, Claim, Settlement
+from pgsched.worker import settler as settling
+from pgsched.worker.settler import ENOUGH, Settler
 from tests.executing import holds
 
 

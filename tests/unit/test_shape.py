@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pgsched.core import shape
-from pgsched.core.catchup import decide
-from pgsched.core.plan import catch_up_policy, decide_job, parsed, punctual
-from pgsched.core.shape import NOTHING, Shape
+from pgsched.core.planning import shared_plan
+from pgsched.core.planning.catchup import decide
+from pgsched.core.planning.plan import catch_up_policy, decide_job, parsed, punctual
+from pgsched.core.planning.shared_plan import NOTHING, Shape
 from tests.simulate import BASE
 
 NOW = datetime(2026, 11, 1, 6, 30, 0, 250_000, tzinfo=UTC)
@@ -75,8 +75,8 @@ def test_slots_on_time_are_planned_as_any_others(expression: str) -> None:
 
 def test_many_jobs_cost_one_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    real = shape.plan
-    monkeypatch.setattr(shape, "plan", lambda job: asked.append(job["id"]) or real(job))  # type: ignore[func-returns-value]
+    real = shared_plan.plan
+    monkeypatch.setattr(shared_plan, "plan", lambda job: asked.append(job["id"]) or real(job))  # type: ignore[func-returns-value]
     shared = Shape(terms(schedule="0 * * * *"))
     first = NOW.replace(minute=10, second=0, microsecond=0)
     decided = [shared.decide(n, first + n * timedelta(milliseconds=17)) for n in range(1000)]

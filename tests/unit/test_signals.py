@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pgsched import App, Snooze, TaskError
-from pgsched.app import load
-from pgsched.execute.python import PythonExecutor
-from pgsched.model import Outcome, Result
+from pgsched.client.application import load
+from pgsched.core.model import Outcome, Result
+from pgsched.execute.python.executor import PythonExecutor
 from tests.executing import claim, execute
 
 PLACES = ("loop", "thread", "process", "process_async")

@@ -17,13 +17,13 @@ from uuid import uuid4
 import pytest
 
 from pgsched import App, Run, log
-from pgsched.execute.python import PythonExecutor
-from pgsched.model import Claim, Outcome, Result, Unreadable
-from pgsched.worker import running, slots, turn
-from pgsched.worker.lease import Leases
-from pgsched.worker.pace import Pace
-from pgsched.worker.running import Ended
-from pgsched.worker.slots import Slots
+from pgsched.core.model import Claim, Outcome, Result, Unreadable
+from pgsched.execute.python.executor import PythonExecutor
+from pgsched.worker.attempts import attempt, runner, time_slice
+from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.prefetch import Pace
+from pgsched.worker.attempts.runner import Slots
+from pgsched.worker.leases import Leases
 from tests.executing import holds
 from tests.timing import took
 
@@ -280,7 +280,7 @@ def test_a_timeout_is_told_as_one() -> None:
 
 
 def test_a_handler_that_refuses_to_stop_is_left_behind_and_its_slot_given_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "ABANDON_MARGIN_S", 0.02)
+    monkeypatch.setattr(attempt, "ABANDON_MARGIN_S", 0.02)
     free = asyncio.Event()
 
     async def stubborn() -> None:
@@ -352,7 +352,7 @@ def test_handlers_that_never_wait_let_the_loop_go_on() -> None:
 
 
 def test_of_all_slots_together_no_turn_is_longer_than_that_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "TURN_S", 0.01)
+    monkeypatch.setattr(time_slice, "TURN_S", 0.01)
     made = 0
 
     async def busy() -> None:
@@ -377,7 +377,7 @@ def test_of_all_slots_together_no_turn_is_longer_than_that_of_one(monkeypatch: p
 
 
 def test_claims_ahead_are_not_parked_behind_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "PARKED_S", 0.02)
+    monkeypatch.setattr(runner, "PARKED_S", 0.02)
     go = asyncio.Event()
 
     async def slow() -> None:
@@ -408,7 +408,7 @@ def test_claims_ahead_are_not_parked_behind_slow_ones(monkeypatch: pytest.Monkey
 def test_claims_ahead_are_handed_back_when_work_turns_out_slow_though_slots_become_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(slots, "PARKED_S", 0.16)
+    monkeypatch.setattr(runner, "PARKED_S", 0.16)
 
     async def slow(seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -438,7 +438,7 @@ def test_claims_ahead_are_handed_back_when_work_turns_out_slow_though_slots_beco
 
 
 def test_one_handler_that_blocks_the_loop_has_nothing_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "PARKED_S", 0.02)
+    monkeypatch.setattr(runner, "PARKED_S", 0.02)
     wanted_ahead = []
 
     def look() -> None:
@@ -464,7 +464,7 @@ def test_one_handler_that_blocks_the_loop_has_nothing_handed_back(monkeypatch: p
 
 
 def test_a_claim_whose_slot_is_about_to_begin_is_not_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "PARKED_S", -1.0)
+    monkeypatch.setattr(runner, "PARKED_S", -1.0)
     stage = Stage({"quick": quick}, concurrency=2)
 
     async def scene(stage: Stage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgsched.leader.stepping import DatabaseClock
+from pgsched.leader.clock_step import DatabaseClock
 
 START = 1_700_000_000.0
 

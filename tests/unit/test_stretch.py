@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from pgsched.core.catchup import Decision
-from pgsched.core.schedule import parse
-from pgsched.core.stretch import has_row, parts, without
+from pgsched.core.planning.catchup import Decision
+from pgsched.core.planning.intervals import has_row, parts, without
+from pgsched.core.schedule.cron import parse
 
 START = datetime(2026, 3, 28, 22, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

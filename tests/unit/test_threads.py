@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pgsched.db import ways
-from pgsched.db.connect import aconnect
+from pgsched.db.connection import routes
+from pgsched.db.connection.connect import aconnect
 from pgsched.threads import Threads
 
 
@@ -49,9 +49,9 @@ def test_a_connection_through_a_pooler_is_opened_although_handlers_sit_in_all_th
     async def through(*_: object) -> Any:
         return made
 
-    monkeypatch.setattr(ways, "pooled", lambda dsn: True)
-    monkeypatch.setattr(ways, "way", lambda dsn, bare: "a way")
-    monkeypatch.setattr(ways, "through_async", through)
+    monkeypatch.setattr(routes, "pooled", lambda dsn: True)
+    monkeypatch.setattr(routes, "way", lambda dsn, bare: "a way")
+    monkeypatch.setattr(routes, "through_async", through)
 
     async def main() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from pgsched.db import timeline
+from pgsched.db.connection import failover
 
 PAIR = "host=a,b port=5432,5433 dbname=x"
 
@@ -32,7 +32,7 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline, "_newest", {})
+    monkeypatch.setattr(failover, "_newest", {})
 
 
 def world(**timelines: int | None) -> Any:
@@ -49,37 +49,37 @@ def world(**timelines: int | None) -> Any:
 
 
 def test_each_server_has_its_own_connection_string() -> None:
-    given = [conninfo_to_dict(one) for one in timeline.servers(PAIR)]
+    given = [conninfo_to_dict(one) for one in failover.servers(PAIR)]
     assert [(one["host"], one["port"], one["dbname"]) for one in given] == [("a", "5432", "x"), ("b", "5433", "x")]
-    (one,) = timeline.servers("host=a port=1")
+    (one,) = failover.servers("host=a port=1")
     assert conninfo_to_dict(one) == {"host": "a", "port": "1"}
-    assert [conninfo_to_dict(one)["port"] for one in timeline.servers("host=a,b port=7")] == ["7", "7"]
-    assert len(timeline.servers("dbname=x")) == 1
+    assert [conninfo_to_dict(one)["port"] for one in failover.servers("host=a,b port=7")] == ["7", "7"]
+    assert len(failover.servers("dbname=x")) == 1
 
 
 def test_an_old_primary_that_comes_back_is_passed_over() -> None:
-    assert timeline.primary(PAIR, world(a=1)).info.host == "a"
-    assert timeline.primary(PAIR, world(b=2)).info.host == "b", "after the failover"
-    assert timeline.primary(PAIR, world(a=1, b=2)).info.host == "b", "the old one is back"
+    assert failover.primary(PAIR, world(a=1)).info.host == "a"
+    assert failover.primary(PAIR, world(b=2)).info.host == "b", "after the failover"
+    assert failover.primary(PAIR, world(a=1, b=2)).info.host == "b", "the old one is back"
 
 
 def test_without_another_server_nobody_works_on_an_old_primary() -> None:
-    timeline.primary(PAIR, world(b=2))
+    failover.primary(PAIR, world(b=2))
     with pytest.raises(psycopg.OperationalError, match="old primary"):
-        timeline.primary(PAIR, world(a=1))
+        failover.primary(PAIR, world(a=1))
 
 
 def test_a_process_that_has_just_begun_believes_what_it_is_told() -> None:
-    assert timeline.primary(PAIR, world(a=1, b=2)).info.host == "a", "hence the survey at the start of a worker"
+    assert failover.primary(PAIR, world(a=1, b=2)).info.host == "a", "hence the survey at the start of a worker"
 
 
 def test_where_one_server_is_named_that_one_is_meant() -> None:
-    timeline.primary(PAIR, world(b=2))
-    assert timeline.primary("host=a", world(a=1)).info.host == "a"
+    failover.primary(PAIR, world(b=2))
+    assert failover.primary("host=a", world(a=1)).info.host == "a"
 
 
 def test_another_cluster_has_timelines_of_its_own() -> None:
-    assert not timeline.is_old(("one", 5))
-    assert not timeline.is_old(("two", 1))
-    assert timeline.is_old(("one", 4))
-    assert not timeline.is_old(None)
+    assert not failover.is_old(("one", 5))
+    assert not failover.is_old(("two", 1))
+    assert failover.is_old(("one", 4))
+    assert not failover.is_old(None)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from pgsched.core import zones
-from pgsched.core.schedule import parse
+from pgsched.core.schedule import zones
+from pgsched.core.schedule.cron import parse
 from pgsched.errors import ScheduleError
 
 ASK = """
 import sys, zoneinfo
 from datetime import UTC, datetime
-from pgsched.core import zones
-from pgsched.core.schedule import parse
+from pgsched.core.schedule import zones
+from pgsched.core.schedule.cron import parse
 noon = datetime(2026, 7, 1, 12, tzinfo=UTC)
 print(zoneinfo.ZoneInfo("Europe/Berlin").utcoffset(noon), parse("0 12 * * *", "Europe/Berlin").after(noon).hour)
 print(zoneinfo.TZPATH == (sys.argv[1],))

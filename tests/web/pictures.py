@@ -20,7 +20,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from pgsched.db import migrate
+from pgsched.db.schema import migrate
 from tests.server import start_server
 from tests.waiting import wait_until
 from tests.web import scene

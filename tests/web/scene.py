@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 
 from pgsched import App, Run
-from pgsched.core.preview import preview
-from pgsched.core.schedule import parse
+from pgsched.core.schedule.cron import parse
+from pgsched.core.schedule.preview import preview
 from tests.pruning import count
 
 app = App("shop")

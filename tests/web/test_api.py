@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from starlette.routing import Route
 
-from pgsched.web import api
+from pgsched.web.api import operation_table
+from pgsched.web.api.openapi import document
 from pgsched.web.app import make
-from pgsched.web.openapi import document
 from pgsched.web.routes import ROUTES
 from pgsched.web.settings import Settings
 from tests.waiting import wait_until
@@ -207,7 +207,7 @@ def test_whatever_the_console_does_the_api_does() -> None:
         if isinstance(one, Route) and not one.path.startswith("/api/")
     }
     assert pages == set(SAME)
-    operations = {f"{one.method} {one.path}" for one in api.OPERATIONS}
+    operations = {f"{one.method} {one.path}" for one in operation_table.OPERATIONS}
     assert set(SAME.values()) <= operations
 
 

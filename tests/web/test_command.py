@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pgsched.cli import run
-from pgsched.web.secrets import parse_hash
+from pgsched.web.security.secrets import parse_hash
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

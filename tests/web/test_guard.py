@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pgsched.errors import InputError
-from pgsched.web import secrets
+from pgsched.web.security import secrets
 from pgsched.web.settings import Settings, networks
 from tests.web.conftest import READER, TOKEN, Browser
 

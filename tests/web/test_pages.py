@@ -9,10 +9,10 @@ import psycopg
 import pytest
 from starlette.requests import Request
 
-from pgsched.web.guard import Visitor
-from pgsched.web.pages import View, event, look
-from pgsched.web.runs import index
-from pgsched.web.secrets import begun
+from pgsched.web.pages.responses import View, event, look
+from pgsched.web.pages.runs import index
+from pgsched.web.security.guard import Visitor
+from pgsched.web.security.secrets import begun
 from tests.pruning import prune
 from tests.waiting import wait_until
 from tests.web.conftest import Browser

@@ -9,7 +9,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from starlette.testclient import TestClient
 
-from pgsched.db import roles
+from pgsched.db.schema import roles
 from pgsched.web.app import make
 from pgsched.web.settings import Settings
 from tests.security.conftest import alone

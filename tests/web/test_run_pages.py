@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.observe import run_pages
+from pgsched.services import run_pages
 from pgsched.web import app as web
 from tests.web.conftest import Browser
 from tests.web.test_pages import JOB, one

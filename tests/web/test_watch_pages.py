@@ -7,7 +7,7 @@ import re
 import psycopg
 import pytest
 
-from pgsched.web.keeping import keep_of, keep_text
+from pgsched.web.pages.retention import keep_of, keep_text
 from tests.pruning import count
 from tests.web.conftest import Browser
 from tests.web.test_pages import edited, one

@@ -3,8 +3,8 @@ sent it cannot tell the two apart."""
 
 from __future__ import annotations
 
-from pgsched.chaos.proxy import Loss, of
 from pgsched.chaos.registry import fault
+from pgsched.chaos.site.proxy import Loss, of
 from pgsched.chaos.stage import Stage
 
 CLAIM = r"SET state = 'running', token"

@@ -7,10 +7,10 @@ import subprocess
 import sys
 import time
 
-from pgsched.chaos.clocks import Clock
 from pgsched.chaos.faults.server import under_load
 from pgsched.chaos.fleet import Member
 from pgsched.chaos.registry import fault
+from pgsched.chaos.site.clocks import Clock
 from pgsched.chaos.stage import Stage
 
 HOUR = 3600

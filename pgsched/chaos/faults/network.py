@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Literal, Protocol
 
 from pgsched.chaos.fleet import Member
-from pgsched.chaos.netns import Namespace
-from pgsched.chaos.proxy import Proxy
 from pgsched.chaos.registry import fault
+from pgsched.chaos.site.network_namespace import Namespace
+from pgsched.chaos.site.proxy import Proxy
 from pgsched.chaos.stage import Stage
 
 Direction = Literal["up", "down"]

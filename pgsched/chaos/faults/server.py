@@ -6,7 +6,7 @@ import time
 
 from pgsched.chaos.registry import fault
 from pgsched.chaos.stage import Stage
-from pgsched.db.cluster import StopMode
+from pgsched.db.embedded.cluster import StopMode
 
 AWAY_S = 2.0
 FINISHED = "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded'"

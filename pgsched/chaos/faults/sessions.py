@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import psycopg
 
 from pgsched.chaos.faults.network import CRASHED, TERM, came_back
-from pgsched.chaos.proxy import of
 from pgsched.chaos.registry import fault
+from pgsched.chaos.site.proxy import of
 from pgsched.chaos.stage import Stage
 
 CLAIMING = """SELECT pid FROM pg_stat_activity WHERE datname = current_database()

@@ -12,9 +12,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgsched.chaos.faults.clock import works
 from pgsched.chaos.faults.server import FIRST_CLAIM, FIRST_SLOT, under_load
 from pgsched.chaos.registry import fault
-from pgsched.chaos.servers import Pair, PlainServer, dsn_of, several
+from pgsched.chaos.site.servers import Pair, PlainServer, dsn_of, several
 from pgsched.chaos.stage import Stage
-from pgsched.db.claims import ended, heartbeat
+from pgsched.db.queries.runs.claims import ended, heartbeat
 from pgsched.db.statements import sql
 
 SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"

@@ -13,8 +13,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from pgsched.db.cluster import Cluster
-from pgsched.db.embedded import server_account
+from pgsched.db.embedded.cluster import Cluster
+from pgsched.db.embedded.server import server_account
 from pgsched.errors import EmbeddedUnavailable
 
 PREFIX = "pgsched-chaos-"

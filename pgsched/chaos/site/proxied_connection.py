@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Literal
 
-from pgsched.chaos.wire import Backend, Frontend, Request
+from pgsched.chaos.site.wire_protocol import Backend, Frontend, Request
 
 if TYPE_CHECKING:
-    from pgsched.chaos.proxy import Proxy
+    from pgsched.chaos.site.proxy import Proxy
 
 PIECE = 1 << 16
 MOST_PIECES = 256

@@ -19,7 +19,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgsched.chaos.link import Link
+from pgsched.chaos.site.proxied_connection import Link
 
 T = TypeVar("T")
 Which = Callable[[Link], bool]

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 
-from pgsched.chaos import clocks, servers
+from pgsched.chaos.site import clocks, servers
 
 
 def root() -> str | None:

@@ -20,10 +20,10 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from pgsched.chaos import folders
-from pgsched.chaos.clocks import Clock
-from pgsched.db.cluster import MAJOR, Cluster, StopMode
-from pgsched.db.embedded import bin_dir, readable_binaries, server_account
+from pgsched.chaos.site import folders
+from pgsched.chaos.site.clocks import Clock
+from pgsched.db.embedded.cluster import MAJOR, Cluster, StopMode
+from pgsched.db.embedded.server import bin_dir, readable_binaries, server_account
 from pgsched.errors import EmbeddedUnavailable
 
 SETTINGS = {

@@ -16,9 +16,9 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgsched.chaos import folders, netns
-from pgsched.chaos.servers import KINDS
-from pgsched.db.cluster import StopMode
+from pgsched.chaos.site import folders, network_namespace
+from pgsched.chaos.site.servers import KINDS
+from pgsched.db.embedded.cluster import StopMode
 
 TEMPLATE = "chaos_template"
 
@@ -89,7 +89,7 @@ class Places:
 def places(binaries: Path | None = None) -> Iterator[Places]:
     """Places on servers that are gone with the block. `binaries`: the directory of postgres, if not the wheel's."""
     folders.sweep()
-    netns.sweep()
+    network_namespace.sweep()
     made = Places(binaries)
     try:
         yield made
@@ -112,7 +112,7 @@ def open_server(kind: str, binaries: Path | None = None) -> Server:
 
 def create_database(server_dsn: str, name: str, template: str | None = None) -> str:
     """A database with the pgsched schema, that of the template or a fresh one; its DSN."""
-    from pgsched.db.migrate import upgrade
+    from pgsched.db.schema.migrate import upgrade
 
     with psycopg.connect(server_dsn, autocommit=True) as conn:
         names = sql.Identifier(name), sql.Identifier(template or "template1")

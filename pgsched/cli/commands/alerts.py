@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from pgsched.cli.commands.worker import Command, Webhook, alert_settings
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import ago, print_json, print_table
-from pgsched.cli.worker import Command, Webhook, alert_settings
+from pgsched.cli.output.printing import ago, print_json, print_table
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +35,7 @@ def alerts(
     """
     if context.invoked_subcommand is not None:
         return
-    from pgsched.db.alerts import listed
+    from pgsched.db.queries.leader.alerts import listed
 
     with session(dsn) as conn:
         found = listed(conn, everything=everything, n=limit)
@@ -72,7 +72,7 @@ def test(
     Example:
       pgsched alerts test --alert-webhook https://hooks.example/pgsched
     """
-    from pgsched.observe.alerts import rehearse
+    from pgsched.services.alerts import rehearse
 
     with session(dsn) as conn:
         told = rehearse(conn, alert_settings(alert_webhook, alert_command))

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import print_json, print_table
-from pgsched.cli.values import moment
+from pgsched.cli.option_values import moment
+from pgsched.cli.output.printing import print_json, print_table
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +34,7 @@ def audit(
       pgsched audit job nightly --since 7d
       pgsched audit --who alice --json
     """
-    from pgsched.db.audit import entries
+    from pgsched.db.queries.reports.audit import entries
 
     with session(dsn) as conn:
         found = entries(conn, what, name, who=who, since=moment("since", since), before_id=before, limit=limit)

@@ -10,10 +10,10 @@ import typer
 from typer.core import TyperGroup
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import ago, cell, print_fields, print_json, print_table
+from pgsched.cli.output.printing import ago, cell, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
-    from pgsched.db.connect import Connection
+    from pgsched.db.connection.connect import Connection
 
 Id = Annotated[int, typer.Argument(metavar="ID", help="The backfill's id, as `backfill list` shows it.")]
 EXAMPLE = """\b
@@ -62,7 +62,7 @@ def start(
     Example:
       pgsched backfill nightly --from 2026-05-01 --to 2026-06-01 --mode failed --max-active 4
     """
-    from pgsched.db import backfills
+    from pgsched.db.queries.jobs import backfills
 
     request = backfills.Request(begin, end, mode, max_active, reverse, priority)
     with session(dsn) as conn:
@@ -100,7 +100,7 @@ def note(undecided_from: Any) -> None:
 
 def watch(conn: Connection[Any], added: dict[str, Any]) -> dict[str, Any]:
     """Show how it goes until it has ended; the last state. An interrupt ends the watching, not the backfill."""
-    from pgsched.observe.waiting import progress
+    from pgsched.services.waiting import progress
 
     number, shown = added["id"], added
     label = f"backfill {number}"
@@ -147,7 +147,7 @@ def list_backfills(
     Example:
       pgsched backfill list
     """
-    from pgsched.db import backfills
+    from pgsched.db.queries.jobs import backfills
 
     with session(dsn) as conn:
         found = backfills.list_backfills(conn, limit)
@@ -169,7 +169,7 @@ def show(number: Id, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched backfill show 3
     """
-    from pgsched.db import backfills
+    from pgsched.db.queries.jobs import backfills
 
     with session(dsn) as conn:
         found = backfills.show(conn, number)
@@ -190,7 +190,7 @@ def cancel(
     Example:
       pgsched backfill cancel 3 --reason "wrong month"
     """
-    from pgsched.db import backfills
+    from pgsched.db.queries.jobs import backfills
 
     with session(dsn) as conn:
         what = backfills.cancel(conn, number, reason)

@@ -83,7 +83,7 @@ def run(
 ) -> None:
     """Run the faults; the table at the end. Progress goes to stderr when JSON is asked for."""
     from pgsched.chaos import session
-    from pgsched.cli.output import clean, print_text
+    from pgsched.cli.output.printing import clean, print_text
 
     def tell(kind: str, text: str) -> None:
         indent = "" if kind == "fault" else "    "
@@ -123,7 +123,7 @@ def summary(result: Result) -> list[str]:
 
 def show_results(results: Sequence[Result], json: bool) -> None:
     from pgsched.chaos import session
-    from pgsched.cli.output import print_json, print_table
+    from pgsched.cli.output.printing import print_json, print_table
 
     if json:
         return print_json([session.as_json(result) for result in results])
@@ -144,8 +144,8 @@ def figures(result: Result) -> str:
 
 
 def show_list(faults: list[Fault], json: bool) -> None:
-    from pgsched.chaos import needs
-    from pgsched.cli.output import print_json, print_table
+    from pgsched.chaos.site import requirements
+    from pgsched.cli.output.printing import print_json, print_table
 
     if json:
         rows: list[dict[str, Any]] = [
@@ -153,7 +153,7 @@ def show_list(faults: list[Fault], json: bool) -> None:
                 "fault": one.name,
                 "tier": one.tier,
                 "needs": one.needs,
-                "missing": needs.missing(one.needs),
+                "missing": requirements.missing(one.needs),
                 "says": one.says,
             }
             for one in faults
@@ -166,7 +166,7 @@ def show_list(faults: list[Fault], json: bool) -> None:
 def check_file(path: Path, json: bool) -> None:
     """Check saved histories."""
     from pgsched.chaos import session
-    from pgsched.cli.output import clean, print_json
+    from pgsched.cli.output.printing import clean, print_json
 
     answers = []
     for one, violations in session.check_file(path):

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgsched.cli.common import Dsn, Json, locate
-from pgsched.cli.output import clean, print_json
+from pgsched.cli.output.printing import clean, print_json
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
-    from pgsched.observe.check import Finding
+    from pgsched.services.check import Finding
 
 
 def register(app: typer.Typer) -> None:
@@ -60,8 +60,8 @@ def migrate(
       pgsched migrate --sql | psql -f - "$PGSCHED_DSN"
       pgsched migrate --to 0003
     """
-    from pgsched.db import migrate as moving
-    from pgsched.db import roles, script
+    from pgsched.db.schema import migrate as moving
+    from pgsched.db.schema import roles, script
 
     if as_sql:
         if to is not None or set_search_path:
@@ -93,7 +93,7 @@ def check(dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched check --json
     """
-    from pgsched.observe import check as observe
+    from pgsched.services import check as observe
 
     found = observe.check(dsn)
     code = observe.exit_code(found)
@@ -133,7 +133,7 @@ def psql(
       pgsched psql
       pgsched psql -- -c "INSERT INTO jobs (name, task) VALUES ('hello', 'demo.hello')"
     """
-    from pgsched.db.psql import command
+    from pgsched.cli.psql import command
 
     place = locate(dsn)
     if not place.embedded:
@@ -147,11 +147,12 @@ def embedded_psql(dsn: str, arguments: list[str]) -> int:
     import signal
     import subprocess
 
-    from pgsched.db import embedded, migrate
-    from pgsched.db.psql import command
+    from pgsched.cli.psql import command
+    from pgsched.db.embedded import server
+    from pgsched.db.schema import migrate
 
     migrate.upgrade(dsn, set_search_path=True)
-    line, environ = command(dsn, arguments, embedded.bin_dir())
+    line, environ = command(dsn, arguments, server.bin_dir())
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for psql: it cancels a statement
     try:
         return subprocess.run(line, env=environ, check=False, preexec_fn=default_interrupt).returncode

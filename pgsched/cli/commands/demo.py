@@ -20,10 +20,10 @@ from pgsched.cli.common import Dsn, Json, database
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pgsched.db.connect import Connection
+    from pgsched.db.connection.connect import Connection
 
 SETTLE_S = 15.0
-COMMAND = ["worker", "--concurrency", "8", "--allow", "python,command,sql", "--app", "pgsched.demo:app"]
+COMMAND = ["worker", "--concurrency", "8", "--allow", "python,command,sql", "--app", "pgsched.cli.demo_app:app"]
 
 
 def register(app: typer.Typer) -> None:
@@ -45,10 +45,10 @@ def demo(
     """
     from rich.console import Console
 
-    from pgsched import demo as content
-    from pgsched.cli.output import print_json
-    from pgsched.db import migrate
-    from pgsched.db.connect import connect
+    from pgsched.cli import demo_app as content
+    from pgsched.cli.output.printing import print_json
+    from pgsched.db.connection.connect import connect
+    from pgsched.db.schema import migrate
 
     console = Console(highlight=False, stderr=as_json)
     with database(dsn) as address:
@@ -68,7 +68,7 @@ def demo(
 
 def workplace() -> Path:
     """Where the demo's log and file lie: beside the embedded server's data."""
-    from pgsched.db.embedded import data_dir
+    from pgsched.db.embedded.server import data_dir
 
     folder = data_dir() / "demo"
     folder.mkdir(parents=True, exist_ok=True)
@@ -90,8 +90,8 @@ def interrupts() -> Iterator[list[int]]:
 
 def prepare(conn: Connection[Any], console: Console, folder: Path) -> datetime:
     """Create what is missing, printing every statement; returns the database's time before the first."""
-    from pgsched import demo as content
-    from pgsched.observe.live import database_now
+    from pgsched.cli import demo_app as content
+    from pgsched.services.live_view import database_now
 
     existing = content.existing(conn)
     start = database_now(conn)
@@ -146,9 +146,9 @@ def watch(
     """Show the live table until the time is over; then wait for what is due. Returns the instant that counts."""
     from rich.live import Live
 
-    from pgsched import demo as content
-    from pgsched.cli.live_view import render
-    from pgsched.observe.live import database_now, live
+    from pgsched.cli import demo_app as content
+    from pgsched.cli.output.live_view import render
+    from pgsched.services.live_view import database_now, live
 
     until = None if seconds is None else time.monotonic() + seconds
     plain = not console.is_terminal
@@ -169,7 +169,7 @@ def watch(
 
 def wind_down(conn: Connection[Any], console: Console, process: subprocess.Popen[bytes]) -> None:
     """Pause the jobs, so that no other worker finds them firing, and let the worker finish what is open."""
-    from pgsched import demo as content
+    from pgsched.cli import demo_app as content
 
     console.print("\n" + content.PAUSE + ";", style="cyan", markup=False, soft_wrap=True)
     conn.execute(content.PAUSE.encode())

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from pgsched.cli.commands.database import print_findings
 from pgsched.cli.common import Dsn, Json
-from pgsched.cli.database import print_findings
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +31,7 @@ def doctor(
     Example:
       pgsched doctor --json
     """
-    from pgsched.observe import doctor as observe
+    from pgsched.services import doctor as observe
 
     found = observe.doctor(dsn)
     code = observe.exit_code(found, strict)

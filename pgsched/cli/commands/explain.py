@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import print_json, print_text
+from pgsched.cli.output.printing import print_json, print_text
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +33,7 @@ def explain(
     Example:
       pgsched explain nightly 2026-05-01T02:00
     """
-    from pgsched.observe.explain import explain_slot
+    from pgsched.services.explain import explain_slot
 
     with session(dsn) as conn:
         found = explain_slot(conn, job, at)

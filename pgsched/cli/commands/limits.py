@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import duration, print_json, print_table
+from pgsched.cli.output.printing import duration, print_json, print_table
 from pgsched.errors import InputError
 
 RATE = re.compile(r"(\d{1,9})/(\d{0,9})(ms|s|m|h|d)")
@@ -59,14 +59,14 @@ def set_limit(
     Example:
       pgsched limit set customer --concurrency 2 --rate 100/m
     """
-    from pgsched.db import holding
+    from pgsched.db.queries.jobs import queues
 
     values = bounds("concurrency", concurrency, rate, burst)
     values |= {column: value for column, value in (("ordered", ordered), ("weight", weight)) if value is not None}
     if not values:
         raise InputError("limit set: give --concurrency, --rate, --burst, --ordered or --weight", "concurrency")
     with session(dsn) as conn:
-        row = holding.set_limit(conn, name, values)
+        row = queues.set_limit(conn, name, values)
     print_json(row) if json else print(f"limit {name}: {told(row, row['concurrency'])}")
 
 
@@ -77,10 +77,10 @@ def list_limits(dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched limit list
     """
-    from pgsched.db import holding
+    from pgsched.db.queries.jobs import queues
 
     with session(dsn) as conn:
-        found = holding.list_limits(conn)
+        found = queues.list_limits(conn)
     if json:
         return print_json(found)
     lines = [
@@ -97,10 +97,10 @@ def remove(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched limit remove customer
     """
-    from pgsched.db import holding
+    from pgsched.db.queries.jobs import queues
 
     with session(dsn) as conn:
-        holding.remove_limit(conn, name)
+        queues.remove_limit(conn, name)
     print_json({"name": name, "removed": True}) if json else print(f"limit {name} is gone")
 
 

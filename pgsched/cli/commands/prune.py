@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.keeping import kept, said, said_of_all, within
-from pgsched.cli.output import ago, duration, print_fields, print_json, print_table
+from pgsched.cli.output.printing import ago, duration, print_fields, print_json, print_table
+from pgsched.cli.output.retention_text import kept, said, said_of_all, within
 from pgsched.errors import InputError
 
 Keep = Annotated[
@@ -47,12 +47,12 @@ def prune(
       pgsched prune --dry-run
       pgsched prune --archive runs.jsonl
     """
-    from pgsched.db import retention
+    from pgsched.db.queries.leader import retention
 
     with session(dsn) as conn:
         if dry_run:
             return would_go(retention.would_go(conn), json)
-        from pgsched.leader.pruning import prune_all
+        from pgsched.services.pruning import prune_all
 
         done = prune_all(conn, archive)
     if done.behind_s is not None:
@@ -80,7 +80,7 @@ def show(dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched retention show
     """
-    from pgsched.db import retention
+    from pgsched.db.queries.leader import retention
 
     with session(dsn) as conn:
         found = retention.settings(conn)
@@ -121,7 +121,7 @@ def set_retention(
     Example:
       pgsched retention set --keep 7d --keep dead=90d --archive
     """
-    from pgsched.db import retention
+    from pgsched.db.queries.leader import retention
 
     values: dict[str, Any] = {"keep": kept(keep), "archive": archive}
     values["keep_minutes"] = within("keep-minutes", keep_minutes, "1 hour", "10 years")

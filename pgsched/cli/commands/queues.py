@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from pgsched.cli.commands.limits import NONE, Burst, Concurrency, Rate, bounds, span, told, whole
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.keeping import kept, said
-from pgsched.cli.limits import NONE, Burst, Concurrency, Rate, bounds, span, told, whole
-from pgsched.cli.output import ago, clean, duration, print_json, print_table
+from pgsched.cli.output.printing import ago, clean, duration, print_json, print_table
+from pgsched.cli.output.retention_text import kept, said
 from pgsched.errors import InputError
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
@@ -61,7 +61,7 @@ def set_queue(
     Example:
       pgsched queue set emails --concurrency 20 --rate 100/s --fair
     """
-    from pgsched.db import holding
+    from pgsched.db.queries.jobs import queues
 
     values = bounds("concurrency_limit", concurrency, rate, burst)
     if max_depth is not None:
@@ -76,7 +76,7 @@ def set_queue(
     if not values:
         raise InputError("queue set: say what: see `pgsched queue set --help`", "name")
     with session(dsn) as conn:
-        row = holding.set_queue(conn, name, values)
+        row = queues.set_queue(conn, name, values)
     print_json(row) if json else print(f"queue {name}: {settings(row)}")
 
 
@@ -101,10 +101,10 @@ def list_queues(dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched queue list
     """
-    from pgsched.db import holding
+    from pgsched.db.queries.jobs import queues
 
     with session(dsn) as conn:
-        found = holding.list_queues(conn)
+        found = queues.list_queues(conn)
     if json:
         return print_json(found)
     lines = [
@@ -182,25 +182,25 @@ def hold(
     what: str, name: str, reason: str | None, by: str | None, lasts: str | None, dsn: str | None, json: bool
 ) -> None:
     """Pause something and say so."""
-    from pgsched.db import holding
+    from pgsched.db.queries.jobs import queues
 
     given = None if lasts is None else span("for", lasts)
     with session(dsn) as conn:
-        row = holding.pause(conn, what, name, reason, by, given)
+        row = queues.pause(conn, what, name, reason, by, given)
     if json:
         return print_json(row)
     until = "until it is resumed" if row["resume_at"] is None else f"for {duration(given)}"
-    return print(f"{clean(holding.said(what, name))} is paused {until}")
+    return print(f"{clean(queues.said(what, name))} is paused {until}")
 
 
 def release(what: str, name: str, dsn: str | None, json: bool) -> None:
     """End a pause and say so."""
-    from pgsched.db import holding
+    from pgsched.db.queries.jobs import queues
 
     with session(dsn) as conn:
-        row = holding.resume(conn, what, name)
+        row = queues.resume(conn, what, name)
         now = conn.execute("SELECT clock_timestamp()").fetchone()
     if json:
         return print_json(row)
     since = ago(row["paused_at"], now[0]) if now else ""
-    return print(f"{clean(holding.said(what, name))} goes on (it was paused {since} by {clean(row['paused_by'])})")
+    return print(f"{clean(queues.said(what, name))} goes on (it was paused {since} by {clean(row['paused_by'])})")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import cell, clean, duration, print_json, print_table
+from pgsched.cli.output.printing import cell, clean, duration, print_json, print_table
 
 if TYPE_CHECKING:
-    from pgsched.observe.snapshot import LiveWorker, Status
+    from pgsched.services.status_model import LiveWorker, Status
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +35,7 @@ def status(
         from pgsched.cli.top import top
 
         return top(dsn=dsn, json=json)
-    from pgsched.observe import status as observe
+    from pgsched.services import status as observe
 
     with session(dsn) as conn:
         found = observe.status(conn)

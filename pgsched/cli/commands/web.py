@@ -58,9 +58,10 @@ def web(
       pgsched web --port 8080
     """
     need_extra()
-    from pgsched.db import version
-    from pgsched.db.connect import connect
-    from pgsched.web import secrets, serving, settings
+    from pgsched.db.connection.connect import connect
+    from pgsched.db.schema import version
+    from pgsched.web import serving, settings
+    from pgsched.web.security import secrets
 
     if hash_password:
         typer.echo(secrets.hashed(new_password()))

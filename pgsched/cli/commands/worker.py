@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgsched.cli.common import Dsn, database
+from pgsched.core.model import Kind
 from pgsched.errors import InputError
-from pgsched.model import Kind
 
 if TYPE_CHECKING:
     from pgsched.config import AlertSettings
@@ -76,7 +76,7 @@ def worker(
     Example: pgsched worker --concurrency 8 --app myproject.tasks:app
     """
     from pgsched.config import LeaderSettings, Settings, WorkerSettings, find_sql_dsns
-    from pgsched.worker.supervised import line
+    from pgsched.worker.supervisor_link import line
 
     link = line() if processes is not None else None
     if json:
@@ -109,7 +109,7 @@ def worker(
 
     tasks = None
     if app is not None:
-        from pgsched.app import load
+        from pgsched.client.application import load
 
         tasks = load(app)
     with database(dsn) as address:
@@ -156,7 +156,7 @@ def leader(
 def alert_settings(webhooks: list[str] | None, command: str | None) -> AlertSettings:
     """Whom the process tells of alerts. Raises InputError."""
     from pgsched.config import AlertSettings
-    from pgsched.leader.sinks import sinks
+    from pgsched.leader.alerting.sinks import sinks
 
     settings = AlertSettings(tuple(webhooks or ()), (command,) if command else ())
     sinks(settings)

@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pgsched.cli.output import duration
-from pgsched.observe.live import Live
+from pgsched.cli.output.printing import duration
+from pgsched.services.live_view import Live
 
 COLOURS = {"succeeded": "green", "running": "cyan", "queued": "yellow", "scheduled": "yellow", "waiting": "yellow"}
 

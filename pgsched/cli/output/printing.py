@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
-from pgsched.escape import clean as clean  # noqa: PLC0414  commands have it from here
+from pgsched.core.text import clean as clean  # noqa: PLC0414  commands have it from here
 
 STATES = {
     **dict.fromkeys(("succeeded", "active", "ok", "alive"), "green"),

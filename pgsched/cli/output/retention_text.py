@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from pgsched.cli.limits import span
+from pgsched.cli.commands.limits import span
 from pgsched.errors import InputError
 
 NOTHING = "none"

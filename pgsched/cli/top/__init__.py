@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgsched import garbage
+from pgsched import gc_tuning
 from pgsched.cli.common import Dsn, Json, database
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
-    from pgsched.db.connect import Connection
+    from pgsched.db.connection.connect import Connection
 
 PAGES = ("overview", "running", "queues", "jobs", "failures", "workers")
 First = Annotated[str, typer.Option("--page", metavar="NAME", help=f"The first page: {', '.join(PAGES)}.")]
@@ -50,17 +50,17 @@ def top(
         raise InputError(f'page: "{page}" is not one of {", ".join(PAGES)}', "page")
     if not (json or once or (sys.stdin.isatty() and sys.stdout.isatty())):
         raise InputError("top needs a terminal: use `pgsched status --json`, or `pgsched top --once`")
-    from pgsched.observe.top import opened
+    from pgsched.services.top import opened
 
     with database(dsn) as address:
         conn = opened(address)
         if not once:
-            garbage.last()
+            gc_tuning.last()
         if json:
             return objects(conn, page, interval, once)
         if once:
             return print_once(conn, page)
-        from pgsched.cli.top.shell import show
+        from pgsched.cli.top.loop import show
 
         return show(address, conn, page, interval)
 
@@ -70,8 +70,8 @@ def objects(conn: Connection[Any], page: str, interval: float, once: bool) -> No
     import json
     import time
 
-    from pgsched.cli.output import json_value, print_json
-    from pgsched.observe.top import Looking, Page
+    from pgsched.cli.output.printing import json_value, print_json
+    from pgsched.services.top import Looking, Page
 
     looking = Looking()
     while True:
@@ -89,9 +89,9 @@ def print_once(conn: Connection[Any], page: str) -> None:
     from rich.console import Console
 
     from pgsched.cli.top.frame import frame
-    from pgsched.cli.top.parts import ASCII
+    from pgsched.cli.top.pieces import ASCII
     from pgsched.cli.top.state import State
-    from pgsched.observe.top import Looking, Page
+    from pgsched.services.top import Looking, Page
 
     size, encoding = shutil.get_terminal_size((80, 24)), sys.stdout.encoding or "utf-8"
     look = Looking().look(conn, Page(page))

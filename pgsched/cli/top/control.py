@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pgsched.cli.top import PAGES, frame
-from pgsched.cli.top.parts import Item
+from pgsched.cli.top.pieces import Item
 from pgsched.cli.top.state import Note, Pick, Prompt, State
-from pgsched.observe.top import Change
+from pgsched.services.top import Change
 
 QUIT, REDRAW = "quit", "redraw"
 Done = tuple[State, Change | str | None]

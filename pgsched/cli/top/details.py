@@ -8,12 +8,12 @@ from typing import Any
 
 from rich.text import Text
 
-from pgsched.cli.output import STATES, ago, cell, clean, due, duration
-from pgsched.cli.run_logs import shown
-from pgsched.cli.top.parts import Column, Item, Table, fitted, plain, progress, said
+from pgsched.cli.commands.run.logs import shown
+from pgsched.cli.commands.run.watch import heading
+from pgsched.cli.output.printing import STATES, ago, cell, clean, due, duration
+from pgsched.cli.top.pieces import Column, Item, Table, fitted, plain, progress, said
 from pgsched.cli.top.tables import run_item, tries
-from pgsched.cli.watch import heading
-from pgsched.observe.top import Look
+from pgsched.services.top import Look
 
 Row = dict[str, Any]
 LABEL = 11

@@ -9,10 +9,10 @@ from functools import partial
 
 from rich.text import Text
 
-from pgsched.cli.top import details, heads, tables
-from pgsched.cli.top.parts import Item, Table, fitted, heading, line, plain, said, widths
+from pgsched.cli.top import details, header, tables
+from pgsched.cli.top.pieces import Item, Table, fitted, heading, line, plain, said, widths
 from pgsched.cli.top.state import Pick, State, Target
-from pgsched.observe.top import Look
+from pgsched.services.top import Look
 
 MARK = 2  # what every line begins with: the mark of the selected one
 LEAST_ITEMS = 2
@@ -26,8 +26,8 @@ Line = tuple[Callable[[], Text], Item | None]  # made only where it is in sight
 
 def frame(state: State) -> list[Text]:
     """The screen."""
-    top, bottom = heads.header(state), heads.footer(state)
-    body = heads.help_lines() if state.help else body_lines(state, room(state))
+    top, bottom = header.header(state), header.footer(state)
+    body = header.help_lines() if state.help else body_lines(state, room(state))
     lines = [*top, *body[: room(state)]]
     lines += [Text()] * (state.height - 1 - len(lines))
     return [fitted(text, state.width) for text in [*lines[: max(0, state.height - 1)], bottom]][: state.height]
@@ -195,4 +195,4 @@ def length(state: State) -> int:
 
 def room(state: State) -> int:
     """How many lines there are for the page."""
-    return max(0, state.height - len(heads.header(state)) - 1)
+    return max(0, state.height - len(header.header(state)) - 1)

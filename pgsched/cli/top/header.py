@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from pgsched.cli.output import clean, duration
-from pgsched.cli.status import leader
+from pgsched.cli.commands.status import leader
+from pgsched.cli.output.printing import clean, duration
 from pgsched.cli.top import PAGES
-from pgsched.cli.top.parts import ends, fitted, said, spark
+from pgsched.cli.top.pieces import ends, fitted, said, spark
 from pgsched.cli.top.state import State
-from pgsched.observe.rates import STRETCHES, Stretch
-from pgsched.observe.top import Look
+from pgsched.services.charts import STRETCHES, Stretch
+from pgsched.services.top import Look
 
 LABEL, FIGURES = 11, 23
 SAMPLED = "≈"

@@ -13,8 +13,8 @@ from pgsched.cli.top.frame import frame
 from pgsched.cli.top.reader import Lost, News, Reader
 from pgsched.cli.top.screen import Screen
 from pgsched.cli.top.state import Note, State, Trouble
-from pgsched.db.connect import Connection
-from pgsched.observe.top import Change, Looking
+from pgsched.db.connection.connect import Connection
+from pgsched.services.top import Change, Looking
 
 TICK_S = 1.0
 NOTE_S = 10.0

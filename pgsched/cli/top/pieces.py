@@ -10,9 +10,9 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from pgsched.cli.output import STATES, cell
+from pgsched.cli.commands.run.watch import progress_words
+from pgsched.cli.output.printing import STATES, cell
 from pgsched.cli.top.state import Target
-from pgsched.cli.watch import progress_words
 
 BLOCKS = "▂▃▄▅▆▇█"
 NOTHING, ZERO = " ", "▁"

@@ -15,10 +15,10 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from pgsched.cli.top.state import Note
-from pgsched.db.connect import Connection, DatabaseError, Reaction, back_off_s, classify, first_line
+from pgsched.db.connection.connect import Connection, DatabaseError, Reaction, back_off_s, classify, first_line
 from pgsched.errors import PgschedError
 from pgsched.log import redact
-from pgsched.observe.top import Change, Look, Looking, Page, act, opened
+from pgsched.services.top import Change, Look, Looking, Page, act, opened
 
 REST = 4.0  # after a look, at least so many times what it took
 FIRST_S = 0.5

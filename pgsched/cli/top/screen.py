@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pgsched.cli.top.keys import keys
-from pgsched.cli.top.parts import ASCII
+from pgsched.cli.top.pieces import ASCII
 
 # another screen, no cursor, no wrapping at the right edge, pasted text marked as such
 ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h\x1b[2J"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pgsched.observe.top import Change, Look, Page
+from pgsched.services.top import Change, Look, Page
 
 Target = tuple[str, int | str]
 

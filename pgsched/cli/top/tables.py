@@ -8,13 +8,13 @@ from typing import Any
 
 from rich.text import Text
 
-from pgsched.cli.output import ago, clean, duration
-from pgsched.cli.status import due
-from pgsched.cli.status import state as state_of
-from pgsched.cli.top.parts import Column, Item, Table, bar, plain, progress, said
-from pgsched.db.history import CANCELLED, RETRIED
-from pgsched.observe.snapshot import LiveWorker, Queue
-from pgsched.observe.top import Look
+from pgsched.cli.commands.status import due
+from pgsched.cli.commands.status import state as state_of
+from pgsched.cli.output.printing import ago, clean, duration
+from pgsched.cli.top.pieces import Column, Item, Table, bar, plain, progress, said
+from pgsched.db.queries.runs.runs import CANCELLED, RETRIED
+from pgsched.services.status_model import LiveWorker, Queue
+from pgsched.services.top import Look
 
 Row = dict[str, Any]
 NAMES = 40
@@ -86,7 +86,7 @@ def queue_item(look: Look, queue: Queue, settings: str = "") -> Item:
 
 def queues(look: Look) -> list[Table]:
     """All queues: with open runs, settings or a pause."""
-    from pgsched.cli.queues import settings
+    from pgsched.cli.commands.queues import settings
 
     known = {queue.name: queue for queue in look.status.queues}
     told = {row["name"]: settings(row).replace("not limited", "open") for row in look.rows["queues"]}

@@ -14,10 +14,10 @@ from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pgsched.core import zones
-from pgsched.core.calendar import OPEN, Calendar
-from pgsched.core.schedule import Schedule
-from pgsched.core.zones import Change
+from pgsched.core.schedule import zones
+from pgsched.core.schedule.calendar import OPEN, Calendar
+from pgsched.core.schedule.cron import Schedule
+from pgsched.core.schedule.zones import Change
 from pgsched.errors import InputError
 
 MODES = ("missing", "failed", "all")

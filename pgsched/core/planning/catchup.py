@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import NamedTuple
 
-from pgsched.core.calendar import OPEN, Calendar
-from pgsched.core.schedule import Schedule
+from pgsched.core.schedule.calendar import OPEN, Calendar
+from pgsched.core.schedule.cron import Schedule
 
 POLICIES = ("latest", "skip", "earliest", "all")
 # One call never returns more slots on time than this. What is left stays undecided, and the next slot that is returned

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 
-from pgsched.core.catchup import ONLY_LATEST, Decision, late
-from pgsched.core.schedule import Schedule
+from pgsched.core.planning.catchup import ONLY_LATEST, Decision, late
+from pgsched.core.schedule.cron import Schedule
 
 INSTANT = timedelta(microseconds=1)
 # the first and the last slot of a row

@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from pgsched.core import overlap
-from pgsched.core.calendar import Calendar, calendar
-from pgsched.core.catchup import BATCH, TOO_LATE, CatchUp, Decision, decide, decide_one
-from pgsched.core.jitter import offset
-from pgsched.core.overlap import Standing, Verdict
-from pgsched.core.schedule import Schedule, parse
-from pgsched.core.stretch import Known, has_row, without
+from pgsched.core.planning import overlap
+from pgsched.core.planning.catchup import BATCH, TOO_LATE, CatchUp, Decision, decide, decide_one
+from pgsched.core.planning.intervals import Known, has_row, without
+from pgsched.core.planning.jitter import offset
+from pgsched.core.planning.overlap import Standing, Verdict
+from pgsched.core.schedule.calendar import Calendar, calendar
+from pgsched.core.schedule.cron import Schedule, parse
 
 DELAY_RECHECK = timedelta(seconds=1)
 NEVER_RUN = ("skipped", "missed")

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
-from pgsched.core.plan import Decided, Job, Plan, decide_job, parsed, plan
-from pgsched.core.slots import After, Every
-from pgsched.core.stretch import Known
+from pgsched.core.planning.intervals import Known
+from pgsched.core.planning.plan import Decided, Job, Plan, decide_job, parsed, plan
+from pgsched.core.schedule.base import After, Every
 
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 NOTHING: dict[str, Any] = {"open": 0, "held": 0, "in_turn": 0, "newest": None,

@@ -14,7 +14,7 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from pgsched.core import zones
+from pgsched.core.schedule import zones
 
 # (first date, last date, why)
 Dates = tuple[date, date, str | None]

@@ -19,9 +19,9 @@ from zoneinfo import ZoneInfo
 
 from croniter import CroniterBadDateError, croniter
 
-from pgsched.core import grammar, zones
-from pgsched.core.days import DAY, LAST, PlainDays, plain
-from pgsched.core.slots import SECOND, After, Every, Schedule, utc
+from pgsched.core.schedule import grammar, zones
+from pgsched.core.schedule.base import SECOND, After, Every, Schedule, utc
+from pgsched.core.schedule.plain_days import DAY, LAST, PlainDays, plain
 from pgsched.errors import ScheduleError
 
 __all__ = ["Schedule", "parse"]

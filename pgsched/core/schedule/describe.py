@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from pgsched.core import grammar
-from pgsched.core.durations import DAY, HOUR, MINUTE, duration
-from pgsched.core.schedule import Schedule, parse
+from pgsched.core.schedule import grammar
+from pgsched.core.schedule.cron import Schedule, parse
+from pgsched.core.units import DAY, HOUR, MINUTE, duration
 
 FEW, SOME = 4, 6
 MONTHS = ["January", "February", "March", "April", "May", "June",

@@ -13,13 +13,14 @@ from datetime import timezone as fixed_offset
 from itertools import islice, pairwise
 from typing import Any
 
-from pgsched.core import grammar, jitter, zones
-from pgsched.core.calendar import calendar
-from pgsched.core.describe import describe
-from pgsched.core.durations import duration
-from pgsched.core.plan import undecided_after
-from pgsched.core.schedule import Schedule, parse
-from pgsched.core.zones import Change
+from pgsched.core.planning import jitter
+from pgsched.core.planning.plan import undecided_after
+from pgsched.core.schedule import grammar, zones
+from pgsched.core.schedule.calendar import calendar
+from pgsched.core.schedule.cron import Schedule, parse
+from pgsched.core.schedule.describe import describe
+from pgsched.core.schedule.zones import Change
+from pgsched.core.units import duration
 from pgsched.errors import ScheduleError
 
 SECOND = timedelta(seconds=1)

@@ -83,7 +83,7 @@ class PatientConnection(psycopg.Connection[Any]):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.plans: dict[bytes, bytes] = {}  # what db/direct.py has prepared: the names by the texts
+        self.plans: dict[bytes, bytes] = {}  # what db/connection/prepared.py has prepared: the names by the texts
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         if self.answer_within_s is None:

@@ -19,10 +19,10 @@ from psycopg import AsyncConnection, Connection
 from psycopg import Error as DatabaseError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgsched.db import timeline, ways
-from pgsched.db.patient import bound_s, let_go
-from pgsched.db.pooler import refuses_settings
-from pgsched.db.tried import TRIED
+from pgsched.db.connection import failover, routes
+from pgsched.db.connection.bounded import bound_s, let_go
+from pgsched.db.connection.connect_counter import TRIED
+from pgsched.db.connection.pooler import refuses_settings
 from pgsched.errors import (
     DatabaseReadOnly,
     DatabaseUnreachable,
@@ -141,8 +141,8 @@ def connect(
     wanted = session_settings(purpose, timeout_s, settings)
     full, bare = conninfo(dsn, wanted, encoding)
     try:
-        conn = None if ways.pooled(dsn) else timeline.primary(full, ways.straight)
-        conn = conn or ways.through(ways.way(dsn, bare), bare, wanted)
+        conn = None if routes.pooled(dsn) else failover.primary(full, routes.straight)
+        conn = conn or routes.through(routes.way(dsn, bare), bare, wanted)
     except psycopg.OperationalError as error:
         raise explain(let_go(error)) from error
     conn.answer_within_s = bound_s(timeout_s)
@@ -162,10 +162,10 @@ async def aconnect(
     wanted = session_settings(purpose, timeout_s, settings)
     full, bare = conninfo(dsn, wanted, encoding)
     try:
-        conn = None if ways.pooled(dsn) else await timeline.primary_async(full, ways.straight_async)
+        conn = None if routes.pooled(dsn) else await failover.primary_async(full, routes.straight_async)
         if conn is None:
-            way = await apart(partial(ways.way, dsn, bare))
-            conn = await ways.through_async(way, bare, wanted)
+            way = await apart(partial(routes.way, dsn, bare))
+            conn = await routes.through_async(way, bare, wanted)
     except psycopg.OperationalError as error:
         raise explain(let_go(error)) from error
     conn.answer_within_s = bound_s(timeout_s)

@@ -16,7 +16,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgsched import log
-from pgsched.db.patient import PatientConnection
+from pgsched.db.connection.bounded import PatientConnection
 
 logger = log.get("connect")
 Conn = TypeVar("Conn", bound=Connection[Any])

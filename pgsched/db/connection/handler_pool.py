@@ -16,8 +16,8 @@ import psycopg
 from psycopg import AsyncConnection, Connection, pq
 from psycopg.rows import tuple_row
 
-from pgsched.db.connect import aconnect, connect
-from pgsched.db.shared import is_shared
+from pgsched.db.connection.connect import aconnect, connect
+from pgsched.db.connection.transaction_pooling import is_shared
 
 MOST_IDLE = 4
 # All of DISCARD ALL but the prepared statements, which psycopg keeps count of.

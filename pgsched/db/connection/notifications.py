@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pgsched.db.connect import AsyncConnection
+from pgsched.db.connection.connect import AsyncConnection
 
 
 def notices(conn: AsyncConnection[Any]) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from pgsched.db.connect import Connection, connect
+from pgsched.db.connection.connect import Connection, connect
 from pgsched.errors import DatabaseUnreachable
 
 TRUSTED_S = 2.0  # one that rested longer is asked first whether it is still there

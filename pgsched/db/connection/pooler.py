@@ -18,8 +18,8 @@ from typing import Any
 import psycopg
 from psycopg import Connection, pq, sql
 
-from pgsched.db.patient import PatientConnection
-from pgsched.db.shared import AsyncKeptConnection, KeptConnection, is_shared
+from pgsched.db.connection.bounded import PatientConnection
+from pgsched.db.connection.transaction_pooling import AsyncKeptConnection, KeptConnection, is_shared
 from pgsched.errors import InputError
 
 ROUNDS = 4

@@ -22,9 +22,9 @@ from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from psycopg.types.string import TextLoader
 
-from pgsched.db.connect import AsyncConnection
-from pgsched.db.patient import AsyncPatientConnection, PatientConnection
-from pgsched.db.shared import is_shared
+from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnection
+from pgsched.db.connection.connect import AsyncConnection
+from pgsched.db.connection.transaction_pooling import is_shared
 
 # no plan's name twice: not where preparing one was cut short, nor on a session that a pooler lends to one after another
 PROCESS, NUMBERS = secrets.token_hex(4), count()

@@ -13,9 +13,9 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection, Connection
 
-from pgsched.db import shared
-from pgsched.db.patient import AsyncPatientConnection, PatientConnection
-from pgsched.db.pooler import Known, Pooler, learn, refuses_settings
+from pgsched.db.connection import transaction_pooling
+from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnection
+from pgsched.db.connection.pooler import Known, Pooler, learn, refuses_settings
 
 WHO_ANSWERS = "SELECT pg_backend_pid()"
 PREPARE_AFTER = 5  # psycopg's own
@@ -77,14 +77,14 @@ def through(found: Known, conninfo: str, settings: Mapping[str, str]) -> Patient
     """A connection through a pooler."""
     prepare = PREPARE_AFTER if found.prepares else None
     if found.pooler is Pooler.SESSION:
-        kept = shared.KeptConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
-        kept.execute(shared.assigning(settings, local=False))
+        kept = transaction_pooling.KeptConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
+        kept.execute(transaction_pooling.assigning(settings, local=False))
         return kept
-    conn = shared.SharedConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
-    conn.isolation_level = shared.READ_COMMITTED
-    shared.prepared(conn, settings)
+    conn = transaction_pooling.SharedConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
+    conn.isolation_level = transaction_pooling.READ_COMMITTED
+    transaction_pooling.prepared(conn, settings)
     if zone := zone_to_set(conn, settings):
-        shared.plain(conn).execute(zone)
+        transaction_pooling.plain(conn).execute(zone)
     return conn
 
 
@@ -92,14 +92,16 @@ async def through_async(found: Known, conninfo: str, settings: Mapping[str, str]
     """The asyncio form of `through`."""
     prepare = PREPARE_AFTER if found.prepares else None
     if found.pooler is Pooler.SESSION:
-        kept = await shared.AsyncKeptConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
-        await kept.execute(shared.assigning(settings, local=False))
+        kept = await transaction_pooling.AsyncKeptConnection.connect(
+            conninfo, autocommit=True, prepare_threshold=prepare
+        )
+        await kept.execute(transaction_pooling.assigning(settings, local=False))
         return kept
-    conn = await shared.AsyncSharedConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
-    await conn.set_isolation_level(shared.READ_COMMITTED)
-    shared.prepared(conn, settings)
+    conn = await transaction_pooling.AsyncSharedConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
+    await conn.set_isolation_level(transaction_pooling.READ_COMMITTED)
+    transaction_pooling.prepared(conn, settings)
     if zone := zone_to_set(conn, settings):
-        await shared.plain_async(conn).execute(zone)
+        await transaction_pooling.plain_async(conn).execute(zone)
     return conn
 
 

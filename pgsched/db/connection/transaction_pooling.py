@@ -13,7 +13,7 @@ from typing import Any
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, Error, IsolationLevel, pq, sql
 from psycopg.rows import tuple_row
 
-from pgsched.db.patient import AsyncPatientConnection, PatientConnection
+from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnection
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 COMMIT = "COMMIT"

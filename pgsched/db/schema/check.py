@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgsched.db.connect import Connection
-from pgsched.db.shared import begin
+from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.transaction_pooling import begin
 
 
 def drift(conn: Connection[Any]) -> list[str]:
@@ -17,8 +17,8 @@ def drift(conn: Connection[Any]) -> list[str]:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    from pgsched.db.table_parts import metadata
-    from pgsched.db.tables import runs  # noqa: F401  metadata must hold them
+    from pgsched.db.schema.table_parts import metadata
+    from pgsched.db.schema.tables import runs  # noqa: F401  metadata must hold them
 
     options = {"include_schemas": True, "include_name": ours, "version_table_schema": "pgsched", "compare_type": True}
     engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: conn, poolclass=sqlalchemy.StaticPool)

@@ -6,9 +6,9 @@ import re
 from functools import cache
 from typing import Any
 
-from pgsched.db.connect import Connection
+from pgsched.db.connection.connect import Connection
+from pgsched.db.schema.downgrade import DROPPED, created, text_of
 from pgsched.db.statements import folder
-from pgsched.db.taking_back import DROPPED, created, text_of
 
 MADE = re.compile(
     r"^CREATE (?:OR REPLACE )?(?:CONSTRAINT )?TRIGGER (\w+)\s.*?\bON pgsched\.(\w+)", re.DOTALL | re.MULTILINE

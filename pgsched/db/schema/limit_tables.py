@@ -1,11 +1,11 @@
-"""The tables of what holds runs back, as db/tables.py describes the others."""
+"""The tables of what holds runs back, as db/schema/tables.py describes the others."""
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Computed, Double, Integer, Table, Text
 from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 
-from pgsched.db.table_parts import Instant, key, metadata, need, partial
+from pgsched.db.schema.table_parts import Instant, key, metadata, need, partial
 
 LIMITED = "concurrency_limit IS NOT NULL OR rate IS NOT NULL OR fair OR ageing IS NOT NULL"
 

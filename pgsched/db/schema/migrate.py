@@ -1,7 +1,7 @@
 """The schema is moved only by alembic revisions.
 
 Several processes may migrate at once: an advisory lock makes them take turns. Work goes on meanwhile: what takes time
-comes before a revision, in steps (pgsched/db/steps.py), and the revision itself is one short transaction. Cut off
+comes before a revision, in steps (steps.py beside this), and the revision itself is one short transaction. Cut off
 anywhere, it is done again from there.
 """
 
@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pgsched.db import roles
-from pgsched.db.connect import Connection, DatabaseError, connect, explain
-from pgsched.db.shared import is_shared
+from pgsched.db.connection.connect import Connection, DatabaseError, connect, explain
+from pgsched.db.connection.transaction_pooling import is_shared
+from pgsched.db.schema import roles
+from pgsched.db.schema.steps import Tell, patiently, progress, run, steps, turn
+from pgsched.db.schema.version import SCHEMA_VERSION, VERSIONS, check, current
 from pgsched.db.statements import folder
-from pgsched.db.steps import Tell, patiently, progress, run, steps, turn
-from pgsched.db.version import SCHEMA_VERSION, VERSIONS, check, current
 from pgsched.errors import InputError
 
 TAKEN_BACK = VERSIONS[3:]  # versions from which there is a way back

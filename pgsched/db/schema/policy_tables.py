@@ -1,11 +1,11 @@
-"""The tables of what people ask for beside the schedule, as db/tables.py describes the others."""
+"""The tables of what people ask for beside the schedule, as db/schema/tables.py describes the others."""
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, SmallInteger, Table, Text
 from sqlalchemy.dialects.postgresql import INET, JSONB
 
-from pgsched.db.table_parts import Instant, Role, key, metadata, need, partial
+from pgsched.db.schema.table_parts import Instant, Role, key, metadata, need, partial
 
 passed_over = Table(
     "passed_over",

@@ -1,7 +1,7 @@
 """The rule: a revision is the .sql files of its folder, run in the order of their names in one short transaction.
 
 It takes its locks first, all at once or not at all, so that nobody waits behind a migration that waits. What takes time
-(an index, a backfill) is a step of its own in `before/` (pgsched/db/steps.py); `down/` takes the revision back.
+(an index, a backfill) is a step of its own in `before/` (pgsched/db/schema/steps.py); `down/` takes the revision back.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def steps_at_once(folder: Path) -> list[str]:
 
 def take_back(folder: Path) -> None:
     """Undo the revision: its `down/*.sql` in reverse order, then the functions as they were before."""
-    from pgsched.db.taking_back import restore_functions
+    from pgsched.db.schema.downgrade import restore_functions
 
     for text in [*LOCKS, *(file.read_text() for file in sorted((folder / "down").glob("*.sql"), reverse=True))]:
         send(text)

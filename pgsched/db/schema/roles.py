@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgsched.db.connect import Connection, DatabaseError, explain
+from pgsched.db.connection.connect import Connection, DatabaseError, explain
 from pgsched.db.statements import folder, sql
 from pgsched.errors import NotPermitted
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pgsched.db.migrate import validation
-from pgsched.db.revision import LOCKS
+from pgsched.db.schema.migrate import validation
+from pgsched.db.schema.revision import LOCKS
+from pgsched.db.schema.steps import LOCK_WAIT, Step, drop_invalid, steps
+from pgsched.db.schema.version import VERSIONS
 from pgsched.db.statements import folder
-from pgsched.db.steps import LOCK_WAIT, Step, drop_invalid, steps
-from pgsched.db.version import VERSIONS
 
 HEAD = """\\set ON_ERROR_STOP on
 \\set QUIET on
@@ -51,7 +51,7 @@ def revisions() -> Iterator[str]:
 
 
 def as_text(step: Step) -> Iterator[str]:
-    """A step (pgsched.db.steps.run)."""
+    """A step (pgsched.db.schema.steps.run)."""
     yield f"\\echo '{step.name}'"
     if not step.alone:
         yield f"BEGIN;\n{LOCKS[0]}SET LOCAL lock_timeout = '{LOCK_WAIT}';\n{step.text}COMMIT;"

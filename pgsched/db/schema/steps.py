@@ -17,8 +17,8 @@ from typing import Any
 
 from psycopg.conninfo import make_conninfo
 
-from pgsched.db.connect import Connection, DatabaseError, connect
-from pgsched.db.revision import LOCKS
+from pgsched.db.connection.connect import Connection, DatabaseError, connect
+from pgsched.db.schema.revision import LOCKS
 from pgsched.db.statements import folder, sql
 from pgsched.errors import PgschedError
 

@@ -1,4 +1,4 @@
-"""The words in which db/tables.py describes the tables: types, and columns and indexes by what they are for."""
+"""The words in which db/schema/tables.py describes the tables: types, and columns and indexes by what they are for."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, UUID
 
-from pgsched.db.limit_tables import buckets, limits, pauses, queues  # noqa: F401  metadata must hold them
-from pgsched.db.policy_tables import backfills, kept_keys, passed_over  # noqa: F401  metadata must hold them
-from pgsched.db.table_parts import Instant, Integers, Role, Texts, key, metadata, need, partial
-from pgsched.db.watch_tables import alerts, retention, rollups  # noqa: F401  metadata must hold them
+from pgsched.db.schema.limit_tables import buckets, limits, pauses, queues  # noqa: F401  metadata must hold them
+from pgsched.db.schema.policy_tables import backfills, kept_keys, passed_over  # noqa: F401  metadata must hold them
+from pgsched.db.schema.table_parts import Instant, Integers, Role, Texts, key, metadata, need, partial
+from pgsched.db.schema.watch_tables import alerts, retention, rollups  # noqa: F401  metadata must hold them
 
 jobs = Table(
     "jobs",

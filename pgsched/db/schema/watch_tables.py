@@ -1,11 +1,11 @@
-"""The tables of retention, figures and alerts, as db/tables.py describes the others."""
+"""The tables of retention, figures and alerts, as db/schema/tables.py describes the others."""
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB
 
-from pgsched.db.table_parts import Instant, key, metadata, need, partial
+from pgsched.db.schema.table_parts import Instant, key, metadata, need, partial
 
 Bins = ARRAY(BigInteger)
 

@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 import httpcore
 import httpx
 
-from pgsched.execute.http_answer import BODY_BYTES, Answer
-from pgsched.execute.http_guard import AllowList, Resolve, permitted
-from pgsched.execute.http_request import Ask
+from pgsched.execute.http.allowlist import AllowList, Resolve, permitted
+from pgsched.execute.http.request import Ask
+from pgsched.execute.http.response import BODY_BYTES, Answer
 from pgsched.threads import Threads
 
 InvalidURL = httpx.InvalidURL

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from pgsched.core.model import Claim, Outcome
 from pgsched.errors import InputError
-from pgsched.execute import http_redirect
-from pgsched.execute.http_answer import outcome
-from pgsched.execute.http_guard import AllowList, Forbidden, Resolve, resolved
-from pgsched.execute.http_request import Ask, read
-from pgsched.execute.report import one_line, refused
-from pgsched.model import Claim, Outcome
+from pgsched.execute.http import redirect
+from pgsched.execute.http.allowlist import AllowList, Forbidden, Resolve, resolved
+from pgsched.execute.http.request import Ask, read
+from pgsched.execute.http.response import outcome
+from pgsched.execute.outcomes import one_line, refused
 
 
 class HttpExecutor:
@@ -28,13 +28,13 @@ class HttpExecutor:
         """Raises InputError for a wrong entry in `allow`, and when httpx is not installed."""
         permitted = AllowList.read(allow)
         try:
-            from pgsched.execute import http_client
+            from pgsched.execute.http import client
         except ImportError as error:
             raise InputError(
                 "allow: http needs the package httpx: pip install 'pgsched[http]', or leave http out", "allow"
             ) from error
-        self._http = http_client
-        self._client = http_client.Client(permitted, resolve, concurrency)
+        self._http = client
+        self._client = client.Client(permitted, resolve, concurrency)
 
     async def execute(self, claim: Claim) -> Outcome:
         try:
@@ -61,13 +61,13 @@ class HttpExecutor:
 
     async def _exchange(self, ask: Ask) -> Outcome:
         """Ask, and ask again where the answer redirects to."""
-        for _ in range(http_redirect.MOST + 1):
+        for _ in range(redirect.MOST + 1):
             async with self._client.answer(ask) as response:
                 location = self._http.headers(response).get("location")
-                follow = ask.follow_redirects and response.status in http_redirect.STATUSES
+                follow = ask.follow_redirects and response.status in redirect.STATUSES
                 expected = ask.expects(response.status)
                 if location is None or not follow or expected:
                     answer = await self._http.received(response)
                     return outcome(answer, expected=expected)
-            ask = http_redirect.redirected(ask, response.status, location)
-        return refused(f"HTTP: more than {http_redirect.MOST} redirects")
+            ask = redirect.redirected(ask, response.status, location)
+        return refused(f"HTTP: more than {redirect.MOST} redirects")

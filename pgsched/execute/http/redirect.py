@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from urllib.parse import urljoin, urlsplit
 
-from pgsched.execute.http_guard import Forbidden
-from pgsched.execute.http_request import Ask, url_problem
+from pgsched.execute.http.allowlist import Forbidden
+from pgsched.execute.http.request import Ask, url_problem
 
 STATUSES = (301, 302, 303, 307, 308)
 MOST = 5

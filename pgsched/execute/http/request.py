@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from pgsched import tracing
+from pgsched.core.model import Claim, Unreadable
 from pgsched.errors import InputError
-from pgsched.model import Claim, Unreadable
+from pgsched.telemetry import tracing
 
 URL_CHARACTERS = 8192
 HEADER_CHARACTERS = 8192

@@ -15,8 +15,8 @@ from http import HTTPStatus
 from typing import Any
 
 from pgsched.core import payload
-from pgsched.execute.report import ERROR_CHARACTERS, storable
-from pgsched.model import Outcome, Result
+from pgsched.core.model import Outcome, Result
+from pgsched.execute.outcomes import ERROR_CHARACTERS, storable
 
 BODY_BYTES = 64 * 1024
 LOG_CHARACTERS = 8 * 1024

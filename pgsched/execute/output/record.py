@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from pgsched.execute.capture_lines import shown
-from pgsched.execute.output import Output
-from pgsched.execute.report import storable
-from pgsched.model import Claim, Key
+from pgsched.core.model import Claim, Key
+from pgsched.execute.outcomes import storable
+from pgsched.execute.output.head_tail import Output
+from pgsched.execute.output.log_line import shown
 
 HEAD_SHARE = 4  # a quarter of what is kept is the beginning
 PIECE_BYTES = 8192

@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from pgsched.execute.capture import Journal, Record
-from pgsched.execute.pool_wire import Message, said_message
+from pgsched.execute.output.record import Journal, Record
+from pgsched.execute.process_pool.protocol import Message, said_message
 
 WAITING_BYTES = 1 << 20
 PAUSE_S = 0.25

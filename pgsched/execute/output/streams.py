@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
-from pgsched.execute.capture import Record
+from pgsched.execute.output.record import Record
 
 CURRENT: ContextVar[Record | None] = ContextVar("pgsched_record", default=None)
 FORMAT = logging.Formatter("%(levelname)s %(name)s: %(message)s")

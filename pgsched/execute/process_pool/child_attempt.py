@@ -18,18 +18,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from pgsched import log, tracing
+from pgsched import log
+from pgsched.app.control import Own
+from pgsched.app.hooks import Hooks
+from pgsched.app.run import Run
+from pgsched.core.model import Outcome
 from pgsched.errors import TaskError
-from pgsched.execute.capture_relay import Relay
-from pgsched.execute.capture_streams import Streams, capturing
-from pgsched.execute.context import Run
-from pgsched.execute.control import Own
-from pgsched.execute.hooks import Hooks
-from pgsched.execute.loops import finish, outside
-from pgsched.execute.pool_wire import FarControl, Message, outcome_message, run_of, told_run
-from pgsched.execute.python import Call, Handler
-from pgsched.execute.report import failed, refused, succeeded
-from pgsched.model import Outcome
+from pgsched.execute.event_loops import finish, outside
+from pgsched.execute.outcomes import failed, refused, succeeded
+from pgsched.execute.output.relay import Relay
+from pgsched.execute.output.streams import Streams, capturing
+from pgsched.execute.process_pool.protocol import FarControl, Message, outcome_message, run_of, told_run
+from pgsched.execute.python.executor import Call, Handler
+from pgsched.telemetry import tracing
 
 T = TypeVar("T")
 LEFT_S = 3.0

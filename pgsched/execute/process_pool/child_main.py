@@ -19,16 +19,19 @@ import sys
 import threading
 from typing import TYPE_CHECKING, BinaryIO
 
-from pgsched import log, otel
+from pgsched import log
+from pgsched.app import app_location
 from pgsched.errors import PgschedError
-from pgsched.execute import attempting, forks, home
-from pgsched.execute.capture_relay import Relay
-from pgsched.execute.child import DIE_WITH
-from pgsched.execute.pool_wire import HEAD_BYTES, Message, frame, length
-from pgsched.execute.report import one_line, traceback_text
+from pgsched.execute import signal_isolation
+from pgsched.execute.outcomes import one_line, traceback_text
+from pgsched.execute.output.relay import Relay
+from pgsched.execute.process_pool import child_attempt
+from pgsched.execute.process_pool.protocol import HEAD_BYTES, Message, frame, length
+from pgsched.execute.subprocess.child import DIE_WITH
+from pgsched.telemetry import otel
 
 if TYPE_CHECKING:
-    from pgsched.app import App
+    from pgsched.client.application import App
 
 
 def main(descriptors: str) -> None:
@@ -41,15 +44,15 @@ def main(descriptors: str) -> None:
     # A stop of the whole service reaches every process of it: it is the worker that decides what becomes of attempts.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: None)
-    forks.hear_alone((signal.SIGINT, signal.SIGTERM))
-    stop = attempting.Stop()
+    signal_isolation.hear_alone((signal.SIGINT, signal.SIGTERM))
+    stop = child_attempt.Stop()
     threading.Thread(target=listen, args=(stop_fd, stop, os.getpid()), name="pgsched-stop", daemon=True).start()
     channel = socket.socket(fileno=channel_fd)
     with channel, channel.makefile("rb") as incoming:
         serve(channel, incoming, stop)
 
 
-def serve(channel: socket.socket, incoming: BinaryIO, stop: attempting.Stop) -> None:
+def serve(channel: socket.socket, incoming: BinaryIO, stop: child_attempt.Stop) -> None:
     """Import the app, then run attempts."""
     first = read(incoming)
     if first is None:
@@ -61,7 +64,7 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: attempting.Stop) -> 
         app = imported(first)
         if os.environ.get("PGSCHED_OTEL"):
             otel.set_up()
-        place = attempting.Attempts(app.tasks, stop, relay, app.hooks)
+        place = child_attempt.Attempts(app.tasks, stop, relay, app.hooks)
         place.start()
     except BaseException as error:
         channel.sendall(frame({"error": one_line(cause(error)), "traceback": traceback_text(cause(error))}))
@@ -79,13 +82,13 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: attempting.Stop) -> 
 
 def imported(message: Message) -> App:
     """The worker's app."""
-    from pgsched.app import load
+    from pgsched.client.application import load
 
-    home.importing = True
+    app_location.importing = True
     try:
         app = load(message["app"])
     finally:
-        home.importing = False
+        app_location.importing = False
     if app.dsn is None:
         app.dsn = message["dsn"]
     return app
@@ -114,7 +117,7 @@ def flush() -> None:
             stream.flush()
 
 
-def listen(stop_fd: int, stop: attempting.Stop, group: int) -> None:
+def listen(stop_fd: int, stop: child_attempt.Stop, group: int) -> None:
     """The stop line's thread."""
     # Signals are the main thread's: one that this thread takes would not wake what waits there.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

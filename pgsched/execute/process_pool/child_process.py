@@ -18,18 +18,21 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-from pgsched.execute.capture import Record
-from pgsched.execute.child import Group
-from pgsched.execute.control import Control
-from pgsched.execute.home import Home
-from pgsched.execute.pool_wire import HEAD_BYTES, Message, frame, hear, length, obey
-from pgsched.execute.process import signal_name
-from pgsched.execute.report import storable
+from pgsched.app.app_location import Home
+from pgsched.app.control import Control
+from pgsched.execute.outcomes import storable
+from pgsched.execute.output.record import Record
+from pgsched.execute.process_pool.protocol import HEAD_BYTES, Message, frame, hear, length, obey
+from pgsched.execute.subprocess.child import Group
+from pgsched.execute.subprocess.program import signal_name
 
 KILLED_WITHIN_S = 3.0
 LAST_WORDS_S = 0.2
 FAULT_BYTES = 16_000
-START = "import sys; sys.path[:] = sys.argv[2:]; from pgsched.execute.pool_child import main; main(sys.argv[1])"
+START = (
+    "import sys; sys.path[:] = sys.argv[2:];"
+    " from pgsched.execute.process_pool.child_main import main; main(sys.argv[1])"
+)
 
 
 class Channel(asyncio.Protocol):

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from pgsched.app.app_location import Homed, home, refuse_while_importing
+from pgsched.app.control import Own
+from pgsched.core.model import Claim, Outcome, Result
 from pgsched.errors import TaskError
 from pgsched.execute.base import kill_after_s
-from pgsched.execute.capture import Record
-from pgsched.execute.control import Own
-from pgsched.execute.groups import Groups
-from pgsched.execute.home import Homed, home, refuse_while_importing
-from pgsched.execute.pool_process import PoolChild
-from pgsched.execute.pool_wire import Message, attempt_message, home_message, outcome_of
-from pgsched.execute.report import refused
-from pgsched.model import Claim, Outcome, Result
+from pgsched.execute.outcomes import refused
+from pgsched.execute.output.record import Record
+from pgsched.execute.process_pool.child_process import PoolChild
+from pgsched.execute.process_pool.protocol import Message, attempt_message, home_message, outcome_of
+from pgsched.execute.subprocess.process_groups import Groups
 
 START_S = 60.0
 IDLE_S = 300.0

@@ -13,12 +13,13 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from pgsched import log, tracing
-from pgsched.execute.capture import STREAMS, Record, Taken, in_json
-from pgsched.execute.context import Run
-from pgsched.execute.control import Control, Own
-from pgsched.execute.home import Home
-from pgsched.model import Claim, Outcome, Result
+from pgsched import log
+from pgsched.app.app_location import Home
+from pgsched.app.control import Control, Own
+from pgsched.app.run import Run
+from pgsched.core.model import Claim, Outcome, Result
+from pgsched.execute.output.record import STREAMS, Record, Taken, in_json
+from pgsched.telemetry import tracing
 
 HEAD_BYTES = 4
 LONGEST_BYTES = 1 << 26  # more than this is no frame but something that user code wrote into the channel

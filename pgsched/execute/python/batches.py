@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
+from pgsched.app.batch_options import Gathering
+from pgsched.app.hooks import caught
+from pgsched.app.run import Run
+from pgsched.core.model import Claim, Outcome, Result, Unreadable
 from pgsched.errors import TaskError
 from pgsched.execute.base import ITSELF, kill_after_s
-from pgsched.execute.context import Run
-from pgsched.execute.gathering import Gathering
-from pgsched.execute.hooks import caught
-from pgsched.execute.report import Kinds, failed, kept, refused, succeeded
-from pgsched.model import Claim, Outcome, Result, Unreadable
+from pgsched.execute.outcomes import Kinds, failed, kept, refused, succeeded
 from pgsched.threads import Threads
 
 Told = tuple[Outcome, BaseException | None]  # what becomes of an attempt, and the exception that says so
@@ -190,7 +190,7 @@ class Batches:
     ) -> None:
         self.gathered = frozenset(name for name, task in tasks.items() if getattr(task, "gathering", None) is not None)
         self.seats: Seats | None = None
-        self.around: Around = lambda claims: nullcontext(bool)  # worker/traced.py
+        self.around: Around = lambda claims: nullcontext(bool)  # worker/tracing.py
         self._threads = threads
         self._on_abandon = on_abandon
         self._on_error = on_error

@@ -16,23 +16,23 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, cast
 
-from pgsched.db import own_writes
-from pgsched.db.idle import idle
+from pgsched.app.app_location import Homed
+from pgsched.app.batch_options import Gathering
+from pgsched.app.control import Control, Own
+from pgsched.app.hooks import Hooks, caught, in_thread
+from pgsched.app.placement import Place
+from pgsched.app.run import Run
+from pgsched.core.model import Claim, Key, Kind, Outcome, Result, Unreadable
+from pgsched.db.connection.handler_pool import idle
+from pgsched.db.queries.runs import handler_transaction
 from pgsched.errors import Crashed, TaskError, TimedOut
 from pgsched.execute.base import ITSELF, Stopped, kill_after_s
-from pgsched.execute.batched import Batches
-from pgsched.execute.capture import Journal, Record
-from pgsched.execute.capture_streams import Streams, capturing
-from pgsched.execute.context import Run
-from pgsched.execute.control import Control, Own
-from pgsched.execute.gathering import Gathering
-from pgsched.execute.home import Homed
-from pgsched.execute.hooks import Hooks, caught, in_thread
-from pgsched.execute.place import Place
-from pgsched.execute.pool import Pool
-from pgsched.execute.report import Kinds, failed, refused, succeeded
-from pgsched.execute.signal import Signal
-from pgsched.model import Claim, Key, Kind, Outcome, Result, Unreadable
+from pgsched.execute.lazy_event import Signal
+from pgsched.execute.outcomes import Kinds, failed, refused, succeeded
+from pgsched.execute.output.record import Journal, Record
+from pgsched.execute.output.streams import Streams, capturing
+from pgsched.execute.process_pool.pool import Pool
+from pgsched.execute.python.batches import Batches
 from pgsched.threads import Threads
 
 Call = Callable[[], Any]
@@ -258,7 +258,7 @@ class PythonExecutor:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({work}, timeout=grace_s)
                 if run is not None and run.own.conn is not None and not work.done():
-                    await own_writes.interrupt(run.own.conn)
+                    await handler_transaction.interrupt(run.own.conn)
                     await asyncio.wait({work}, timeout=LAST_STATEMENT_S)
             if not work.done():
                 self._abandon(work)

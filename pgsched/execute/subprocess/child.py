@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pgsched.execute.capture import Record
+from pgsched.execute.output.record import Record
 
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 65536

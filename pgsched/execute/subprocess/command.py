@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgsched.core.annotations import mismatch
+from pgsched.app.annotations import mismatch
+from pgsched.core.model import Claim, Outcome, Unreadable
 from pgsched.errors import InputError
-from pgsched.execute.child import Program
-from pgsched.execute.process import Processes
-from pgsched.execute.report import refused
-from pgsched.model import Claim, Outcome, Unreadable
+from pgsched.execute.outcomes import refused
+from pgsched.execute.subprocess.child import Program
+from pgsched.execute.subprocess.program import Processes
 
 KEYS: dict[str, Any] = {"argv": list[str], "env": dict[str, str], "cwd": str | None, "stdin": str | None}
 

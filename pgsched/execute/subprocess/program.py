@@ -12,14 +12,14 @@ import signal
 from dataclasses import replace
 from typing import Any
 
-from pgsched import tracing
+from pgsched.core.model import Claim, Outcome, Result, Unreadable
 from pgsched.execute.base import Stopped, kill_after_s
-from pgsched.execute.capture import Journal
-from pgsched.execute.child import Child, Program
-from pgsched.execute.groups import Groups
-from pgsched.execute.output import Output
-from pgsched.execute.report import refused
-from pgsched.model import Claim, Outcome, Result, Unreadable
+from pgsched.execute.outcomes import refused
+from pgsched.execute.output.head_tail import Output
+from pgsched.execute.output.record import Journal
+from pgsched.execute.subprocess.child import Child, Program
+from pgsched.execute.subprocess.process_groups import Groups
+from pgsched.telemetry import tracing
 
 KILLED_WITHIN_S = 3.0
 UNKNOWN = "exit code unknown: something else in the worker's process waits for its children"

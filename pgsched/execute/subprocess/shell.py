@@ -6,11 +6,11 @@ that the shell never reads them as code.
 
 from __future__ import annotations
 
+from pgsched.core.model import Claim, Outcome
 from pgsched.errors import InputError
-from pgsched.execute.command import read
-from pgsched.execute.process import Processes
-from pgsched.execute.report import refused
-from pgsched.model import Claim, Outcome
+from pgsched.execute.outcomes import refused
+from pgsched.execute.subprocess.command import read
+from pgsched.execute.subprocess.program import Processes
 
 SHELL = "/bin/sh"
 KEYS = ("env", "cwd", "stdin")

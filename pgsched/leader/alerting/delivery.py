@@ -10,10 +10,10 @@ import threading
 from typing import Any
 
 from pgsched import log
-from pgsched.db import alerts
-from pgsched.db.connect import Connection, DatabaseError, connect
+from pgsched.db.connection.connect import Connection, DatabaseError, connect
+from pgsched.db.queries.leader import alerts
 from pgsched.errors import PgschedError
-from pgsched.leader.sinks import Sink, tell
+from pgsched.leader.alerting.sinks import Sink, tell
 
 logger = log.get("alerts")
 IDLE_S = 30.0  # a connection is kept that long after the last thing to tell

@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pgsched import log
-from pgsched.db import alerts
-from pgsched.db.connect import Connection, DatabaseError, connect
+from pgsched.db.connection.connect import Connection, DatabaseError, connect
+from pgsched.db.queries.leader import alerts
 from pgsched.errors import PgschedError
 
 logger = log.get("alerts")

@@ -28,7 +28,7 @@ from urllib.parse import unquote, urlsplit
 from pgsched import log
 from pgsched.config import AlertSettings
 from pgsched.errors import InputError
-from pgsched.execute.report import storable
+from pgsched.execute.outcomes import storable
 
 logger = log.get("alerts")
 WEBHOOK_S = 10.0

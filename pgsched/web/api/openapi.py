@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 import pgsched
-from pgsched.web.api import OPERATIONS, PREFIX, Operation
-from pgsched.web.shapes import ANSWERS, ID, text
+from pgsched.web.api.operation_table import OPERATIONS, PREFIX, Operation
+from pgsched.web.api.schemas import ANSWERS, ID, text
 
 REFUSED = {
     "description": "Refused, and why",

@@ -14,17 +14,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from pgsched.cli.output import json_value
-from pgsched.db.audit import KINDS
-from pgsched.db.connect import DatabaseError, explain
+from pgsched.cli.output.printing import json_value
+from pgsched.db.connection.connect import DatabaseError, explain
+from pgsched.db.queries.reports.audit import KINDS
 from pgsched.errors import InputError, PgschedError
-from pgsched.observe import longer
-from pgsched.observe.rates import RANGES
-from pgsched.web import operations as do
-from pgsched.web import telling as tell
-from pgsched.web.operations import Call
-from pgsched.web.pages import Endpoint, status_of
-from pgsched.web.shapes import (
+from pgsched.services import long_charts
+from pgsched.services.charts import RANGES
+from pgsched.web.api import operations as do
+from pgsched.web.api import reports as tell
+from pgsched.web.api.operations import Call
+from pgsched.web.api.schemas import (
     ANY,
     COLUMNS,
     FILTERS,
@@ -43,6 +42,7 @@ from pgsched.web.shapes import (
     text,
     whole,
 )  # fmt: skip
+from pgsched.web.pages.responses import Endpoint, status_of
 
 PREFIX = "/api/v1"
 OVERLAPS = ("allow", "skip", "buffer_one", "buffer_all", "replace", "terminate")
@@ -101,7 +101,7 @@ OPERATIONS = (
     op("GET", "/jobs/{job}/slots", "Its newest slots and what became of them", tell.list_slots,
       list_of("slots", "Slot"), {"from": text(50), "until": text(50), "limit": whole(1, 1000)}),
     op("GET", "/jobs/{job}/rates", "Its durations and outcomes, also of runs that are gone", tell.show_job_rates,
-      ref("Rates"), {"range": one_of(longer.OF_A_JOB)}),
+      ref("Rates"), {"range": one_of(long_charts.OF_A_JOB)}),
     op("GET", "/jobs/{job}/dates", "The dates on which it does not run", do.list_dates, list_of("dates", "Dates")),
     op("POST", "/jobs/{job}/dates", "Exclude dates: both count, in its time zone", do.exclude_dates, ref("Dates"), {},
       {**DATES, **REASON}, ("from",)),
@@ -143,7 +143,7 @@ OPERATIONS = (
     op("GET", "/retention", "How long things are kept", do.show_retention, ref("Retention")),
     op("PATCH", "/retention", "Change that", do.set_retention, ref("Retention"), {}, RETENTION),
     op("GET", "/rates", "Throughput, latency, lateness and errors, stretch by stretch", tell.show_rates, ref("Rates"),
-      {"range": one_of((*RANGES, *longer.LONGER))}),
+      {"range": one_of((*RANGES, *long_charts.LONGER))}),
     op("GET", "/alerts", "Incidents that are open, or all", tell.list_alerts, list_of("alerts", "Alert"),
       {"all": {"type": "boolean"}, "limit": whole(1, 1000)}),
     op("GET", "/audit", "Who changed what, the newest first", tell.list_changes, list_of("changes", "Change"),

@@ -7,24 +7,26 @@ from dataclasses import asdict, replace
 from datetime import date, timedelta
 from typing import Any
 
-from pgsched.cli.calendars import plain, span_of
-from pgsched.cli.limits import rate_of, span
-from pgsched.cli.schedules import instant
-from pgsched.cli.values import moment
-from pgsched.core.describe import describe
-from pgsched.core.preview import preview, preview_job
-from pgsched.core.schedule import parse
-from pgsched.db import backfills, calendars, graphs, history, holding, jobs, retention, run_filters, run_logs, workers
-from pgsched.db.backfills import Request
-from pgsched.db.connect import Connection
-from pgsched.db.job_columns import SETTABLE
-from pgsched.db.query import Row
-from pgsched.db.run_filters import Filter
+from pgsched.cli.commands.job.calendars import plain, span_of
+from pgsched.cli.commands.job.preview import instant
+from pgsched.cli.commands.limits import rate_of, span
+from pgsched.cli.option_values import moment
+from pgsched.core.model import State
+from pgsched.core.schedule.cron import parse
+from pgsched.core.schedule.describe import describe
+from pgsched.core.schedule.preview import preview, preview_job
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import backfills, calendars, jobs, queues
+from pgsched.db.queries.jobs.backfills import Request
+from pgsched.db.queries.jobs.job_columns import SETTABLE
+from pgsched.db.queries.leader import retention
+from pgsched.db.queries.runs import graphs, run_filter, run_output, runs, workers
+from pgsched.db.queries.runs.run_filter import Filter
+from pgsched.db.rows import Row
 from pgsched.errors import InputError
-from pgsched.model import State
-from pgsched.observe import rates, status
-from pgsched.observe.explain import explain_slot
-from pgsched.web.keeping import TIMES as KEPT
+from pgsched.services import charts, status
+from pgsched.services.explain import explain_slot
+from pgsched.web.pages.retention import TIMES as KEPT
 
 Given = Mapping[str, Any]
 Call = Callable[[Connection[Any], Given], Any]
@@ -79,7 +81,7 @@ def resume_job(conn: Connection[Any], given: Given) -> Any:
 
 def run_job(conn: Connection[Any], given: Given) -> Any:
     run_id = jobs.trigger(conn, given["job"], given.get("args"), given.get("overlap", "allow"))
-    return history.show(conn, run_id)
+    return runs.show(conn, run_id)
 
 
 def foresee_job(conn: Connection[Any], given: Given) -> Any:
@@ -152,19 +154,19 @@ def chosen(given: Given) -> Filter:
 
 def list_runs(conn: Connection[Any], given: Given) -> Any:
     wanted = replace(chosen(given), limit=given.get("limit", 50), before_id=given.get("before"))
-    return {"runs": history.list_runs(conn, wanted)}
+    return {"runs": runs.list_runs(conn, wanted)}
 
 
 def show_run(conn: Connection[Any], given: Given) -> Any:
-    return history.show(conn, given["id"])
+    return runs.show(conn, given["id"])
 
 
 def retry_run(conn: Connection[Any], given: Given) -> Any:
-    return {"id": given["id"], "result": history.retry(conn, given["id"])}
+    return {"id": given["id"], "result": runs.retry(conn, given["id"])}
 
 
 def cancel_run(conn: Connection[Any], given: Given) -> Any:
-    return {"id": given["id"], "result": history.cancel(conn, given["id"], given.get("reason"))}
+    return {"id": given["id"], "result": runs.cancel(conn, given["id"], given.get("reason"))}
 
 
 def run_tree(conn: Connection[Any], given: Given) -> Any:
@@ -181,21 +183,21 @@ def cancel_tree(conn: Connection[Any], given: Given) -> Any:
 
 def run_log(conn: Connection[Any], given: Given) -> Any:
     """A page of the output; the next begins after the last line's attempt and seq."""
-    history.show(conn, given["id"])
-    place = run_logs.Place(given.get("after_attempt", 0), given.get("after_seq", -1))
-    found = run_logs.read(conn, given["id"], place, given.get("attempt"), given.get("stream"))
+    runs.show(conn, given["id"])
+    place = run_output.Place(given.get("after_attempt", 0), given.get("after_seq", -1))
+    found = run_output.read(conn, given["id"], place, given.get("attempt"), given.get("stream"))
     return {"lines": [{name: row[name] for name in ("attempt", "seq", "at", "stream")} | {"text": row["chunk"]}
                       for row in found]}  # fmt: skip
 
 
 def retry_many(conn: Connection[Any], given: Given) -> Any:
-    usual = history.RETRIED if given.get("ids") is not None else history.RETRIED[:1]
-    return many(conn, given, usual, history.RETRIED, lambda ids, states: history.retry_many(conn, ids, states))
+    usual = runs.RETRIED if given.get("ids") is not None else runs.RETRIED[:1]
+    return many(conn, given, usual, runs.RETRIED, lambda ids, states: runs.retry_many(conn, ids, states))
 
 
 def cancel_many(conn: Connection[Any], given: Given) -> Any:
-    states, reason = history.CANCELLED, given.get("reason")
-    return many(conn, given, states, states, lambda ids, some: history.cancel_many(conn, ids, reason, some))
+    states, reason = runs.CANCELLED, given.get("reason")
+    return many(conn, given, states, states, lambda ids, some: runs.cancel_many(conn, ids, reason, some))
 
 
 def many(
@@ -212,7 +214,7 @@ def many(
     if wanted.state is not None and wanted.state not in allowed:
         raise InputError(f"state: not of a run that is {wanted.state}; {', '.join(allowed)}", "state")
     states = usual if wanted.state is None else (State(wanted.state),)
-    ids = given["ids"] if given.get("ids") is not None else run_filters.ids(conn, wanted, states)
+    ids = given["ids"] if given.get("ids") is not None else run_filter.ids(conn, wanted, states)
     if len(ids) > MOST:
         raise InputError(f"{len(ids)} runs are meant; at most {MOST} can be changed at once", "ids")
     if given.get("dry_run"):
@@ -239,28 +241,28 @@ def settings(given: Given) -> dict[str, Any]:
 
 
 def list_queues(conn: Connection[Any], given: Given) -> Any:
-    return {"queues": holding.list_queues(conn)}
+    return {"queues": queues.list_queues(conn)}
 
 
 def set_queue(conn: Connection[Any], given: Given) -> Any:
-    return holding.set_queue(conn, given["name"], settings(given))
+    return queues.set_queue(conn, given["name"], settings(given))
 
 
 def list_limits(conn: Connection[Any], given: Given) -> Any:
-    return {"limits": holding.list_limits(conn)}
+    return {"limits": queues.list_limits(conn)}
 
 
 def set_limit(conn: Connection[Any], given: Given) -> Any:
-    return holding.set_limit(conn, given["name"], settings(given))
+    return queues.set_limit(conn, given["name"], settings(given))
 
 
 def remove_limit(conn: Connection[Any], given: Given) -> Any:
-    holding.remove_limit(conn, given["name"])
+    queues.remove_limit(conn, given["name"])
     return {"name": given["name"]}
 
 
 def list_pauses(conn: Connection[Any], given: Given) -> Any:
-    return {"pauses": holding.list_pauses(conn)}
+    return {"pauses": queues.list_pauses(conn)}
 
 
 def paused(given: Given) -> tuple[str, str]:
@@ -273,11 +275,11 @@ def paused(given: Given) -> tuple[str, str]:
 
 def pause(conn: Connection[Any], given: Given) -> Any:
     lasts: timedelta | None = None if given.get("for") is None else span("for", given["for"])
-    return holding.pause(conn, *paused(given), given.get("reason"), given.get("user"), lasts)
+    return queues.pause(conn, *paused(given), given.get("reason"), given.get("user"), lasts)
 
 
 def resume(conn: Connection[Any], given: Given) -> Any:
-    return holding.resume(conn, *paused(given))
+    return queues.resume(conn, *paused(given))
 
 
 def show_retention(conn: Connection[Any], given: Given) -> Any:
@@ -295,4 +297,4 @@ def drain_worker(conn: Connection[Any], given: Given) -> Any:
 
 
 def list_workers(conn: Connection[Any], given: Given) -> Any:
-    return {"workers": rates.workers(conn)}
+    return {"workers": charts.workers(conn)}

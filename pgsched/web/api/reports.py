@@ -6,25 +6,26 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from pgsched.cli.values import moment
-from pgsched.db import alerts, jobs
-from pgsched.db.audit import entries
-from pgsched.db.connect import Connection
+from pgsched.cli.option_values import moment
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import jobs
+from pgsched.db.queries.leader import alerts
+from pgsched.db.queries.reports.audit import entries
 from pgsched.errors import InputError
-from pgsched.observe import longer, slots
-from pgsched.web.operations import Given
+from pgsched.services import long_charts, slots
+from pgsched.web.api.operations import Given
 
 LISTED = 100
 
 
 def show_rates(conn: Connection[Any], given: Given) -> Any:
     span = given.get("range", "1h")
-    return {"range": span, "stretches": [asdict(one) for one in longer.lately(conn, span)]}
+    return {"range": span, "stretches": [asdict(one) for one in long_charts.lately(conn, span)]}
 
 
 def show_job_rates(conn: Connection[Any], given: Given) -> Any:
     span, job = given.get("range", "7d"), jobs.show(conn, given["job"])
-    return {"range": span, "stretches": [asdict(one) for one in longer.of_job(conn, job["id"], span)]}
+    return {"range": span, "stretches": [asdict(one) for one in long_charts.of_job(conn, job["id"], span)]}
 
 
 def list_slots(conn: Connection[Any], given: Given) -> Any:

@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pgsched.core.backfill import MODES
-from pgsched.db.job_columns import SETTABLE
+from pgsched.core.model import Kind, State
+from pgsched.core.planning.backfill import MODES
+from pgsched.db.queries.jobs.job_columns import SETTABLE
 from pgsched.errors import InputError
-from pgsched.model import Kind, State
 
 Schema = dict[str, Any]
 WHOLE = re.compile(r"-?[0-9]{1,19}")

@@ -6,13 +6,13 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.cli.audit import by, change
-from pgsched.cli.values import moment
-from pgsched.db import alerts
-from pgsched.db.audit import KINDS, entries
-from pgsched.db.connect import Connection
-from pgsched.web.pages import View, an_id, given
-from pgsched.web.rendering import query
+from pgsched.cli.commands.audit import by, change
+from pgsched.cli.option_values import moment
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.leader import alerts
+from pgsched.db.queries.reports.audit import KINDS, entries
+from pgsched.web.pages.rendering import query
+from pgsched.web.pages.responses import View, an_id, given
 
 PAGE, SHOWN = 50, 100
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.db import backfills, jobs
-from pgsched.db.backfills import Request as Wanted
-from pgsched.db.connect import Connection
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import backfills, jobs
+from pgsched.db.queries.jobs.backfills import Request as Wanted
 from pgsched.errors import InputError
-from pgsched.web.pages import Done, View, given, job_url, number
+from pgsched.web.pages.responses import Done, View, given, job_url, number
 
 MODES = ("missing", "failed", "all")
 SHOWN = 500

@@ -7,18 +7,18 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.db import history, run_filters
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row
-from pgsched.db.run_filters import Filter
+from pgsched.core.model import State
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.runs import run_filter, runs
+from pgsched.db.queries.runs.run_filter import Filter
+from pgsched.db.rows import Row
 from pgsched.errors import InputError
-from pgsched.model import State
-from pgsched.web.pages import Done, View, given
-from pgsched.web.rendering import query
-from pgsched.web.runs import fields, wanted
+from pgsched.web.pages.rendering import query
+from pgsched.web.pages.responses import Done, View, given
+from pgsched.web.pages.runs import fields, wanted
 
 SHOWN, MOST = 20, 10_000
-VERBS = {"retry": history.RETRIED, "cancel": history.CANCELLED}
+VERBS = {"retry": runs.RETRIED, "cancel": runs.CANCELLED}
 
 
 def ask(request: Request, conn: Connection[Any]) -> View:
@@ -26,7 +26,7 @@ def ask(request: Request, conn: Connection[Any]) -> View:
     verb, states = verb_of(request)
     ids = meant(request, conn, states)
     values = {
-        "verb": verb, "count": len(ids), "runs": run_filters.by_id(conn, ids[:SHOWN]), "fields": fields(request),
+        "verb": verb, "count": len(ids), "runs": run_filter.by_id(conn, ids[:SHOWN]), "fields": fields(request),
         "ids": given_ids(request), "back": f"/runs?{query(fields(request))}",
     }  # fmt: skip
     return View("many.html", values)
@@ -37,9 +37,9 @@ def do(request: Request, conn: Connection[Any]) -> Done:
     verb, states = verb_of(request)
     ids = meant(request, conn, states)
     if verb == "retry":
-        done = history.retry_many(conn, ids, states)
+        done = runs.retry_many(conn, ids, states)
     else:
-        done = history.cancel_many(conn, ids, given(request, "reason"), states)
+        done = runs.cancel_many(conn, ids, given(request, "reason"), states)
     return Done(f"/runs?{query(fields(request))}", told(verb, done))
 
 
@@ -77,7 +77,7 @@ def meant(request: Request, conn: Connection[Any], states: tuple[State, ...]) ->
     chosen = wanted(request)
     if chosen == Filter():
         raise InputError("set a filter first: all runs there are is never meant")
-    found = run_filters.ids(conn, chosen, states)
+    found = run_filter.ids(conn, chosen, states)
     if len(found) > MOST:
         raise InputError(f"the filters mean {len(found):,} runs; at most {MOST:,} can be changed here: narrow them, or"
                          " use `pgsched run`")  # fmt: skip

@@ -7,12 +7,12 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.cli.calendars import span_of
-from pgsched.core.calendar import said
-from pgsched.db import calendars
-from pgsched.db.connect import Connection
+from pgsched.cli.commands.job.calendars import span_of
+from pgsched.core.schedule.calendar import said
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import calendars
 from pgsched.errors import InputError
-from pgsched.web.pages import Done, given, job_url
+from pgsched.web.pages.responses import Done, given, job_url
 
 
 def asked(request: Request) -> tuple[date, date]:

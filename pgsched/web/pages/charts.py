@@ -13,8 +13,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from pgsched.cli.output import duration
-from pgsched.web.rendering import count
+from pgsched.cli.output.printing import duration
+from pgsched.web.pages.rendering import count
 
 WIDTH, HEIGHT = 600.0, 120.0
 SAMPLED = "estimated from a sample"

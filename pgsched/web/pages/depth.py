@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
-from pgsched.db.connect import DatabaseError
-from pgsched.db.pool import Pool
+from pgsched.db.connection.connect import DatabaseError
+from pgsched.db.connection.pool import Pool
 from pgsched.errors import PgschedError
-from pgsched.observe.rates import depth
+from pgsched.services.charts import depth
 
 EVERY_S, KEPT_S = 10.0, 24 * 3600.0
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import time
 from threading import Lock, Thread
 
-from pgsched.db.connect import DatabaseError, explain
-from pgsched.observe.check import Finding, fail
-from pgsched.observe.doctor import doctor
+from pgsched.db.connection.connect import DatabaseError, explain
+from pgsched.services.check import Finding, fail
+from pgsched.services.doctor import doctor
 
 OLD_S = 10.0
 

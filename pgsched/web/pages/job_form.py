@@ -12,20 +12,20 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from pgsched.cli.output import json_value
-from pgsched.cli.values import arguments, moment
-from pgsched.core import preview as previews
-from pgsched.core.calendar import INSTANT, calendar
-from pgsched.core.describe import describe
-from pgsched.core.schedule import parse
-from pgsched.db import declaring, jobs
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row
+from pgsched.cli.option_values import arguments, moment
+from pgsched.cli.output.printing import json_value
+from pgsched.core.schedule import preview as previews
+from pgsched.core.schedule.calendar import INSTANT, calendar
+from pgsched.core.schedule.cron import parse
+from pgsched.core.schedule.describe import describe
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import declarations, jobs
+from pgsched.db.rows import Row
 from pgsched.errors import InputError
-from pgsched.observe.after import neighbours
-from pgsched.web.keeping import keep_of, keep_text
-from pgsched.web.pages import Done, View, given, job_url
-from pgsched.web.rendering import ENVIRONMENT
+from pgsched.services.job_order import neighbours
+from pgsched.web.pages.rendering import ENVIRONMENT
+from pgsched.web.pages.responses import Done, View, given, job_url
+from pgsched.web.pages.retention import keep_of, keep_text
 
 SHOWN = 8
 CRON_FIELDS = ("second", "minute", "hour", "day of month", "month", "day of week")
@@ -174,7 +174,7 @@ def columns(conn: Connection[Any], texts: Mapping[str, str]) -> dict[str, Any]:
     """The texts as values of columns; an empty one puts the default back."""
     found = {name: value_of(name, text) for name, text in texts.items()}
     if found.get("after_jobs"):
-        found["after_jobs"] = declaring.ids_of(conn, texts.get("name") or "this", found["after_jobs"])
+        found["after_jobs"] = declarations.ids_of(conn, texts.get("name") or "this", found["after_jobs"])
     return found
 
 

@@ -7,21 +7,22 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.cli.keeping import said
-from pgsched.cli.output import duration
-from pgsched.cli.values import moment
-from pgsched.core import zones
-from pgsched.core.preview import preview_job
-from pgsched.db import alerts, backfills, jobs
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row
+from pgsched.cli.option_values import moment
+from pgsched.cli.output.printing import duration
+from pgsched.cli.output.retention_text import said
+from pgsched.core.schedule import zones
+from pgsched.core.schedule.preview import preview_job
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import backfills, jobs
+from pgsched.db.queries.leader import alerts
+from pgsched.db.rows import Row
 from pgsched.errors import InputError
-from pgsched.observe import longer, slots
-from pgsched.observe.after import neighbours
-from pgsched.observe.explain import explain_slot
-from pgsched.web.charts import SAMPLED, Chart, Series, bars, chart, heights, number, strip
-from pgsched.web.job_form import json_of
-from pgsched.web.pages import Done, View, given, job_url
+from pgsched.services import long_charts, slots
+from pgsched.services.explain import explain_slot
+from pgsched.services.job_order import neighbours
+from pgsched.web.pages.charts import SAMPLED, Chart, Series, bars, chart, heights, number, strip
+from pgsched.web.pages.job_form import json_of
+from pgsched.web.pages.responses import Done, View, given, job_url
 
 PAGE = 50
 FORESEEN = 8
@@ -56,12 +57,12 @@ def show(request: Request, conn: Connection[Any]) -> View:
     first = (a_date(request, "month") or day or today).replace(day=1)
     of_day = slots.of_day(conn, job, day, an_instant(request, "before"), DAY_SHOWN + 1) if day else []
     span = given(request, "range")
-    span = span if span in longer.OF_A_JOB else None
+    span = span if span in long_charts.OF_A_JOB else None
     recent = slots.strips(conn, [job["id"]], 100).get(job["id"], []) if span is None else []
     before, behind = neighbours(conn, job)
     values = {
         "job": job, "facts": facts(job), "preview": preview_job(job, FORESEEN), "bars": bars(recent),
-        "span": span, "spans": longer.OF_A_JOB, "charts": [] if span is None else trends(conn, job, span),
+        "span": span, "spans": long_charts.OF_A_JOB, "charts": [] if span is None else trends(conn, job, span),
         "after": before, "waited_for_by": behind,
         "dates": [dict(zip(("first", "last", "reason"), one, strict=True)) for one in job["excluded"] or ()],
         "month": slots.month(conn, job, first), "today": today, "day": day,
@@ -76,7 +77,7 @@ def show(request: Request, conn: Connection[Any]) -> View:
 
 def trends(conn: Connection[Any], job: Row, span: str) -> list[Chart]:
     """Durations, lateness and outcomes for longer than rows are kept."""
-    lately = longer.of_job(conn, job["id"], span)
+    lately = long_charts.of_job(conn, job["id"], span)
     times, begin = [f"{one.from_at:%Y-%m-%d %H:%M} UTC" for one in lately], f"{span} ago"
     sampled = SAMPLED if any(one.sampled for one in lately) else ""
     took = [Series("half took at most", "a", [one.took_50 for one in lately]),

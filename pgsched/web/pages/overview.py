@@ -7,15 +7,15 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.cli.output import duration
-from pgsched.db import alerts
-from pgsched.db.connect import Connection
-from pgsched.observe import longer, rates, status
-from pgsched.observe.longer import LONGER
-from pgsched.observe.rates import RANGES, STRETCHES, Stretch
-from pgsched.web.charts import SAMPLED, Chart, Series, chart, number
-from pgsched.web.depth import Depths
-from pgsched.web.pages import View, given
+from pgsched.cli.output.printing import duration
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.leader import alerts
+from pgsched.services import charts, long_charts, status
+from pgsched.services.charts import RANGES, STRETCHES, Stretch
+from pgsched.services.long_charts import LONGER
+from pgsched.web.pages.charts import SAMPLED, Chart, Series, chart, number
+from pgsched.web.pages.depth import Depths
+from pgsched.web.pages.responses import View, given
 
 SLOW = ("7d", "30d", "1y")  # nothing of these is seen to move
 SAMPLE = 2500  # of the finished runs: a page is looked at every two seconds
@@ -27,9 +27,9 @@ def overview(request: Request, conn: Connection[Any]) -> View:
     spans = {**RANGES, **LONGER}
     span = asked if asked in spans else "1h"
     found = status.status(conn, SAMPLE)
-    lately = longer.lately(conn, span)
+    lately = long_charts.lately(conn, span)
     values = {
-        "status": found, "span": span, "spans": list(spans), "failures": rates.failures(conn),
+        "status": found, "span": span, "spans": list(spans), "failures": charts.failures(conn),
         "charts": [of_depth(request.app.state.depths, span), *of_rates(lately, span)],
         "busy": sum(worker.running for worker in found.workers),
         "slots": sum(worker.concurrency for worker in found.workers),

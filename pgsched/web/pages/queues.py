@@ -7,26 +7,26 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.cli.limits import NONE, bounds, span, told, whole
-from pgsched.cli.queues import settings
-from pgsched.db import holding
-from pgsched.db.connect import Connection
+from pgsched.cli.commands.limits import NONE, bounds, span, told, whole
+from pgsched.cli.commands.queues import settings
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import queues as queue_settings
 from pgsched.errors import InputError
-from pgsched.web import keeping
-from pgsched.web.pages import Done, View, given
-from pgsched.web.rendering import span_text
+from pgsched.web.pages import retention
+from pgsched.web.pages.rendering import span_text
+from pgsched.web.pages.responses import Done, View, given
 
 WHAT = ("all", "queue", "task")
 
 
 def index(request: Request, conn: Connection[Any]) -> View:
     """All of them."""
-    queues, limits = holding.list_queues(conn), holding.list_limits(conn)
+    queues, limits = queue_settings.list_queues(conn), queue_settings.list_limits(conn)
     values = {
         "queues": [row | {"said": settings(row), "rate_text": rate_text(row)} for row in queues],
         "limits": [row | {"said": told(row, row["concurrency"]), "rate_text": rate_text(row)} for row in limits],
-        "pauses": holding.list_pauses(conn), "ageing_text": ageing_text, "keep_text": keeping.keep_text,
-        "kept": keeping.shown(conn),
+        "pauses": queue_settings.list_pauses(conn), "ageing_text": ageing_text, "keep_text": retention.keep_text,
+        "kept": retention.shown(conn),
     }  # fmt: skip
     return View("queues.html", values)
 
@@ -59,9 +59,9 @@ def save_queue(request: Request, conn: Connection[Any]) -> Done:
     values |= {
         "fair": given(request, "fair") == "yes", "on_full": on_full,
         "max_depth": whole("max depth", text(request, "max_depth"), 1),
-        "ageing": None if ageing is None else span("ageing", ageing), "keep": keeping.keep_of(given(request, "keep")),
+        "ageing": None if ageing is None else span("ageing", ageing), "keep": retention.keep_of(given(request, "keep")),
     }  # fmt: skip
-    row = holding.set_queue(conn, name, values)
+    row = queue_settings.set_queue(conn, name, values)
     return Done("/queues", f"Queue {name}: {settings(row)}.")
 
 
@@ -70,13 +70,15 @@ def save_limit(request: Request, conn: Connection[Any]) -> Done:
     name = given(request, "name") or ""
     values = bounds("concurrency", text(request, "concurrency"), text(request, "rate"), text(request, "burst"))
     weight = whole("weight", given(request, "weight") or "1", 1)
-    row = holding.set_limit(conn, name, values | {"ordered": given(request, "ordered") == "yes", "weight": weight})
+    row = queue_settings.set_limit(
+        conn, name, values | {"ordered": given(request, "ordered") == "yes", "weight": weight}
+    )
     return Done("/queues#limits", f"Limit {name}: {told(row, row['concurrency'])}.")
 
 
 def remove_limit(request: Request, conn: Connection[Any]) -> Done:
     name = given(request, "name") or ""
-    holding.remove_limit(conn, name)
+    queue_settings.remove_limit(conn, name)
     return Done("/queues#limits", f"Limit {name} is gone.")
 
 
@@ -93,14 +95,16 @@ def pause(request: Request, conn: Connection[Any]) -> Done:
     what, name = paused(request)
     lasts = given(request, "lasts")
     user = request.state.visitor.user or None
-    holding.pause(conn, what, name, given(request, "reason"), user, None if lasts is None else span("for", lasts))
-    said = holding.said(what, name)
+    queue_settings.pause(
+        conn, what, name, given(request, "reason"), user, None if lasts is None else span("for", lasts)
+    )
+    said = queue_settings.said(what, name)
     return Done("/queues", f"{said[:1].upper()}{said[1:]} is paused. What runs goes on.")
 
 
 def resume(request: Request, conn: Connection[Any]) -> Done:
     """End a pause."""
     what, name = paused(request)
-    holding.resume(conn, what, name)
-    said = holding.said(what, name)
+    queue_settings.resume(conn, what, name)
+    said = queue_settings.said(what, name)
     return Done("/queues", f"{said[:1].upper()}{said[1:]} goes on.")

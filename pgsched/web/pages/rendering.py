@@ -10,9 +10,9 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from pgsched.cli.keeping import said
-from pgsched.cli.output import ago, cut, due, duration, json_value
-from pgsched.escape import clean
+from pgsched.cli.output.printing import ago, cut, due, duration, json_value
+from pgsched.cli.output.retention_text import said
+from pgsched.core.text import clean
 
 UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
 GOOD, BAD, HELD = ("succeeded", "active", "ok", "alive"), ("dead", "missed", "error", "fail"), ("paused", "warn")

@@ -18,10 +18,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
-from pgsched.db.connect import Connection, DatabaseError, explain
+from pgsched.db.connection.connect import Connection, DatabaseError, explain
 from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotFound, NotPermitted, PgschedError
-from pgsched.web.guard import Visitor
-from pgsched.web.rendering import ENVIRONMENT
+from pgsched.web.pages.rendering import ENVIRONMENT
+from pgsched.web.security.guard import Visitor
 
 TOLD = "pgsched_told"
 WHOLE = re.compile(r"-?[0-9]{1,19}")

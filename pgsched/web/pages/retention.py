@@ -11,13 +11,13 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.cli.keeping import kept, said
-from pgsched.cli.limits import span
-from pgsched.db import retention
-from pgsched.db.connect import Connection
+from pgsched.cli.commands.limits import span
+from pgsched.cli.output.retention_text import kept, said
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.leader import retention
 from pgsched.errors import InputError
-from pgsched.web.pages import Done, given
-from pgsched.web.rendering import span_text
+from pgsched.web.pages.rendering import span_text
+from pgsched.web.pages.responses import Done, given
 
 TIMES = ("keep_minutes", "keep_hours", "keep_audit")
 SECONDS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86_400, "week": 604_800}

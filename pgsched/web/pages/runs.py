@@ -10,19 +10,19 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from pgsched.cli.output import duration
-from pgsched.cli.tree import lines, summary
-from pgsched.cli.values import moment
-from pgsched.db import graphs, history, run_logs
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row
-from pgsched.db.run_filters import Filter
-from pgsched.db.run_logs import BEGINNING, Place
-from pgsched.model import Kind, State
-from pgsched.observe import run_pages
-from pgsched.observe.run import Span, whole
-from pgsched.web.pages import Done, View, an_id, given, local
-from pgsched.web.rendering import query
+from pgsched.cli.commands.run.tree import lines, summary
+from pgsched.cli.option_values import moment
+from pgsched.cli.output.printing import duration
+from pgsched.core.model import Kind, State
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.runs import graphs, run_output, runs
+from pgsched.db.queries.runs.run_filter import Filter
+from pgsched.db.queries.runs.run_output import BEGINNING, Place
+from pgsched.db.rows import Row
+from pgsched.services import run_pages
+from pgsched.services.run_detail import Span, whole
+from pgsched.web.pages.rendering import query
+from pgsched.web.pages.responses import Done, View, an_id, given, local
 
 PAGE = 50
 TEXTS = ("state", "job", "queue", "task", "kind", "error", "tag", "worker")
@@ -62,7 +62,7 @@ def show(request: Request, conn: Connection[Any]) -> View:
     found = whole(conn, request.path_params["id"])
     run = found.run
     values = {"found": found, "run": run, "timeline": timeline(found.spans), "open": run["finished_at"] is None,
-              "retried": run["state"] in history.RETRIED, "related": bool(found.before or found.behind)}  # fmt: skip
+              "retried": run["state"] in runs.RETRIED, "related": bool(found.before or found.behind)}  # fmt: skip
     return View("run.html", values, every_s=1.0 if run["state"] == "running" else None)
 
 
@@ -102,18 +102,18 @@ def of_line(text: str) -> dict[str, str]:
 def log(request: Request, conn: Connection[Any]) -> Response:
     """All of the output as plain text."""
     run_id = request.path_params["id"]
-    history.show(conn, run_id)
+    runs.show(conn, run_id)
     pool = request.app.state.pool
 
     def read(place: Place) -> list[Row]:
         with pool.connection() as mine:
-            return run_logs.read(mine, run_id, place)
+            return run_output.read(mine, run_id, place)
 
     def pieces() -> Iterator[str]:
         place = BEGINNING
         while found := read(place):  # no connection is held while who asked is slow
             yield from (row["chunk"] for row in found)
-            place = run_logs.behind(found)
+            place = run_output.behind(found)
 
     name = f'attachment; filename="run-{run_id}.log"'
     return StreamingResponse(pieces(), media_type="text/plain; charset=utf-8", headers={"Content-Disposition": name})
@@ -124,12 +124,12 @@ def log(request: Request, conn: Connection[Any]) -> Response:
 
 def retry(request: Request, conn: Connection[Any]) -> Done:
     run_id = request.path_params["id"]
-    return back(request, f"Run {run_id} is {history.retry(conn, run_id)} again.")
+    return back(request, f"Run {run_id} is {runs.retry(conn, run_id)} again.")
 
 
 def cancel(request: Request, conn: Connection[Any]) -> Done:
     run_id = request.path_params["id"]
-    what = history.cancel(conn, run_id, given(request, "reason"))
+    what = runs.cancel(conn, run_id, given(request, "reason"))
     words = {"cancelled": "is cancelled", "requested": "is running: its worker was asked to stop it"}
     return back(request, f"Run {run_id} {words.get(what, f'had ended already: {what}')}.")
 

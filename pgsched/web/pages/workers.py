@@ -6,16 +6,16 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.db import workers as fleet
-from pgsched.db.connect import Connection
-from pgsched.observe import rates, status
-from pgsched.web.overview import SAMPLE
-from pgsched.web.pages import Done, View
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.runs import workers as fleet
+from pgsched.services import charts, status
+from pgsched.web.pages.overview import SAMPLE
+from pgsched.web.pages.responses import Done, View
 
 
 def workers(request: Request, conn: Connection[Any]) -> View:
     """Those that are alive, and who has gone lately."""
-    alive, leader, gone = rates.workers(conn), status.newest_leader(conn), rates.gone_workers(conn)
+    alive, leader, gone = charts.workers(conn), status.newest_leader(conn), charts.gone_workers(conn)
     return View("workers.html", {"workers": alive, "leader": leader, "gone": gone})
 
 

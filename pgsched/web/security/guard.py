@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pgsched.web.secrets import Role, Session, Signer, begun, same
+from pgsched.web.security.secrets import Role, Session, Signer, begun, same
 from pgsched.web.settings import Settings
 
 COOKIE = "pgsched_session"

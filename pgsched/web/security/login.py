@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from pgsched.web.guard import COOKIE
-from pgsched.web.pages import View, given, local, render
-from pgsched.web.secrets import Role, begun, same
+from pgsched.web.pages.responses import View, given, local, render
+from pgsched.web.security.guard import COOKIE
+from pgsched.web.security.secrets import Role, begun, same
 from pgsched.web.settings import Settings
 
 GUESSES, WITHIN_S = 10, 60.0

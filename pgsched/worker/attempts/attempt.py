@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any
 
 from pgsched import log
+from pgsched.core.model import Claim, Key, Outcome, Result
 from pgsched.execute.base import ITSELF, Executor, kill_after_s
-from pgsched.model import Claim, Key, Outcome, Result
 
 logger = log.get("worker")
 ABANDON_MARGIN_S = 5.0

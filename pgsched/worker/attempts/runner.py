@@ -15,17 +15,17 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence, 
 from typing import Any
 
 from pgsched import log
+from pgsched.app.control import Control
+from pgsched.app.run import Run
+from pgsched.core.model import DONE, Claim, Key, Kind, Outcome, keys_of
 from pgsched.execute.base import Executor, kill_after_s
-from pgsched.execute.context import Run
-from pgsched.execute.control import Control
-from pgsched.execute.python import Handler, PythonExecutor, end_record, going_on, raised
-from pgsched.execute.report import succeeded
-from pgsched.model import DONE, Claim, Key, Kind, Outcome, keys_of
-from pgsched.worker.hand import Hand, Hands, Made
-from pgsched.worker.lease import Leases
-from pgsched.worker.pace import Pace
-from pgsched.worker.running import UNSTARTED, Ended, Gathered, Running
-from pgsched.worker.turn import Last, Turn, Turns, is_changed
+from pgsched.execute.outcomes import succeeded
+from pgsched.execute.python.executor import Handler, PythonExecutor, end_record, going_on, raised
+from pgsched.worker.attempts.attempt import UNSTARTED, Ended, Gathered, Running
+from pgsched.worker.attempts.prefetch import Pace
+from pgsched.worker.attempts.thread_batches import Hand, Hands, Made
+from pgsched.worker.attempts.time_slice import Last, Turn, Turns, is_changed
+from pgsched.worker.leases import Leases
 
 logger = log.get("worker")
 PARKED_S = 0.2  # no claim waits longer for a slot of this worker: another one may be free
@@ -50,7 +50,7 @@ class Slots:
     ) -> None:
         """`left`: how many runs may be started, 0 for any number; `on_last` is told when the last one is."""
         self.executors = executors
-        self.drivers = executors  # or what goes around them: worker/traced.py
+        self.drivers = executors  # or what goes around them: worker/tracing.py
         self.bare: Callable[[Claim], Handler | None] = not_bare  # whose attempts may do without them
         self.run_for: Callable[[Claim, Control], Run]  # and what those handlers get that take the Run
         self.plain: Callable[[Claim], Handler | None] = not_bare  # whose attempts a thread makes, one after the other
@@ -58,7 +58,7 @@ class Slots:
         self.leases = leases
         self.pace = Pace(concurrency)
         self.abandoned = 0
-        self.kept = 0  # room that is promised to others' claims (worker/seats.py)
+        self.kept = 0  # room that is promised to others' claims (worker/reservations.py)
         self._settle = settle
         self._on_room = on_room
         self._on_bug = on_bug
@@ -197,7 +197,7 @@ class Slots:
             self._changed.clear()
             await self._changed.wait()
 
-    # ---- calls for many attempts (execute/batched.py)
+    # ---- calls for many attempts (execute/python/batches.py)
 
     async def take_seat(self, attempts: Sized) -> None:
         """Wait for a slot, and take it for a call that serves these attempts."""
@@ -479,7 +479,7 @@ class Slots:
             self._settle([claim], outcome)
 
     def _note(self, claim: Claim, started: float, now: float) -> None:
-        """For who wants to know how long attempts take (worker/metered.py)."""
+        """For who wants to know how long attempts take (worker/metrics.py)."""
 
     def _abandon(self, running: Running) -> None:
         """A handler does not stop: settle it without waiting any longer, and give its slot to others."""

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pgsched import log
-from pgsched.execute.context import Run
-from pgsched.execute.python import Handler, PythonExecutor, called, end_record, grace_of, stopped
-from pgsched.model import Claim, Key, Outcome, keys_of
-from pgsched.worker.running import Ended, Running
+from pgsched.app.run import Run
+from pgsched.core.model import Claim, Key, Outcome, keys_of
+from pgsched.execute.python.executor import Handler, PythonExecutor, called, end_record, grace_of, stopped
+from pgsched.worker.attempts.attempt import Ended, Running
 
 HAND_S = 0.001  # after which a hand begins nothing more
 ALL_S = 0.004  # the same of all of them together: the event loop waits for the interpreter behind each

@@ -10,9 +10,9 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from pgsched.execute.context import Run
-from pgsched.model import Claim, Outcome
-from pgsched.worker.running import Running
+from pgsched.app.run import Run
+from pgsched.core.model import Claim, Outcome
+from pgsched.worker.attempts.attempt import Running
 
 TURN_S = 0.001
 Begun = Outcome | Coroutine[Any, Any, Any] | None  # what an attempt has come to; None: it has not begun

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from uuid import UUID, uuid4
 
 from pgsched import log
-from pgsched.db.claims import Wanted, claim, plan_claims
-from pgsched.db.connect import BY_KEY, DatabaseError, Reaction, aconnect, classify, first_line
+from pgsched.core.model import Claim
+from pgsched.db.connection.connect import BY_KEY, DatabaseError, Reaction, aconnect, classify, first_line
+from pgsched.db.queries.runs.claims import Wanted, claim, plan_claims
 from pgsched.errors import PgschedError
-from pgsched.model import Claim
-from pgsched.worker.cursor import Cursor
-from pgsched.worker.unconfirmed import Unconfirmed
+from pgsched.worker.claiming.cursor import Cursor
+from pgsched.worker.claiming.recovery import Unconfirmed
 
 logger = log.get("claim")
 AT_MOST = 500

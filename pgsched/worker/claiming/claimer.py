@@ -17,9 +17,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from pgsched import log
-from pgsched.core.turns import FEW
-from pgsched.db.claims import FROM_THE_START, Wanted, claim, claimable_queues, fellows, plan_claims
-from pgsched.db.connect import (
+from pgsched.core.fair_turns import FEW
+from pgsched.core.model import Claim
+from pgsched.db.connection.bounded import hold
+from pgsched.db.connection.connect import (
     BY_KEY,
     UNFORESEEN,
     AsyncConnection,
@@ -31,15 +32,14 @@ from pgsched.db.connect import (
     explain,
     first_line,
 )
-from pgsched.db.patient import hold
-from pgsched.db.shared import is_shared
+from pgsched.db.connection.transaction_pooling import is_shared
+from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, claimable_queues, fellows, plan_claims
 from pgsched.errors import PgschedError
-from pgsched.model import Claim
-from pgsched.worker.aside import Aside
-from pgsched.worker.cursor import EVERY_S, Budget, Cursor
-from pgsched.worker.passed import SHARE
-from pgsched.worker.rest import NAP_S, SELDOM, Polling, Rest
-from pgsched.worker.unconfirmed import Unconfirmed
+from pgsched.worker.claiming.backlog_pieces import SHARE
+from pgsched.worker.claiming.backlog_scan import Aside
+from pgsched.worker.claiming.cursor import EVERY_S, Budget, Cursor
+from pgsched.worker.claiming.polling import NAP_S, SELDOM, Polling, Rest
+from pgsched.worker.claiming.recovery import Unconfirmed
 
 logger = log.get("claim")
 LARGEST_BATCH = 4000

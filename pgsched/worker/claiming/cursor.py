@@ -6,7 +6,7 @@ and never a rule: a run may become claimable behind it (a transaction that commi
 scan follows whenever the cursor finds too little, as long as full scans take no more than a twentieth of the time,
 and once a second otherwise. Where one takes next to nothing, there is no use in a cursor. Where one takes a tenth of a
 second more than other claims, they do not wait for it: what the cursor has passed is claimed beside them
-(worker/aside.py), a piece at a time (worker/passed.py).
+(worker/claiming/backlog_scan.py), a piece at a time (worker/claiming/backlog_pieces.py).
 
 Where others have many runs that this worker does not know, any scan reads those, with a cursor or without: what is slow
 and in vain twice in a row takes no more than that share of the time either. So a run behind them is claimed within
@@ -19,10 +19,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 
+from pgsched.core.model import Claim
 from pgsched.db.arrays import literal, plain
-from pgsched.db.claims import FROM_THE_START
-from pgsched.model import Claim
-from pgsched.worker.passed import SHARE, Passed, Place, Places
+from pgsched.db.queries.runs.claims import FROM_THE_START
+from pgsched.worker.claiming.backlog_pieces import SHARE, Passed, Place, Places
 
 QUICK_S = 0.003
 SLOW_S = 0.01

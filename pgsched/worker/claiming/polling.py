@@ -11,7 +11,7 @@ just had work looks as often as it is told, because of what was under way when i
 
 from __future__ import annotations
 
-from pgsched.core.turns import FEW, slower
+from pgsched.core.fair_turns import FEW, slower
 
 NAP_S = 0.0015
 FIRST_LOOK_S = 0.02

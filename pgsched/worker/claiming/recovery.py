@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from pgsched import log
-from pgsched.db.claims import claim_again
-from pgsched.db.connect import AsyncConnection
-from pgsched.model import Claim
+from pgsched.core.model import Claim
+from pgsched.db.connection.connect import AsyncConnection
+from pgsched.db.queries.runs.claims import claim_again
 
 logger = log.get("claim")
 ASK_AGAIN_S = 1.0

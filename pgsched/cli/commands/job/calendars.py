@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import cell, print_json, print_table
+from pgsched.cli.output.printing import cell, print_json, print_table
 from pgsched.errors import InputError
 
 ACTIONS = ("add", "remove", "list")
@@ -39,7 +39,7 @@ def calendar(
     Example:
       pgsched job calendar nightly add 2026-12-24..2026-12-26 --reason Christmas
     """
-    from pgsched.db import calendars
+    from pgsched.db.queries.jobs import calendars
 
     span = asked(action, dates, reason)
     with session(dsn) as conn:

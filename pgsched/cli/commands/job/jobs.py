@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.job_options import (
+from pgsched.cli.commands.job.options import (
     Args,
     Attempts,
     CatchUp,
@@ -28,10 +27,11 @@ from pgsched.cli.job_options import (
     Timeout,
     Zone,
 )
-from pgsched.cli.job_views import list_jobs, show
-from pgsched.cli.keeping import kept
-from pgsched.cli.output import cell, cut, print_json
-from pgsched.cli.values import arguments, columns
+from pgsched.cli.commands.job.views import list_jobs, show
+from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.option_values import arguments, columns
+from pgsched.cli.output.printing import cell, cut, print_json
+from pgsched.cli.output.retention_text import kept
 
 NEW = ("kind", "task", "schedule", "timezone", "queue", "run_at", "overlap", "catch_up", "max_attempts", "timeout",
        "alert_after_failures", "max_lateness", "max_duration", "expect_every")  # fmt: skip
@@ -81,7 +81,7 @@ def add(
       pgsched job add nightly --task reports.build --schedule '0 2 * * *' \\
           --timezone Europe/Berlin --args '{"region": "eu"}' --set max_runs=10
     """
-    from pgsched.db import jobs
+    from pgsched.db.queries.jobs import jobs
 
     given = locals()
     options = {column: given[column] for column in (*NEW, "priority", "jitter")}
@@ -121,7 +121,7 @@ def update(
     Example:
       pgsched job update nightly --schedule '30 3 * * *' --set tags='{eu,slow}'
     """
-    from pgsched.db import jobs
+    from pgsched.db.queries.jobs import jobs
 
     given = locals()
     options = {column: given[column] for column in (*NEW, "priority", "jitter")} | {"args": arguments(args)}
@@ -133,7 +133,7 @@ def update(
 
 def told(job: dict[str, Any], what: str, json: bool) -> None:
     """Say what was done to a job."""
-    from pgsched.core.preview import ended_unstarted
+    from pgsched.core.schedule.preview import ended_unstarted
 
     if job["declared_by"] is not None:
         owner = f"the code of {job['declared_by']} declares this job: its next start puts the declared values back"
@@ -161,7 +161,7 @@ def pause(
     Example:
       pgsched job pause nightly --reason "incident 7"
     """
-    from pgsched.db import jobs
+    from pgsched.db.queries.jobs import jobs
 
     with session(dsn) as conn:
         job = jobs.pause(conn, name, reason, by)
@@ -184,7 +184,7 @@ def resume(
     Example:
       pgsched job resume nightly --from pause
     """
-    from pgsched.db import jobs
+    from pgsched.db.queries.jobs import jobs
 
     with session(dsn) as conn:
         job = jobs.resume(conn, name, since)
@@ -210,13 +210,14 @@ def run(
     Example:
       pgsched job run nightly --args '{"region": "us"}' --overlap skip --wait
     """
-    from pgsched.db import history, jobs
-    from pgsched.observe import waiting
+    from pgsched.db.queries.jobs import jobs
+    from pgsched.db.queries.runs import runs
+    from pgsched.services import waiting
 
     payload = arguments(args)
     with session(dsn) as conn:
         run_id = jobs.trigger(conn, name, payload, overlap)
-        found = waiting.until_ended(conn, run_id, complain) if wait else history.show(conn, run_id)
+        found = waiting.until_ended(conn, run_id, complain) if wait else runs.show(conn, run_id)
     state, why = found["state"], found["reason"] or found["error"]
     shown = {"id": run_id, "job": name, "state": state, "reason": found["reason"], "error": found["error"]}
     print_json(shown) if json else print(
@@ -238,7 +239,7 @@ def delete(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched job delete nightly
     """
-    from pgsched.db import jobs
+    from pgsched.db.queries.jobs import jobs
 
     with session(dsn) as conn:
         gone = jobs.delete(conn, name)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import duration, print_json, print_table, print_text
-from pgsched.cli.values import moment
+from pgsched.cli.option_values import moment
+from pgsched.cli.output.printing import duration, print_json, print_table, print_text
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
-    from pgsched.core.preview import Fire
+    from pgsched.core.schedule.preview import Fire
 
 Count = Annotated[int, typer.Option(help="So many slots.", min=1, max=10_000)]
 From = Annotated[
@@ -53,10 +53,10 @@ def preview(
     Example:
       pgsched schedule preview '30 2 * * *' --timezone Europe/Berlin --from 2026-10-24
     """
-    from pgsched.core.describe import describe
-    from pgsched.core.preview import preview as next_fires
-    from pgsched.core.schedule import parse
-    from pgsched.core.zones import tzdata_version
+    from pgsched.core.schedule.cron import parse
+    from pgsched.core.schedule.describe import describe
+    from pgsched.core.schedule.preview import preview as next_fires
+    from pgsched.core.schedule.zones import tzdata_version
 
     since = instant("from", start)
     schedule = parse(expression, timezone, since)
@@ -83,9 +83,9 @@ def preview_job(
     Example:
       pgsched job preview nightly --count 20
     """
-    from pgsched.core import preview
-    from pgsched.core.zones import tzdata_version
-    from pgsched.db import jobs
+    from pgsched.core.schedule import preview
+    from pgsched.core.schedule.zones import tzdata_version
+    from pgsched.db.queries.jobs import jobs
 
     with session(dsn) as conn:
         job = jobs.show(conn, name)

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from pgsched.cli.commands.job.options import Name
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.job_options import Name
-from pgsched.cli.output import ago, cell, print_fields, print_json, print_table
+from pgsched.cli.output.printing import ago, cell, print_fields, print_json, print_table
 
 
 def list_jobs(
@@ -26,7 +26,7 @@ def list_jobs(
     Example:
       pgsched job list --state error
     """
-    from pgsched.db import jobs
+    from pgsched.db.queries.jobs import jobs
 
     with session(dsn) as conn:
         found = jobs.list_jobs(conn, queue=queue, state=state, after=after, limit=limit)
@@ -55,8 +55,8 @@ def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched job show nightly
     """
-    from pgsched.cli.runs import took
-    from pgsched.db import jobs
+    from pgsched.cli.commands.run.runs import took
+    from pgsched.db.queries.jobs import jobs
 
     with session(dsn) as conn:
         job = jobs.show(conn, name)

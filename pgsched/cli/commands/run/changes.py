@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgsched.cli import run_options as options
+from pgsched.cli.commands.run import options
+from pgsched.cli.commands.run.tree import change as change_tree
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import clean, print_json, print_table
-from pgsched.cli.tree import change as change_tree
+from pgsched.cli.output.printing import clean, print_json, print_table
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
-    from pgsched.db.connect import Connection
-    from pgsched.db.run_filters import Filter
-    from pgsched.model import State
+    from pgsched.core.model import State
+    from pgsched.db.connection.connect import Connection
+    from pgsched.db.queries.runs.run_filter import Filter
 
 ASK = 10
 SHOWN = 20
@@ -70,7 +70,7 @@ def retry(
       pgsched run retry 4711
       pgsched run retry --queue mail --error "connection refused" --ended-since 2h --dry-run
     """
-    from pgsched.db import history
+    from pgsched.db.queries.runs import runs
 
     times = (since, until, ended_since, ended_until)
     wanted = options.chosen(state, job, queue, task, kind, error, tag, worker, times)
@@ -84,17 +84,17 @@ def retry(
             refuse_both(wanted)
             return retry_one(conn, run_ids[0], now, json)
         many = Many(conn, "retry", "retried", run_ids, dry_run, yes, json)
-        usual = history.RETRIED if run_ids is not None else history.RETRIED[:1]
-        states = many.allowed(wanted, usual, history.RETRIED)
+        usual = runs.RETRIED if run_ids is not None else runs.RETRIED[:1]
+        states = many.allowed(wanted, usual, runs.RETRIED)
         ids = many.choose(wanted, states, limit)
-        return many.change(ids, lambda: history.retry_many(conn, ids, states, now))
+        return many.change(ids, lambda: runs.retry_many(conn, ids, states, now))
 
 
 def retry_one(conn: Connection[Any], run_id: int, now: bool, json: bool) -> None:
     """Revive one run, and say what it waits for."""
-    from pgsched.db import graphs, history
+    from pgsched.db.queries.runs import graphs, runs
 
-    after = history.retry(conn, run_id, now)
+    after = runs.retry(conn, run_id, now)
     parents = graphs.waits_for(conn, run_id) if after == "waiting" else []
     if json:
         return print_json({"id": run_id, "state": after, **({"waits_for": parents} if parents else {})})
@@ -134,7 +134,7 @@ def cancel(
       pgsched run cancel 4711 --reason "wrong month"
       pgsched run cancel --job nightly --state queued --dry-run
     """
-    from pgsched.db import history
+    from pgsched.db.queries.runs import runs
 
     wanted = options.chosen(state, job, queue, task, kind, error, tag, worker, (since, until, None, None))
     with session(dsn) as conn:
@@ -143,14 +143,14 @@ def cancel(
             return change_tree(conn, "cancel", run_ids, reason, dry_run, json)
         if run_ids is not None and len(run_ids) == 1 and not dry_run:
             refuse_both(wanted)
-            what = history.cancel(conn, run_ids[0], reason)
+            what = runs.cancel(conn, run_ids[0], reason)
             words = {"cancelled": "is cancelled", "requested": "is running: its worker was asked to stop it"}
             text = words.get(what, f"had ended already: {what}")
             return print_json({"id": run_ids[0], "result": what}) if json else print(f"run {run_ids[0]} {text}")
         many = Many(conn, "cancel", "cancelled", run_ids, dry_run, yes, json)
-        states = many.allowed(wanted, history.CANCELLED, history.CANCELLED)
+        states = many.allowed(wanted, runs.CANCELLED, runs.CANCELLED)
         ids = many.choose(wanted, states, limit)
-        return many.change(ids, lambda: history.cancel_many(conn, ids, reason, states))
+        return many.change(ids, lambda: runs.cancel_many(conn, ids, reason, states))
 
 
 class Many:
@@ -174,17 +174,17 @@ class Many:
 
     def choose(self, wanted: Filter, states: tuple[State, ...], limit: int | None) -> list[int]:
         """The ids that are meant, asked about if they are many."""
-        from pgsched.db import run_filters
+        from pgsched.db.queries.runs import run_filter
 
         if self.given is not None:
             refuse_both(wanted)
             ids = sorted(set(self.given))
-        elif wanted == run_filters.Filter():
+        elif wanted == run_filter.Filter():
             raise InputError(
                 f"nothing to {self.verb}: name runs by id, or by a filter such as --job, --queue or --state"
             )
         else:
-            ids = run_filters.ids(self.conn, wanted, states)[:limit]
+            ids = run_filter.ids(self.conn, wanted, states)[:limit]
         if len(ids) > ASK and not (self.dry or self.yes):
             if self.json or not sys.stdin.isatty():
                 raise InputError(f"{self.verb} {len(ids)} runs? Add --yes, or --dry-run to see them")
@@ -219,17 +219,17 @@ class Many:
 
     def show(self, ids: list[int]) -> None:
         """How many and which."""
-        from pgsched.cli.runs import HEADERS, line
-        from pgsched.db import run_filters
+        from pgsched.cli.commands.run.runs import HEADERS, line
+        from pgsched.db.queries.runs import run_filter
 
         print(f"{self.verb}: {len(ids)} runs" + (f", the first {SHOWN} of them:" if len(ids) > SHOWN else ""))
-        found = run_filters.by_id(self.conn, ids[:SHOWN])
+        found = run_filter.by_id(self.conn, ids[:SHOWN])
         print_table(HEADERS, [line(run) for run in found])
 
 
 def refuse_both(wanted: Filter) -> None:
     """Ids and filters together say two different things."""
-    from pgsched.db.run_filters import Filter
+    from pgsched.db.queries.runs.run_filter import Filter
 
     if replace(wanted, limit=Filter().limit) != Filter():
         raise InputError("name runs either by id or by filters, not by both")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import clean, json_value, print_json
+from pgsched.cli.output.printing import clean, json_value, print_json
 
 Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run list` shows it.")]
 ATTEMPT = "Only this attempt. Default: all, one after the other."
@@ -35,13 +35,13 @@ def logs(
     Example:
       pgsched run logs 4711 --follow
     """
-    from pgsched.db import run_logs
-    from pgsched.observe import following
+    from pgsched.db.queries.runs import run_output
+    from pgsched.services.follow import looks, output
 
     with session(dsn) as conn:
-        run_logs.state(conn, run_id)
+        run_output.state(conn, run_id)
         if not follow:
-            found = following.output(conn, run_id, attempt, stream)
+            found = output(conn, run_id, attempt, stream)
             if json:
                 return print_json([line(row) for row in found])
             printer = Printer(raw)
@@ -51,7 +51,7 @@ def logs(
                 note(f"nothing is kept of the {stream or 'output'} of {asked}")
             return None
         printer = Printer(raw)
-        for seen in following.looks(conn, run_id, attempt, stream, note=note):
+        for seen in looks(conn, run_id, attempt, stream, note=note):
             print_lines(seen.rows) if json else printer.print(seen.rows)
     return None
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgsched.cli.values import moment
+from pgsched.cli.option_values import moment
 
 if TYPE_CHECKING:
-    from pgsched.db.run_filters import Filter
+    from pgsched.db.queries.runs.run_filter import Filter
 
 State = Annotated[
     str | None,
@@ -40,7 +40,7 @@ def chosen(
     times: tuple[str | None, str | None, str | None, str | None],
 ) -> Filter:
     """The filter that these options make; `times` are --since, --until, --ended-since and --ended-until."""
-    from pgsched.db.run_filters import Filter
+    from pgsched.db.queries.runs.run_filter import Filter
 
     since, until, ended_since, ended_until = times
     return Filter(

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from pgsched.cli import run_options as options
+from pgsched.cli.commands.run import options
+from pgsched.cli.commands.run.changes import cancel, retry
+from pgsched.cli.commands.run.logs import logs
+from pgsched.cli.commands.run.tree import tree
+from pgsched.cli.commands.run.watch import progress_words, watch
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import ago, clean, cut, due, duration, print_fields, print_json, print_table
-from pgsched.cli.run_changes import cancel, retry
-from pgsched.cli.run_logs import logs
-from pgsched.cli.tree import tree
-from pgsched.cli.watch import progress_words, watch
+from pgsched.cli.output.printing import ago, clean, cut, due, duration, print_fields, print_json, print_table
 
 LONGEST_TASK = 30
 HEADERS = ["ID", "JOB", "STATE", "ATTEMPT", "SLOT", "TOOK", "TASK", "WHY"]
@@ -59,12 +59,12 @@ def list_runs(
     Example:
       pgsched run list --job nightly --state dead --since 2d
     """
-    from pgsched.db import history
+    from pgsched.db.queries.runs import runs
 
     times = (since, until, ended_since, ended_until)
     wanted = options.chosen(state, job, queue, task, kind, error, tag, worker, times)
     with session(dsn) as conn:
-        found = history.list_runs(conn, replace(wanted, before_id=before, limit=limit))
+        found = runs.list_runs(conn, replace(wanted, before_id=before, limit=limit))
     if json:
         return print_json(found)
     print_table(HEADERS, [line(run) for run in found], "no runs")
@@ -106,13 +106,13 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched run show 4711
     """
-    from pgsched.db import graphs, history
-    from pgsched.observe import holding, waiting
+    from pgsched.db.queries.runs import graphs, runs
+    from pgsched.services import limits, waiting
 
     with session(dsn) as conn:
-        found = history.show(conn, run_id)
+        found = runs.show(conn, run_id)
         waited = graphs.waits_for(conn, run_id)
-        found["held_by"] = holding.why(conn, found)
+        found["held_by"] = limits.why(conn, found)
         found["unroutable"] = found["state"] == "queued" and not waiting.offered(conn, found)
     found["waits_for"] = waited or None
     if json:

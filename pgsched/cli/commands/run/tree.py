@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import clean, print_json
+from pgsched.cli.output.printing import clean, print_json
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
-    from pgsched.db.connect import Connection
+    from pgsched.db.connection.connect import Connection
 
 Row = dict[str, Any]
 Id = Annotated[int, typer.Argument(metavar="ID", help="Any run of the graph.")]
@@ -36,7 +36,7 @@ def tree(run_id: Id, limit: Limit = 200, dsn: Dsn = None, json: Json = False) ->
     Example:
       pgsched run tree 4711
     """
-    from pgsched.db import graphs
+    from pgsched.db.queries.runs import graphs
 
     with session(dsn) as conn:
         found = graphs.tree(conn, run_id)
@@ -102,8 +102,8 @@ def change(
     conn: Connection[Any], verb: str, run_ids: list[int] | None, reason: str | None, dry: bool, json: bool
 ) -> None:
     """What `--tree` does: retry or cancel the graph that one run belongs to."""
-    from pgsched.db import graphs
-    from pgsched.db.history import CANCELLED, RETRIED
+    from pgsched.db.queries.runs import graphs
+    from pgsched.db.queries.runs.runs import CANCELLED, RETRIED
 
     if run_ids is None or len(run_ids) != 1:
         raise InputError("tree: name one run of the graph by its id", "tree")

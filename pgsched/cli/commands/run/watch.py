@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pgsched.cli.commands.run.logs import Id, Printer, note, print_lines, shown
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output import STATES, clean, duration, json_value
-from pgsched.cli.run_logs import Id, Printer, note, print_lines, shown
+from pgsched.cli.output.printing import STATES, clean, duration, json_value
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from pgsched.observe.following import Seen
+    from pgsched.services.follow import Seen
 
 KEPT_CHARACTERS = 20_000
 FACTS = ("state", "attempt", "progress", "worker")
@@ -39,7 +39,7 @@ def watch(
     Example:
       pgsched run watch 4711
     """
-    from pgsched.observe.following import looks
+    from pgsched.services.follow import looks
 
     with session(dsn) as conn:
         seen = looks(conn, run_id, note=note)

@@ -12,13 +12,14 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from pgsched.core import backfill, zones
-from pgsched.core.backfill import Choice
-from pgsched.core.calendar import Calendar, calendar
-from pgsched.core.schedule import Schedule, parse
-from pgsched.db import jobs
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, explained, fetch, one, rows
+from pgsched.core.planning import backfill
+from pgsched.core.planning.backfill import Choice
+from pgsched.core.schedule import zones
+from pgsched.core.schedule.calendar import Calendar, calendar
+from pgsched.core.schedule.cron import Schedule, parse
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import jobs
+from pgsched.db.rows import Row, explained, fetch, one, rows
 from pgsched.errors import InputError, NotFound
 
 INSTANT = timedelta(microseconds=1)

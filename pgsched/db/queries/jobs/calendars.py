@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
-from pgsched.core.calendar import said
-from pgsched.db.connect import Connection
-from pgsched.db.jobs import known, show
-from pgsched.db.query import Row, one, rows
+from pgsched.core.schedule.calendar import said
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs.jobs import known, show
+from pgsched.db.rows import Row, one, rows
 from pgsched.errors import InputError
 
 __all__ = ["add", "entries", "remove"]

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import psycopg
 from psycopg import sql as composing
 
-from pgsched.db.connect import Connection
-from pgsched.db.job_columns import SETTABLE, checked, identifiers, placeholder, refused
-from pgsched.db.query import one, rows
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs.job_columns import SETTABLE, checked, identifiers, placeholder, refused
+from pgsched.db.rows import one, rows
 from pgsched.db.statements import sql
 from pgsched.errors import InputError
 

@@ -14,8 +14,8 @@ from psycopg import sql as composing
 from psycopg.types.json import Jsonb
 
 from pgsched.core import payload
-from pgsched.db.connect import Connection, explain
-from pgsched.db.query import explained
+from pgsched.db.connection.connect import Connection, explain
+from pgsched.db.rows import explained
 from pgsched.errors import InputError, PgschedError
 
 # Each with the type that its text is read as (a test compares it with the catalog).

@@ -10,12 +10,12 @@ from typing import Any
 
 from psycopg import sql as composing
 
-from pgsched.core.preview import next_allowed
-from pgsched.core.schedule import parse
-from pgsched.db.connect import Connection
-from pgsched.db.declaring import declare
-from pgsched.db.job_columns import checked, json_text, write
-from pgsched.db.query import Row, one, rows
+from pgsched.core.schedule.cron import parse
+from pgsched.core.schedule.preview import next_allowed
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs.declarations import declare
+from pgsched.db.queries.jobs.job_columns import checked, json_text, write
+from pgsched.db.rows import Row, one, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
 
 __all__ = [

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from pgsched.config import WITHDRAW_AFTER_S
-from pgsched.db import workers
-from pgsched.db.connect import Connection
-from pgsched.db.declaring import declare
-from pgsched.db.query import Row, fetch
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs.declarations import declare
+from pgsched.db.queries.runs import workers
+from pgsched.db.queries.runs.workers import Registration
+from pgsched.db.rows import Row, fetch
 from pgsched.db.statements import sql
-from pgsched.db.workers import Registration
 
 
 def register(conn: Connection[Any], registration: Registration, *, again: bool = False) -> tuple[int, dict[str, str]]:

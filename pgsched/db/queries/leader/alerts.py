@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, fetch, one, rows
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, fetch, one, rows
 from pgsched.db.statements import sql
 
 JOBS = 200

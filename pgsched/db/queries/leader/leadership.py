@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pgsched.core.plan import Advance, SlotRow
+from pgsched.core.planning.plan import Advance, SlotRow
 from pgsched.db.arrays import literal, literals
-from pgsched.db.connect import Connection, DatabaseError, Reaction, classify
-from pgsched.db.query import fetch
+from pgsched.db.connection.connect import Connection, DatabaseError, Reaction, classify
+from pgsched.db.rows import fetch
 from pgsched.db.statements import sql
 
 # a row of `sql/tick_due.sql`: id, now, mark, anchor, dated, shape

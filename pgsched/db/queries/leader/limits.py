@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from pgsched.db.arrays import plain
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, fetch
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, fetch
 from pgsched.db.statements import sql
 
 

@@ -1,7 +1,7 @@
 """How long ended runs are kept, and what takes them away. Each call is a part of the caller's transaction.
 
-The rule: a row goes only when its ending is counted (db/rollups.py), by the settings that are in force at that moment,
-and with everything that says something of it.
+The rule: a row goes only when its ending is counted (rollups.py beside this), by the settings that are in force at
+that moment, and with everything that says something of it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from psycopg import sql as composing
 from psycopg.types.json import Jsonb
 
 from pgsched.db.arrays import plain
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, fetch, one, rows
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, fetch, one, rows
 from pgsched.db.statements import sql
 
 BEGINNING = "-infinity"

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, fetch, rows
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, fetch, rows
 from pgsched.db.statements import sql
 
 # Of many hours some are read, but every hour of a day and of a week is among them: 11 divides neither.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, rows
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, rows
 from pgsched.errors import InputError
 
 KINDS = ("job", "run", "backfill", "queue", "limit", "pause", "retention")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, fetch
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, fetch
 from pgsched.db.statements import sql
 
 MOST_RUNS = 1_000_000  # counted of each phase

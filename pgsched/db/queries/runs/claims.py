@@ -19,11 +19,11 @@ from uuid import UUID, uuid4
 
 from pgsched.config import CRASH_LIMIT
 from pgsched.core import payload
+from pgsched.core.model import DONE, SUCCEEDED, Claim, Key, Kind, Settlement, Unreadable, keys_of
 from pgsched.db.arrays import literal, plain
-from pgsched.db.connect import AsyncConnection, Connection
-from pgsched.db.direct import Row, changed, json_as_text, parts
+from pgsched.db.connection.connect import AsyncConnection, Connection
+from pgsched.db.connection.prepared import Row, changed, json_as_text, parts
 from pgsched.db.statements import sql
-from pgsched.model import DONE, SUCCEEDED, Claim, Key, Kind, Settlement, Unreadable, keys_of
 
 PYTHON = Kind.PYTHON.value
 ORDER = itemgetter(*map(Claim._fields.index, ("priority", "available_at", "id")))

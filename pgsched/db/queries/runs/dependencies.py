@@ -15,7 +15,7 @@ from psycopg import AsyncCursor, Cursor
 from psycopg.rows import tuple_row
 
 from pgsched.db.arrays import literal
-from pgsched.db.connect import AsyncConnection, Connection
+from pgsched.db.connection.connect import AsyncConnection, Connection
 from pgsched.db.statements import sql
 
 ROWS = 1000

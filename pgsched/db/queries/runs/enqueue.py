@@ -15,12 +15,12 @@ from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg import sql as composing
 from psycopg.rows import tuple_row
 
-from pgsched.db.direct import can_be_sent, first, first_async
-from pgsched.db.patient import AsyncPatientConnection, PatientConnection
-from pgsched.db.shared import is_shared
+from pgsched.core.model import FirstResult, RunId
+from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnection
+from pgsched.db.connection.prepared import can_be_sent, first, first_async
+from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.statements import sql
 from pgsched.errors import AlreadyEnqueued, InputError
-from pgsched.model import FirstResult, RunId
 
 LINES = 500
 WORTH_CHECKING = 100  # fewer runs are sooner judged one by one than asked about
@@ -64,7 +64,7 @@ async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> RunId:
 def statement(conn: Any, values: Mapping[str, Any]) -> bytes:
     """The statement for one run: without a key it need not look for another."""
     plain = all(values[name] is None for name in KEYED)
-    if "trace" in values:  # pgsched/tracing.py
+    if "trace" in values:  # pgsched/telemetry/tracing.py
         return sql("enqueue_traced" if plain else "enqueue_keyed_traced")
     if not plain:
         return sql("enqueue_keyed")

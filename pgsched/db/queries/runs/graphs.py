@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgsched.db.connect import Connection
-from pgsched.db.history import CANCELLED, cancel_many, checked, unknown
-from pgsched.db.query import Row, rows
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.runs.runs import CANCELLED, cancel_many, checked, unknown
+from pgsched.db.rows import Row, rows
 
 
 def tree(conn: Connection[Any], run_id: int) -> list[Row]:

@@ -18,11 +18,11 @@ from psycopg import AsyncConnection, Connection, pq
 from psycopg.errors import ObjectNotInPrerequisiteState
 from psycopg.rows import tuple_row
 
-from pgsched.contrib import sqlalchemy
+from pgsched.adapters import sqlalchemy
 from pgsched.core import payload
-from pgsched.db.claims import array, ended
-from pgsched.db.connect import BY_KEY
-from pgsched.db.idle import idle
+from pgsched.db.connection.connect import BY_KEY
+from pgsched.db.connection.handler_pool import idle
+from pgsched.db.queries.runs.claims import array, ended
 from pgsched.db.statements import sql
 from pgsched.errors import ClaimLost, InputError
 from pgsched.threads import apart

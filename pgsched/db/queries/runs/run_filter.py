@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, rows
+from pgsched.core.model import HELD_BACK, Kind, State
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, rows
 from pgsched.errors import InputError
-from pgsched.model import HELD_BACK, Kind, State
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
@@ -61,7 +61,7 @@ def ids(conn: Connection[Any], wanted: Filter, states: tuple[State, ...]) -> lis
     """The ids of all runs that are meant and in one of these states, the oldest first; `limit` does not count."""
     from sqlalchemy import select
 
-    from pgsched.db.tables import runs
+    from pgsched.db.schema.tables import runs
 
     check(conn, wanted)
     found: list[int] = []
@@ -74,7 +74,7 @@ def ids(conn: Connection[Any], wanted: Filter, states: tuple[State, ...]) -> lis
 
 def by_id(conn: Connection[Any], ids: list[int]) -> list[Row]:
     """These runs as in a list, the oldest first."""
-    from pgsched.db.tables import runs
+    from pgsched.db.schema.tables import runs
 
     return [unheld(row) for row in ask(conn, question(Filter(limit=len(ids))).where(runs.c.id.in_(ids)))][::-1]
 
@@ -85,7 +85,7 @@ def check(conn: Connection[Any], wanted: Filter) -> None:
         if value is not None and value not in list(known):
             raise InputError(f'{name}: "{value}" is not one of {", ".join(known)}', name)
     if wanted.job is not None:
-        from pgsched.db.jobs import show
+        from pgsched.db.queries.jobs.jobs import show
 
         show(conn, wanted.job)
 
@@ -105,7 +105,7 @@ def question(wanted: Filter) -> Select[Any]:
     """The SELECT of a list."""
     from sqlalchemy import func, select
 
-    from pgsched.db.tables import jobs, runs
+    from pgsched.db.schema.tables import jobs, runs
 
     r = runs.c
     shown = (r.id, r.state, r.queue, r.kind, r.task, r.origin, r.scheduled_at, r.available_at, r.created_at)
@@ -123,7 +123,7 @@ def unroutable() -> ColumnElement[bool]:
     """Is the run queued, and no live worker offers to take it?"""
     from sqlalchemy import any_, exists, func, or_
 
-    from pgsched.db.tables import runs, workers
+    from pgsched.db.schema.tables import runs, workers
 
     r, w = runs.c, workers.c
     alive = (w.stopped_at.is_(None), w.stopping_at.is_(None), w.seen_at > func.clock_timestamp() - w.lease)
@@ -140,7 +140,7 @@ def conditions(wanted: Filter) -> list[ColumnElement[bool]]:
     """The WHERE of a filter."""
     from sqlalchemy import func, or_, select
 
-    from pgsched.db.tables import jobs, runs
+    from pgsched.db.schema.tables import jobs, runs
 
     def instant(moment: datetime | timedelta) -> Any:
         return func.clock_timestamp() - moment if isinstance(moment, timedelta) else moment
@@ -179,7 +179,7 @@ def ran_on(worker: str) -> ColumnElement[bool]:
     """Is or was the run in the hands of this worker, or of one on this host?"""
     from sqlalchemy import exists, or_, select
 
-    from pgsched.db.tables import attempts, runs, workers
+    from pgsched.db.schema.tables import attempts, runs, workers
 
     def named(column: Any) -> ColumnElement[bool]:
         return or_(column == worker, column.startswith(f"{worker}:", autoescape=True))

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pgsched.core.model import Key
 from pgsched.db.arrays import literal, plain
-from pgsched.db.claims import fences
-from pgsched.db.connect import AsyncConnection, Connection
-from pgsched.db.history import checked, known
-from pgsched.db.query import Row, one, rows
+from pgsched.db.connection.connect import AsyncConnection, Connection
+from pgsched.db.queries.runs.claims import fences
+from pgsched.db.queries.runs.runs import checked, known
+from pgsched.db.rows import Row, one, rows
 from pgsched.db.statements import sql
 from pgsched.errors import InputError
-from pgsched.model import Key
 
 READ_ROWS = 500
 STREAMS = ("stdout", "stderr", "log")

@@ -12,12 +12,12 @@ from typing import Any
 
 import psycopg
 
+from pgsched.core.model import State
 from pgsched.db.arrays import plain
-from pgsched.db.connect import Connection, explain
-from pgsched.db.query import Row, fetch, one, rows
-from pgsched.db.run_filters import Filter, list_runs, unheld
+from pgsched.db.connection.connect import Connection, explain
+from pgsched.db.queries.runs.run_filter import Filter, list_runs, unheld
+from pgsched.db.rows import Row, fetch, one, rows
 from pgsched.errors import InputError, NotFound
-from pgsched.model import State
 
 __all__ = ["Filter", "cancel", "cancel_many", "list_runs", "retry", "retry_many", "show"]
 

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pgsched.core.zones import tzdata_version
-from pgsched.db import pooler
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, one
+from pgsched.core.schedule.zones import tzdata_version
+from pgsched.db.connection import pooler
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, one
 from pgsched.db.statements import sql
 from pgsched.errors import NotFound
 
 if TYPE_CHECKING:
-    from pgsched.db.declaring import Declaration
+    from pgsched.db.queries.jobs.declarations import Declaration
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pgsched.db.connect import Connection
-from pgsched.db.query import one, rows
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import one, rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from pgsched.db import run_filters
-from pgsched.db.connect import Connection
-from pgsched.db.query import Row, one, rows
-from pgsched.db.run_filters import Filter
-from pgsched.model import State
+from pgsched.core.model import State
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.runs import run_filter
+from pgsched.db.queries.runs.run_filter import Filter
+from pgsched.db.rows import Row, one, rows
 
 READ, BAD = 100_000, 2000
 FEW = (State.DEAD, State.MISSED)
@@ -32,10 +32,10 @@ class Page:
 def page(conn: Connection[Any], wanted: Filter) -> Page:
     """The page of at most `limit` runs that a filter begins. Raises InputError, NotFound."""
     asked = replace(wanted, limit=wanted.limit + 1)
-    run_filters.check(conn, asked)
+    run_filter.check(conn, asked)
     plain = replace(wanted, before_id=None, limit=Filter().limit)
     if plain == Filter() or wanted.state in OPEN:
-        return cut(run_filters.list_runs(conn, asked), wanted)
+        return cut(run_filter.list_runs(conn, asked), wanted)
     if plain == Filter(job=wanted.job):
         return by_slot(conn, asked, wanted)
     return bad(conn, asked, wanted) if wanted.state in FEW else by_id(conn, asked, wanted)
@@ -51,18 +51,18 @@ def by_slot(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
     """A job's runs: its index is in the order of slots."""
     values = {"job": wanted.job, "before_id": wanted.before_id, "n": asked.limit}
     ids = [row["id"] for row in rows(conn, "web_job_runs", values)]
-    found = {row["id"]: row for row in run_filters.by_id(conn, ids)} if ids else {}
+    found = {row["id"]: row for row in run_filter.by_id(conn, ids)} if ids else {}
     return cut([found[run_id] for run_id in ids if run_id in found], wanted)
 
 
 def bad(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
     """Runs that ended badly: an index has them by their end, and they may be many."""
     if wanted.ended_since is not None:
-        return cut(run_filters.list_runs(conn, asked), wanted)
+        return cut(run_filter.list_runs(conn, asked), wanted)
     until = wanted.ended_until if isinstance(wanted.ended_until, datetime) else None
     row = one(conn, "web_bad_since", {"until": until, "n": BAD})
     since = None if row is None else row["finished_at"]
-    return cut(run_filters.list_runs(conn, replace(asked, ended_since=since)), wanted, end_at=since)
+    return cut(run_filter.list_runs(conn, replace(asked, ended_since=since)), wanted, end_at=since)
 
 
 def by_id(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
@@ -76,5 +76,5 @@ def by_id(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
     with conn.transaction():
         # the order by id then comes from the primary key alone, whose range is what bounds the reading
         conn.execute("SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
-        found = run_filters.list_runs(conn, replace(asked, after_id=end))
+        found = run_filter.list_runs(conn, replace(asked, after_id=end))
     return cut(found, wanted, end_id=end)

@@ -1,0 +1,1 @@
+"""Where faults run: private servers, proxies, clocks, networks of their own."""

@@ -1,0 +1,1 @@
+"""From a job's slots to decisions: catch-up, overlap, jitter, backfill."""

@@ -1,0 +1,1 @@
+"""Schedules: grammar, time zones, slots, description in words."""

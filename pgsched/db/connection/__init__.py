@@ -1,0 +1,1 @@
+"""Connections: opened, bounded in time, pooled, classified when they fail."""

@@ -1,0 +1,1 @@
+"""Every statement has its Python function here, one module for each aggregate."""

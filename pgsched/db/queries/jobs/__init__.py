@@ -1,0 +1,1 @@
+"""Statements about jobs and what people set beside them."""

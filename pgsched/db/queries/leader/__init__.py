@@ -1,0 +1,1 @@
+"""Statements that only the leader sends."""

@@ -1,0 +1,1 @@
+"""Statements that only read, for people and metrics."""

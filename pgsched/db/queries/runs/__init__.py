@@ -1,0 +1,1 @@
+"""Statements about runs: enqueue, claim, settle, read."""

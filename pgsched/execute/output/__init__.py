@@ -1,0 +1,1 @@
+"""What attempts print and log: recorded, bounded, relayed."""

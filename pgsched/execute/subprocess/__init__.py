@@ -1,0 +1,1 @@
+"""The executors of kinds `command` and `shell`: child processes that die with their worker."""

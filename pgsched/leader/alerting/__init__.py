@@ -1,0 +1,1 @@
+"""Incidents: how the leader finds them, and how people are told."""

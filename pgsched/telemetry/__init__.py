@@ -1,0 +1,1 @@
+"""What a process counts and tells: metrics, probes, traces."""

@@ -1,0 +1,1 @@
+"""The JSON API: its operations, their schemas, the OpenAPI document."""

@@ -1,0 +1,1 @@
+"""Running the attempts that a worker has claimed."""
