@@ -123,13 +123,13 @@ def test_stretches_that_are_over_are_not_read_again(
     db: psycopg.Connection, conn: Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: list[int] = []
-    real = top.rates.rates
+    real = top.charts.rates
 
     def noted(conn: Connection[Any], span: str, count: int) -> Any:
         counts.append(count)
         return real(conn, span, count)
 
-    monkeypatch.setattr(top.rates, "rates", noted)
+    monkeypatch.setattr(top.charts, "rates", noted)
     looking = Looking()
     first = looking.look(conn, Page()).stretches
     db.execute("INSERT INTO pgsched.runs (task, state, attempt, started_at, finished_at)"

@@ -197,14 +197,14 @@ def test_ctrl_s_does_not_stop_it(screen: Terminal) -> None:
     screen.until("any key goes back")
 
 
-@pytest.mark.parametrize("what", ["shell.frame", "reader.Reader._once"])
+@pytest.mark.parametrize("what", ["loop.frame", "reader.Reader._once"])
 def test_the_terminal_is_given_back_after_a_bug(dsn: str, tmp_path: Path, what: str) -> None:
     """Of what draws, and of what reads: an old look must not stay there as if it were new."""
     with terminal(tmp_path, dsn) as screen:
         broken = tmp_path / "broken.py"
         broken.write_text(
             "import sys\n"
-            "from pgsched.cli.top import reader, shell\n"
+            "from pgsched.cli.top import loop, reader\n"
             "def buggy(_):\n    raise ZeroDivisionError('a bug')\n"
             f"{what} = buggy\n"
             "from pgsched.cli import run\n"

@@ -243,7 +243,7 @@ def test_an_idle_leader_looks_once_a_minute(db: psycopg.Connection, monkeypatch:
         looks.append(time.monotonic())
         return real(*given)
 
-    monkeypatch.setattr(declarations.registering, "withdrawn", counted)
+    monkeypatch.setattr(declarations.registration, "withdrawn", counted)
     begin(db, new)
     duties = lead(db)
     for _ in range(5):

@@ -20,7 +20,7 @@ from tests.executing import claim
 STAYS = """
 import asyncio, time
 from pgsched.errors import InputError
-from pgsched.worker import shutdown as leaving
+from pgsched.worker import shutdown
 
 async def swallows():
     while True:
@@ -43,7 +43,7 @@ async def work():
     await asyncio.sleep(0.3)
     {end}
 
-leaving.run(work, 0.5)
+shutdown.run(work, 0.5)
 """
 
 
