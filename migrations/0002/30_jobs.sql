@@ -167,7 +167,7 @@ END $$;
 CREATE FUNCTION pgsched.jobs_plan_again() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    fence bigint := hashtextextended('pgsched.leader.fence', 0);  -- as in sql/leader_fence.sql
+    fence bigint := hashtextextended('pgsched.leader.fence', 0);  -- as in leader_fence in sql/leadership.sql
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted
                        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())

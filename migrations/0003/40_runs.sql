@@ -13,7 +13,7 @@ DROP INDEX pgsched.runs_waiting_of_job;
 ALTER INDEX pgsched.runs_waiting_next RENAME TO runs_waiting;
 ALTER INDEX pgsched.runs_waiting_of_job_next RENAME TO runs_waiting_of_job;
 
--- What must not start. Claims look here (sql/claim.sql), so that a pause holds from its commit on, costs one look at a
+-- What must not start. Claims look here (claim in sql/claims.sql), so that a pause holds from its commit on, costs one look at a
 -- table that is nearly always empty, and moves no run. A row whose resume_at has passed pauses nothing. `limit` is a queue
 -- that has got its first limit: nothing of it is claimed until the leader has taken back what is queued beyond that.
 CREATE TABLE pgsched.pauses (

@@ -1,4 +1,4 @@
--- Dependencies: a run that waits for others is `waiting`, and only the leader lets it go (sql/admit_dependents.sql).
+-- Dependencies: a run that waits for others is `waiting`, and only the leader lets it go (admit_dependents in sql/dependencies.sql).
 --
 -- The marker, for everything else that admits runs: a waiting run with dependencies that are not resolved has
 -- available_at >= '8998-01-01 00:00Z', which no query for what is due ever reaches in the index. So:

@@ -1,5 +1,5 @@
 -- jobs.after_jobs: a slot of the job starts when the runs of those jobs for the same slot have succeeded. The leader finds
--- those runs and makes them the slot's parents (sql/dependencies_slots.sql); from then on it waits like any other run.
+-- those runs and makes them the slot's parents (dependencies_slots in sql/dependencies.sql); from then on it waits like any other run.
 
 -- What is wrong is said when the column is written, and not at any other edit: a job that is waited for may be deleted.
 -- Two edits at once must not close a circle together.

@@ -1,11 +1,19 @@
-"""Every named statement lives in a file of its own in `sql/`; code names it and never builds one from strings."""
+"""Named statements: the blocks of the files in `sql/`. Code names a statement and never builds one from strings.
+
+A block begins with a line `-- name: NAME`, then its comment header, then its text. A line `-- include: NAME` stands for
+the text of a block that begins with `-- fragment: NAME`, so that what several statements share is written once.
+"""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
+INCLUDE = re.compile(r"^[ ]*-- include: (\w+)$", re.MULTILINE)
+NO_STATEMENTS = {"roles.sql"}  # a script
 
 
 def folder(name: str) -> Path:
@@ -14,11 +22,32 @@ def folder(name: str) -> Path:
     return installed if installed.is_dir() else PACKAGE.parent / name
 
 
-@cache
 def sql(name: str) -> bytes:
-    """The text of `sql/<name>.sql` without its comment header, as psycopg takes it (placeholders `%(name)s`)."""
-    text = (folder("sql") / f"{name}.sql").read_text(encoding="utf-8")
-    lines = text.splitlines()
-    while lines and (lines[0].startswith("--") or not lines[0].strip()):
-        lines.pop(0)
-    return "\n".join(lines).encode()
+    """The text of a statement without its comment header, as psycopg takes it (placeholders `%(name)s`).
+
+    Raises KeyError for a name that no file has.
+    """
+    return statements()[name]
+
+
+@cache
+def statements() -> dict[str, bytes]:
+    """Every statement by its name. ValueError if two blocks have one name."""
+    found: dict[str, str] = {}
+    fragments: dict[str, str] = {}
+    for path in sorted(folder("sql").glob("*.sql")):
+        if path.name in NO_STATEMENTS:
+            continue
+        _, *parts = BLOCK.split(path.read_text(encoding="utf-8"))
+        for what, name, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            if name in found or name in fragments:
+                raise ValueError(f"two statements are named {name}, one of them in {path.name}")
+            (found if what == "name" else fragments)[name] = without_header(text)
+    return {name: INCLUDE.sub(lambda line: fragments[line[1]], text).encode() for name, text in found.items()}
+
+
+def without_header(block: str) -> str:
+    """A block's text without the comment lines that it begins with, and without the blank lines around it."""
+    lines = block.strip().splitlines()
+    first = next((n for n, line in enumerate(lines) if line.strip() and not line.startswith("--")), len(lines))
+    return "\n".join(lines[first:])

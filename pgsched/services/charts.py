@@ -36,7 +36,7 @@ class Stretch:
 
 def rates(conn: Connection[Any], span: str = "1h", count: int = STRETCHES) -> list[Stretch]:
     """The last `count` stretches of a range, oldest first."""
-    found = rows(conn, "web_rates", {"width_s": RANGES[span], "count": count, "n": SAMPLE})
+    found = rows(conn, "runs_finished_by_stretch", {"width_s": RANGES[span], "count": count, "n": SAMPLE})
     return [stretch(row) for row in found]
 
 
@@ -52,22 +52,22 @@ def stretch(row: Row) -> Stretch:
 
 
 def depth(conn: Connection[Any]) -> Row:
-    """How many runs have not ended, by state (see sql/web_depth.sql)."""
-    found = one(conn, "web_depth", {"n": DEPTH_COUNTED})
+    """How many runs have not ended, by state (see runs_open_counted in sql/charts.sql)."""
+    found = one(conn, "runs_open_counted", {"n": DEPTH_COUNTED})
     assert found is not None
     return found
 
 
 def failures(conn: Connection[Any], n: int = 8) -> list[Row]:
     """The newest runs that ended badly."""
-    return rows(conn, "web_failures", {"n": n})
+    return rows(conn, "runs_failed_newest", {"n": n})
 
 
 def workers(conn: Connection[Any]) -> list[Row]:
     """The workers that are alive."""
-    return rows(conn, "web_workers")
+    return rows(conn, "workers_alive_draining")
 
 
 def gone_workers(conn: Connection[Any], n: int = 20) -> list[Row]:
     """Those that have gone within the last hour."""
-    return rows(conn, "web_workers_gone", {"n": n})
+    return rows(conn, "workers_gone", {"n": n})

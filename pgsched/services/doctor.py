@@ -185,7 +185,7 @@ def replication(facts: Row) -> Iterator[Finding]:
 
 def poolers(conn: Connection[Any]) -> Iterator[Finding]:
     """What is between this command, or a worker, and the server?"""
-    here, workers = pooler.of(conn), rows(conn, "status_workers")
+    here, workers = pooler.of(conn), rows(conn, "workers_alive")
     polling = [row["name"] for row in workers if row["pooler"] == "transaction"]
     if here == "transaction" or polling:
         text = "a pooler in transaction mode: no notification passes, so work is found a poll period later (--poll)"

@@ -198,6 +198,6 @@ def around_of(conn: Connection[Any], run: Mapping[str, Any]) -> Around:
     if run["state"] == "waiting":
         return Around(others=rows(conn, "explain_open", {"id": run["id"]}))
     if run["state"] == "queued":
-        offered = one(conn, "offered", {name: run[name] for name in ("queue", "kind", "task")}) or {}
+        offered = one(conn, "workers_offering", {name: run[name] for name in ("queue", "kind", "task")}) or {}
         return Around(alive=offered.get("alive", 0), offering=offered.get("workers", 0), held=held)
     return Around()

@@ -19,8 +19,7 @@ EVERY_S = 0.5
 
 
 class Seen(NamedTuple):
-    """A look at a run: its row (see sql/run_watch.sql), the output since the last look, and whether this was the last
-    one."""
+    """A look at a run: its row (`run_watch`), the output since the last look, and whether this was the last one."""
 
     run: Row
     rows: list[Row]

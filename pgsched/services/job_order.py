@@ -12,7 +12,7 @@ SHOWN = 100
 
 
 def neighbours(conn: Connection[Any], job: Row) -> tuple[list[Row], list[Row]]:
-    """The jobs that this one waits for, and those that wait for it; see sql/web_after.sql."""
-    found = rows(conn, "web_after", {"id": job["id"], "after": plain(job["after_jobs"] or ()), "n": SHOWN})
+    """The jobs that this one waits for, and those that wait for it; see jobs_after in sql/charts.sql."""
+    found = rows(conn, "jobs_after", {"id": job["id"], "after": plain(job["after_jobs"] or ()), "n": SHOWN})
     before, behind = ([row for row in found if row["side"] == side] for side in ("before", "behind"))
     return before, behind

@@ -25,10 +25,10 @@ def live(conn: Connection[Any], since: datetime, n_jobs: int = 20, n_runs: int =
     """Read the moment; counts and lateness are over runs since `since`."""
     return Live(
         now=database_now(conn),
-        jobs=rows(conn, "live_jobs", {"since": since, "n": n_jobs}),
-        runs=rows(conn, "live_runs", {"n": n_runs}),
-        leader=one(conn, "status_leader"),
-        workers=rows(conn, "status_workers"),
+        jobs=rows(conn, "jobs_live", {"since": since, "n": n_jobs}),
+        runs=rows(conn, "runs_live", {"n": n_runs}),
+        leader=one(conn, "leader_newest_term"),
+        workers=rows(conn, "workers_alive"),
     )
 
 

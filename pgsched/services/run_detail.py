@@ -41,7 +41,7 @@ def whole(conn: Connection[Any], run_id: int) -> Whole:
     """Read it. Raises NotFound."""
     run = runs.show(conn, run_id)
     offered = run["state"] != "queued" or waiting.offered(conn, run)
-    related = rows(conn, "web_relatives", {"id": run_id, "n": RELATIVES})
+    related = rows(conn, "run_relatives", {"id": run_id, "n": RELATIVES})
     before, behind = ([row for row in related if row["side"] == side] for side in ("before", "behind"))
     return Whole(run, offered, run_output.last(conn, run_id, LAST_ROWS), before, behind, spans(run))
 

@@ -43,7 +43,7 @@ class Month:
 def strips(conn: Connection[Any], job_ids: Iterable[int], n: int = SHOWN) -> dict[int, list[Row]]:
     """The newest slots of jobs, oldest first, each with its `look`."""
     found: dict[int, list[Row]] = {}
-    for row in rows(conn, "web_strips", {"ids": plain(job_ids), "n": n}):
+    for row in rows(conn, "slots_of_jobs_newest", {"ids": plain(job_ids), "n": n}):
         found.setdefault(row["job_id"], []).append(row | {"look": look(row)})
     return found
 
@@ -58,7 +58,7 @@ def month(conn: Connection[Any], job: Row, first: date) -> Month:
     end = (first + 31 * DAY).replace(day=1)
     dates = [first + n * DAY for n in range((end - first).days)]
     edges = [midnight(day, job["timezone"]) for day in (*dates, end)]
-    found = rows(conn, "web_month", {"job_id": job["id"], "edges": edges, "n": READ})
+    found = rows(conn, "slots_of_job_by_day", {"job_id": job["id"], "edges": edges, "n": READ})
     counts: dict[int, dict[str, int]] = {}
     for row in found:
         counts.setdefault(row["day"], {})[row["kind"]] = row["slots"]
@@ -76,7 +76,7 @@ def of_day(conn: Connection[Any], job: Row, day: date, until: datetime | None, n
 def between(conn: Connection[Any], job_id: int, from_at: datetime, until_at: datetime, n: int) -> list[Row]:
     """The newest slots of a stretch of time that have a row, newest first, each with its `look`."""
     values = {"job_id": job_id, "from_at": from_at, "until_at": until_at, "n": n}
-    return [row | {"look": look(row)} for row in rows(conn, "web_slots", values)]
+    return [row | {"look": look(row)} for row in rows(conn, "slots_of_job", values)]
 
 
 def midnight(day: date, timezone: str) -> datetime:

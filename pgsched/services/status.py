@@ -45,13 +45,13 @@ def status(conn: Connection[Any], sample: int | None = None) -> Status:
         # statistics of a queue table are stale by nature; each question below has an index that fits it
         conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off")
         leader = newest_leader(conn)
-        workers = [build(LiveWorker, row) for row in rows(conn, "status_workers")]
-        open_runs = rows(conn, "status_open", {"n": MOST_OPEN})
-        jobs = build(JobCounts, one(conn, "status_jobs"))
+        workers = [build(LiveWorker, row) for row in rows(conn, "workers_alive")]
+        open_runs = rows(conn, "runs_open_by_state", {"n": MOST_OPEN})
+        jobs = build(JobCounts, one(conn, "jobs_counted"))
         finished = newest_finished(conn, sample)
-        attention = build(Attention, one(conn, "status_attention", {"n": sample, "older": OLDER}))
-        fires = next_fires(rows(conn, "status_next", {"n": 10 + PUT_OFF}))[:10]
-        errors = [build(JobError, row) for row in rows(conn, "status_errors", {"n": 20})]
+        attention = build(Attention, one(conn, "runs_needing_attention", {"n": sample, "older": OLDER}))
+        fires = next_fires(rows(conn, "slots_next", {"n": 10 + PUT_OFF}))[:10]
+        errors = [build(JobError, row) for row in rows(conn, "jobs_in_error", {"n": 20})]
         paused = limit_report.pauses(conn)
         limits, full = limit_report.binding(conn)
     queues = by_queue(open_runs)
@@ -79,7 +79,7 @@ def build(kind: type[T], row: Row | None) -> T:
 
 def newest_leader(conn: Connection[Any]) -> Leader | None:
     """The newest term, None if nobody ever led."""
-    row = one(conn, "status_leader")
+    row = one(conn, "leader_newest_term")
     if row is None:
         return None
     return build(Leader, row | {"alive": not row["resigned"] and row["seen_s"] <= LEADER_SEEN_S})
@@ -87,7 +87,7 @@ def newest_leader(conn: Connection[Any]) -> Leader | None:
 
 def newest_finished(conn: Connection[Any], sample: int) -> Finished:
     """Counts over the newest finished runs; `sampled_s` only where there were more than were read."""
-    row = one(conn, "status_finished", {"n": sample})
+    row = one(conn, "runs_finished_lately", {"n": sample})
     assert row is not None
     return build(Finished, row | {"sampled_s": row["sampled_s"] if row["read"] >= sample else None})
 

@@ -105,15 +105,15 @@ def overview(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
 
 
 def running(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
-    return {"running": rows(conn, "top_running", {"n": LISTED, "deep": DEEP, "fronts": FRONTS})}
+    return {"running": rows(conn, "runs_running_longest", {"n": LISTED, "deep": DEEP, "fronts": FRONTS})}
 
 
 def queues(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
-    return {"queues": rows(conn, "top_queues")}
+    return {"queues": rows(conn, "queues_set_or_paused")}
 
 
 def listed_jobs(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
-    found = rows(conn, "top_jobs", {"n": LISTED, "find": page.find or None})
+    found = rows(conn, "jobs_of_interest", {"n": LISTED, "find": page.find or None})
     return {"jobs": [row | {"next_at": next_at(row)} for row in found]}
 
 
@@ -123,7 +123,7 @@ def next_at(job: Row) -> datetime | None:
 
 
 def failures(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
-    failing = rows(conn, "top_failing", {"n": LISTED, "deep": LATER})
+    failing = rows(conn, "runs_failing", {"n": LISTED, "deep": LATER})
     return {"failing": failing, "failures": charts.failures(conn, LISTED)}
 
 
@@ -134,7 +134,7 @@ def workers(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
 def run(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
     found = runs.show(conn, int(page.key or 0))
     why = held.why(conn, found)
-    log = rows(conn, "top_log", {"id": found["id"], "n": LOG_ROWS, "characters": LOG_CHARACTERS})
+    log = rows(conn, "run_log_end", {"id": found["id"], "n": LOG_ROWS, "characters": LOG_CHARACTERS})
     return {"run": [found | {"held": why}], "log": log}
 
 
@@ -144,7 +144,7 @@ def job(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
 
 
 def queue(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
-    return {"runs": rows(conn, "top_queue", {"queue": page.key, "n": LISTED})}
+    return {"runs": rows(conn, "runs_of_queue", {"queue": page.key, "n": LISTED})}
 
 
 PAGES: dict[str, Callable[[Connection[Any], Page], dict[str, list[Row]]]] = {

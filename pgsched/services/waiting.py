@@ -44,7 +44,7 @@ def progress(
 
 def offered(conn: Connection[Any], run: Row) -> bool:
     """Does any live worker take such a run?"""
-    row = one(conn, "offered", {name: run[name] for name in ("queue", "kind", "task")})
+    row = one(conn, "workers_offering", {name: run[name] for name in ("queue", "kind", "task")})
     return bool(row and row["workers"])
 
 

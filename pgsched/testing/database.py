@@ -25,20 +25,20 @@ SLOTS = 1000
 def runs_of(conn: Connection[Any], task: str | None) -> list[dict[str, Any]]:
     """The unfinished runs of a task, or of all."""
     with Cursor(conn, row_factory=dict_row) as cursor:
-        return cursor.execute(sql("testing_runs"), {"task": task}).fetchall()
+        return cursor.execute(sql("runs_unfinished_of_task"), {"task": task}).fetchall()
 
 
 def unfinished(conn: Connection[Any], tasks: Sequence[str], queues: list[str] | None, scheduled: bool) -> list[Any]:
     """(id, task, state) of runs that a drain waits for; `scheduled`: those that are due later too, from now on due."""
     values = {"tasks": list(tasks), "queues": queues, "scheduled": scheduled}
     if scheduled:
-        conn.execute(sql("testing_hurry"), values)
-    return conn.execute(sql("testing_open"), values).fetchall()
+        conn.execute(sql("runs_hurry"), values)
+    return conn.execute(sql("runs_open_of_tasks"), values).fetchall()
 
 
 def finished(conn: Connection[Any], since: datetime, queues: list[str] | None) -> dict[str, int]:
     """How many runs ended how since then."""
-    return dict(conn.execute(sql("testing_finished"), {"since": since, "queues": queues}).fetchall())
+    return dict(conn.execute(sql("runs_ended_since"), {"since": since, "queues": queues}).fetchall())
 
 
 def clock(conn: Connection[Any]) -> datetime:
@@ -51,13 +51,13 @@ def clock(conn: Connection[Any]) -> datetime:
 
 def travel(conn: Connection[Any], now: datetime, by: timedelta) -> int:
     """Let time go on from `now`; returns how many slots of jobs were passed, each of which has a run now."""
-    conn.execute(sql("testing_travel"), {"by": by})
+    conn.execute(sql("time_travel"), {"by": by})
     passed = 0
-    for name, schedule, timezone, anchor in conn.execute(sql("testing_jobs")).fetchall():
+    for name, schedule, timezone, anchor in conn.execute(sql("jobs_of_clock")).fetchall():
         for slot in parse(schedule, timezone, anchor).between(now, now + by):
-            made = conn.execute(sql("testing_slot"), {"job": name, "slot": slot}).fetchone()
+            made = conn.execute(sql("slot_travelled"), {"job": name, "slot": slot}).fetchone()
             if made is not None:
-                conn.execute(sql("testing_slot_at"), {"id": made[0], "slot": slot})
+                conn.execute(sql("slot_triggered"), {"id": made[0], "slot": slot})
                 passed += 1
             if passed > SLOTS:
                 raise InputError(f"travel: more than {SLOTS} slots of jobs lie in {by}; travel in shorter steps")

@@ -1,4 +1,4 @@
-"""What recorded runs wait for: the rules of sql/admit_dependents.sql and its neighbours, without a database."""
+"""What recorded runs wait for: the rules of sql/dependencies.sql, without a database."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The chaos app in a process that lacks a guard: PGSCHED_TEST_SQL is a folder to have the statements from (each is
-read when it is first asked for), PGSCHED_TEST_NO_FENCE takes the leader's fence away."""
+"""The chaos app in a process that lacks a guard: PGSCHED_TEST_SQL is a folder to have the statements from (read
+when the first is asked for), PGSCHED_TEST_NO_FENCE takes the leader's fence away."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ true_folder = statements.folder
 
 if crippled := os.environ.get("PGSCHED_TEST_SQL"):
     statements.folder = lambda asked: Path(crippled) if asked == "sql" else true_folder(asked)
-    statements.sql.cache_clear()
+    statements.statements.cache_clear()
 if os.environ.get("PGSCHED_TEST_NO_FENCE"):
     assert leadership.fence.__module__ == leadership.__name__, "there is a fence to take away"
     leadership.try_lead = lambda conn: True

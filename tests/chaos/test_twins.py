@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -57,9 +58,11 @@ def violated(where: Places, tmp_path: Path) -> Violated:
 def cripple(copy: Path, name: str, guard: str, instead: str) -> Path:
     """The statements with one of them changed."""
     shutil.copytree(folder("sql"), copy)
-    text = (copy / f"{name}.sql").read_text()
-    assert text.count(guard) == 1, f"{name}.sql has {guard!r} {text.count(guard)} times"
-    (copy / f"{name}.sql").write_text(text.replace(guard, instead))
+    (path,) = (path for path in copy.glob("*.sql") if f"-- name: {name}\n" in path.read_text())
+    before, after = path.read_text().split(f"-- name: {name}\n")
+    block, *others = re.split(r"(?=^-- name: )", after, flags=re.MULTILINE)
+    assert block.count(guard) == 1, f"{name} has {guard!r} {block.count(guard)} times"
+    path.write_text("".join([before, f"-- name: {name}\n", block.replace(guard, instead), *others]))
     return copy
 
 
@@ -150,7 +153,7 @@ def test_a_leader_that_does_not_see_the_clock_move_is_reported(where: Places, tm
     fault = registry.load()["database-clock"]
     if why := requirements.missing(fault.needs):
         pytest.skip(why)
-    blind = "from pgsched.leader import clock_step\nstepping.DatabaseClock.stepped_s = lambda *_: 0.0\n"
+    blind = "from pgsched.leader import clock_step\nclock_step.DatabaseClock.stepped_s = lambda *_: 0.0\n"
     (tmp_path / "sitecustomize.py").write_text(blind)
     short = replace(fault, options=replace(fault.options, lease_s=6.0))  # renewed seldom against half-second reaps
     result = run_fault(short, where, 1, print, env={"PYTHONPATH": str(tmp_path)})

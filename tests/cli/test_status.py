@@ -275,6 +275,6 @@ def test_no_question_scans_the_history(db: psycopg.Connection) -> None:
     from pgsched.db.statements import sql
 
     db.execute("SET enable_seqscan = off")
-    for name in ("status_open", "status_finished", "status_attention"):
+    for name in ("runs_open_by_state", "runs_finished_lately", "runs_needing_attention"):
         plan = db.execute(b"EXPLAIN " + sql(name), {"n": 100, "older": 100}).fetchall()
         assert "Seq Scan on runs" not in str(plan), name

@@ -20,7 +20,7 @@ FINDS_FEW = re.compile(r"\w+_pkey|runs_open_of_job")
 WORKER = {
     "claim": "runs_claim runs_pkey",
     "claim_start": "runs_claim runs_pkey",
-    "claim_again": "runs_claim",
+    "claim_unconfirmed": "runs_claim",
     "claimable_queues": "runs_claim[]",
     "heartbeat": "runs_pkey",
     "cancel_asked": "runs_pkey",
@@ -46,7 +46,7 @@ LEADER = {
     "dependencies_gone": "runs_waiting dependencies_pkey runs_pkey",
     "dependencies_slots": "runs_waiting runs_slot jobs_pkey",
     "dependencies_no_slot": "runs_pkey jobs_pkey",
-    "expire": "runs_expiring[] runs_held[] runs_pkey",
+    "runs_expire": "runs_expiring[] runs_held[] runs_pkey",
     "lease_look": "runs_claim*",
     "reap": "runs_pkey",
     "lease_shorten": "runs_pkey",
@@ -90,12 +90,12 @@ LEADER = {
     "declare_withdraw": "jobs_pkey|jobs_declared*",
     "plans_look": "jobs_pkey[]",
     "plans_again": "jobs_pkey",
-    "leases": "",
-    "status_attention": None,
-    "status_leader": None,
-    "status_next": None,
-    "status_open": None,
-    "status_workers": None,
+    "lease_longest": "",
+    "runs_needing_attention": None,
+    "leader_newest_term": None,
+    "slots_next": None,
+    "runs_open_by_state": None,
+    "workers_alive": None,
     "alert_look": "jobs_watched*",
     "alert_check": "jobs_watched[] runs_slot runs_open_of_job runs_pkey attempts_pkey jobs_pkey rollups_of_job",
 }
@@ -103,16 +103,21 @@ LEADER = {
 ASKED = (
     "alert_list alert_test audit_ backfill_calendar backfill_cancel backfill_count backfill_rerun backfill_show"
     " calendar_ check_ declare_ declared_by dependencies_progress dependencies_retry dependencies_tree"
-    " dependencies_waits doctor_ examples explain_ first_result job_ limit_applied limit_list limit_remove limit_save"
-    " limit_unapplied limit_writers live_ may_check metrics_ migrate_ offered open_runs pause_ prune_count queue_list"
-    " retention_ roles run_attempts run_cancel run_cancel_many run_holding run_log_last run_log_read run_present"
-    " run_retry run_retry_many run_show run_watch status_errors status_finished status_jobs succeeded_slots testing_"
-    " top_ web_ worker_"
+    " dependencies_waits doctor_ explain_ first_result job_ limit_applied limit_list limit_remove limit_save"
+    " limit_unapplied limit_writers may_check metrics_ migrate_ open_runs pause_ prune_count queue_list"
+    " workers_offering retention_ run_attempts run_cancel run_cancel_many run_holding run_log_last run_log_read run_present"
+    " run_retry run_retry_many run_show run_watch succeeded_slots worker_"
+    " jobs_after jobs_counted jobs_in_error jobs_live jobs_of_clock jobs_of_interest queues_set_or_paused run_log_end"
+    " run_newest_id run_relatives runs_bad_since runs_ended_since runs_failed_newest runs_failing"
+    " runs_finished_by_stretch runs_finished_lately runs_hurry runs_live runs_of_job_newest runs_of_queue runs_open_counted runs_open_of_tasks"
+    " runs_running_longest runs_unfinished_of_task slot_ slots_of_job slots_of_job_by_day slots_of_jobs_newest"
+    " time_travel workers_alive_draining workers_gone"
 )
 # What is left: no table that grows, one row by its key, or rows of the caller's (of what inserts: its triggers').
 # (`dependencies_release` goes by its indexes from PostgreSQL 16 on; without statistics 15 hashes the edges.)
 FEW = (
-    "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance candidates clock fellows"
+    "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance clock"
+    " leader_candidates workers_idle_alike"
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_checked enqueue_keyed"
     " enqueue_keyed_traced enqueue_plain enqueue_rows enqueue_told enqueue_traced leader_elect leader_resign"
     " leader_seen leader_try leader_vacant limit_refunds prune_audit prune_workers rollup_lock rollup_stretches"

@@ -16,10 +16,10 @@ BOUNDED = [
     ("prune_keys", "expires_at <"),
     ("admit_scheduled", "available_at <"),
     ("admit_waiting", "available_at <"),
-    ("expire", "expires_at <"),
-    ("expire", "held_until <"),
+    ("runs_expire", "expires_at <"),
+    ("runs_expire", "held_until <"),
     ("leader_look", "available_at >"),
-    ("status_finished", "finished_at >"),
+    ("runs_finished_lately", "finished_at >"),
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,14 +12,13 @@ import pytest
 
 from pgsched.core.model import Claim
 from pgsched.db.queries.leader import leadership
-from pgsched.db.queries.runs import claims as claims_module
 from pgsched.db.queries.runs.claims import Wanted, claim_started
 from pgsched.leader import loop as duties_module
 from pgsched.leader.loop import Duties
 from pgsched.leader.preparation import Cost, Offer
 from pgsched.leader.preparation_lead import LONGEST_S
 from tests.fleet import one
-from tests.race.setting import CLAIMS, Open, add_runs, cut, row_of, slots, take
+from tests.race.setting import Open, add_runs, cut, row_of, slots, take
 from tests.race.test_duties import lead
 from tests.race.test_lead import add_coming_jobs
 from tests.waiting import wait_until
@@ -370,15 +368,3 @@ def test_what_nobody_knows_of_is_asked_for(
     assert (seats.given, queues, states(db)) == ([], ["default"], [("running", 2)])
     again = db.execute("SELECT count(*) FROM pgsched.runs WHERE token = %s", [token]).fetchone()
     assert again == (2,)
-
-
-def test_a_claim_ahead_or_again_is_as_wide_as_a_claim(db: psycopg.Connection) -> None:
-    """Their columns are read by the same function."""
-
-    def columns(name: str, after: str) -> list[str]:
-        text = claims_module.sql(name).decode().rsplit(after, 1)[1].partition("FROM")[0]
-        return re.sub(r"nullif\((\w+), [^)]+\)+", r"\1", re.sub(r"%\(\w+\)s", "''", text.replace("r.", ""))).split()
-
-    returned = [columns(name, "RETURNING") for name in (*CLAIMS, "claim_ahead")]
-    assert returned[0] == returned[1] == returned[2] == columns("claim_again", "SELECT")
-    assert len(returned[0]) == len(Claim._fields) - 1

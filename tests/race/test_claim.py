@@ -174,7 +174,9 @@ def test_a_lost_answer_is_asked_for_again(dsn: str, db: psycopg.Connection) -> N
     assert asyncio.run(ask()) == lost
     assert [c.id for c in lost] == [1, 2, 3]
     values = {"queue": "default", "token": token}
-    unguarded = db.execute(text_without("claim_again", " AND token = %(token)s", " AND %(token)s IS NOT NULL"), values)
+    unguarded = db.execute(
+        text_without("claim_unconfirmed", " AND token = %(token)s", " AND %(token)s IS NOT NULL"), values
+    )
     assert len(unguarded.fetchall()) == 5, "without the token in it, the answer would hold somebody else's claims"
 
 
@@ -183,7 +185,7 @@ def test_claiming_again_gives_nothing_once_the_lease_was_taken_away(db: psycopg.
     token = uuid4()
     take(db, 1, token, lease_s=-1)
     reap(db)
-    assert db.execute(sql("claim_again"), {"queue": "default", "token": token}).fetchall() == []
+    assert db.execute(sql("claim_unconfirmed"), {"queue": "default", "token": token}).fetchall() == []
     assert row_of(db, 1)["state"] == "queued"
 
 

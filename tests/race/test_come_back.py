@@ -134,7 +134,7 @@ def test_what_has_started_is_not_skipped_while_it_waits_for_its_limits(
 ) -> None:
     held = "held_until <= (SELECT clock_timestamp())"
     if not guarded:
-        cut(monkeypatch, leadership, "expire", f"{held} AND started_at IS NULL", held)
+        cut(monkeypatch, leadership, "runs_expire", f"{held} AND started_at IS NULL", held)
     limit(db, "k", 1)
     occupy(db)
     run_id = job_with_a_run(db, "waiting", overlap="skip", retry_within="1 hour")

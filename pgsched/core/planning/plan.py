@@ -1,8 +1,8 @@
 """The rule: what becomes of a job's due slots is a pure function of its row, its unfinished runs and the instant.
 
-The row is what `sql/tick_terms.sql` returns, with the instant (`now`), what its slots lie after (`decided_until`: its
-mark, or what is right before its start) and its unfinished runs (`open`, `held`, `newest`). Every slot gets one row: a
-run, one held back, or one that says why not. The mark rises by decisions alone.
+The row is what `tick_terms` in sql/ticks.sql returns, with the instant (`now`), what its slots lie after
+(`decided_until`: its mark, or what is right before its start) and its unfinished runs (`open`, `held`, `newest`).
+Every slot gets one row: a run, one held back, or one that says why not. The mark rises by decisions alone.
 """
 
 from __future__ import annotations

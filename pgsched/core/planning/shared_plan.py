@@ -22,9 +22,9 @@ NOTHING: dict[str, Any] = {"open": 0, "held": 0, "in_turn": 0, "newest": None,
 class Shape:
     """The schedule and policies that jobs share, and what was decided for the newest of their marks.
 
-    `terms`: a row of `sql/tick_terms.sql` with the instant (`now`). `looks`: whether unfinished runs matter; `delayed`:
-    whether the end of the last one does; `anchored`: whether the slots count from each job's own beginning. Raises what
-    reading the schedule raises.
+    `terms`: a row of `tick_terms` in sql/ticks.sql with the instant (`now`). `looks`: whether unfinished runs matter;
+    `delayed`: whether the end of the last one does; `anchored`: whether the slots count from each job's own beginning.
+    Raises what reading the schedule raises.
     """
 
     def __init__(self, terms: Job) -> None:

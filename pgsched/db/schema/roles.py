@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgsched.db.connection.connect import Connection, DatabaseError, explain
-from pgsched.db.statements import folder, sql
+from pgsched.db.statements import folder
 from pgsched.errors import NotPermitted
 
 ROLES = ("owner", "worker", "leader", "producer", "operator", "viewer")
@@ -32,7 +32,7 @@ def apply(conn: Connection[Any]) -> None:
     try:
         with conn.transaction():
             conn.execute("SET LOCAL statement_timeout = 0")
-            conn.execute(sql("roles"))
+            conn.execute(text().encode())
     except DatabaseError as error:
         if error.sqlstate == "42501" and "grant role" in str(error):
             user = conn.info.user

@@ -111,7 +111,7 @@ def decided(conn: Connection[Any], job_id: int, mode: str, slots: Sequence[datet
 
 
 def evidence(conn: Connection[Any], job_id: int, slots: Sequence[datetime]) -> list[Row]:
-    """The rows that bear on some slots of a job, in the caller's transaction; see `sql/backfill_rows.sql`."""
+    """The rows that bear on some slots of a job, in the caller's transaction: `backfill_rows` in sql/backfills.sql."""
     # a queue table's statistics are stale by nature: told of few rows, the planner would fetch and sort them all
     conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off")
     return fetch(conn, "backfill_rows", {"job_id": job_id, "slots": list(slots)})

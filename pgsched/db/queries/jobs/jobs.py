@@ -80,7 +80,7 @@ def list_jobs(
     after: str | None = None,
     limit: int | None = None,
 ) -> list[Row]:
-    """Jobs by name (see sql/job_list.sql); `after` is the last name of the page before."""
+    """Jobs by name (see job_list in sql/jobs.sql); `after` is the last name of the page before."""
     if state not in (None, *STATES):
         raise InputError(f'state: "{state}" is not one of {", ".join(STATES)}', "state")
     found = rows(conn, "job_list", {"queue": queue, "state": state, "after": after, "n": limit})

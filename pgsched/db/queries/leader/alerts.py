@@ -69,7 +69,7 @@ def told(conn: Connection[Any], row: Row, error: str | None) -> None:
 
 
 def listed(conn: Connection[Any], *, everything: bool = False, job_id: int | None = None, n: int = 100) -> list[Row]:
-    """Open incidents, or all, the newest first (see sql/alert_list.sql)."""
+    """Open incidents, or all, the newest first (see alert_list in sql/alerts.sql)."""
     return rows(conn, "alert_list", {"open": not everything, "job_id": job_id, "n": n})
 
 

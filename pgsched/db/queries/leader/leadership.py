@@ -19,9 +19,9 @@ from pgsched.db.connection.connect import Connection, DatabaseError, Reaction, c
 from pgsched.db.rows import fetch
 from pgsched.db.statements import sql
 
-# a row of `sql/tick_due.sql`: id, now, mark, anchor, dated, shape
+# a row of `tick_due` in sql/ticks.sql: id, now, mark, anchor, dated, shape
 Due = tuple[int, datetime, datetime | None, datetime | None, bool, str]
-# a row of `sql/plans_look.sql`: id, schedule, timezone, mark, next_run_at
+# a row of `plans_look` in sql/ticks.sql: id, schedule, timezone, mark, next_run_at
 Planned = tuple[int, str | None, str, datetime, datetime]
 # a job, and the first and the last slot of a stretch or a row of it
 Known = tuple[int, datetime, datetime]
@@ -41,7 +41,7 @@ def try_lead(conn: Connection[Any]) -> bool:
 
 def candidates(conn: Connection[Any]) -> int:
     """How many stand for leader in this database, the leader and the one that asks among them."""
-    row = conn.execute(sql("candidates")).fetchone()
+    row = conn.execute(sql("leader_candidates")).fetchone()
     return int(row[0]) if row else 1
 
 
@@ -82,7 +82,7 @@ def elect(conn: Connection[Any], holder: str) -> tuple[int, float]:
 
 def leases(conn: Connection[Any]) -> tuple[float, float]:
     """The shortest and the longest lease of this fleet in seconds, 0 without workers."""
-    row = conn.execute(sql("leases")).fetchone()
+    row = conn.execute(sql("lease_longest")).fetchone()
     return (float(row[0]), float(row[1])) if row and row[0] is not None else (0.0, 0.0)
 
 
@@ -97,12 +97,12 @@ def unlock(conn: Connection[Any]) -> None:
 
 
 def due_jobs(conn: Connection[Any], n: int, lead_s: float = 0.0) -> list[Due]:
-    """Lock up to `n` jobs that are due, within `lead_s` seconds if none is now; columns: see `sql/tick_due.sql`."""
+    """Lock up to `n` jobs that are due, within `lead_s` seconds if none is now: `tick_due` in sql/ticks.sql."""
     return conn.execute(sql("tick_due"), {"n": n, "lead_s": lead_s}).fetchall()
 
 
 def planned(conn: Connection[Any], after: int, n: int) -> list[Planned]:
-    """The next `n` jobs behind an id, with the next slot that was planned for each; see `sql/plans_look.sql`."""
+    """The next `n` jobs behind an id, with the next slot that was planned for each: `plans_look` in sql/ticks.sql."""
     return conn.execute(sql("plans_look"), {"after": after, "n": n}).fetchall()
 
 
@@ -129,7 +129,7 @@ def write_ahead(conn: Connection[Any]) -> None:
 
 
 def terms(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """What the schedules and policies of these jobs say; see `sql/tick_terms.sql` for the columns."""
+    """What the schedules and policies of these jobs say; see `tick_terms` in sql/ticks.sql for the columns."""
     return {row["id"]: row for row in fetch(conn, sql("tick_terms"), {"job_ids": literal(jobs)})}
 
 
@@ -225,7 +225,7 @@ def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> set[int]:
 
 def admit(conn: Connection[Any], n: int) -> int:
     """End what may no longer start, then make due and unblocked held runs claimable; returns how many of both."""
-    ended = conn.execute(sql("expire"), {"n": n}).rowcount
+    ended = conn.execute(sql("runs_expire"), {"n": n}).rowcount
     due = conn.execute(sql("admit_scheduled"), {"n": n}).fetchone()
     free = conn.execute(sql("admit_waiting"), {"n": n}).fetchone()
     return ended + int(due[0] if due else 0) + int(free[0] if free else 0)
@@ -262,15 +262,15 @@ def shorten_leases(conn: Connection[Any], ids: Sequence[int]) -> int:
 def reap(
     conn: Connection[Any], ids: Sequence[int], crash_limit: int, before_s: float | None = None
 ) -> list[dict[str, Any]]:
-    """Take back those of these claims whose lease had ended at `before_s` (as in `astray`); see `sql/reap.sql` for the
-    columns."""
+    """Take back those of these claims whose lease had ended at `before_s` (as in `astray`); for the columns
+    see `reap` in sql/reaper.sql."""
     return fetch(conn, sql("reap"), {"ids": literal(ids), "crash_limit": crash_limit, "before_s": before_s})
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What there is to do; see `sql/leader_look.sql`. `wait_s`: seconds until something is due, None if never; `now_s`:
-    the database's clock, since 1970."""
+    """What there is to do; see `leader_look` in sql/leadership.sql. `wait_s`: seconds until something is due, None if
+    never; `now_s`: the database's clock, since 1970."""
 
     wait_s: float | None
     jobs: bool

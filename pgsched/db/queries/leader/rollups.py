@@ -28,7 +28,7 @@ class Look:
 
 
 def look(conn: Connection[Any]) -> Look:
-    """See sql/rollup_look.sql."""
+    """See rollup_look in sql/rollups.sql."""
     (row,) = fetch(conn, sql("rollup_look"))
     return Look(row["now"], frozenset(row["writers"]), row["some"])
 
@@ -57,7 +57,7 @@ class Stretches:
 
 def read(conn: Connection[Any], asked: Stretches) -> list[Row]:
     """What was counted, stretch by stretch: how long runs took of one job, how long they waited of all. See
-    sql/rollup_stretches.sql."""
+    rollup_stretches in sql/rollups.sql."""
     width = asked.unit if asked.job_id else f"{asked.unit} of all"
     values = {"width": width, "most": MOST, "every": EVERY, "durations": asked.job_id != 0}
     return rows(conn, "rollup_stretches", asdict(asked) | values)

@@ -22,7 +22,7 @@ def entries(
     before_id: int | None = None,
     limit: int = 50,
 ) -> list[Row]:
-    """The newest changes first (see sql/audit_list.sql); `before_id` goes on where a page ended.
+    """The newest changes first (see audit_list in sql/audit.sql); `before_id` goes on where a page ended.
 
     `since`: an instant, or how long ago. Raises InputError.
     """

@@ -24,7 +24,7 @@ def tables(conn: Connection[Any]) -> list[Row]:
 
 def jobs(conn: Connection[Any]) -> Row:
     """How many jobs are planned, paused and broken, and for how many seconds a slot has been overdue."""
-    return fetch(conn, "status_jobs")[0]
+    return fetch(conn, "jobs_counted")[0]
 
 
 def clock_offset(conn: Connection[Any]) -> float:

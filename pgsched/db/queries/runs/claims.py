@@ -129,7 +129,7 @@ async def plan_settlements(conn: AsyncConnection[Any]) -> None:
 
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:
     """The claims that a `claim` with this token made although its answer was lost."""
-    return claims_of(token, await parts(conn, sql("claim_again"), {"queue": queue, "token": token}), queue)
+    return claims_of(token, await parts(conn, sql("claim_unconfirmed"), {"queue": queue, "token": token}), queue)
 
 
 def claim_ahead(
@@ -149,6 +149,7 @@ def claim_ahead(
         "n": n,
         "workers": workers,
         "queues": literal(queues) if queues else None,
+        "queue": None,
         "token": token,
         **wanted.values,
         "at": at,
@@ -174,7 +175,7 @@ async def claimable_queues(
 
 async def fellows(conn: AsyncConnection[Any], worker_id: int, most: int) -> int:
     """How many workers, `most` at most, look for the same work as this one and have room for it."""
-    row = await (await conn.execute(sql("fellows"), {"worker_id": worker_id, "most": most})).fetchone()
+    row = await (await conn.execute(sql("workers_idle_alike"), {"worker_id": worker_id, "most": most})).fetchone()
     return int(row[0]) if row else 0
 
 

@@ -39,7 +39,7 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A slot that waits for slots of other jobs; see `sql/dependencies_slots.sql`."""
+    """A slot that waits for slots of other jobs; see `dependencies_slots` in sql/dependencies.sql."""
 
     run_id: int
     parents: list[int]

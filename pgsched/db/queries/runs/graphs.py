@@ -10,7 +10,7 @@ from pgsched.db.rows import Row, rows
 
 
 def tree(conn: Connection[Any], run_id: int) -> list[Row]:
-    """The runs of the graph that this run belongs to, the oldest first; see `sql/dependencies_tree.sql`. NotFound."""
+    """The runs of the graph that this run belongs to, the oldest first: `dependencies_tree`. NotFound."""
     found = rows(conn, "dependencies_tree", {"id": checked(run_id)})
     if not any(run["id"] == run_id and run["state"] is not None for run in found):
         raise unknown(run_id)
@@ -25,7 +25,7 @@ def retry(conn: Connection[Any], run_id: int) -> list[Row]:
 
 
 def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> list[Row]:
-    """Cancel all runs of the graph that have not ended; see `sql/run_cancel_many.sql`. NotFound."""
+    """Cancel all runs of the graph that have not ended; see `run_cancel_many` in sql/runs.sql. NotFound."""
     ids = [run["id"] for run in tree(conn, run_id) if run["state"] in CANCELLED]
     # the last first: a run must not be let go because one that it would run after in any case was cancelled
     return cancel_many(conn, ids[::-1], reason, CANCELLED)

@@ -1,0 +1,17 @@
+-- What people changed.
+-- Each block is one statement: its purpose, params, returns and locks, then its text.
+
+
+-- name: audit_list
+-- what people changed, the newest first.
+-- params: what, name, who text, since timestamptz, ago interval, before_id bigint (null: any), n int
+-- returns: (id, at, who, acting_as, application, address, action, what, name, change)
+-- locks: none
+SELECT id, at, who, acting_as, application, host(address) AS address, action, what, name, change
+FROM pgsched.audit
+WHERE (%(what)s::text IS NULL OR what = %(what)s::text) AND (%(name)s::text IS NULL OR name = %(name)s::text)
+  AND (%(who)s::text IS NULL OR %(who)s::text IN (who, acting_as))
+  AND (%(since)s::timestamptz IS NULL OR at >= %(since)s::timestamptz)
+  AND (%(ago)s::interval IS NULL OR at >= clock_timestamp() - %(ago)s::interval)
+  AND (%(before_id)s::bigint IS NULL OR id < %(before_id)s::bigint)
+ORDER BY id DESC LIMIT %(n)s

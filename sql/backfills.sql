@@ -1,0 +1,172 @@
+-- Past slots, asked for again.
+-- Each block is one statement: its purpose, params, returns and locks, then its text.
+
+
+-- name: backfill_add
+-- ask for the slots of a job in [from_at, to_at) once more; the leader is told.
+-- params: job_id bigint, job, schedule, timezone text, anchor_at, from_at, to_at timestamptz, mode text,
+--         max_active int, reverse boolean, priority smallint, slots bigint (how many there are)
+-- returns: id
+-- locks: none beyond the new row
+INSERT INTO pgsched.backfills (job_id, job, schedule, timezone, anchor_at, from_at, to_at, mode, max_active, reverse,
+    priority, slots)
+VALUES (%(job_id)s, %(job)s, %(schedule)s, %(timezone)s, %(anchor_at)s, %(from_at)s, %(to_at)s, %(mode)s,
+        %(max_active)s, %(reverse)s, %(priority)s, %(slots)s)
+RETURNING id, pg_notify('pgsched_leader', 'backfills')
+
+
+-- name: backfill_advance
+-- how far a backfill is; finished, or failed where there is an error.
+-- params: id bigint, cursor_at timestamptz (null: unchanged), considered, started int, finished boolean, error text
+-- returns: nothing
+-- locks: the row that backfill_open locked
+UPDATE pgsched.backfills SET cursor_at = coalesce(%(cursor_at)s, cursor_at), considered = considered + %(considered)s,
+    started = started + %(started)s, finished_at = CASE WHEN %(finished)s THEN clock_timestamp() END, error = %(error)s
+WHERE id = %(id)s
+
+
+-- name: backfill_calendar
+-- the dates that a job leaves out.
+-- params: job_id bigint
+-- returns: (from_date, until_date, reason); both dates are left out
+-- locks: none
+SELECT from_date, until_date, reason FROM pgsched.job_calendars WHERE job_id = %(job_id)s ORDER BY from_date
+
+
+-- name: backfill_cancel
+-- end a backfill and its open runs.
+-- params: id bigint, reason text
+-- returns: what: cancelled, finished (it had ended); null: no such backfill
+-- locks: the backfill and its open runs
+SELECT pgsched.cancel_backfill(%(id)s, %(reason)s) AS what
+
+
+-- name: backfill_count
+-- write down how many slots a backfill has that was asked for without counting them.
+-- params: id bigint, slots bigint
+-- returns: nothing
+-- locks: the row that backfill_open locked
+UPDATE pgsched.backfills SET slots = %(slots)s WHERE id = %(id)s
+
+
+-- name: backfill_insert
+-- runs for slots that have no row yet, as the job is now. The high-water mark is left alone.
+-- params: id bigint (of the backfill), job_id bigint, priority smallint, slots timestamptz[]
+-- returns: id of each row that was made
+-- locks: FOR KEY SHARE on the job, so that a deletion sees the new rows or they are not made; failing at once when
+--        somebody is deleting or renaming it: the batch is tried again
+INSERT INTO pgsched.runs (job_id, scheduled_at, backfill_id, priority, origin, queue, kind, task, args, owner,
+    max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key)
+SELECT j.id, s.slot, %(id)s, %(priority)s, 'backfill', j.queue, j.kind, j.task, j.args, j.owner, j.max_attempts,
+    j.timeout, nullif(j.kill_after, '10 seconds'), nullif(j.backoff, 'exponential'),
+    nullif(j.backoff_base, '5 seconds'), nullif(j.backoff_max, '1 hour'), nullif(j.backoff_jitter, 0.2),
+    pgsched.job_options(j), j.tags, pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args)
+FROM unnest(%(slots)s::timestamptz[]) WITH ORDINALITY AS s(slot, n) JOIN pgsched.jobs j ON j.id = %(job_id)s
+ORDER BY s.n FOR KEY SHARE OF j NOWAIT
+ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
+RETURNING id
+
+
+-- name: backfill_open
+-- lock some open backfills that something can be done for now: nothing of theirs is open, or less than
+-- max_active and slots are left. One that only waits for its last runs takes nobody's place. They take turns.
+-- params: n int, after bigint (the id that was looked at last)
+-- returns: one row per backfill; active: its open runs; slots: null where nobody has counted them; job_exists
+-- locks: FOR UPDATE on those backfills, skipping one that somebody is cancelling
+SELECT b.id, b.job_id, b.job, b.schedule, b.timezone, b.anchor_at, b.from_at, b.to_at, b.mode, b.max_active, b.reverse,
+    b.priority, b.slots, b.cursor_at, r.active,
+    EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = b.job_id) AS job_exists
+FROM pgsched.backfills b CROSS JOIN LATERAL (
+    SELECT count(*) AS active FROM pgsched.runs r WHERE r.backfill_id = b.id AND r.phase < 3
+) r
+WHERE b.finished_at IS NULL
+  AND (r.active = 0 OR r.active < b.max_active AND coalesce(b.considered < b.slots, true))
+ORDER BY b.id <= %(after)s, b.id LIMIT %(n)s
+FOR UPDATE OF b SKIP LOCKED
+
+
+-- name: backfill_rerun
+-- ended runs of slots run again, as the job is now: the same rows, with further attempts. A success that
+-- is repeated leaves its attempt as evidence, as every other attempt has.
+-- params: id bigint (of the backfill), job_id bigint, priority smallint, ids bigint[]
+-- returns: id of each run that is queued again
+-- locks: those runs, and FOR KEY SHARE on the job against its deletion; failing at once when somebody else has one: the
+--        leader has other duties than to wait for it, and the batch is tried again. One that somebody revived meanwhile
+--        is left alone.
+WITH old AS MATERIALIZED (
+    SELECT r.id, r.state, r.token, r.attempt, r.started_at, r.finished_at, r.worker_id
+    FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id
+    WHERE r.id = ANY (%(ids)s::bigint[]) AND r.job_id = %(job_id)s AND r.phase >= 3
+    FOR UPDATE OF r NOWAIT FOR KEY SHARE OF j NOWAIT
+), evidence AS (
+    INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, finished_at, worker_id, worker)
+    SELECT o.id, o.token, o.attempt, 'succeeded', o.started_at, o.finished_at, o.worker_id, w.name
+    FROM old o LEFT JOIN pgsched.workers w ON w.id = o.worker_id
+    WHERE o.state = 'succeeded' AND o.token IS NOT NULL
+    ON CONFLICT (run_id, token) DO NOTHING
+), again AS (
+    UPDATE pgsched.runs r SET
+        state = pgsched.back_in_line('queued', j.queue,
+            pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args)),
+        concurrency_key = pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args), ready_at = clock_timestamp(),
+        finished_at = NULL, token = NULL, lease_until = NULL,
+        available_at = clock_timestamp(), crashes = 0, cancel_requested_at = NULL, cancel_reason = NULL, reason = NULL,
+        expires_at = NULL, held_until = NULL, result = NULL, backfill_id = %(id)s, origin = 'backfill',
+        priority = %(priority)s,
+        max_attempts = least(1000, r.attempt + j.max_attempts), queue = j.queue, kind = j.kind, task = j.task,
+        args = j.args, owner = j.owner, timeout = j.timeout, kill_after = nullif(j.kill_after, '10 seconds'),
+        backoff = nullif(j.backoff, 'exponential'), backoff_base = nullif(j.backoff_base, '5 seconds'),
+        backoff_max = nullif(j.backoff_max, '1 hour'), backoff_jitter = nullif(j.backoff_jitter, 0.2),
+        options = pgsched.job_options(j), tags = j.tags,
+        has_children = (SELECT true FROM pgsched.dependencies d WHERE d.parent_id = r.id AND d.state = 'open' LIMIT 1),
+        -- what its row says of the other slots of a stretch stays true of them
+        covers_state = CASE WHEN r.covers_from < r.covers_until THEN coalesce(r.covers_state, r.state) END,
+        covers_reason = CASE WHEN r.covers_state IS NOT NULL THEN r.covers_reason
+            WHEN r.covers_from < r.covers_until THEN r.reason END
+    FROM old JOIN pgsched.jobs j ON j.id = %(job_id)s WHERE r.id = old.id
+    RETURNING r.id, r.queue, r.state
+)
+SELECT id, CASE state WHEN 'queued' THEN pg_notify('pgsched_runs', queue)
+    ELSE pg_notify('pgsched_leader', 'runs') END AS woken FROM again
+
+
+-- name: backfill_rows
+-- what is known of some slots of a job: their own rows, and the rows that stand for a stretch of slots.
+-- A stretch's row has the newest of its slots, so those of the given slots are among them or soon after them.
+-- params: job_id bigint, slots timestamptz[] (not empty)
+-- returns: (id, scheduled_at, state, started_at, covers_from, covers_until, covers_state: what the row said of its stretch
+--          before it was revived for its own slot)
+-- locks: none
+WITH ends AS MATERIALIZED (SELECT min(s) AS first, max(s) AS last FROM unnest(%(slots)s::timestamptz[]) AS s)
+SELECT r.id, r.scheduled_at, r.state, r.started_at, r.covers_from, r.covers_until, r.covers_state
+FROM ends JOIN pgsched.runs r ON r.job_id = %(job_id)s AND r.scheduled_at BETWEEN ends.first AND ends.last
+WHERE r.covers_from IS NOT NULL OR r.scheduled_at = ANY (%(slots)s::timestamptz[])
+UNION ALL
+SELECT r.id, r.scheduled_at, r.state, r.started_at, r.covers_from, r.covers_until, r.covers_state
+FROM ends CROSS JOIN LATERAL (
+    SELECT * FROM pgsched.runs WHERE job_id = %(job_id)s AND scheduled_at > ends.last ORDER BY scheduled_at LIMIT 1000
+) r
+WHERE r.covers_from <= ends.last
+
+
+-- name: backfill_show
+-- one backfill, or the newest ones, with how the runs stand that it started and history still holds.
+-- params: id bigint (null: all), n int
+-- returns: one row per backfill, newest first; state is running, finished, cancelled or failed; leading: somebody leads
+-- locks: none
+SELECT b.id, b.job_id, b.job, b.schedule, b.timezone, b.from_at, b.to_at, b.mode, b.max_active, b.reverse, b.priority,
+    b.slots, b.considered, b.started, b.cursor_at, b.requested_by, b.created_at, b.cancelled_at, b.cancelled_by,
+    b.finished_at, b.error,
+    CASE WHEN b.error IS NOT NULL THEN 'failed' WHEN b.cancelled_at IS NOT NULL THEN 'cancelled'
+         WHEN b.finished_at IS NOT NULL THEN 'finished' ELSE 'running' END AS state,
+    r.open, r.succeeded, r.dead, r.cancelled, r.missed, clock_timestamp() AS now,
+    EXISTS (SELECT FROM pgsched.leader WHERE resigned_at IS NULL
+            AND seen_at > clock_timestamp() - interval '5 seconds') AS leading
+FROM pgsched.backfills b CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE phase < 3) AS open, count(*) FILTER (WHERE r.state = 'succeeded') AS succeeded,
+        count(*) FILTER (WHERE r.state = 'dead') AS dead, count(*) FILTER (WHERE r.state = 'cancelled') AS cancelled,
+        count(*) FILTER (WHERE r.state = 'missed') AS missed
+    FROM pgsched.runs r WHERE r.backfill_id = b.id
+) r
+WHERE %(id)s::bigint IS NULL OR b.id = %(id)s
+ORDER BY b.id DESC LIMIT %(n)s

@@ -1,0 +1,43 @@
+-- Dates on which a job does not run.
+-- Each block is one statement: its purpose, params, returns and locks, then its text.
+
+
+-- name: calendar_add
+-- exclude dates of a job; a stretch that begins at the same date is replaced.
+-- params: name text, from_date date, until_date date, reason text
+-- returns: (from_date, until_date, reason), or no row: no such job
+-- locks: that row, and the job's where it is planned anew
+INSERT INTO pgsched.job_calendars AS c (job_id, from_date, until_date, reason)
+SELECT id, %(from_date)s::date, %(until_date)s::date, %(reason)s FROM pgsched.jobs WHERE name = %(name)s
+ON CONFLICT (job_id, from_date) DO UPDATE SET until_date = excluded.until_date, reason = excluded.reason
+RETURNING c.from_date, c.until_date, c.reason
+
+
+-- name: calendar_list
+-- the excluded dates of a job.
+-- params: name text
+-- returns: (from_date, until_date, reason) by date; both dates are excluded
+-- locks: none
+SELECT c.from_date, c.until_date, c.reason FROM pgsched.job_calendars c JOIN pgsched.jobs j ON j.id = c.job_id
+WHERE j.name = %(name)s ORDER BY c.from_date
+
+
+-- name: calendar_remove
+-- allow dates of a job again; of a stretch that reaches beyond them, the rest stays excluded.
+-- params: name text, from_date date, until_date date
+-- returns: (from_date, until_date, reason) of the stretches that were cut or removed, as they were
+-- locks: those rows, and the job's where it is planned anew
+WITH gone AS (
+    DELETE FROM pgsched.job_calendars c USING pgsched.jobs j
+    WHERE j.name = %(name)s AND c.job_id = j.id
+      AND c.from_date <= %(until_date)s::date AND c.until_date >= %(from_date)s::date
+    RETURNING c.job_id, c.from_date, c.until_date, c.reason
+), rest AS (
+    INSERT INTO pgsched.job_calendars (job_id, from_date, until_date, reason)
+    SELECT job_id, from_date, %(from_date)s::date - 1, reason FROM gone WHERE from_date < %(from_date)s::date
+    UNION ALL
+    SELECT job_id, %(until_date)s::date + 1, until_date, reason FROM gone WHERE until_date > %(until_date)s::date
+    ON CONFLICT (job_id, from_date) DO UPDATE
+    SET until_date = greatest(job_calendars.until_date, excluded.until_date)
+)
+SELECT from_date, until_date, reason FROM gone ORDER BY from_date

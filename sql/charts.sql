@@ -1,0 +1,159 @@
+-- How it has been going: pages, charts.
+-- Each block is one statement: its purpose, params, returns and locks, then its text.
+
+
+-- name: jobs_after
+-- the jobs that a job waits for, and those that wait for it.
+-- params: id bigint, after text (an array of bigint: those that it waits for), n int
+-- returns: (side: before or behind, id, name: null where it was deleted), by name
+-- locks: none
+SELECT 'before' AS side, a.id, j.name FROM unnest(%(after)s::text::bigint[]) a(id) LEFT JOIN pgsched.jobs j ON j.id = a.id
+UNION ALL
+(SELECT 'behind', id, name FROM pgsched.jobs WHERE after_jobs @> ARRAY[%(id)s::bigint] ORDER BY name LIMIT %(n)s)
+ORDER BY 1, 3, 2
+
+
+-- name: runs_open_counted
+-- how many runs have not ended, by state, counted up to n of each phase through its partial index.
+-- params: n int
+-- returns: one row: queued, running, scheduled, waiting, counted (false: there are more than were counted)
+-- locks: none
+WITH o AS MATERIALIZED (
+    (SELECT state FROM pgsched.runs WHERE phase = 2 LIMIT %(n)s)
+    UNION ALL (SELECT state FROM pgsched.runs WHERE phase = 1 LIMIT %(n)s)
+    UNION ALL (SELECT state FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL LIMIT %(n)s)
+    UNION ALL (SELECT state FROM pgsched.runs WHERE phase = 0 AND ready_at IS NOT NULL LIMIT %(n)s)
+)
+SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state = 'running') AS running,
+    count(*) FILTER (WHERE state = 'scheduled') AS scheduled, count(*) FILTER (WHERE state = 'waiting') AS waiting,
+    count(*) < %(n)s AS counted
+FROM o
+
+
+-- name: runs_failed_newest
+-- the newest runs that ended badly, by the index over those.
+-- params: n int
+-- returns: (id, state, job, task, finished_at, attempt, max_attempts, why)
+-- locks: none
+SELECT r.id, r.state, j.name AS job, r.task, r.finished_at, r.attempt, r.max_attempts,
+    coalesce(r.error, r.reason) AS why
+FROM (SELECT * FROM pgsched.runs WHERE phase = 4 ORDER BY finished_at DESC LIMIT %(n)s) r
+LEFT JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY r.finished_at DESC
+
+
+-- name: slots_of_job_by_day
+-- how many slots of a job fell on each of some days, by what became of them; the newest n rows are read, by
+-- the index over slots. A row that stands for several slots counts as these, on the day of the newest of them.
+-- params: job_id bigint, edges timestamptz[] (the beginnings of the days and the end of the last), n int
+-- returns: (day: 1 is the first, kind: ran, late, skipped, missed, dead or open, slots, read: rows, first_at: the oldest)
+-- locks: none
+WITH newest AS MATERIALIZED (
+    SELECT r.scheduled_at, r.state, r.covers_count,
+        r.origin = 'schedule' AND r.attempt = 1
+            AND r.started_at > r.scheduled_at + coalesce(j.jitter, '0') + coalesce(j.misfire_after, '60 seconds') AS late
+    FROM pgsched.runs r LEFT JOIN pgsched.jobs j ON j.id = r.job_id
+    WHERE r.job_id = %(job_id)s AND r.scheduled_at >= (%(edges)s::timestamptz[])[1]
+      AND r.scheduled_at < (%(edges)s::timestamptz[])[cardinality(%(edges)s::timestamptz[])]
+    ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT %(n)s
+)
+SELECT width_bucket(scheduled_at, %(edges)s::timestamptz[]) AS day,
+    CASE WHEN state = 'succeeded' THEN CASE WHEN late THEN 'late' ELSE 'ran' END WHEN state = 'cancelled' THEN 'skipped'
+         WHEN state IN ('skipped', 'missed', 'dead') THEN state ELSE 'open' END AS kind,
+    sum(coalesce(covers_count, 1))::bigint AS slots, count(*) AS read, min(scheduled_at) AS first_at
+FROM newest GROUP BY 1, 2
+
+
+-- name: runs_finished_by_stretch
+-- what the finished runs of each stretch of time say. At most n of a stretch are read, its newest, by the
+-- index over their end; where there were more, `seen` is n and earliest_at says how far back they reach.
+--          The newest stretch goes on: it ends now.
+-- params: width_s float8 (of a stretch), count int (of stretches, up to now), n int
+-- returns: one row per stretch, oldest first: from_at, until_at, seen, executed, dead, missed, retried, earliest_at;
+--          wait_50, wait_95: seconds from being due to the start; late_50, late_95, late_max: from slot to start, of
+--          first attempts
+-- locks: none
+WITH clock AS (
+    SELECT to_timestamp(floor(extract(epoch FROM clock_timestamp()) / %(width_s)s) * %(width_s)s) AS until
+)
+SELECT b.from_at, b.until_at, s.* FROM (
+    SELECT until - (k * %(width_s)s * interval '1 second') AS from_at,
+        least(until - ((k - 1) * %(width_s)s * interval '1 second'), clock_timestamp()) AS until_at
+    FROM clock, generate_series(0, %(count)s - 1) k
+) b CROSS JOIN LATERAL (
+    SELECT count(*) AS seen, count(*) FILTER (WHERE started) AS executed,
+        count(*) FILTER (WHERE state = 'dead') AS dead, count(*) FILTER (WHERE state = 'missed') AS missed,
+        count(*) FILTER (WHERE started AND attempt > 1) AS retried, min(finished_at) AS earliest_at,
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY wait_s) AS wait_50,
+        percentile_cont(0.95) WITHIN GROUP (ORDER BY wait_s) AS wait_95,
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY late_s) AS late_50,
+        percentile_cont(0.95) WITHIN GROUP (ORDER BY late_s) AS late_95, max(late_s) AS late_max
+    FROM (
+        SELECT r.state, r.attempt, r.finished_at, r.started_at IS NOT NULL AS started,
+            CASE WHEN r.started_at IS NOT NULL
+                 THEN greatest(extract(epoch FROM r.started_at - r.available_at)::float8, 0) END AS wait_s,
+            CASE WHEN r.origin = 'schedule' AND r.attempt = 1
+                 THEN extract(epoch FROM r.started_at - r.scheduled_at)::float8 END AS late_s
+        FROM pgsched.runs r
+        WHERE r.phase >= 3 AND r.finished_at >= b.from_at AND r.finished_at < b.until_at
+        ORDER BY r.finished_at DESC LIMIT %(n)s
+    ) newest
+) s ORDER BY b.from_at
+
+
+-- name: slots_of_job
+-- the slots of a job that have a row in a stretch of time, the newest n; rows that stand for several slots
+-- are found by the newest of these.
+-- params: job_id bigint, from_at timestamptz, until_at timestamptz, n int
+-- returns: (id, state, origin, scheduled_at, started_at, finished_at, attempt, max_attempts, late_s: null unless it
+--          started late, reason, error, covers_from, covers_until, covers_count), newest first
+-- locks: none
+SELECT r.id, r.state, r.origin, r.scheduled_at, r.started_at, r.finished_at, r.attempt, r.max_attempts, r.reason, r.error,
+    r.covers_from, r.covers_until, r.covers_count,
+    CASE WHEN r.origin = 'schedule' AND r.attempt = 1
+              AND r.started_at > r.scheduled_at + coalesce(j.jitter, '0') + coalesce(j.misfire_after, '60 seconds')
+         THEN extract(epoch FROM r.started_at - r.scheduled_at)::float8 END AS late_s
+FROM pgsched.runs r LEFT JOIN pgsched.jobs j ON j.id = r.job_id
+WHERE r.job_id = %(job_id)s AND r.scheduled_at >= %(from_at)s AND r.scheduled_at < %(until_at)s
+ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT %(n)s
+
+
+-- name: slots_of_jobs_newest
+-- the newest slots of some jobs, of each by its index over slots.
+-- params: ids text (an array of bigint), n int (of each job)
+-- returns: (job_id, id, state, scheduled_at, started_at, finished_at, late_s: null unless it started late, reason,
+--          covers_count), oldest first
+-- locks: none
+SELECT r.job_id, r.id, r.state, r.scheduled_at, r.started_at, r.finished_at, r.covers_count,
+    coalesce(r.error, r.reason) AS reason,
+    CASE WHEN r.origin = 'schedule' AND r.attempt = 1 AND r.started_at > r.scheduled_at + j.jitter + j.misfire_after
+         THEN extract(epoch FROM r.started_at - r.scheduled_at)::float8 END AS late_s
+FROM pgsched.jobs j CROSS JOIN LATERAL (
+    SELECT * FROM pgsched.runs s WHERE s.job_id = j.id ORDER BY s.job_id DESC, s.scheduled_at DESC LIMIT %(n)s
+) r
+WHERE j.id = ANY (%(ids)s::text::bigint[])
+ORDER BY r.job_id, r.scheduled_at
+
+
+-- name: workers_alive_draining
+-- the workers that are alive, as status_workers, and whether somebody asked them to drain.
+-- params: none
+-- returns: (id, name, hostname, pid, version, app, concurrency, running, abandoned, kinds, queues, tasks: how many,
+--          started_at, seen_s, stopping, blocked_s: for how long its loop has not turned, blocked_by, drain_asked)
+-- locks: none
+SELECT id, name, hostname, pid, version, app, concurrency, running, abandoned, kinds, queues,
+    cardinality(tasks) AS tasks, started_at, extract(epoch FROM clock_timestamp() - seen_at)::float8 AS seen_s,
+    stopping_at IS NOT NULL AS stopping, extract(epoch FROM clock_timestamp() - blocked_at)::float8 AS blocked_s,
+    blocked_by, drain_asked_at IS NOT NULL AS drain_asked
+FROM pgsched.workers WHERE stopped_at IS NULL AND seen_at > clock_timestamp() - lease
+ORDER BY id
+
+
+-- name: workers_gone
+-- workers that were there within the last hour and are not any more, by the newest ids.
+-- params: n int
+-- returns: (id, name, seen_at, started_at, stopped_at: null where it just vanished, now)
+-- locks: none
+SELECT id, name, seen_at, started_at, stopped_at, clock_timestamp() AS now
+FROM (SELECT * FROM pgsched.workers ORDER BY id DESC LIMIT 500) w
+WHERE (stopped_at IS NOT NULL OR seen_at <= clock_timestamp() - lease) AND seen_at > clock_timestamp() - interval '1 hour'
+ORDER BY seen_at DESC LIMIT %(n)s

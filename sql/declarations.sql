@@ -1,0 +1,89 @@
+-- Jobs declared in code.
+-- Each block is one statement: its purpose, params, returns and locks, then its text.
+
+
+-- name: declare_lock
+-- ten workers that start at once take turns in reconciling what their code declares.
+-- params: none
+-- returns: nothing
+-- locks: advisory, until the transaction ends. One for all apps: two that declare the same names in other orders
+--        would deadlock.
+SELECT pg_advisory_xact_lock(hashtextextended('pgsched.app.declarations', 0))
+
+
+-- name: declare_others
+-- is another process of this app there, or may one come back? One that did not sign off counts until it is
+--                 given up (prune_workers), and for a while after that: after an outage all look gone that are not.
+-- params: app text, grace_s float8
+-- returns: others boolean
+-- locks: none
+SELECT EXISTS (
+    SELECT FROM pgsched.workers WHERE app = %(app)s AND (stopped_at IS NULL OR stopping_at IS NULL
+        AND stopped_at > clock_timestamp() - make_interval(secs => %(grace_s)s::float8))
+) AS others
+
+
+-- name: declare_removed
+-- the jobs that an app declared before and declares no more; deleted if `remove`.
+-- params: declared_by text, names text[], remove boolean
+-- returns: name
+-- locks: the deleted rows
+WITH gone AS (
+    DELETE FROM pgsched.jobs
+    WHERE %(remove)s AND declared_by = %(declared_by)s AND name <> ALL (%(names)s::text[]) RETURNING name
+)
+SELECT name FROM gone
+UNION ALL
+SELECT name FROM pgsched.jobs
+WHERE NOT %(remove)s AND declared_by = %(declared_by)s AND name <> ALL (%(names)s::text[])
+
+
+-- name: declare_try_lock
+-- as declare_lock, but that nobody waits: a process may be declaring just now.
+-- params: none
+-- returns: locked boolean
+-- locks: advisory, until the transaction ends
+SELECT pg_try_advisory_xact_lock(hashtextextended('pgsched.app.declarations', 0)) AS locked
+
+
+-- name: declare_withdraw
+-- delete jobs that nobody declares any more. Under declare_try_lock.
+-- params: ids bigint[]
+-- returns: name text, app text
+-- locks: those rows, skipping locked ones: somebody edits them
+WITH free AS MATERIALIZED (
+    SELECT id FROM pgsched.jobs WHERE id = ANY (%(ids)s::bigint[]) AND declared_by IS NOT NULL FOR UPDATE SKIP LOCKED
+)
+DELETE FROM pgsched.jobs j USING free WHERE j.id = free.id RETURNING j.name, j.declared_by AS app
+
+
+-- name: declare_withdrawn
+-- the jobs of apps that are at work which no process of theirs declares, nor has for a while. A process
+--                    that has not signed off counts until it is written off (prune_workers); one that does not say what
+--                    it declares may declare anything; and where no process is alive that says so, all is left.
+-- params: grace_s float8, n int
+-- returns: id bigint, name text, app text
+-- locks: none
+WITH counted AS MATERIALIZED (
+    SELECT DISTINCT app, declares FROM pgsched.workers
+    WHERE app IS NOT NULL
+      AND (stopped_at IS NULL OR stopped_at > clock_timestamp() - make_interval(secs => %(grace_s)s::float8))
+), at_work AS MATERIALIZED (
+    SELECT DISTINCT app FROM pgsched.workers
+    WHERE stopped_at IS NULL AND seen_at > clock_timestamp() - lease
+      AND app NOT IN (SELECT app FROM counted WHERE declares IS NULL)
+), declared AS MATERIALIZED (
+    SELECT c.app, d.name FROM counted c CROSS JOIN LATERAL unnest(c.declares) AS d(name)
+)
+SELECT j.id, j.name, j.declared_by AS app
+FROM at_work a JOIN pgsched.jobs j ON j.declared_by = a.app
+WHERE (j.declared_by, j.name) NOT IN (SELECT app, name FROM declared)
+LIMIT %(n)s
+
+
+-- name: declared_by
+-- who owns a job.
+-- params: name text
+-- returns: declared_by text (null: made by SQL)
+-- locks: none
+SELECT declared_by FROM pgsched.jobs WHERE name = %(name)s

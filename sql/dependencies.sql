@@ -1,0 +1,312 @@
+-- Runs that wait for other runs.
+-- Each block is one statement: its purpose, params, returns and locks, then its text.
+
+
+-- name: admit_dependents
+-- what the edges of runs that wait for others come to. All met: the run becomes
+-- claimable, or waits for its own later time, its limits, or the overlap policy that held it as well. One failed, or all
+-- of those of which one is enough: it ends, and with it every run below that would end for that reason, each saying for
+-- which parent. A slot of a job is skipped, any other run cancelled.
+-- params: ids bigint[]: the runs to look at
+-- returns: (ready bigint, ended bigint, notified bigint)
+-- locks: row locks on the runs that end, skipping locked ones: they are found again by their parents, which have ended
+WITH RECURSIVE edges AS MATERIALIZED (
+    SELECT c.id, d.parent_id, coalesce(d.any_of, false) AS any_of, coalesce(d.state, 'met') AS state
+    FROM unnest(%(ids)s::text::bigint[]) AS c(id)
+    LEFT JOIN LATERAL (SELECT * FROM pgsched.dependencies e WHERE e.run_id = c.id OFFSET 0) d ON true
+), judged AS MATERIALIZED (
+    SELECT id, coalesce(bool_or(state = 'failed' AND NOT any_of)
+               OR bool_or(any_of) AND bool_and(state = 'failed' OR NOT any_of), false) AS failed,
+        bool_and(state = 'met' OR any_of) AND (NOT bool_or(any_of) OR bool_or(any_of AND state = 'met')) AS met,
+        min(parent_id) FILTER (WHERE state = 'failed') AS parent_id
+    FROM edges GROUP BY id
+), free AS MATERIALIZED (
+    SELECT r.id, (r.options ->> 'not_before')::timestamptz AS not_before,
+        coalesce((r.options ->> 'not_before')::timestamptz > clock_timestamp(), false) AS later,
+        coalesce(r.options ? 'overlap', false) AS overlap, pgsched.is_limited(r.queue, r.concurrency_key) AS limited
+    FROM judged j JOIN pgsched.runs r ON r.id = j.id
+    WHERE j.met AND NOT j.failed AND r.phase = 0 AND r.available_at >= '8999-01-01 00:00Z'
+), ready AS (
+    UPDATE pgsched.runs r SET options = nullif(r.options - '{not_before,overlap,after_jobs}'::text[], '{}'),
+        available_at = greatest(clock_timestamp(), f.not_before),
+        state = CASE WHEN f.overlap THEN 'waiting' WHEN f.later THEN 'scheduled' WHEN f.limited THEN 'waiting'
+                     ELSE 'queued' END,
+        phase = CASE WHEN f.overlap THEN 0 WHEN f.later THEN 1 WHEN f.limited THEN 0 ELSE 2 END,
+        ready_at = CASE WHEN f.limited AND NOT f.overlap AND NOT f.later THEN clock_timestamp() END
+    FROM free f WHERE r.id = f.id
+    RETURNING r.queue, r.state
+), woken AS (
+    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM ready WHERE state = 'queued') q
+), doomed AS (
+    SELECT id, parent_id FROM judged WHERE failed
+    UNION
+    SELECT d.run_id, d.parent_id FROM doomed CROSS JOIN LATERAL (
+        SELECT e.run_id, e.parent_id FROM pgsched.dependencies e
+        WHERE e.parent_id = doomed.id AND e.state = 'open' AND e.on_failure = 'cancel' AND NOT e.any_of
+          AND EXISTS (SELECT FROM pgsched.runs c WHERE c.id = e.run_id AND c.phase = 0
+                      AND c.available_at >= '8998-01-01 00:00Z')
+        OFFSET 0) d
+), reasons AS MATERIALIZED (
+    SELECT id, min(parent_id) AS parent_id FROM doomed GROUP BY id
+), held AS MATERIALIZED (
+    SELECT r.id FROM pgsched.runs r WHERE r.id = ANY (ARRAY(SELECT id FROM reasons))
+      AND r.phase = 0 AND r.available_at >= '8998-01-01 00:00Z'
+    FOR NO KEY UPDATE SKIP LOCKED
+), ended AS (
+    UPDATE pgsched.runs r SET state = CASE r.origin WHEN 'schedule' THEN 'skipped' ELSE 'cancelled' END,
+        finished_at = clock_timestamp(), available_at = clock_timestamp(),
+        -- one that ends by this very statement is not seen to have ended
+        reason = CASE WHEN p.id IS NULL THEN format('dependency: run %%s is gone', reasons.parent_id)
+            ELSE format('dependency: run %%s (%%s) is %%s', p.id, p.task, CASE WHEN p.phase >= 3 THEN p.state
+                        WHEN p.origin = 'schedule' THEN 'skipped' ELSE 'cancelled' END) END
+    FROM held JOIN reasons ON reasons.id = held.id LEFT JOIN pgsched.runs p ON p.id = reasons.parent_id
+    WHERE r.id = held.id
+    RETURNING r.id
+)
+SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM ended) AS ended,
+    (SELECT count(*) FROM woken) AS notified
+
+
+-- name: dependencies_add
+-- make edges.
+-- params: parallel arrays run_ids bigint[], parent_ids bigint[], on_failures text[], any_ofs boolean[]
+-- returns: nothing
+-- locks: the runs that are held back; see migrations/0003/43_dependencies.sql
+INSERT INTO pgsched.dependencies (run_id, parent_id, on_failure, any_of)
+SELECT run_id, parent_id, on_failure, any_of
+FROM unnest(%(run_ids)s::text::bigint[], %(parent_ids)s::text::bigint[], %(on_failures)s::text::text[],
+            %(any_ofs)s::text::boolean[]) AS e(run_id, parent_id, on_failure, any_of)
+
+
+-- name: dependencies_adopt
+-- runs whose edges are new are watched from now on: the parents that they wait for are marked, so that
+-- whoever ends one wakes the leader. A run stays new as long as somebody has locked one of its parents.
+-- params: after bigint (of the new ones, those with a greater id), n int (look at so many of them)
+-- returns: (watched bigint: how many; loose bigint[]: those that wait for nothing that is open; last bigint: the greatest
+--          id that was looked at, null: there are none behind it)
+-- locks: row locks on those runs and on parents that are not marked yet, skipping locked ones. One update for both: a run
+--        may be a child and a parent.
+WITH fresh AS MATERIALIZED (
+    SELECT id FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL AND available_at = '8999-01-01 00:00Z' AND id > %(after)s
+    ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
+), edges AS MATERIALIZED (
+    SELECT d.run_id, d.parent_id,
+        (SELECT p.has_children IS NOT TRUE FROM pgsched.runs p WHERE p.id = d.parent_id) AS unmarked
+    FROM fresh CROSS JOIN LATERAL (
+        SELECT e.run_id, e.parent_id FROM pgsched.dependencies e WHERE e.run_id = fresh.id AND e.state = 'open' OFFSET 0) d
+), marked AS MATERIALIZED (
+    SELECT id FROM pgsched.runs WHERE id = ANY (ARRAY(SELECT DISTINCT parent_id FROM edges WHERE unmarked))
+    FOR NO KEY UPDATE SKIP LOCKED
+), watched AS (
+    SELECT id FROM fresh
+    EXCEPT SELECT run_id FROM edges WHERE unmarked AND parent_id NOT IN (SELECT id FROM marked)
+), changed AS (
+    SELECT id, bool_or(mark) AS mark, bool_or(watch) AS watch FROM (
+        SELECT id, true AS mark, false AS watch FROM marked UNION ALL SELECT id, false, true FROM watched) both_ways
+    GROUP BY id
+), done AS (
+    UPDATE pgsched.runs r SET has_children = CASE WHEN changed.mark THEN true ELSE r.has_children END,
+        available_at = CASE WHEN changed.watch THEN '9000-01-01 00:00Z' ELSE r.available_at END
+    FROM changed WHERE r.id = changed.id
+)
+SELECT (SELECT count(*) FROM watched), ARRAY(SELECT id FROM watched EXCEPT SELECT run_id FROM edges),
+    (SELECT max(id) FROM fresh HAVING count(*) = %(n)s)
+
+
+-- name: dependencies_gone
+-- edges to runs that somebody has deleted fail (run_anyway: are met), for they will never end.
+-- params: after bigint (of the runs that wait, those with a greater id), n int (look at so many of them)
+-- returns: (last bigint: the greatest id that was looked at, null: none; ids bigint[]: the runs that have such an edge)
+-- locks: row locks on those runs, skipping locked ones
+WITH held AS MATERIALIZED (
+    SELECT id FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL AND available_at = '9000-01-01 00:00Z' AND id > %(after)s
+    ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
+), gone AS MATERIALIZED (
+    SELECT d.run_id, d.parent_id FROM held CROSS JOIN LATERAL (
+        SELECT e.run_id, e.parent_id FROM pgsched.dependencies e WHERE e.run_id = held.id AND e.state = 'open' OFFSET 0) d
+    WHERE (SELECT true FROM pgsched.runs p WHERE p.id = d.parent_id) IS NULL
+), decided AS (
+    UPDATE pgsched.dependencies d SET state = CASE d.on_failure WHEN 'run_anyway' THEN 'met' ELSE 'failed' END
+    FROM gone WHERE d.run_id = gone.run_id AND d.parent_id = gone.parent_id
+)
+SELECT (SELECT max(id) FROM held), ARRAY(SELECT DISTINCT run_id FROM gone)
+
+
+-- name: dependencies_look
+-- is there anything to do for runs that wait for others? So that a round without any costs one question.
+-- params: none
+-- returns: (slots, fresh, ended boolean): slots that wait for other jobs' slots; runs with new edges; parents that ended
+-- locks: none
+SELECT EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL AND available_at = '8998-01-01 00:00Z') AS slots,
+    EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL AND available_at = '8999-01-01 00:00Z') AS fresh,
+    EXISTS (SELECT FROM pgsched.runs WHERE phase >= 3 AND has_children) AS ended
+
+
+-- name: dependencies_no_slot
+-- slots that wait for what will never be are skipped.
+-- params: parallel arrays ids bigint[], job_ids bigint[]: the job that has no such slot (0: the jobs wait in a circle)
+-- returns: nothing; the number of rows says how many
+-- locks: those runs
+UPDATE pgsched.runs r SET state = 'skipped', finished_at = clock_timestamp(), available_at = clock_timestamp(),
+    reason = CASE WHEN g.job_id = 0 THEN 'after_jobs: its jobs wait for each other'
+        WHEN j.id IS NULL THEN format('after_jobs: job %%s is gone', g.job_id)
+        ELSE format('after_jobs: job "%%s" has no such slot', j.name) END
+FROM unnest(%(ids)s::text::bigint[], %(job_ids)s::text::bigint[]) AS g(id, job_id)
+LEFT JOIN pgsched.jobs j ON j.id = g.job_id
+WHERE r.id = g.id AND r.phase = 0 AND r.available_at = '8998-01-01 00:00Z'
+
+
+-- name: dependencies_parents
+-- the runs that a run waited for, with their results.
+-- params: id bigint
+-- returns: (id, task, state, result, error), the oldest first
+-- locks: none
+SELECT p.id, p.task, p.state, p.result, p.error
+FROM pgsched.dependencies d JOIN pgsched.runs p ON p.id = d.parent_id
+WHERE d.run_id = %(id)s ORDER BY p.id
+
+
+-- name: dependencies_progress
+-- how far some runs are.
+-- params: ids text (an array of bigint)
+-- returns: (total, done, failed bigint): of them, ended; of those, not succeeded. What was pruned has ended well.
+-- locks: none
+SELECT count(*) AS total, count(*) FILTER (WHERE r.id IS NULL OR r.phase >= 3) AS done,
+    count(*) FILTER (WHERE r.phase >= 3 AND r.state <> 'succeeded') AS failed
+FROM unnest(%(ids)s::text::bigint[]) AS given(id) LEFT JOIN LATERAL (
+    SELECT * FROM pgsched.runs r WHERE r.id = given.id OFFSET 0) r ON true
+
+
+-- name: dependencies_release
+-- what runs that have ended mean for those that wait for them. An edge is met by a success, or by
+-- any end where on_failure says run_anyway; it fails where on_failure says cancel; under `wait` it stays open.
+-- params: after bigint (of the parents, those with a greater id), n int (so many of them, and twice as many edges, at most)
+-- returns: (more boolean: something was decided, and not all may have been; ids bigint[]: the runs of which some were;
+--          last bigint: the greatest id that was looked at, null: there are none behind it)
+-- locks: row locks on those parents and children, skipping locked ones. A parent is looked at again until all its edges
+--        are decided.
+WITH ended AS MATERIALIZED (
+    SELECT id, state FROM pgsched.runs WHERE phase >= 3 AND has_children AND id > %(after)s
+    ORDER BY id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
+), edges AS MATERIALIZED (
+    -- locked before they are counted: a child that somebody has locked takes the place of none behind it
+    SELECT d.run_id, d.parent_id, d.state
+    FROM ended CROSS JOIN LATERAL (
+        SELECT e.run_id, e.parent_id,
+            CASE WHEN ended.state = 'succeeded' OR e.on_failure = 'run_anyway' THEN 'met' ELSE 'failed' END AS state
+        FROM pgsched.dependencies e
+        WHERE e.parent_id = ended.id AND e.state = 'open' AND (ended.state = 'succeeded' OR e.on_failure <> 'wait')
+        OFFSET 0) d
+    CROSS JOIN LATERAL (
+        SELECT c.id FROM pgsched.runs c WHERE c.id = d.run_id FOR NO KEY UPDATE SKIP LOCKED) free
+    LIMIT 2 * %(n)s
+), decided AS (
+    UPDATE pgsched.dependencies d SET state = edges.state FROM edges
+    WHERE d.run_id = edges.run_id AND d.parent_id = edges.parent_id
+    RETURNING d.run_id
+), whole AS MATERIALIZED (
+    -- the others have a child that somebody has locked; one that was deleted by hand is waited for by nobody
+    SELECT ended.id FROM ended WHERE (SELECT count(*) FROM edges) < 2 * %(n)s AND (
+        SELECT true FROM pgsched.dependencies e
+        WHERE e.parent_id = ended.id AND e.state = 'open' AND (ended.state = 'succeeded' OR e.on_failure <> 'wait')
+          AND ((e.run_id, e.parent_id) IN (SELECT f.run_id, f.parent_id FROM edges f)) IS NOT TRUE
+          AND (SELECT true FROM pgsched.runs c WHERE c.id = e.run_id) LIMIT 1) IS NULL
+), done AS (
+    UPDATE pgsched.runs r SET has_children = NULL WHERE r.id = ANY (ARRAY(SELECT id FROM whole))
+    RETURNING r.id
+)
+SELECT ((SELECT count(*) FROM ended) = %(n)s OR (SELECT count(*) FROM edges) = 2 * %(n)s)
+        AND (EXISTS (SELECT FROM decided) OR EXISTS (SELECT FROM done)), ARRAY(SELECT DISTINCT run_id FROM decided),
+    (SELECT max(id) FROM ended HAVING count(*) = %(n)s)
+
+
+-- name: dependencies_retry
+-- revive every run of a graph that ended and did not succeed.
+-- params: id bigint
+-- returns: (id, state: queued, or waiting for others) of each
+-- locks: those runs
+SELECT id, state FROM pgsched.retry_tree(%(id)s)
+
+
+-- name: dependencies_runs
+-- make the runs of a graph; those that will wait for others are born held back.
+-- params: rows text: a JSON array of objects with the params of `enqueue`, args as a text of JSON, waits boolean, trace text (JSON), and
+--         has_children true: marked from birth, and not by the leader one by one
+-- returns: id of each, in the order of the rows, if sorted
+-- locks: none but the new rows'
+INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, tags, concurrency_key, has_children,
+    state, available_at, options)
+SELECT w.task, w.args::jsonb, coalesce(w.queue, 'default'), coalesce(w.priority, 5), coalesce(w.max_attempts, 3),
+    w.timeout, w.tags, w.concurrency_key, w.has_children, CASE WHEN w.waits THEN 'waiting' ELSE 'queued' END,
+    CASE WHEN w.waits THEN '8999-01-01 00:00Z' ELSE coalesce(w.due, clock_timestamp()) END,
+    CASE WHEN w.waits AND w.due > clock_timestamp() OR w.trace IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+        'not_before', CASE WHEN w.waits AND w.due > clock_timestamp() THEN w.due END, 'trace', w.trace::jsonb)) END
+FROM (
+    SELECT x.*, coalesce(x.at, clock_timestamp() + x.delay) AS due
+    FROM ROWS FROM (jsonb_to_recordset(%(rows)s::text::jsonb) AS (
+        task text, args text, queue text, priority smallint, max_attempts integer, timeout interval, tags text[],
+        at timestamptz, delay interval, concurrency_key text, waits boolean,
+        has_children boolean, trace text)) WITH ORDINALITY
+        AS x(task, args, queue, priority, max_attempts, timeout, tags, at, delay, concurrency_key, waits,
+             has_children, trace, n)
+    ORDER BY x.n
+) w
+RETURNING id
+
+
+-- name: dependencies_slots
+-- slots that wait for the slots of other jobs (jobs.after_jobs), with the runs that they wait for, as
+-- far as there are any. A run that stands for a stretch of slots stands for each of them.
+-- params: after bigint (of the slots that wait, those with a greater id), n int (look at so many of them)
+-- returns: (run_id, parent_ids bigint[], missing bigint: a job that has no such slot and will not have it, or is gone;
+--          undecided bigint: how many of the jobs have yet to decide it)
+-- locks: row locks on the waiting slots, skipping locked ones
+WITH held AS MATERIALIZED (
+    SELECT id, scheduled_at AS slot, options FROM pgsched.runs
+    WHERE phase = 0 AND ready_at IS NULL AND available_at = '8998-01-01 00:00Z' AND id > %(after)s
+    ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
+), wanted AS MATERIALIZED (
+    SELECT h.id, h.slot, a.job_id::bigint AS job_id, coalesce(
+        (SELECT r.id FROM pgsched.runs r WHERE r.job_id = a.job_id::bigint AND r.scheduled_at = h.slot),
+        (SELECT r.id FROM (
+            (SELECT * FROM pgsched.runs b WHERE b.job_id = a.job_id::bigint AND b.scheduled_at < h.slot
+             ORDER BY b.scheduled_at DESC LIMIT 1)
+            UNION ALL
+            (SELECT * FROM pgsched.runs b WHERE b.job_id = a.job_id::bigint AND b.scheduled_at > h.slot
+             ORDER BY b.scheduled_at LIMIT 1)) r
+         WHERE h.slot BETWEEN r.covers_from AND r.covers_until LIMIT 1)) AS parent_id
+    FROM held h CROSS JOIN LATERAL jsonb_array_elements_text(h.options -> 'after_jobs') AS a(job_id)
+), judged AS (
+    -- a next_run_at that has passed says only that the job is to be planned
+    SELECT w.*, w.parent_id IS NULL AND (j.id IS NULL OR j.decided_until >= w.slot
+        OR j.next_run_at > greatest(w.slot, clock_timestamp())
+        OR j.next_run_at IS NULL AND j.error IS NULL AND NOT j.paused) AS missing
+    FROM wanted w LEFT JOIN pgsched.jobs j ON j.id = w.job_id
+)
+SELECT id, array_agg(parent_id) FILTER (WHERE parent_id IS NOT NULL), min(job_id) FILTER (WHERE missing),
+    count(*) FILTER (WHERE parent_id IS NULL AND NOT missing)
+FROM judged GROUP BY id
+
+
+-- name: dependencies_tree
+-- the graph that a run belongs to.
+-- params: id bigint
+-- returns: one row for each run, the oldest first: (id, state, task, queue, attempt, max_attempts, started_at, finished_at,
+--          reason, error, parents jsonb: [{id, on_failure, any_of, state}], now); a run that was pruned has only an id
+-- locks: none
+SELECT g.id, r.state, r.task, r.queue, r.attempt, r.max_attempts, r.started_at, r.finished_at, r.reason, r.error,
+    (SELECT coalesce(jsonb_agg(jsonb_build_object('id', d.parent_id, 'on_failure', d.on_failure, 'any_of', d.any_of,
+                                                  'state', d.state) ORDER BY d.parent_id), '[]')
+     FROM pgsched.dependencies d WHERE d.run_id = g.id) AS parents, clock_timestamp() AS now
+FROM pgsched.run_graph(%(id)s) AS g(id) LEFT JOIN LATERAL (
+    SELECT * FROM pgsched.runs f WHERE f.id = g.id OFFSET 0) r ON true
+ORDER BY g.id
+
+
+-- name: dependencies_waits
+-- the runs that a run still waits for.
+-- params: id bigint
+-- returns: parent_id, the oldest first; at most a hundred
+-- locks: none
+SELECT d.parent_id FROM pgsched.dependencies d JOIN pgsched.runs r ON r.id = d.run_id
+WHERE d.run_id = %(id)s AND d.state = 'open' AND r.state = 'waiting' ORDER BY d.parent_id LIMIT 100

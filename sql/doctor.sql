@@ -1,0 +1,137 @@
+-- What is wrong with the running system.
+-- Each block is one statement: its purpose, params, returns and locks, then its text.
+
+
+-- name: doctor_leader
+-- who holds the locks that a leader needs.
+-- params: none
+-- returns: (lock: leader (held for a term) or fence (held for one transaction); pid, who, application, state,
+--          held_s: for how long its transaction goes on, idle_s: since its last statement, query: its beginning)
+-- locks: none
+SELECT k.name AS lock, a.pid, a.usename::text AS who, a.application_name AS application, a.state,
+    extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS held_s,
+    extract(epoch FROM clock_timestamp() - a.state_change)::float8 AS idle_s, left(a.query, 200) AS query
+FROM (VALUES ('leader', hashtextextended('pgsched.leader', 0)), ('fence', hashtextextended('pgsched.leader.fence', 0)))
+    AS k(name, key)
+JOIN pg_locks l ON l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (l.classid::bigint << 32) + l.objid::bigint = k.key
+JOIN pg_stat_activity a ON a.pid = l.pid
+
+
+-- name: doctor_notify
+-- how full the notification queue is, and the oldest transaction of any session, behind which nothing is
+-- taken out of it if that session listens.
+-- params: none
+-- returns: (usage float8 0-1, pid, who, application, state, age_s, query: its beginning), one row
+-- locks: none
+SELECT pg_notification_queue_usage()::float8 AS usage, a.pid, a.usename::text AS who, a.application_name AS application,
+    a.state, extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS age_s, left(a.query, 200) AS query
+FROM (VALUES (1)) v LEFT JOIN LATERAL (
+    SELECT * FROM pg_stat_activity
+    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+    ORDER BY xact_start LIMIT 1) a ON true
+
+
+-- name: doctor_objects
+-- indexes that are not usable, triggers that do not fire and row policies that nobody asks.
+-- params: none
+-- returns: (what: index, trigger or policy, name, of: its table, text: what is wrong)
+-- locks: none
+SELECT 'index' AS what, c.relname::text AS name, t.relname::text AS of,
+    CASE WHEN i.indisready THEN 'is invalid' ELSE 'is not ready' END AS text
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+WHERE t.relnamespace = 'pgsched'::regnamespace AND NOT (i.indisvalid AND i.indisready)
+UNION ALL
+SELECT 'trigger', g.tgname::text, t.relname::text, 'is disabled'
+FROM pg_trigger g JOIN pg_class t ON t.oid = g.tgrelid
+WHERE t.relnamespace = 'pgsched'::regnamespace AND g.tgenabled IN ('D', 'R')
+UNION ALL
+SELECT 'policy', min(p.polname)::text, t.relname::text, 'is not asked: row level security is off'
+FROM pg_policy p JOIN pg_class t ON t.oid = p.polrelid
+WHERE t.relnamespace = 'pgsched'::regnamespace AND NOT t.relrowsecurity GROUP BY t.relname
+ORDER BY 1, 2
+
+
+-- name: doctor_pins
+-- what keeps vacuum from taking dead rows away, the oldest first: sessions of this database, prepared
+-- transactions, replication slots and standbys that report what they read.
+-- params: older_s float8: sessions whose snapshot or transaction is older
+-- returns: (what: session, prepared, slot, standby; pid, who, application, state, age_s: null where it is unknown,
+--          age_xids, query: its beginning)
+-- locks: none
+SELECT * FROM (
+    SELECT 'session' AS what, pid, usename::text AS who, application_name AS application, state,
+        extract(epoch FROM clock_timestamp() - coalesce(xact_start, query_start))::float8 AS age_s,
+        greatest(age(backend_xmin), age(backend_xid)) AS age_xids, left(query, 200) AS query
+    FROM pg_stat_activity
+    WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid()
+      AND coalesce(xact_start, query_start) < clock_timestamp() - make_interval(secs => %(older_s)s)
+      AND backend_type <> 'walsender' AND (datname = current_database() OR datname IS NULL)
+    UNION ALL
+    SELECT 'prepared', NULL, owner::text, gid, NULL, extract(epoch FROM clock_timestamp() - prepared)::float8,
+        age(transaction), NULL
+    FROM pg_prepared_xacts
+    WHERE database = current_database() AND prepared < clock_timestamp() - make_interval(secs => %(older_s)s)
+    UNION ALL
+    SELECT 'slot', active_pid, NULL, slot_name::text, CASE WHEN active THEN 'active' ELSE 'inactive' END, NULL,
+        greatest(age(xmin), age(catalog_xmin)), NULL
+    FROM pg_replication_slots WHERE age(xmin) > 100000 OR NOT active AND xmin IS NOT NULL
+    UNION ALL
+    SELECT 'standby', pid, usename::text, application_name, state, NULL, age(backend_xmin), NULL
+    FROM pg_stat_replication WHERE age(backend_xmin) > 100000
+) p
+ORDER BY age_xids DESC NULLS LAST LIMIT 5
+
+
+-- name: doctor_server
+-- replication, and this session's way to the server.
+-- params: none
+-- returns: (pid: of this session; standbys, synchronous: how many are waited for at a commit; all_queries: whether others'
+--          queries can be read)
+-- locks: none
+SELECT pg_backend_pid() AS pid, (SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming')::int AS standbys,
+    (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))::int AS synchronous,
+    pg_has_role('pg_read_all_stats', 'USAGE') AS all_queries
+
+
+-- name: doctor_tables
+-- dead rows of the tables that are written all the time.
+-- params: none
+-- returns: (name, live, dead, limit: at so many dead rows autovacuum comes, vacuumed_s: since when it last came, null:
+--          never or not known; off: autovacuum is off for the table)
+-- locks: none
+SELECT s.relname AS name, s.n_live_tup AS live, s.n_dead_tup AS dead,
+    coalesce((o.options ->> 'autovacuum_vacuum_threshold')::float8, current_setting('autovacuum_vacuum_threshold')::float8)
+    + coalesce((o.options ->> 'autovacuum_vacuum_scale_factor')::float8,
+               current_setting('autovacuum_vacuum_scale_factor')::float8) * greatest(c.reltuples, 0) AS limit,
+    extract(epoch FROM clock_timestamp() - greatest(s.last_autovacuum, s.last_vacuum))::float8 AS vacuumed_s,
+    coalesce(o.options ->> 'autovacuum_enabled', 'on') IN ('off', 'false') AS off
+FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid CROSS JOIN LATERAL (
+    SELECT jsonb_object_agg(option_name, option_value) AS options FROM pg_options_to_table(c.reloptions)) o
+WHERE s.schemaname = 'pgsched' ORDER BY s.n_dead_tup DESC
+
+
+-- name: doctor_waits
+-- sessions of pgsched that wait for a lock, and one that they wait for.
+-- params: longer_s float8: statements that have gone on for longer
+-- returns: (application: whose statement waits; waits_s, pid, who, by: the other's application, state, query: its beginning)
+-- locks: none
+SELECT w.application_name AS application, extract(epoch FROM clock_timestamp() - w.query_start)::float8 AS waits_s,
+    b.pid, b.usename::text AS who, b.application_name AS by, b.state, left(b.query, 200) AS query
+FROM pg_stat_activity w CROSS JOIN LATERAL (
+    SELECT a.* FROM unnest(pg_blocking_pids(w.pid)) AS p(pid) JOIN pg_stat_activity a ON a.pid = p.pid
+    ORDER BY a.xact_start LIMIT 1) b
+WHERE w.datname = current_database() AND w.wait_event_type = 'Lock' AND w.application_name LIKE 'pgsched%%'
+  AND w.query_start < clock_timestamp() - make_interval(secs => %(longer_s)s)
+ORDER BY waits_s DESC LIMIT 5
+
+
+-- name: doctor_workers
+-- what workers that have not signed off say of themselves.
+-- params: none
+-- returns: (name, hostname, version, seen_s, lease_s, alive: seen within its lease; clock_ahead_s, tz_version)
+-- locks: none
+SELECT name, hostname, version, extract(epoch FROM clock_timestamp() - seen_at)::float8 AS seen_s,
+    extract(epoch FROM lease)::float8 AS lease_s, seen_at > clock_timestamp() - lease AS alive, clock_ahead_s, tz_version
+FROM pgsched.workers WHERE stopped_at IS NULL ORDER BY id

@@ -1,0 +1,77 @@
+-- What became of a slot.
+-- Each block is one statement: its purpose, params, returns and locks, then its text.
+
+
+-- name: explain_near
+-- the rows of a job next to an instant, for jobs whose schedule cannot tell its slots (@after, deleted).
+-- params: job_id bigint, at timestamptz (null: the newest)
+-- returns: scheduled_at of at most two rows: the last not after it, the first after it; and the slots of a job that
+--          runs once that it had before an edit, where their rows are still to be made
+-- locks: none
+(SELECT scheduled_at FROM pgsched.runs
+ WHERE job_id = %(job_id)s AND scheduled_at <= coalesce(%(at)s::timestamptz, clock_timestamp())
+ ORDER BY scheduled_at DESC LIMIT 1)
+UNION ALL
+(SELECT scheduled_at FROM pgsched.runs WHERE job_id = %(job_id)s AND scheduled_at > %(at)s::timestamptz
+ ORDER BY scheduled_at LIMIT 1)
+UNION ALL
+(SELECT until_at FROM pgsched.passed_over WHERE job_id = %(job_id)s AND schedule IS NULL)
+
+
+-- name: explain_open
+-- the open runs of a job that are older than one of them, or not waiting themselves: it waits for these.
+-- params: id bigint
+-- returns: (id, state, scheduled_at)
+-- locks: none
+SELECT o.id, o.state, o.scheduled_at FROM pgsched.runs w JOIN pgsched.runs o ON o.job_id = w.job_id AND o.phase < 3
+WHERE w.id = %(id)s AND o.id <> w.id AND o.origin <> 'backfill'
+  AND (o.state <> 'waiting' OR (o.scheduled_at, o.id) < (w.scheduled_at, w.id))
+ORDER BY o.scheduled_at, o.id LIMIT 100
+
+
+-- name: explain_parents
+-- what a run that is held back for others still waits for: runs, or jobs whose slot is yet to be decided.
+-- params: id bigint
+-- returns: (id: of the run, or null; state; job: its name, or that of the job that is waited for)
+-- locks: none
+SELECT p.id, p.state, j.name AS job FROM pgsched.dependencies d JOIN pgsched.runs p ON p.id = d.parent_id
+LEFT JOIN pgsched.jobs j ON j.id = p.job_id
+WHERE d.run_id = %(id)s AND d.state = 'open'
+UNION ALL
+SELECT NULL, NULL, coalesce(j.name, 'job ' || a.job_id)
+FROM pgsched.runs r CROSS JOIN LATERAL jsonb_array_elements_text(r.options -> 'after_jobs') AS a(job_id)
+LEFT JOIN pgsched.jobs j ON j.id = a.job_id::bigint
+WHERE r.id = %(id)s AND r.available_at = '8998-01-01 00:00Z'
+  AND NOT EXISTS (SELECT FROM pgsched.runs o WHERE o.job_id = j.id AND o.scheduled_at = r.scheduled_at)
+ORDER BY 1 NULLS LAST, 3 LIMIT 100
+
+
+-- name: explain_passed_over
+-- the stretch that was passed over and that the leader has not recorded yet, if a slot lies in it.
+-- params: job_id bigint, slot timestamptz
+-- returns: (state, reason), or no row
+-- locks: none
+SELECT state, reason FROM pgsched.passed_over
+WHERE job_id = %(job_id)s AND after_at < %(slot)s AND until_at >= %(slot)s ORDER BY id LIMIT 1
+
+
+-- name: explain_row
+-- the run that a job has at an instant, whole second for whole second.
+-- params: job_id bigint, at timestamptz
+-- returns: scheduled_at of the first such row
+-- locks: none
+SELECT scheduled_at FROM pgsched.runs
+WHERE job_id = %(job_id)s AND scheduled_at >= %(at)s AND scheduled_at < %(at)s + CASE
+    WHEN date_trunc('second', %(at)s::timestamptz) = %(at)s THEN interval '1 second' ELSE interval '1 microsecond' END
+ORDER BY scheduled_at LIMIT 1
+
+
+-- name: explain_terms
+-- the terms of leaders that reach past an instant.
+-- params: since timestamptz
+-- returns: (term, holder, elected_at, seen_at, resigned_at); a term that is alive was seen now
+-- locks: none
+SELECT term, holder, elected_at, resigned_at,
+    CASE WHEN resigned_at IS NULL AND seen_at > clock_timestamp() - interval '5 seconds'
+         THEN clock_timestamp() ELSE seen_at END AS seen_at
+FROM pgsched.leader WHERE coalesce(resigned_at, seen_at) >= %(since)s ORDER BY term

@@ -1,0 +1,93 @@
+-- Jobs, as people change and read them.
+-- Each block is one statement: its purpose, params, returns and locks, then its text.
+
+
+-- name: job_delete
+-- remove a job. Its unstarted runs are cancelled by a trigger; running ones go on, history stays.
+-- params: name text
+-- returns: (id, name, running: how many of its runs are still running), or no row
+-- locks: that job and its unstarted runs
+DELETE FROM pgsched.jobs j WHERE name = %(name)s
+RETURNING id, name,
+    (SELECT count(*) FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3 AND r.state = 'running') AS running
+
+
+-- name: job_list
+-- jobs by name, each with how its newest run stands.
+-- params: after text (the last name of the page before; null: the first page), queue text, state text (paused, error,
+--         done or active; null: any), n int (null: all)
+-- returns: one row per job; `excluded`: the rows of its calendar (from_date, until_date, reason), null without
+-- locks: none
+WITH listed AS (
+    SELECT j.*, CASE WHEN j.paused THEN 'paused' WHEN j.error IS NOT NULL THEN 'error'
+                     WHEN j.next_run_at IS NULL THEN 'done' ELSE 'active' END AS state
+    FROM pgsched.jobs j
+)
+SELECT j.id, j.name, j.kind, j.task, j.queue, j.schedule, j.timezone, j.run_at, j.ends_at, j.anchor_at, j.updated_at, j.state,
+    j.next_run_at, j.run_count, j.error, j.declared_by,
+    r.id AS last_run_id, r.state AS last_run_state, r.scheduled_at AS last_run_at,
+    (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)
+     FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS excluded,
+    clock_timestamp() AS now
+FROM listed j LEFT JOIN LATERAL (
+    SELECT id, state, scheduled_at FROM pgsched.runs WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1
+) r ON true
+WHERE (%(after)s::text IS NULL OR j.name > %(after)s) AND (%(queue)s::text IS NULL OR j.queue = %(queue)s)
+  AND (%(state)s::text IS NULL OR j.state = %(state)s)
+ORDER BY j.name LIMIT %(n)s
+
+
+-- name: job_pause
+-- stop deciding slots of a job. Pausing again keeps since when, and what is not given anew.
+-- params: name text, reason text, paused_by text (null: the session's user)
+-- returns: name, or no row
+-- locks: that job
+UPDATE pgsched.jobs SET paused = true,
+    paused_reason = CASE WHEN paused THEN coalesce(%(reason)s, paused_reason) ELSE %(reason)s END,
+    paused_by = CASE WHEN paused THEN coalesce(%(paused_by)s, paused_by) ELSE %(paused_by)s END
+WHERE name = %(name)s RETURNING name
+
+
+-- name: job_recent
+-- the newest runs of a job, by slot.
+-- params: job_id bigint, n int
+-- returns: one row per run
+-- locks: none
+SELECT id, state, scheduled_at, started_at, finished_at, attempt, max_attempts, origin, reason, error,
+    clock_timestamp() AS now
+FROM pgsched.runs WHERE job_id = %(job_id)s ORDER BY scheduled_at DESC LIMIT %(n)s
+
+
+-- name: job_resume
+-- decide slots of a job again. From now: what came due meanwhile is recorded as skipped. From pause: the
+-- job's catch-up policy decides it.
+-- params: name text, resume_from text (now, pause)
+-- returns: name, or no row
+-- locks: that job
+UPDATE pgsched.jobs SET paused = false, resume_from = %(resume_from)s WHERE name = %(name)s RETURNING name
+
+
+-- name: job_show
+-- one job, whole. decided_until is null where it is -infinity (nothing decided yet).
+-- params: name text
+-- returns: one row, or none; `excluded`: the rows of its calendar (from_date, until_date, reason), null without
+-- locks: none
+SELECT id, name, description, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at,
+    max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up,
+    catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max,
+    backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, keep,
+    alert_after_failures, max_lateness, max_duration, expect_every, paused,
+    paused_at, paused_by, paused_reason, declared_by, owner, created_at, updated_at, anchor_at,
+    nullif(decided_until, '-infinity') AS decided_until, next_run_at, run_count, error, error_at,
+    (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)
+     FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS excluded,
+    clock_timestamp() AS now
+FROM pgsched.jobs j WHERE name = %(name)s
+
+
+-- name: job_trigger
+-- run a job now, beside its schedule.
+-- params: name text, args jsonb (null: the job's own), overlap text (allow: whatever else runs)
+-- returns: id of the new run
+-- locks: none beyond the new row; the job's row where overlap is not allow
+SELECT pgsched.trigger(%(name)s, %(args)s::jsonb, %(overlap)s) AS id

@@ -1,0 +1,180 @@
+-- Heartbeats and outcomes: writes that are fenced by a claim's token.
+-- Each block is one statement: its purpose, params, returns and locks, then its text.
+
+
+-- name: cancel_asked
+-- which of the claims that this worker holds somebody wants cancelled; asked between two heartbeats.
+-- params: parallel arrays ids bigint[], tokens uuid[]
+-- returns: (id, token)
+-- locks: none. Each claim is looked up by its key, whatever the statistics say.
+SELECT asked.id, asked.token
+FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) AS g(id, token) CROSS JOIN LATERAL (
+    SELECT r.id, r.token FROM pgsched.runs r
+    WHERE (r.id, r.token) = (g.id, g.token) AND r.state = 'running' AND r.cancel_requested_at IS NOT NULL
+    OFFSET 0
+) asked
+
+
+-- name: heartbeat
+-- renew the lease of every claim this worker holds, and the worker's own row.
+-- params: worker_id bigint, lease_s float8, running int, abandoned int, stopping boolean, blocked_s float8 (for how long
+--         its loop has not turned; null: it turns), blocked_by text, clock_s float8 (the host's, since 1970), parallel
+--         arrays ids bigint[], tokens uuid[], name text
+-- returns: (id, token, cancel, renewed, null) of the claims still ours; a claim that is absent was lost. cancel: somebody
+--          asked. Not renewed: somebody holds the row, the next heartbeat will tell. And (null, null, drain: somebody
+--          asked the worker for that, null, drain_asked_by), or no such row: the database does not know a worker of this
+--          number and name (any more): a failover may have lost its row, and given the number to another one, or it was
+--          silent for so long that it counts as stopped. Then it has to register again, and its row stays as it is,
+--          unless it is to drain anyhow.
+-- locks: row locks on those runs, skipping those that others hold: one row that a person has locked must not cost
+--        all the others their lease. A worker that has stopped stays stopped. Each claim is looked up by its key,
+--        whatever the statistics say.
+WITH me AS (
+    UPDATE pgsched.workers SET seen_at = clock_timestamp(), running = %(running)s, abandoned = %(abandoned)s,
+        blocked_at = clock_timestamp() - make_interval(secs => %(blocked_s)s::float8), blocked_by = %(blocked_by)s,
+        clock_ahead_s = %(clock_s)s::float8 - extract(epoch FROM clock_timestamp())::float8,
+        stopping_at = CASE WHEN %(stopping)s THEN coalesce(stopping_at, clock_timestamp()) ELSE stopping_at END,
+        stopped_at = CASE WHEN stopping_at IS NOT NULL THEN stopped_at END
+    WHERE id = (SELECT id FROM pgsched.workers WHERE id = %(worker_id)s AND name = %(name)s
+                  AND (stopped_at IS NULL OR coalesce(stopping_at, drain_asked_at) IS NOT NULL OR %(stopping)s)
+                FOR NO KEY UPDATE SKIP LOCKED)
+), given AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) AS g(id, token)
+), mine AS MATERIALIZED (
+    SELECT found.id FROM given g CROSS JOIN LATERAL (
+        SELECT r.id FROM pgsched.runs r
+        WHERE r.id = g.id AND r.token = g.token AND r.state = 'running'
+        FOR NO KEY UPDATE OF r SKIP LOCKED
+    ) found
+), renewed AS (
+    UPDATE pgsched.runs r SET lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
+    FROM mine WHERE r.id = mine.id
+    RETURNING r.id, r.token, r.cancel_requested_at
+)
+SELECT id, token, cancel_requested_at IS NOT NULL AS cancel, true AS renewed, NULL AS asked_by FROM renewed
+UNION ALL
+SELECT held.id, held.token, held.cancel_requested_at IS NOT NULL, false, NULL
+FROM given g CROSS JOIN LATERAL (
+    SELECT r.id, r.token, r.cancel_requested_at FROM pgsched.runs r
+    WHERE (r.id, r.token) = (g.id, g.token) AND r.state = 'running'
+    OFFSET 0
+) held
+WHERE g.id NOT IN (SELECT id FROM renewed)
+UNION ALL
+SELECT NULL, NULL, drain_asked_at IS NOT NULL, NULL, drain_asked_by FROM pgsched.workers
+WHERE id = %(worker_id)s AND name = %(name)s
+  AND (stopped_at IS NULL OR coalesce(stopping_at, drain_asked_at) IS NOT NULL OR %(stopping)s)
+
+
+-- name: settle
+-- record the outcomes of a batch of attempts, each fenced by (id, token, running).
+-- params: parallel arrays ids bigint[], tokens uuid[], outcomes text[], retry_ins float8[] (seconds; null: never
+--         again), results text[] (JSON), errors text[], tracebacks text[], log_tails text[] (results
+--         may be null as a whole: none has one); worker text; crash_limit int
+-- returns: (n, state) of those that were ours: their place in the arrays, from 1, and the state that the run is in now;
+--          the others were settled before or are lost (settle_missing says which)
+-- 'released' gives back a claim that was never started: like 'interrupted' it costs no attempt, but it leaves no evidence
+-- either, and a run that no attempt has begun has not started yet, so that its start deadline holds. 'snoozed' costs no
+-- attempt and leaves no evidence either, but the run has started: it goes on when it asked to, and has no start deadline
+-- any more. 'crashed' took its process down with it, and counts towards the quarantine as if that had been the worker
+-- (reap).
+-- A limited run that is given back goes through admission again, in the place that it has had since it was claimable if
+-- it became limited while it ran; one that was released gets the tokens back that it was charged (refunds).
+-- The fence is one expression that the planner cannot estimate, so that stale statistics cannot make it read all runs.
+-- locks: row locks on those runs, in the order given: by id. Repeating it is harmless.
+WITH settled AS (
+    UPDATE pgsched.runs r SET
+        (state, phase, ready_at) = (  -- without OFFSET 0 it would be asked for twice whether the run is limited
+            SELECT b.state, pgsched.phase_of(b.state), CASE b.state WHEN 'waiting' THEN coalesce(r.ready_at, r.available_at) ELSE r.ready_at END
+            FROM (SELECT pgsched.back_in_line(pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL,
+                r.attempt < r.max_attempts AND (g.outcome <> 'crashed' OR r.crashes + 1 < %(crash_limit)s::int),
+                r.cancel_requested_at IS NOT NULL), r.queue, r.concurrency_key) OFFSET 0) AS b(state)),
+        finished_at = CASE WHEN pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL,
+            r.attempt < r.max_attempts AND (g.outcome <> 'crashed' OR r.crashes + 1 < %(crash_limit)s::int),
+            r.cancel_requested_at IS NOT NULL) NOT IN ('queued', 'scheduled')
+                           THEN clock_timestamp() END,
+        available_at = CASE WHEN g.outcome IN ('succeeded', 'interrupted', 'released') THEN r.available_at
+                            ELSE clock_timestamp() + make_interval(secs => coalesce(g.retry_in, 0)) END,
+        attempt = r.attempt - CASE WHEN g.outcome IN ('interrupted', 'released', 'snoozed') THEN 1 ELSE 0 END,
+        crashes = r.crashes + CASE WHEN g.outcome = 'crashed' THEN 1 ELSE 0 END,
+        started_at = CASE WHEN g.outcome = 'released' AND (SELECT a.run_id FROM pgsched.attempts a
+                                                           WHERE a.run_id = r.id LIMIT 1) IS NULL
+                          THEN NULL ELSE r.started_at END,
+        expires_at = CASE WHEN g.outcome <> 'snoozed' THEN r.expires_at END,
+        lease_until = CASE WHEN g.outcome = 'succeeded' THEN r.lease_until END,
+        worker_id = CASE WHEN g.outcome = 'released' THEN NULL ELSE r.worker_id END,
+        result = g.result::jsonb,
+        error = CASE g.outcome WHEN 'succeeded' THEN NULL WHEN 'snoozed' THEN r.error
+                               ELSE coalesce(g.error, r.error) END,
+        reason = CASE
+            WHEN g.outcome = 'succeeded' THEN NULL
+            WHEN r.cancel_requested_at IS NOT NULL THEN left(r.cancel_reason, 10000)  -- runs_texts_size
+            WHEN g.outcome IN ('cancelled', 'interrupted', 'released', 'snoozed') THEN g.error
+            WHEN g.retry_in IS NULL THEN 'failed for good'
+            WHEN r.attempt >= r.max_attempts AND r.max_attempts = 1 THEN 'its only attempt used'
+            WHEN r.attempt >= r.max_attempts THEN format('all %%s attempts used', r.max_attempts)
+            WHEN g.outcome = 'crashed' AND r.crashes + 1 >= %(crash_limit)s::int
+                THEN format('quarantined: %%s attempts took their process down', r.crashes + 1) END
+    FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[], %(outcomes)s::text[], %(retry_ins)s::float8[],
+                %(results)s::text[], %(errors)s::text[], %(tracebacks)s::text[], %(log_tails)s::text[])
+        WITH ORDINALITY AS g(id, token, outcome, retry_in, result, error, traceback, log_tail, n)
+    WHERE r.id = g.id AND CASE WHEN r.token = g.token AND r.state = 'running' THEN true END
+    RETURNING g.n, r.id, r.token, r.state, r.queue, r.job_id, r.attempt, r.started_at, r.expires_at, r.worker_id,
+        r.has_children, r.ready_at, g.outcome, g.error, g.traceback, g.log_tail
+), evidence AS (
+    INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker_id, worker, error, traceback,
+                                  log_tail)
+    SELECT id, token, attempt + CASE WHEN outcome = 'interrupted' THEN 1 ELSE 0 END, outcome, started_at, worker_id,
+           %(worker)s, error, traceback, log_tail
+    FROM settled WHERE outcome NOT IN ('succeeded', 'released', 'snoozed')
+    ON CONFLICT (run_id, token) DO NOTHING
+), refunded AS (
+    INSERT INTO pgsched.refunds (run_id, claimed_at, queue, concurrency_key)
+    -- a statement does not see what it writes: this is the row before
+    SELECT s.id, o.started_at, o.queue, o.concurrency_key FROM settled s CROSS JOIN LATERAL (
+        SELECT r.started_at, r.ready_at, r.queue, r.concurrency_key FROM pgsched.runs r WHERE r.id = s.id OFFSET 0) o
+    WHERE s.outcome = 'released' AND o.ready_at IS NOT NULL AND o.started_at IS NOT NULL AND (
+        EXISTS (SELECT FROM pgsched.queues q WHERE q.name = o.queue AND q.rate IS NOT NULL)
+        OR EXISTS (SELECT FROM pgsched.limit_of(o.concurrency_key) l WHERE l.rate IS NOT NULL))
+    ON CONFLICT DO NOTHING
+), woken AS (
+    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM settled WHERE state = 'queued') q
+    UNION ALL
+    SELECT pg_notify('pgsched_leader', 'runs') WHERE EXISTS (
+        SELECT FROM settled s WHERE s.state IN ('scheduled', 'waiting') OR s.has_children OR s.ready_at IS NOT NULL
+            OR s.expires_at IS NOT NULL AND s.started_at IS NULL OR s.job_id IS NOT NULL AND EXISTS (
+            SELECT FROM pgsched.runs w WHERE w.job_id = s.job_id AND w.phase < 3 AND w.state = 'waiting'))
+)
+SELECT n, state, (SELECT count(*) FROM woken) AS notified FROM settled
+
+
+-- name: settle_missing
+-- what became of settlements that `settle` did not record.
+-- params: parallel arrays ids bigint[], tokens uuid[]
+-- returns: (n, verdict), n the place in the arrays, from 1: 'repeated' when this very settlement had arrived before; 'lost' when another attempt
+--          owns the run or it was taken away (the late write of a zombie)
+-- locks: none
+SELECT g.n, CASE WHEN r.token = g.token AND r.state <> 'running' THEN 'repeated' ELSE 'lost' END AS verdict
+FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) WITH ORDINALITY AS g(id, token, n)
+LEFT JOIN pgsched.runs r ON r.id = g.id
+
+
+-- name: settle_succeeded
+-- record attempts that succeeded, each fenced by (id, token, running): what `settle` does, for the
+-- one outcome that leaves no evidence behind.
+-- params: ids bigint[] (ascending, none twice); firsts bigint[], tokens uuid[]: of each stretch of ids that have one token
+--         the first id, and that token; results jsonb, an array as long as ids (null: none has one)
+-- returns: no rows: to hand each one on would cost more than to look again for which were not ours. How many were is the
+--          number of rows that it wrote.
+-- locks: row locks on those runs, in the order given. Repeating it is harmless.
+-- One pass over the key's index takes all ids; a row's place in an array is found by halving it (width_bucket).
+-- The reason is always null: pg_notify's empty answer is none. The leader is told of what may free other runs.
+UPDATE pgsched.runs r SET state = 'succeeded', phase = 3, finished_at = clock_timestamp(), error = NULL,
+    reason = CASE WHEN r.has_children OR r.ready_at IS NOT NULL OR r.job_id IS NOT NULL AND EXISTS (
+            SELECT FROM pgsched.runs w WHERE w.job_id = r.job_id AND w.phase < 3 AND w.state = 'waiting')
+        THEN nullif(pg_notify('pgsched_leader', 'runs')::text, '') END,
+    result = CASE WHEN %(results)s::jsonb IS NOT NULL
+                  THEN nullif(%(results)s::jsonb -> width_bucket(r.id, %(ids)s::bigint[]) - 1, 'null') END
+WHERE r.id = ANY (%(ids)s::bigint[])
+  AND CASE WHEN r.state = 'running' AND r.token = (%(tokens)s::uuid[])[width_bucket(r.id, %(firsts)s::bigint[])]
+           THEN true END

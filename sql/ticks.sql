@@ -1,0 +1,426 @@
+-- From due jobs to rows: the leader's tick.
+-- Each block is one statement: its purpose, params, returns and locks, then its text.
+
+
+-- name: admit_scheduled
+-- scheduled runs whose time has come become claimable, and their queues are woken; those that are
+-- limited wait for their limits from now on.
+-- params: n int
+-- returns: admitted bigint
+-- locks: row locks on those runs, skipping locked ones
+WITH due AS MATERIALIZED (
+    -- the clock is asked once, and bounds the scan; asked for each row it would only filter it, and all that is
+    -- scheduled be read
+    SELECT id FROM pgsched.runs WHERE phase = 1 AND available_at <= (SELECT clock_timestamp())
+    ORDER BY available_at, id LIMIT %(n)s FOR UPDATE SKIP LOCKED
+), admitted AS (
+    UPDATE pgsched.runs r SET (state, phase) = (  -- OFFSET 0: asked for once
+            SELECT b.state, pgsched.phase_of(b.state)
+            FROM (SELECT pgsched.back_in_line('queued', r.queue, r.concurrency_key) OFFSET 0) AS b(state)),
+        -- what was admitted before keeps its place
+        ready_at = CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key)
+                   THEN coalesce(r.ready_at, clock_timestamp()) ELSE r.ready_at END
+    FROM due WHERE r.id = due.id RETURNING r.queue, r.state
+), woken AS (
+    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM admitted WHERE state = 'queued') q
+)
+SELECT (SELECT count(*) FROM admitted) AS admitted, (SELECT count(*) FROM woken) AS notified
+
+
+-- name: admit_waiting
+-- per job, the oldest run held back by a policy starts once no other run of the job is open, unless it may
+-- not start any more; what has started once may. A backfill's runs hold nothing back. One that is limited waits for its
+-- limits from then on, and counts as open; retry_within binds it no more.
+-- params: n int
+-- returns: admitted bigint
+-- locks: row locks on those runs, skipping locked ones
+WITH RECURSIVE oldest AS (
+    -- one probe of the index a job, not one row of it for each held run: a job may have a hundred thousand of them
+    (SELECT job_id, id FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL AND job_id IS NOT NULL
+     ORDER BY job_id, scheduled_at, id LIMIT 1)
+    UNION ALL
+    SELECT next.job_id, next.id FROM oldest CROSS JOIN LATERAL (
+        SELECT r.job_id, r.id FROM pgsched.runs r WHERE r.phase = 0 AND r.ready_at IS NULL AND r.job_id > oldest.job_id
+        ORDER BY r.job_id, r.scheduled_at, r.id LIMIT 1
+    ) next
+), unblocked AS MATERIALIZED (
+    -- not NOT EXISTS: stale statistics would make a join of it that reads all open runs of all jobs
+    SELECT oldest.id FROM oldest
+    WHERE (SELECT true FROM pgsched.runs o WHERE o.job_id = oldest.job_id AND o.phase < 3
+           AND (o.state <> 'waiting' OR o.ready_at IS NOT NULL) AND o.origin <> 'backfill' LIMIT 1) IS NULL
+    UNION ALL
+    -- the clock is asked once and bounds the scan: all that waits for other runs would be read else
+    SELECT id FROM pgsched.runs
+    WHERE phase = 0 AND ready_at IS NULL AND job_id IS NULL AND available_at <= (SELECT clock_timestamp())
+), free AS MATERIALIZED (
+    -- by key, and not by phase: an index of that would be read through
+    SELECT w.id FROM pgsched.runs w
+    WHERE w.id = ANY (ARRAY(SELECT id FROM unblocked)) AND w.state = 'waiting' AND w.ready_at IS NULL
+      AND w.available_at <= clock_timestamp()
+      AND coalesce(least(w.held_until, w.expires_at) > clock_timestamp() OR w.started_at IS NOT NULL, true)
+    ORDER BY w.available_at, w.id LIMIT %(n)s FOR UPDATE SKIP LOCKED
+), admitted AS (
+    UPDATE pgsched.runs r SET (state, phase) = (  -- OFFSET 0: asked for once
+            SELECT b.state, pgsched.phase_of(b.state)
+            FROM (SELECT pgsched.back_in_line('queued', r.queue, r.concurrency_key) OFFSET 0) AS b(state)),
+        ready_at = CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key) THEN clock_timestamp() END, held_until = NULL
+    FROM free WHERE r.id = free.id RETURNING r.queue, r.state
+), woken AS (
+    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM admitted WHERE state = 'queued') q
+)
+SELECT (SELECT count(*) FROM admitted) AS admitted, (SELECT count(*) FROM woken) AS notified
+
+
+-- name: leader_candidates
+-- among how many the leader is chosen.
+-- params: none
+-- returns: n int: sessions of leader candidates in this database, the leader's and this one among them
+-- locks: none
+SELECT count(*)::int AS n FROM pg_stat_activity
+WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND application_name LIKE 'pgsched leader %'
+
+
+-- name: passed_over_take
+-- take out stretches of slots that an edit or a resume passed over. The rows that tell of them are
+-- inserted in the same transaction.
+-- params: n int
+-- returns: (job_id, schedule (null: the job runs once, and its slot is until_at), timezone, anchor_at, after_at,
+--          until_at, state, reason, known: the instants in the stretch that the job has a row for), oldest first
+-- locks: those stretches, skipping locked ones
+WITH taken AS (
+    DELETE FROM pgsched.passed_over WHERE id IN (
+        SELECT id FROM pgsched.passed_over ORDER BY id LIMIT %(n)s FOR UPDATE SKIP LOCKED
+    )
+    RETURNING id, job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason
+)
+SELECT job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason,
+    ARRAY(SELECT r.scheduled_at FROM pgsched.runs r
+          WHERE r.job_id = t.job_id AND r.scheduled_at > t.after_at AND r.scheduled_at <= t.until_at) AS known
+FROM taken t ORDER BY id
+
+
+-- name: plans_again
+-- let jobs be planned again whose next slot is not the one that they were told of; one that was planned
+-- meanwhile is left alone.
+-- params: parallel arrays job_ids bigint[], next_run_ats timestamptz[] (as they were read)
+-- returns: id of each; one that somebody has locked is not among them
+-- locks: those jobs, skipping locked ones
+WITH free AS MATERIALIZED (
+    SELECT j.id FROM unnest(%(job_ids)s::bigint[], %(next_run_ats)s::timestamptz[]) AS s(job_id, next_run_at)
+    JOIN pgsched.jobs j ON j.id = s.job_id AND j.next_run_at = s.next_run_at
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+)
+UPDATE pgsched.jobs j SET next_run_at = clock_timestamp() FROM free WHERE j.id = free.id
+RETURNING j.id
+
+
+-- name: plans_look
+-- jobs, and the next slots that were planned for them, for a new leader to compare with its own rules of zones.
+-- params: after bigint (id), n int
+-- returns: (id, schedule, timezone, mark, next_run_at) in the order of id; `mark`: its slots lie after this; schedule is
+--          null where no zone has a say in the next slot, or where it is due and will be planned anyway
+-- locks: none
+SELECT j.id, CASE WHEN j.next_run_at > clock_timestamp() AND j.timezone <> 'UTC' AND j.decided_until <> '-infinity'
+                       AND j.schedule !~* '@(every|after)' THEN j.schedule END AS schedule,
+    j.timezone, greatest(nullif(j.decided_until, '-infinity'), j.starts_at - interval '1 microsecond') AS mark, j.next_run_at
+FROM pgsched.jobs j WHERE j.id > %(after)s
+ORDER BY j.id LIMIT %(n)s
+
+
+-- name: succeeded_slots
+-- the slots of a job since an instant whose run has succeeded.
+-- params: job_id bigint, start timestamptz
+-- returns: scheduled_at
+-- locks: none
+SELECT scheduled_at FROM pgsched.runs
+WHERE job_id = %(job_id)s AND scheduled_at >= %(start)s AND state = 'succeeded'
+
+
+-- name: tick_advance
+-- move each decided job's high-water mark and next slot; keep or clear its error.
+-- params: parallel arrays, one element for an outcome that many jobs may share: job_ids text[] (each an array literal),
+--         decided_untils timestamptz[], next_run_ats timestamptz[] (null: no slot is left), run_counts int[] (new rows
+--         that are runs), errors text[] (null: none); an array that is too short goes on with nulls
+-- returns: nothing; sets pgsched.ticks for the transaction, by which the trigger b_plan_again knows the leader
+-- locks: the rows that tick_due locked
+UPDATE pgsched.jobs j SET
+    decided_until = coalesce(greatest(j.decided_until, s.decided_until), j.decided_until),
+    next_run_at = s.next_run_at, run_count = j.run_count + coalesce(s.run_count, 0), error = s.error,
+    error_at = CASE WHEN s.error = j.error THEN j.error_at WHEN s.error IS NOT NULL THEN clock_timestamp() END
+FROM unnest(%(job_ids)s::text[], %(decided_untils)s::timestamptz[], %(next_run_ats)s::timestamptz[],
+            %(run_counts)s::int[], %(errors)s::text[]) AS s(job_ids, decided_until, next_run_at, run_count, error)
+CROSS JOIN LATERAL unnest(s.job_ids::bigint[]) AS i(id)
+CROSS JOIN (SELECT set_config('pgsched.ticks', 'on', true) AS ticks) t
+WHERE j.id = i.id AND t.ticks = 'on'
+
+
+-- name: tick_again
+-- jobs whose time zone the tz database of a former leader did not know are due again: this one's may. What
+-- came meanwhile is decided late.
+-- params: none
+-- returns: nothing; the number of rows says how many
+-- locks: FOR NO KEY UPDATE on those jobs, skipping locked ones. Those that are paused are looked at when they go on.
+UPDATE pgsched.jobs j SET next_run_at = clock_timestamp() WHERE j.id = ANY (ARRAY(
+    SELECT o.id FROM pgsched.jobs o
+    WHERE o.error IS NOT NULL AND starts_with(o.error, 'timezone: ') AND o.next_run_at IS NULL AND NOT o.paused
+    FOR NO KEY UPDATE SKIP LOCKED))
+
+
+-- name: tick_crossed
+-- has one of the jobs that were prepared ahead of an instant got an unfinished run meanwhile? Its row was
+-- locked, but pgsched.trigger, a retry and a plain insert take no lock that conflicts. And is the same paused as when runs
+-- of the batch were claimed? Asked shortly before the instant, and when it has come.
+-- params: job_ids bigint[] (locked by tick_due), at timestamptz (the instant: a run of that slot is the batch's own),
+--         pauses text: as claim_share (null: no run is claimed)
+-- returns: crossed boolean
+-- locks: none
+SELECT EXISTS (
+    SELECT FROM pgsched.runs r
+    WHERE r.job_id = ANY(%(job_ids)s::bigint[]) AND r.phase < 3 AND r.origin <> 'backfill'
+      AND r.scheduled_at IS DISTINCT FROM %(at)s::timestamptz
+) OR coalesce(%(pauses)s::text <> (
+    SELECT coalesce(string_agg(p::text, ',' ORDER BY p.what, p.name), '') FROM pgsched.pauses p
+), false) AS crossed
+
+
+-- name: tick_due
+-- lock the jobs whose next slot (or plan) is due. What only others' transactions can change beside these rows
+-- (unfinished runs) is read by a later statement: this one's snapshot is older than its locks.
+-- params: n int, lead_s float8: if nothing is due, jobs that are due within so many seconds, all at one instant
+-- returns: (id, now, mark, anchor, dated, shape). `now` is the one instant that the whole batch is decided at, which
+--          lies ahead of the clock if nothing is due before; `mark`:
+--          its slots lie after this, which is the high-water mark or what is right before its start (null: a job that
+--          runs once and was not decided yet); `anchor`: where it began, if its slots count from there; `dated`: it has
+--          excluded dates. Jobs of one `shape` have the same schedule and policies: tick_terms has to be asked for one
+--          of them only
+-- locks: FOR NO KEY UPDATE on those jobs, skipping locked ones: an edit or a delete in progress is decided next tick
+WITH clock AS MATERIALIZED (
+    SELECT CASE WHEN at BETWEEN now AND now + make_interval(secs => %(lead_s)s) THEN at ELSE now END AS now
+    FROM (SELECT clock_timestamp() AS now,
+                 (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT paused AND next_run_at IS NOT NULL) AS at) c
+)
+SELECT j.id, (SELECT now FROM clock) AS now,
+    CASE WHEN j.decided_until <> '-infinity' THEN greatest(j.decided_until, j.starts_at - interval '1 microsecond')
+         WHEN j.schedule IS NOT NULL THEN j.anchor_at END AS mark,
+    CASE WHEN j.schedule ~* '@(every|after)' THEN j.anchor_at END AS anchor,
+    EXISTS (SELECT FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS dated,
+    ROW(j.schedule, j.timezone, j.run_at, j.ends_at, j.max_runs, CASE WHEN j.max_runs IS NOT NULL THEN j.run_count END,
+        j.jitter, j.overlap, j.max_buffer, j.retry_within, j.misfire_after, j.catch_up, j.max_catch_up,
+        j.catch_up_window, j.start_deadline)::text AS shape
+FROM pgsched.jobs j
+-- a sub-select and no join: only so is it where the scan of the index ends, and what is not due is not read
+WHERE NOT j.paused AND j.next_run_at <= (SELECT now FROM clock)
+ORDER BY j.next_run_at
+LIMIT %(n)s
+FOR NO KEY UPDATE OF j SKIP LOCKED
+
+
+-- name: tick_extend
+-- an excluded stretch that goes on from the batch before gets no new row: the row it has grows. Decided
+-- again (it is covered already) it stays as it is. A row that somebody has locked does not grow: the rest of the stretch
+-- gets a row of its own.
+-- params: parallel arrays job_ids bigint[], slots timestamptz[], reasons text[], covers_untils timestamptz[],
+--         covers_counts bigint[], extends timestamptz[] (the mark that the stretch goes on from)
+-- returns: (job_id, slot) of the stretches that need no row of their own
+-- locks: the rows that grow; never waits
+WITH given AS MATERIALIZED (
+    SELECT s.*, r.id, r.covers_until AS so_far
+    FROM unnest(%(job_ids)s::bigint[], %(slots)s::timestamptz[], %(reasons)s::text[],
+                %(covers_untils)s::timestamptz[], %(covers_counts)s::bigint[], %(extends)s::timestamptz[])
+        AS s(job_id, slot, reason, covers_until, covers_count, extend)
+    CROSS JOIN LATERAL (
+        SELECT r.id, r.state, r.reason, r.covers_until FROM pgsched.runs r
+        WHERE r.job_id = s.job_id AND r.scheduled_at < s.slot AND r.origin = 'schedule'
+        ORDER BY r.scheduled_at DESC LIMIT 1
+    ) r
+    WHERE r.state = 'skipped' AND r.reason = s.reason AND r.covers_until >= s.extend
+), free AS MATERIALIZED (
+    SELECT r.id FROM given g JOIN pgsched.runs r ON r.id = g.id FOR NO KEY UPDATE OF r SKIP LOCKED
+), grown AS (
+    UPDATE pgsched.runs r SET covers_until = g.covers_until, covers_count = r.covers_count + g.covers_count
+    FROM given g JOIN free USING (id) WHERE r.id = g.id AND r.covers_until = g.extend
+    RETURNING r.id
+)
+SELECT g.job_id, g.slot FROM given g LEFT JOIN grown ON grown.id = g.id
+WHERE grown.id IS NOT NULL OR g.so_far >= g.covers_until
+
+
+-- name: tick_finished
+-- when the last run of a job ended, for @after. Looks at the newest 100 rows of the job and not at its
+-- whole history: of an older run that somebody revived, only that it is unfinished matters.
+-- params: job_ids bigint[]
+-- returns: (job_id, last_finished_at)
+-- locks: none
+SELECT s.job_id, (
+    SELECT max(r.finished_at) FROM (
+        SELECT finished_at FROM pgsched.runs WHERE job_id = s.job_id ORDER BY scheduled_at DESC LIMIT 100
+    ) r) AS last_finished_at
+FROM unnest(%(job_ids)s::bigint[]) AS s(job_id)
+
+
+-- name: tick_insert
+-- make the rows of the decided slots, each job's policies copied into its runs.
+-- params: parallel arrays, one element for a slot that many jobs may share: job_ids text[] (each an array literal),
+--         slots timestamptz[], states text[], available_ats timestamptz[] (null: at its slot), expires_ats timestamptz[],
+--         reasons text[], covers_froms timestamptz[], covers_untils timestamptz[], covers_counts bigint[],
+--         held_untils timestamptz[] (an array that is too short goes on with nulls)
+-- returns: (job_id, state, id) of the new rows, one for each slot. One slot that has its row already refuses them all
+-- The constraint on (job_id, scheduled_at) refuses them. With ON CONFLICT each slot would be looked up and each row be a
+-- speculative one, a tenth of what it costs (bench/NOTES.md): `guard` has it, and makes nothing, so that this is refused
+-- as a whole where there is no such constraint.
+-- The trigger that judges and announces each new row costs a third of what making it does. Where it would find nothing (a
+-- Python task without limits that takes most defaults) that is found here, and the workers are told once for all such rows:
+-- by a notification and not by pgsched.tell_workers, which leaves it to others where they overlap, and whom it wakes looks
+-- again only for some milliseconds. This transaction may take longer.
+-- locks: none beyond the new rows
+WITH guard AS (
+    INSERT INTO pgsched.runs (task) SELECT 'none' WHERE false
+    ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
+), made AS (
+    INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, state, finished_at, expires_at, held_until, reason, covers_from,
+        covers_until, covers_count, queue, priority, kind, task, args, origin, owner, max_attempts, timeout, kill_after,
+        backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key, checked)
+    SELECT j.id, s.slot,
+        -- a batch that is prepared ahead of its instant is claimable when it commits, not scheduled for later
+        CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting') THEN '8998-01-01 00:00Z'
+             WHEN s.state = 'queued' THEN least(s.starts, (SELECT clock_timestamp())) ELSE s.starts END,
+        CASE WHEN j.after_jobs <> '{}' AND s.state = 'queued' THEN 'waiting' ELSE s.state END,
+        CASE WHEN s.state IN ('skipped', 'missed') THEN clock_timestamp() END, s.expires_at, s.held_until, s.reason,
+        s.covers_from, s.covers_until, s.covers_count, j.queue, j.priority, j.kind, j.task, j.args, 'schedule', j.owner, j.max_attempts,
+        j.timeout, nullif(j.kill_after, '10 seconds'), nullif(j.backoff, 'exponential'),
+        nullif(j.backoff_base, '5 seconds'), nullif(j.backoff_max, '1 hour'), nullif(j.backoff_jitter, 0.2),
+        -- null for the other kinds; read once more, because a job that is named as a whole is copied as a whole, each
+        CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting')
+             THEN (SELECT pgsched.held_options(o, s.starts, s.state = 'waiting') FROM pgsched.jobs o WHERE o.id = j.id)
+             WHEN j.kind IN ('command', 'shell')
+             THEN (SELECT pgsched.job_options(o) FROM pgsched.jobs o WHERE o.id = j.id) END, j.tags,
+        CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL
+            THEN pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args) END,
+        CASE WHEN s.state = 'queued' AND j.kind = 'python' AND coalesce(j.after_jobs, '{}') = '{}'
+                AND j.concurrency_key IS NULL AND j.concurrency_limit IS NULL
+                AND (j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter)
+                    = ('10 seconds', 'exponential', '5 seconds', '1 hour', 0.2)
+                AND coalesce(pg_column_size(j.tags), 0) <= 65536  -- run_size_error
+                AND s.slot >= '1970-01-01 00:00Z' AND coalesce(s.expires_at, s.slot) <= '9000-01-01 00:00Z'
+            THEN pgsched.is_plain(j.task, j.args, j.queue, j.priority, j.max_attempts, j.timeout) END
+    FROM (SELECT u.*, coalesce(u.available_at, u.slot) AS starts
+          FROM unnest(%(job_ids)s::text[], %(slots)s::timestamptz[], %(states)s::text[], %(available_ats)s::timestamptz[],
+                %(expires_ats)s::timestamptz[], %(reasons)s::text[], %(covers_froms)s::timestamptz[],
+                %(covers_untils)s::timestamptz[], %(covers_counts)s::bigint[], %(held_untils)s::timestamptz[])
+              AS u(job_ids, slot, state, available_at, expires_at, reason, covers_from, covers_until, covers_count,
+                   held_until)) s
+    CROSS JOIN LATERAL unnest(s.job_ids::bigint[]) AS i(id)
+    JOIN pgsched.jobs j ON j.id = i.id
+    RETURNING job_id, state, id, queue, checked
+), told AS (
+    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM made WHERE checked) q
+    WHERE pgsched.may_be_asleep()
+)
+-- the count is there for its CTE: one that only selects is not run at all where nothing asks for its rows
+SELECT job_id, state, id FROM made WHERE (SELECT count(*) FROM told) IS NOT NULL
+
+
+-- name: tick_known
+-- the rows that jobs have already for slots in these stretches.
+-- params: parallel arrays job_ids bigint[], firsts timestamptz[], lasts timestamptz[]
+-- returns: (job_id, first, last): the slots that such a row stands for, its own among them whatever it says
+-- locks: none
+SELECT s.job_id, k.first, k.last
+FROM unnest(%(job_ids)s::bigint[], %(firsts)s::timestamptz[], %(lasts)s::timestamptz[]) AS s(job_id, first, last)
+JOIN pgsched.runs r ON r.job_id = s.job_id AND r.scheduled_at BETWEEN s.first AND s.last
+CROSS JOIN LATERAL (VALUES (coalesce(r.covers_from, r.scheduled_at), coalesce(r.covers_until, r.scheduled_at)),
+                           (r.scheduled_at, r.scheduled_at)) AS k(first, last)
+
+
+-- name: tick_open
+-- count the unfinished runs of jobs that tick_due has locked. A statement of its own, so that it sees what
+-- pgsched.trigger committed under the lock before us. Backfills do not count.
+-- params: job_ids bigint[]
+-- returns: (job_id, open, held, in_turn, newest) of the jobs that have any; what only limits hold is not held, and late
+--          slots that are caught up one after the other are in_turn, not held
+-- locks: none
+SELECT r.job_id, count(*) AS open,
+    count(*) FILTER (WHERE r.state = 'waiting' AND r.ready_at IS NULL AND NOT pgsched.waits_in_turn(r.reason)) AS held,
+    count(*) FILTER (WHERE r.state = 'waiting' AND pgsched.waits_in_turn(r.reason)) AS in_turn, max(r.id) AS newest
+FROM pgsched.runs r
+WHERE r.job_id = ANY(%(job_ids)s::bigint[]) AND r.phase < 3 AND r.origin <> 'backfill'
+GROUP BY r.job_id
+
+
+-- name: tick_replace
+-- end the open runs of jobs whose new slot replaces them: held and queued ones at once, running ones by
+-- asking (replace) or by taking the claim away, which fences the former owner (terminate). A claim that a handler
+-- holds by assert_claim is asked for as well: waiting for its transaction would hold up every other job. So would
+-- waiting for a run that somebody else has locked: nothing of such a job is ended, and its slots are decided later.
+-- params: parallel arrays job_ids bigint[], terminates boolean[]
+-- returns: job_id of the jobs that have to wait; one row of null if there is none
+-- locks: FOR NO KEY UPDATE on those runs, FOR UPDATE on those whose claim is taken away; never waits
+WITH open AS MATERIALIZED (
+    SELECT r.id, r.job_id, s.terminate
+    FROM unnest(%(job_ids)s::bigint[], %(terminates)s::boolean[]) AS s(job_id, terminate)
+    CROSS JOIN LATERAL (  -- each job looked up in the index, whatever the statistics say
+        SELECT id, job_id FROM pgsched.runs WHERE job_id = s.job_id AND phase < 3 AND origin <> 'backfill' OFFSET 0) r
+), locked AS MATERIALIZED (
+    SELECT r.id, r.state, r.token, r.attempt, r.started_at, r.worker_id
+    FROM open JOIN pgsched.runs r ON r.id = open.id
+    WHERE r.phase < 3
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+), busy AS MATERIALIZED (
+    SELECT DISTINCT job_id FROM open WHERE id NOT IN (SELECT id FROM locked)
+), old AS MATERIALIZED (
+    SELECT locked.*, open.terminate FROM locked JOIN open USING (id) WHERE job_id NOT IN (SELECT job_id FROM busy)
+), taken AS MATERIALIZED (
+    SELECT r.id FROM old JOIN pgsched.runs r ON r.id = old.id WHERE old.state = 'running' AND old.terminate
+    FOR UPDATE OF r SKIP LOCKED
+), ended AS (
+    UPDATE pgsched.runs r SET
+        state = CASE WHEN old.state = 'running' AND taken.id IS NULL THEN 'running' ELSE 'cancelled' END,
+        finished_at = CASE WHEN old.state = 'running' AND taken.id IS NULL THEN NULL ELSE clock_timestamp() END,
+        token = CASE WHEN old.state = 'running' AND taken.id IS NULL THEN r.token END,
+        cancel_requested_at = coalesce(r.cancel_requested_at, clock_timestamp()),
+        cancel_reason = 'overlap: replaced by the next slot', reason = 'overlap: replaced by the next slot'
+    FROM old LEFT JOIN taken ON taken.id = old.id WHERE r.id = old.id
+), evidence AS (
+    INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker_id, worker, error)
+    SELECT id, token, attempt, 'cancelled', started_at, worker_id,
+        (SELECT name FROM pgsched.workers w WHERE w.id = worker_id), 'overlap: terminated by the next slot'
+    FROM old JOIN taken USING (id)
+    ON CONFLICT (run_id, token) DO NOTHING
+), woken AS (
+    SELECT pg_notify('pgsched_cancel', id::text) FROM old WHERE state = 'running'
+)
+-- woken comes first: a CTE that only selects is not run at all where nothing asks for its rows
+SELECT busy.job_id, told.notified FROM (SELECT count(*) AS notified FROM woken) told LEFT JOIN busy ON true
+
+
+-- name: tick_terms
+-- what the schedules and policies of these jobs say, in full.
+-- params: job_ids bigint[] (locked by tick_due)
+-- returns: one row per job; `excluded`: the rows of its calendar (from_date, until_date, reason) that may still matter,
+--          in any zone: what lies further ahead than a year counts when it is due, and of dates until the end of time
+--          each tick would read all
+-- locks: none
+SELECT j.id, j.schedule, j.timezone, j.anchor_at, j.run_at, j.starts_at, j.ends_at, j.max_runs, j.run_count, j.jitter,
+    j.overlap, j.max_buffer, j.misfire_after, j.catch_up, j.max_catch_up, j.catch_up_window, j.start_deadline,
+    j.retry_within,
+    (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason)) FROM pgsched.job_calendars c
+     WHERE c.job_id = j.id AND c.until_date >= (j.decided_until - interval '2 days')::date
+       AND c.from_date <= (clock_timestamp() + interval '1 year')::date) AS excluded
+FROM pgsched.jobs j
+WHERE j.id = ANY(%(job_ids)s::bigint[])
+
+
+-- name: tick_wait
+-- let a batch that was prepared ahead of its instant commit no earlier, and find out whether it was.
+-- params: at timestamptz
+-- returns: (wait_s float8) seconds until then; negative when it has passed
+-- locks: none
+SELECT extract(epoch FROM %(at)s::timestamptz - clock_timestamp())::float8 AS wait_s
+
+
+-- name: write_ahead
+-- bring the log to disk as far as it has been written. A message that belongs to no transaction is the one
+-- thing by which an open transaction can ask for that (PostgreSQL 17 and later); whoever decodes the log passes it over.
+-- returns: nothing of use
+-- locks: none
+SELECT pg_logical_emit_message(false, 'pgsched', '', true)

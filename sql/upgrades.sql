@@ -1,0 +1,29 @@
+-- What stands in the way of an upgrade.
+-- Each block is one statement: its purpose, params, returns and locks, then its text.
+
+
+-- name: migrate_in_the_way
+-- who holds up a migration: the oldest transaction with a lock on our tables.
+-- params: none
+-- returns: text, one row or none
+-- locks: none
+SELECT format('pid %s (user %s, %s, %s, for %s s): %s', a.pid, a.usename, coalesce(nullif(a.application_name, ''), 'no name'),
+    a.state, round(extract(epoch FROM clock_timestamp() - a.xact_start)), left(regexp_replace(a.query, '\s+', ' ', 'g'), 100))
+FROM pg_stat_activity a
+WHERE a.pid <> pg_backend_pid() AND EXISTS (
+    SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+    WHERE l.pid = a.pid AND l.granted AND c.relnamespace = 'pgsched'::regnamespace
+        AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+ORDER BY a.xact_start LIMIT 1
+
+
+-- name: migrate_progress
+-- how far a session is with the index that it builds.
+-- params: pid int: its backend
+-- returns: text, one row or none
+-- locks: none
+SELECT p.phase || CASE WHEN p.blocks_total > 0 THEN format(' (%%s %%%%)', 100 * p.blocks_done / p.blocks_total) ELSE '' END
+    || coalesce((SELECT format(', waits for pid %%s (user %%s, %%s): %%s', a.pid, a.usename, a.state,
+                               left(regexp_replace(a.query, '\s+', ' ', 'g'), 100))
+                 FROM pg_stat_activity a WHERE a.pid = p.current_locker_pid), '')
+FROM pg_stat_progress_create_index p WHERE p.pid = %(pid)s
