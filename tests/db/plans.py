@@ -101,17 +101,18 @@ LEADER = {
 }
 # Nobody's run waits for these: what a person, a page, a command or a start-up asks, by its prefix or its name.
 ASKED = (
-    "alert_list alert_test audit_ backfill_calendar backfill_cancel backfill_count backfill_rerun backfill_show"
-    " calendar_ check_ declare_ declared_by dependencies_progress dependencies_retry dependencies_tree"
-    " dependencies_waits doctor_ explain_ first_result job_ limit_applied limit_list limit_remove limit_save"
+    "alert_list alert_test audit_ backfill_calendar backfill_cancel backfill_count backfill_rerun"
+    " backfill_show calendar_ check_ declare_ declared_by dependencies_progress dependencies_retry"
+    " dependencies_tree dependencies_waits doctor_ explain_ first_result job_ jobs_after jobs_counted"
+    " jobs_in_error jobs_live jobs_of_clock jobs_of_interest limit_applied limit_list limit_remove limit_save"
     " limit_unapplied limit_writers may_check metrics_ migrate_ open_runs pause_ prune_count queue_list"
-    " workers_offering retention_ run_attempts run_cancel run_cancel_many run_holding run_log_last run_log_read run_present"
-    " run_retry run_retry_many run_show run_watch succeeded_slots worker_"
-    " jobs_after jobs_counted jobs_in_error jobs_live jobs_of_clock jobs_of_interest queues_set_or_paused run_log_end"
-    " run_newest_id run_relatives runs_bad_since runs_ended_since runs_failed_newest runs_failing"
-    " runs_finished_by_stretch runs_finished_lately runs_hurry runs_live runs_of_job_newest runs_of_queue runs_open_counted runs_open_of_tasks"
-    " runs_running_longest runs_unfinished_of_task slot_ slots_of_job slots_of_job_by_day slots_of_jobs_newest"
-    " time_travel workers_alive_draining workers_gone"
+    " queues_set_or_paused retention_ run_attempts run_cancel run_cancel_many run_holding run_log_end"
+    " run_log_last run_log_read run_newest_id run_present run_relatives run_retry run_retry_many run_show"
+    " run_watch runs_bad_since runs_ended_since runs_failed_newest runs_failing runs_finished_by_stretch"
+    " runs_finished_lately runs_hurry runs_live runs_of_job_newest runs_of_queue runs_open_counted"
+    " runs_open_of_tasks runs_running_longest runs_unfinished_of_task slot_ slots_of_job slots_of_job_by_day"
+    " slots_of_jobs_newest succeeded_slots time_travel worker_ workers_alive_draining workers_gone"
+    " workers_offering"
 )
 # What is left: no table that grows, one row by its key, or rows of the caller's (of what inserts: its triggers').
 # (`dependencies_release` goes by its indexes from PostgreSQL 16 on; without statistics 15 hashes the edges.)
