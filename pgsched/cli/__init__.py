@@ -140,10 +140,11 @@ def report(error: Exception) -> int:
     from pgsched.errors import BUG, PgschedError
 
     if "pgsched.db.connection.connect" in sys.modules:
-        from pgsched.db.connection import connect
+        from pgsched.db.connection.connect import DatabaseError
+        from pgsched.db.connection.failures import explain
 
-        if isinstance(error, connect.DatabaseError):
-            error = connect.explain(error)
+        if isinstance(error, DatabaseError):
+            error = explain(error)
     if os.environ.get("PGSCHED_LOG") == "debug":
         import traceback
 

@@ -19,15 +19,8 @@ from psycopg import pq
 
 from pgsched.adapters.sqlalchemy import held, held_async
 from pgsched.core.model import FirstResult, RunId
-from pgsched.db.connection.connect import (
-    QUEUE_FULL,
-    AsyncConnection,
-    Connection,
-    DatabaseError,
-    aconnect,
-    connect,
-    explain,
-)
+from pgsched.db.connection.connect import AsyncConnection, Connection, DatabaseError, aconnect, connect
+from pgsched.db.connection.failures import QUEUE_FULL, explain
 from pgsched.db.queries.runs import enqueue as statements
 from pgsched.db.queries.runs.queue_room import patience, when_there_is_room, when_there_is_room_async
 from pgsched.errors import DatabaseUnreachable, PgschedError

@@ -10,7 +10,8 @@ import psycopg
 from psycopg import sql as composing
 from psycopg.rows import dict_row
 
-from pgsched.db.connection.connect import Connection, explain
+from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.failures import explain
 from pgsched.db.statements import sql
 
 Row = dict[str, Any]

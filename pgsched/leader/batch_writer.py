@@ -12,7 +12,8 @@ from typing import Any
 
 from pgsched import log
 from pgsched.core.planning.plan import Advance, Decided
-from pgsched.db.connection.connect import Connection, DatabaseError, first_line
+from pgsched.db.connection.connect import Connection, DatabaseError
+from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.leader import leadership
 from pgsched.leader.bisecting import apart
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from pgsched.db.connection.connect import Connection, DatabaseError, Reaction, classify
+from pgsched.db.connection.connect import Connection, DatabaseError
+from pgsched.db.connection.failures import Reaction, classify
 from pgsched.db.queries.leader import leadership
 
 Tell = Callable[[str], object]

@@ -21,16 +21,8 @@ from typing import Any
 from pgsched import log
 from pgsched.config import LeaderSettings
 from pgsched.core.fair_turns import slower
-from pgsched.db.connection.connect import (
-    BY_INDEX,
-    Connection,
-    DatabaseError,
-    Reaction,
-    back_off_s,
-    classify,
-    connect,
-    explain,
-)
+from pgsched.db.connection.connect import BY_INDEX, Connection, DatabaseError, connect
+from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.leader.leadership import NotLeading

@@ -14,7 +14,8 @@ from pgsched import log
 from pgsched.core.planning.intervals import parts
 from pgsched.core.planning.plan import SlotRow
 from pgsched.core.schedule.cron import parse
-from pgsched.db.connection.connect import Connection, DatabaseError, first_line
+from pgsched.db.connection.connect import Connection, DatabaseError
+from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.leader import leadership
 from pgsched.db.rows import fetch
 from pgsched.errors import PgschedError

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pgsched import log
-from pgsched.db.connection.connect import Connection, DatabaseError, connect, first_line
+from pgsched.db.connection.connect import Connection, DatabaseError, connect
+from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.reports import metrics
 from pgsched.errors import PgschedError
 from pgsched.telemetry.metrics import Bounded, Sample

@@ -19,16 +19,8 @@ from typing import Any
 from pgsched import log
 from pgsched.core.model import Claim, Key, Settlement
 from pgsched.db.connection.bounded import expect
-from pgsched.db.connection.connect import (
-    BY_KEY,
-    Connection,
-    DatabaseError,
-    Reaction,
-    back_off_s,
-    classify,
-    connect,
-    explain,
-)
+from pgsched.db.connection.connect import BY_KEY, Connection, DatabaseError, connect
+from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.claims import Beat, cancel_asked, heartbeat
 from pgsched.errors import PgschedError

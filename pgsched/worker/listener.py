@@ -9,16 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pgsched import log
-from pgsched.db.connection.connect import (
-    AsyncConnection,
-    DatabaseError,
-    Reaction,
-    aconnect,
-    back_off_s,
-    classify,
-    explain,
-    first_line,
-)
+from pgsched.db.connection.connect import AsyncConnection, DatabaseError, aconnect
+from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain, first_line
 from pgsched.db.connection.notifications import notices
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.errors import PgschedError

@@ -16,7 +16,8 @@ from typing import Any
 
 from pgsched import log
 from pgsched.core.model import Key
-from pgsched.db.connection.connect import BY_KEY, UNFORESEEN, AsyncConnection, Reaction, aconnect, back_off_s, classify
+from pgsched.db.connection.connect import BY_KEY, AsyncConnection, aconnect
+from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify
 from pgsched.db.queries.runs.run_output import Page, tell_progress, write
 from pgsched.execute.outcomes import escaped
 from pgsched.execute.output.record import Journal, Progress, Record, in_json

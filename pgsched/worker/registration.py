@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pgsched import log
-from pgsched.db.connection.connect import Connection, DatabaseError, connect, explain
+from pgsched.db.connection.connect import Connection, DatabaseError, connect
+from pgsched.db.connection.failures import explain
 from pgsched.db.queries.jobs import registration as rows
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.workers import Registration

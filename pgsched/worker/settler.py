@@ -16,18 +16,8 @@ from typing import Any
 from pgsched import log
 from pgsched.core.backoff import delay
 from pgsched.core.model import Claim, Outcome, Result, Settlement
-from pgsched.db.connection.connect import (
-    BY_KEY,
-    UNFORESEEN,
-    AsyncConnection,
-    DatabaseError,
-    Reaction,
-    aconnect,
-    back_off_s,
-    classify,
-    explain,
-    first_line,
-)
+from pgsched.db.connection.connect import BY_KEY, AsyncConnection, DatabaseError, aconnect
+from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify, explain, first_line
 from pgsched.db.queries.runs.claims import plan_settlements, settle
 from pgsched.errors import PgschedError
 from pgsched.execute.outcomes import escaped

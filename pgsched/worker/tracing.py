@@ -20,7 +20,8 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from pgsched import log
 from pgsched.app.control import Control
 from pgsched.core.model import Claim, Key, Kind, Outcome, Result
-from pgsched.db.connection.connect import AsyncConnection, DatabaseError, aconnect, first_line
+from pgsched.db.connection.connect import AsyncConnection, DatabaseError, aconnect
+from pgsched.db.connection.failures import first_line
 from pgsched.db.statements import sql
 from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor

@@ -22,7 +22,8 @@ from pgsched.chaos.site.proxy import Proxy
 from pgsched.db.connection import bounded, pooler
 from pgsched.db.connection import connect as connecting
 from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnection, Unanswered
-from pgsched.db.connection.connect import Reaction, aconnect, classify, connect
+from pgsched.db.connection.connect import aconnect, connect
+from pgsched.db.connection.failures import Reaction, classify
 from pgsched.errors import DatabaseUnreachable
 from tests.waiting import wait_until
 

@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from pgsched.core.model import Claim, Result, Settlement
-from pgsched.db.connection.connect import AsyncConnection, Reaction, classify
+from pgsched.db.connection.connect import AsyncConnection
+from pgsched.db.connection.failures import Reaction, classify
 from pgsched.db.queries.runs import claims, run_output
 from pgsched.errors import PgschedError
 from pgsched.worker import output as pumping

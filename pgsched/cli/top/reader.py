@@ -15,7 +15,8 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from pgsched.cli.top.state import Note
-from pgsched.db.connection.connect import Connection, DatabaseError, Reaction, back_off_s, classify, first_line
+from pgsched.db.connection.connect import Connection, DatabaseError
+from pgsched.db.connection.failures import Reaction, back_off_s, classify, first_line
 from pgsched.errors import PgschedError
 from pgsched.log import redact
 from pgsched.services.top import Change, Look, Looking, Page, act, opened

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pgsched.db.connection.connect import Connection, DatabaseError, connect, explain
+from pgsched.db.connection.connect import Connection, DatabaseError, connect
+from pgsched.db.connection.failures import explain
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.schema import roles
 from pgsched.db.schema.steps import Tell, patiently, progress, run, steps, turn

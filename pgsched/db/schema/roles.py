@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgsched.db.connection.connect import Connection, DatabaseError, explain
+from pgsched.db.connection.connect import Connection, DatabaseError
+from pgsched.db.connection.failures import explain
 from pgsched.db.statements import folder
 from pgsched.errors import NotPermitted
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgsched.db.connection.connect import Connection, DatabaseError, explain
+from pgsched.db.connection.connect import Connection, DatabaseError
+from pgsched.db.connection.failures import explain
 from pgsched.errors import SchemaTooNew, SchemaTooOld
 
 VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")

@@ -15,7 +15,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from pgsched.cli.output.printing import json_value
-from pgsched.db.connection.connect import DatabaseError, explain
+from pgsched.db.connection.connect import DatabaseError
+from pgsched.db.connection.failures import explain
 from pgsched.db.queries.reports.audit import KINDS
 from pgsched.errors import InputError, PgschedError
 from pgsched.services import long_charts

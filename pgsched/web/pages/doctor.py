@@ -6,7 +6,8 @@ from __future__ import annotations
 import time
 from threading import Lock, Thread
 
-from pgsched.db.connection.connect import DatabaseError, explain
+from pgsched.db.connection.connect import DatabaseError
+from pgsched.db.connection.failures import explain
 from pgsched.services.check import Finding, fail
 from pgsched.services.doctor import doctor
 

@@ -18,7 +18,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
-from pgsched.db.connection.connect import Connection, DatabaseError, explain
+from pgsched.db.connection.connect import Connection, DatabaseError
+from pgsched.db.connection.failures import explain
 from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotFound, NotPermitted, PgschedError
 from pgsched.web.pages.rendering import ENVIRONMENT
 from pgsched.web.security.guard import Visitor

@@ -14,7 +14,8 @@ from uuid import UUID, uuid4
 
 from pgsched import log
 from pgsched.core.model import Claim
-from pgsched.db.connection.connect import BY_KEY, DatabaseError, Reaction, aconnect, classify, first_line
+from pgsched.db.connection.connect import BY_KEY, DatabaseError, aconnect
+from pgsched.db.connection.failures import Reaction, classify, first_line
 from pgsched.db.queries.runs.claims import Wanted, claim, plan_claims
 from pgsched.errors import PgschedError
 from pgsched.worker.claiming.cursor import Cursor

@@ -20,18 +20,8 @@ from pgsched import log
 from pgsched.core.fair_turns import FEW
 from pgsched.core.model import Claim
 from pgsched.db.connection.bounded import hold
-from pgsched.db.connection.connect import (
-    BY_KEY,
-    UNFORESEEN,
-    AsyncConnection,
-    DatabaseError,
-    Reaction,
-    aconnect,
-    back_off_s,
-    classify,
-    explain,
-    first_line,
-)
+from pgsched.db.connection.connect import BY_KEY, AsyncConnection, DatabaseError, aconnect
+from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify, explain, first_line
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, claimable_queues, fellows, plan_claims
 from pgsched.errors import PgschedError

@@ -14,7 +14,8 @@ from psycopg import sql as composing
 from psycopg.types.json import Jsonb
 
 from pgsched.core import payload
-from pgsched.db.connection.connect import Connection, explain
+from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.failures import explain
 from pgsched.db.rows import explained
 from pgsched.errors import InputError, PgschedError
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from pgsched.core.planning.plan import Advance, SlotRow
 from pgsched.db.arrays import literal, literals
-from pgsched.db.connection.connect import Connection, DatabaseError, Reaction, classify
+from pgsched.db.connection.connect import Connection, DatabaseError
+from pgsched.db.connection.failures import Reaction, classify
 from pgsched.db.rows import fetch
 from pgsched.db.statements import sql
 

@@ -14,7 +14,8 @@ import psycopg
 
 from pgsched.core.model import State
 from pgsched.db.arrays import plain
-from pgsched.db.connection.connect import Connection, explain
+from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.failures import explain
 from pgsched.db.queries.runs.run_filter import Filter, list_runs, unheld
 from pgsched.db.rows import Row, fetch, one, rows
 from pgsched.errors import InputError, NotFound
