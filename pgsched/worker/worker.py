@@ -29,7 +29,8 @@ from pgsched.threads import apart
 from pgsched.worker.attempts.attempt import Ended, slot_of
 from pgsched.worker.attempts.runner import Slots
 from pgsched.worker.claiming.claimer import Claimer
-from pgsched.worker.leases import Heartbeat, Leases
+from pgsched.worker.heartbeat import Heartbeat
+from pgsched.worker.leases import Leases
 from pgsched.worker.listener import listen
 from pgsched.worker.memory_limit import watch_memory
 from pgsched.worker.metrics import MeteredSlots, WorkerMeter

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from pgsched.chaos.site.proxy import Proxy, of
-from pgsched.worker import leases as leasing
-from pgsched.worker.leases import Heartbeat
+from pgsched.worker import heartbeat as heartbeat_module
+from pgsched.worker.heartbeat import Heartbeat
+from pgsched.worker.leases import MARGIN
 from tests.race.setting import add_runs, row_of
 from tests.race.test_worker import Handler, becomes, make, play
 
@@ -59,7 +60,7 @@ def test_a_heartbeat_that_nobody_answers_leaves_time_for_another(
 
 @pytest.mark.parametrize("lease_s", [4.0, 10.0, 30.0, 300.0])
 def test_a_server_that_is_alive_gives_up_before_it_is_given_up(lease_s: float) -> None:
-    timeout_s, within_s = leasing.patience_s(lease_s)
+    timeout_s, within_s = heartbeat_module.patience_s(lease_s)
     assert timeout_s < within_s
-    again_at = lease_s / 3 + within_s + 2 * leasing.AGAIN_S
-    assert again_at < lease_s * (1 - leasing.MARGIN)
+    again_at = lease_s / 3 + within_s + 2 * heartbeat_module.AGAIN_S
+    assert again_at < lease_s * (1 - MARGIN)

@@ -18,7 +18,7 @@ from pgsched.core.model import Claim, Outcome, Result
 from pgsched.db.connection.connect import AsyncConnection
 from pgsched.db.queries.runs import claims, workers
 from pgsched.errors import PgschedError
-from pgsched.worker import leases as leasing
+from pgsched.worker import heartbeat as heartbeat_module
 from pgsched.worker import settler as settling
 from pgsched.worker.attempts import prefetch
 from pgsched.worker.attempts import runner as slotting
@@ -27,7 +27,8 @@ from pgsched.worker.claiming import cursor as cursors
 from pgsched.worker.claiming import polling as resting
 from pgsched.worker.claiming.cursor import Cursor
 from pgsched.worker.claiming.recovery import Unconfirmed
-from pgsched.worker.leases import Heartbeat, Leases
+from pgsched.worker.heartbeat import Heartbeat
+from pgsched.worker.leases import Leases
 from pgsched.worker.worker import Worker
 from tests.race.setting import Open, add_runs, cut, let_expire, row_of, take
 from tests.waiting import wait_until
@@ -199,7 +200,7 @@ def test_a_lease_that_cannot_be_renewed_stops_the_handler_before_it_ends(
     def no_answer(*_: object, **__: object) -> None:
         raise psycopg.OperationalError("no answer")
 
-    monkeypatch.setattr(leasing, "heartbeat", no_answer)
+    monkeypatch.setattr(heartbeat_module, "heartbeat", no_answer)
     found: list[Any] = []
     add_runs(db, 1)
 
@@ -425,7 +426,7 @@ def test_a_heartbeat_that_fails_for_an_unknown_reason_ends_the_worker(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(leasing, "heartbeat", broken)
+    monkeypatch.setattr(heartbeat_module, "heartbeat", broken)
 
     async def scene() -> None:
         with pytest.raises(PgschedError, match="heartbeat failed: ZeroDivisionError"):
