@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pgsched.app.batch_item import Item as Item
     from pgsched.app.options import bucket as bucket
     from pgsched.app.run import Run as Run
     from pgsched.app.signals import Discard as Discard
@@ -27,14 +28,13 @@ if TYPE_CHECKING:
     from pgsched.errors import ScheduleError as ScheduleError
     from pgsched.errors import TaskError as TaskError
     from pgsched.errors import TimedOut as TimedOut
-    from pgsched.execute.python.batches import Item as Item
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "App": "pgsched.client.application",
     "Task": "pgsched.app.task",
-    "Item": "pgsched.execute.python.batches",
+    "Item": "pgsched.app.batch_item",
     "Run": "pgsched.app.run",
     "Retry": "pgsched.app.signals",
     "Discard": "pgsched.app.signals",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, over
 
 from pgsched.app import arguments
 from pgsched.app.arguments import Encoded, Parameters
+from pgsched.app.batch_item import alone
 from pgsched.app.batch_options import Gathering, gathering
 from pgsched.app.declarations import text
 from pgsched.app.options import AFTER, KEYS, OPTIONS, Given, Options
@@ -20,7 +21,6 @@ from pgsched.app.placement import Place, captured, place
 from pgsched.app.run import Run
 from pgsched.core.model import RunId
 from pgsched.errors import InputError, TaskError
-from pgsched.execute.python.batches import alone
 from pgsched.telemetry import tracing
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from pgsched.app import arguments
+from pgsched.app.batch_item import Item
 from pgsched.app.declarations import JobDeclaration, checked, text
 from pgsched.app.graph import Graph
 from pgsched.app.hooks import Hook, Hooks
@@ -29,7 +30,6 @@ from pgsched.core.model import FirstResult
 from pgsched.db.enqueuer import Enqueueing
 from pgsched.db.queries.runs.dependencies import Progress
 from pgsched.errors import InputError, TaskError
-from pgsched.execute.python.batches import Item
 
 P = ParamSpec("P")
 R = TypeVar("R")

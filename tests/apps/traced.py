@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
 from pgsched import App, Run
-from pgsched.execute.python.batches import Item
+from pgsched.app.batch_item import Item
 
 FILE = "TRACED_SPANS"
 app = App("traced")
