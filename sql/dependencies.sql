@@ -82,7 +82,7 @@ FROM unnest(%(run_ids)s::text::bigint[], %(parent_ids)s::text::bigint[], %(on_fa
 -- runs whose edges are new are watched from now on: the parents that they wait for are marked, so that
 -- whoever ends one wakes the leader. A run stays new as long as somebody has locked one of its parents.
 -- params: after bigint (of the new ones, those with a greater id), n int (look at so many of them)
--- returns: (watched bigint: how many; loose bigint[]: those that wait for nothing that is open; last bigint: the greatest
+-- returns: (watched bigint: how many; free bigint[]: those that wait for nothing that is open; last bigint: the greatest
 --          id that was looked at, null: there are none behind it)
 -- locks: row locks on those runs and on parents that are not marked yet, skipping locked ones. One update for both: a run
 --        may be a child and a parent.
@@ -109,8 +109,8 @@ WITH fresh AS MATERIALIZED (
         available_at = CASE WHEN changed.watch THEN '9000-01-01 00:00Z' ELSE r.available_at END
     FROM changed WHERE r.id = changed.id
 )
-SELECT (SELECT count(*) FROM watched), ARRAY(SELECT id FROM watched EXCEPT SELECT run_id FROM edges),
-    (SELECT max(id) FROM fresh HAVING count(*) = %(n)s)
+SELECT (SELECT count(*) FROM watched) AS watched, ARRAY(SELECT id FROM watched EXCEPT SELECT run_id FROM edges) AS free,
+    (SELECT max(id) FROM fresh HAVING count(*) = %(n)s) AS last
 
 
 -- name: dependencies_gone
@@ -129,7 +129,7 @@ WITH held AS MATERIALIZED (
     UPDATE pgsched.dependencies d SET state = CASE d.on_failure WHEN 'run_anyway' THEN 'met' ELSE 'failed' END
     FROM gone WHERE d.run_id = gone.run_id AND d.parent_id = gone.parent_id
 )
-SELECT (SELECT max(id) FROM held), ARRAY(SELECT DISTINCT run_id FROM gone)
+SELECT (SELECT max(id) FROM held) AS last, ARRAY(SELECT DISTINCT run_id FROM gone) AS ids
 
 
 -- name: dependencies_look
@@ -216,8 +216,8 @@ WITH ended AS MATERIALIZED (
     RETURNING r.id
 )
 SELECT ((SELECT count(*) FROM ended) = %(n)s OR (SELECT count(*) FROM edges) = 2 * %(n)s)
-        AND (EXISTS (SELECT FROM decided) OR EXISTS (SELECT FROM done)), ARRAY(SELECT DISTINCT run_id FROM decided),
-    (SELECT max(id) FROM ended HAVING count(*) = %(n)s)
+        AND (EXISTS (SELECT FROM decided) OR EXISTS (SELECT FROM done)) AS more,
+    ARRAY(SELECT DISTINCT run_id FROM decided) AS ids, (SELECT max(id) FROM ended HAVING count(*) = %(n)s) AS last
 
 
 -- name: dependencies_retry
@@ -258,7 +258,7 @@ RETURNING id
 -- slots that wait for the slots of other jobs (jobs.after_jobs), with the runs that they wait for, as
 -- far as there are any. A run that stands for a stretch of slots stands for each of them.
 -- params: after bigint (of the slots that wait, those with a greater id), n int (look at so many of them)
--- returns: (run_id, parent_ids bigint[], missing bigint: a job that has no such slot and will not have it, or is gone;
+-- returns: (run_id, parents bigint[], missing bigint: a job that has no such slot and will not have it, or is gone;
 --          undecided bigint: how many of the jobs have yet to decide it)
 -- locks: row locks on the waiting slots, skipping locked ones
 WITH held AS MATERIALIZED (
@@ -283,8 +283,8 @@ WITH held AS MATERIALIZED (
         OR j.next_run_at IS NULL AND j.error IS NULL AND NOT j.paused) AS missing
     FROM wanted w LEFT JOIN pgsched.jobs j ON j.id = w.job_id
 )
-SELECT id, array_agg(parent_id) FILTER (WHERE parent_id IS NOT NULL), min(job_id) FILTER (WHERE missing),
-    count(*) FILTER (WHERE parent_id IS NULL AND NOT missing)
+SELECT id AS run_id, array_agg(parent_id) FILTER (WHERE parent_id IS NOT NULL) AS parents,
+    min(job_id) FILTER (WHERE missing) AS missing, count(*) FILTER (WHERE parent_id IS NULL AND NOT missing) AS undecided
 FROM judged GROUP BY id
 
 

@@ -7,7 +7,7 @@
 -- params: none
 -- returns: one row: seconds float8
 -- locks: none
-SELECT extract(epoch FROM clock_timestamp())::float8
+SELECT extract(epoch FROM clock_timestamp())::float8 AS seconds
 
 
 -- name: metrics_queues
@@ -33,3 +33,11 @@ GROUP BY queue, state
 -- returns: (name, live, dead)
 -- locks: none
 SELECT relname AS name, n_live_tup AS live, n_dead_tup AS dead FROM pg_stat_user_tables WHERE schemaname = 'pgsched'
+
+
+-- name: now
+-- the one clock.
+-- params: none
+-- returns: one row: now timestamptz
+-- locks: none
+SELECT clock_timestamp() AS now

@@ -1,19 +1,24 @@
-"""The rule: a command's statement gives dict rows, and whatever the database refuses comes back as a PgschedError."""
+"""Rows of statements, by the names of their columns: dicts, values of a class, or the only column.
+
+Invariant: nothing here or in its callers counts on the order of columns. `rows` and `one` raise PgschedError for
+whatever the database refuses; the others raise the driver's errors, for loops to classify.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import sql as composing
-from psycopg.rows import dict_row
+from psycopg.rows import class_row, dict_row, tuple_row
 
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.failures import explain
 from pgsched.db.statements import sql
 
+T = TypeVar("T")
 Row = dict[str, Any]
 Statement = bytes | composing.Composed
 
@@ -28,11 +33,29 @@ def explained() -> Iterator[None]:
 
 
 def fetch(conn: Connection[Any], statement: str | Statement, params: Mapping[str, Any] | None = None) -> list[Row]:
-    """The rows of a statement, named (`sql/<name>.sql`) or composed; errors are the driver's, for loops to classify."""
+    """The rows of a statement, named or composed, as dicts."""
     text = sql(statement) if isinstance(statement, str) else statement
     with conn.cursor(row_factory=dict_row) as cursor:
         # never None: psycopg would leave %% doubled in statements without parameters
         return cursor.execute(text, params or {}).fetchall()
+
+
+def fetch_as(conn: Connection[Any], kind: type[T], statement: str, params: Mapping[str, Any] | None = None) -> list[T]:
+    """The rows as values of `kind`, whose fields have the names of the columns."""
+    with conn.cursor(row_factory=class_row(kind)) as cursor:
+        return cursor.execute(sql(statement), params or {}).fetchall()
+
+
+def column(conn: Connection[Any], statement: str, params: Mapping[str, Any] | None = None) -> list[Any]:
+    """The values of a statement's only column."""
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        return [found for (found,) in cursor.execute(sql(statement), params or {}).fetchall()]
+
+
+def value(conn: Connection[Any], statement: str, params: Mapping[str, Any] | None = None) -> Any:
+    """The value of a statement that gives one row of one column; None without a row."""
+    found = column(conn, statement, params)
+    return found[0] if found else None
 
 
 def rows(conn: Connection[Any], statement: str | Statement, params: Mapping[str, Any] | None = None) -> list[Row]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import one, rows
+from pgsched.db.rows import one, rows, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,5 @@ def live(conn: Connection[Any], since: datetime, n_jobs: int = 20, n_runs: int =
 
 def database_now(conn: Connection[Any]) -> datetime:
     """The one clock."""
-    row = conn.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None
-    moment: datetime = row[0]
+    moment: datetime = value(conn, "now")
     return moment

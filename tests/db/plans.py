@@ -117,7 +117,7 @@ ASKED = (
 # What is left: no table that grows, one row by its key, or rows of the caller's (of what inserts: its triggers').
 # (`dependencies_release` goes by its indexes from PostgreSQL 16 on; without statistics 15 hashes the edges.)
 FEW = (
-    "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance clock"
+    "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance clock now"
     " leader_candidates workers_idle_alike"
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_checked enqueue_keyed"
     " enqueue_keyed_traced enqueue_plain enqueue_rows enqueue_told enqueue_traced leader_elect leader_resign"

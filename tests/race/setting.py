@@ -19,7 +19,7 @@ from pgsched.core.model import Claim, Outcome, Result, Settlement
 from pgsched.db.connection.prepared import json_as_text
 from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.runs.claims import FROM_THE_START, claims_of
-from pgsched.db.statements import sql
+from pgsched.db.statements import sql, statements
 from tests.waiting import wait_until
 
 Open = Callable[..., psycopg.Connection]
@@ -36,10 +36,8 @@ def text_without(name: str, guard: str, instead: str = "") -> bytes:
 
 
 def cut(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, guard: str, instead: str = "") -> None:
-    """Make `module` use the statement `name` without its guard."""
-    before: Callable[[str], bytes] = module.sql
-    changed = text_without(name, guard, instead)
-    monkeypatch.setattr(module, "sql", lambda asked: changed if asked == name else before(asked))
+    """Take a guard out of the statement `name`, for whoever sends it."""
+    monkeypatch.setitem(statements(), name, text_without(name, guard, instead))
 
 
 def heard(db: psycopg.Connection, listener: psycopg.Connection) -> list[str]:

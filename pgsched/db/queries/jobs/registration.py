@@ -14,7 +14,7 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.declarations import declare
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.workers import Registration
-from pgsched.db.rows import Row, fetch
+from pgsched.db.rows import Row, fetch, value
 from pgsched.db.statements import sql
 
 
@@ -37,8 +37,7 @@ def register(conn: Connection[Any], registration: Registration, *, again: bool =
 
 def is_alone(conn: Connection[Any], app: str) -> bool:
     """Is no process of this app there that is registered, and is none missing that may come back?"""
-    row = conn.execute(sql("declare_others"), {"app": app, "grace_s": WITHDRAW_AFTER_S}).fetchone()
-    return bool(row and not row[0])
+    return not value(conn, "declare_others", {"app": app, "grace_s": WITHDRAW_AFTER_S})
 
 
 def withdrawn(conn: Connection[Any], grace_s: float, n: int) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What admission reads and writes (see the sql/limit_*.sql); each call is a part of the leader's fenced transaction."""
+"""What admission reads and writes (sql/admission.sql); each call is a part of the leader's fenced transaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from pgsched.db.arrays import plain
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, fetch
+from pgsched.db.rows import Row, column, fetch, fetch_as, value
 from pgsched.db.statements import sql
 
 
@@ -65,7 +65,7 @@ def admit(conn: Connection[Any], runs: Sequence[tuple[int, str, str]]) -> set[in
         return set()
     ids, queues, keys = zip(*runs, strict=True)
     values = {"ids": plain(ids), "queues": list(queues), "keys": list(keys)}
-    return {row[0] for row in conn.execute(sql("limit_admit"), values).fetchall()}
+    return {row["id"] for row in fetch(conn, "limit_admit", values)}
 
 
 def raise_priorities(conn: Connection[Any], ids: Sequence[int], priorities: Sequence[int]) -> None:
@@ -79,8 +79,8 @@ def take_back(conn: Connection[Any], excess: Sequence[tuple[str | None, str | No
     taken = [0] * len(excess)
     if excess:
         values = {"queues": [e[0] for e in excess], "keys": [e[1] for e in excess], "ns": [e[2] for e in excess]}
-        for row in conn.execute(sql("limit_take_back"), values).fetchall():
-            taken[row[0] - 1] += 1
+        for row in fetch(conn, "limit_take_back", values):
+            taken[row["n"] - 1] += 1
     return taken
 
 
@@ -94,12 +94,12 @@ def save(conn: Connection[Any], buckets: Sequence[tuple[str, float, int]], at: d
 
 def unapplied(conn: Connection[Any]) -> list[Changed]:
     """The queues and limits that were changed and are yet to be applied."""
-    return [Changed(*row) for row in conn.execute(sql("limit_unapplied")).fetchall()]
+    return fetch_as(conn, Changed, "limit_unapplied")
 
 
 def writers(conn: Connection[Any]) -> frozenset[str]:
     """The transactions of others that have written runs and have not ended."""
-    return frozenset(row[0] for row in conn.execute(sql("limit_writers")).fetchall())
+    return frozenset(column(conn, "limit_writers"))
 
 
 def open_keys(conn: Connection[Any]) -> list[Row]:
@@ -110,8 +110,7 @@ def open_keys(conn: Connection[Any]) -> list[Row]:
 def applied(conn: Connection[Any], changes: Sequence[Changed]) -> int:
     """Nothing is admitted beyond these limits any more, and nothing can be; how many had not been changed again."""
     columns = {"queues": [c.queue for c in changes], "names": [c.name for c in changes]}
-    row = conn.execute(sql("limit_applied"), columns | {"versions": [c.version for c in changes]}).fetchone()
-    return int(row[0]) if row else 0
+    return int(value(conn, "limit_applied", columns | {"versions": [c.version for c in changes]}))
 
 
 def forget(conn: Connection[Any]) -> None:

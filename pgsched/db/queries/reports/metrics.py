@@ -6,8 +6,7 @@ import time
 from typing import Any
 
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, fetch
-from pgsched.db.statements import sql
+from pgsched.db.rows import Row, fetch, value
 
 MOST_RUNS = 1_000_000  # counted of each phase
 
@@ -31,6 +30,5 @@ def clock_offset(conn: Connection[Any]) -> float:
     """What added to `time.monotonic()` gives the database's time in seconds since 1970, within half of the way there
     and back."""
     sent_at = time.monotonic()
-    row = conn.execute(sql("clock")).fetchone()
-    assert row is not None
-    return float(row[0]) - (sent_at + time.monotonic()) / 2
+    seconds: float = value(conn, "clock")
+    return seconds - (sent_at + time.monotonic()) / 2

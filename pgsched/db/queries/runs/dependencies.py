@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg import AsyncCursor, Cursor
-from psycopg.rows import tuple_row
+from psycopg.rows import class_row, dict_row
 
 from pgsched.db.arrays import literal
 from pgsched.db.connection.connect import AsyncConnection, Connection
+from pgsched.db.rows import fetch, fetch_as
 from pgsched.db.statements import sql
 
 ROWS = 1000
@@ -66,46 +67,41 @@ class Progress:
 
 def look(conn: Connection[Any]) -> tuple[bool, bool, bool]:
     """Are there slots that wait for other jobs' slots, runs with new edges, parents that have ended?"""
-    row = conn.execute(sql("dependencies_look")).fetchone()
-    assert row is not None
-    return row[0], row[1], row[2]
+    (row,) = fetch(conn, "dependencies_look")
+    return row["slots"], row["fresh"], row["ended"]
 
 
 def adopt(conn: Connection[Any], after: int, n: int) -> tuple[int, list[int], int]:
     """Watch the parents of `n` runs behind the id `after` whose edges are new; returns how many, those that wait for
     nothing that is open, and behind which id to go on."""
-    row = conn.execute(sql("dependencies_adopt"), {"after": after, "n": n}).fetchone()
-    assert row is not None
-    return int(row[0]), row[1], row[2] or 0
+    (row,) = fetch(conn, "dependencies_adopt", {"after": after, "n": n})
+    return row["watched"], row["free"], row["last"] or 0
 
 
 def release(conn: Connection[Any], after: int, n: int) -> tuple[bool, list[int], int]:
     """Decide the edges to `n` runs behind the id `after` that have ended; returns whether there is more, the runs that
     waited for them, and behind which id to go on."""
-    row = conn.execute(sql("dependencies_release"), {"after": after, "n": n}).fetchone()
-    assert row is not None
-    return row[0], row[1], row[2] or 0
+    (row,) = fetch(conn, "dependencies_release", {"after": after, "n": n})
+    return row["more"], row["ids"], row["last"] or 0
 
 
 def gone(conn: Connection[Any], after: int, n: int) -> tuple[int | None, list[int]]:
     """Decide the edges to runs that were deleted, of `n` waiting runs behind the id `after`; returns the last one that
     was looked at, and those that have such an edge."""
-    row = conn.execute(sql("dependencies_gone"), {"after": after, "n": n}).fetchone()
-    assert row is not None
-    return row[0], row[1]
+    (row,) = fetch(conn, "dependencies_gone", {"after": after, "n": n})
+    return row["last"], row["ids"]
 
 
 def judge(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:
     """Let go of the runs whose edges are met, and end those that wait in vain; returns how many of each."""
-    row = conn.execute(sql("admit_dependents"), {"ids": literal(run_ids)}).fetchone()
-    assert row is not None
-    return int(row[0]), int(row[1])
+    (row,) = fetch(conn, "admit_dependents", {"ids": literal(run_ids)})
+    return row["ready"], row["ended"]
 
 
 def slots(conn: Connection[Any], after: int, n: int) -> list[Slot]:
     """Of the slots that wait for slots of other jobs the first `n` behind the id `after`, with the runs that are found
     of them."""
-    return [Slot(*row) for row in conn.execute(sql("dependencies_slots"), {"after": after, "n": n}).fetchall()]
+    return fetch_as(conn, Slot, "dependencies_slots", {"after": after, "n": n})
 
 
 def skip(conn: Connection[Any], slots: dict[int, int]) -> None:
@@ -125,31 +121,26 @@ def add(conn: Connection[Any], edges: Sequence[Edge]) -> None:
 
 def parents(conn: Connection[Any], run_id: int) -> list[Parent]:
     """The runs that this one waited for, the oldest first."""
-    with Cursor(conn, row_factory=tuple_row) as cursor:
-        return [Parent(*row) for row in cursor.execute(sql("dependencies_parents"), {"id": run_id}).fetchall()]
+    return fetch_as(conn, Parent, "dependencies_parents", {"id": run_id})
 
 
 async def parents_async(conn: AsyncConnection[Any], run_id: int) -> list[Parent]:
     """The asyncio form of `parents`."""
-    async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
-        found = await cursor.execute(sql("dependencies_parents"), {"id": run_id})
-        return [Parent(*row) for row in await found.fetchall()]
+    async with AsyncCursor(conn, row_factory=class_row(Parent)) as cursor:
+        return await (await cursor.execute(sql("dependencies_parents"), {"id": run_id})).fetchall()
 
 
 def progress(conn: Connection[Any], run_ids: Sequence[int]) -> Progress:
     """How far these runs are."""
-    with Cursor(conn, row_factory=tuple_row) as cursor:
-        row = cursor.execute(sql("dependencies_progress"), {"ids": literal(run_ids)}).fetchone()
-    assert row is not None
-    return Progress(*row)
+    (found,) = fetch_as(conn, Progress, "dependencies_progress", {"ids": literal(run_ids)})
+    return found
 
 
 async def progress_async(conn: AsyncConnection[Any], run_ids: Sequence[int]) -> Progress:
     """The asyncio form of `progress`."""
-    async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
-        row = await (await cursor.execute(sql("dependencies_progress"), {"ids": literal(run_ids)})).fetchone()
-    assert row is not None
-    return Progress(*row)
+    async with AsyncCursor(conn, row_factory=class_row(Progress)) as cursor:
+        (found,) = await (await cursor.execute(sql("dependencies_progress"), {"ids": literal(run_ids)})).fetchall()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,26 +156,26 @@ class NewRun:
 def enqueue_graph(conn: Connection[Any], new: Sequence[NewRun]) -> list[int]:
     """Make all these runs and their edges, or nothing; returns their ids. A parent comes before its children."""
     ids: list[int] = []
-    with Cursor(conn, row_factory=tuple_row) as cursor:
+    with Cursor(conn, row_factory=dict_row) as cursor:
         cursor.execute("SELECT")  # before `transaction`, which would commit if it were the first without autocommit
         with conn.transaction():
             for name, values in steps(new, ids):
                 cursor.execute(sql(name), values)
                 if name == "dependencies_runs":
-                    ids += sorted(row[0] for row in cursor.fetchall())
+                    ids += sorted(row["id"] for row in cursor.fetchall())
     return ids
 
 
 async def enqueue_graph_async(conn: AsyncConnection[Any], new: Sequence[NewRun]) -> list[int]:
     """The asyncio form of `enqueue_graph`."""
     ids: list[int] = []
-    async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
+    async with AsyncCursor(conn, row_factory=dict_row) as cursor:
         await cursor.execute("SELECT")
         async with conn.transaction():
             for name, values in steps(new, ids):
                 await cursor.execute(sql(name), values)
                 if name == "dependencies_runs":
-                    ids += sorted(row[0] for row in await cursor.fetchall())
+                    ids += sorted(row["id"] for row in await cursor.fetchall())
     return ids
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from psycopg.rows import dict_row
+
 from pgsched.core.model import Key
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connection.connect import AsyncConnection, Connection
@@ -60,7 +62,8 @@ async def write(conn: AsyncConnection[Any], pages: Sequence[Page]) -> list[int |
         "streams": [line[2] for line in lines],
         "chunks": [line[3] for line in lines],
     }
-    bases = dict(await (await conn.execute(sql("run_log_write"), values)).fetchall())
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        bases = {row["n"]: row["base"] for row in await (await cursor.execute(sql("run_log_write"), values)).fetchall()}
     return [bases.get(n) for n in range(1, len(pages) + 1)]
 
 
@@ -68,8 +71,8 @@ async def tell_progress(conn: AsyncConnection[Any], news: Sequence[tuple[Key, st
     """Write how far attempts are: for each a JSON object. Returns whose is written; the others are no owners, or
     somebody holds the row of their run for the moment."""
     values = {**fences(key for key, _ in news), "progresses": literal(text for _, text in news)}
-    rows = await (await conn.execute(sql("run_progress"), values)).fetchall()
-    return {news[row[0] - 1][0] for row in rows}
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        return {news[row["n"] - 1][0] for row in await (await cursor.execute(sql("run_progress"), values)).fetchall()}
 
 
 def state(conn: Connection[Any], run_id: int) -> Row:

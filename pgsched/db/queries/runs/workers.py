@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pgsched.core.schedule.zones import tzdata_version
 from pgsched.db.connection import pooler
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, one
+from pgsched.db.rows import Row, one, value
 from pgsched.db.statements import sql
 from pgsched.errors import NotFound
 
@@ -45,9 +45,7 @@ def start(conn: Connection[Any], registration: Registration) -> int:
     way = {"pooler": pooler.of(conn)}
     named = registration.jobs if registration.removes else None
     declares = {"declares": None if named is None else sorted(job.name for job in named)}
-    row = conn.execute(sql("worker_start"), {**values, **process, **time_of_host, **way, **declares}).fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(value(conn, "worker_start", {**values, **process, **time_of_host, **way, **declares}))
 
 
 def stop(conn: Connection[Any], worker_id: int, name: str, *, stopped: bool) -> None:
