@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from pgsched.core import policies
 from pgsched.errors import InputError
 
 Check = Callable[[str, Any], Any]
@@ -155,18 +156,18 @@ POLICIES: dict[str, Check] = {
     "max_runs": integer(1, 2**31 - 1),
     "jitter": duration(0),
     "delete_after_run": boolean,
-    "overlap": one_of("allow", "skip", "buffer_one", "buffer_all", "replace", "terminate"),
+    "overlap": one_of(*policies.OVERLAP),
     "max_buffer": integer(1, 100_000),
     "retry_within": duration(0),
     "misfire_after": duration(0),
-    "catch_up": one_of("latest", "skip", "earliest", "all"),
+    "catch_up": one_of(*policies.CATCH_UP),
     "max_catch_up": integer(1, 10_000),
     "catch_up_window": duration(0),
     "start_deadline": duration(1),
     "max_attempts": integer(1, 1000),
     "timeout": duration(0.001),
     "kill_after": duration(0),
-    "backoff": one_of("exponential", "fixed", "linear"),
+    "backoff": one_of(*policies.BACKOFF),
     "backoff_base": duration(0),
     "backoff_max": duration(0),
     "backoff_jitter": number(0, 1),
@@ -182,9 +183,9 @@ POLICIES: dict[str, Check] = {
 }
 
 
-def checked(policies: dict[str, Any]) -> dict[str, Any]:
+def checked(given: dict[str, Any]) -> dict[str, Any]:
     """The policies as values of their columns. InputError names the policy."""
-    for name in policies:
+    for name in given:
         if name not in POLICIES:
             raise InputError(f"{name}: no such policy; known are {', '.join(POLICIES)}", name)
-    return {name: POLICIES[name](name, value) for name, value in policies.items() if value is not None}
+    return {name: POLICIES[name](name, value) for name, value in given.items() if value is not None}

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol, TypedDict
 
 from pgsched.app.declarations import POLICIES, duration, instant, one_of, text
+from pgsched.core import policies
 from pgsched.errors import InputError
 
 KEYS = ("unique_key", "idempotency_key")  # each names one run
@@ -134,12 +135,12 @@ OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "at": instant,
     "unique_key": text(500),
     "unique_scope": unique_scope,
-    "on_conflict": one_of("return", "reject", "replace", "keep_time"),
+    "on_conflict": one_of(*policies.ON_CONFLICT),
     "idempotency_key": text(500),
     "idempotency_retention": duration(1),
     "after": run_ids,
     "after_any": run_ids,
-    "on_failure": one_of("cancel", "run_anyway", "wait"),
+    "on_failure": one_of(*policies.ON_FAILURE),
 }
 
 # What a job's runs take from its task: what says how to run, not what one run is about.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-BACKOFFS = ("exponential", "linear", "fixed")
+from pgsched.core.policies import BACKOFF
 
 
 def delay(
@@ -28,4 +28,4 @@ def _growth(attempt: int, backoff: str) -> float:
         return float(past + 1)
     if backoff == "fixed":
         return 1.0
-    raise ValueError(f'backoff "{backoff}" is not one of {", ".join(BACKOFFS)}')
+    raise ValueError(f'backoff "{backoff}" is not one of {", ".join(BACKOFF)}')

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from pgsched.app.annotations import mismatch
 from pgsched.core import units
-from pgsched.core.backoff import BACKOFFS, delay
+from pgsched.core.backoff import delay
 from pgsched.core.explain import Facts, explain
 from pgsched.core.payload import encode
 from pgsched.core.planning import backfill, catchup, jitter
+from pgsched.core.policies import BACKOFF
 from pgsched.core.schedule import calendar, preview, zones
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.describe import describe
@@ -137,7 +138,7 @@ def test_a_length_of_time_can_be_said(length: timedelta, other: timedelta) -> No
 @fuzz(
     PURE,
     attempt=st.integers(-5, 10**6),
-    backoff=st.sampled_from(BACKOFFS),
+    backoff=st.sampled_from(BACKOFF),
     base=st.timedeltas(),
     most=lengths,
     spread=st.floats(),

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from pgsched.core.planning import catchup, plan
-from pgsched.core.planning.catchup import POLICIES
+from pgsched.core.policies import CATCH_UP
 from tests.nominal import DAY, SECOND, START
 from tests.simulate import World
 
@@ -36,7 +36,7 @@ def lived(catch_up: str, overlap: str, seed: int) -> World:
     return world
 
 
-@pytest.mark.parametrize(("catch_up", "overlap"), list(product(POLICIES, OVERLAPS)))
+@pytest.mark.parametrize(("catch_up", "overlap"), list(product(CATCH_UP, OVERLAPS)))
 def test_every_slot_of_a_job_s_life_has_exactly_one_row(catch_up: str, overlap: str) -> None:
     slots = epochs = 0
     for seed in range(3):
@@ -48,7 +48,7 @@ def test_every_slot_of_a_job_s_life_has_exactly_one_row(catch_up: str, overlap: 
 
 def test_the_lives_hold_everything_that_can_happen() -> None:
     states, reasons, years, coalesced = set(), set(), 0.0, 0
-    for catch_up, overlap in product(POLICIES, OVERLAPS):
+    for catch_up, overlap in product(CATCH_UP, OVERLAPS):
         world = lived(catch_up, overlap, 0)
         years = max(years, (world.now - START) / (365 * DAY))
         states |= {row.state for row in world.rows.values()}
@@ -61,7 +61,7 @@ def test_the_lives_hold_everything_that_can_happen() -> None:
 
 
 def broken_life(seed: int) -> None:
-    for catch_up in POLICIES:
+    for catch_up in CATCH_UP:
         world = make(catch_up, "skip", seed)
         world.live(TICKS)
         world.check()

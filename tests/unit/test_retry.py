@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgsched.core.backoff import BACKOFFS, delay
+from pgsched.core.backoff import delay
 from pgsched.core.planning.jitter import offset
+from pgsched.core.policies import BACKOFF
 
 TEN = timedelta(seconds=10)
 HOUR = timedelta(hours=1)
@@ -58,7 +59,7 @@ def test_an_unknown_backoff_is_refused_by_name() -> None:
 
 @given(
     st.integers(-5, 10**7),
-    st.sampled_from(BACKOFFS),
+    st.sampled_from(BACKOFF),
     st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=9000)),
     st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=9000)),
     st.floats(0, 1),

@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import NamedTuple
 
+from pgsched.core.policies import CATCH_UP
 from pgsched.core.schedule.calendar import OPEN, Calendar
 from pgsched.core.schedule.cron import Schedule
 
-POLICIES = ("latest", "skip", "earliest", "all")
 # One call never returns more slots on time than this. What is left stays undecided, and the next slot that is returned
 # then lies in the past, so the caller comes straight back.
 BATCH = 1000
@@ -62,8 +62,8 @@ def decide(
 
     A slot at `ends_at` is the last one there can be.
     """
-    if policy.policy not in POLICIES:
-        raise ValueError(f'catch-up policy "{policy.policy}" is not one of {", ".join(POLICIES)}')
+    if policy.policy not in CATCH_UP:
+        raise ValueError(f'catch-up policy "{policy.policy}" is not one of {", ".join(CATCH_UP)}')
     end = now if ends_at is None else min(now, ends_at)
     decisions: list[Decision] = []
     if schedule.fixed_delay is None and decided_until < end:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from pgsched.cli.output.printing import json_value
+from pgsched.core import policies
 from pgsched.db.connection.connect import DatabaseError
 from pgsched.db.connection.failures import explain
 from pgsched.db.queries.reports.audit import KINDS
@@ -46,7 +47,6 @@ from pgsched.web.api.schemas import (
 from pgsched.web.pages.responses import Endpoint, status_of
 
 PREFIX = "/api/v1"
-OVERLAPS = ("allow", "skip", "buffer_one", "buffer_all", "replace", "terminate")
 REASON = {"reason": text(500)}
 DRY = {"dry_run": {"type": "boolean"}}
 DATES = {"from": text(10, description="2026-12-24"), "to": text(10)}
@@ -94,7 +94,7 @@ OPERATIONS = (
     op("POST", "/jobs/{job}/resume", "Start its schedule again", do.resume_job, ref("Job"), {},
       {"from": one_of(("now", "pause"))}),
     op("POST", "/jobs/{job}/run", "Run it now, beside its schedule", do.run_job, ref("Run"), {},
-      {"args": ANY, "overlap": one_of(OVERLAPS)}),
+      {"args": ANY, "overlap": one_of(policies.OVERLAP)}),
     op("GET", "/jobs/{job}/preview", "Its next slots", do.foresee_job, ref("Thing"), COUNT),
     op("GET", "/jobs/{job}/explain", "What happened to a slot, and why", do.explain, ref("Thing"), {"at": text(50)}),
     op("POST", "/jobs/{job}/backfills", "Run it for past slots, or with dry_run say which", do.backfill, ref("Thing"),

@@ -14,6 +14,8 @@ from starlette.responses import HTMLResponse, Response
 
 from pgsched.cli.option_values import arguments, moment
 from pgsched.cli.output.printing import json_value
+from pgsched.core import policies
+from pgsched.core.model import Kind
 from pgsched.core.schedule import preview as previews
 from pgsched.core.schedule.calendar import INSTANT, calendar
 from pgsched.core.schedule.cron import parse
@@ -45,7 +47,7 @@ class Field:
 
 WHAT = (
     Field("name"),
-    Field("kind", choices=("python", "command", "shell", "sql", "http"), default="python"),
+    Field("kind", choices=tuple(Kind), default="python"),
     Field("task", "registered name, program, command line, statement or URL", long=True),
     Field("args", "JSON: an object or an array", long=True, default="{}"),
     Field("description", long=True),
@@ -62,10 +64,10 @@ WHEN = (
     Field("after_jobs", "names of jobs, one a line: a slot waits for their runs of the same slot", long=True),
 )
 LATE = (
-    Field("overlap", choices=("skip", "allow", "buffer_one", "buffer_all", "replace", "terminate"), default="skip"),
+    Field("overlap", choices=policies.OVERLAP, default="skip"),
     Field("max_buffer", default="100"),
     Field("retry_within", "a slot that overlap skips may start until then"),
-    Field("catch_up", choices=("latest", "skip", "earliest", "all"), default="latest"),
+    Field("catch_up", choices=policies.CATCH_UP, default="latest"),
     Field("max_catch_up", default="100"),
     Field("catch_up_window", default="86400 seconds"),
     Field("misfire_after", "later than this is late", default="60 seconds"),
@@ -75,7 +77,7 @@ TRIES = (
     Field("max_attempts", default="3"),
     Field("timeout", "of one attempt: 90 seconds, 2h"),
     Field("kill_after", default="10 seconds"),
-    Field("backoff", choices=("exponential", "linear", "constant"), default="exponential"),
+    Field("backoff", choices=policies.BACKOFF, default="exponential"),
     Field("backoff_base", default="5 seconds"),
     Field("backoff_max", default="3600 seconds"),
     Field("backoff_jitter", default="0.2"),

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from pgsched.cli.option_values import moment
 from pgsched.cli.output.printing import duration
 from pgsched.cli.output.retention_text import said
+from pgsched.core import policies
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.preview import preview_job
 from pgsched.db.connection.connect import Connection
@@ -68,7 +69,7 @@ def show(request: Request, conn: Connection[Any]) -> View:
         "month": slots.month(conn, job, first), "today": today, "day": day,
         "before": first - timedelta(days=1), "behind": first + timedelta(days=32), "blank": first.weekday(),
         "of_day": of_day[:DAY_SHOWN] if day else None, "more_of_day": len(of_day) > DAY_SHOWN,
-        "changes": slots.around_changes(job), "told_why": explained(request, conn, job),
+        "changes": slots.around_changes(job), "overlaps": policies.OVERLAP, "told_why": explained(request, conn, job),
         "alerts": alerts.listed(conn, everything=True, job_id=job["id"], n=5),
         "backfills": [one for one in backfills.list_backfills(conn, 20) if one["job_id"] == job["id"]],
     }  # fmt: skip

@@ -1,0 +1,37 @@
+"""Every list of a column's values is the one in core/policies.py."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from pgsched.app import declarations, options
+from pgsched.core import policies
+from pgsched.core.model import Kind
+from pgsched.errors import InputError
+from pgsched.web.pages import job_form
+
+COLUMNS = {"overlap": policies.OVERLAP, "catch_up": policies.CATCH_UP, "backoff": policies.BACKOFF}
+OPTIONS = {"on_failure": policies.ON_FAILURE, "on_conflict": policies.ON_CONFLICT}
+
+
+@pytest.mark.parametrize(("column", "values"), COLUMNS.items())
+def test_a_declaration_takes_exactly_the_values_of_a_policy(column: str, values: tuple[str, ...]) -> None:
+    check = declarations.POLICIES[column]
+    assert [check(column, value) for value in values] == list(values)
+    with pytest.raises(InputError, match=column):
+        check(column, "constant")
+
+
+@pytest.mark.parametrize(("column", "values"), [*COLUMNS.items(), ("kind", tuple(Kind))])
+def test_the_job_form_offers_exactly_the_values_of_a_policy(column: str, values: tuple[str, ...]) -> None:
+    field = job_form.FIELDS[column]
+    assert field.choices == values
+    assert field.default in values
+
+
+@pytest.mark.parametrize(("option", "values"), OPTIONS.items())
+def test_an_enqueue_takes_exactly_the_values_of_an_option(option: str, values: tuple[str, ...]) -> None:
+    assert [options.OPTIONS[option](option, value) for value in values] == list(values)
+    assert get_args({"on_failure": options.OnFailure, "on_conflict": options.OnConflict}[option]) == values
