@@ -17,9 +17,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from tests.databases import Databases
-from tests.once import logs_as_found
-from tests.server import Place, PrivateCluster, TestServer, start_server, sweep
+from tests.support.databases import Databases
+from tests.support.once import logs_as_found
+from tests.support.server import Place, PrivateCluster, TestServer, start_server, sweep
 
 SERVER = pytest.StashKey[TestServer]()
 SESSION = pytest.StashKey[str]()

@@ -11,7 +11,7 @@ Where to put what:
 - `0004/down/NN_topic.sql`: takes NN_topic.sql (and its steps) back: tables, columns, indexes, triggers, views,
   policies, constraints, with IF EXISTS. Run in reverse order. Not functions: those are made again, or dropped, from
   the texts by themselves (pgsched/db/schema/downgrade.py).
-tests/migration/test_back_and_forth.py holds that up, down and up again leaves the same catalog.
+tests/integration/db/schema/test_back_and_forth.py holds that up, down and up again leaves the same catalog.
 """
 
 from pathlib import Path

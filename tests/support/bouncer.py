@@ -19,7 +19,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgsched.db.embedded.server import server_account
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 BINARY = os.environ.get("PGSCHED_TEST_PGBOUNCER") or shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
 DEFAULTS = {

@@ -17,9 +17,12 @@ from psycopg.types.json import Jsonb
 
 from pgsched.chaos.fleet import Fleet as Workers
 from pgsched.chaos.fleet import Member as Member  # noqa: PLC0414  tests have it from here
-from tests.waiting import wait_until
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[1]
+LEASE_S, REAP_S = 2.0, 0.5
+QUICK = ("--lease", f"{LEASE_S:g}", "--reap-every", f"{REAP_S:g}", "--poll", "0.2")
+
 TAIL_LINES = 40
 
 
@@ -27,7 +30,7 @@ class Fleet(Workers):
     """The workers of one test, on one database."""
 
     def __init__(self, dsn: str, folder: Path) -> None:
-        super().__init__(dsn, folder, "tests.apps.ledger:app", cwd=ROOT)
+        super().__init__(dsn, folder, "tests.support.apps.ledger:app", cwd=ROOT)
 
     def start(self, count: int, *options: str) -> list[Member]:
         """Start workers and wait until each is at work."""

@@ -17,7 +17,10 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from tests.answering import Server, answer, never
+from tests.support.http.answering import Server, answer, never
+
+ALL = ("--app", "tests.support.apps.matrix:app", "--allow", "python,command,shell,sql,http", "--http-allow",
+       "127.0.0.1", "--concurrency", "60")  # fmt: skip
 
 PLACES = ("loop", "thread", "process")
 KINDS = (*PLACES, "command", "shell", "sql", "http")

@@ -11,8 +11,8 @@ from pgsched.db.queries.jobs.registration import register
 from pgsched.db.queries.leader import retention
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.workers import Registration
-from tests.fleet import one
-from tests.race.test_duties import lead
+from tests.support.db.leading import lead
+from tests.support.fleet import one
 
 
 def declared(db: psycopg.Connection) -> set[str]:

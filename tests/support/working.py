@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,10 @@ from pgsched.config import Settings, WorkerSettings
 from pgsched.core.model import Kind
 from pgsched.worker.process import make_worker
 from pgsched.worker.worker import Worker
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
+
+CAP = 1 << 20
+LEFT_OUT = re.compile(r"\[\.\.\. ([\d,]+) bytes in ([\d,]+) lines are left out \.\.\.\]\n")
 
 ENDED = "SELECT count(*) = 0 FROM pgsched.runs WHERE finished_at IS NULL"
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from pgsched import log
-from tests.once import logs_as_found
+from tests.support.once import logs_as_found
 
 
 class Writes(io.StringIO):

@@ -12,9 +12,9 @@ import pytest
 from bench.__main__ import MEASUREMENTS, main
 from bench.plots import PLOTS
 from bench.report import Result
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-ELSEWHERE = {"drain", "console"}  # tests/bench/test_bench.py and tests/bench/test_console.py
+ELSEWHERE = {"drain", "console"}  # tests/e2e/bench/test_bench.py and tests/e2e/bench/test_console.py
 TOO_LONG = {"crowd", "limits", "prune"}  # or they ask for a machine of their own
 GROUPS = (
     ("tick", "history", "schedules", "size"),

@@ -1,18 +1,5 @@
-"""A fleet of real worker processes on the test's database, with the ledger's tables in it."""
+"""Real worker processes."""
 
-from __future__ import annotations
+from tests.support.fixtures import fleet
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from tests.apps import ledger
-from tests.fleet import Fleet, fleet_on
-
-
-@pytest.fixture
-def fleet(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
-    ledger.install(dsn)
-    with fleet_on(dsn, tmp_path) as started:
-        yield started
+__all__ = ["fleet"]

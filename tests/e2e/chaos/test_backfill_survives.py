@@ -6,8 +6,8 @@ import psycopg
 
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.jobs.backfills import Request
-from tests.fleet import Fleet, one, wait_for_leader
-from tests.waiting import wait_until
+from tests.support.fleet import Fleet, one, wait_for_leader
+from tests.support.waiting import wait_until
 
 SLOTS = 200
 WATCH = "SELECT count(*) FROM pgsched.runs WHERE backfill_id = %s AND phase < 3"

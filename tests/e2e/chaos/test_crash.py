@@ -7,7 +7,11 @@ import signal
 import psycopg
 import pytest
 
-from tests.fleet import (
+from tests.support.db.setting import row_of
+from tests.support.fleet import (
+    LEASE_S,
+    QUICK,
+    REAP_S,
     Fleet,
     clock,
     enqueue,
@@ -18,11 +22,8 @@ from tests.fleet import (
     unaccounted,
     wait_for_leader,
 )
-from tests.race.setting import row_of
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
-LEASE_S, REAP_S = 2.0, 0.5
-QUICK = ("--lease", f"{LEASE_S:g}", "--reap-every", f"{REAP_S:g}", "--poll", "0.2")
 ELECTION_S = 1.0
 SLACK_S = 1.2  # two busy cores
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.fleet import Fleet, one, unaccounted
-from tests.race.setting import add_jobs, slots
-from tests.waiting import wait_until
+from tests.support.db.setting import add_jobs, slots
+from tests.support.fleet import Fleet, one, unaccounted
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("workers", [2, 5, 8])

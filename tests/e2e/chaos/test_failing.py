@@ -12,9 +12,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tests.fleet import ROOT, Fleet, enqueue, fleet_on, one, open_gate, state, unaccounted
-from tests.race.setting import row_of
-from tests.waiting import wait_until
+from tests.support.db.setting import row_of
+from tests.support.fleet import Fleet, enqueue, fleet_on, one, open_gate, state, unaccounted
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
 
 BASE_S, JITTER = 0.8, 0.5
 

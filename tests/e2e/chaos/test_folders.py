@@ -13,7 +13,7 @@ import pytest
 from pgsched.chaos.fleet import state_of
 from pgsched.chaos.site import folders
 from pgsched.chaos.site.site import open_server
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 BEGINS = """

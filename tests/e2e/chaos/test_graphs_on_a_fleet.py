@@ -13,10 +13,9 @@ import psycopg
 import pytest
 
 from pgsched import App
-from tests.apps import ledger
-from tests.chaos.test_crash import QUICK
-from tests.fleet import Fleet, one, unaccounted, wait_for_leader
-from tests.waiting import wait_until
+from tests.support.apps import ledger
+from tests.support.fleet import QUICK, Fleet, one, unaccounted, wait_for_leader
+from tests.support.waiting import wait_until
 
 RUNS = int(os.environ.get("GRAPH_RUNS", "1500"))
 LAYERS = int(RUNS**0.5)

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from pgsched.services.status import status
-from tests.apps import contract
-from tests.fleet import Fleet, enqueue, one, state
-from tests.waiting import wait_until
+from tests.support.apps import contract
+from tests.support.fleet import Fleet, enqueue, one, state
+from tests.support.waiting import wait_until
 
-APP = ("--app", "tests.apps.contract:app", "--lease", "6", "--poll", "0.2")
+APP = ("--app", "tests.support.apps.contract:app", "--lease", "6", "--poll", "0.2")
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +143,7 @@ def test_a_handler_is_told_of_its_end_wherever_it_runs(
 def test_hooks_in_a_real_worker(fleet: Fleet, db: psycopg.Connection, tmp_path: Path, monkeypatch: Any) -> None:
     notes = tmp_path / "notes"
     monkeypatch.setenv("HOOKED_NOTES", str(notes))
-    (worker,) = fleet.start(1, "--app", "tests.apps.hooked:app", "--lease", "6")
+    (worker,) = fleet.start(1, "--app", "tests.support.apps.hooked:app", "--lease", "6")
     whats = [("loop", "hi"), ("thread", "value"), ("process", "hi")]
     runs = [add(db, task, json.dumps({"what": what}), max_attempts=1) for task, what in whats]
     late = add(db, "loop", '{"what": "sleeps"}', max_attempts=1, timeout="10 s")

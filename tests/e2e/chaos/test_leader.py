@@ -6,8 +6,8 @@ import signal
 
 import psycopg
 
-from tests.fleet import Fleet, Member, clock, one, wait_for_leader
-from tests.waiting import wait_until
+from tests.support.fleet import Fleet, Member, clock, one, wait_for_leader
+from tests.support.waiting import wait_until
 
 
 def start_with_slots(fleet: Fleet, db: psycopg.Connection) -> tuple[Member, int]:

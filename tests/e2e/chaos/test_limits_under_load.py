@@ -16,8 +16,8 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from pgsched.chaos.checks.limits import check, read, save
-from tests.fleet import Fleet, leader_pid, one
-from tests.waiting import wait_until
+from tests.support.fleet import Fleet, leader_pid, one
+from tests.support.waiting import wait_until
 
 LOAD_S = float(os.environ.get("PGSCHED_CHAOS_S", "8"))
 OPTIONS = ("--concurrency", "8", "--lease", "2", "--grace", "0.5")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 
 from pgsched.db.queries.jobs import queues
-from tests.fleet import Fleet, one
-from tests.waiting import wait_until
+from tests.support.fleet import Fleet, one
+from tests.support.waiting import wait_until
 
 ADD = (
     "INSERT INTO pgsched.runs (task, args, queue) SELECT 'spend', '{\"seconds\": 0.01}', %s FROM generate_series(1, %s)"

@@ -1,13 +1,13 @@
-"""Handlers in child processes under real workers are settled as what they are. That nobody is left: tests/executors."""
+"""Handlers in child processes under real workers are settled as what they are. (Nobody is left: test_process_pool.)"""
 
 from __future__ import annotations
 
 import psycopg
 
-from tests.fleet import Fleet, enqueue, one, state
-from tests.waiting import wait_until
+from tests.support.fleet import Fleet, enqueue, one, state
+from tests.support.waiting import wait_until
 
-APP = ("--app", "tests.apps.processes:app")
+APP = ("--app", "tests.support.apps.processes:app")
 
 
 def test_outcomes_of_child_processes_are_settled(fleet: Fleet, db: psycopg.Connection) -> None:

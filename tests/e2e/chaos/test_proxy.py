@@ -11,7 +11,7 @@ import pytest
 
 from pgsched.chaos.site.proxy import Proxy, of
 from pgsched.chaos.site.wire_protocol import Backend, Frontend
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 Connect = Callable[..., psycopg.Connection]
 

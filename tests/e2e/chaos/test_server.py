@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from pgsched.db.schema.migrate import upgrade
-from tests.apps import ledger
-from tests.fleet import fleet_on, one, unaccounted
-from tests.server import PrivateCluster
-from tests.waiting import wait_until
+from tests.support.apps import ledger
+from tests.support.fleet import fleet_on, one, unaccounted
+from tests.support.server import PrivateCluster
+from tests.support.waiting import wait_until
 
 RUNS = 1500
 FINISHED = "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded'"

@@ -7,9 +7,9 @@ import time
 
 import psycopg
 
-from tests.fleet import Fleet, Member, enqueue, events, one, open_gate, state
-from tests.race.setting import row_of
-from tests.waiting import wait_until
+from tests.support.db.setting import row_of
+from tests.support.fleet import Fleet, Member, enqueue, events, one, open_gate, state
+from tests.support.waiting import wait_until
 
 
 def busy(fleet: Fleet, db: psycopg.Connection, grace: str, gates: list[str]) -> tuple[Member, list[int]]:

@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from pgsched.worker.supervisor import FIRST_PAUSE_S, LONGEST_PAUSE_S, pause
-from tests.fleet import Fleet, Member, enqueue, events, one, open_gate, state
-from tests.race.setting import row_of
-from tests.waiting import wait_until
+from tests.support.db.setting import row_of
+from tests.support.fleet import Fleet, Member, enqueue, events, one, open_gate, state
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in Linux's /proc")
 ALIVE = "SELECT pid FROM pgsched.workers WHERE stopped_at IS NULL AND stopping_at IS NULL ORDER BY id"
@@ -86,7 +86,7 @@ def test_a_signal_to_every_process_at_once_still_drains(fleet: Fleet, db: psycop
 
 def test_nobody_outlives_a_parent_that_was_killed(fleet: Fleet, db: psycopg.Connection, tmp_path: Path) -> None:
     on = tmp_path / "on"
-    app = ("--app", "tests.apps.processes:app")
+    app = ("--app", "tests.support.apps.processes:app")
     parent, pids = supervised(fleet, db, 2, *app, "--concurrency", "1")
     enqueue(db, "with_children", on=str(on))
     wait_until(on.exists, PATIENCE_S, "the handler")
@@ -99,7 +99,7 @@ def test_what_a_handler_started_does_not_outlive_its_worker(
     number: signal.Signals, fleet: Fleet, db: psycopg.Connection, tmp_path: Path
 ) -> None:
     on = tmp_path / "on"
-    parent, (pid,) = supervised(fleet, db, 1, "--app", "tests.apps.matrix:app", "--grace", "0")
+    parent, (pid,) = supervised(fleet, db, 1, "--app", "tests.support.apps.matrix:app", "--grace", "0")
     enqueue(db, "thread.leave", on=str(on))
     left = wait_until(lambda: on.exists() and on.read_text(), PATIENCE_S, "the handler")
     os.kill(pid, number)

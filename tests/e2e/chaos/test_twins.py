@@ -19,8 +19,8 @@ from pgsched.chaos.site import requirements
 from pgsched.chaos.site.site import Places, places
 from pgsched.chaos.stage import Stage
 from pgsched.db.statements import folder
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SLOTS = "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL AND phase >= 3"
 FORGET = """SET LOCAL session_replication_role = replica;
 UPDATE pgsched.jobs SET decided_until = decided_until - interval '3 seconds',
@@ -47,7 +47,9 @@ def violated(where: Places, tmp_path: Path) -> Violated:
         if cut is not None:
             env["PGSCHED_TEST_SQL"] = str(cripple(tmp_path / "sql", *cut))
         fault = Fault(getattr(what, "__name__", "twin"), what, "full", (), Options(lease_s=2, drain_s=20))
-        result = run_fault(fault, where, 1, print, app="tests.apps.crippled:app", env={"PYTHONPATH": str(ROOT), **env})
+        result = run_fault(
+            fault, where, 1, print, app="tests.support.apps.crippled:app", env={"PYTHONPATH": str(ROOT), **env}
+        )
         print(*result.violations[:20], sep="\n")
         assert result.history.runs, "there is something to judge"
         return {violation.check for violation in result.violations}

@@ -18,8 +18,8 @@ from pgsched.db.queries.runs import claims
 from pgsched.db.schema import expected_objects
 from pgsched.db.schema.migrate import upgrade
 from pgsched.services import doctor
-from tests.server import PrivateCluster
-from tests.waiting import wait_until
+from tests.support.server import PrivateCluster
+from tests.support.waiting import wait_until
 
 Pgsched = Callable[..., Any]
 Open = Callable[..., psycopg.Connection]

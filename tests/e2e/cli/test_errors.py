@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from tests.waiting import wait_until
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 READS = [["status"], ["job", "list"], ["run", "list"], ["job", "show", "x"], ["run", "retry", "1"]]
 
 

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 from pgsched.cli import make_app, run
 from pgsched.errors import BUG
-from tests.fuzz.profile import COMMAND, fuzz
-from tests.fuzz.setting import furnish
-from tests.fuzz.values import NASTY, WORDS, fields, plain, schedules
+from tests.support.fuzz.profile import COMMAND, fuzz
+from tests.support.fuzz.setting import furnish
+from tests.support.fuzz.values import NASTY, WORDS, fields, plain, schedules
+from tests.support.paths import ROOT
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+README = ROOT / "README.md"
 CODES = {int(code) for code in re.findall(r"^\| (\d+) \|", README.read_text(encoding="utf-8"), re.MULTILINE)}
 # They serve until they are stopped, or take a server of their own: only their refusals are tried, on no database.
 LASTING = {"worker", "leader", "web", "run watch"}

@@ -15,9 +15,10 @@ import psycopg
 import pytest
 
 from pgsched import App, Run
-from tests.cli.conftest import ROOT, Said
-from tests.waiting import wait_until
-from tests.working import add, all_ended, work
+from tests.support.cli.said import Said
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
+from tests.support.working import add, all_ended, work
 
 Pgsched = Callable[..., Said]
 

@@ -19,19 +19,20 @@ from psycopg.conninfo import make_conninfo
 from pgsched.chaos.fleet import Fleet
 from pgsched.db.schema import roles
 from pgsched.db.schema.migrate import upgrade
-from tests.cli.terminal import ROOT, Terminal, terminal
-from tests.fleet import one
-from tests.security.conftest import alone
-from tests.server import PrivateCluster
-from tests.waiting import wait_until
+from tests.support.cli.terminal import Terminal, terminal
+from tests.support.fleet import one
+from tests.support.logins import alone
+from tests.support.paths import ROOT
+from tests.support.server import PrivateCluster
+from tests.support.waiting import wait_until
 
 RESTORED = {"7", "25"}  # the modes of a terminal nobody has changed: it wraps, and shows the cursor
 
 
 @pytest.fixture
 def worker(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
-    """A worker of tests/apps/watched.py."""
-    fleet = Fleet(dsn, tmp_path, "tests.apps.watched:app", cwd=ROOT)
+    """A worker of tests/support/apps/watched.py."""
+    fleet = Fleet(dsn, tmp_path, "tests.support.apps.watched:app", cwd=ROOT)
     try:
         fleet.await_start(fleet.launch("--concurrency", "2"))
         yield fleet

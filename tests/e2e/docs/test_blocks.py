@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from pgsched.chaos import registry
-from tests.docs.playing import Play, trace
-from tests.docs.reading import PAGES, read
-from tests.docs.shell import Missing
-from tests.docs.stages import NOT_RUN, NOT_RUN_COMMANDS, STAGES, Stage
-from tests.server import Place, PrivateCluster
+from tests.support.docs.playing import Play, trace
+from tests.support.docs.reading import PAGES, read
+from tests.support.docs.shell import Missing
+from tests.support.docs.stages import NOT_RUN, NOT_RUN_COMMANDS, STAGES, Stage
+from tests.support.server import Place, PrivateCluster
 
 ALL = {name: read(name) for name in PAGES}
 

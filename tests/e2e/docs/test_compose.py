@@ -6,7 +6,6 @@ import importlib
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -15,9 +14,10 @@ import pytest
 from pgsched.cli import demo_app
 from pgsched.config import ENVIRONMENT
 from pgsched.db.schema.migrate import upgrade
+from tests.support.paths import ROOT
 
 yaml = pytest.importorskip("yaml")
-COMPOSE = Path(__file__).resolve().parents[2] / "compose.yaml"
+COMPOSE = ROOT / "compose.yaml"
 
 
 @pytest.fixture(scope="module")

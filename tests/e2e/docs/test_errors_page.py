@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.docs.reading import ROOT
+from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "errors.md").read_text()
 JOB = "INSERT INTO pgsched.jobs (name, task, schedule, priority) VALUES ('a', 't', %s, %s)"

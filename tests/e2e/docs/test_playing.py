@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.playing import Play
-from tests.docs.reading import Block, Page
-from tests.docs.shell import Failed, commands
-from tests.docs.stages import Stage
+from tests.support.docs.playing import Play
+from tests.support.docs.reading import Block, Page
+from tests.support.docs.shell import Failed, commands
+from tests.support.docs.stages import Stage
 
 WRONG = {
     "sh": "pgsched job add a --task t\npgsched job add b --taks t\n",

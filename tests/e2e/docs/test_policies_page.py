@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.docs.reading import read
-from tests.docs.timelines import SCENES, draw
+from tests.support.docs.reading import read
+from tests.support.docs.timelines import SCENES, draw
 
 
 def drawn() -> dict[str, str]:

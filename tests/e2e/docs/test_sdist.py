@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.reading import ROOT
+from tests.support.paths import ROOT
 
 OUTSIDE = {".gitignore"}
 

@@ -17,9 +17,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.waiting import wait_until
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
 
-CHECKOUT = Path(__file__).resolve().parent.parent
+CHECKOUT = ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from pgsched import App
-from tests.db.passing import lead, pass_time
-from tests.examples.languages import EXAMPLES, LANGUAGES, Programs, said
-from tests.working import all_ended, work
+from tests.support.db.passing import lead, pass_time
+from tests.support.docs.languages import EXAMPLES, LANGUAGES, Programs, said
+from tests.support.working import all_ended, work
 
 PROGRAMS = ("jobs", "enqueue", "wait", "dead", "cancel", "explain", "errors")
 SUFFIX = {"psql": ".sql", "node": ".mjs", "ruby": ".rb"}

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.examples.languages import EXAMPLES
+from tests.support.docs.languages import EXAMPLES
 
 PAGE = (EXAMPLES.parents[1] / "docs" / "sql.md").read_text(encoding="utf-8")
 FOLDERS = {"sql": "psql", "js": "node", "ruby": "ruby"}

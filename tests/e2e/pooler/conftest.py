@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from pgsched.db.connection import routes
-from tests.apps import ledger
-from tests.fleet import Fleet, fleet_on
-from tests.pooler.bouncer import BINARY, Bouncer, bouncing
+from tests.support.apps import ledger
+from tests.support.bouncer import BINARY, Bouncer, bouncing
+from tests.support.fleet import Fleet, fleet_on
 
 Bouncing = Callable[..., AbstractContextManager[Bouncer]]
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import psycopg
 
-from tests.fleet import ROOT, Fleet, enqueue, one, unaccounted, wait_for_leader
-from tests.pooler.bouncer import Bouncer
-from tests.pooler.test_working import SECONDLY, check_slots, cli, ended
-from tests.waiting import wait_until
+from tests.support.bouncer import Bouncer
+from tests.support.fleet import Fleet, enqueue, one, unaccounted, wait_for_leader
+from tests.support.paths import ROOT
+from tests.support.pooled import SECONDLY, check_slots, cli, ended
+from tests.support.waiting import wait_until
 
 Db = psycopg.Connection[Any]
 Pooled = Callable[..., Bouncer]
@@ -33,7 +34,7 @@ def test_in_session_mode_workers_listen_and_the_leader_holds_its_lock(
 ) -> None:
     bouncer = pooled(pool_mode="session", default_pool_size=40)
     fleet = fleet_through(bouncer)
-    fleet.start(2, "--app", "tests.apps.pooled:app", "--poll", "30", "--allow", "python,sql")
+    fleet.start(2, "--app", "tests.support.apps.pooled:app", "--poll", "30", "--allow", "python,sql")
     leader = wait_for_leader(db)
     db.execute(SECONDLY.encode())
     runs = [enqueue(db, task) for task in ("own", "own_async", "talk", "spawn")]  # a poll would come much later

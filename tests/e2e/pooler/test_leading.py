@@ -16,10 +16,10 @@ from pgsched.db.queries.leader.leadership import NotLeading
 from pgsched.db.statements import sql
 from pgsched.leader.election import Leader
 from pgsched.leader.loop import Duties
-from tests.fleet import Fleet, clock, fleet_on, one, wait_for_leader
-from tests.pooler.bouncer import Bouncer
-from tests.pooler.test_working import SECONDLY, check_slots
-from tests.waiting import wait_until
+from tests.support.bouncer import Bouncer
+from tests.support.fleet import Fleet, clock, fleet_on, one, wait_for_leader
+from tests.support.pooled import SECONDLY, check_slots
+from tests.support.waiting import wait_until
 
 Db = psycopg.Connection[Any]
 

@@ -13,7 +13,7 @@ from pgsched.db.connection import pooler, routes
 from pgsched.db.connection.connect import BY_KEY, aconnect, connect
 from pgsched.db.connection.pooler import Pooler
 from pgsched.errors import DatabaseUnreachable, InputError
-from tests.pooler.bouncer import Bouncer
+from tests.support.bouncer import Bouncer
 
 Pooled = Callable[..., Bouncer]
 SHOWN = (

@@ -11,10 +11,10 @@ from psycopg.conninfo import make_conninfo
 
 from pgsched.db.connection.connect import BY_INDEX, BY_KEY, connect
 from pgsched.db.connection.handler_pool import Idle
-from tests.fleet import Fleet, enqueue, one, wait_for_leader
-from tests.pooler.bouncer import Bouncer
-from tests.pooler.test_working import SECONDLY, cli, ended
-from tests.waiting import wait_until
+from tests.support.bouncer import Bouncer
+from tests.support.fleet import Fleet, enqueue, one, wait_for_leader
+from tests.support.pooled import SECONDLY, cli, ended
+from tests.support.waiting import wait_until
 
 WATCHED = (
     "search_path", "statement_timeout", "lock_timeout", "enable_seqscan", "enable_sort", "jit", "plan_cache_mode",
@@ -56,7 +56,7 @@ def test_a_foreign_client_never_sees_a_setting_of_ours(
     foreign.execute("SET TimeZone TO 'Asia/Tokyo'")  # one that poolers keep apart: his own
     watcher = Watcher(foreign)
     watcher.start()
-    fleet.start(2, "--app", "tests.apps.pooled:app", "--allow", "python,sql")
+    fleet.start(2, "--app", "tests.support.apps.pooled:app", "--allow", "python,sql")
     db.execute(SECONDLY.encode())
     wait_for_leader(db)
     made = [enqueue(db, task) for task in ("own", "own_async", "talk", "spawn") for _ in range(5)]

@@ -8,10 +8,10 @@ from typing import Any
 
 import psycopg
 
-from tests.fleet import Fleet, enqueue, one, unaccounted, wait_for_leader
-from tests.pooler.bouncer import Bouncer
-from tests.pooler.test_working import SECONDLY, check_slots
-from tests.waiting import wait_until
+from tests.support.bouncer import Bouncer
+from tests.support.fleet import Fleet, enqueue, one, unaccounted, wait_for_leader
+from tests.support.pooled import SECONDLY, check_slots
+from tests.support.waiting import wait_until
 
 Db = psycopg.Connection[Any]
 Pooled = Callable[..., Bouncer]
@@ -23,7 +23,7 @@ TWICE = "SELECT count(*) - count(DISTINCT run_id) FROM ledger WHERE event = 'end
 def test_three_workers_share_two_connections(pooled: Pooled, fleet_through: Callable[[Bouncer], Fleet], db: Db) -> None:
     bouncer = pooled(default_pool_size=2)
     fleet = fleet_through(bouncer)
-    fleet.start(3, "--app", "tests.apps.pooled:app", "--lease", "5")
+    fleet.start(3, "--app", "tests.support.apps.pooled:app", "--lease", "5")
     db.execute(SECONDLY.encode())
     db.execute(MANY.encode(), [500])
     own = [enqueue(db, task) for task in ("own", "own_async") for _ in range(20)]

@@ -4,47 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
-from typing import Any
 
 import psycopg
 from sqlalchemy import create_engine
 
 from pgsched import App
 from pgsched.execute.sql import SqlExecutor
-from tests.executing import claim, execute
-from tests.fleet import ROOT, Fleet, clock, enqueue, events, one, open_gate, state, unaccounted, wait_for_leader
-from tests.pooler.bouncer import Bouncer
-from tests.waiting import wait_until
-
-Db = psycopg.Connection[Any]
-SECONDLY = "INSERT INTO pgsched.jobs (name, schedule, task, overlap) VALUES ('j', '@every 1s', 'note', 'allow')"
-
-
-def cli(bouncer: Bouncer, *args: str) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")} | {"PGSCHED_DSN": bouncer.dsn}
-    return subprocess.run(
-        [sys.executable, "-m", "pgsched", *args], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60
-    )
-
-
-def ended(db: Db, run_id: int, timeout: float = 30) -> str:
-    wait_until(lambda: one(db, "SELECT phase >= 3 FROM pgsched.runs WHERE id = %s", run_id), timeout, "a run to end")
-    return state(db, run_id)
-
-
-def check_slots(db: Db) -> None:
-    """No slot is missing, none is there twice, none ran twice."""
-    gaps = db.execute(
-        "SELECT extract(epoch FROM scheduled_at - lag(scheduled_at) OVER (ORDER BY scheduled_at))::float8"
-        " FROM pgsched.runs WHERE job_id IS NOT NULL"
-    ).fetchall()
-    assert set(gaps) == {(None,), (1.0,)}
-    assert (
-        db.execute("SELECT run_id FROM ledger WHERE event = 'end' GROUP BY run_id HAVING count(*) > 1").fetchall() == []
-    )
+from tests.support.bouncer import Bouncer
+from tests.support.executing import claim, execute
+from tests.support.fleet import Fleet, clock, enqueue, events, one, open_gate, state, unaccounted, wait_for_leader
+from tests.support.pooled import SECONDLY, Db, check_slots, cli, ended
+from tests.support.waiting import wait_until
 
 
 def test_every_way_to_enqueue_passes_and_is_run(bouncer: Bouncer, fleet: Fleet, db: Db) -> None:
@@ -72,7 +42,7 @@ def test_every_way_to_enqueue_passes_and_is_run(bouncer: Bouncer, fleet: Fleet, 
 
 
 def test_a_worker_with_a_leader_does_everything_that_it_does_without_one(fleet: Fleet, db: Db) -> None:
-    fleet.start(2, "--app", "tests.apps.pooled:app", "--allow", "python,sql")
+    fleet.start(2, "--app", "tests.support.apps.pooled:app", "--allow", "python,sql")
     db.execute(SECONDLY.encode())
     own, own_async, talk, spawn = (enqueue(db, task) for task in ("own", "own_async", "talk", "spawn"))
     assert [ended(db, run_id) for run_id in (own, own_async, talk, spawn)] == ["succeeded"] * 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,29 +14,7 @@ from starlette.testclient import TestClient
 
 from pgsched.web.app import make
 from pgsched.web.settings import Settings
-
-TOKEN, READER = "a-token-of-the-operators", "a-token-for-those-who-look"
-
-
-class Browser:
-    """A client that keeps cookies, and sends forms as a page of the console would."""
-
-    def __init__(self, client: TestClient) -> None:
-        self.client = client
-
-    def get(self, path: str, **more: Any) -> Any:
-        return self.client.get(path, follow_redirects=False, **more)
-
-    def csrf(self, path: str = "/login") -> str:
-        """The token of a page's forms."""
-        found = re.search(r'name="csrf" (?:content|value)="([^"]+)"', self.get(path).text)
-        assert found is not None
-        return found[1]
-
-    def post(self, path: str, form: dict[str, Any] | None = None, **headers: str) -> Any:
-        """Send a form, and follow where it leads."""
-        data = {"csrf": self.csrf()} | (form or {})
-        return self.client.post(path, data=data, headers={"origin": "http://localhost"} | headers)
+from tests.support.web.console import Browser
 
 
 @pytest.fixture

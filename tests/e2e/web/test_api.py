@@ -17,8 +17,8 @@ from pgsched.web.api.openapi import document
 from pgsched.web.app import make
 from pgsched.web.routes import ROUTES
 from pgsched.web.settings import Settings
-from tests.waiting import wait_until
-from tests.web.conftest import TOKEN, Browser
+from tests.support.waiting import wait_until
+from tests.support.web.console import TOKEN, Browser
 
 OPERATIONS = [(path, method) for path, methods in document(False)["paths"].items() for method in methods]
 PATIENT = settings(

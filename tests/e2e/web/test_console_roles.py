@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 from pgsched.db.schema import roles
 from pgsched.web.app import make
 from pgsched.web.settings import Settings
-from tests.security.conftest import alone
-from tests.web.conftest import Browser
+from tests.support.logins import alone
+from tests.support.web.console import Browser
 
 PAGES = ("/", "/jobs", "/jobs/nightly", "/jobs/nightly?at=", "/job/edit/nightly", "/job/new", "/runs",
          "/runs?state=dead", "/runs/{run}", "/runs/{run}/tree", "/runs/{run}/log", "/queues", "/workers",

@@ -10,7 +10,7 @@ import pytest
 from pgsched.errors import InputError
 from pgsched.web.security import secrets
 from pgsched.web.settings import Settings, networks
-from tests.web.conftest import READER, TOKEN, Browser
+from tests.support.web.console import READER, TOKEN, Browser
 
 HASH = secrets.parse_hash(secrets.hashed("correct horse"))
 Console = Callable[..., Browser]

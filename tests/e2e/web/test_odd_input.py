@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.web.conftest import Browser
+from tests.support.web.console import Browser
 
 JSON = {"content-type": "application/json"}
 

@@ -12,8 +12,7 @@ import pytest
 
 from pgsched.services import run_pages
 from pgsched.web import app as web
-from tests.web.conftest import Browser
-from tests.web.test_pages import JOB, one
+from tests.support.web.console import JOB, Browser, one
 
 
 def dead(db: psycopg.Connection, n: int, error: str) -> None:

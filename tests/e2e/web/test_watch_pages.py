@@ -8,9 +8,8 @@ import psycopg
 import pytest
 
 from pgsched.web.pages.retention import keep_of, keep_text
-from tests.pruning import count
-from tests.web.conftest import Browser
-from tests.web.test_pages import edited, one
+from tests.support.db.pruning import count
+from tests.support.web.console import Browser, edited, one
 
 DAILY = "INSERT INTO pgsched.jobs (name, task, schedule, timezone) VALUES (%s, 't', '30 2 * * *', 'Europe/Berlin')"
 

@@ -16,9 +16,8 @@ import pytest
 
 from pgsched.cli import run
 from pgsched.web.security.secrets import parse_hash
-from tests.waiting import wait_until
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize(

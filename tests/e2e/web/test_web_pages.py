@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import psycopg
@@ -13,17 +12,11 @@ from pgsched.web.pages.responses import View, event, look
 from pgsched.web.pages.runs import index
 from pgsched.web.security.guard import Visitor
 from pgsched.web.security.secrets import begun
-from tests.pruning import prune
-from tests.waiting import wait_until
-from tests.web.conftest import Browser
+from tests.support.db.pruning import prune
+from tests.support.waiting import wait_until
+from tests.support.web.console import JOB, Browser, edited, one
 
 SCRIPT = "<script>alert(1)</script>\"'&"
-JOB = "INSERT INTO pgsched.jobs (name, task, schedule, timezone) VALUES (%s, 't', '30 2 * * *', 'Europe/Berlin')"
-
-
-def one(db: psycopg.Connection, question: str, *given: Any) -> Any:
-    row = db.execute(question.encode(), given).fetchone()
-    return row and row[0]
 
 
 def test_an_empty_database_has_every_page(browser: Browser) -> None:
@@ -94,17 +87,6 @@ def test_arguments_are_json_and_never_a_file_of_this_machine(
     assert answer.status_code == 422 and "args: " in answer.text and "root:" not in answer.text
     assert browser.post("/job/run/nightly", {"args": args}).status_code == 422
     assert one(db, "SELECT count(*) FROM pgsched.runs") == 0
-
-
-def edited(browser: Browser, path: str) -> dict[str, str]:
-    """The fields of a form as the browser would send them unchanged."""
-    text = browser.get(path).text
-    found = dict(re.findall(r'<input name="(\w+)" value="([^"]*)"', text))
-    found |= dict(re.findall(r'<textarea name="(\w+)"[^>]*>([^<]*)<', text))
-    found |= dict(re.findall(r'<select name="(\w+)">.*?<option selected>(\w+)', text))
-    seen = re.search(r'name="seen" value="([^"]*)"', text)
-    assert seen is not None
-    return {name: value.replace("&#34;", '"') for name, value in found.items()} | {"seen": seen[1]}
 
 
 def test_saving_a_job_unchanged_changes_nothing(browser: Browser, db: psycopg.Connection) -> None:

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from pgsched import ClaimLost, InputError
 from pgsched.db.queries.runs.handler_transaction import assert_claim
-from tests.race.test_settle import zombie
+from tests.support.db.settling import zombie
 
 WAYS = [
     sa.Connection,

@@ -16,9 +16,9 @@ from pgsched import App, PgschedError, Run, TaskError
 from pgsched.client.application import load
 from pgsched.core.model import Outcome, Result
 from pgsched.execute.python.executor import PythonExecutor
-from tests.executing import cancel_when, claim, execute
+from tests.support.executing import cancel_when, claim, execute
 
-app = load("tests.apps.hooked:app")
+app = load("tests.support.apps.hooked:app")
 PLACES = ("loop", "thread", "process", "process_async")
 HANDLER_IN = {"loop": "MainThread", "thread": "pgsched-handler", "process": "MainThread", "process_async": "MainThread"}
 

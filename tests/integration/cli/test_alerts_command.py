@@ -16,8 +16,8 @@ from pgsched.config import AlertSettings, LeaderSettings, Settings
 from pgsched.leader.alerting import incidents
 from pgsched.leader.election import Leader
 from pgsched.worker.alerts import alerting
-from tests.race.test_alerts import check, incident, slot
-from tests.waiting import wait_until
+from tests.support.db.alerting import check, incident, slot
+from tests.support.waiting import wait_until
 
 Call = Callable[..., Any]
 

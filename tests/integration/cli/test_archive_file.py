@@ -14,7 +14,7 @@ import pytest
 from pgsched.db.queries.leader import retention
 from pgsched.errors import InputError
 from pgsched.services.pruning import File
-from tests.pruning import count, keep
+from tests.support.db.pruning import count, keep
 
 Call = Callable[..., Any]
 

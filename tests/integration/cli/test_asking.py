@@ -13,9 +13,9 @@ import pytest
 
 from pgsched.leader import backfill
 from pgsched.services import waiting
-from tests.race.setting import Aside
-from tests.race.test_duties import lead
-from tests.waiting import wait_until
+from tests.support.db.leading import lead
+from tests.support.db.setting import Aside
+from tests.support.waiting import wait_until
 
 Pgsched = Callable[..., Any]
 MAY = ("--from", "2026-05-01", "--to", "2026-05-04")

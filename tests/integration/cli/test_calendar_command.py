@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from tests.cli.conftest import Said
+from tests.support.cli.said import Said
 
 Command = Callable[..., Said]
 NOBODY = 'there is no job named "nobody": `pgsched job list` shows those that exist'

@@ -1,4 +1,4 @@
-"""`pgsched chaos`: what it says of itself and of saved histories. Real faults are in tests/chaos."""
+"""`pgsched chaos`: what it says of itself and of saved histories. Real faults are in tests/e2e/chaos."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from pgsched.chaos import registry
 from pgsched.chaos.history import History, Trouble
 from pgsched.chaos.site import requirements
-from tests.chaos.made_up import sound
+from tests.support.made_up import sound
+from tests.support.paths import ROOT
 
 Pgsched = Callable[..., Any]
 
@@ -81,7 +82,7 @@ def test_a_fault_that_cannot_run_here_is_skipped_loudly(pgsched: Pgsched, monkey
 
 
 def test_the_page_has_each_fault_in_one_row_with_its_tier_and_what_it_needs() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "chaos.md").read_text()
+    page = (ROOT / "docs" / "chaos.md").read_text()
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in page.splitlines() if line.startswith("| `")]
     for name, fault in registry.load().items():
         kinds = [kind for names, kind in rows if f"`{name}`" in names]

@@ -13,8 +13,8 @@ import pytest
 from pgsched.db.connection.connect import connect as connect_to
 from pgsched.leader.pruner import Pruner
 from pgsched.services import pruning
-from tests.db.test_retention import ended, left, slots_of
-from tests.pruning import keep as set_keep
+from tests.support.db.pruning import ended, left, slots_of
+from tests.support.db.pruning import keep as set_keep
 
 Call = Callable[..., Any]
 

@@ -11,7 +11,7 @@ import pytest
 
 from pgsched.cli import run
 from pgsched.cli.output.printing import print_text
-from tests.db.passing import lead
+from tests.support.db.passing import lead
 
 EXPRESSION = ["30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2026-10-24T12:00"]
 

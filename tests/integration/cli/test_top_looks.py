@@ -11,7 +11,7 @@ import pytest
 from pgsched.db.connection.connect import Connection
 from pgsched.services import top
 from pgsched.services.top import PAGES, Change, Looking, Page, act, opened
-from tests.fleet import one
+from tests.support.fleet import one
 
 WORKER = (
     "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"

@@ -8,7 +8,7 @@ import psycopg
 
 from pgsched.db.queries.leader import leadership
 from pgsched.leader.dependents import resolve
-from tests.cli.conftest import Said
+from tests.support.cli.said import Said
 
 Cli = Callable[..., Said]
 

@@ -6,15 +6,15 @@ import json
 import re
 import shlex
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from pgsched.db.schema.tables import metadata
+from tests.support.paths import ROOT
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from hypothesis import strategies as st
 
-from tests.fuzz.profile import FUNCTION, fuzz
-from tests.fuzz.setting import answer, furnish
-from tests.fuzz.values import value
+from tests.support.fuzz.profile import FUNCTION, fuzz
+from tests.support.fuzz.setting import answer, furnish
+from tests.support.fuzz.values import value
 
 # What docs and clients name; the others are parts of them, which their users may call as well.
 PUBLIC = {

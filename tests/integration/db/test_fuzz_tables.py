@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from hypothesis import strategies as st
 
-from tests.fuzz.profile import TABLE, fuzz
-from tests.fuzz.setting import answer, furnish
-from tests.fuzz.values import value
+from tests.support.fuzz.profile import TABLE, fuzz
+from tests.support.fuzz.setting import answer, furnish
+from tests.support.fuzz.values import value
 
 COLUMNS = """
 SELECT a.attname::text, format_type(a.atttypid, NULL) FROM pg_attribute a

@@ -18,8 +18,20 @@ from pgsched.db.connection.connect import BY_INDEX, BY_KEY
 from pgsched.db.connection.prepared import numbering
 from pgsched.db.statements import sql
 from pgsched.db.statements import statements as all_statements
-from tests.databases import Databases
-from tests.db.plans import BIG, LEADER, WORKER, Plan, allowed, bounds, indexes, is_accounted, misdeeds, nodes, relying
+from tests.support.databases import Databases
+from tests.support.db.plans import (
+    BIG,
+    LEADER,
+    WORKER,
+    Plan,
+    allowed,
+    bounds,
+    indexes,
+    is_accounted,
+    misdeeds,
+    nodes,
+    relying,
+)
 
 RUNS = 1_000_000
 JOBS = 20_000

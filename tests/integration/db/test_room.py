@@ -6,10 +6,10 @@ import psycopg
 import pytest
 
 from pgsched.db.schema.migrate import upgrade
-from tests.race.setting import done, take
-from tests.race.test_settle import settle
-from tests.server import PrivateCluster
-from tests.waiting import wait_until
+from tests.support.db.setting import done, take
+from tests.support.db.settling import settle
+from tests.support.server import PrivateCluster
+from tests.support.waiting import wait_until
 
 N, BATCH = 1_000, 250
 

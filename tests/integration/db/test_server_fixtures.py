@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from pgsched.chaos.site import folders
-from tests.server import Place, PrivateCluster, docker_answers, sweep
-from tests.waiting import wait_until
+from tests.support.server import Place, PrivateCluster, docker_answers, sweep
+from tests.support.waiting import wait_until
 
 
 def test_each_test_gets_a_migrated_database_of_its_own(db: psycopg.Connection, session_name: str) -> None:

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from pgsched.telemetry.catalogue import BY_NAME, METRICS
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 RULES = DOCS / "monitoring" / "alerts.yaml"
 DASHBOARD = json.loads((DOCS / "monitoring" / "dashboard.json").read_text())

@@ -9,12 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.answering import serving
-from tests.executors.matrix import Table
-from tests.fleet import Fleet, fleet_on
-
-ALL = ("--app", "tests.apps.matrix:app", "--allow", "python,command,shell,sql,http", "--http-allow", "127.0.0.1",
-       "--concurrency", "60")  # fmt: skip
+from tests.support.fleet import Fleet, fleet_on
+from tests.support.http.answering import serving
+from tests.support.matrix import Table
 
 
 @pytest.fixture

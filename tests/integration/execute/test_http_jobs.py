@@ -14,12 +14,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.answering import Server, answer, never, serving
-from tests.apps import ledger
-from tests.fleet import ROOT, Fleet, fleet_on, one, state
-from tests.http_wrong import RIGHT, WRONG_ARGS, WRONG_URLS
-from tests.race.setting import row_of
-from tests.waiting import wait_until
+from tests.support.apps import ledger
+from tests.support.db.setting import row_of
+from tests.support.fleet import Fleet, fleet_on, one, state
+from tests.support.http.answering import Server, answer, never, serving
+from tests.support.http.http_wrong import RIGHT, WRONG_ARGS, WRONG_URLS
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
 
 JOB = "INSERT INTO pgsched.jobs (name, kind, task, args) VALUES ('j', 'http', %s, %s)"
 RUN = "INSERT INTO pgsched.runs (kind, task, args) VALUES ('http', %s, %s)"

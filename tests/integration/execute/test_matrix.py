@@ -13,11 +13,10 @@ from collections import Counter
 import psycopg
 import pytest
 
-from tests.executors.conftest import ALL
-from tests.executors.matrix import ASLEEP, KINDS, Cell, Table, carrying
-from tests.fleet import Fleet, one
-from tests.race.setting import row_of
-from tests.waiting import wait_until
+from tests.support.db.setting import row_of
+from tests.support.fleet import Fleet, one
+from tests.support.matrix import ALL, ASLEEP, KINDS, Cell, Table, carrying
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in Linux's /proc")
 PATIENCE_S = 60.0

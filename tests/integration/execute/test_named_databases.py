@@ -15,7 +15,7 @@ from pgsched.config import WorkerSettings, find_sql_dsns
 from pgsched.core.model import Outcome, Result
 from pgsched.errors import InputError
 from pgsched.execute.sql import SqlExecutor
-from tests.executing import claim, execute
+from tests.support.executing import claim, execute
 
 SECRET = "hunter2"
 

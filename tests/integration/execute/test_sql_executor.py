@@ -13,8 +13,8 @@ import pytest
 
 from pgsched.core.model import Claim, Outcome, Result
 from pgsched.execute.sql import SqlExecutor
-from tests.executing import cancel_when, claim, execute
-from tests.waiting import wait_until
+from tests.support.executing import cancel_when, claim, execute
+from tests.support.waiting import wait_until
 
 RUNNING = "FROM pg_stat_activity WHERE application_name LIKE 'pgsched sql run%' AND datname = current_database()"
 

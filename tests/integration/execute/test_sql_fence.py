@@ -12,8 +12,8 @@ import pytest
 
 from pgsched.core.model import Outcome, Result
 from pgsched.execute.sql import SqlExecutor
-from tests.executing import claim, execute
-from tests.waiting import wait_until
+from tests.support.executing import claim, execute
+from tests.support.waiting import wait_until
 
 LOST = "claim of run 1 is lost"
 

@@ -17,11 +17,10 @@ from pgsched.leader import loop as duties_module
 from pgsched.leader.loop import Duties
 from pgsched.leader.preparation import Cost, Offer
 from pgsched.leader.preparation_lead import LONGEST_S
-from tests.fleet import one
-from tests.race.setting import Open, add_runs, cut, row_of, slots, take
-from tests.race.test_duties import lead
-from tests.race.test_lead import add_coming_jobs
-from tests.waiting import wait_until
+from tests.support.db.leading import add_coming_jobs, lead
+from tests.support.db.setting import Open, add_runs, cut, row_of, slots, take
+from tests.support.fleet import one
+from tests.support.waiting import wait_until
 
 LEAD_S = 0.6
 

@@ -8,22 +8,9 @@ import psycopg
 import pytest
 
 from pgsched.db.queries.leader import leadership
-from pgsched.db.queries.runs import workers
-from pgsched.leader.loop import Duties
-from tests.race.setting import add_runs, row_of, take
-from tests.race.test_duties import lead
-
-HOUR = 3600.0
-
-
-def a_worker(db: psycopg.Connection, lease_s: float = 30.0) -> int:
-    return workers.start(db, workers.Registration("host:1", "1", None, 1, None, ["python"], ["t"], lease_s))
-
-
-def moved(duties: Duties, by_s: float) -> None:
-    """As if the clock had been moved since the last look."""
-    duties._clock._earliest -= by_s
-    duties._clock._latest -= by_s
+from tests.support.db.clocks import HOUR, a_worker, moved
+from tests.support.db.leading import lead
+from tests.support.db.setting import add_runs, row_of, take
 
 
 def test_a_clock_moved_ahead_takes_no_claim_from_anybody(db: psycopg.Connection) -> None:

@@ -14,10 +14,10 @@ from pgsched.db.queries.leader import leadership
 from pgsched.leader import election
 from pgsched.leader.election import Leader
 from pgsched.leader.loop import Duties
-from tests.race.setting import Open, add_runs, let_expire, row_of, slots, take
-from tests.race.test_clock_steps import HOUR, a_worker, moved
-from tests.race.test_duties import lead
-from tests.waiting import wait_until
+from tests.support.db.clocks import HOUR, a_worker, moved
+from tests.support.db.leading import lead
+from tests.support.db.setting import Open, add_runs, let_expire, row_of, slots, take
+from tests.support.waiting import wait_until
 
 LEASE_S = 1.0
 

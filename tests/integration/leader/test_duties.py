@@ -15,7 +15,6 @@ from pgsched.config import LeaderSettings
 from pgsched.core.planning import plan
 from pgsched.core.schedule import zones
 from pgsched.db.queries.leader import leadership
-from pgsched.db.queries.leader.leadership import elect, fence
 from pgsched.errors import PgschedError
 from pgsched.leader import election, ticker
 from pgsched.leader import loop as work
@@ -23,14 +22,8 @@ from pgsched.leader.dependents import Turn
 from pgsched.leader.election import Leader
 from pgsched.leader.loop import Duties
 from pgsched.leader.ticker import tick
-from tests.race.setting import Open, add_jobs, add_runs, let_expire, row_of, slots, take
-
-
-def lead(conn: psycopg.Connection, **settings: Any) -> Duties:
-    with conn.transaction():
-        fence(conn, None)
-        term = elect(conn, "test")[0]
-    return Duties(conn, term, LeaderSettings(**settings), reap_from=0.0)
+from tests.support.db.leading import lead
+from tests.support.db.setting import Open, add_jobs, add_runs, let_expire, row_of, slots, take
 
 
 @pytest.fixture

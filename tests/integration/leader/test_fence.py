@@ -17,8 +17,8 @@ from pgsched.leader import election
 from pgsched.leader.election import Leader, pace_s
 from pgsched.leader.loop import Duties
 from pgsched.leader.ticker import tick
-from tests.race.setting import Open, add_jobs, add_runs, cut, let_expire, slots, take
-from tests.waiting import wait_until
+from tests.support.db.setting import Open, add_jobs, add_runs, cut, let_expire, slots, take
+from tests.support.waiting import wait_until
 
 SESSION_LOCK = "pg_try_advisory_lock(hashtextextended('pgsched.leader', 0))"
 FENCE_LOCK = "pg_try_advisory_xact_lock(hashtextextended('pgsched.leader.fence', 0))"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -13,31 +12,9 @@ from pgsched.db.queries.leader import leadership
 from pgsched.leader import loop as duties_module
 from pgsched.leader.preparation_lead import FIRST_S, LONGEST_S, SHORTEST_S, Lead
 from pgsched.leader.ticker import tick
-from tests.race.setting import Aside, Open, cut, slots, wait_until_blocked
-from tests.race.test_duties import lead
-from tests.waiting import wait_until
-
-
-def add_coming_jobs(db: psycopg.Connection, count: int, seconds: float, **columns: Any) -> datetime:
-    """Jobs whose next slot is due at one instant, `seconds` from now; that instant."""
-    given = {"overlap": "skip"} | columns
-    names = "".join(f", {name}" for name in given)
-    db.execute(
-        f"INSERT INTO pgsched.jobs (name, schedule, task{names})"
-        f" SELECT 'j' || n, '@every 1h', 't'{', %s' * len(given)} FROM generate_series(1, %s) n",
-        [*given.values(), count],
-    )
-    with db.transaction():
-        db.execute("SET LOCAL session_replication_role = replica")
-        db.execute(
-            "UPDATE pgsched.jobs SET next_run_at = at, anchor_at = at - interval '1 hour',"
-            " decided_until = at - interval '30 minutes'"
-            " FROM (SELECT clock_timestamp() + make_interval(secs => %s) AS at) c",
-            [seconds],
-        )
-    row = db.execute("SELECT DISTINCT next_run_at FROM pgsched.jobs").fetchone()
-    assert row is not None
-    return datetime.fromisoformat(str(row[0]))
+from tests.support.db.leading import add_coming_jobs, lead
+from tests.support.db.setting import Aside, Open, cut, slots, wait_until_blocked
+from tests.support.waiting import wait_until
 
 
 def states(db: psycopg.Connection) -> list[tuple[str, str | None]]:

@@ -15,9 +15,8 @@ from pgsched.db.queries.leader import leadership
 from pgsched.leader import admission
 from pgsched.leader import loop as duties_module
 from pgsched.leader.loop import Duties
-from tests.race.setting import Open, add_jobs, slots
-from tests.race.test_duties import lead
-from tests.race.test_lead import add_coming_jobs
+from tests.support.db.leading import add_coming_jobs, lead
+from tests.support.db.setting import Open, add_jobs, slots
 
 KEPT = ["counting", "watching", "pruning"]
 

@@ -13,9 +13,9 @@ from pgsched.chaos.site.proxy import Proxy
 from pgsched.db.connection.connect import DatabaseError, connect
 from pgsched.leader import admission
 from pgsched.leader.loop import Duties
-from tests.race.setting import Aside
-from tests.race.test_duties import lead
-from tests.waiting import wait_until
+from tests.support.db.leading import lead
+from tests.support.db.setting import Aside
+from tests.support.waiting import wait_until
 
 TIMEOUT_S = 1
 FENCE = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = %s"

@@ -11,9 +11,9 @@ import pytest
 from pgsched.core.schedule import cron as core
 from pgsched.leader import replanning
 from pgsched.leader.replanning import Replanning
-from tests.race.setting import Open
-from tests.race.test_duties import lead
-from tests.waiting import wait_until
+from tests.support.db.leading import lead
+from tests.support.db.setting import Open
+from tests.support.waiting import wait_until
 
 HOUR = timedelta(hours=1)
 

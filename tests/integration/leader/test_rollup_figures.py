@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from pgsched.services import long_charts
-from tests.pruning import count, keep, prune
+from tests.support.db.pruning import count, keep, prune
 
 
 def add(db: psycopg.Connection, seconds: float, **columns: object) -> None:

@@ -14,7 +14,8 @@ from pgsched.db.queries.leader import leadership, rollups
 from pgsched.db.queries.leader.leadership import NotLeading
 from pgsched.leader import rollups as rollup_duty
 from pgsched.leader.rollups import Counting
-from tests.race.setting import Aside, Open, add_runs, cut, take, wait_until_blocked
+from tests.support.db.rolling import begin
+from tests.support.db.setting import Aside, Open, add_runs, cut, take, wait_until_blocked
 
 TOTALS = (
     "SELECT coalesce(sum(runs) FILTER (WHERE width = 'minute'), 0)::int,"
@@ -32,15 +33,6 @@ def passes(db: psycopg.Connection, count: Counting, n: int = 3) -> None:
     """Rounds of a leader's counting."""
     for _ in range(n):
         count.work(db, begin(db))
-
-
-def begin(db: psycopg.Connection) -> Any:
-    @contextmanager
-    def transaction() -> Iterator[psycopg.Connection[Any]]:
-        with db.transaction():
-            yield db
-
-    return transaction
 
 
 def settle(conn: psycopg.Connection[Any], claims: list[Claim]) -> None:

@@ -16,10 +16,10 @@ from pgsched.leader import loop as duties_module
 from pgsched.leader import reaper
 from pgsched.leader.loop import Duties
 from pgsched.leader.reaper import Asked, Found, Search
-from tests.db.plans import nodes
-from tests.race.setting import Open, add_jobs, add_runs, let_expire, row_of, slots, take
-from tests.race.test_duties import lead
-from tests.waiting import wait_until
+from tests.support.db.leading import lead
+from tests.support.db.plans import nodes
+from tests.support.db.setting import Open, add_jobs, add_runs, let_expire, row_of, slots, take
+from tests.support.waiting import wait_until
 
 QUEUED = 500_000
 SLOW_S = 1.5

@@ -12,9 +12,9 @@ import pytest
 from pgsched.config import LeaderSettings
 from pgsched.leader import stall_detector
 from pgsched.leader.loop import Duties
-from tests.race.setting import Aside, Open, add_runs, let_expire, row_of, take, wait_until_blocked
-from tests.race.test_duties import lead
-from tests.waiting import wait_until
+from tests.support.db.leading import lead
+from tests.support.db.setting import Aside, Open, add_runs, let_expire, row_of, take, wait_until_blocked
+from tests.support.waiting import wait_until
 
 LEASE_S = 0.8
 

@@ -16,7 +16,7 @@ from pgsched.db.statements import sql
 from pgsched.leader import skipped_slots, ticker
 from pgsched.leader.bisecting import isolated
 from pgsched.leader.ticker import tick
-from tests.race.setting import (
+from tests.support.db.setting import (
     Aside,
     Open,
     add_jobs,

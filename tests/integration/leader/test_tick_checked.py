@@ -9,8 +9,8 @@ import pytest
 
 from pgsched.db.queries.leader import leadership
 from pgsched.leader.ticker import tick
-from tests.fleet import one
-from tests.race.setting import ASLEEP, Open, add_jobs, cut, heard, put_back
+from tests.support.db.setting import ASLEEP, Open, add_jobs, cut, heard, put_back
+from tests.support.fleet import one
 
 CHECKED = "SELECT count(*) FROM pgsched.runs WHERE checked"
 STATES = "SELECT state, count(*) FROM pgsched.runs GROUP BY state ORDER BY state"

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from pgsched.db.queries.leader import alerts
-from tests.race.test_alerts import check, job, slot
-from tests.security.conftest import Logins
+from tests.support.db.alerting import check, job, slot
+from tests.support.logins import Logins
 
 
 def test_who_may_only_connect_hears_that_there_is_an_incident_and_not_what_a_handler_said(

@@ -14,8 +14,8 @@ from pgsched.db.queries.leader import retention
 from pgsched.db.queries.reports.audit import entries
 from pgsched.db.queries.runs import runs
 from pgsched.errors import InputError
-from tests.race.test_duties import lead
-from tests.security.conftest import Logins
+from tests.support.db.leading import lead
+from tests.support.logins import Logins
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.fleet import ROOT
+from tests.support.paths import ROOT
 
 EVIL = "a\x1b[2Jb\x07c\x9b31md\u202ee"
 FORBIDDEN = ("\x1b[2J", "\x07", "\x9b", "\u202e")

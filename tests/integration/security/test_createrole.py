@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 from pgsched.db.connection.connect import connect
 from pgsched.db.schema import migrate
 from pgsched.errors import NotPermitted
-from tests.server import PrivateCluster
+from tests.support.server import PrivateCluster
 
 
 def dsn(cluster: PrivateCluster, user: str, name: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pgsched.cli.password_hiding import hidden
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 SECRET = "postgresql://u:hunter2@h/d"
 

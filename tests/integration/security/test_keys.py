@@ -7,10 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.pruning import prune
-from tests.race.setting import Aside, wait_until_blocked
-from tests.security.conftest import Logins
-from tests.security.test_roles import not_refused, one
+from tests.support.db.pruning import prune
+from tests.support.db.setting import Aside, wait_until_blocked
+from tests.support.logins import Logins, not_refused, one
 
 BUCKET = "unique_key => 'k', unique_scope => 'bucket(1 day)'"
 KEYS = {"idempotency": "idempotency_key => 'k'", "bucket": BUCKET}

@@ -17,39 +17,16 @@ from pgsched.db.queries.runs import runs as run_rows
 from pgsched.db.schema import migrate
 from pgsched.errors import PgschedError
 from pgsched.leader.election import Leader
-from tests.apps.releases import new, old
-from tests.race.releases import begin, end, process, time_passes
-from tests.security.conftest import Logins, alone
-from tests.waiting import wait_until
-from tests.working import all_ended, work
+from tests.support.apps.releases import new, old
+from tests.support.logins import Logins, alone, not_refused, one
+from tests.support.releases import begin, end, process, time_passes
+from tests.support.waiting import wait_until
+from tests.support.working import all_ended, work
 
-DENIED = "42501"
 VALUES: dict[str, Any] = dict.fromkeys(
     ("queue", "priority", "max_attempts", "timeout", "at", "delay", "tags", "unique_key", "unique_scope", "on_conflict",
      "idempotency_key", "idempotency_retention", "after", "after_any", "on_failure", "concurrency_key")
 )  # fmt: skip
-
-
-def not_refused(conn: psycopg.Connection[Any], *statements: str) -> dict[str, str]:
-    """What came of those statements that were not refused with 42501."""
-    wrong = {}
-    for statement in statements:
-        try:
-            conn.execute("BEGIN")
-            conn.execute(statement.encode())
-            wrong[statement] = "allowed"
-        except psycopg.Error as error:
-            if error.sqlstate != DENIED:
-                wrong[statement] = f"{error.sqlstate} {error}"
-        finally:
-            conn.execute("ROLLBACK")
-    return wrong
-
-
-def one(conn: psycopg.Connection[Any], statement: str, *values: Any) -> Any:
-    row = conn.execute(statement.encode(), values).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def test_a_producer_does_its_whole_work(logins: Logins, db: psycopg.Connection[Any]) -> None:
@@ -429,7 +406,7 @@ def test_nobody_makes_a_trigger_of_ours_on_rows_of_his_own(logins: Logins, db: p
 
 
 def test_the_leaders_work_needs_no_more_than_the_leaders_role(logins: Logins) -> None:
-    from tests.race.test_duties import lead
+    from tests.support.db.leading import lead
 
     alice, conn = logins.connect("alice"), logins.connect("leader")
     alice.execute("INSERT INTO jobs (name, schedule, task) VALUES ('tick', '@every 1s', 't')")
@@ -464,7 +441,7 @@ def test_row_policies_cost_a_worker_nothing(name: str, logins: Logins, db: psyco
 
     from pgsched.db.queries.runs.claims import ended
     from pgsched.db.statements import sql
-    from tests.race.setting import FROM_THE_START, KINDS
+    from tests.support.db.setting import FROM_THE_START, KINDS
 
     worker = logins.connect("worker")
     values = {"queue": "default", "n": 1, "token": None, "worker_id": 1, "lease_s": 1.0, **KINDS, **FROM_THE_START}

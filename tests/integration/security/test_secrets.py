@@ -14,8 +14,8 @@ from psycopg.conninfo import make_conninfo
 
 from pgsched.db.connection.connect import connect
 from pgsched.errors import PgschedError
-from tests.fleet import ROOT
-from tests.waiting import wait_until
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
 
 SECRET = "hunter2-very-secret"
 URL = f"postgresql://postgres:{SECRET}@127.0.0.1:1/nowhere"

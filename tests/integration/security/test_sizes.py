@@ -11,9 +11,9 @@ from psycopg.types.json import Jsonb
 from pgsched.core.model import Result
 from pgsched.db.schema import migrate
 from pgsched.execute.outcomes import refused, traceback_text
-from tests.race.setting import add_runs, done, reap, take
-from tests.race.test_settle import settle
-from tests.security.conftest import Logins
+from tests.support.db.setting import add_runs, done, reap, take
+from tests.support.db.settling import settle
+from tests.support.logins import Logins
 
 MIB = 1 << 20
 RUN = "INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id"

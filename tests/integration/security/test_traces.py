@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from pgsched import App
-from tests.once import traced_by
-from tests.security.conftest import Logins
+from tests.support.logins import Logins
+from tests.support.once import traced_by
 
 trace = pytest.importorskip("opentelemetry.trace")
 from opentelemetry.sdk.trace import TracerProvider  # noqa: E402

@@ -8,48 +8,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.core.explain import Explanation
 from pgsched.core.explanations import span
 from pgsched.core.leader_absence import absences
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.leader import leadership
 from pgsched.errors import InputError, NotFound
 from pgsched.leader import backfill
-from pgsched.services.explain import explain_slot
-from tests.db.passing import lead, now, pass_time
-from tests.race.setting import done, take
-from tests.race.test_settle import settle
-
-HOUR = timedelta(hours=1)
-
-
-def add(db: psycopg.Connection, hours: float = 3, **columns: Any) -> None:
-    """An hourly job that began so many hours ago, with its instants moved back as well."""
-    jobs.add(db, {"name": "a", "task": "t", "schedule": "@hourly"} | columns)
-    pass_time(db, hours * 3600)
-
-
-def led(db: psycopg.Connection, begin: str = "30 days", end: str = "0") -> None:
-    """A term that lasted from so long ago until so long ago."""
-    db.execute(
-        "INSERT INTO pgsched.leader (term, holder, hostname, pid, elected_at, seen_at)"
-        " SELECT coalesce(max(term), 0) + 1, 'w', 'h', 1, clock_timestamp() - %s::interval,"
-        " clock_timestamp() - %s::interval FROM pgsched.leader",
-        [begin, end],
-    )
-
-
-def hour(db: psycopg.Connection, back: int = 0) -> datetime:
-    """The full hour so many hours ago."""
-    return now(db).astimezone(UTC).replace(minute=0, second=0, microsecond=0) - back * HOUR
-
-
-def why(db: psycopg.Connection, at: datetime | str | None = None, name: str = "a") -> Explanation:
-    return explain_slot(db, name, at.isoformat() if isinstance(at, datetime) else at)
-
-
-def stamp(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%d %H:%M:%S} UTC"
+from tests.support.db.explaining import HOUR, add, hour, led, stamp, why
+from tests.support.db.passing import lead, now
+from tests.support.db.setting import done, take
+from tests.support.db.settling import settle
 
 
 def worker(db: psycopg.Connection, *tasks: str) -> None:

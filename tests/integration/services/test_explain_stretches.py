@@ -9,8 +9,8 @@ import pytest
 
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.leader import backfill
-from tests.db.passing import lead, now, pass_time
-from tests.db.test_explain import HOUR, add, hour, led, stamp, why
+from tests.support.db.explaining import HOUR, add, hour, led, stamp, why
+from tests.support.db.passing import lead, now, pass_time
 
 
 def test_paused(db: psycopg.Connection) -> None:

@@ -16,17 +16,19 @@ import pytest
 from pgsched.telemetry.endpoint import HEAD_BYTES, MOST, Answer, Endpoint, address, listen
 from pgsched.telemetry.health import Health, together
 from pgsched.worker.health import of_worker
-from tests.fleet import Fleet
-from tests.observe.scraping import answers, ask, free_port
-from tests.server import PrivateCluster
-from tests.waiting import wait_until
+from tests.support.fleet import Fleet
+from tests.support.server import PrivateCluster
+from tests.support.telemetry.scraping import answers, ask, free_port
+from tests.support.waiting import wait_until
 
 
 def test_a_worker_that_works_is_alive_and_ready_and_one_that_drains_is_not_ready(
     db: psycopg.Connection, fleet: Fleet
 ) -> None:
     port = free_port()
-    (worker,) = fleet.start(1, "--health", f"127.0.0.1:{port}", "--app", "tests.observe.counted:app", "--grace", "20")
+    (worker,) = fleet.start(
+        1, "--health", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app", "--grace", "20"
+    )
     assert answers(port, "/healthz", 200).text == "ok\n"
     assert answers(port, "/readyz", 200).text == "ok\n"
     assert ask(port, "/metrics").status == 404
@@ -45,7 +47,7 @@ def test_a_worker_that_works_is_alive_and_ready_and_one_that_drains_is_not_ready
 @pytest.mark.slow
 def test_a_worker_whose_loop_is_blocked_says_so(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
-    fleet.start(1, "--health", f"127.0.0.1:{port}", "--app", "tests.observe.counted:app")
+    fleet.start(1, "--health", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app")
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('blocks', '{\"seconds\": 16}')")
     said = answers(port, "/healthz", 503).text
     assert said.startswith("the event loop has been blocked for 1")

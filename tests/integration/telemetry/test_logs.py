@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.fleet import Fleet
-from tests.waiting import wait_until
+from tests.support.fleet import Fleet
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
 
 
 def lines_of(fleet: Fleet, text: str, count: int) -> list[dict[str, Any]]:
@@ -27,7 +27,7 @@ def lines_of(fleet: Fleet, text: str, count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("task", ["on_loop", "in_thread", "in_process"])
 def test_lines_of_logging_and_structlog_say_run_and_attempt(db: psycopg.Connection, fleet: Fleet, task: str) -> None:
-    fleet.start(1, "--app", "tests.observe.logging_app:app", "--json")
+    fleet.start(1, "--app", "tests.support.telemetry.logging_app:app", "--json")
     db.execute("INSERT INTO pgsched.runs (task) SELECT 'on_loop' FROM generate_series(1, 3)")  # others meanwhile
     db.execute(
         "INSERT INTO pgsched.jobs (name, task, args, run_at) VALUES ('slot', %s, '{\"word\": \"mine\"}', now())", [task]
@@ -42,7 +42,7 @@ def test_lines_of_logging_and_structlog_say_run_and_attempt(db: psycopg.Connecti
 
 
 def test_the_line_of_a_failed_attempt_says_its_job(db: psycopg.Connection, fleet: Fleet) -> None:
-    fleet.start(1, "--app", "tests.observe.logging_app:app", "--json")
+    fleet.start(1, "--app", "tests.support.telemetry.logging_app:app", "--json")
     db.execute("INSERT INTO pgsched.jobs (name, task, run_at, max_attempts) VALUES ('slot', 'fails', now(), 1)")
     (line,) = lines_of(fleet, "attempt ended", 1)
     job = db.execute("SELECT id FROM pgsched.jobs").fetchone()
@@ -51,7 +51,7 @@ def test_the_line_of_a_failed_attempt_says_its_job(db: psycopg.Connection, fleet
 
 
 def test_an_app_that_formats_its_own_lines_finds_the_run_in_the_record(db: psycopg.Connection, fleet: Fleet) -> None:
-    fleet.start(1, "--app", "tests.observe.logging_app:with_handler")
+    fleet.start(1, "--app", "tests.support.telemetry.logging_app:with_handler")
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('in_thread', '{\"word\": \"mine\"}')")
     wait_until(lambda: fleet.members[0].said("[run 1.1 in_thread] mine warned"), 20, "its line")
 
@@ -60,7 +60,7 @@ def test_an_app_that_formats_its_own_lines_finds_the_run_in_the_record(db: psyco
 def test_an_app_that_sets_up_structlog_keeps_its_form_everywhere(
     db: psycopg.Connection, fleet: Fleet, task: str
 ) -> None:
-    fleet.start(1, "--app", "tests.observe.logging_app:with_structlog")
+    fleet.start(1, "--app", "tests.support.telemetry.logging_app:with_structlog")
     db.execute('INSERT INTO pgsched.runs (task, args) VALUES (%s, \'{"word": "mine"}\')', [task])
     member = fleet.members[0]
     wait_until(lambda: member.said("mine structured"), 20, "its line")
@@ -68,7 +68,7 @@ def test_an_app_that_sets_up_structlog_keeps_its_form_everywhere(
 
 
 def test_lines_for_people_are_the_default(fleet: Fleet, db: psycopg.Connection) -> None:
-    fleet.start(1, "--app", "tests.observe.logging_app:app")
+    fleet.start(1, "--app", "tests.support.telemetry.logging_app:app")
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('on_loop', '{\"word\": \"mine\"}')")
     wait_until(lambda: fleet.members[0].said("mine warned"), 20, "its line")
     (line,) = [line for line in fleet.members[0].log.read_text().splitlines() if "mine warned" in line]
@@ -81,7 +81,7 @@ def test_passwords_in_lines_of_logging_are_hidden() -> None:
         "import logging; from pgsched import log; log.configure('info', 'json');"
         "logging.getLogger('x').warning('postgresql://u:secret@h/d\\x1b[31m')"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     line = json.loads(said.stderr)
     assert line["event"].startswith("postgresql://u:***@h/d")
     assert "\x1b" not in line["event"]

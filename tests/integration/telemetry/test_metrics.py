@@ -21,10 +21,11 @@ from pgsched.telemetry.catalogue import BY_NAME, METRICS, MOST, OTHER
 from pgsched.telemetry.metrics import Bounded, Meter
 from pgsched.worker.process import make_worker
 from pgsched.worker.process_endpoint import Observed
-from tests.fleet import Fleet
-from tests.observe.scraping import Scrape, answers, ask, free_port
-from tests.waiting import wait_until
-from tests.working import settings
+from tests.support.fleet import Fleet
+from tests.support.paths import ROOT
+from tests.support.telemetry.scraping import Scrape, answers, ask, free_port
+from tests.support.waiting import wait_until
+from tests.support.working import settings
 
 pytest.importorskip("prometheus_client")
 
@@ -44,7 +45,7 @@ def insert(db: psycopg.Connection, task: str, count: int = 1, args: str = "{}", 
 
 def test_what_is_counted_is_what_happened(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
-    fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.observe.counted:app", "--poll", "0.2")
+    fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app", "--poll", "0.2")
     insert(db, "fine", 300)
     insert(db, "fine", 7, queue="mail")
     insert(db, "fails", 2, max_attempts=2, backoff="fixed", backoff_base="10 ms", backoff_jitter=0)
@@ -73,7 +74,7 @@ def test_outcomes_that_are_not_written_yet_are_counted(
 ) -> None:
     port, gate = free_port(), tmp_path / "gate"
     insert(db, "waits.for", 3, json.dumps({"path": str(gate)}))
-    fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.observe.counted:app", "--no-leader")
+    fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app", "--no-leader")
     wait_until(lambda: Scrape(port).value("pgsched_worker_slots_busy") == 3, 30, "their start")
     holder = connect(autocommit=False)
     holder.execute("SELECT FROM pgsched.runs FOR UPDATE")
@@ -87,7 +88,9 @@ def test_outcomes_that_are_not_written_yet_are_counted(
 def test_times_stand_for_all_attempts_and_are_of_the_databases_clock(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     insert(db, "fine", 2000)
-    fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.observe.counted:app", "--concurrency", "50")
+    fleet.start(
+        1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app", "--concurrency", "50"
+    )
     wait_until(lambda: Scrape(port).value("pgsched_runs_finished_total") == 2000, 60, "its work")
     # of a large batch a sample is timed, and stands for all; times are put into the histograms a little later
     wait_until(lambda: Scrape(port).value("pgsched_attempt_duration_seconds_count") == 2000, 10, "all times")
@@ -122,7 +125,7 @@ def test_the_whole_database_is_told_by_the_leader_alone(db: psycopg.Connection, 
 
 def test_every_worker_of_a_parent_is_served_at_one_port(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
-    fleet.launch("--metrics", f"127.0.0.1:{port}", "--app", "tests.observe.counted:app", "--processes", "2")
+    fleet.launch("--metrics", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app", "--processes", "2")
     answers(port, "/readyz", 200)
     wait_until(lambda: len(Scrape(port).values("pgsched_worker_slots")) == 2, 30, "both workers")
     insert(db, "fine", 400)
@@ -137,7 +140,7 @@ def test_every_worker_of_a_parent_is_served_at_one_port(db: psycopg.Connection, 
 
 def test_nothing_is_exported_that_is_not_in_the_catalogue(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
-    fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.observe.counted:app")
+    fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app")
     insert(db, "fine", 5)
     db.execute("INSERT INTO pgsched.jobs (name, task, run_at) VALUES ('soon', 'fine', now())")
     wait_until(lambda: Scrape(port).value("pgsched_database_read_seconds") > 0, 60, "the figures")
@@ -241,7 +244,7 @@ def test_a_wrong_address_is_said_in_a_line(dsn: str, wrong: str) -> None:
 
 def run_worker(dsn: str, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, *options]
-    return subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
 def test_reconnects_are_counted(db: psycopg.Connection, fleet: Fleet) -> None:

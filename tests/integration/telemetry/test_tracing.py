@@ -16,11 +16,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.apps import traced
-from tests.fleet import Fleet
-from tests.once import traced_by
-from tests.waiting import wait_until
-from tests.working import add
+from tests.support.apps import traced
+from tests.support.fleet import Fleet
+from tests.support.once import traced_by
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
+from tests.support.working import add
 
 trace = pytest.importorskip("opentelemetry.trace")
 from opentelemetry.sdk.trace import TracerProvider  # noqa: E402
@@ -69,7 +70,9 @@ def traces(
     file = tmp_path / "spans"
     monkeypatch.setenv(traced.FILE, str(file))
     monkeypatch.setattr(traced.app, "dsn", dsn)
-    fleet.start(1, "--app", "tests.apps.traced:app", "--allow", "python,command,shell,sql", "--poll", "0.2", "--json")
+    fleet.start(
+        1, "--app", "tests.support.apps.traced:app", "--allow", "python,command,shell,sql", "--poll", "0.2", "--json"
+    )
     yield Traces(file)
     traced.app.close()
 
@@ -261,7 +264,7 @@ def test_the_flag_sets_up_the_sdk_by_its_environment(
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
     monkeypatch.setenv("OTEL_SERVICE_NAME", "shop")
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
-    fleet.start(1, "--app", "tests.observe.logging_app:app", "--otel")
+    fleet.start(1, "--app", "tests.support.telemetry.logging_app:app", "--otel")
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('in_process', '{\"word\": \"mine\"}')")
     member = fleet.members[0]
     wait_until(lambda: member.said('"name": "process default"'), 30, "its span")
@@ -273,6 +276,6 @@ def test_the_flag_sets_up_the_sdk_by_its_environment(
 def test_a_missing_exporter_is_said_in_a_line(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "nonsense")
     command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--otel"]
-    said = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=60)
+    said = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert said.returncode == 2
     assert said.stderr.splitlines()[-1].startswith("error: otel: there is no exporter 'nonsense'")

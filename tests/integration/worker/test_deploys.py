@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.fleet import Fleet, Member, fleet_on, one, wait_for_leader
-from tests.race.releases import a_run_that_waits, declared, rounds, state_of, time_passes
-from tests.waiting import wait_until
+from tests.support.fleet import Fleet, Member, fleet_on, one, wait_for_leader
+from tests.support.releases import a_run_that_waits, declared, rounds, state_of, time_passes
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def fleet(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
 
 def start(fleet: Fleet, release: str, *options: str) -> Member:
     """A process of a release, at work."""
-    member = fleet.launch(*(options or ("--no-leader",)), app=f"tests.apps.releases:{release}")
+    member = fleet.launch(*(options or ("--no-leader",)), app=f"tests.support.apps.releases:{release}")
     fleet.await_start(member)
     return member
 
@@ -72,7 +72,7 @@ def one_row(db: psycopg.Connection, query: str, *values: str) -> tuple[int, int 
 
 def test_a_release_that_cannot_start_neither_declares_nor_takes_away(fleet: Fleet, db: psycopg.Connection) -> None:
     stop(start(fleet, "new"))
-    assert fleet.launch("--no-leader", app="tests.apps.releases:broken").ended(30) != 0
+    assert fleet.launch("--no-leader", app="tests.support.apps.releases:broken").ended(30) != 0
     assert declared(db) == {"salaries", "bonuses"}
 
 
@@ -96,7 +96,7 @@ def test_a_release_with_wrong_options_is_not_registered(
         taken = f"127.0.0.1:{holder.getsockname()[1]}"
         env = {"PYTHONPATH": str(tmp_path), "OTEL_TRACES_EXPORTER": "nothing"}
         given = [option.format(taken=taken) for option in options]
-        member = fleet.launch(*given, app="tests.apps.releases:new", env=env)
+        member = fleet.launch(*given, app="tests.support.apps.releases:new", env=env)
         assert member.ended(30) == 2 and why in member.last_line
     assert declared(db) == set()
     assert db.execute("SELECT FROM pgsched.workers").fetchall() == []
@@ -105,7 +105,7 @@ def test_a_release_with_wrong_options_is_not_registered(
 def test_what_on_start_opened_is_closed_by_a_worker_that_cannot_go_on(fleet: Fleet, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     env = {"OTEL_TRACES_EXPORTER": "nothing", "HOOKED_NOTES": str(notes)}
-    assert fleet.launch("--otel", app="tests.apps.hooked:app", env=env).ended(30) == 2
+    assert fleet.launch("--otel", app="tests.support.apps.hooked:app", env=env).ended(30) == 2
     assert notes.read_text().split() == ["start", "shutdown"]
 
 

@@ -11,8 +11,8 @@ from pgsched.config import Settings
 from pgsched.db.queries.runs import workers
 from pgsched.errors import NotFound
 from pgsched.worker.process import make_worker
-from tests.waiting import wait_until
-from tests.working import add, settings
+from tests.support.waiting import wait_until
+from tests.support.working import add, settings
 
 
 def test_a_worker_that_is_asked_to_drain_finishes_what_it_has_and_ends(dsn: str, db: psycopg.Connection) -> None:

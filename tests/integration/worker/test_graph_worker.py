@@ -16,7 +16,7 @@ from pgsched.db.queries.runs import workers
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.leader.election import Leader
 from pgsched.worker.worker import Worker
-from tests.race.test_worker import becomes, play
+from tests.support.workers import becomes, play
 
 
 def serve(app: App, dsn: str, until: Callable[[], Any], grace_s: float = 5) -> None:

@@ -15,7 +15,7 @@ from pgsched.core.model import Outcome
 from pgsched.errors import InputError
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.worker import shutdown
-from tests.executing import claim
+from tests.support.executing import claim
 
 STAYS = """
 import asyncio, time

@@ -17,9 +17,9 @@ from pgsched.errors import PgschedError
 from pgsched.leader.election import Leader
 from pgsched.worker import listener as listening
 from pgsched.worker.listener import listen, pass_on
-from tests.race.test_worker import becomes, play
-from tests.waiting import wait_until
-from tests.working import add, all_ended, work
+from tests.support.waiting import wait_until
+from tests.support.workers import becomes, play
+from tests.support.working import add, all_ended, work
 
 MINE = "application_name LIKE 'pgsched listen%' AND datname = current_database()"
 

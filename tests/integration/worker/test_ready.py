@@ -8,7 +8,7 @@ import pytest
 from pgsched import App
 from pgsched.db.queries.runs import claims
 from pgsched.worker import settler as settling
-from tests.working import all_ended, work
+from tests.support.working import all_ended, work
 
 LAST = """
 SELECT query FROM pg_stat_activity

@@ -13,8 +13,8 @@ from pgsched.chaos.site.proxy import Proxy, of
 from pgsched.worker import heartbeat as heartbeat_module
 from pgsched.worker.heartbeat import Heartbeat
 from pgsched.worker.leases import MARGIN
-from tests.race.setting import add_runs, row_of
-from tests.race.test_worker import Handler, becomes, make, play
+from tests.support.db.setting import add_runs, row_of
+from tests.support.workers import Handler, becomes, make, play
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgsched import Run
-from tests.apps.ledger import app, write
+from tests.support.apps.ledger import app, write
 
 
 @app.task(name="own")

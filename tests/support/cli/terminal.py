@@ -22,8 +22,9 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from tests.support.paths import ROOT
+
 SEQUENCE = re.compile(r"\x1b\[([?>=]?)([0-9;]*)([@-~])|\x1b[()][0-9A-Za-z]|\x1b[=>78]")
-ROOT = Path(__file__).resolve().parents[2]
 PROMPT = "READY> "
 RULES = """
 PS1='{prompt}'

@@ -90,3 +90,9 @@ def now(db: psycopg.Connection) -> datetime:
     row = db.execute("SELECT clock_timestamp()").fetchone()
     assert row is not None
     return row[0]
+
+
+def finish(db: psycopg.Connection, state: str = "succeeded") -> None:
+    """End what is queued."""
+    db.execute("UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp(), started_at = clock_timestamp()"
+               " WHERE state = 'queued'", [state])  # fmt: skip

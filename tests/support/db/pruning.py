@@ -30,3 +30,33 @@ def prune(db: psycopg.Connection[Any], keep_s: float, n: int = 100, pruner: Prun
         gone = pruner.work(db, n)
         pruner.tidy(db, n)
     return gone
+
+
+def ended(db: psycopg.Connection, age: str, state: str = "succeeded", queue: str = "default", n: int = 1) -> None:
+    """Ad-hoc runs that ended so long ago."""
+    db.execute(
+        "INSERT INTO pgsched.runs (task, state, queue, started_at, finished_at) SELECT 't', %(s)s, %(q)s,"
+        " clock_timestamp() - %(a)s::interval, clock_timestamp() - %(a)s::interval FROM generate_series(1, %(n)s)",
+        {"s": state, "q": queue, "a": age, "n": n},
+    )
+
+
+def slots_of(db: psycopg.Connection, job: str, age: str, n: int, state: str = "succeeded") -> int:
+    """Ended slots of a job, an hour apart, the newest so long ago; the job's id."""
+    db.execute(
+        "INSERT INTO pgsched.jobs (name, schedule, task) VALUES (%s, '@every 1h', 't') ON CONFLICT DO NOTHING", [job]
+    )
+    row = db.execute(
+        "INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, origin, started_at, finished_at)"
+        " SELECT j.id, s.at, 't', %(state)s, 'schedule', s.at, s.at FROM pgsched.jobs j, generate_series(1, %(n)s) i,"
+        " LATERAL (SELECT date_trunc('hour', clock_timestamp()) - %(age)s::interval"
+        "     - (i - 1) * interval '1 hour' AS at) s"
+        " WHERE j.name = %(job)s RETURNING job_id",
+        {"job": job, "age": age, "n": n, "state": state},
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def left(db: psycopg.Connection) -> dict[str, int]:
+    return dict(db.execute("SELECT state || ' ' || queue, count(*) FROM pgsched.runs GROUP BY 1").fetchall())

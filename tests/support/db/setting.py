@@ -20,7 +20,7 @@ from pgsched.db.connection.prepared import json_as_text
 from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.runs.claims import FROM_THE_START, claims_of
 from pgsched.db.statements import sql, statements
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 Open = Callable[..., psycopg.Connection]
 ASLEEP = "SELECT setval('pgsched.asleep_until', (date_part('epoch', clock_timestamp()) * 1000)::bigint + %s)"  # in ms

@@ -12,7 +12,9 @@ from urllib.parse import quote
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "sql" / "examples"
+from tests.support.paths import ROOT
+
+EXAMPLES = ROOT / "sql" / "examples"
 LANGUAGES = ("psql", "node", "ruby")
 # where npm install -g puts packages, and where Debian does
 SYSTEM_MODULES = (Path("/usr/lib/node_modules"), Path("/usr/local/lib/node_modules"), Path("/usr/share/nodejs"))

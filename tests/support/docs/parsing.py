@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from pgsched.core.schedule.cron import parse
-from tests.docs.grammar import faults
-from tests.docs.shell import Failed
+from tests.support.docs.grammar import faults
+from tests.support.docs.shell import Failed
 
 POOLER_SETTINGS = {"pool_mode", "default_pool_size", "max_client_conn", "max_prepared_statements", "auth_type"}
 

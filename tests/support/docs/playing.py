@@ -26,11 +26,12 @@ import psycopg
 from pgsched import App
 from pgsched.db.queries.jobs import jobs
 from pgsched.testing import drain
-from tests.docs.parsing import PARSERS
-from tests.docs.reading import ROOT, Block, Page
-from tests.docs.shell import Failed, Shell, commands, endless, free_port, words
-from tests.docs.stages import NOT_RUN, NOT_RUN_COMMANDS, Stage
-from tests.examples.languages import EXAMPLES, uri
+from tests.support.docs.languages import EXAMPLES, uri
+from tests.support.docs.parsing import PARSERS
+from tests.support.docs.reading import Block, Page
+from tests.support.docs.shell import Failed, Shell, commands, endless, free_port, words
+from tests.support.docs.stages import NOT_RUN, NOT_RUN_COMMANDS, Stage
+from tests.support.paths import ROOT
 
 FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
 UP = "SELECT count(*) > 0 FROM pgsched.workers WHERE stopped_at IS NULL AND started_at > %s"
@@ -265,7 +266,7 @@ def listens(port: int) -> bool:
 
 
 def stands_in_a_program(block: Block) -> None:
-    """docs/sql.md shows pieces of sql/examples, which tests/examples runs for real."""
+    """docs/sql.md shows pieces of sql/examples, which tests/e2e/examples runs for real."""
     lines = {line.strip().removesuffix(";") for line in block.text.splitlines()}
     for path in (EXAMPLES / FOLDERS[block.language]).iterdir():
         text = path.read_text(encoding="utf-8") if path.is_file() else ""

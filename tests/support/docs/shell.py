@@ -24,7 +24,7 @@ from typing import IO
 
 from pgsched.db.embedded.server import bin_dir
 from pgsched.errors import EmbeddedUnavailable
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 ENDLESS = ("worker", "leader", "web", "top")
 # these clean up, and then die of the signal that told them to

@@ -13,12 +13,12 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from pgsched import App, Item, Run
 from pgsched.testing import drain
-from tests.chaos.made_up import sound
+from tests.support.made_up import sound
 
 if TYPE_CHECKING:
-    from tests.docs.playing import Play
+    from tests.support.docs.playing import Play
 
-CHAOS = "takes minutes: tests/chaos/test_faults.py runs the faults, tests/cli/test_chaos.py the command"
+CHAOS = "takes minutes: tests/e2e/chaos/test_faults.py runs the faults, test_chaos_command.py the command"
 # (page, the command) -> why nobody runs it here
 NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/chaos.md", "pgsched chaos"): CHAOS,

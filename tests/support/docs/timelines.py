@@ -1,7 +1,7 @@
 """The timelines of docs/policies.md: drawn from rows that the real tick, admission, claim and settlement have made.
 
-The rule: only time is made up. It passes by moving all instants (tests/db/passing.py), two minutes at a step; what a
-run takes is counted in steps. A character is a minute.
+The rule: only time is made up. It passes by moving all instants (tests/support/db/passing.py), two minutes at a step;
+what a run takes is counted in steps. A character is a minute.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import psycopg
 from pgsched.core.model import Claim, Result
 from pgsched.db.queries.leader import leadership
 from pgsched.leader.dependents import resolve
-from tests.db.passing import lead, pass_time
-from tests.race.setting import done, take
-from tests.race.test_settle import settle
+from tests.support.db.passing import lead, pass_time
+from tests.support.db.setting import done, take
+from tests.support.db.settling import settle
 
 STEP = 2
 BEGIN = 10  # the job is made at 9:50, its first slot is at 10:00

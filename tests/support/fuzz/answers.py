@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import psycopg
 
-ERRORS = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
+from tests.support.paths import ROOT
+
+ERRORS = ROOT / "docs" / "errors.md"
 DOCUMENTED = set(re.findall(r"^\| `(\w{5})` \|", ERRORS.read_text(encoding="utf-8"), re.MULTILINE))
 # What a user's value was refused with: then the text begins with what was wrong.
 OURS = re.compile(r"^[a-z_ ]+\w*: ")

@@ -3,7 +3,7 @@
 The rule: in CI the same few each time, so that nothing is flaky; with PGSCHED_FUZZ=nightly more than 100,000, new ones
 each night:
 
-    PGSCHED_FUZZ=nightly pytest tests/fuzz -n 2 --timeout 7200
+    PGSCHED_FUZZ=nightly pytest tests -k fuzz -n 2 --timeout 7200
 
 A failure prints its input; `@example(...)` keeps it.
 """

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from tests.fuzz.answers import INTERNAL, documented, told
+from tests.support.fuzz.answers import INTERNAL, documented, told
 
 ROWS = """
 INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('every', 't', '* * * * *');

@@ -6,7 +6,7 @@ from typing import Any
 
 from pgsched.core.model import Outcome
 from pgsched.execute.http.executor import HttpExecutor
-from tests.executing import claim, execute
+from tests.support.executing import claim, execute
 
 HERE = ["127.0.0.0/8"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 
-from tests.unit.oracle import Meaning, Walk, load
+from tests.support.simulation.oracle import Meaning, Walk, load
 
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 QUARTER = timedelta(minutes=15)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import date, timedelta
 
-from tests.unit.oracle import OnDay, is_last, is_nearest, is_weekday
+from tests.support.simulation.oracle import OnDay, is_last, is_nearest, is_weekday
 
 MONTHS = [date(2026, n, 1).strftime("%B") for n in range(1, 13)]
 WEEKDAYS = [date(2026, 2, n).strftime("%A") for n in range(1, 8)]  # 1 February 2026 is a Sunday

@@ -16,7 +16,19 @@ from typing import Any
 
 from pgsched.core.planning.overlap import IN_TURN
 from pgsched.core.planning.plan import Decided, SlotRow, decide_job
-from tests.nominal import DAY, DAYS, EVERY, HOURS, MINUTES, SECOND, START, YEARS, ZONES, Epoch, cron_slots
+from tests.support.simulation.nominal import (
+    DAY,
+    DAYS,
+    EVERY,
+    HOURS,
+    MINUTES,
+    SECOND,
+    START,
+    YEARS,
+    ZONES,
+    Epoch,
+    cron_slots,
+)
 
 BASE: dict[str, Any] = {
     "id": 1, "run_at": None, "starts_at": None, "ends_at": None, "max_runs": None, "run_count": 0,

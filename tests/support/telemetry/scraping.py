@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 class Answered(NamedTuple):

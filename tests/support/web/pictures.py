@@ -1,4 +1,4 @@
-"""The pictures of the documentation: `python -m tests.web.pictures`, with chromium and playwright installed.
+"""The pictures of the documentation: `python -m tests.support.web.pictures`, with chromium and playwright installed.
 
 `--all FOLDER` photographs every page instead, in light and dark, 1280 and 400 pixels wide.
 """
@@ -21,12 +21,12 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from pgsched.db.schema import migrate
-from tests.server import start_server
-from tests.waiting import wait_until
-from tests.web import scene
-from tests.web.chromium import address, browser
+from tests.support.paths import ROOT
+from tests.support.server import start_server
+from tests.support.waiting import wait_until
+from tests.support.web import scene
+from tests.support.web.chromium import address, browser
 
-ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs" / "images"
 LOOKED_S = 75.0  # the depth is noted every ten seconds: a chart needs some
 PAGES = {
@@ -52,7 +52,7 @@ QUESTIONS = {
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(prog="python -m tests.web.pictures", description=__doc__)
+    made = argparse.ArgumentParser(prog="python -m tests.support.web.pictures", description=__doc__)
     made.add_argument("--all", type=Path, metavar="FOLDER", help="every page, in both schemes and widths")
     made.add_argument("--only", metavar="NAME", help="one picture, such as console-run")
     made.add_argument("--out", type=Path, default=IMAGES)
@@ -117,7 +117,7 @@ def staged() -> Iterator[tuple[str, str]]:
 def running(dsn: str) -> Iterator[str]:
     """The worker, the console, and somebody who keeps sending mail."""
     env = os.environ | {"PGSCHED_DSN": dsn, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
-    commands = (["web", "--port", "0"], ["worker", "--app", "tests.web.scene:app", "--concurrency", "12",
+    commands = (["web", "--port", "0"], ["worker", "--app", "tests.support.web.scene:app", "--concurrency", "12",
                                          "--allow", "python,command,sql"])  # fmt: skip
     with tempfile.TemporaryDirectory() as folder, (said := Path(folder) / "said").open("w") as log:
         begun = [

@@ -13,7 +13,7 @@ import psycopg
 from pgsched import App, Run
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.preview import preview
-from tests.pruning import count
+from tests.support.db.pruning import count
 
 app = App("shop")
 FULL = 120  # slots of one job

@@ -19,8 +19,8 @@ from pgsched import App, InputError, Run, ScheduleError, TaskError
 from pgsched.app.arguments import encode
 from pgsched.app.declarations import POLICIES
 from pgsched.client.application import load
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 CustomerId = NewType("CustomerId", int)
 
 

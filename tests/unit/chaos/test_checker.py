@@ -26,7 +26,7 @@ from pgsched.chaos.history import (
     Trouble,
     load,
 )
-from tests.chaos.made_up import AT_REST, FIRST, SECOND, THIRD, T, sound
+from tests.support.made_up import AT_REST, FIRST, SECOND, THIRD, T, sound
 
 Wound = Callable[[History], Any]
 

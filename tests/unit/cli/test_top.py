@@ -18,7 +18,7 @@ from pgsched.cli.top.pieces import Column, Item, bar, said, spark, widths
 from pgsched.cli.top.screen import ansi
 from pgsched.cli.top.state import State, Trouble
 from pgsched.services.top import Change, Page
-from tests.cli.top_sample import ROWS, failed, job, look, run, state
+from tests.support.cli.top_sample import ROWS, failed, job, look, run, state
 
 FRAMES = Path(__file__).parent / "top_frames"
 SIZES = [(80, 24), (120, 40)]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer.main
 
 from pgsched.cli import make_app
 from pgsched.errors import MemoryReached
 from pgsched.worker.supervisor import HOPELESS
+from tests.support.paths import ROOT
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "workers.md").read_text()
+PAGE = (ROOT / "docs" / "workers.md").read_text()
 ELSEWHERE = {"--dsn", "--leader", "--help"}
 
 

@@ -20,8 +20,8 @@ from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.describe import describe
 from pgsched.core.text import clean
 from pgsched.errors import InputError, ScheduleError
-from tests.fuzz.profile import PURE, fuzz
-from tests.fuzz.values import WORDS, documents, fields, hostile, schedules
+from tests.support.fuzz.profile import PURE, fuzz
+from tests.support.fuzz.values import WORDS, documents, fields, hostile, schedules
 
 ANCHOR = datetime(2026, 1, 1, tzinfo=UTC)
 anything = st.text(max_size=40)  # lone surrogates and NUL too: these may come from Python

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 PAGE = (ROOT / "docs" / "comparison.md").read_text()
 DEFINED = set(re.findall(r"^\[([\w-]+)\]: https://\S+$", PAGE, re.MULTILINE))
 

@@ -7,8 +7,9 @@ import re
 import pytest
 
 from pgsched.core.model import State
-from tests.docs.grammar import all_options, faults
-from tests.docs.reading import PAGES, ROOT, read
+from tests.support.docs.grammar import all_options, faults
+from tests.support.docs.reading import PAGES, read
+from tests.support.paths import ROOT
 
 LANGUAGES = {"sh", "console", "sql", "python", "json", "toml", "yaml", "ini", "crontab", "js", "ruby", "text"}
 # options of other programs than ours

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.docs.reading import ROOT
+from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 DAY_S, AT_ONCE, PEAK, CONNECTIONS = 86_400, 8, 5, 5

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[2] / "pgsched"
+from tests.support.paths import ROOT
+
+PACKAGE = ROOT / "pgsched"
 # what sends a statement, and what makes one that is sent unquoted
 SENDERS = {"execute", "executemany", "copy", "stream", "SQL", "mogrify"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}

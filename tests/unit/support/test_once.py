@@ -9,7 +9,7 @@ import structlog
 
 from pgsched import log
 from pgsched.telemetry import tracing
-from tests.once import logs_as_found, traced_by
+from tests.support.once import logs_as_found, traced_by
 
 
 def test_logs_go_where_they_went() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.db.passing import AFTER_S, BEFORE_S, off_the_hour
+from tests.support.db.passing import AFTER_S, BEFORE_S, off_the_hour
 
 HOUR = 490_000 * 3600.0
 

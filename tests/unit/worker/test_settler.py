@@ -11,7 +11,7 @@ import pytest
 from pgsched.core.model import DONE, Claim, Settlement
 from pgsched.worker import settler as settling
 from pgsched.worker.settler import ENOUGH, Settler
-from tests.executing import holds
+from tests.support.executing import holds
 
 
 @pytest.mark.parametrize(("waiting", "written"), [(1, []), (ENOUGH - 1, []), (ENOUGH, [ENOUGH])])

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import wait_until
-from tests.web.chromium import CHROMIUM, PATIENCE_MS, address, browser
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
+from tests.support.web.chromium import CHROMIUM, PATIENCE_MS, address, browser
 
-ROOT = Path(__file__).resolve().parents[3]
 HERE = str(Path(__file__).parent)
 ABSENT = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium here: apt install chromium (the console is NOT tested)"

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.waiting import wait_until
-from tests.web.chromium import PATIENCE_MS
+from tests.support.waiting import wait_until
+from tests.support.web.chromium import PATIENCE_MS
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install 'pgsched[test]'")
 

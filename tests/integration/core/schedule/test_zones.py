@@ -13,6 +13,7 @@ import pytest
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import parse
 from pgsched.errors import ScheduleError
+from tests.support.paths import ROOT
 
 ASK = """
 import sys, zoneinfo
@@ -31,7 +32,7 @@ def test_doctored_zone_files_of_the_host_change_nothing(tmp_path: Path) -> None:
     (tmp_path / "Europe" / "Berlin").write_bytes(tokyo)
     done = subprocess.run(
         [sys.executable, "-c", ASK, str(tmp_path)],
-        env={"PYTHONTZPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}, cwd=Path(__file__).parents[2],
+        env={"PYTHONTZPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}, cwd=ROOT,
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     # What the user's own code sees is still the host's Berlin (nine hours off); the schedule's is two hours off.

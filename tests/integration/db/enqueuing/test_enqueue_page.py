@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from pgsched.app.options import OPTIONS
+from tests.support.paths import ROOT
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "enqueue.md"
+PAGE = ROOT / "docs" / "enqueue.md"
 
 
 def test_every_option_and_every_parameter_is_named(db: psycopg.Connection[Any]) -> None:

@@ -13,8 +13,8 @@ import pytest
 from pgsched import AlreadyEnqueued, App, InputError, bucket
 from pgsched.app.task import Task
 from pgsched.leader.pruner import Pruner
-from tests.db.enqueued import count, end
-from tests.pruning import prune
+from tests.support.db.enqueued import count, end
+from tests.support.db.pruning import prune
 
 Connect = Callable[..., psycopg.Connection[Any]]
 

@@ -15,9 +15,9 @@ import pytest
 from pgsched import AlreadyEnqueued, App, InputError, RunId, bucket
 from pgsched.app.options import OPTIONS, Given, Options
 from pgsched.app.task import Task
-from tests.db.enqueued import count, end
-from tests.pruning import prune
-from tests.race.setting import row_of, take
+from tests.support.db.enqueued import count, end
+from tests.support.db.pruning import prune
+from tests.support.db.setting import row_of, take
 
 Connect = Callable[..., psycopg.Connection[Any]]
 LATER = datetime(2100, 1, 1, 10, 15, tzinfo=UTC)

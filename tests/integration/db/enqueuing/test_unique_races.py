@@ -12,7 +12,7 @@ import pytest
 from pgsched.app.options import OPTIONS
 from pgsched.db.queries.runs.enqueue import enqueue
 from pgsched.errors import AlreadyEnqueued
-from tests.race.setting import Aside, Open, at_once, row_of, take, wait_until_blocked
+from tests.support.db.setting import Aside, Open, at_once, row_of, take, wait_until_blocked
 
 BUCKET = {"unique_key": "k", "unique_scope": "bucket(1 day)"}
 ACTIVE = {"unique_key": "k"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,9 +12,10 @@ from pgsched.db.schema import migrate
 from pgsched.db.schema.downgrade import CREATED, DROPPED, created, text_of
 from pgsched.db.schema.script import upgrade_sql
 from pgsched.db.schema.version import SCHEMA_VERSION, VERSIONS
-from tests.migration.catalog import apply_script, catalog
+from tests.support.paths import ROOT
+from tests.support.schema.catalog import apply_script, catalog
 
-MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
+MIGRATIONS = ROOT / "migrations"
 
 
 def test_up_down_and_up_again_leaves_the_same_schema(empty_dsn: str) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import psycopg
 
 from pgsched.db.schema import migrate
 from pgsched.db.schema.version import VERSIONS
-from tests.migration.catalog import catalog
-from tests.migration.probing import fill
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+from tests.support.schema.catalog import catalog
+from tests.support.schema.probing import fill
 
 
 def killed_at(dsn: str, line: str) -> bool:

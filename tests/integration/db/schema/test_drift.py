@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,8 +18,7 @@ from pgsched.db.connection.connect import connect
 from pgsched.db.schema import migrate, version
 from pgsched.db.schema.tables import metadata
 from pgsched.errors import InputError, SchemaTooNew, SchemaTooOld
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
 
 
 @pytest.fixture

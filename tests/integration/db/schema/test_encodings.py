@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 from pgsched import App, Run
 from pgsched.db.connection.connect import connect
 from pgsched.db.schema import migrate
-from tests.working import add, all_ended, output, work
+from tests.support.working import add, all_ended, output, work
 
 # not \\u escapes: PostgreSQL takes those in UTF-8 databases, and where it can convert them
 INSERT = """

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import uuid
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,9 +18,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pgsched.db.schema import migrate, version
-from tests.migration.probing import Prober, copied, fill
+from tests.support.paths import ROOT
+from tests.support.schema.probing import Prober, copied, fill
 
-ROOT = Path(__file__).resolve().parents[2]
 ROWS = int(os.environ.get("PGSCHED_MIGRATE_ROWS", "20000"))
 MOST_S = 1.0
 

@@ -10,8 +10,7 @@ from psycopg import sql
 
 from pgsched.db.schema import migrate, roles
 from pgsched.db.schema.version import SCHEMA_VERSION
-from tests.security.conftest import Logins, alone, logins  # noqa: F401  the fixture is used by its name
-from tests.security.test_roles import not_refused, one
+from tests.support.logins import Logins, alone, not_refused, one
 
 BEFORE = "0007"
 KEPT = "SELECT key, owner FROM pgsched.kept_keys ORDER BY key"
@@ -28,7 +27,7 @@ def forward(dsn: str) -> None:
     alone(lambda: migrate.upgrade(dsn))
 
 
-def test_keys_that_are_there_get_the_owners_of_their_runs(logins: Logins, dsn: str, db: Db) -> None:  # noqa: F811
+def test_keys_that_are_there_get_the_owners_of_their_runs(logins: Logins, dsn: str, db: Db) -> None:
     back(dsn)
     alice, bob = logins.connect("alice"), logins.connect("bob")
     for conn, key in ((alice, "a"), (bob, "b")):
@@ -44,7 +43,7 @@ def test_keys_that_are_there_get_the_owners_of_their_runs(logins: Logins, dsn: s
     assert not_refused(bob, "SELECT enqueue('t', idempotency_key => 'a')") == {}
 
 
-def test_a_key_taken_between_the_steps_and_the_revision_has_its_owner(logins: Logins, dsn: str, db: Db) -> None:  # noqa: F811
+def test_a_key_taken_between_the_steps_and_the_revision_has_its_owner(logins: Logins, dsn: str, db: Db) -> None:
     back(dsn)
     for step in migrate.steps("0009"):
         db.execute(step.text.encode())
@@ -55,7 +54,7 @@ def test_a_key_taken_between_the_steps_and_the_revision_has_its_owner(logins: Lo
     assert not_refused(logins.connect("bob"), FIRST) == {}
 
 
-def test_a_key_whose_owner_nobody_knows_gives_no_second_run(logins: Logins, dsn: str, db: Db) -> None:  # noqa: F811
+def test_a_key_whose_owner_nobody_knows_gives_no_second_run(logins: Logins, dsn: str, db: Db) -> None:
     alice = logins.connect("alice")
     back(dsn)
     first = one(alice, "SELECT enqueue('t', idempotency_key => 'k')")
@@ -67,7 +66,7 @@ def test_a_key_whose_owner_nobody_knows_gives_no_second_run(logins: Logins, dsn:
     assert logins.connect("ops").execute("SELECT run_id, result FROM first_result('k')").fetchall() == [(first, 1)]
 
 
-def test_who_enqueues_goes_on_after_the_way_back(logins: Logins, dsn: str, db: Db) -> None:  # noqa: F811
+def test_who_enqueues_goes_on_after_the_way_back(logins: Logins, dsn: str, db: Db) -> None:
     alice = logins.connect("alice")
     first = one(alice, "SELECT enqueue('t', idempotency_key => 'k')")
     back(dsn)

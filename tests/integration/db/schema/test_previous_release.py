@@ -19,11 +19,11 @@ import psycopg
 import pytest
 
 from pgsched.db.schema import migrate, version
-from tests.apps import ledger
-from tests.fleet import Fleet, Member
-from tests.waiting import wait_until
+from tests.support.apps import ledger
+from tests.support.fleet import Fleet, Member
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 RELEASE, ITS_VERSION = "181638229c5fc4a9846e4a8204ebbc10d9a8c99e", "0003"
 TOO_OLD, TOO_NEW = 5, 6
 
@@ -52,7 +52,7 @@ class Old(Fleet):
 
     def launch(self, *options: str) -> Member:
         log = self.folder / f"old-{len(self.members)}.log"
-        command = [sys.executable, "-m", "pgsched", "worker", "--app", "tests.apps.ledger:app", *options]
+        command = [sys.executable, "-m", "pgsched", "worker", "--app", "tests.support.apps.ledger:app", *options]
         env = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")} | {"PGSCHED_DSN": self.dsn}
         with log.open("wb") as sink:
             process = subprocess.Popen(command, cwd=self.release, env=env, stdout=sink, stderr=sink)

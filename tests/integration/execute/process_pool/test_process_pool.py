@@ -22,11 +22,11 @@ from pgsched.core.model import Claim, Outcome, Result
 from pgsched.execute.process_pool import child_process
 from pgsched.execute.process_pool.pool import Pool
 from pgsched.execute.python.executor import PythonExecutor
-from tests.executing import SLOT, cancel_when, claim, execute, holds
-from tests.waiting import wait_until
+from tests.support.executing import SLOT, cancel_when, claim, execute, holds
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
-app = load("tests.apps.processes:app")
+app = load("tests.support.apps.processes:app")
 
 
 def made(size: int = 2) -> PythonExecutor:
@@ -426,8 +426,8 @@ WORKER = """
 import asyncio, sys
 from pgsched.client.application import load
 from pgsched.execute.python.executor import PythonExecutor
-from tests.executing import claim
-app = load("tests.apps.processes:app")
+from tests.support.executing import claim
+app = load("tests.support.apps.processes:app")
 asyncio.run(PythonExecutor(app.tasks, 1, app).execute(claim("python", sys.argv[1], {"on": sys.argv[2]})))
 """
 
@@ -496,7 +496,7 @@ PROGRAM = (
 def work():
     import asyncio
     from pgsched.execute.python.executor import PythonExecutor
-    from tests.executing import claim, execute
+    from tests.support.executing import claim, execute
     outcome = execute(PythonExecutor(app.tasks, 1, app), claim("python", "buy"))
     print(outcome.value or outcome.error)
 """

@@ -11,10 +11,10 @@ from pgsched import App, Snooze, TaskError
 from pgsched.client.application import load
 from pgsched.core.model import Outcome, Result
 from pgsched.execute.python.executor import PythonExecutor
-from tests.executing import claim, execute
+from tests.support.executing import claim, execute
 
 PLACES = ("loop", "thread", "process", "process_async")
-app = load("tests.apps.contract:app")
+app = load("tests.support.apps.contract:app")
 
 
 def run(task: str, place: str, **args: Any) -> Outcome:

@@ -21,8 +21,8 @@ from pgsched.execute.subprocess.command import CommandExecutor
 from pgsched.execute.subprocess.program import Processes
 from pgsched.execute.subprocess.shell import ShellExecutor
 from pgsched.worker.process import hear_of_children
-from tests.executing import SLOT, cancel_when, children_of, claim, execute, holds
-from tests.waiting import wait_until
+from tests.support.executing import SLOT, cancel_when, children_of, claim, execute, holds
+from tests.support.waiting import wait_until
 
 PRINT_ARGUMENTS = ["-c", "import sys; print(ascii(sys.argv[1:]))"]
 

@@ -13,7 +13,7 @@ from pgsched.core.model import Claim, Result
 from pgsched.execute.subprocess import child
 from pgsched.execute.subprocess.program import Processes
 from pgsched.execute.subprocess.shell import ShellExecutor
-from tests.executing import cancel_when, children_of, claim, execute
+from tests.support.executing import cancel_when, children_of, claim, execute
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in Linux's /proc")
 ENDS = "timeout 3600 sleep 3600 & until pgrep -P $! sleep; do sleep 0.02; done"

@@ -11,7 +11,7 @@ import pytest
 from pgsched.execute.subprocess import child
 from pgsched.execute.subprocess.program import Processes
 from pgsched.execute.subprocess.shell import ShellExecutor
-from tests.executing import cancel_when, claim
+from tests.support.executing import cancel_when, claim
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the states in Linux's /proc")
 KEEPER = """

@@ -8,12 +8,12 @@ import pytest
 from pgsched.core.model import Claim, Result
 from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.runs import claims
-from tests.fleet import one
-from tests.race.setting import add_runs, cut, done, let_expire, row_of, take
-from tests.race.test_deadline import bound_run, time_passes
-from tests.race.test_limits import add, admit, end, limit, limit_queue
-from tests.race.test_overlap import finish, job_with_a_run, ticked
-from tests.race.test_settle import reap, settle
+from tests.integration.db.queries.runs.test_settle import reap
+from tests.support.db.limiting import add, admit, end, limit, limit_queue
+from tests.support.db.overlapping import bound_run, finish, job_with_a_run, ticked, time_passes
+from tests.support.db.setting import add_runs, cut, done, let_expire, row_of, take
+from tests.support.db.settling import settle
+from tests.support.fleet import one
 
 BESIDE = (
     "INSERT INTO pgsched.runs (job_id, scheduled_at, state, task, token, lease_until, attempt, started_at)"

@@ -7,7 +7,7 @@ import time
 import psycopg
 
 from pgsched.db.queries.leader import leadership
-from tests.race.setting import Open
+from tests.support.db.setting import Open
 
 HOLD = (
     "INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, state, task)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import psycopg
 import pytest
@@ -20,45 +19,16 @@ from pgsched.db.queries.runs.claims import settle
 from pgsched.db.statements import sql
 from pgsched.leader import admission
 from pgsched.leader.loop import Duties
-from tests.fleet import one
-from tests.race.setting import CLAIMS, Open, cut, done, let_expire, reap, row_of, take, text_without
-from tests.waiting import wait_until
+from tests.support.db.limiting import add, admit, end, limit, limit_queue
+from tests.support.db.setting import CLAIMS, Open, cut, done, let_expire, reap, row_of, take, text_without
+from tests.support.fleet import one
+from tests.support.waiting import wait_until
 
 STATES = "SELECT state, count(*) FROM pgsched.runs GROUP BY state ORDER BY state"
 
 
 def states(db: psycopg.Connection) -> dict[str, int]:
     return dict(db.execute(STATES).fetchall())
-
-
-def add(db: psycopg.Connection, n: int, key: str | None = None, queue: str = "default", **columns: Any) -> list[int]:
-    given = {"task": "t"} | columns
-    rows = db.execute(
-        f"INSERT INTO pgsched.runs (queue, concurrency_key, {', '.join(given)})"
-        f" SELECT %s, %s{', %s' * len(given)} FROM generate_series(1, %s) RETURNING id".encode(),
-        [queue, key, *given.values(), n],
-    )
-    return [row[0] for row in rows.fetchall()]
-
-
-def limit(db: psycopg.Connection, name: str, concurrency: int | None = None, **columns: Any) -> None:
-    given = {"name": name, "concurrency": concurrency} | columns
-    db.execute(f"INSERT INTO pgsched.limits ({', '.join(given)}) VALUES ({', '.join(['%s'] * len(given))})".encode(),
-               list(given.values()))  # fmt: skip
-
-
-def limit_queue(db: psycopg.Connection, name: str = "default", **columns: Any) -> None:
-    given = {"name": name} | columns
-    db.execute(f"INSERT INTO pgsched.queues ({', '.join(given)}) VALUES ({', '.join(['%s'] * len(given))})".encode(),
-               list(given.values()))  # fmt: skip
-
-
-def admit(db: psycopg.Connection, standing: admission.Standing | None = None) -> int:
-    """What the leader does in a round."""
-    standing = standing or admission.Standing()
-    with db.transaction():
-        leadership.admit(db, 5000)
-        return admission.apply(db, standing) + admission.admit(db, standing)
 
 
 def applied(db: psycopg.Connection) -> bool:
@@ -84,10 +54,6 @@ def release(dsn: str, claim: Claim) -> list[str]:
 def retry_in(db: psycopg.Connection, run_id: int, delay: str) -> None:
     db.execute("UPDATE pgsched.runs SET state = 'scheduled', available_at = clock_timestamp() + %s::interval"
                " WHERE id = %s", [delay, run_id])  # fmt: skip
-
-
-def end(db: psycopg.Connection, run_id: int, state: str = "succeeded") -> None:
-    db.execute("UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE id = %s", [state, run_id])
 
 
 # ---- who waits, and who is admitted

@@ -19,10 +19,10 @@ from pgsched.leader.alerting.incidents import Watch
 from pgsched.leader.alerting.sinks import NotTold, Sink
 from pgsched.leader.election import Leader
 from pgsched.worker.alerts import alerting
-from tests.race.setting import Aside, Open
-from tests.race.test_alerts import check, due_again, incident, job, open_kinds, slot
-from tests.race.test_rollups import begin
-from tests.waiting import wait_until
+from tests.support.db.alerting import check, due_again, incident, job, open_kinds, slot
+from tests.support.db.rolling import begin
+from tests.support.db.setting import Aside, Open
+from tests.support.waiting import wait_until
 
 NAME = "webhook here 1"
 

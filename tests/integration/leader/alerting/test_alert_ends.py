@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 
 from pgsched.db.queries.leader import alerts
-from tests.race.setting import Open
-from tests.race.test_alerts import check, job, open_kinds, slot
+from tests.support.db.alerting import check, job, open_kinds, slot
+from tests.support.db.setting import Open
 
 
 def state(db: psycopg.Connection, run: int, state: str, **columns: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import Mock
@@ -18,15 +18,13 @@ from pgsched.db.queries.runs import runs
 from pgsched.errors import InputError, NotFound
 from pgsched.leader import backfill
 from pgsched.leader.loop import Duties
-from tests.pruning import prune
-from tests.race.setting import done, row_of, take
-from tests.race.test_duties import lead
-from tests.race.test_settle import settle
+from tests.support.db.backfilling import DAY, MAY, WEEK, finish, open_slots, through, work
+from tests.support.db.leading import lead
+from tests.support.db.pruning import prune
+from tests.support.db.setting import done, row_of, take
+from tests.support.db.settling import settle
 
 Open = Callable[..., psycopg.Connection]
-DAY = timedelta(days=1)
-MAY = datetime(2026, 5, 1, tzinfo=UTC)
-WEEK = [MAY + n * DAY for n in range(7)]
 
 
 @pytest.fixture(autouse=True)
@@ -36,12 +34,6 @@ def job(db: psycopg.Connection) -> dict[str, Any]:
 
 def ask(db: psycopg.Connection, days: int = 7, **more: Any) -> int:
     return int(backfills.add(db, "a", Request("2026-05-01", f"2026-05-{days + 1:02}", **more))["id"])
-
-
-def work(db: psycopg.Connection) -> bool:
-    """A leader's round; whether it would go on at once."""
-    with db.transaction():
-        return backfill.work(db)
 
 
 def put(db: psycopg.Connection, slot: datetime, state: str, **more: Any) -> int:
@@ -56,26 +48,6 @@ def put(db: psycopg.Connection, slot: datetime, state: str, **more: Any) -> int:
     ).fetchone()
     assert row is not None
     return int(row[0])
-
-
-def open_slots(db: psycopg.Connection) -> list[datetime]:
-    rows = db.execute("SELECT scheduled_at FROM pgsched.runs WHERE phase < 3 ORDER BY id").fetchall()
-    return [row[0] for row in rows]
-
-
-def finish(db: psycopg.Connection, state: str = "succeeded") -> None:
-    db.execute("UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE phase < 3", [state])
-
-
-def through(db: psycopg.Connection, number: int) -> Iterator[list[datetime]]:
-    """What is open after each round until the backfill has ended; every round's runs succeed."""
-    while True:
-        while work(db):
-            pass
-        if backfills.show(db, number)["finished_at"] is not None:
-            return
-        yield open_slots(db)
-        finish(db)
 
 
 def test_every_slot_of_the_half_open_range_runs_once_and_in_order(db: psycopg.Connection) -> None:

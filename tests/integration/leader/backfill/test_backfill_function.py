@@ -11,8 +11,8 @@ import pytest
 from pgsched.cli.commands.backfill import line
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.jobs.backfills import Request
-from tests.db.test_backfill import WEEK, open_slots, through, work
-from tests.race.test_duties import lead
+from tests.support.db.backfilling import WEEK, open_slots, through, work
+from tests.support.db.leading import lead
 
 MAY = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -14,8 +14,8 @@ from pgsched.db import rows as querying
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.jobs.backfills import Request
 from pgsched.leader import backfill
-from tests.race.setting import Aside, Open, cut
-from tests.waiting import wait_until
+from tests.support.db.setting import Aside, Open, cut
+from tests.support.waiting import wait_until
 
 MAY = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -13,8 +13,8 @@ from pgsched.db.queries.leader import leadership, retention
 from pgsched.leader.dependents import resolve
 from pgsched.leader.ticker import tick
 from pgsched.services.explain import explain_slot
-from tests.pruning import prune
-from tests.race.setting import cut, put_back
+from tests.support.db.pruning import prune
+from tests.support.db.setting import cut, put_back
 
 
 def add_job(db: psycopg.Connection, name: str, *after: str, schedule: str = "@every 1s", **columns: Any) -> int:

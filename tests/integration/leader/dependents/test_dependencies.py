@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgsched.core.model import Claim
-from pgsched.db.queries.leader import leadership, retention
+from pgsched.db.queries.leader import retention
 from pgsched.db.queries.runs import dependencies
 from pgsched.db.queries.runs.claims import ended
 from pgsched.db.statements import sql
@@ -18,43 +18,9 @@ from pgsched.leader import dependents
 from pgsched.leader.dependents import Sweep, Turn, resolve
 from pgsched.leader.pruner import Pruner
 from pgsched.leader.rollups import Counting
-from tests.pruning import keep, prune
-from tests.race.setting import Aside, Open, cut, row_of, take, wait_until_blocked
-
-ENDED = "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE id = ANY (%s)"
-
-
-def add(db: psycopg.Connection, *parents: int, on_failure: str = "cancel", any_of: bool = False) -> int:
-    """A run that waits for these."""
-    with db.transaction():
-        row = db.execute("INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id").fetchone()
-        assert row is not None
-        link(db, int(row[0]), *parents, on_failure=on_failure, any_of=any_of)
-    return int(row[0])
-
-
-def link(db: psycopg.Connection, run_id: int, *parents: int, on_failure: str = "cancel", any_of: bool = False) -> None:
-    if parents:
-        db.execute(
-            "INSERT INTO pgsched.dependencies (run_id, parent_id, on_failure, any_of)"
-            " SELECT %s, p, %s, %s FROM unnest(%s::bigint[]) p",
-            [run_id, on_failure, any_of, list(parents)],
-        )
-
-
-def end(db: psycopg.Connection, *run_ids: int, state: str = "succeeded") -> None:
-    db.execute(ENDED, [state, list(run_ids)])
-
-
-def admit(db: psycopg.Connection) -> None:
-    """What the leader does in one transaction."""
-    with db.transaction():
-        resolve(db, 5000)
-        leadership.admit(db, 5000)
-
-
-def states(db: psycopg.Connection, *run_ids: int) -> list[str]:
-    return [row_of(db, run_id)["state"] for run_id in run_ids]
+from tests.support.db.dependencies import add, admit, end, link, states
+from tests.support.db.pruning import keep, prune
+from tests.support.db.setting import Aside, Open, cut, row_of, take, wait_until_blocked
 
 
 def test_a_run_starts_when_all_its_parents_have_succeeded(db: psycopg.Connection) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.race.setting import Open
-from tests.race.test_dependencies import add, admit, end, states
+from tests.support.db.dependencies import add, admit, end, states
+from tests.support.db.setting import Open
 
 
 def retry(db: psycopg.Connection, run_id: int, how: str = "retry") -> str:

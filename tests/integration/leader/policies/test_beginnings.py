@@ -10,9 +10,9 @@ import pytest
 
 from pgsched.core.schedule.preview import preview_job
 from pgsched.db.queries.jobs import jobs
-from tests.db.passing import lead, now, pass_time
-from tests.db.test_explain import led, why
-from tests.db.test_pause import HOUR, add, hours, runs
+from tests.support.db.explaining import led, why
+from tests.support.db.passing import lead, now, pass_time
+from tests.support.db.pausing import HOUR, add, hours, runs
 
 MINUTE = timedelta(minutes=1)
 

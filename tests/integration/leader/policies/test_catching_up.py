@@ -14,8 +14,8 @@ from pgsched.db.queries.jobs.backfills import Request
 from pgsched.db.queries.runs.runs import show
 from pgsched.leader.loop import Duties
 from pgsched.services.explain import explain_slot
-from tests.db.passing import add, job, now, pass_time, runs, states
-from tests.race import test_duties
+from tests.support.db.leading import lead
+from tests.support.db.passing import add, finish, job, now, pass_time, runs, states
 
 Open = Callable[..., psycopg.Connection]
 HOUR = timedelta(hours=1)
@@ -25,13 +25,7 @@ HELD_BY = ["skip", "buffer_one", "buffer_all", "replace", "terminate"]
 @pytest.fixture
 def duties(connect: Open) -> Duties:
     """A leader's duties; `perform` is one round of all of them."""
-    return test_duties.lead(connect())
-
-
-def finish(db: psycopg.Connection, state: str = "succeeded") -> None:
-    """End what is queued."""
-    db.execute("UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp(), started_at = clock_timestamp()"
-               " WHERE state = 'queued'", [state])  # fmt: skip
+    return lead(connect())
 
 
 def down(db: psycopg.Connection, duties: Duties, hours: float, **columns: Any) -> dict[str, Any]:
@@ -223,15 +217,15 @@ def test_resumed_from_the_pause_each_policy_decides_what_passed(
     db: psycopg.Connection, connect: Open, catch_up: str, expected: list[tuple[str, int | None]]
 ) -> None:
     add(db, schedule="@every 1h", catch_up=catch_up)
-    test_duties.lead(connect()).perform()
+    lead(connect()).perform()
     jobs.pause(db, "a", "incident 7")
     pass_time(db, 1.5 * 3600)
-    first = test_duties.lead(connect())
+    first = lead(connect())
     first.perform()
     assert states(db) == [], "a paused job decides nothing"
     pass_time(db, 2.75 * 3600)  # nobody leads
     jobs.resume(db, "a", "pause")
-    duties = test_duties.lead(connect())
+    duties = lead(connect())
     duties.perform()
     assert [(row["state"], row["covers_count"]) for row in runs(db)] == expected
     assert job(db)["next_run_at"] > now(db)

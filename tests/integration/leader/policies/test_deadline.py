@@ -8,10 +8,10 @@ import pytest
 from pgsched.core.model import Result
 from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.runs import claims
-from tests.race.setting import Open, add_jobs, cut, done, row_of, take
-from tests.race.test_overlap import admitted, job_with_a_run, leader, states, ticked
-from tests.race.test_settle import settle
-from tests.waiting import wait_until
+from tests.support.db.overlapping import admitted, bound_run, job_with_a_run, leader, states, ticked, time_passes
+from tests.support.db.setting import Open, add_jobs, cut, done, row_of, take
+from tests.support.db.settling import settle
+from tests.support.waiting import wait_until
 
 
 def test_what_expires_is_settled_within_a_second_of_it(dsn: str, db: psycopg.Connection) -> None:
@@ -65,20 +65,6 @@ def test_what_expired_is_not_admitted_even_if_there_is_too_much_of_it(db: psycop
     with db.transaction():
         assert leadership.admit(db, 1) == 1
     assert sorted(states(db)) == ["missed", "waiting", "waiting"]
-
-
-def bound_run(db: psycopg.Connection) -> int:
-    """A queued run that must start within a minute; nothing has begun it."""
-    run_id = job_with_a_run(db, "queued", overlap="skip", start_deadline="1 hour")
-    db.execute(
-        "UPDATE pgsched.runs SET expires_at = clock_timestamp() + interval '1 minute', started_at = NULL, attempt = 0"
-    )
-    return run_id
-
-
-def time_passes(db: psycopg.Connection) -> None:
-    """The start deadline of every run is over."""
-    db.execute("UPDATE pgsched.runs SET expires_at = clock_timestamp() WHERE expires_at IS NOT NULL")
 
 
 @pytest.mark.parametrize("guarded", [True, False])

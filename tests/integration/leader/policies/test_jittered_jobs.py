@@ -10,7 +10,7 @@ import pytest
 
 from pgsched.core.planning.jitter import offset
 from pgsched.db.queries.leader import leadership
-from tests.db.passing import add, job, lead, pass_time, runs, set_past_triggers
+from tests.support.db.passing import add, job, lead, pass_time, runs, set_past_triggers
 
 SECOND = timedelta(seconds=1)
 

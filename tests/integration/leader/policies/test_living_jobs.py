@@ -9,10 +9,9 @@ import psycopg
 
 from pgsched.core.planning.jitter import offset
 from pgsched.db.queries.jobs import jobs
-from tests.db.passing import add, job, now, pass_time, runs, states
-from tests.db.test_catching_up import finish
-from tests.race.test_overlap import leader
-from tests.waiting import wait_until
+from tests.support.db.overlapping import leader
+from tests.support.db.passing import add, finish, job, now, pass_time, runs, states
+from tests.support.waiting import wait_until
 
 SECOND = timedelta(seconds=1)
 

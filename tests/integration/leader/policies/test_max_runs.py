@@ -12,8 +12,8 @@ from pgsched.core.schedule.preview import preview_job
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.leader import leadership
 from pgsched.leader.ticker import tick
-from tests.db.passing import lead, now, pass_time
-from tests.db.test_explain import HOUR, add, led, why
+from tests.support.db.explaining import HOUR, add, led, why
+from tests.support.db.passing import lead, now, pass_time
 
 
 def run_count(db: psycopg.Connection) -> int:

@@ -14,7 +14,7 @@ from pgsched.db.queries.jobs import jobs
 from pgsched.leader.election import Leader
 from pgsched.leader.ticker import tick
 from pgsched.services.status import status
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 NEVER = [
     ("0 0 30 2 *", "UTC", "schedule: never fires: no month has such a day"),

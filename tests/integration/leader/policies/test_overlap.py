@@ -5,67 +5,21 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import psycopg
 import pytest
 
-from pgsched.config import LeaderSettings
 from pgsched.core.model import Claim, Outcome
 from pgsched.db.queries.leader import leadership
-from pgsched.leader.election import Leader
 from pgsched.leader.ticker import tick
 from pgsched.worker import worker as working
-from tests.race.setting import Aside, Open, add_jobs, cut, let_expire, put_back, row_of, take
-from tests.race.test_worker import SETTINGS, Handler, becomes, play, registration
-from tests.waiting import wait_until
+from tests.support.db.overlapping import admitted, finish, job_with_a_run, leader, newer, states, ticked
+from tests.support.db.setting import Open, cut, let_expire, put_back, row_of, take
+from tests.support.waiting import wait_until
+from tests.support.workers import SETTINGS, Handler, becomes, play, registration
 
 REPLACED = "overlap: replaced by the next slot"
-
-
-def job_with_a_run(db: psycopg.Connection, state: str, **columns: Any) -> int:
-    """A job whose slot of long ago is still unfinished, in this state; the run's id. Its next slot is not due yet."""
-    add_jobs(db, 1, 0, **columns)
-    row = db.execute(
-        "INSERT INTO pgsched.runs (job_id, scheduled_at, state, task, token, lease_until, attempt, started_at,"
-        " available_at) SELECT id, '2020-01-01Z', %(state)s, 't', CASE WHEN %(state)s = 'running' THEN"
-        " gen_random_uuid() END, now() + interval '1 hour', 1, now(),"
-        " CASE WHEN %(state)s = 'scheduled' THEN now() + interval '1 hour' ELSE now() END"
-        " FROM pgsched.jobs RETURNING id",
-        {"state": state},
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def ticked(db: psycopg.Connection, slots: int = 1) -> list[tuple[str, str | None]]:
-    """Make so many slots due and tick; state and reason of their rows."""
-    put_back(db, slots)
-    with db.transaction():
-        tick(db, 100)
-    return newer(db)
-
-
-def newer(db: psycopg.Connection) -> list[tuple[str, str | None]]:
-    return db.execute(
-        "SELECT state, reason FROM pgsched.runs WHERE scheduled_at > '2021-01-01Z' ORDER BY scheduled_at"
-    ).fetchall()
-
-
-def admitted(db: psycopg.Connection) -> int:
-    with db.transaction():
-        return leadership.admit(db, 100)
-
-
-def finish(db: psycopg.Connection, state: str = "succeeded") -> None:
-    """End what is queued or runs."""
-    db.execute(
-        "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE state IN ('queued', 'running')",
-        [state],
-    )
 
 
 # ---- decided when the slot is due
@@ -203,18 +157,6 @@ def test_the_earlier_bound_ends_a_waiting_slot_and_names_itself(
 # ---- with a leader and a worker at work
 
 
-@contextmanager
-def leader(dsn: str, **settings: Any) -> Iterator[Leader]:
-    candidate = Leader(dsn, LeaderSettings(**settings), "test")
-    thread = Aside(candidate.run)
-    wait_until(lambda: candidate.term, what="a leader")
-    try:
-        yield candidate
-    finally:
-        candidate.stop()
-        thread.result()
-
-
 class Stubborn(Handler):
     """Ends only when it is let go, however often it is cancelled; `most` is how many were at work at once."""
 
@@ -233,10 +175,6 @@ class Stubborn(Handler):
             raise
         finally:
             self.now -= 1
-
-
-def states(db: psycopg.Connection) -> list[str]:
-    return [row[0] for row in db.execute("SELECT state FROM pgsched.runs ORDER BY scheduled_at").fetchall()]
 
 
 def listens(db: psycopg.Connection) -> bool:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import psycopg
 import pytest
 
 from pgsched.db.queries.jobs import jobs
 from pgsched.errors import InputError
-from tests.db.passing import lead, now, pass_time
-from tests.db.test_pause import HOUR, add, hours, runs
-from tests.pruning import prune
+from tests.support.db.passing import lead, now, pass_time
+from tests.support.db.pausing import HOUR, add, hours, once, runs
+from tests.support.db.pruning import prune
 
 
 def stands(db: psycopg.Connection) -> tuple[bool, datetime | None]:
@@ -94,11 +93,6 @@ def test_an_end_that_passed_in_the_pause_and_is_put_off_on_resuming(db: psycopg.
 
 
 # ---- jobs that run once
-
-
-def once(db: psycopg.Connection, in_hours: float, **columns: Any) -> None:
-    """A job that is to run once, so many hours from now."""
-    add(db, schedule=None, run_at=(now(db) + in_hours * HOUR).isoformat(), **columns)
 
 
 @pytest.mark.parametrize("gone", [False, True])

@@ -14,9 +14,9 @@ import pytest
 
 from pgsched.core.planning.jitter import offset
 from pgsched.db.queries.leader import leadership
-from tests.db.passing import add, columns_of, job, lead, now, pass_time, runs, set_past_triggers, states
-from tests.pruning import prune
-from tests.race.setting import add_jobs, slots
+from tests.support.db.passing import add, columns_of, job, lead, now, pass_time, runs, set_past_triggers, states
+from tests.support.db.pruning import prune
+from tests.support.db.setting import add_jobs, slots
 
 HOUR, DAY, INSTANT = timedelta(hours=1), timedelta(days=1), timedelta(microseconds=1)
 

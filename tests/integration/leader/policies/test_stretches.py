@@ -10,9 +10,8 @@ import pytest
 from pgsched.core.planning.intervals import parts
 from pgsched.db.queries.jobs import jobs
 from pgsched.leader import skipped_slots
-from tests.db.passing import lead, pass_time
-from tests.db.test_passed_over import once
-from tests.db.test_pause import HOUR, add, hours, runs
+from tests.support.db.passing import lead, pass_time
+from tests.support.db.pausing import HOUR, add, hours, once, runs
 
 
 def backfilled(db: psycopg.Connection, slots: list[datetime]) -> None:

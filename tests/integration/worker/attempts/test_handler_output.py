@@ -8,10 +8,9 @@ import psycopg
 import pytest
 
 from pgsched.client.application import load
-from tests.db.test_run_logs import CAP, LEFT_OUT
-from tests.working import add, all_ended, output, work
+from tests.support.working import CAP, LEFT_OUT, add, all_ended, output, work
 
-app = load("tests.apps.talking:app")
+app = load("tests.support.apps.talking:app")
 
 
 def ran(dsn: str, db: psycopg.Connection, task: str, **args: object) -> int:

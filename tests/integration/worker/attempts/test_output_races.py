@@ -21,9 +21,9 @@ from pgsched.db.queries.runs.run_output import Page, tell_progress, write
 from pgsched.worker import output as log_pump
 from pgsched.worker import settler as settling
 from pgsched.worker.output import LogPump
-from tests.race.setting import add_runs, cut, let_expire, reap, take
-from tests.waiting import wait_until
-from tests.working import add, all_ended, output, work
+from tests.support.db.setting import add_runs, cut, let_expire, reap, take
+from tests.support.waiting import wait_until
+from tests.support.working import add, all_ended, output, work
 
 KNOWN = "\n               AND EXISTS (SELECT FROM pgsched.attempts a WHERE (a.run_id, a.token) = (g.run_id, g.token))"
 FENCE = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
@@ -13,26 +12,20 @@ from uuid import uuid4
 import psycopg
 import pytest
 import sqlalchemy.orm
-from psycopg.types.json import Jsonb
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from pgsched import ClaimLost, InputError, Run, TaskError
 from pgsched.app.control import Own
-from pgsched.client.application import load
-from pgsched.config import WorkerSettings
 from pgsched.db.connection.handler_pool import idle
-from pgsched.db.queries.runs import handler_transaction, workers
-from pgsched.execute.python.executor import PythonExecutor
+from pgsched.db.queries.runs import handler_transaction
 from pgsched.worker.attempts import attempt
-from pgsched.worker.worker import Worker
-from tests.apps import contract
-from tests.apps.contract import write
-from tests.race.setting import Aside, Open, cut, row_of, take
-from tests.race.test_settle import TOKEN
-from tests.race.test_worker import becomes, play
-from tests.waiting import wait_until
+from tests.support.apps import contract
+from tests.support.apps.contract import write
+from tests.support.db.setting import Aside, Open, cut, row_of, take
+from tests.support.db.settling import TOKEN
+from tests.support.serving import add, serve, state
+from tests.support.waiting import wait_until
 
-app = load("tests.apps.contract:app")
 PLACES = ("loop", "thread", "process")
 TRANSACTING = [*(f"transacts.{place}" for place in PLACES), "transacts_async.loop", "transacts_async.process"]
 
@@ -42,38 +35,8 @@ def tables(db: psycopg.Connection) -> None:
     db.execute(contract.TABLES)
 
 
-def add(db: psycopg.Connection, task: str, **args: Any) -> int:
-    row = db.execute("SELECT pgsched.enqueue(%s, %s)", [task, Jsonb(args)]).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def serve(
-    dsn: str, until: Callable[[], Any], meanwhile: Callable[[], Any] = lambda: None, lease_s: float = 30
-) -> Worker:
-    """A worker with the app's handlers, until the condition holds. `meanwhile` runs beside it."""
-    settings = WorkerSettings(concurrency=2, lease_s=lease_s, poll_s=0.1, grace_s=0, leader=False)
-    names = sorted(app.tasks)
-    registration = workers.Registration("w", "0", None, 2, None, ["python"], names, lease_s)
-    worker = Worker(dsn, settings, {"python": PythonExecutor(app.tasks, 2, app)}, registration)
-
-    async def scene() -> None:
-        work = asyncio.create_task(worker.run())
-        await asyncio.to_thread(meanwhile)
-        await becomes(until, "the end of the scene")
-        worker.stop()
-        await work
-
-    play(scene)
-    return worker
-
-
 def written(db: psycopg.Connection) -> list[str]:
     return [what for (what,) in db.execute("SELECT what FROM public.written ORDER BY what").fetchall()]
-
-
-def state(db: psycopg.Connection, run_id: int) -> str:
-    return str(row_of(db, run_id)["state"])
 
 
 @pytest.mark.parametrize("task", TRANSACTING)

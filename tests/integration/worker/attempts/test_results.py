@@ -6,9 +6,9 @@ import psycopg
 import pytest
 
 from pgsched.client.application import load
-from tests.working import add, all_ended, work
+from tests.support.working import add, all_ended, work
 
-app = load("tests.apps.talking:app")
+app = load("tests.support.apps.talking:app")
 FITS, TOO_LARGE = 1_000_000, 1_048_575
 
 

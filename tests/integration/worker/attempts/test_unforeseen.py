@@ -18,9 +18,9 @@ from pgsched.worker import output as pumping
 from pgsched.worker import settler as settling
 from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.worker import Worker
-from tests.race.setting import add_runs, row_of
-from tests.race.test_worker import Handler, becomes, make, play
-from tests.working import add, all_ended, output, work
+from tests.support.db.setting import add_runs, row_of
+from tests.support.workers import Handler, becomes, make, play
+from tests.support.working import add, all_ended, output, work
 
 # storage, a bug of the server's, a statement that a pooler's session no longer has, one that no class is known for
 CODES = ["58030", "XX000", "26000", "0A000", "HV000"]

@@ -21,9 +21,9 @@ from pgsched.execute.subprocess.command import CommandExecutor
 from pgsched.execute.subprocess.program import Processes
 from pgsched.execute.subprocess.shell import ShellExecutor
 from pgsched.worker.worker import Worker
-from tests.executing import claim, execute
-from tests.race.setting import add_runs
-from tests.race.test_worker import SETTINGS, becomes, play, registration
+from tests.support.db.setting import add_runs
+from tests.support.executing import claim, execute
+from tests.support.workers import SETTINGS, becomes, play, registration
 
 TOO_LONG, TOO_DEEP = '{"a": 1e5000}', "[" * 3000 + "]" * 3000
 

@@ -13,10 +13,10 @@ import pytest
 from pgsched.services.status import status
 from pgsched.worker import watchdog
 from pgsched.worker.attempts import runner
-from tests.apps import contract
-from tests.race.setting import row_of
-from tests.race.test_own_transaction import add, serve, state
-from tests.waiting import wait_until
+from tests.support.apps import contract
+from tests.support.db.setting import row_of
+from tests.support.serving import add, serve, state
+from tests.support.waiting import wait_until
 
 
 class Said:

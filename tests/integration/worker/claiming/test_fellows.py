@@ -18,8 +18,8 @@ from pgsched.db.queries.runs.claims import Wanted
 from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.claiming import polling as resting
 from pgsched.worker.claiming.claimer import Claimer
-from tests.race.setting import KINDS
-from tests.race.test_worker import becomes
+from tests.support.db.setting import KINDS
+from tests.support.workers import becomes
 
 ME = workers.Registration("me", "1", None, 2, ["a", "b"], ["python", "shell"], ["t", "u"], 30.0)
 

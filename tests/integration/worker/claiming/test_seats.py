@@ -23,8 +23,8 @@ from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.claiming import recovery
 from pgsched.worker.reservations import WorkerSeats
 from pgsched.worker.worker import Worker
-from tests.race.setting import Open, add_runs, row_of
-from tests.race.test_worker import Handler, becomes, make, play
+from tests.support.db.setting import Open, add_runs, row_of
+from tests.support.workers import Handler, becomes, make, play
 
 ANSWER_S = seating.ANSWER_S
 

@@ -22,8 +22,8 @@ from pgsched.worker.claiming import polling as resting
 from pgsched.worker.claiming.backlog_scan import Aside
 from pgsched.worker.claiming.claimer import Claimer
 from pgsched.worker.claiming.cursor import Budget, Cursor
-from tests.race.setting import KINDS
-from tests.waiting import wait_until
+from tests.support.db.setting import KINDS
+from tests.support.waiting import wait_until
 
 
 def test_a_queue_that_never_runs_dry_starves_no_other(dsn: str, db: psycopg.Connection) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pgsched.core.planning.catchup import BATCH, POLICIES, CatchUp, Decision, decide
 from pgsched.core.schedule.cron import parse
-from tests.timing import took
+from tests.support.timing import took
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)

@@ -11,8 +11,8 @@ import pytest
 
 from pgsched.core.planning import catchup, plan
 from pgsched.core.policies import CATCH_UP
-from tests.nominal import DAY, SECOND, START
-from tests.simulate import World
+from tests.support.simulation.nominal import DAY, SECOND, START
+from tests.support.simulation.simulate import World
 
 OVERLAPS = ("allow", "skip", "buffer_one", "buffer_all", "replace", "terminate")
 TICKS = 1000

@@ -12,7 +12,7 @@ from pgsched.core.planning import shared_plan
 from pgsched.core.planning.catchup import decide
 from pgsched.core.planning.plan import catch_up_policy, decide_job, parsed, punctual
 from pgsched.core.planning.shared_plan import NOTHING, Shape
-from tests.simulate import BASE
+from tests.support.simulation.simulate import BASE
 
 NOW = datetime(2026, 11, 1, 6, 30, 0, 250_000, tzinfo=UTC)
 ANCHOR = NOW - timedelta(hours=5, microseconds=250_007)

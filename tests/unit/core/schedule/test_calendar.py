@@ -9,7 +9,7 @@ import pytest
 from pgsched.core.planning.catchup import BATCH, CatchUp, Decision, decide, decide_one
 from pgsched.core.schedule.calendar import OPEN, Part, calendar
 from pgsched.core.schedule.cron import parse
-from tests.unit.oracle import load
+from tests.support.simulation.oracle import load
 
 INSTANT, SECOND, MINUTE = timedelta(microseconds=1), timedelta(seconds=1), timedelta(minutes=1)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.describe import describe
 from pgsched.errors import ScheduleError
-from tests.unit.oracle import Meaning, draw
-from tests.unit.reading import read
+from tests.support.simulation.oracle import Meaning, draw
+from tests.support.simulation.reading import read
 
 DATES = [date(2027, 1, 1) + timedelta(days=n) for n in range(3 * 365)]
 

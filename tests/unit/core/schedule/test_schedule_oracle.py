@@ -6,7 +6,7 @@ as the wall clock that `astimezone` shows at each real minute (each real second 
 Two parts: tables of expressions around chosen changes, and random expressions. In the ordinary suite the latter are a
 few around one change of each zone. All of them (every change of 2010-2030, about 7 minutes on one core), with figures:
 
-    PGSCHED_ORACLE=full python -m pytest -n 0 -s tests/unit/test_schedule_oracle.py -k random
+    PGSCHED_ORACLE=full python -m pytest -n 0 -s tests/unit/core/schedule/test_schedule_oracle.py -k random
 
 PGSCHED_ORACLE_SEED draws others.
 """
@@ -24,7 +24,7 @@ import pytest
 
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.errors import ScheduleError
-from tests.unit.oracle import Meaning, Walk, draw, load, offset_changes
+from tests.support.simulation.oracle import Meaning, Walk, draw, load, offset_changes
 
 MINUTE = timedelta(minutes=1)
 CHANGES = [

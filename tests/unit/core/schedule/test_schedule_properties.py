@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.errors import ScheduleError
-from tests.timing import took
+from tests.support.timing import took
 
 ZONES = [
     "UTC",

@@ -17,11 +17,11 @@ from pgsched.errors import InputError
 from pgsched.execute.http.executor import HttpExecutor
 from pgsched.execute.http.request import read
 from pgsched.execute.http.response import BODY_BYTES, LOG_CHARACTERS
-from tests.answering import Server, answer
-from tests.asking_http import HERE, http
-from tests.executing import SLOT, claim
-from tests.http_wrong import RIGHT, WRONG_ARGS, WRONG_URLS
-from tests.waiting import wait_until
+from tests.support.executing import SLOT, claim
+from tests.support.http.answering import Server, answer
+from tests.support.http.asking_http import HERE, http
+from tests.support.http.http_wrong import RIGHT, WRONG_ARGS, WRONG_URLS
+from tests.support.waiting import wait_until
 
 
 def answered(server: Server, text: bytes, args: Any = None) -> Outcome:

@@ -13,8 +13,8 @@ from pgsched.errors import InputError
 from pgsched.execute.http import client
 from pgsched.execute.http.allowlist import AllowList, Forbidden, is_public, permitted
 from pgsched.execute.http.executor import HttpExecutor
-from tests.answering import answer, serving
-from tests.executing import claim, execute
+from tests.support.executing import claim, execute
+from tests.support.http.answering import answer, serving
 
 
 @pytest.mark.parametrize(

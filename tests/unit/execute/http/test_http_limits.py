@@ -17,10 +17,10 @@ import pytest
 
 from pgsched.core.model import Outcome, Result
 from pgsched.execute.http.executor import HttpExecutor
-from tests.answering import Server, answer, never, serving
-from tests.asking_http import HERE, http
-from tests.executing import cancel_when, claim, execute, holds
-from tests.waiting import wait_until
+from tests.support.executing import cancel_when, claim, execute, holds
+from tests.support.http.answering import Server, answer, never, serving
+from tests.support.http.asking_http import HERE, http
+from tests.support.waiting import wait_until
 
 # ---- time
 

@@ -7,9 +7,9 @@ import pytest
 from pgsched.core.model import Result
 from pgsched.execute.http.redirect import redirected
 from pgsched.execute.http.request import read
-from tests.answering import Server, answer, serving
-from tests.asking_http import http
-from tests.executing import claim
+from tests.support.executing import claim
+from tests.support.http.answering import Server, answer, serving
+from tests.support.http.asking_http import http
 
 
 def test_a_redirect_is_not_followed_unless_the_job_says_so(server: Server) -> None:

@@ -16,8 +16,8 @@ import pytest
 from pgsched import App, Discard, Retry, Run
 from pgsched.core.model import Outcome, Result
 from pgsched.execute.python.executor import PythonExecutor
-from tests.executing import cancel_when, claim, execute, holds
-from tests.waiting import wait_until
+from tests.support.executing import cancel_when, claim, execute, holds
+from tests.support.waiting import wait_until
 
 
 class Unprintable(Exception):

@@ -16,7 +16,7 @@ from pgsched.core.model import Outcome
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.worker.attempts.attempt import Ended
 from pgsched.worker.attempts.runner import not_bare
-from tests.unit.test_slots import Stage, play
+from tests.support.stage import Stage, play
 
 
 async def returns() -> int:

@@ -23,8 +23,8 @@ from pgsched.worker.attempts import thread_batches
 from pgsched.worker.attempts.attempt import Ended
 from pgsched.worker.attempts.runner import not_bare
 from pgsched.worker.metrics import MeteredSlots, WorkerMeter
-from tests.executing import holds
-from tests.unit.test_slots import Stage, play
+from tests.support.executing import holds
+from tests.support.stage import Stage, play
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="clean")
 

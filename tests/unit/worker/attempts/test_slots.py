@@ -8,7 +8,6 @@ import gc
 import sys
 import time
 import weakref
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from types import FrameType
 from typing import Any
@@ -16,61 +15,16 @@ from uuid import uuid4
 
 import pytest
 
-from pgsched import App, Run, log
-from pgsched.core.model import Claim, Outcome, Result, Unreadable
-from pgsched.execute.python.executor import PythonExecutor
+from pgsched import Run, log
+from pgsched.core.model import Claim, Result, Unreadable
 from pgsched.worker.attempts import attempt, runner, time_slice
 from pgsched.worker.attempts.attempt import Ended
 from pgsched.worker.attempts.prefetch import Pace
-from pgsched.worker.attempts.runner import Slots
-from pgsched.worker.leases import Leases
-from tests.executing import holds
-from tests.timing import took
+from tests.support.executing import holds
+from tests.support.stage import Stage, play
+from tests.support.timing import took
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="clean")
-Scene = Callable[["Stage"], Awaitable[None]]
-
-
-class Stage:
-    """Slots with handlers of the test; `told` is what was settled, by the task's name."""
-
-    def __init__(self, handlers: dict[str, Any], concurrency: int = 1) -> None:
-        app = App()
-        for name, handler in handlers.items():
-            app.task(name=name)(handler)
-        self.told: list[tuple[str, Outcome]] = []
-        self.bugs: list[BaseException] = []
-        self.slots = Slots(
-            {"python": PythonExecutor(app.tasks, concurrency)},
-            concurrency,
-            Leases(30),
-            lambda claims, outcome: self.told.extend((claim.task, outcome) for claim in claims),
-            lambda: None,
-            self.bugs.append,
-        )
-        self.ids = iter(range(1, 100_000))
-        self.grace = timedelta(0)
-
-    def give(self, *names: str, args: dict[str, Any] | None = None, **more: Any) -> list[Claim]:
-        """Claims of these tasks arrive."""
-        args = args or {}
-        claims = [
-            Claim(next(self.ids), uuid4(), 1, 1, "default", 5, "python", name, args, kill_after=self.grace, **more)
-            for name in names
-        ]
-        self.slots.take(claims, asyncio.get_running_loop().time())
-        return claims
-
-    def results(self) -> list[tuple[str, str]]:
-        return [(name, str(outcome.result)) for name, outcome in self.told]
-
-    async def all_told(self, count: int) -> None:
-        await holds(lambda: len(self.told) >= count)
-
-
-def play(stage: Stage, scene: Scene) -> None:
-    asyncio.run(asyncio.wait_for(scene(stage), 20))
-    assert stage.bugs == []
 
 
 async def quick() -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from pgsched.db.queries.leader import leadership
 from pgsched.leader.ticker import tick
-from tests.db.passing import lead, now, pass_time
-from tests.db.test_jobs_table import add, job
-from tests.race.setting import cut
+from tests.support.db.inserting import add, job
+from tests.support.db.passing import lead, now, pass_time
+from tests.support.db.setting import cut
 
 
 @pytest.mark.parametrize("by_hand", [None, "2100-01-01Z"])

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from pgsched.db.queries.leader import leadership
-from tests.db.passing import add, job, lead, now, pass_time, runs, set_past_triggers
-from tests.race.setting import add_jobs, forget_decided
+from tests.support.db.passing import add, job, lead, now, pass_time, runs, set_past_triggers
+from tests.support.db.setting import add_jobs, forget_decided
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.fleet import one
-from tests.race.setting import Aside, Open, wait_until_blocked
+from tests.support.db.setting import Aside, Open, wait_until_blocked
+from tests.support.fleet import one
 
 LIMIT = "UPDATE pgsched.jobs SET concurrency_limit = 1 WHERE name = 'a'"
 GUARD = "PERFORM FROM pgsched.jobs j WHERE j.id = NEW.id FOR UPDATE;"

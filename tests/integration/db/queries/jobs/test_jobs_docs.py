@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import psycopg
 
-DOC = Path(__file__).resolve().parents[2] / "docs" / "jobs.md"
+from tests.support.paths import ROOT
+
+DOC = ROOT / "docs" / "jobs.md"
 ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| (.*?) \|")
 
 

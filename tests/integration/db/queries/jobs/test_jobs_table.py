@@ -10,6 +10,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.support.db.inserting import add, job
+
 # column -> (value, the whole message)
 BAD = [
     ("name", "", "name: must not be empty"),
@@ -75,25 +77,6 @@ BAD = [
     ("tags", "{" + ",".join(["x"] * 101) + "}", "tags: 101 tags, at most 100 are allowed"),
     ("owner", "nobody at all", 'owner: there is no role "nobody at all"'),
 ]
-
-
-def add(db: psycopg.Connection, **values: Any) -> int:
-    values = {"name": "a", "task": "t"} | values
-    row = db.execute(
-        sql.SQL("INSERT INTO pgsched.jobs ({}) VALUES ({}) RETURNING id").format(
-            sql.SQL(",").join(map(sql.Identifier, values)), sql.SQL(",").join(map(sql.Placeholder, values))
-        ),
-        values,
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def job(db: psycopg.Connection, *columns: str) -> Any:
-    names = sql.SQL(",").join(map(sql.Identifier, columns))
-    row = db.execute(sql.SQL("SELECT {} FROM pgsched.jobs WHERE name = 'a'").format(names)).fetchone()
-    assert row is not None
-    return row if len(columns) > 1 else row[0]
 
 
 def now(db: psycopg.Connection) -> datetime:

@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
-
 import psycopg
 import pytest
 
 from pgsched.db.queries.jobs import jobs
 from pgsched.errors import InputError, NotFound
-from tests.db.passing import lead, pass_time
-
-HOUR = timedelta(hours=1)
-
-
-def add(db: psycopg.Connection, name: str = "a", **columns: Any) -> dict[str, Any]:
-    return jobs.add(db, {"name": name, "task": "t", "schedule": "@hourly"} | columns)
-
-
-def runs(db: psycopg.Connection) -> list[tuple[Any, ...]]:
-    return db.execute(
-        "SELECT state, scheduled_at, covers_from, covers_until, covers_count, reason FROM pgsched.runs"
-        " ORDER BY scheduled_at"
-    ).fetchall()
+from tests.support.db.passing import lead, pass_time
+from tests.support.db.pausing import HOUR, add, hours, runs
 
 
 def user(db: psycopg.Connection) -> str:
     row = db.execute("SELECT session_user").fetchone()
     assert row is not None
     return str(row[0])
-
-
-def hours(db: psycopg.Connection, n: int) -> list[datetime]:
-    """The last n full hours by the database's clock."""
-    row = db.execute("SELECT date_trunc('hour', clock_timestamp())").fetchone()
-    assert row is not None
-    return [row[0].astimezone(UTC) - i * HOUR for i in reversed(range(n))]
 
 
 def test_the_author_is_the_session_s_user_or_whom_the_caller_names(db: psycopg.Connection) -> None:

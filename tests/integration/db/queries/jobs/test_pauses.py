@@ -14,9 +14,9 @@ from pgsched.db.queries.jobs import queues
 from pgsched.db.queries.leader import limits
 from pgsched.db.statements import sql
 from pgsched.leader.ticker import tick
-from tests.fleet import one
-from tests.race.setting import CLAIMS, Aside, Open, add_jobs, take, text_without
-from tests.waiting import wait_until
+from tests.support.db.setting import CLAIMS, Aside, Open, add_jobs, take, text_without
+from tests.support.fleet import one
+from tests.support.waiting import wait_until
 
 QUEUE_GUARD = "(p.what, p.name) IN (('all', ''), ('queue', %(queue)s), ('limit', %(queue)s))"
 

@@ -15,12 +15,12 @@ from pgsched.db.queries.leader import retention
 from pgsched.db.queries.runs import claims, workers
 from pgsched.leader import declarations
 from pgsched.worker.registration import register_again
-from tests.apps.releases import nameless, new, nothing, old, release
-from tests.fleet import one
-from tests.race.releases import a_run_that_waits, begin, declared, end, process, rounds, state_of, time_passes
-from tests.race.setting import Aside, Open, cut, wait_until_blocked
-from tests.race.test_clock_steps import HOUR, moved
-from tests.race.test_duties import lead
+from tests.support.apps.releases import nameless, new, nothing, old, release
+from tests.support.db.clocks import HOUR, moved
+from tests.support.db.leading import lead
+from tests.support.db.setting import Aside, Open, cut, wait_until_blocked
+from tests.support.fleet import one
+from tests.support.releases import a_run_that_waits, begin, declared, end, process, rounds, state_of, time_passes
 
 GRACE_S = 600.0
 LOCK = "pg_try_advisory_xact_lock(hashtextextended('pgsched.app.declarations', 0))"

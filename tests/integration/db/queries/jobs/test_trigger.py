@@ -13,8 +13,8 @@ from pgsched.core.planning.overlap import IN_TURN, Standing, decide, told
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.leader import leadership
 from pgsched.errors import InputError, NotFound, PgschedError
-from tests.db.passing import lead, pass_time, runs
-from tests.race.setting import Aside, at_once, row_of, take, wait_until_blocked
+from tests.support.db.passing import lead, pass_time, runs
+from tests.support.db.setting import Aside, at_once, row_of, take, wait_until_blocked
 
 Open = Callable[..., psycopg.Connection]
 OTHERS = ("skip", "buffer_one", "buffer_all", "replace", "terminate")

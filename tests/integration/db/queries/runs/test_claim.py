@@ -15,7 +15,7 @@ from pgsched.db.queries.runs.claims import Wanted, claim, claim_again
 from pgsched.db.statements import sql
 from pgsched.worker.claiming.backlog_pieces import Passed
 from pgsched.worker.claiming.cursor import Cursor
-from tests.race.setting import (
+from tests.support.db.setting import (
     CLAIMS,
     KINDS,
     Aside,

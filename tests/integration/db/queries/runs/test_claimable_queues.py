@@ -18,7 +18,7 @@ from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.claiming import polling
 from pgsched.worker.claiming.claimer import Claimer
 from pgsched.worker.claiming.cursor import Budget
-from tests.race.setting import KINDS, Open
+from tests.support.db.setting import KINDS, Open
 
 # in the order of code points, in no language's
 NAMES = ["B", "Z", "_", "a", "a b", 'a"b', "a,b", "b", "default", "NULL", "z", "{}", "Ä", "ä", "\U0001f600"]

@@ -12,7 +12,7 @@ from pgsched.core.model import State
 from pgsched.db.queries.runs import runs
 from pgsched.db.queries.runs.run_filter import Filter, ids
 from pgsched.db.queries.runs.runs import BATCH, cancel_many, retry_many
-from tests.race.setting import cut, row_of
+from tests.support.db.setting import cut, row_of
 
 Open = Callable[..., psycopg.Connection]
 DEAD = (State.DEAD,)

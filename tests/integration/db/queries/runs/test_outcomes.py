@@ -7,8 +7,8 @@ import pytest
 
 from pgsched.core.model import Result, Settlement
 from pgsched.db.queries.runs import claims
-from tests.race.setting import add_runs, cut, done, row_of, take
-from tests.race.test_settle import settle
+from tests.support.db.setting import add_runs, cut, done, row_of, take
+from tests.support.db.settling import settle
 
 
 def snoozed(claim: claims.Claim, seconds: float) -> Settlement:

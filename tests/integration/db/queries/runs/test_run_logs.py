@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 import psycopg
 import pytest
 
-from tests.pruning import prune
-from tests.working import add, all_ended, output, work
-
-CAP = 1 << 20
-LEFT_OUT = re.compile(r"\[\.\.\. ([\d,]+) bytes in ([\d,]+) lines are left out \.\.\.\]\n")
+from tests.support.db.pruning import prune
+from tests.support.working import CAP, LEFT_OUT, add, all_ended, output, work
 
 
 def ran(dsn: str, db: psycopg.Connection, kind: str, task: str, args: object = None, **more: object) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from pgsched.db.queries.leader import leadership
 from pgsched.db.statements import sql
-from tests.race.setting import let_expire, reap, row_of, take
+from tests.support.db.setting import let_expire, reap, row_of, take
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"available_at": "infinity"}, "available_at: infinity is not an instant between 1970 and 9000"),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from uuid import uuid4
 
 import psycopg
 import pytest
 
-from pgsched.core.model import Claim, Outcome, Result, Settlement
-from pgsched.db.connection.connect import aconnect
+from pgsched.core.model import Outcome, Result, Settlement
 from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.runs import claims
-from tests.race.setting import (
+from tests.support.db.setting import (
     Aside,
     Open,
     add_runs,
@@ -24,32 +22,11 @@ from tests.race.setting import (
     take,
     wait_until_blocked,
 )
+from tests.support.db.settling import TOKEN, settle, zombie
 
-TOKEN = "AND r.token = (%(tokens)s::uuid[])[width_bucket(r.id, %(firsts)s::bigint[])]"
 FENCE = "CASE WHEN r.token = g.token AND r.state = 'running' THEN true END"
 WITHOUT_TOKEN = "CASE WHEN r.state = 'running' THEN true END"
 WITHOUT_STATE = "CASE WHEN r.token = g.token THEN true END"
-
-
-def settle(dsn: str, *batch: Settlement) -> list[str]:
-    """The verdicts, in the order of the batch."""
-
-    async def once() -> list[str]:
-        async with await aconnect(dsn) as conn:
-            return await claims.settle(conn, batch, "w")
-
-    return asyncio.run(once())
-
-
-def zombie(db: psycopg.Connection) -> tuple[Claim, Claim]:
-    """A claim that was reaped, and the claim of the next owner."""
-    add_runs(db, 1)
-    (old,) = take(db)
-    let_expire(db)
-    assert [run["state"] for run in reap(db)] == ["queued"]
-    (new,) = take(db)
-    assert (new.id, new.attempt) == (old.id, 2)
-    return old, new
 
 
 @pytest.mark.parametrize("result", list(Result))

@@ -8,8 +8,8 @@ from functools import partial
 import psycopg
 import pytest
 
-from tests.race import setting
-from tests.waiting import wait_until
+from tests.support.db import setting
+from tests.support.waiting import wait_until
 
 Open = Callable[..., psycopg.Connection]
 TOLD = "SELECT setval('pgsched.told_at', (date_part('epoch', clock_timestamp()) * 1000)::bigint + %s)"

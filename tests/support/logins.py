@@ -1,4 +1,4 @@
-"""A database where the roles are in force, and a login for each of them."""
+"""Logins of the roles."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgsched.db.schema import roles
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 LOGINS = {"alice": "producer", "bob": "producer", "worker": "worker", "leader": "leader", "ops": "operator",
           "eye": "viewer", "nobody": None}  # fmt: skip
+DENIED = "42501"
 
 
 class Logins:
@@ -71,3 +72,25 @@ def logins(db: psycopg.Connection[Any], dsn: str) -> Iterator[Logins]:
     finally:
         for who in LOGINS:
             db.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(made.name(who))))
+
+
+def not_refused(conn: psycopg.Connection[Any], *statements: str) -> dict[str, str]:
+    """What came of those statements that were not refused with 42501."""
+    wrong = {}
+    for statement in statements:
+        try:
+            conn.execute("BEGIN")
+            conn.execute(statement.encode())
+            wrong[statement] = "allowed"
+        except psycopg.Error as error:
+            if error.sqlstate != DENIED:
+                wrong[statement] = f"{error.sqlstate} {error}"
+        finally:
+            conn.execute("ROLLBACK")
+    return wrong
+
+
+def one(conn: psycopg.Connection[Any], statement: str, *values: Any) -> Any:
+    row = conn.execute(statement.encode(), values).fetchone()
+    assert row is not None
+    return row[0]

@@ -1,0 +1,5 @@
+"""Command lines in processes of their own."""
+
+from tests.support.fixtures import no_settings, pgsched, process
+
+__all__ = ["no_settings", "pgsched", "process"]

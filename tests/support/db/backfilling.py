@@ -1,0 +1,41 @@
+"""Backfills in tests: asking for one, and working it off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+
+from pgsched.db.queries.jobs import backfills
+from pgsched.leader import backfill
+
+DAY = timedelta(days=1)
+MAY = datetime(2026, 5, 1, tzinfo=UTC)
+WEEK = [MAY + n * DAY for n in range(7)]
+
+
+def work(db: psycopg.Connection) -> bool:
+    """A leader's round; whether it would go on at once."""
+    with db.transaction():
+        return backfill.work(db)
+
+
+def open_slots(db: psycopg.Connection) -> list[datetime]:
+    rows = db.execute("SELECT scheduled_at FROM pgsched.runs WHERE phase < 3 ORDER BY id").fetchall()
+    return [row[0] for row in rows]
+
+
+def finish(db: psycopg.Connection, state: str = "succeeded") -> None:
+    db.execute("UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE phase < 3", [state])
+
+
+def through(db: psycopg.Connection, number: int) -> Iterator[list[datetime]]:
+    """What is open after each round until the backfill has ended; every round's runs succeed."""
+    while True:
+        while work(db):
+            pass
+        if backfills.show(db, number)["finished_at"] is not None:
+            return
+        yield open_slots(db)
+        finish(db)

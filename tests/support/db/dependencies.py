@@ -1,0 +1,44 @@
+"""Runs that wait for other runs."""
+
+from __future__ import annotations
+
+import psycopg
+
+from pgsched.db.queries.leader import leadership
+from pgsched.leader.dependents import resolve
+from tests.support.db.setting import row_of
+
+ENDED = "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE id = ANY (%s)"
+
+
+def add(db: psycopg.Connection, *parents: int, on_failure: str = "cancel", any_of: bool = False) -> int:
+    """A run that waits for these."""
+    with db.transaction():
+        row = db.execute("INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id").fetchone()
+        assert row is not None
+        link(db, int(row[0]), *parents, on_failure=on_failure, any_of=any_of)
+    return int(row[0])
+
+
+def link(db: psycopg.Connection, run_id: int, *parents: int, on_failure: str = "cancel", any_of: bool = False) -> None:
+    if parents:
+        db.execute(
+            "INSERT INTO pgsched.dependencies (run_id, parent_id, on_failure, any_of)"
+            " SELECT %s, p, %s, %s FROM unnest(%s::bigint[]) p",
+            [run_id, on_failure, any_of, list(parents)],
+        )
+
+
+def end(db: psycopg.Connection, *run_ids: int, state: str = "succeeded") -> None:
+    db.execute(ENDED, [state, list(run_ids)])
+
+
+def admit(db: psycopg.Connection) -> None:
+    """What the leader does in one transaction."""
+    with db.transaction():
+        resolve(db, 5000)
+        leadership.admit(db, 5000)
+
+
+def states(db: psycopg.Connection, *run_ids: int) -> list[str]:
+    return [row_of(db, run_id)["state"] for run_id in run_ids]

@@ -1,0 +1,41 @@
+"""A leader in this process."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import psycopg
+
+from pgsched.config import LeaderSettings
+from pgsched.db.queries.leader.leadership import elect, fence
+from pgsched.leader.loop import Duties
+
+
+def lead(conn: psycopg.Connection, **settings: Any) -> Duties:
+    with conn.transaction():
+        fence(conn, None)
+        term = elect(conn, "test")[0]
+    return Duties(conn, term, LeaderSettings(**settings), reap_from=0.0)
+
+
+def add_coming_jobs(db: psycopg.Connection, count: int, seconds: float, **columns: Any) -> datetime:
+    """Jobs whose next slot is due at one instant, `seconds` from now; that instant."""
+    given = {"overlap": "skip"} | columns
+    names = "".join(f", {name}" for name in given)
+    db.execute(
+        f"INSERT INTO pgsched.jobs (name, schedule, task{names})"
+        f" SELECT 'j' || n, '@every 1h', 't'{', %s' * len(given)} FROM generate_series(1, %s) n",
+        [*given.values(), count],
+    )
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute(
+            "UPDATE pgsched.jobs SET next_run_at = at, anchor_at = at - interval '1 hour',"
+            " decided_until = at - interval '30 minutes'"
+            " FROM (SELECT clock_timestamp() + make_interval(secs => %s) AS at) c",
+            [seconds],
+        )
+    row = db.execute("SELECT DISTINCT next_run_at FROM pgsched.jobs").fetchone()
+    assert row is not None
+    return datetime.fromisoformat(str(row[0]))

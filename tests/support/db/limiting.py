@@ -1,0 +1,44 @@
+"""Limits of jobs, keys and queues, and their admission."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from pgsched.db.queries.leader import leadership
+from pgsched.leader import admission
+
+
+def add(db: psycopg.Connection, n: int, key: str | None = None, queue: str = "default", **columns: Any) -> list[int]:
+    given = {"task": "t"} | columns
+    rows = db.execute(
+        f"INSERT INTO pgsched.runs (queue, concurrency_key, {', '.join(given)})"
+        f" SELECT %s, %s{', %s' * len(given)} FROM generate_series(1, %s) RETURNING id".encode(),
+        [queue, key, *given.values(), n],
+    )
+    return [row[0] for row in rows.fetchall()]
+
+
+def limit(db: psycopg.Connection, name: str, concurrency: int | None = None, **columns: Any) -> None:
+    given = {"name": name, "concurrency": concurrency} | columns
+    db.execute(f"INSERT INTO pgsched.limits ({', '.join(given)}) VALUES ({', '.join(['%s'] * len(given))})".encode(),
+               list(given.values()))  # fmt: skip
+
+
+def limit_queue(db: psycopg.Connection, name: str = "default", **columns: Any) -> None:
+    given = {"name": name} | columns
+    db.execute(f"INSERT INTO pgsched.queues ({', '.join(given)}) VALUES ({', '.join(['%s'] * len(given))})".encode(),
+               list(given.values()))  # fmt: skip
+
+
+def admit(db: psycopg.Connection, standing: admission.Standing | None = None) -> int:
+    """What the leader does in a round."""
+    standing = standing or admission.Standing()
+    with db.transaction():
+        leadership.admit(db, 5000)
+        return admission.apply(db, standing) + admission.admit(db, standing)
+
+
+def end(db: psycopg.Connection, run_id: int, state: str = "succeeded") -> None:
+    db.execute("UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE id = %s", [state, run_id])

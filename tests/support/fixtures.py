@@ -1,0 +1,101 @@
+"""Fixtures that more than one folder of tests has; its conftest.py imports those that it wants."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgsched import App
+from tests.support.cli.said import Said
+from tests.support.db.passing import off_the_hour
+from tests.support.http.answering import Server, answer, serving
+from tests.support.paths import ROOT
+
+
+@pytest.fixture
+def app(dsn: str) -> Iterator[App]:
+    """An app on the test's database."""
+    app = App(dsn=dsn)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def greet(app: App) -> Any:
+    """A task of the app."""
+
+    @app.task(name="t")
+    def greet(name: str) -> None: ...
+
+    return greet
+
+
+@pytest.fixture(autouse=True)
+def no_full_hour(request: pytest.FixtureRequest) -> None:
+    """Tests in which time passes have jobs that are due at full hours."""
+    if hasattr(request.module, "pass_time"):
+        time.sleep(off_the_hour(time.time()))
+
+
+@pytest.fixture
+def fleet(dsn: str, tmp_path: Path) -> Iterator[Any]:
+    """Real worker processes on the test's database, with the ledger's tables in it."""
+    from tests.support.apps import ledger
+    from tests.support.fleet import fleet_on
+
+    ledger.install(dsn)
+    with fleet_on(dsn, tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A web server on loopback that answers "/" with fine."""
+    with serving() as started:
+        started.answers["/"] = answer(body="fine")
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the caller's environment reaches a test."""
+    for name in [*os.environ]:
+        if (name.startswith("PGSCHED_") and not name.startswith("PGSCHED_TEST_")) or name in ("DATABASE_URL", "PGDATA"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def pgsched(dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Runs a command line in this process, on the test's database."""
+    from pgsched.cli import run
+
+    monkeypatch.setenv("PGSCHED_DSN", dsn)
+
+    def call(*args: str) -> Said:
+        capsys.readouterr()  # what the test itself has printed
+        code = run([*args])
+        out, err = capsys.readouterr()
+        return Said(code, out, err)
+
+    return call
+
+
+@pytest.fixture
+def process() -> Callable[..., Said]:
+    """Runs a command line in a process of its own."""
+
+    def call(*args: str, stdin: str | None = None, **env: str) -> Said:
+        done = subprocess.run(
+            [sys.executable, "-m", "pgsched", *args],
+            cwd=ROOT, env=os.environ | env, input=stdin, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    return call

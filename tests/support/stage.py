@@ -1,0 +1,60 @@
+"""Attempts without a database or a worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from pgsched import App
+from pgsched.core.model import Claim, Outcome
+from pgsched.execute.python.executor import PythonExecutor
+from pgsched.worker.attempts.runner import Slots
+from pgsched.worker.leases import Leases
+from tests.support.executing import holds
+
+Scene = Callable[["Stage"], Awaitable[None]]
+
+
+class Stage:
+    """Slots with handlers of the test; `told` is what was settled, by the task's name."""
+
+    def __init__(self, handlers: dict[str, Any], concurrency: int = 1) -> None:
+        app = App()
+        for name, handler in handlers.items():
+            app.task(name=name)(handler)
+        self.told: list[tuple[str, Outcome]] = []
+        self.bugs: list[BaseException] = []
+        self.slots = Slots(
+            {"python": PythonExecutor(app.tasks, concurrency)},
+            concurrency,
+            Leases(30),
+            lambda claims, outcome: self.told.extend((claim.task, outcome) for claim in claims),
+            lambda: None,
+            self.bugs.append,
+        )
+        self.ids = iter(range(1, 100_000))
+        self.grace = timedelta(0)
+
+    def give(self, *names: str, args: dict[str, Any] | None = None, **more: Any) -> list[Claim]:
+        """Claims of these tasks arrive."""
+        args = args or {}
+        claims = [
+            Claim(next(self.ids), uuid4(), 1, 1, "default", 5, "python", name, args, kill_after=self.grace, **more)
+            for name in names
+        ]
+        self.slots.take(claims, asyncio.get_running_loop().time())
+        return claims
+
+    def results(self) -> list[tuple[str, str]]:
+        return [(name, str(outcome.result)) for name, outcome in self.told]
+
+    async def all_told(self, count: int) -> None:
+        await holds(lambda: len(self.told) >= count)
+
+
+def play(stage: Stage, scene: Scene) -> None:
+    asyncio.run(asyncio.wait_for(scene(stage), 20))
+    assert stage.bugs == []
