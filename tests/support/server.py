@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Client, Listener
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import psycopg
+from psycopg import sql
 
 from pgsched.chaos.site import folders
 from pgsched.db.embedded.cluster import Cluster, StopMode
@@ -43,6 +46,74 @@ class TestServer:
     dsn: str
     kind: str
     stop: Callable[[], None]
+
+
+class SessionServer:
+    """The server of one test session: started when it is first asked for, by this process, also for others."""
+
+    def __init__(self, session: str) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._server: TestServer | None = None
+        self._listener: Listener | None = None
+
+    @property
+    def kind(self) -> str | None:
+        return self._server and self._server.kind
+
+    @property
+    def dsn(self) -> str:
+        with self._lock:
+            if self._server is None:
+                self._server = start_server()
+            return self._server.dsn
+
+    def listen(self) -> str:
+        """The socket at which other processes of the session get the DSN, as in `ask`."""
+        if self._listener is None:
+            self._listener = Listener(family="AF_UNIX", backlog=64)
+            threading.Thread(target=self._answer, args=[self._listener], daemon=True).start()
+        return str(self._listener.address)
+
+    def _answer(self, listener: Listener) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                with listener.accept() as link, contextlib.suppress(OSError):
+                    try:
+                        link.send((self.dsn, None))
+                    except Exception as error:
+                        link.send((None, f"{type(error).__name__}: {error}"))
+
+    def close(self) -> None:
+        """Drop the session's databases, stop the server, and sweep what killed workers left."""
+        if self._listener is not None:
+            self._listener.close()
+        with self._lock:  # after a start that is under way
+            if self._server is None:
+                return
+            try:
+                _drop_databases(self._server.dsn, self._session)
+            finally:
+                self._server.stop()
+                sweep()
+
+
+def ask(address: str) -> str:
+    """The DSN of the server of the process that listens there."""
+    with Client(address, "AF_UNIX") as link:
+        dsn, problem = link.recv()
+    if dsn is None:
+        raise RuntimeError(f"no server to test on: {problem}")
+    return str(dsn)
+
+
+def _drop_databases(dsn: str, session: str) -> None:
+    with contextlib.suppress(psycopg.OperationalError), psycopg.connect(dsn, autocommit=True) as connection:
+        names = connection.execute(
+            "SELECT datname FROM pg_database WHERE datname LIKE %s", [f"pgsched\\_%\\_{session}%"]
+        ).fetchall()
+        for (name,) in names:
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def start_server() -> TestServer:

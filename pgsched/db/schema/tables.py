@@ -1,7 +1,8 @@
 """SQLAlchemy's picture of the tables: for alembic's drift check and for the operator's filtered reads, nothing else.
 
-The rule: migrations/*/*.sql make the tables and this page follows them; tests/integration/db/schema/test_drift.py compares. CHECKs
-and defaults are not repeated here, because alembic does not compare them and nobody writes rows through SQLAlchemy.
+The rule: migrations/*/*.sql make the tables and this page follows them; tests/integration/db/schema/test_drift.py
+compares. CHECKs and defaults are not repeated here, because alembic does not compare them and nobody writes rows
+through SQLAlchemy.
 """
 
 from __future__ import annotations
