@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -55,20 +54,6 @@ def test_a_task_is_named_after_its_module_and_function_and_stays_callable() -> N
     assert double.name == f"{__name__}.{double.function.__qualname__}" and double.name.endswith(".double")
     assert set(app.tasks) == {double.name, "mail.send"}
     assert (send.is_async, send.defaults.queue, double.is_async) == (True, "mail", False)
-
-
-def test_a_module_run_as_the_program_names_its_tasks_as_if_it_were_imported(tmp_path: Path) -> None:
-    package = tmp_path / "shop"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "tasks.py").write_text(
-        "from pgsched import App\napp = App()\n@app.task\ndef pay(): ...\nprint(pay.name)\n"
-    )
-    for command in (["-m", "shop.tasks"], ["shop/tasks.py"], ["-c", "import shop.tasks"]):
-        shown = subprocess.run(
-            [sys.executable, *command], cwd=tmp_path, env={"PYTHONPATH": f"{ROOT}:{tmp_path}"}, capture_output=True
-        )
-        assert shown.stdout == b"shop.tasks.pay\n", shown.stderr
 
 
 def test_arguments_travel_by_name_and_defaults_are_left_to_the_worker() -> None:
@@ -267,11 +252,6 @@ def test_an_app_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(InputError, match=text) as refused:
             load(path)
         assert refused.value.field == "app"
-
-
-def test_importing_pgsched_imports_nothing_else() -> None:
-    code = "import sys, pgsched; print(*[m for m in sys.modules if m.startswith(('pgsched.', 'psycopg', 'asyncio'))])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "\n"
 
 
 def test_every_public_name_exists_and_the_version_is_the_packages() -> None:

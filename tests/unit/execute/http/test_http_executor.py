@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import subprocess
 import sys
 from datetime import timedelta
 from typing import Any
@@ -259,10 +258,3 @@ def test_without_httpx_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(InputError, match=r"allow: http needs the package httpx: pip install 'pgsched\[http\]'"):
         HttpExecutor([], 1)
-
-
-def test_httpx_is_loaded_only_where_the_kind_is_allowed() -> None:
-    code = (
-        "import sys; import pgsched.execute.registry, pgsched.execute.http.executor; assert 'httpx' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

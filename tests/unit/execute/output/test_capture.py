@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import random
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -225,24 +223,6 @@ def test_a_line_that_logging_writes_to_the_stream_is_kept_once(
         logger.warning("once")
     assert said(given) == "once\n"
     assert (out.getvalue(), err.getvalue()) == ("once\n" if propagate else "", "once\n")
-
-
-def test_a_process_that_a_handler_forked_prints_without_the_lock_that_was_held_at_the_fork(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kept = journal()
-    given = Record(kept, (1, 1), 1)
-    with in_place(monkeypatch), capturing(given):
-        with kept.lock:
-            made = os.fork()
-            if not made:
-                signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                signal.alarm(10)
-                print("in the child")
-                os._exit(0)
-            assert os.waitstatus_to_exitcode(os.waitpid(made, 0)[1]) == 0
-        print("in the parent")
-    assert said(given) == "in the parent\n"
 
 
 def test_what_is_printed_outside_belongs_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
