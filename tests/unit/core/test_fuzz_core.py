@@ -14,7 +14,7 @@ from pgsched.core.backoff import delay
 from pgsched.core.explain import Facts, explain
 from pgsched.core.payload import encode
 from pgsched.core.planning import backfill, catchup, jitter
-from pgsched.core.policies import BACKOFF
+from pgsched.core.policies import BACKOFF, CATCH_UP
 from pgsched.core.schedule import calendar, preview, zones
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.describe import describe
@@ -59,7 +59,7 @@ def test_a_schedule_is_read_or_refused(expression: str, timezone: str, at: datet
     expression=expressions,
     at=moments,
     late=lengths,
-    policy=st.sampled_from(catchup.POLICIES),
+    policy=st.sampled_from(CATCH_UP),
     length=lengths,
     window=lengths,
     most=st.integers(1, 1000),

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgsched.core.planning.catchup import BATCH, POLICIES, CatchUp, Decision, decide
+from pgsched.core.planning.catchup import BATCH, CatchUp, Decision, decide
+from pgsched.core.policies import CATCH_UP
 from pgsched.core.schedule.cron import parse
 from tests.support.timing import took
 
@@ -94,14 +95,14 @@ INSIDE = {
 }
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", CATCH_UP)
 def test_no_policy_looks_beyond_the_window(policy: str) -> None:
     decisions, _, _ = decide(HOURLY, at(0), NOON, replace(LATEST, policy=policy, window=3 * HOUR))
     assert verdicts(decisions) == [("missed", 8, 8), *INSIDE[policy], ("run", 12, None)]
     assert decisions[0].reason == "outside catch_up_window"
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", CATCH_UP)
 def test_a_window_that_holds_no_late_slot_leaves_one_row(policy: str) -> None:
     decisions, _, _ = decide(HOURLY, at(0), NOON + HOUR / 2, replace(LATEST, policy=policy, window=MINUTE))
     assert verdicts(decisions) == [("missed", 12, 12)]
@@ -130,7 +131,7 @@ def test_the_end_is_the_last_slot_there_can_be_and_lateness_is_told_by_the_clock
     assert decide(HOURLY, at(9), NOON, LATEST, ends_at=at(9)) == ([], at(9), None)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", CATCH_UP)
 def test_a_slot_past_its_start_deadline_never_runs(policy: str) -> None:
     decisions, _, _ = decide(HOURLY, at(6), NOON, replace(LATEST, policy=policy, start_deadline=2 * HOUR))
     assert (decisions[0].verdict, decisions[0].reason) == ("missed", "start_deadline passed")
@@ -153,7 +154,7 @@ def test_a_crowd_on_time_is_decided_over_several_calls() -> None:
     assert following == NOON + timedelta(seconds=1)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", CATCH_UP)
 @pytest.mark.parametrize("expression", ["* * * * * *", "@every 1s"])
 def test_two_weeks_of_seconds_cost_milliseconds_and_a_bounded_number_of_rows(expression: str, policy: str) -> None:
     schedule = parse(expression, "Europe/Berlin")
@@ -182,7 +183,7 @@ spans = st.timedeltas(timedelta(0), 4 * DAY)
 @settings(deadline=None)
 @given(
     st.sampled_from(["0 * * * *", "*/7 2,3 * * *", "30 2 * * *", "@every 47m", "0 9 * * MON"]),
-    st.builds(CatchUp, st.sampled_from(POLICIES), spans, spans, st.integers(0, 20), st.none() | spans),
+    st.builds(CatchUp, st.sampled_from(CATCH_UP), spans, spans, st.integers(0, 20), st.none() | spans),
     st.timedeltas(timedelta(0), 5 * DAY),
     st.timedeltas(-DAY, DAY),
 )
