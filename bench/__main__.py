@@ -15,29 +15,30 @@ from pathlib import Path
 
 import psycopg
 
-from bench import machine, plots, schedules
+from bench import machine, plots
 from bench.adapter import Failed
-from bench.console import console
 from bench.contestants import ALL, ENDURING, PEERS, PGSCHED, RAW, RAW_500, STATEMENTS, THREADED, Contestant, named
-from bench.costs import costs
-from bench.crowd import crowd
-from bench.drain import drain
-from bench.enqueue import enqueue
-from bench.every_second import every_second
-from bench.history import Asked, history
-from bench.idle import idle
 from bench.install import Unavailable
-from bench.latency import RATE, latency, latency_sql
-from bench.limits import limits
+from bench.measures import schedules
+from bench.measures.console import console
+from bench.measures.costs import costs
+from bench.measures.crowd import crowd
+from bench.measures.drain import drain
+from bench.measures.enqueue import enqueue
+from bench.measures.every_second import every_second
+from bench.measures.history import Asked, history
+from bench.measures.idle import idle
+from bench.measures.latency import RATE, latency, latency_sql
+from bench.measures.limits import limits
+from bench.measures.pinned import pinned
+from bench.measures.prune import prune
+from bench.measures.roles import roles
+from bench.measures.size import sizes
+from bench.measures.slow import slow
+from bench.measures.tick import tick
 from bench.memory import MEMINFO
-from bench.pinned import pinned
-from bench.prune import prune
 from bench.report import Result, header, logs_from, write
-from bench.roles import roles
 from bench.server import Server, server
-from bench.size import sizes
-from bench.slow import slow
-from bench.tick import tick
 
 ROOT = Path(__file__).resolve().parent
 # what may go wrong in one measurement, and must not cost the others

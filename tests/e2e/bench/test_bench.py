@@ -18,16 +18,16 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from bench import commits as dating
 from bench.__main__ import main
 from bench.adapter import Failed, Seen
-from bench.commits import EVERY_S, SLACK_NS, STEP_NS, Commits, ahead_ns, wall_ns
 from bench.contestants import ALL, PEERS, PGSCHED, RAW, STATEMENTS, Contestant
-from bench.drain import QUIET_NS, check_once, exactly_once, figures, jobs, started_by, stuck, when
 from bench.install import LOCKS, Unavailable, command
-from bench.pinned import per_second
+from bench.measures import commits as dating
+from bench.measures.commits import EVERY_S, SLACK_NS, STEP_NS, Commits, ahead_ns, wall_ns
+from bench.measures.drain import QUIET_NS, check_once, exactly_once, figures, jobs, started_by, stuck, when
+from bench.measures.pinned import per_second
+from bench.measures.rounds import interleaved, ratios
 from bench.report import median
-from bench.rounds import interleaved, ratios
 from tests.support.paths import ROOT
 
 SECOND = 1_000_000_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import main
-from bench.console import PAGES
+from bench.measures.console import PAGES
 
 pytest.importorskip("starlette", reason="the console's extra is not installed: pip install 'pgsched[web]'")
 

@@ -15,7 +15,7 @@ import psycopg
 
 from bench.adapter import call, wait_for, workers
 from bench.contestants import PGSCHED
-from bench.drain import drained, exactly_once
+from bench.measures.drain import drained, exactly_once
 from bench.report import Result, number, progress
 from bench.server import Server, scalar
 from pgsched.db.connection.connect import BY_INDEX, connect

@@ -102,7 +102,7 @@ def connections(server: Server) -> int:
     """Of one `pgsched worker` that also leads."""
     with server.database("idle") as dsn, psycopg.connect(dsn, autocommit=True) as conn:
         upgrade(dsn)
-        command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--app", "bench.size:app"]
+        command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--app", "bench.measures.size:app"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as worker:
             seen = [0]
             while len(seen) < 50 and not settled(seen):  # until all that it needs is open

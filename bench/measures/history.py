@@ -19,12 +19,12 @@ import psycopg
 
 from bench.adapter import ROOT, call
 from bench.contestants import PGSCHED
-from bench.drain import Drained, drained
-from bench.every_second import Slots
-from bench.every_second import measure as fire
+from bench.measures.drain import Drained, drained
+from bench.measures.every_second import Slots
+from bench.measures.every_second import measure as fire
+from bench.measures.tick import enqueued_beside
 from bench.report import Result, median, number, progress, quantile
 from bench.server import Server, scalar
-from bench.tick import enqueued_beside
 
 T = TypeVar("T")
 CHUNK = 1_000_000

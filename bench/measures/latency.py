@@ -1,6 +1,6 @@
 """`latency`: how soon an idle worker starts a job, at a steady 100 a second (`--rate`); from commit to handler.
 
-The rule: the commit's instant is the server's own, the time in the commit's record (bench/commits.py), so that it takes
+The rule: the commit's instant is the server's own, the time in the commit's record (commits.py), so that it takes
 in the flush of that commit, for all alike; the handler's is stamped in its first statement. Both ends of the call that
 enqueues are stamped too, on CLOCK_MONOTONIC, which the processes of one machine share. "From the return" counts from
 when the client had heard of its commit: a slow one hears of it late, which flatters its worker, and a quick worker may
@@ -19,12 +19,12 @@ from typing import Any
 import psycopg
 
 from bench.adapter import Failed, Process, Seen, call, unfinished, wait_for, workers
-from bench.commits import Commits
 from bench.contestants import RAW, RAW_500, Contestant
-from bench.drain import exactly_once
+from bench.measures.commits import Commits
+from bench.measures.drain import exactly_once
+from bench.measures.rounds import against, each, fill, interleaved, middle
 from bench.peers.verbs import WARM_UP
 from bench.report import Result, number, quantile
-from bench.rounds import against, each, fill, interleaved, middle
 from bench.server import Server
 
 RATE = 100

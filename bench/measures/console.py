@@ -22,9 +22,9 @@ from itertools import cycle
 import psycopg
 
 from bench.adapter import ROOT, call
-from bench.console_rows import JOBS, fill
 from bench.contestants import PGSCHED
-from bench.history import took
+from bench.measures.console_rows import JOBS, fill
+from bench.measures.history import took
 from bench.report import Result, number, progress, quantile
 from bench.server import Server
 from pgsched.db.connection.connect import connect

@@ -22,8 +22,8 @@ import psycopg
 
 from bench.adapter import call
 from bench.contestants import PGSCHED
-from bench.latency import since, trickle
 from bench.machine import Cpu
+from bench.measures.latency import since, trickle
 from bench.report import Result, median, number, progress, quantile
 from bench.server import ALL_CORES, Server, core_to_spare, move, scalar
 from pgsched.config import LeaderSettings
