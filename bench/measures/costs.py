@@ -16,8 +16,8 @@ from bench.adapter import Failed, Process, call, unfinished, wait_for, workers
 from bench.contestants import Contestant
 from bench.machine import Cpu, cpu_s
 from bench.measures.drain import exactly_once, rest
-from bench.measures.rounds import interleaved
 from bench.report import Result, median, number
+from bench.rounds import interleaved
 from bench.server import Server
 
 WORKER, SERVER = "worker process", "server"

@@ -18,9 +18,9 @@ import psycopg
 
 from bench.adapter import Failed, Process, Seen, call, unfinished, wait_for, workers
 from bench.contestants import PGSCHED, RAW, Contestant
-from bench.measures.rounds import against, each, fill, interleaved, middle, ratio
 from bench.peers.record import STEP
 from bench.report import Result, number
+from bench.rounds import against, each, fill, interleaved, middle, ratio
 from bench.server import Server, scalar
 
 TIMEOUT_S = 600.0

@@ -13,9 +13,9 @@ import psycopg
 
 from bench.adapter import Failed, call
 from bench.contestants import Contestant
-from bench.measures.rounds import against, each, fill, interleaved, middle
 from bench.peers.verbs import WARM_UP
 from bench.report import Result, number
+from bench.rounds import against, each, fill, interleaved, middle
 from bench.server import Server, scalar
 
 

@@ -17,8 +17,8 @@ import psycopg
 
 from bench.adapter import Failed, Seen, call, unfinished, wait_for, workers
 from bench.contestants import PGSCHED
-from bench.measures.rounds import each, middle
 from bench.report import Result, number, progress, quantile
+from bench.rounds import each, middle
 from bench.server import Server, scalar
 
 WARM_UP_S = 3

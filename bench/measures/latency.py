@@ -22,9 +22,9 @@ from bench.adapter import Failed, Process, Seen, call, unfinished, wait_for, wor
 from bench.contestants import RAW, RAW_500, Contestant
 from bench.measures.commits import Commits
 from bench.measures.drain import exactly_once
-from bench.measures.rounds import against, each, fill, interleaved, middle
 from bench.peers.verbs import WARM_UP
 from bench.report import Result, number, quantile
+from bench.rounds import against, each, fill, interleaved, middle
 from bench.server import Server
 
 RATE = 100

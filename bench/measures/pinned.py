@@ -20,9 +20,9 @@ import psycopg
 from bench.adapter import Failed, Process, call, unfinished, wait_for, workers
 from bench.contestants import Contestant
 from bench.measures.drain import Points, deadlocks, exactly_once, started_by
-from bench.measures.rounds import against, fill, interleaved, middle
 from bench.peers.record import STEP
 from bench.report import Result, number
+from bench.rounds import against, fill, interleaved, middle
 from bench.server import Server, scalar
 
 CHUNK = 1000

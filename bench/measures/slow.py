@@ -14,8 +14,8 @@ import psycopg
 from bench.adapter import call
 from bench.contestants import RAW, RAW_500, STATEMENTS, Contestant
 from bench.measures.drain import Drained, drained, steady
-from bench.measures.rounds import against, each, fill, interleaved, middle
 from bench.report import Result, number
+from bench.rounds import against, each, fill, interleaved, middle
 from bench.server import Server
 
 TASK_MS = 50

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pgsched.errors import InputError, MemoryReached, PgschedError
-from pgsched.worker.supervisor_link import SWOLLEN
+from pgsched.worker.supervision.supervisor_link import SWOLLEN
 
 LOOK_S = 1.0
 STATM = Path("/proc/self/statm")

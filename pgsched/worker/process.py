@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pgsched.client.application import App
-    from pgsched.worker.supervisor_link import Line
+    from pgsched.worker.supervision.supervisor_link import Line
     from pgsched.worker.tracing import Tracing
 
 logger = log.get("process")

@@ -38,7 +38,7 @@ from pgsched.worker.output import LogPump
 from pgsched.worker.registration import register
 from pgsched.worker.reservations import WorkerSeats
 from pgsched.worker.settler import Settler, retry_in_s
-from pgsched.worker.supervisor_link import READY, SPENT
+from pgsched.worker.supervision.supervisor_link import READY, SPENT
 from pgsched.worker.watchdog import Watchdog
 
 logger = log.get("worker")

@@ -76,7 +76,7 @@ def worker(
     Example: pgsched worker --concurrency 8 --app myproject.tasks:app
     """
     from pgsched.config import LeaderSettings, Settings, WorkerSettings, find_sql_dsns
-    from pgsched.worker.supervisor_link import line
+    from pgsched.worker.supervision.supervisor_link import line
 
     link = line() if processes is not None else None
     if json:
@@ -122,7 +122,7 @@ def worker(
 
 def supervise(processes: int, dsn: str | None, metrics: str | None, health: str | None) -> None:
     """Be the parent of so many workers. The embedded server is started once, here, and theirs by its DSN."""
-    from pgsched.worker.supervisor import supervise as run
+    from pgsched.worker.supervision.supervisor import supervise as run
 
     with database(dsn) as address:
         raise typer.Exit(run(processes, address if dsn is None else None, metrics, health))

@@ -26,8 +26,8 @@ from bench.measures import commits as dating
 from bench.measures.commits import EVERY_S, SLACK_NS, STEP_NS, Commits, ahead_ns, wall_ns
 from bench.measures.drain import QUIET_NS, check_once, exactly_once, figures, jobs, started_by, stuck, when
 from bench.measures.pinned import per_second
-from bench.measures.rounds import interleaved, ratios
 from bench.report import median
+from bench.rounds import interleaved, ratios
 from tests.support.paths import ROOT
 
 SECOND = 1_000_000_000

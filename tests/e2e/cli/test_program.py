@@ -15,7 +15,8 @@ import pytest
 from pgsched import gc_tuning
 from pgsched.config import Settings
 from pgsched.web import serving
-from pgsched.worker import process, supervisor
+from pgsched.worker import process
+from pgsched.worker.supervision import supervisor
 
 WATCHED = """
 import atexit, gc, json, sys

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pgsched.worker import supervisor as module
-from pgsched.worker.supervisor import Supervisor
+from pgsched.worker.supervision import supervisor as module
+from pgsched.worker.supervision.supervisor import Supervisor
 
 FORK = OSError(11, "Resource temporarily unavailable")
 # it says that it is ready, as a worker does, and ends when it is asked to

@@ -6,7 +6,7 @@ import typer.main
 
 from pgsched.cli import make_app
 from pgsched.errors import MemoryReached
-from pgsched.worker.supervisor import HOPELESS
+from pgsched.worker.supervision.supervisor import HOPELESS
 from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "workers.md").read_text()

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pgsched import gc_tuning, log
 from pgsched.errors import MemoryReached
 from pgsched.execute.subprocess.child import kill_session
-from pgsched.worker.endpoint_proxy import Member, fronting
 from pgsched.worker.process_endpoint import FOLDER
-from pgsched.worker.supervisor_link import READY, SWOLLEN, VARIABLE
+from pgsched.worker.supervision.endpoint_proxy import Member, fronting
+from pgsched.worker.supervision.supervisor_link import READY, SWOLLEN, VARIABLE
 
 logger = log.get("supervisor")
 # No restart helps: wrong input, a schema too old or too new, a missing grant, no embedded server.

@@ -1,0 +1,1 @@
+"""One parent and its worker processes."""
