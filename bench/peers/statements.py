@@ -55,7 +55,7 @@ class Statements(Pgsched):
                 if after is FROM_THE_START:
                     cursor.scanned(found, BATCH, sent_at, time.monotonic())
                 else:
-                    cursor.move(found, time.monotonic())
+                    cursor.move(found)
                 if found:
                     await ready.put(found)
                 if len(found) < BATCH:

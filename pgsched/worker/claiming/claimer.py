@@ -25,9 +25,7 @@ from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, cla
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, claimable_queues, fellows, plan_claims
 from pgsched.errors import PgschedError
-from pgsched.worker.claiming.backlog_pieces import SHARE
-from pgsched.worker.claiming.backlog_scan import Aside
-from pgsched.worker.claiming.cursor import EVERY_S, Budget, Cursor
+from pgsched.worker.claiming.cursor import SHARE, Budget, Cursor
 from pgsched.worker.claiming.polling import NAP_S, SELDOM, Polling, Rest
 from pgsched.worker.claiming.recovery import Unconfirmed
 
@@ -55,7 +53,7 @@ class Claimer:
         self.wanted = wanted
         self.queues = queues
         self.poll_s = poll_s
-        self._all_room = room
+        self.room = room
         self.on_claims = on_claims
         self.idle = idle
         self._hints: dict[str, None] = {}
@@ -77,18 +75,11 @@ class Claimer:
         self._lately: list[str] = []
         self._again_s = poll_s
         self._rest = Rest(poll_s)
-        self._aside = Aside(
-            dsn, lambda: self.wanted, lambda: room() - self.asking, on_claims, self._unconfirmed, self._again, self.wake
-        )
         self._unforeseen = 0  # errors since the last round that went well
 
     def known_as(self, worker_id: int) -> None:
         """Claim under this number from now on."""
         self.wanted = replace(self.wanted, worker_id=worker_id)
-
-    def room(self) -> int:
-        """How many runs may be claimed now."""
-        return self._all_room() - self._aside.asking
 
     def wake(self) -> None:
         """There is room again: look again now, if the last round left something for want of it."""
@@ -100,13 +91,7 @@ class Claimer:
         if queue is None:
             self._look_everywhere()
         elif not self.queues or queue in self.queues:
-            self._cursors[queue].hinted()
-            self._again(queue)
-        self._wake.set()
-
-    def _again(self, queue: str) -> None:
-        """What was hinted of this queue may be worth another claim."""
-        self._hints[queue] = None
+            self._hints[queue] = None
         self._wake.set()
 
     def stop(self) -> None:
@@ -148,7 +133,6 @@ class Claimer:
         nobody else would know of it until its lease ends."""
         try:
             async with asyncio.timeout(LAST_QUESTION_S):
-                await self._aside.close()
                 await self._disconnect()
                 if self._unconfirmed:
                     async with await aconnect(self.dsn, purpose="claim") as conn:
@@ -195,8 +179,6 @@ class Claimer:
                 return False
         if self._conn is None:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
-            for cursor in self._cursors.values():
-                cursor.reconnected()
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
             await plan_claims(self._conn, self.wanted)  # last: where it fails the connection may stay
         await self._unconfirmed.ask(self._conn, time.monotonic(), self.wanted.lease_s)
@@ -213,8 +195,6 @@ class Claimer:
         again = [] if self._taken or self._rest.idle else self._lately
         sure = {*passed_by, *full, *self._taken, *last, *again}
         found = await self._discover(self._conn, sure, napping=not (self._rest.idle or passed_by or full))
-        for queue in found:
-            self._cursors[queue].hinted()
         others = [*(queue for queue in found if queue not in self._hints), *last]
         if others:
             self._trying = [*first, *others]
@@ -240,29 +220,26 @@ class Claimer:
         """Claim of each queue in turn; those for which there was no room, and those that may have more."""
         passed_by, full = [], []
         for queue in queues:
-            beside = self._aside.look(queue, self._cursors[queue])  # first, as it takes a part of the room
             n = min(self.room(), LARGEST_BATCH)
             if n <= 0:
                 passed_by.append(queue)
-            elif await self._claim(conn, queue, n, beside):
+            elif await self._claim(conn, queue, n):
                 full.append(queue)
         return passed_by, full
 
-    async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int, beside: bool) -> bool:
-        """Claim up to `n` runs of one queue; True when there may be more. Too few from the cursor on: what it has
-        passed is looked at too, unless that is about to be claimed `beside`."""
+    async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
+        """Claim up to `n` runs of one queue; True when there may be more. Too few from the cursor on: a scan from the
+        start follows as soon as that is affordable."""
         cursor, now = self._cursors[queue], time.monotonic()
         if (wait_s := cursor.wait_s(now)) > 0:
             return self._later(queue, wait_s)
         after = cursor.after(now)
         if await self._scan(conn, queue, n, after) == n:
             return True
-        if after is FROM_THE_START or beside:
+        if after is FROM_THE_START:
             return False
         if (wait_s := cursor.full_in(time.monotonic())) > 0:
             return self._later(queue, wait_s)
-        if cursor.aside:  # what became claimable since the look that is under way began needs another one
-            return self._later(queue, EVERY_S)
         n = min(self.room(), LARGEST_BATCH)
         return n <= 0 or await self._scan(conn, queue, n, FROM_THE_START) == n
 
@@ -283,7 +260,7 @@ class Claimer:
             claims = await claim(conn, self.wanted, queue, n, token, span)
         except BaseException:
             if span is FROM_THE_START:
-                self._cursors[queue].not_scanned(time.monotonic())
+                self._cursors[queue].not_scanned(sent_at, time.monotonic())
             raise
         finally:
             hold(conn, 0.0)

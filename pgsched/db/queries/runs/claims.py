@@ -35,8 +35,6 @@ FROM_THE_START: Mapping[str, str] = {
     "priorities": plain(range(10)),
     "after_ats": plain(["-infinity"] * 10),
     "after_ids": plain([0] * 10),
-    "until_ats": plain(["infinity"] * 10),
-    "until_ids": plain([0] * 10),
 }
 
 

@@ -15,11 +15,9 @@ import pytest
 
 from pgsched.core.model import Claim
 from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted
-from pgsched.worker.claiming import backlog_pieces, cursor
-from pgsched.worker.claiming import backlog_scan as beside
 from pgsched.worker.claiming import claimer as claiming
+from pgsched.worker.claiming import cursor
 from pgsched.worker.claiming import polling as resting
-from pgsched.worker.claiming.backlog_scan import Aside
 from pgsched.worker.claiming.claimer import Claimer
 from pgsched.worker.claiming.cursor import Budget, Cursor
 from tests.support.db.setting import KINDS
@@ -406,36 +404,28 @@ def test_one_slow_claim_in_vain_delays_nothing(
     play(Scene(dsn, monkeypatch, 500), scene)
 
 
-def looks(dsn: str, monkeypatch: pytest.MonkeyPatch, every_s: float = 0.0) -> Scene:
-    """A claimer for which any scan of a queue from its start takes long, and that is told of work by hints only."""
+def slow_scene(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """A claimer for which a scan of a queue from its start counts as 50 ms, and that is told of work by hints only."""
 
     async def nothing(*_: Any, **__: Any) -> Any:
         return [], 120.0
 
-    def paced(one: Cursor, took_s: float, now: float) -> None:
-        really(one, took_s, now)
-        one._passed, one._quick = one._passed or backlog_pieces.Passed(took_s, now), False
-
-    really = Cursor._paced
-    monkeypatch.setattr(Cursor, "_paced", paced)
-    monkeypatch.setattr(cursor, "EVERY_S", every_s)
-    monkeypatch.setattr(backlog_pieces, "FIRST_PAUSE_S", every_s)
-    monkeypatch.setattr(backlog_pieces, "LINK_S", 0.0)
+    really = Cursor._pace
+    monkeypatch.setattr(Cursor, "_pace", lambda one, took_s, now: really(one, took_s + 0.05, now))
+    monkeypatch.setattr(cursor, "EVERY_S", 0.2)
     it = Scene(dsn, monkeypatch, 1)
     monkeypatch.setattr(claiming, "claimable_queues", nothing)
     it.claimer.poll_s, it.claimer._rest = 60.0, resting.Rest(60.0)
     return it
 
 
-async def leave_behind(it: Scene, db: psycopg.Connection, dsn: str, count: int = 1, queue: str = "default") -> None:
-    """Runs that commit when the cursor has passed them already."""
-    task = "INSERT INTO pgsched.runs (task, queue) SELECT 't', %s FROM generate_series(1, %s)"
-    with psycopg.connect(dsn) as late, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Aside, "look", lambda *_: False)
-        late.execute(task, [queue, count])
-        db.execute(task, [queue, 1])
-        it.free = 1
-        it.claimer.hint(queue)
+async def leave_behind(it: Scene, db: psycopg.Connection, dsn: str) -> None:
+    """A run that commits when the cursor has passed it already."""
+    task = "INSERT INTO pgsched.runs (task) VALUES ('t')"
+    with psycopg.connect(dsn) as late:
+        late.execute(task)
+        db.execute(task)
+        it.claimer.hint("default")
         await it.round()
         assert it.free == 0
 
@@ -451,41 +441,62 @@ async def running(it: Scene) -> AsyncIterator[None]:
         await work
 
 
-async def claims_what_is_late(it: Scene, db: psycopg.Connection, dsn: str) -> None:
-    """The claimer finds a run that its cursor has passed."""
-    await leave_behind(it, db, dsn)
-    it.free = 5
-    async with running(it):
-        it.claimer.hint("default")
-        await becomes(it, 4, "the late run")
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_run_behind_the_cursor_is_claimed_by_the_next_rescan(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = slow_scene(dsn, monkeypatch)
+    if not guarded:
+        monkeypatch.setattr(Cursor, "full_in", lambda *_: 1.0)
 
+    async def scene(it: Scene) -> None:
+        await leave_behind(it, db, dsn)
+        if not guarded:
+            it.claimer._cursors["default"]._overdue_at = math.inf
+        it.free = 5
+        async with running(it):
+            it.claimer.hint("default")
+            if guarded:
+                await asyncio.to_thread(wait_until, lambda: it.free == 4, 10, "the late run")
+            else:
+                await asyncio.sleep(1.5)
+        assert (it.free == 4) is guarded
 
-async def becomes(it: Scene, free: int, what: str) -> None:
-    await asyncio.to_thread(wait_until, lambda: it.free == free, 10, what)
-
-
-def held_up(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
-    """Answers to what is claimed beside other claims wait for the second event; the first says that one does."""
-    really, waits, go = beside.claim, asyncio.Event(), asyncio.Event()
-
-    async def later(*given: Any) -> list[Claim]:
-        found = await really(*given)  # what becomes claimable from now on it does not see
-        waits.set()
-        await go.wait()
-        return found
-
-    monkeypatch.setattr(beside, "claim", later)
-    return waits, go
+    play(it, scene)
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_where_a_queue_takes_long_to_scan_what_its_cursor_passed_is_claimed_beside_other_claims(
+def test_a_run_behind_the_cursor_is_claimed_although_the_cursor_never_runs_dry(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    it = slow_scene(dsn, monkeypatch)
+    taken: set[int] = set()
+    it.claimer.on_claims = lambda claims, _: taken.update(claim.id for claim in claims)
+
+    async def scene(it: Scene) -> None:
+        with psycopg.connect(dsn) as late:
+            row = late.execute("INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id").fetchone()
+            db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 200)")
+            it.claimer.hint("default")
+            await it.round()
+        if not guarded:
+            it.claimer._cursors["default"]._overdue_at = math.inf
+        assert row is not None and row[0] not in taken
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until and row[0] not in taken:
+            await it.round()
+            await asyncio.sleep(0.01)
+        assert len(taken) < 200, "the cursor always found as many as it asked for"
+        assert (row[0] in taken) is guarded
+
+    play(it, scene)
+
+
+def test_rescans_of_a_slow_queue_are_paced_however_often_it_is_hinted(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = slow_scene(dsn, monkeypatch)
     really, from_the_start = claiming.claim, 0
-    it = looks(dsn, monkeypatch, every_s=0.2)
-    if not guarded:
-        monkeypatch.setattr(Aside, "look", lambda *_: False)
 
     async def counted(*given: Any) -> list[Claim]:
         nonlocal from_the_start
@@ -494,235 +505,36 @@ def test_where_a_queue_takes_long_to_scan_what_its_cursor_passed_is_claimed_besi
 
     async def scene(it: Scene) -> None:
         monkeypatch.setattr(claiming, "claim", counted)
-        await leave_behind(it, db, dsn)
-        until, it.free, made = time.monotonic() + (10 if guarded else 1), 1_000_000, 0
+        it.free, until = 1_000_000, time.monotonic() + 3
         async with running(it):
-            while time.monotonic() < until and it.free >= 1_000_000 - made:
+            while time.monotonic() < until:
                 await asyncio.to_thread(db.execute, "INSERT INTO pgsched.runs (task) VALUES ('t')")
-                made += 1
                 it.claimer.hint("default")
                 await asyncio.sleep(0.02)
-        assert (it.free < 1_000_000 - made) is guarded
-        assert from_the_start == 1
+        assert 2 <= from_the_start <= 6, "after 0, 0.2, 0.6, 1.4 and 2.4 s"
 
     play(it, scene)
 
 
-@pytest.mark.parametrize("problem", [None, psycopg.OperationalError("too many clients"), RuntimeError("no thread")])
-def test_what_the_cursor_passed_is_claimed_also_if_it_cannot_be_claimed_beside(
-    problem: Exception | None, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    really, timeouts = beside.aconnect, set()
-
-    async def refuse(*given: Any, **options: Any) -> Any:
-        timeouts.add(options["timeout_s"])
-        if problem is None:
-            return await really(*given, **options)
-        await asyncio.sleep(0.2)
-        raise problem
-
-    monkeypatch.setattr(beside, "aconnect", refuse)
-
-    async def scene(it: Scene) -> None:
-        await claims_what_is_late(it, db, dsn)
-        assert timeouts == {it.claimer.wanted.lease_s / 2}, "then its first renewal comes in time"
-
-    play(looks(dsn, monkeypatch), scene)
-
-
-def test_what_was_claimed_beside_is_found_although_its_answer_was_lost(
-    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    really, lost = beside.claim, []
-
-    async def unheard(*given: Any) -> list[Claim]:
-        lost.extend(await really(*given))
-        raise psycopg.OperationalError("server closed the connection unexpectedly")
-
-    monkeypatch.setattr(beside, "claim", unheard)
-
-    async def scene(it: Scene) -> None:
-        await claims_what_is_late(it, db, dsn)
-        assert [claim.id for claim in lost] == [1]
-
-    play(looks(dsn, monkeypatch), scene)
-
-
-@pytest.mark.parametrize("closing", [False, True])
-def test_a_bug_in_taking_what_was_claimed_beside_ends_the_claimer(
-    closing: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it took is nobody's until the lease is over: that must not go on unseen. One that ends anyway
-    has outcomes to write, which must not be lost for it."""
-    failed = asyncio.Event()
-
-    def fail(*_: Any) -> None:
-        failed.set()
-        raise ZeroDivisionError
-
-    async def scene(it: Scene) -> None:
-        await leave_behind(it, db, dsn)
-        it.free, it.claimer._aside.on_claims = 5, fail
-        it.claimer.hint("default")
-        async with asyncio.timeout(10):
-            if closing:
-                await it.round()
-                await failed.wait()
-                await it.claimer.close()
-                return
-            with pytest.raises(ZeroDivisionError):
-                await it.claimer.run()
-
-    play(looks(dsn, monkeypatch), scene)
-
-
-def test_a_connection_that_is_opened_again_has_its_way_measured_anew(
-    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scene(it: Scene) -> None:
-        it.claimer.hint("default")
-        await it.round()
-        one = it.claimer._cursors["default"]
-        assert one._way_is_known
-        await it.claimer._disconnect()
-        it.claimer.hint("elsewhere")
-        await it.round()
-        assert not one._way_is_known
-
-    play(looks(dsn, monkeypatch), scene)
-
-
-def test_a_scan_from_the_start_that_has_no_answer_is_not_tried_again_where_there_are_pieces(
+def test_a_scan_from_the_start_that_has_no_answer_is_not_repeated_at_once(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def cancelled(*_: Any) -> list[Claim]:
         raise psycopg.errors.QueryCanceled("canceling statement due to statement timeout")
 
     async def scene(it: Scene) -> None:
+        db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+        it.claimer.hint("default")
+        await it.round()
         one = it.claimer._cursors["default"]
-        one._passed = backlog_pieces.Passed(1.0, 0.0)
-        one.not_looked(0.0, 0.0)
-        assert not one.aside
+        one._overdue_at = 0.0
+        assert one.after(time.monotonic()) is FROM_THE_START
+        it.free = 1
         monkeypatch.setattr(claiming, "claim", cancelled)
         it.claimer.hint("default")
         with pytest.raises(psycopg.errors.QueryCanceled):
             await it.claimer._round()
-        assert one.aside
+        assert one.after(time.monotonic()) is not FROM_THE_START
+        assert one.full_in(time.monotonic()) > 0
 
-    play(looks(dsn, monkeypatch), scene)
-
-
-def test_what_becomes_claimable_while_it_looks_is_looked_for_again(
-    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scene(it: Scene) -> None:
-        waits, go = held_up(monkeypatch)
-        await leave_behind(it, db, dsn)
-        async with running(it):
-            it.free = 10
-            it.claimer.hint("default")
-            await waits.wait()
-            db.execute("INSERT INTO pgsched.runs (task, available_at) VALUES ('t', now() - interval '1 minute')")
-            it.claimer.hint("default")
-            await asyncio.sleep(0.2)
-            go.set()
-            await becomes(it, 8, "both")
-
-    play(looks(dsn, monkeypatch, every_s=0.3), scene)
-
-
-def test_half_of_the_room_is_kept_for_a_look_which_goes_on_while_it_finds_as_many(
-    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scene(it: Scene) -> None:
-        waits, go = held_up(monkeypatch)
-        await leave_behind(it, db, dsn, count=4)
-        async with running(it):
-            it.free = 5
-            it.claimer.hint("default")
-            await waits.wait()
-            assert it.claimer.room() == 2
-            go.set()
-            await becomes(it, 1, "all four, first three of them")
-
-    play(looks(dsn, monkeypatch), scene)
-
-
-@pytest.mark.parametrize("free", [1, 4])
-def test_no_more_is_claimed_than_there_is_room_for_with_what_is_claimed_beside(
-    free: int, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scene(it: Scene) -> None:
-        waits, go = held_up(monkeypatch)
-        await leave_behind(it, db, dsn, count=4)
-        db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 10)")
-        it.free = free
-        async with running(it):
-            it.claimer.hint("default")
-            await waits.wait()
-            go.set()
-            await becomes(it, 0, "as many as there is room for")
-            await asyncio.sleep(0.2)
-        assert it.free == 0
-
-    play(looks(dsn, monkeypatch), scene)
-
-
-def test_one_that_had_no_room_beside_a_look_goes_on_after_it(
-    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scene(it: Scene) -> None:
-        waits, go = held_up(monkeypatch)
-        db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
-        it.claimer.hint("default")
-        await it.round()
-        async with running(it):
-            it.free = 1
-            it.claimer.hint("default")
-            await waits.wait()
-            db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
-            it.claimer.hint("default")
-            await asyncio.sleep(0.2)
-            assert it.free == 1
-            go.set()
-            await becomes(it, 0, "the new run")
-
-    play(looks(dsn, monkeypatch, every_s=60.0), scene)
-
-
-def test_queues_are_looked_at_one_after_the_other(
-    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scene(it: Scene) -> None:
-        waits, go = held_up(monkeypatch)
-        for queue in "abc":
-            await leave_behind(it, db, dsn, queue=queue)
-        async with running(it):
-            it.free = 50
-            for queue in "abc":
-                it.claimer.hint(queue)
-            await waits.wait()
-            sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pgsched aside%'"
-            assert db.execute(sessions).fetchone() == (1,)
-            go.set()
-            await becomes(it, 47, "one of each")
-
-    play(looks(dsn, monkeypatch), scene)
-
-
-def test_a_look_ends_with_the_claimer_and_what_it_took_is_found(
-    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scene(it: Scene) -> None:
-        waits, _ = held_up(monkeypatch)
-        await leave_behind(it, db, dsn)
-        it.free = 5
-        it.claimer.hint("default")
-        await it.round()
-        async with asyncio.timeout(10):
-            await waits.wait()
-            await it.claimer.close()
-        assert it.free == 4
-        assert it.claimer.room() == 4
-
-    play(looks(dsn, monkeypatch), scene)
+    play(slow_scene(dsn, monkeypatch), scene)

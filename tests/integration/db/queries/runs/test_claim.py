@@ -13,7 +13,6 @@ from pgsched.core.model import Claim
 from pgsched.db.connection.connect import aconnect
 from pgsched.db.queries.runs.claims import Wanted, claim, claim_again
 from pgsched.db.statements import sql
-from pgsched.worker.claiming.backlog_pieces import Passed
 from pgsched.worker.claiming.cursor import Cursor
 from tests.support.db.setting import (
     CLAIMS,
@@ -71,13 +70,12 @@ def test_claims_are_in_the_order_of_their_instants_to_the_microsecond(dsn: str, 
     assert [datetime.fromisoformat(at or "") for at in told] == instants
 
 
-UNTIL = "AND (available_at, id) <= (c.until_at, c.until_id)"
+AFTER = "AND (available_at, id) > (c.after_at, c.after_id)"
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_what_a_cursor_has_passed_ends_with_the_cursor(guarded: bool, db: psycopg.Connection) -> None:
-    """Of both priorities, and with the key that it stands at; there is no cursor for the third."""
-    text = sql("claim") if guarded else text_without("claim", UNTIL, "")
+def test_a_claim_begins_behind_the_cursor_of_each_priority(guarded: bool, db: psycopg.Connection) -> None:
+    text = sql("claim") if guarded else text_without("claim", AFTER, "")
     keys = [(5, 0), (5, 1), (5, 2), (3, 1), (3, 2), (7, 0)]
     for priority, second in keys:
         db.execute(
@@ -88,45 +86,9 @@ def test_what_a_cursor_has_passed_ends_with_the_cursor(guarded: bool, db: psycop
     first = {(c.priority, datetime.fromisoformat(c.available_at or "").second): c for c in take(db, 9)}
     db.execute("UPDATE pgsched.runs SET state = 'queued', attempt = 0, token = NULL, lease_until = NULL")
     cursor = Cursor()
-    cursor.move([first[3, 1], first[5, 1]], now=0.0)
-    cursor._passed = Passed(0.0, now=-1.0)
-    span = cursor.passed(0.0)
-    assert span is not None
-    found = take(db, 9, text=text, span=span)
-    assert {c.id for c in found} == {first[key].id for key in (keys[:2] + keys[3:4] if guarded else keys[:5])}
-
-
-def test_a_round_of_pieces_finds_all_that_became_claimable_behind_the_cursor_and_nothing_else(
-    db: psycopg.Connection,
-) -> None:
-    db.execute(
-        "INSERT INTO pgsched.runs (task, priority, available_at)"
-        " SELECT 't', 4 + n % 3, '2026-05-01 12:00Z'::timestamptz + make_interval(secs => n / 2)"
-        " FROM generate_series(1, 90) n"
-    )
-    cursor, now = Cursor(), 0.0
-    cursor._passed = Passed(0.0, now)
-    passed: list[Claim] = []
-    while len(passed) < 72:
-        now += 1.0
-        passed += (found := take(db, 6, span=cursor.after(now)))
-        cursor.went_on(found, sent_at=now, now=now)
-    late = {claim.id for claim in passed[::4]}
-    db.execute(
-        "UPDATE pgsched.runs SET state = 'queued', attempt = 0, token = NULL, lease_until = NULL WHERE id = ANY (%s)",
-        [list(late)],
-    )
-    again: list[int] = []
-    looks, more = 0, True
-    while more:
-        now, looks = now + 100.0, looks + 1
-        span = cursor.passed(now)
-        assert span is not None
-        found = take(db, 2, span=span)
-        again += [claim.id for claim in found]
-        more = cursor.looked_aside(found, 2, sent_at=now, now=now + 0.2)
-    assert sorted(again) == sorted(late)
-    assert looks > 10, "in pieces"
+    cursor.scanned([first[3, 1], first[5, 1]], 2, sent_at=0.0, now=0.1)
+    found = take(db, 9, text=text, span=cursor.after(0.1))
+    assert {c.id for c in found} == {first[key].id for key in (keys[2:3] + keys[4:] if guarded else keys)}
 
 
 @pytest.mark.parametrize("name", CLAIMS)
