@@ -20,7 +20,6 @@ from typing import Any
 
 from pgsched import log
 from pgsched.config import LeaderSettings
-from pgsched.core.fair_turns import slower
 from pgsched.db.connection.connect import BY_INDEX, Connection, DatabaseError, connect
 from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain
 from pgsched.db.connection.transaction_pooling import is_shared
@@ -35,6 +34,7 @@ from pgsched.leader.reaper import Search
 
 logger = log.get("leader")
 
+FEW = 20  # candidates that try as often as they are told
 SELDOM = 3.0  # times that pause at most: most candidates may have gone at the same moment as the leader
 # What a leader outlasts on the connection that it has, and after how many seconds it asks again at first: a new one
 # would fare no better, and reap nothing for a lease.
@@ -47,8 +47,8 @@ RECOUNT = 64  # tries after which a candidate counts again at the latest; at fir
 
 
 def pace_s(settings: LeaderSettings, candidates: int) -> float:
-    """Seconds between two tries of a candidate, so that many take turns."""
-    seconds = settings.election_every_s * slower(candidates, SELDOM)
+    """Seconds between two tries of a candidate: up to three times as long where there are more than `FEW`."""
+    seconds = settings.election_every_s * min(max(candidates / FEW, 1.0), SELDOM)
     # the server ends the session of a candidate that asks too seldom, as it would a frozen one's
     return min(seconds, settings.session_timeout_s / 2)
 

@@ -17,16 +17,15 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from pgsched import log
-from pgsched.core.fair_turns import FEW
 from pgsched.core.model import Claim
 from pgsched.db.connection.bounded import hold
 from pgsched.db.connection.connect import BY_KEY, AsyncConnection, DatabaseError, aconnect
 from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify, explain, first_line
 from pgsched.db.connection.transaction_pooling import is_shared
-from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, claimable_queues, fellows, plan_claims
+from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, claimable_queues, plan_claims
 from pgsched.errors import PgschedError
 from pgsched.worker.claiming.cursor import SHARE, Budget, Cursor
-from pgsched.worker.claiming.polling import NAP_S, SELDOM, Polling, Rest
+from pgsched.worker.claiming.polling import NAP_S, Polling, Rest
 from pgsched.worker.claiming.recovery import Unconfirmed
 
 logger = log.get("claim")
@@ -202,7 +201,7 @@ class Claimer:
             passed_by, full = passed_by + more_passed_by, full + more_full
             if (taken := sum(self._taken.values())) > known:
                 self._rest.found(taken - known, time.monotonic())
-        if looked := self._discovered_at >= began:
+        if self._discovered_at >= began:
             self._looking_s = time.monotonic() - began
         if self._taken or self._rest.idle:
             self._lately = list(self._taken)  # one look in vain is no reason to look nowhere at the next
@@ -210,10 +209,6 @@ class Claimer:
         self._hints = dict.fromkeys([*passed_by, *(q for q in self._hints if q not in full), *full])
         self.starved = bool(passed_by or full)
         self._keeps_up = not self.starved
-        if looked:
-            self._rest.note_look()
-            if self._rest.counts:
-                await self._share(self._conn)
         return self.starved and self.room() > 0
 
     async def _try(self, conn: AsyncConnection[Any], queues: list[str]) -> tuple[list[str], list[str]]:
@@ -279,13 +274,6 @@ class Claimer:
         else:
             cursor.went_on(claims, sent_at, now)
         return len(claims)
-
-    async def _share(self, conn: AsyncConnection[Any]) -> None:
-        """Look in turns with those that look for the same work."""
-        looked_at = self._discovered_at
-        count = await fellows(conn, self.wanted.worker_id, int(FEW * SELDOM))
-        if self._discovered_at == looked_at:  # or a connection was lost meanwhile: then it relies on nobody
-            self._rest.share(count)
 
     def _look_at(self, every_s: float) -> float:
         """When to look for queues again: so long after the last look, and not before that is affordable."""

@@ -5,34 +5,29 @@ the sake of workers that are awake anyway. A worker therefore says until when it
 after that. A transaction that was under way then may not have seen it: the worker looks again soon, and ever later.
 While many runs a second come in, one nap that brings nothing is no reason to be woken: it goes on napping.
 
-Idle workers that look for the same work look in turns: any of them finds what no notification told of. One that has
-just had work looks as often as it is told, because of what was under way when it was woken.
+An idle worker that notifications reach looks by itself once in one to two poll periods, at random, so that a fleet
+costs the server little and does not look in step. One that none reaches looks once a poll period.
 """
 
 from __future__ import annotations
-
-from pgsched.core.fair_turns import FEW, slower
 
 NAP_S = 0.0015
 FIRST_LOOK_S = 0.02
 LATER = 5.0
 MANY, WINDOW_S = 50, 0.1
-SELDOM = 5.0  # times that pause at most: the others may have gone, or got work, at the same moment
-SPREAD = 0.5  # by what part a wait may be shorter where looks are shared, so that those of a fleet are apart
-ALONE = 10  # looks without work after which they are counted; then after 20, 40, 80 and so on:
-RECOUNT = 64  # every so many if there are more than a few,
-RECOUNT_FEW = 1024  # and every so many if not
+IDLE_BACKOFF = 2.0  # times the poll period, where a notification comes before
+SPREAD = 0.5  # by what part an idle worker's wait may be shorter
 
 
 class Rest:
     """What one claimer found, and what follows for its next wait. All times are monotonic seconds of this process.
 
-    `idle`: it found nothing, and is to be woken. `period_s`: seconds between two looks while nothing comes.
+    `idle`: it found nothing, and is to be woken. `period_s`: seconds between two looks while nothing comes, at most.
     """
 
     def __init__(self, poll_s: float) -> None:
         self.poll_s = poll_s
-        self.alone()
+        self.period_s = IDLE_BACKOFF * poll_s
         self._asleep_until = 0.0
         self.idle = False
         self._look_s = FIRST_LOOK_S
@@ -41,34 +36,12 @@ class Rest:
     @property
     def jitter(self) -> float:
         """By what part a wait may be shorter, so that a fleet does not look in step."""
-        return SPREAD if self.period_s > self.poll_s else 0.1
+        return SPREAD if self.idle else 0.1
 
     @property
     def asleep_s(self) -> float:
         """Seconds for which it says that it sleeps."""
         return 2 * self.period_s + 0.5
-
-    def note_look(self) -> None:
-        """It has looked."""
-        if self.idle:
-            self._quiet += self.period_s / self.poll_s
-
-    @property
-    def counts(self) -> bool:
-        """Is it idle, and is it time to count those that look for the same?"""
-        return self.idle and self._quiet >= self._count_at
-
-    def share(self, fellows: int) -> None:
-        """So many look for the same: together they look no more often than `FEW` of them would, but each at least once
-        in `SELDOM` times the time that it was told."""
-        self._count_at = self._quiet + min(self._quiet, RECOUNT if fellows > FEW else RECOUNT_FEW)
-        times = slower(fellows, SELDOM)
-        self.period_s = self.poll_s * (min(times / (1 - SPREAD / 2), SELDOM) if times > 1 else 1)
-
-    def alone(self) -> None:
-        """Look as often as told, for a while."""
-        self._quiet, self._count_at = 0.0, float(ALONE)  # looks since there was work, a long wait's as many as it took
-        self.period_s = self.poll_s
 
     def found(self, count: int, now: float) -> None:
         """A round that is over brought so many runs."""
@@ -79,7 +52,6 @@ class Rest:
             self._busy_until = now + WINDOW_S
         if count:  # others, whose transactions overlapped, may not have been announced (0003/39_tell_workers.sql)
             self._look_s = NAP_S
-            self.alone()
         self.idle = not count and now >= self._busy_until
 
     def must_ask(self, now: float) -> bool:
@@ -95,7 +67,6 @@ class Rest:
     def forget(self) -> None:
         """A connection was lost, or the server: nobody may know that this worker sleeps."""
         self._asleep_until = 0.0
-        self.alone()
 
     def wait_s(self, now: float, look_at: float = 0.0) -> float:
         """Seconds to wait for a notification before the next look, which one that found nothing cannot afford before
@@ -113,11 +84,15 @@ class Rest:
 class Polling(Rest):
     """How one waits that no notification reaches: it says nothing, naps after work, and looks ever later."""
 
-    def must_ask(self, now: float) -> bool:
-        return False
+    def __init__(self, poll_s: float) -> None:
+        super().__init__(poll_s)
+        self.period_s = poll_s
 
     @property
-    def counts(self) -> bool:
+    def jitter(self) -> float:
+        return 0.1
+
+    def must_ask(self, now: float) -> bool:
         return False
 
     def wait_s(self, now: float, look_at: float = 0.0) -> float:

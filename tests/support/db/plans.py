@@ -118,7 +118,7 @@ ASKED = (
 # (`dependencies_release` goes by its indexes from PostgreSQL 16 on; without statistics 15 hashes the edges.)
 FEW = (
     "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance clock now"
-    " leader_candidates workers_idle_alike"
+    " leader_candidates"
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_checked enqueue_keyed"
     " enqueue_keyed_traced enqueue_plain enqueue_rows enqueue_told enqueue_traced leader_elect leader_resign"
     " leader_seen leader_try leader_vacant limit_refunds prune_audit prune_workers rollup_lock rollup_stretches"

@@ -171,12 +171,6 @@ async def claimable_queues(
     return [row[0] for row in rows[1:]], rows[0][1]
 
 
-async def fellows(conn: AsyncConnection[Any], worker_id: int, most: int) -> int:
-    """How many workers, `most` at most, look for the same work as this one and have room for it."""
-    row = await (await conn.execute(sql("workers_idle_alike"), {"worker_id": worker_id, "most": most})).fetchone()
-    return int(row[0]) if row else 0
-
-
 async def settle(
     conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str, crash_limit: int = CRASH_LIMIT
 ) -> list[str]:
