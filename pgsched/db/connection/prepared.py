@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import errors, generators
@@ -34,6 +34,18 @@ SENT = (str, int, type(None))
 NO_SUCH_PLAN = b"26000"
 FEW = 100
 PLACEHOLDER = re.compile(rb"%(?:\((\w+)\)s|%)")
+
+
+class Answer(NamedTuple):
+    """The names of a result's columns, and its rows, a few at a time."""
+
+    columns: tuple[str, ...]
+    parts: Iterable[list[Row]]
+
+    @classmethod
+    def of(cls, cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any], rows: list[Row]) -> Answer:
+        """Of all rows of a cursor."""
+        return cls(tuple(column.name for column in cursor.description or ()), [rows])
 
 
 def json_as_text(context: AdaptContext) -> None:
@@ -59,7 +71,7 @@ async def rows(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, obj
     `values`: texts, numbers, UUIDs and None, which the server reads as what the statement says they are. Raises as
     a cursor does, but that nothing keeps two tasks from using the connection at once.
     """
-    return [row for few in await parts(conn, text, values) for row in few]
+    return [row for few in (await parts(conn, text, values)).parts for row in few]
 
 
 async def changed(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object]) -> int:
@@ -69,17 +81,18 @@ async def changed(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, 
     return (await answer(conn, text, values)).command_tuples or 0
 
 
-async def parts(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object]) -> Iterator[list[Row]]:
-    """As `rows`, but a few rows at a time, each read when it is asked for: what is made of them while the processor's
-    cache has them, and their memory taken for the next, costs two thirds."""
+async def parts(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object]) -> Answer:
+    """As `rows`, with the columns' names, and a few rows at a time, each read when it is asked for: what is made of
+    them while the processor's cache has them, and their memory taken for the next, costs two thirds."""
     if is_shared(conn) or not isinstance(conn, AsyncPatientConnection):
         json_as_text(cursor := conn.cursor())
-        return iter([await (await cursor.execute(text, values)).fetchall()])
+        return Answer.of(cursor, await (await cursor.execute(text, values)).fetchall())
     result = await answer(conn, text, values)
     reader = Transformer(Context(conn))
     reader.set_pgresult(result)
-    end = result.ntuples
-    return (reader.load_rows(begin, min(begin + FEW, end), tuple) for begin in range(0, end, FEW))
+    end, names = result.ntuples, [result.fname(n) or b"" for n in range(result.nfields)]
+    few = (reader.load_rows(begin, min(begin + FEW, end), tuple) for begin in range(0, end, FEW))
+    return Answer(tuple(map(bytes.decode, names)), few)
 
 
 async def answer(conn: AsyncPatientConnection, text: bytes, values: Mapping[str, object]) -> PGresult:

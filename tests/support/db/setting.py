@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from pgsched.core.model import Claim, Outcome, Result, Settlement
-from pgsched.db.connection.prepared import json_as_text
+from pgsched.db.connection.prepared import Answer, json_as_text
 from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.runs.claims import FROM_THE_START, claims_of
 from pgsched.db.statements import sql, statements
@@ -107,7 +107,8 @@ def take(
     token = token or uuid4()
     values = {"queue": "default", "n": n, "token": token, "worker_id": 1, "lease_s": lease_s, **KINDS, **span}
     json_as_text(cursor := conn.cursor())
-    return claims_of(token, [cursor.execute(text or sql("claim"), values).fetchall()], str(values["queue"]))
+    answer = Answer.of(cursor, cursor.execute(text or sql("claim"), values).fetchall())
+    return claims_of(token, answer, str(values["queue"]))
 
 
 def reap(conn: psycopg.Connection, before_s: float | None = None) -> list[dict[str, Any]]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from itertools import groupby
 from operator import itemgetter, lt
 from typing import Any
@@ -22,14 +23,15 @@ from pgsched.core import payload
 from pgsched.core.model import DONE, SUCCEEDED, Claim, Key, Kind, Settlement, Unreadable, keys_of
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connection.connect import AsyncConnection, Connection
-from pgsched.db.connection.prepared import Row, changed, json_as_text, parts
+from pgsched.db.connection.prepared import Answer, Row, changed, json_as_text, parts
 from pgsched.db.statements import sql
 
 PYTHON = Kind.PYTHON.value
 ORDER = itemgetter(*map(Claim._fields.index, ("priority", "available_at", "id")))
 RUN, OUTCOME = itemgetter(Settlement._fields.index("id")), itemgetter(Settlement._fields.index("outcome"))
 TOKEN = itemgetter(1)  # of a run's id and its token
-ARGS, OPTIONS = Claim._fields.index("args") - 1, Claim._fields.index("options") - 1  # of a row, which has no token
+COLUMNS = tuple(name for name in Claim._fields if name != "token")  # a row's, in the order that `claims_of` takes
+ARGS, OPTIONS = COLUMNS.index("args"), COLUMNS.index("options")
 MOST_AT_ONCE = 1_000_000  # characters of JSON
 FROM_THE_START: Mapping[str, str] = {
     "priorities": plain(range(10)),
@@ -54,14 +56,22 @@ class Wanted:
         object.__setattr__(self, "values", values)
 
 
-def claims_of(token: UUID, answer: Iterable[Sequence[Row]], asked: str = "") -> list[Claim]:
+@cache
+def in_order(columns: tuple[str, ...]) -> Callable[[Row], Row] | None:
+    """What gives a row with these columns in the order of COLUMNS, found by name; None: it is in that order."""
+    return None if columns == COLUMNS else itemgetter(*map(columns.index, COLUMNS))
+
+
+def claims_of(token: UUID, answer: Answer, asked: str = "") -> list[Claim]:
     """The rows of `claim` and its like, with JSON as text, as claims in (priority, available_at, id) order; `asked` is
     the queue of those that say none."""
+    ordered = in_order(answer.columns)
+    parts = answer.parts if ordered is None else (list(map(ordered, part)) for part in answer.parts)
     claims: list[Claim] = []
     make = tuple.__new__  # by it, and each value by its name: half of what the class's own way takes
     texts: dict[str, str] = {}
     one_of = texts.setdefault  # equal texts are one: fewer to keep, and to free when they are out of the cache
-    for part in answer:
+    for part in parts:
         every_args, every_options = read([row[ARGS] for row in part]), read([row[OPTIONS] for row in part])
         claims += [
             make(Claim, (run, token, attempt, most, queue or asked, priority, kind or PYTHON, one_of(task, task), args,
@@ -153,7 +163,7 @@ def claim_ahead(
         "at": at,
     }
     json_as_text(cursor := conn.cursor())
-    return claims_of(token, [cursor.execute(sql("claim_ahead"), values).fetchall()])
+    return claims_of(token, Answer.of(cursor, cursor.execute(sql("claim_ahead"), values).fetchall()))
 
 
 def claim_started(conn: Connection[Any], claims: Sequence[Claim]) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from pgsched.core.model import Claim
 from pgsched.db.connection.connect import aconnect
-from pgsched.db.queries.runs.claims import Wanted, claim, claim_again
+from pgsched.db.queries.runs import claims
+from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, claim_again
 from pgsched.db.statements import sql
 from pgsched.worker.claiming.cursor import Cursor
 from tests.support.db.setting import (
@@ -89,6 +90,37 @@ def test_a_claim_begins_behind_the_cursor_of_each_priority(guarded: bool, db: ps
     cursor.scanned([first[3, 1], first[5, 1]], 2, sent_at=0.0, now=0.1)
     found = take(db, 9, text=text, span=cursor.after(0.1))
     assert {c.id for c in found} == {first[key].id for key in (keys[2:3] + keys[4:] if guarded else keys)}
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_claim_s_columns_are_found_by_their_names(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, turned = b"r.timeout, r.kill_after", b"r.kill_after, r.timeout"
+
+    def swapped(name: str) -> bytes:
+        assert usual in sql(name)
+        return sql(name).replace(usual, turned)
+
+    monkeypatch.setattr(claims, "sql", swapped)
+    if not guarded:
+        monkeypatch.setattr(claims, "in_order", lambda _: None)
+    db.execute(
+        "INSERT INTO pgsched.runs (task, timeout, kill_after) SELECT 't', '1 min', '2 s' FROM generate_series(1, 3)"
+    )
+    token = uuid4()
+
+    async def scene() -> list[Claim]:
+        wanted = Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"])
+        async with await aconnect(dsn) as conn:
+            first = await claim(conn, wanted, "default", 1, token)
+            second = await claim(conn, wanted, "default", 1, token, {**FROM_THE_START})
+            return [*first, *second, *await claim_again(conn, "default", token)]
+
+    found = asyncio.run(scene())
+    assert len(found) == 4
+    in_order = {(one.timeout, one.kill_after) == (timedelta(minutes=1), timedelta(seconds=2)) for one in found}
+    assert in_order == {guarded}
 
 
 @pytest.mark.parametrize("name", CLAIMS)
