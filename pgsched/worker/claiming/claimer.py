@@ -27,6 +27,7 @@ from pgsched.errors import PgschedError
 from pgsched.worker.claiming.cursor import SHARE, Budget, Cursor
 from pgsched.worker.claiming.polling import NAP_S, Polling, Rest
 from pgsched.worker.claiming.recovery import Unconfirmed
+from pgsched.worker.claiming.rotation import Rotation
 
 logger = log.get("claim")
 LARGEST_BATCH = 4000
@@ -55,7 +56,6 @@ class Claimer:
         self.room = room
         self.on_claims = on_claims
         self.idle = idle
-        self._hints: dict[str, None] = {}
         self._wake = asyncio.Event()
         self._conn: AsyncConnection[Any] | None = None
         self._unconfirmed = Unconfirmed(on_claims, self._wake.set)
@@ -67,11 +67,8 @@ class Claimer:
         self._looking = Budget()
         self._stopped = False
         self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)
-        self._taken: dict[str, int] = {}
-        self._trying: list[str] = []
-        self._failed: list[str] = []
+        self._rotation = Rotation()
         self._looking_s = 0.0  # what the last look for queues took, with the claims that followed
-        self._lately: list[str] = []
         self._again_s = poll_s
         self._rest = Rest(poll_s)
         self._unforeseen = 0  # errors since the last round that went well
@@ -90,7 +87,7 @@ class Claimer:
         if queue is None:
             self._look_everywhere()
         elif not self.queues or queue in self.queues:
-            self._hints[queue] = None
+            self._rotation.hint(queue)
         self._wake.set()
 
     def stop(self) -> None:
@@ -105,7 +102,7 @@ class Claimer:
 
     def keeps_up(self) -> bool:
         """Has it taken all that there was for it when it last looked?"""
-        return self._keeps_up and not (self._stopped or self._hints or self._wake.is_set())
+        return self._keeps_up and not (self._stopped or self._rotation or self._wake.is_set())
 
     def ask_for(self, queues: Sequence[str], token: UUID, sent_at: float) -> None:
         """Claims of these queues with this token may be ours, asked for at `sent_at`: find out."""
@@ -183,44 +180,32 @@ class Claimer:
         await self._unconfirmed.ask(self._conn, time.monotonic(), self.wanted.lease_s)
         if self.starved:
             return False
-        last, self._failed = self._failed, []
-        first = [queue for queue in self._hints | dict.fromkeys(self._lately) if queue not in last]
-        self._hints, self._taken, self._trying = {}, {}, first
-        passed_by, full = await self._try(self._conn, first)
-        self._rest.found(known := sum(self._taken.values()), time.monotonic())
+        rotation = self._rotation
+        await self._try(self._conn, rotation.begin())
+        self._rest.found(known := rotation.count, time.monotonic())
         # questions come after what is hinted: it does not wait for them, nor do they if it never runs dry
-        began = time.monotonic()
-        # what came into a queue that was found empty is to be seen, unless the next round may try it without a look
-        again = [] if self._taken or self._rest.idle else self._lately
-        sure = {*passed_by, *full, *self._taken, *last, *again}
-        found = await self._discover(self._conn, sure, napping=not (self._rest.idle or passed_by or full))
-        others = [*(queue for queue in found if queue not in self._hints), *last]
-        if others:
-            self._trying = [*first, *others]
-            more_passed_by, more_full = await self._try(self._conn, others)
-            passed_by, full = passed_by + more_passed_by, full + more_full
-            if (taken := sum(self._taken.values())) > known:
-                self._rest.found(taken - known, time.monotonic())
+        began, idle = time.monotonic(), self._rest.idle
+        napping = not (idle or rotation.has_left_something)
+        found = await self._discover(self._conn, rotation.known(idle), napping=napping)
+        if others := rotation.others(found):
+            await self._try(self._conn, others)
+            if rotation.count > known:
+                self._rest.found(rotation.count - known, time.monotonic())
         if self._discovered_at >= began:
             self._looking_s = time.monotonic() - began
-        if self._taken or self._rest.idle:
-            self._lately = list(self._taken)  # one look in vain is no reason to look nowhere at the next
-        # first those for which there was no room: one that never runs dry must not starve them
-        self._hints = dict.fromkeys([*passed_by, *(q for q in self._hints if q not in full), *full])
-        self.starved = bool(passed_by or full)
+        rotation.end(self._rest.idle)
+        self.starved = rotation.has_left_something
         self._keeps_up = not self.starved
         return self.starved and self.room() > 0
 
-    async def _try(self, conn: AsyncConnection[Any], queues: list[str]) -> tuple[list[str], list[str]]:
-        """Claim of each queue in turn; those for which there was no room, and those that may have more."""
-        passed_by, full = [], []
+    async def _try(self, conn: AsyncConnection[Any], queues: list[str]) -> None:
+        """Claim of each queue in turn, as long as there is room."""
         for queue in queues:
             n = min(self.room(), LARGEST_BATCH)
             if n <= 0:
-                passed_by.append(queue)
+                self._rotation.no_room(queue)
             elif await self._claim(conn, queue, n):
-                full.append(queue)
-        return passed_by, full
+                self._rotation.full(queue)
 
     async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
         """Claim up to `n` runs of one queue; True when there may be more. Too few from the cursor on: a scan from the
@@ -240,7 +225,7 @@ class Claimer:
 
     def _later(self, queue: str, wait_s: float) -> bool:
         """Look at the queue in so many seconds, not now."""
-        self._hints[queue] = None
+        self._rotation.hint(queue)
         self._again_s = min(self._again_s, wait_s)
         return False
 
@@ -264,7 +249,7 @@ class Claimer:
         self._unconfirmed.settled(token, queue)
         now = time.monotonic()
         if claims:
-            self._taken[queue] = self._taken.get(queue, 0) + len(claims)
+            self._rotation.took(queue, len(claims))
             self.on_claims(claims, sent_at)
         if idle:
             await asyncio.sleep(0)  # what was claimed begins before anything else is done, and others have their turn
@@ -311,12 +296,8 @@ class Claimer:
         if reaction is not Reaction.RETRY:
             await self._disconnect()
         self._look_everywhere()
-        # all that this round was for, but last that whose claim failed: it must not keep the claimer from the others
-        self._failed = []
-        if self._claiming is not None:
-            self._failed = [self._claiming[1]]
-            if reaction is Reaction.RETRY:  # the server says that it has taken nothing
-                self._unconfirmed.settled(*self._claiming)
+        self._rotation.failed(self._claiming and self._claiming[1])
+        if self._claiming is not None and reaction is Reaction.RETRY:  # the server says that it has taken nothing
+            self._unconfirmed.settled(*self._claiming)
         self._claiming, self._keeps_up = None, False
-        self._hints, self._lately = dict.fromkeys([*self._hints, *self._trying]), []
         await asyncio.sleep(delay)

@@ -203,7 +203,7 @@ def test_a_hint_for_one_queue_does_not_hide_the_others(
         await it.round()
         assert it.free == 498
         db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('a', 't'), ('b', 't')")
-        it.claimer._hints = {"b": None}
+        it.claimer._rotation._hinted = {"b": None}
         it.claimer._discovered_at = math.inf
         await it.round()
         assert it.free == 496
@@ -223,7 +223,7 @@ def test_what_comes_while_it_says_that_it_sleeps_is_looked_for_at_once(
     async def scene(it: Scene) -> None:
         await it.round()
         monkeypatch.setattr(claiming, "claimable_queues", meanwhile)
-        it.claimer._hints = {"default": None}
+        it.claimer._rotation._hinted = {"default": None}
         it.claimer._discovered_at, it.claimer._looking = -math.inf, Budget()
         await it.round()
         assert it.free == 4

@@ -94,7 +94,8 @@ def test_a_claimer_that_has_just_found_work_in_a_queue_goes_round_it(
         claimer._discovered_at, claimer._looking = -math.inf, Budget()
         await claimer._round()
         if busy:
-            assert asked[2] == set(claimer._lately) == {"a", "b"}, "nothing was found in them; they are tried again"
+            lately = set(claimer._rotation._lately)
+            assert asked[2] == lately == {"a", "b"}, "nothing was found in them; they are tried again"
         else:
             assert asked[2] == set(), "nothing was found in them: what has come since is to be seen"
         await claimer.close()
