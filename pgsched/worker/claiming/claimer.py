@@ -156,7 +156,7 @@ class Claimer:
         rest_s = self._rest.wait_s(now, self._looking.next_at)
         wait_s = self.poll_s if full else max(0.0, min(self._again_s, rest_s, turn_s))
         try:
-            async with asyncio.timeout(wait_s * (1 - self._rest.jitter * random.random())):
+            async with asyncio.timeout(wait_s * (1 - self._rest.jitter(wait_s) * random.random())):
                 await self._wake.wait()
         except TimeoutError:
             if wait_s > NAP_S:

@@ -16,7 +16,7 @@ FIRST_LOOK_S = 0.02
 LATER = 5.0
 MANY, WINDOW_S = 50, 0.1
 IDLE_BACKOFF = 2.0  # times the poll period, where a notification comes before
-SPREAD = 0.5  # by what part an idle worker's wait may be shorter
+JITTER, SPREAD = 0.1, 0.5  # by what part a wait may be shorter: one of a poll period at most, and a longer one
 
 
 class Rest:
@@ -33,10 +33,9 @@ class Rest:
         self._look_s = FIRST_LOOK_S
         self._since, self._count, self._busy_until = 0.0, 0, 0.0
 
-    @property
-    def jitter(self) -> float:
-        """By what part a wait may be shorter, so that a fleet does not look in step."""
-        return SPREAD if self.idle else 0.1
+    def jitter(self, wait_s: float) -> float:
+        """By what part this wait may be shorter, so that a fleet does not look in step."""
+        return SPREAD if wait_s > self.poll_s else JITTER
 
     @property
     def asleep_s(self) -> float:
@@ -87,10 +86,6 @@ class Polling(Rest):
     def __init__(self, poll_s: float) -> None:
         super().__init__(poll_s)
         self.period_s = poll_s
-
-    @property
-    def jitter(self) -> float:
-        return 0.1
 
     def must_ask(self, now: float) -> bool:
         return False

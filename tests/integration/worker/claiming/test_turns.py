@@ -278,6 +278,36 @@ def test_a_look_that_was_not_affordable_yet_puts_off_none_of_the_next(
     play(Scene(dsn, monkeypatch, 5), scene)
 
 
+@pytest.mark.parametrize("guarded", [True, False])
+def test_being_woken_in_vain_does_not_put_off_the_look_at_all_queues(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = claiming.claimable_queues
+    monkeypatch.setattr(claiming.random, "random", lambda: 0.0)
+    if not guarded:
+        monkeypatch.setattr(Claimer, "_look_at", lambda *_: time.monotonic() + 0.5)
+
+    async def scene(it: Scene) -> None:
+        looked_at: list[float] = []
+
+        async def noted(*args: Any, **options: Any) -> Any:
+            if options["look"]:
+                looked_at.append(time.monotonic())
+            return await really(*args, **options)
+
+        monkeypatch.setattr(claiming, "claimable_queues", noted)
+        it.claimer._rest = resting.Rest(0.25)
+        running = asyncio.create_task(it.claimer.run())
+        for _ in range(8):
+            await asyncio.sleep(0.45)
+            it.claimer.hint("nothing")
+        it.claimer.stop()
+        await running
+        assert (len(looked_at) > 4) is guarded, "each half second, and not at every other time that it was woken"
+
+    play(Scene(dsn, monkeypatch, 5), scene)
+
+
 def test_a_queue_whose_claims_fail_does_not_keep_a_claimer_from_the_others(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from pgsched.worker.claiming.polling import FIRST_LOOK_S, IDLE_BACKOFF, MANY, NAP_S, SPREAD, WINDOW_S, Polling, Rest
+from pgsched.worker.claiming.polling import (
+    FIRST_LOOK_S,
+    IDLE_BACKOFF,
+    JITTER,
+    MANY,
+    NAP_S,
+    SPREAD,
+    WINDOW_S,
+    Polling,
+    Rest,
+)
 
 
 def waited(rest: Rest, now: float = 10.0) -> float:
@@ -123,7 +133,7 @@ def test_an_idle_worker_that_is_notified_looks_once_in_one_to_two_poll_periods()
     for _ in range(9):
         rest.waited()
     assert rest.wait_s(10.0) == rest.period_s == 2.0
-    assert rest.wait_s(10.0) * (1 - rest.jitter) == 1.0
+    assert rest.wait_s(10.0) * (1 - rest.jitter(2.0)) == 1.0
     assert 0.6 * rest.asleep_s >= rest.period_s, "somebody wakes it for so long (0002/40_runs.sql: three fifths)"
     assert rest.must_ask(68.1) and not rest.must_ask(67.9)
 
@@ -134,9 +144,13 @@ def test_one_that_no_notification_reaches_looks_once_a_poll_period() -> None:
     for _ in range(9):
         rest.waited()
     assert rest.wait_s(10.0) == rest.period_s == 1.0
+    assert rest.jitter(1.0) == JITTER
 
 
-def test_a_busy_worker_naps_for_about_as_long_each_time() -> None:
+def test_looks_soon_after_work_are_not_spread() -> None:
+    """Each is for a transaction that was under way, and nobody was told of."""
     rest = Rest(1.0)
     rest.found(1, 10.0)
-    assert rest.jitter == 0.1
+    rest.found(0, 11.0)
+    rest.asked(11.0, 60.0)
+    assert [rest.jitter(waited(rest, 11.0)) for _ in range(3)] == [JITTER] * 3
