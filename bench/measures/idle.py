@@ -1,8 +1,7 @@
 """`idle`: what a worker with nothing to do costs: statements, processor, memory; and what 100 of them cost the server.
 
-The rule: default settings, nothing enqueued, no jobs; measured two minutes after the start: until then workers count
-each other often (candidates for the leader's lock, and those that look for the same work). Statements are counted by
-pg_stat_statements, processor time by the kernel.
+The rule: default settings, nothing enqueued, no jobs; measured two minutes after the start: until then candidates for
+the leader's lock count each other often. Statements are counted by pg_stat_statements, processor time by the kernel.
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ def backend_frozen(stage: Stage) -> None:
 
 @fault("listen-lost", tier="full", jobs=0, rate=0.0, poll_s=None)
 def listen_lost(stage: Stage) -> None:
-    """The LISTEN connections go deaf without breaking, then break: runs are picked up within the poll period, and at
-    once when the connections are back."""
+    """The LISTEN connections go deaf without breaking, then break: runs are picked up within two poll periods, and
+    at once when the connections are back."""
     stage.leader()
     stage.proxy.silence("down", which=of("pgsched listen"))
     stage.figure("longest pick-up while nobody hears, poll period 1 s", longest_pick_up(stage), bound=2.5)
