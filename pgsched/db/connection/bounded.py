@@ -81,10 +81,6 @@ class PatientConnection(psycopg.Connection[Any]):
 
     answer_within_s: float | None = START_S
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.plans: dict[bytes, bytes] = {}  # what db/connection/prepared.py has prepared: the names by the texts
-
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         if self.answer_within_s is None:
             return super().wait(gen, *args, **options)
@@ -106,10 +102,6 @@ class AsyncPatientConnection(psycopg.AsyncConnection[Any]):
 
     answer_within_s: float | None = START_S
     hold_s = 0.0
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.plans: dict[bytes, bytes] = {}  # as of a blocking one
 
     async def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         if self.answer_within_s is not None:

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from pgsched.db.connection.connect import BY_INDEX
-from pgsched.db.connection.prepared import numbering
 from pgsched.db.statements import sql
+from tests.db.plans import numbering
 
 BOUNDED = [
     ("prune_keys", "expires_at <"),

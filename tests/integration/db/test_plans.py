@@ -15,7 +15,6 @@ import psycopg
 import pytest
 
 from pgsched.db.connection.connect import BY_INDEX, BY_KEY
-from pgsched.db.connection.prepared import numbering
 from pgsched.db.statements import sql
 from pgsched.db.statements import statements as all_statements
 from tests.support.databases import Databases
@@ -30,6 +29,7 @@ from tests.support.db.plans import (
     is_accounted,
     misdeeds,
     nodes,
+    numbering,
     relying,
 )
 

@@ -195,3 +195,15 @@ def bounds(scan: Plan, leading: Mapping[str, str]) -> bool:
     """Does an index scan's condition say more of the index's first column than that there is a value?"""
     column = re.escape(leading[scan["Index Name"]])
     return re.search(rf"\((ROW\()?{column}\b(?! IS NOT NULL)", scan.get("Index Cond", "")) is not None
+
+
+def numbering(text: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """A statement with the placeholders `$1`, `$2` for `%(name)s`, and the names in that order."""
+    names: dict[str, int] = {}
+
+    def number(found: re.Match[bytes]) -> bytes:
+        if found[1] is None:
+            return b"%"
+        return b"$%d" % names.setdefault(found[1].decode(), len(names) + 1)
+
+    return re.sub(rb"%(?:\((\w+)\)s|%)", number, text), tuple(names)

@@ -16,9 +16,9 @@ import psycopg
 import pytest
 
 from pgsched.core.model import Claim, Outcome, Result, Settlement
-from pgsched.db.connection.prepared import Answer, json_as_text
 from pgsched.db.queries.leader import leadership
-from pgsched.db.queries.runs.claims import FROM_THE_START, claims_of
+from pgsched.db.queries.runs.claim_rows import Answer, claims_of, json_as_text
+from pgsched.db.queries.runs.claims import FROM_THE_START
 from pgsched.db.statements import sql, statements
 from tests.support.waiting import wait_until
 

@@ -6,13 +6,10 @@ is fenced by (id, token, running).
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
 from itertools import groupby
 from operator import itemgetter, lt
 from typing import Any
@@ -20,19 +17,14 @@ from uuid import UUID, uuid4
 
 from pgsched.config import CRASH_LIMIT
 from pgsched.core import payload
-from pgsched.core.model import DONE, SUCCEEDED, Claim, Key, Kind, Settlement, Unreadable, keys_of
+from pgsched.core.model import DONE, SUCCEEDED, Claim, Key, Settlement, keys_of
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connection.connect import AsyncConnection, Connection
-from pgsched.db.connection.prepared import Answer, Row, changed, json_as_text, parts
+from pgsched.db.queries.runs.claim_rows import Answer, answer, claims_of, json_as_text, prepare
 from pgsched.db.statements import sql
 
-PYTHON = Kind.PYTHON.value
-ORDER = itemgetter(*map(Claim._fields.index, ("priority", "available_at", "id")))
 RUN, OUTCOME = itemgetter(Settlement._fields.index("id")), itemgetter(Settlement._fields.index("outcome"))
 TOKEN = itemgetter(1)  # of a run's id and its token
-COLUMNS = tuple(name for name in Claim._fields if name != "token")  # a row's, in the order that `claims_of` takes
-ARGS, OPTIONS = COLUMNS.index("args"), COLUMNS.index("options")
-MOST_AT_ONCE = 1_000_000  # characters of JSON
 FROM_THE_START: Mapping[str, str] = {
     "priorities": plain(range(10)),
     "after_ats": plain(["-infinity"] * 10),
@@ -56,55 +48,6 @@ class Wanted:
         object.__setattr__(self, "values", values)
 
 
-@cache
-def in_order(columns: tuple[str, ...]) -> Callable[[Row], Row] | None:
-    """What gives a row with these columns in the order of COLUMNS, found by name; None: it is in that order."""
-    return None if columns == COLUMNS else itemgetter(*map(columns.index, COLUMNS))
-
-
-def claims_of(token: UUID, answer: Answer, asked: str = "") -> list[Claim]:
-    """The rows of `claim` and its like, with JSON as text, as claims in (priority, available_at, id) order; `asked` is
-    the queue of those that say none."""
-    ordered = in_order(answer.columns)
-    parts = answer.parts if ordered is None else (list(map(ordered, part)) for part in answer.parts)
-    claims: list[Claim] = []
-    make = tuple.__new__  # by it, and each value by its name: half of what the class's own way takes
-    texts: dict[str, str] = {}
-    one_of = texts.setdefault  # equal texts are one: fewer to keep, and to free when they are out of the cache
-    for part in parts:
-        every_args, every_options = read([row[ARGS] for row in part]), read([row[OPTIONS] for row in part])
-        claims += [
-            make(Claim, (run, token, attempt, most, queue or asked, priority, kind or PYTHON, one_of(task, task), args,
-                         job, slot, at, owner, timeout, kill_after, backoff, base, longest, jitter, options))
-            for (run, attempt, most, queue, priority, kind, task, _, job, slot, at, owner, timeout, kill_after, backoff,
-                 base, longest, jitter, _), args, options in zip(part, every_args, every_options, strict=True)
-        ]  # fmt: skip
-    claims.sort(key=ORDER)  # RETURNING has no order, though it is nearly always this one
-    return claims
-
-
-def read(column: Sequence[str | None]) -> list[Any]:
-    """The values of a column of JSON. It raises nothing: one row would end whatever claims it."""
-    if len(column) == 1:  # nearly always where somebody waits for it
-        return [None if text is None else read_one(text) for text in column]
-    if not any(column):
-        return list(column)
-    texts = ["null" if text is None else text for text in column]
-    # all at once takes a tenth of the time that one by one takes
-    if sum(map(len, texts)) <= MOST_AT_ONCE:
-        with suppress(ValueError, RecursionError):
-            return list(json.loads(f"[{','.join(texts)}]"))
-    return [read_one(text) for text in texts]
-
-
-def read_one(text: str) -> Any:
-    """One value; `Unreadable` if Python has none for it."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of more than 4,300 digits; a thousand levels
-        return Unreadable(f"Python cannot read this JSON: {error}")
-
-
 async def claim(
     conn: AsyncConnection[Any],
     wanted: Wanted,
@@ -116,7 +59,7 @@ async def claim(
     """Take up to `n` queued runs of `queue` whose keys lie in the span that a claim cursor gives."""
     values = {"queue": queue, "n": n, "token": token, **wanted.values, **span}
     text = sql("claim_start") if span is FROM_THE_START else sql("claim")
-    return claims_of(token, await parts(conn, text, values), queue)
+    return claims_of(token, await answer(conn, text, values), queue)
 
 
 async def plan_claims(
@@ -132,12 +75,12 @@ async def plan_claims(
 
 async def plan_settlements(conn: AsyncConnection[Any]) -> None:
     """The same of what settles."""
-    await changed(conn, sql("settle_succeeded"), ended([], []))
+    await settle_succeeded(conn, ended([], []))
 
 
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:
     """The claims that a `claim` with this token made although its answer was lost."""
-    return claims_of(token, await parts(conn, sql("claim_unconfirmed"), {"queue": queue, "token": token}), queue)
+    return claims_of(token, await answer(conn, sql("claim_unconfirmed"), {"queue": queue, "token": token}), queue)
 
 
 def claim_ahead(
@@ -181,6 +124,12 @@ async def claimable_queues(
     return [row[0] for row in rows[1:]], rows[0][1]
 
 
+async def settle_succeeded(conn: AsyncConnection[Any], values: Mapping[str, str | None]) -> int:
+    """Record attempts that succeeded; how many of them were ours."""
+    cursor = await conn.execute(sql("settle_succeeded"), values, prepare=prepare(conn))
+    return cursor.rowcount
+
+
 async def settle(
     conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str, crash_limit: int = CRASH_LIMIT
 ) -> list[str]:
@@ -199,7 +148,7 @@ async def settle(
     if succeeded:
         given = None if succeeded is order else results(succeeded)
         tokens, values = [s.token for s in succeeded], None if given is None else array(given)
-        ours = await changed(conn, sql("settle_succeeded"), ended(ids, tokens, values))
+        ours = await settle_succeeded(conn, ended(ids, tokens, values))
         if ours == len(batch):
             return ["succeeded"] * ours
         if ours == len(succeeded):

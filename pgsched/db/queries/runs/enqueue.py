@@ -16,16 +16,12 @@ from psycopg import sql as composing
 from psycopg.rows import tuple_row
 
 from pgsched.core.model import FirstResult, RunId
-from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnection
-from pgsched.db.connection.prepared import can_be_sent, first, first_async
-from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.statements import sql
 from pgsched.errors import AlreadyEnqueued, InputError
 
 LINES = 500
 WORTH_CHECKING = 100  # fewer runs are sooner judged one by one than asked about
 CHECKING: WeakSet[Any] = WeakSet()  # connections of our own whose role may write runs.checked
-OWN: WeakSet[Any] = WeakSet()  # those over which only this module sends, each a session of its own
 KEYED = ("unique_key", "idempotency_key", "after", "after_any")
 BACKSLASH, DOUBLED = "\\", "\\\\"
 CHECKED = {"checked": "true"}
@@ -43,8 +39,6 @@ def enqueue(conn: Connection[Any], **values: Any) -> RunId:
     if not isinstance(conn, Connection):
         raise wrong_connection(conn, "psycopg.Connection")
     text = statement(conn, values)
-    if conn in OWN and isinstance(conn, PatientConnection) and can_be_sent(text, values):
-        return run_id(first(conn, text, values), values)
     # A cursor of our own: the caller's connection may make cursors with another row factory.
     with Cursor(conn, row_factory=tuple_row) as cursor:
         return run_id(cursor.execute(text, values).fetchone(), values)
@@ -55,8 +49,6 @@ async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> RunId:
     if not isinstance(conn, AsyncConnection):
         raise wrong_connection(conn, "psycopg.AsyncConnection")
     text = statement(conn, values)
-    if conn in OWN and isinstance(conn, AsyncPatientConnection) and can_be_sent(text, values):
-        return run_id(await first_async(conn, text, values), values)
     async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
         return run_id(await (await cursor.execute(text, values)).fetchone(), values)
 
@@ -73,7 +65,6 @@ def statement(conn: Any, values: Mapping[str, Any]) -> bytes:
 
 def own(conn: Connection[Any]) -> Connection[Any]:
     """Prepare a connection of ours for enqueueing, and for nothing else."""
-    only_ours(conn)
     row = conn.execute(sql("may_check")).fetchone()
     if row is not None and row[0]:
         CHECKING.add(conn)
@@ -82,17 +73,10 @@ def own(conn: Connection[Any]) -> Connection[Any]:
 
 async def own_async(conn: AsyncConnection[Any]) -> AsyncConnection[Any]:
     """The asyncio form of `own`."""
-    only_ours(conn)
     row = await (await conn.execute(sql("may_check"))).fetchone()
     if row is not None and row[0]:
         CHECKING.add(conn)
     return conn
-
-
-def only_ours(conn: Connection[Any] | AsyncConnection[Any]) -> None:
-    """What is sent over it may go by libpq's own calls, if it keeps its session."""
-    if isinstance(conn, PatientConnection | AsyncPatientConnection) and not is_shared(conn):
-        OWN.add(conn)
 
 
 def run_id(row: Any, values: Mapping[str, Any]) -> RunId:

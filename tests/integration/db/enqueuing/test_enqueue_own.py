@@ -52,22 +52,6 @@ def names(db: psycopg.Connection[Any]) -> list[str]:
     return [row[0] for row in db.execute("SELECT args ->> 'name' FROM pgsched.runs ORDER BY id").fetchall()]
 
 
-def test_it_is_prepared_at_once_and_once(greet: Task[Any, Any]) -> None:
-    for _ in range(3):
-        greet.enqueue("Ada")
-    assert greet.app.database._connection().execute(PLAN).fetchone() == (1,)
-
-    async def main() -> None:
-        for _ in range(3):
-            await greet.enqueue_async("Ada")
-        mine = greet.app.database._loops[asyncio.get_running_loop()]
-        assert mine.conn is not None
-        assert await (await mine.conn.execute(PLAN)).fetchone() == (1,)
-        await greet.app.close_async()
-
-    asyncio.run(main())
-
-
 def test_it_goes_on_after_many_have_been_refused(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
     """After a rollback psycopg drops every plan of the session, if it has prepared one itself."""
     refuse(db)

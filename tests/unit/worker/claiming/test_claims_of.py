@@ -9,8 +9,7 @@ from uuid import uuid4
 import pytest
 
 from pgsched.core.model import Claim, Outcome, Result, Settlement, keys_of
-from pgsched.db.connection.prepared import Answer
-from pgsched.db.queries.runs.claims import COLUMNS, claims_of
+from pgsched.db.queries.runs.claim_rows import COLUMNS, Answer, claims_of
 
 Key = tuple[int, float, int]  # priority, second, id
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ import pytest
 
 from pgsched.core.model import Claim
 from pgsched.db.connection.connect import aconnect
-from pgsched.db.queries.runs import claims
+from pgsched.db.queries.runs import claim_rows, claims
 from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, claim_again
 from pgsched.db.statements import sql
 from pgsched.worker.claiming.cursor import Cursor
@@ -104,7 +104,7 @@ def test_a_claim_s_columns_are_found_by_their_names(
 
     monkeypatch.setattr(claims, "sql", swapped)
     if not guarded:
-        monkeypatch.setattr(claims, "in_order", lambda _: None)
+        monkeypatch.setattr(claim_rows, "in_order", lambda _: None)
     db.execute(
         "INSERT INTO pgsched.runs (task, timeout, kill_after) SELECT 't', '1 min', '2 s' FROM generate_series(1, 3)"
     )
