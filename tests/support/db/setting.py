@@ -17,7 +17,7 @@ import pytest
 
 from pgsched.core.model import Claim, Outcome, Result, Settlement
 from pgsched.db.queries.leader import leadership
-from pgsched.db.queries.runs.claim_rows import Answer, claims_of, json_as_text
+from pgsched.db.queries.runs.claim_rows import claims_of, columns_of, json_as_text
 from pgsched.db.queries.runs.claims import FROM_THE_START
 from pgsched.db.statements import sql, statements
 from tests.support.waiting import wait_until
@@ -107,8 +107,8 @@ def take(
     token = token or uuid4()
     values = {"queue": "default", "n": n, "token": token, "worker_id": 1, "lease_s": lease_s, **KINDS, **span}
     json_as_text(cursor := conn.cursor())
-    answer = Answer.of(cursor, cursor.execute(text or sql("claim"), values).fetchall())
-    return claims_of(token, answer, str(values["queue"]))
+    rows = cursor.execute(text or sql("claim"), values).fetchall()
+    return claims_of(token, columns_of(cursor), rows, str(values["queue"]))
 
 
 def reap(conn: psycopg.Connection, before_s: float | None = None) -> list[dict[str, Any]]:

@@ -7,11 +7,11 @@ cannot read must not end whatever claims it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -27,21 +27,8 @@ PYTHON = Kind.PYTHON.value
 ORDER = itemgetter(*map(Claim._fields.index, ("priority", "available_at", "id")))
 COLUMNS = tuple(name for name in Claim._fields if name != "token")  # a row's, in the order that `claims_of` takes
 ARGS, OPTIONS = COLUMNS.index("args"), COLUMNS.index("options")
+FEW = 100  # rows whose JSON is decoded by one call
 MOST_AT_ONCE = 1_000_000  # characters of JSON
-
-
-class Answer(NamedTuple):
-    """The names of a result's columns, and its rows, in one part or several."""
-
-    columns: tuple[str, ...]
-    parts: Iterable[Sequence[Row]]
-
-    @classmethod
-    def of(cls, cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any], rows: list[Row]) -> Answer:
-        """Of all rows of a cursor."""
-        result = cursor.pgresult
-        names = [result.fname(n) or b"" for n in range(result.nfields)] if result is not None else []
-        return cls(tuple(map(bytes.decode, names)), [rows])
 
 
 def json_as_text(context: AdaptContext) -> None:
@@ -54,11 +41,20 @@ def prepare(conn: AsyncConnection[Any]) -> bool | None:
     return None if is_shared(conn) else True
 
 
-async def answer(conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object]) -> Answer:
-    """What a statement answers, with JSON as text."""
+async def claimed(
+    conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object], token: UUID, asked: str
+) -> list[Claim]:
+    """What a statement that claims answers."""
     json_as_text(cursor := conn.cursor())
     await cursor.execute(text, values, prepare=prepare(conn))
-    return Answer.of(cursor, await cursor.fetchall())
+    return claims_of(token, columns_of(cursor), await cursor.fetchall(), asked)
+
+
+def columns_of(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> tuple[str, ...]:
+    """The names of a result's columns."""
+    if (result := cursor.pgresult) is None:
+        return ()
+    return tuple((result.fname(n) or b"").decode() for n in range(result.nfields))
 
 
 @cache
@@ -67,16 +63,16 @@ def in_order(columns: tuple[str, ...]) -> Callable[[Row], Row] | None:
     return None if columns == COLUMNS else itemgetter(*map(columns.index, COLUMNS))
 
 
-def claims_of(token: UUID, answer: Answer, asked: str = "") -> list[Claim]:
+def claims_of(token: UUID, columns: tuple[str, ...], rows: Sequence[Row], asked: str = "") -> list[Claim]:
     """The rows of `claim` and its like, with JSON as text, as claims in (priority, available_at, id) order; `asked` is
     the queue of those that say none."""
-    ordered = in_order(answer.columns)
-    parts = answer.parts if ordered is None else (list(map(ordered, part)) for part in answer.parts)
+    if (ordered := in_order(columns)) is not None:
+        rows = list(map(ordered, rows))
     claims: list[Claim] = []
     make = tuple.__new__  # by it, and each value by its name: half of what the class's own way takes
     texts: dict[str, str] = {}
     one_of = texts.setdefault  # equal texts are one: fewer to keep, and to free when they are out of the cache
-    for part in parts:
+    for part in (rows[begin : begin + FEW] for begin in range(0, len(rows), FEW)):
         every_args, every_options = read([row[ARGS] for row in part]), read([row[OPTIONS] for row in part])
         claims += [
             make(Claim, (run, token, attempt, most, queue or asked, priority, kind or PYTHON, one_of(task, task), args,

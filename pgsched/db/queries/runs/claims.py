@@ -20,7 +20,7 @@ from pgsched.core import payload
 from pgsched.core.model import DONE, SUCCEEDED, Claim, Key, Settlement, keys_of
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connection.connect import AsyncConnection, Connection
-from pgsched.db.queries.runs.claim_rows import Answer, answer, claims_of, json_as_text, prepare
+from pgsched.db.queries.runs.claim_rows import claimed, claims_of, columns_of, json_as_text, prepare
 from pgsched.db.statements import sql
 
 RUN, OUTCOME = itemgetter(Settlement._fields.index("id")), itemgetter(Settlement._fields.index("outcome"))
@@ -59,7 +59,7 @@ async def claim(
     """Take up to `n` queued runs of `queue` whose keys lie in the span that a claim cursor gives."""
     values = {"queue": queue, "n": n, "token": token, **wanted.values, **span}
     text = sql("claim_start") if span is FROM_THE_START else sql("claim")
-    return claims_of(token, await answer(conn, text, values), queue)
+    return await claimed(conn, text, values, token, queue)
 
 
 async def plan_claims(
@@ -80,7 +80,7 @@ async def plan_settlements(conn: AsyncConnection[Any]) -> None:
 
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:
     """The claims that a `claim` with this token made although its answer was lost."""
-    return claims_of(token, await answer(conn, sql("claim_unconfirmed"), {"queue": queue, "token": token}), queue)
+    return await claimed(conn, sql("claim_unconfirmed"), {"queue": queue, "token": token}, token, queue)
 
 
 def claim_ahead(
@@ -106,7 +106,8 @@ def claim_ahead(
         "at": at,
     }
     json_as_text(cursor := conn.cursor())
-    return claims_of(token, Answer.of(cursor, cursor.execute(sql("claim_ahead"), values).fetchall()))
+    rows = cursor.execute(sql("claim_ahead"), values).fetchall()
+    return claims_of(token, columns_of(cursor), rows)
 
 
 def claim_started(conn: Connection[Any], claims: Sequence[Claim]) -> None:

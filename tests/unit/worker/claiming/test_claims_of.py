@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from pgsched.core.model import Claim, Outcome, Result, Settlement, keys_of
-from pgsched.db.queries.runs.claim_rows import COLUMNS, Answer, claims_of
+from pgsched.db.queries.runs.claim_rows import COLUMNS, FEW, claims_of
 
 Key = tuple[int, float, int]  # priority, second, id
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,7 +37,7 @@ def row(key: Key) -> tuple[object, ...]:
 )
 def test_claims_come_in_order(in_order: list[Key]) -> None:
     for answered in permutations(in_order):
-        claims = claims_of(TOKEN, Answer(COLUMNS, [[row(key) for key in answered]]))
+        claims = claims_of(TOKEN, COLUMNS, [row(key) for key in answered])
         assert [claim.id for claim in claims] == [run_id for _, _, run_id in in_order]
         assert {claim.token for claim in claims} == {TOKEN}
         assert claims[0].args == {"i": 1}
@@ -48,15 +48,21 @@ def test_claims_come_in_order(in_order: list[Key]) -> None:
 def test_one_alone_is_read_as_among_others(args: str, options: str | None) -> None:
     one = [*row((5, 1, 1))]
     one[COLUMNS.index("args")], one[COLUMNS.index("options")] = args, options
-    (alone,) = claims_of(TOKEN, Answer(COLUMNS, [[one]]))
-    assert alone == claims_of(TOKEN, Answer(COLUMNS, [[one], [row((5, 1, 2))]]))[0]
+    (alone,) = claims_of(TOKEN, COLUMNS, [one])
+    assert alone == claims_of(TOKEN, COLUMNS, [one, row((5, 1, 2))])[0]
     assert alone.key == (1, TOKEN.int) and keys_of([alone]) == [alone.key]
+
+
+@pytest.mark.parametrize("n", [0, 1, FEW - 1, FEW, FEW + 1, 2 * FEW + 50])
+def test_rows_that_are_read_a_few_at_a_time_are_all_there(n: int) -> None:
+    claims = claims_of(TOKEN, COLUMNS, [row((5, 1, run_id)) for run_id in range(n)])
+    assert [claim.id for claim in claims] == [*range(n)]
 
 
 def test_each_value_goes_where_it_belongs() -> None:
     values = [5, *(f"value {n}" for n in range(2, len(Claim._fields)))]
     values[COLUMNS.index("args")], values[COLUMNS.index("options")] = "[1]", "[2]"
-    (claim,) = claims_of(TOKEN, Answer(COLUMNS, [[values]]))
+    (claim,) = claims_of(TOKEN, COLUMNS, [values])
     told = claim._replace(args="[1]", options="[2]")  # type: ignore[arg-type]
     assert (claim.args, claim.options) == ([1], [2])
     assert [*told] == [values[0], TOKEN, *values[1:]]
@@ -64,14 +70,13 @@ def test_each_value_goes_where_it_belongs() -> None:
 
 def test_columns_are_found_by_name_in_whatever_order_they_come() -> None:
     columns = tuple(reversed(COLUMNS))
-    usual = claims_of(TOKEN, Answer(COLUMNS, [[row((5, 1, 1))], [row((5, 1, 2))]]))
-    turned = Answer(columns, [[row((5, 1, 1))[::-1]], [row((5, 1, 2))[::-1]]])
-    assert claims_of(TOKEN, turned) == usual
+    rows = [row((5, 1, 1)), row((5, 1, 2))]
+    assert claims_of(TOKEN, columns, [each[::-1] for each in rows]) == claims_of(TOKEN, COLUMNS, rows)
 
 
 def test_a_column_that_is_missing_is_an_error() -> None:
     with pytest.raises(ValueError, match="not in tuple"):
-        claims_of(TOKEN, Answer(COLUMNS[:-1], [[row((5, 1, 1))[:-1]]]))
+        claims_of(TOKEN, COLUMNS[:-1], [row((5, 1, 1))[:-1]])
 
 
 def test_a_settlement_keeps_of_its_claim_what_has_the_same_name() -> None:
@@ -92,7 +97,7 @@ def test_equal_texts_of_an_answer_are_one() -> None:
         values[COLUMNS.index("task")] = "".join(["some ", "text"])
         return values
 
-    one, two = claims_of(TOKEN, Answer(COLUMNS, [[copied(1)], [copied(2)]]))
+    one, two = claims_of(TOKEN, COLUMNS, [copied(1), copied(2)])
     assert one.task is two.task
 
 
@@ -100,8 +105,8 @@ def test_what_an_answer_leaves_out_is_the_queue_asked_for_and_python() -> None:
     values = [*row((5, 1, 1))]
     queue, kind = (COLUMNS.index(name) for name in ("queue", "kind"))
     values[queue] = values[kind] = None
-    (claim,) = claims_of(TOKEN, Answer(COLUMNS, [[values]]), "q")
+    (claim,) = claims_of(TOKEN, COLUMNS, [values], "q")
     assert (claim.queue, claim.kind) == ("q", "python")
     values[queue], values[kind] = "other", "sql"
-    (claim,) = claims_of(TOKEN, Answer(COLUMNS, [[values]]), "q")
+    (claim,) = claims_of(TOKEN, COLUMNS, [values], "q")
     assert (claim.queue, claim.kind) == ("other", "sql")
