@@ -11,7 +11,7 @@ import pytest
 
 from pgsched import App
 from pgsched.core.model import Result, Unreadable
-from pgsched.db.queries.runs import claims
+from pgsched.db.queries.runs import claim_rows
 from pgsched.errors import InputError, PgschedError
 from pgsched.execute.base import Executor
 from pgsched.execute.http.request import read
@@ -60,7 +60,7 @@ def test_a_row_that_python_cannot_read_is_dead_and_its_batch_is_run(bad: str, ds
 def test_if_reading_raised_such_a_row_would_end_the_worker(
     bad: str, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "read_one", json.loads)
+    monkeypatch.setattr(claim_rows, "read_one", json.loads)
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('t', %s)", [bad])
 
     async def scene() -> None:
@@ -73,18 +73,18 @@ def test_if_reading_raised_such_a_row_would_end_the_worker(
 
 @pytest.mark.parametrize("text", ['{"a": 1' + "0" * 5000 + "}", TOO_DEEP], ids=["digits", "levels"])
 def test_reading_a_hot_column_raises_nothing(text: str) -> None:
-    first, second, bad, none = claims.read(["{}", '{"a": [1]}', text, None])
+    first, second, bad, none = claim_rows.read(["{}", '{"a": [1]}', text, None])
     assert (first, second, none) == ({}, {"a": [1]}, None)
     assert isinstance(bad, Unreadable)
-    assert isinstance(claims.read([text])[0], Unreadable)
+    assert isinstance(claim_rows.read([text])[0], Unreadable)
 
 
 @pytest.mark.parametrize("at_once", [0, 1_000_000])
 def test_a_column_is_read_in_order(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "MOST_AT_ONCE", at_once)
-    assert claims.read(["{}", '"x, y"', "[1, [2]]", "null"]) == [{}, "x, y", [1, [2]], None]
-    assert claims.read([None, "3", None]) == [None, 3, None]
-    assert claims.read([]) == []
+    monkeypatch.setattr(claim_rows, "MOST_AT_ONCE", at_once)
+    assert claim_rows.read(["{}", '"x, y"', "[1, [2]]", "null"]) == [{}, "x, y", [1, [2]], None]
+    assert claim_rows.read([None, "3", None]) == [None, 3, None]
+    assert claim_rows.read([]) == []
 
 
 @pytest.mark.parametrize("kind", ["python", "command", "shell", "sql"])
