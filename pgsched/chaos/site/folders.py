@@ -22,9 +22,9 @@ IN_USE = "in-use"
 _held: dict[Path, int] = {}
 
 
-def make(prefix: str = PREFIX) -> Path:
-    """A new folder of this process; its name begins with the prefix."""
-    fresh = Path(tempfile.mkdtemp(prefix="pgsched-new-")).resolve()
+def make(prefix: str = PREFIX, parent: str | None = None) -> Path:
+    """A new folder of this process; its name begins with the prefix. The parent is the folder for temporary files."""
+    fresh = Path(tempfile.mkdtemp(prefix="pgsched-new-", dir=parent)).resolve()
     fresh.chmod(0o755)  # the account that runs PostgreSQL for root must get through
     lock = os.open(fresh / IN_USE, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -41,9 +41,9 @@ def remove(folder: Path) -> None:
         os.close(lock)
 
 
-def sweep(prefix: str = PREFIX) -> None:
+def sweep(prefix: str = PREFIX, parent: str | None = None) -> None:
     """Stop the servers of killed processes, and delete their folders."""
-    for folder in Path(tempfile.gettempdir()).resolve().glob(f"{prefix}*"):
+    for folder in Path(parent or tempfile.gettempdir()).resolve().glob(f"{prefix}*"):
         with contextlib.suppress(OSError, EmbeddedUnavailable), (folder / IN_USE).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             clear(folder)
