@@ -54,6 +54,7 @@ def test_a_quick_drain_compares_pgsched_with_the_raw_ceiling(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_a_run_costs_the_processors_no_more_than_it_should(tmp_path: Path) -> None:
     """1.0 to 1.15 times what its statements cost in a bare loop, and 1.6 to 1.85 times the raw loop: processor's time,
     the median of five rounds. On a machine whose two processors slow each other down it is 1.33 to 1.55, 1.84 to 2.36
@@ -79,6 +80,7 @@ def whole(costs: dict[str, float]) -> float:
 
 @pytest.mark.slow
 @pytest.mark.timeout(420)
+@pytest.mark.long
 def test_pgsched_keeps_its_share_of_what_its_statements_allow(server_dsn: str, tmp_path: Path) -> None:
     """What does not cost the processors, but waits: claims and settlements that do not overlap.
 
@@ -100,6 +102,7 @@ def test_pgsched_keeps_its_share_of_what_its_statements_allow(server_dsn: str, t
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_bulk_enqueue_keeps_its_share_of_a_bare_copy(server_dsn: str, tmp_path: Path) -> None:
     """0.3 to 0.5: a trigger that is called for each row, or rows that go one by one, cost more than half of it."""
     args = ["enqueue", "--n", "100000", "--rounds", "3", "--only", "raw,pgsched"]

@@ -23,12 +23,21 @@ GROUPS = (
 LINES = ("#", "|", "- ")
 
 
-@pytest.mark.slow
+def test_a_small_run_prints_whole_tables_and_nothing_else(tmp_path: Path) -> None:
+    check_tables(("enqueue", "schedules", "size"), tmp_path, "--seconds", "1", "--n", "200")
+
+
+@pytest.mark.long
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize("names", GROUPS, ids="-".join)
 def test_a_quick_run_prints_whole_tables_and_nothing_else(names: tuple[str, ...], tmp_path: Path) -> None:
+    check_tables(names, tmp_path, "--seconds", "2")
+
+
+def check_tables(names: tuple[str, ...], tmp_path: Path, *size: str) -> None:
+    """All measurements end well, and what they print are tables."""
     # a server of its own: pg_stat_statements and room for many connections
-    command = [sys.executable, "-m", "bench", *names, "--quick", "--seconds", "2", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "bench", *names, "--quick", *size, "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "results.json").read_text())["results"]

@@ -10,7 +10,7 @@ from tests.support.fleet import Fleet, one, unaccounted
 from tests.support.waiting import wait_until
 
 
-@pytest.mark.parametrize("workers", [2, 5, 8])
+@pytest.mark.parametrize("workers", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (5, 8))])
 def test_ten_thousand_slots_run_once_each(workers: int, fleet: Fleet, db: psycopg.Connection) -> None:
     crowd = fleet.start(workers, "--concurrency", "4")
     add_jobs(db, 500, 20, task="note")

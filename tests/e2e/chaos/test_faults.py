@@ -1,8 +1,7 @@
-"""Every fault of the quick tier, each on a server of its own or a fresh database; PGSCHED_CHAOS_TIER=full runs all."""
+"""Every fault, each on a server of its own or a fresh database: one of each kind, and the others with `-m long`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +11,15 @@ from pgsched.chaos.runner import run_fault
 from pgsched.chaos.site import requirements
 from pgsched.chaos.site.site import Places, places
 
-TIER: registry.Tier = "full" if os.environ.get("PGSCHED_CHAOS_TIER") == "full" else "quick"
+# Of each kind of fault (a module of pgsched/chaos/faults) one or two that do not take long.
+SHORT = {
+    "claim-unanswered", "enqueue-unanswered", "tick-unanswered", "worker-clock", "leader-killed-after-insert",
+    "leader-lock-held", "silence-of-two-leases", "server-crash", "table-locked", "standby-first",
+    "worker-killed-after-work", "worker-frozen-successor-done",
+}  # fmt: skip
+FAULTS = [
+    pytest.param(one.name, marks=() if one.name in SHORT else pytest.mark.long) for one in registry.load().values()
+]
 
 
 @pytest.fixture(scope="module")
@@ -24,13 +31,20 @@ def where() -> Iterator[Places]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", [fault.name for fault in registry.chosen([], TIER)])
+@pytest.mark.parametrize("name", FAULTS)
 def test_every_promise_holds_under(name: str, where: Places) -> None:
     fault = registry.load()[name]
     if why := requirements.missing(fault.needs):
         pytest.skip(f"{name}: {why}")
     result = run_fault(fault, where, 1, print)
     assert [f"{one.check}: {one.text}" for one in result.violations] == []
+
+
+def test_every_kind_of_fault_has_a_short_one() -> None:
+    known = registry.load()
+    assert known.keys() >= SHORT
+    kinds = {fault.run.__module__ for fault in known.values() if "tmpfs" not in fault.needs}
+    assert {known[name].run.__module__ for name in SHORT} == kinds
 
 
 def test_every_fault_says_what_it_does_and_is_small_enough_to_be_listed() -> None:

@@ -61,6 +61,7 @@ def test_what_a_handler_forks_ends_by_a_sigterm_and_its_worker_does_not(
     assert worker.alive and not worker.said("draining")
 
 
+@pytest.mark.long
 def test_a_worker_whose_loop_is_blocked_for_good_ends_all_the_same(fleet: Fleet, db: psycopg.Connection) -> None:
     (worker,) = fleet.start(1, *APP, "--grace", "1")
     run_id = add(db, "blocks.loop")
@@ -74,8 +75,11 @@ def test_a_worker_whose_loop_is_blocked_for_good_ends_all_the_same(fleet: Fleet,
     assert of(db, run_id, "attempt") == 2
 
 
-@pytest.mark.parametrize("options", [(), ("--processes", "1")], ids=["alone", "supervised"])
-@pytest.mark.parametrize("task", ["stays.loop", "stays_below.loop"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param((), marks=pytest.mark.long, id="alone"), pytest.param(("--processes", "1"), id="supervised")],
+)
+@pytest.mark.parametrize("task", [pytest.param("stays.loop", marks=pytest.mark.long), "stays_below.loop"])
 def test_what_an_async_handler_leaves_behind_holds_up_no_exit(
     task: str, options: tuple[str, ...], fleet: Fleet, db: psycopg.Connection
 ) -> None:
@@ -90,6 +94,7 @@ def test_what_an_async_handler_leaves_behind_holds_up_no_exit(
     assert one(db, "SELECT stopped_at IS NOT NULL FROM pgsched.workers")
 
 
+@pytest.mark.long
 def test_handlers_that_sit_in_all_threads_of_the_loop_hold_up_no_exit(fleet: Fleet, db: psycopg.Connection) -> None:
     (worker,) = fleet.start(1, *APP, "--grace", "1", "--concurrency", "40")
     for _ in range(40):  # the loop has 32 threads at most

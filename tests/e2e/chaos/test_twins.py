@@ -128,6 +128,7 @@ def test_nothing_is_reported_when_every_guard_is_there(violated: Violated) -> No
     assert violated(load_alone) == set()
 
 
+@pytest.mark.long
 def test_slots_that_are_decided_twice_are_reported_without_the_constraint(violated: Violated) -> None:
     cut = ("tick_insert", "ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING\n", "")
     assert "slots-twice" in violated(forget_marks_without_index, cut)
@@ -140,6 +141,7 @@ def test_a_claim_of_a_run_that_has_an_owner_is_reported(violated: Violated) -> N
     assert "one-owner" in violated(load_alone, cut)
 
 
+@pytest.mark.long
 def test_a_claim_that_is_taken_before_its_lease_ended_is_reported(violated: Violated) -> None:
     found = "id = ANY (%(ids)s::text::bigint[]) AND state = 'running'\n      AND lease_until"
     cut = ("reap", found, "phase = 2 AND state = 'running' AND lease_until IS NOT NULL OR lease_until")
@@ -151,6 +153,7 @@ def test_leaders_that_are_not_fenced_are_reported(violated: Violated) -> None:
     assert "terms-overlap" in violated(crowd_of_leaders, PGSCHED_TEST_NO_FENCE="1")
 
 
+@pytest.mark.long
 def test_a_leader_that_does_not_see_the_clock_move_is_reported(where: Places, tmp_path: Path) -> None:
     fault = registry.load()["database-clock"]
     if why := requirements.missing(fault.needs):
@@ -166,6 +169,7 @@ def test_a_limit_that_does_not_hold_is_reported(violated: Violated) -> None:
     assert "limits" in violated(raise_limits)
 
 
+@pytest.mark.long
 def test_what_is_left_in_the_server_is_reported(violated: Violated) -> None:
     try:
         assert violated(leave_a_session) == {"leaks"}

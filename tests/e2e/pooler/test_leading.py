@@ -34,7 +34,7 @@ def slots_after(db: Db, at: object) -> None:
     assert overlapping == []
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGSTOP, signal.SIGTERM])
 def test_another_leads_when_the_leader_is_gone(fleet: Fleet, db: Db, how: signal.Signals) -> None:
     fleet.start(2)
     db.execute(SECONDLY.encode())

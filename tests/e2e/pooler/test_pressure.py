@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.support.bouncer import Bouncer
 from tests.support.fleet import Fleet, enqueue, one, unaccounted, wait_for_leader
@@ -55,6 +56,7 @@ def test_a_restart_under_load_loses_nothing(bouncer: Bouncer, fleet: Fleet, db: 
     assert unaccounted(db) == []
 
 
+@pytest.mark.long
 def test_a_run_is_found_within_a_poll_period(fleet: Fleet, db: Db) -> None:
     fleet.start(1, "--poll", "1")
     wait_for_leader(db)

@@ -21,14 +21,19 @@ from tests.support.waiting import wait_until
 from tests.support.web.console import TOKEN, Browser
 
 OPERATIONS = [(path, method) for path, methods in document(False)["paths"].items() for method in methods]
-PATIENT = settings(
-    max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+EXAMPLES = [6, pytest.param(20, marks=pytest.mark.long)]
 
 
+def patient(examples: int) -> settings:
+    return settings(
+        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    )
+
+
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize(("path", "method"), OPERATIONS, ids=[f"{m} {p}" for p, m in OPERATIONS])
 def test_it_answers_as_its_document_says_whatever_is_sent(
-    dsn: str, db: psycopg.Connection, path: str, method: str
+    dsn: str, db: psycopg.Connection, path: str, method: str, examples: int
 ) -> None:
     schemathesis = pytest.importorskip("schemathesis", reason="pip install 'pgsched[test]'")
     from schemathesis import checks
@@ -51,7 +56,7 @@ def test_it_answers_as_its_document_says_whatever_is_sent(
     can_be_wrong = described["parameters"] or "requestBody" in described
     for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE) if can_be_wrong else (GenerationMode.POSITIVE,):
 
-        @PATIENT
+        @patient(examples)
         @given(case=operation.as_strategy(generation_mode=mode))
         def ask(case: Any) -> None:
             case.call_and_validate(checks=wanted)

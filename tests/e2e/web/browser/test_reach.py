@@ -63,7 +63,7 @@ def pages(console: str, db: psycopg.Connection) -> list[str]:
     return [console + page.format(**values) for page in PAGES]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_every_page_fits_a_telephone_and_can_be_read(pages: list[str], chromium: Any, scheme: str) -> None:
     context = chromium.new_context(viewport={"width": 400, "height": 800}, color_scheme=scheme)
     page = context.new_page()
@@ -83,6 +83,7 @@ def test_short_words_of_tables_are_not_broken_where_there_is_room(pages: list[st
     page.close()
 
 
+@pytest.mark.long
 def test_everything_on_every_page_is_reached_by_the_keyboard_and_is_seen_to_be(pages: list[str], page: Any) -> None:
     page.add_init_script(NOT_LIVE)
     for url in pages:

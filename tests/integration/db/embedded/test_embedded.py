@@ -117,9 +117,10 @@ def test_a_server_that_a_killed_process_left_is_found_and_later_stopped(home: Pa
     assert running(home) is None
 
 
-def test_leaving_while_others_join_never_takes_the_server_from_a_user(home: Path) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
+def test_leaving_while_others_join_never_takes_the_server_from_a_user(home: Path, times: int) -> None:
     embedded_server.acquire(home).release()
-    for _ in range(4):
+    for _ in range(times):
         with using(home) as one, using(home) as two, using(home) as three:
             # Each leaves as soon as it can; USE asks the server again just before it leaves.
             for process in (one, two, three):

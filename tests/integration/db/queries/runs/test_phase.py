@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import psycopg
 import pytest
 
@@ -25,24 +27,19 @@ def test_every_state_has_a_phase() -> None:
     assert PHASES.keys() == set(State)
 
 
-@pytest.mark.parametrize("checked", [True, None])
-@pytest.mark.parametrize("phase", [2, 0, 4])
-@pytest.mark.parametrize("state", PHASES)
-def test_a_run_is_born_in_the_phase_of_its_state(
-    db: psycopg.Connection, state: str, phase: int, checked: bool | None
-) -> None:
-    values = {"state": state, "phase": phase, "checked": checked, "ended": state not in OPEN}
-    assert db.execute(INSERT, values).fetchone() == (PHASES[state],)
+def test_a_run_is_born_in_the_phase_of_its_state(db: psycopg.Connection) -> None:
+    for state, phase, checked in product(PHASES, (2, 0, 4), (True, None)):
+        values = {"state": state, "phase": phase, "checked": checked, "ended": state not in OPEN}
+        assert db.execute(INSERT, values).fetchone() == (PHASES[state],), values
 
 
-@pytest.mark.parametrize("before", PHASES)
-@pytest.mark.parametrize("after", PHASES)
-def test_a_run_goes_into_the_phase_of_the_state_that_somebody_writes(
-    db: psycopg.Connection, before: str, after: str
-) -> None:
-    db.execute(INSERT, {"state": before, "phase": 2, "checked": None, "ended": before not in OPEN})
-    db.execute(UPDATE, {"state": after, "ended": after not in OPEN})
-    assert db.execute("SELECT state, phase FROM pgsched.runs").fetchall() == [(after, PHASES[after])]
+def test_a_run_goes_into_the_phase_of_the_state_that_somebody_writes(db: psycopg.Connection) -> None:
+    for before, after in product(PHASES, PHASES):
+        db.execute("DELETE FROM pgsched.runs")
+        db.execute(INSERT, {"state": before, "phase": 2, "checked": None, "ended": before not in OPEN})
+        db.execute(UPDATE, {"state": after, "ended": after not in OPEN})
+        rows = db.execute("SELECT state, phase FROM pgsched.runs").fetchall()
+        assert rows == [(after, PHASES[after])], f"{before} to {after}"
 
 
 def test_a_phase_that_somebody_writes_is_set_right(db: psycopg.Connection) -> None:
