@@ -62,54 +62,6 @@ FROM pgsched.runs r
 WHERE phase = 2 AND state = 'running' AND queue = %(queue)s AND token = %(token)s
 
 
--- name: claim_ahead
--- take up to `n` of the runs that this very transaction has made, for the worker of the same process. What
--- a run may be claimed for is as in `claim`; who makes them before their instant commits at that instant.
--- params: ids bigint[], n int, workers int: among how many what it may claim is shared, queues text[] (null: all), token
---         uuid, worker_id bigint, lease_s float8, kinds text[], tasks text[], at timestamptz: no attempt starts before it
--- returns: as claim
--- locks: none that anybody could wait for: nobody else sees these rows
-WITH picked AS MATERIALIZED (
-    SELECT shared.id FROM (
-        SELECT found.id, count(*) OVER () / greatest(%(workers)s, 1) AS share,
-            row_number() OVER (ORDER BY found.priority, found.available_at, found.id) AS nth
-        FROM unnest(%(ids)s::text::bigint[]) AS i(id)
-        CROSS JOIN LATERAL (
-            SELECT id, priority, available_at FROM pgsched.runs
-            -- without its phase: an index of one phase would be read from end to end for each run
-            WHERE id = i.id AND state = 'queued'
-              AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
-              AND (kind = ANY (%(kinds)s::text[]) OR kind = 'python' AND task = ANY (%(tasks)s::text[]))
-              AND NOT EXISTS (SELECT FROM pgsched.pauses p
-                              WHERE (p.what = 'all' OR p.what = 'task' AND p.name = task
-                                     OR p.what IN ('queue', 'limit') AND p.name = queue)
-                                AND coalesce(p.resume_at > clock_timestamp(), true))
-              AND (expires_at IS NULL OR expires_at > clock_timestamp())
-            OFFSET 0
-        ) found
-    ) shared WHERE nth <= least(share, %(n)s)
-)
-UPDATE pgsched.runs r
-SET state = 'running', token = %(token)s, worker_id = %(worker_id)s, attempt = r.attempt + 1,
-    started_at = greatest(clock_timestamp(), %(at)s::timestamptz),
-    lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
-WHERE r.id = ANY (ARRAY(SELECT id FROM picked))
-RETURNING
--- include: claim_columns
-
-
--- name: claim_share
--- what is paused now, and among how many workers the runs of a batch are shared.
--- params: queues text[] (null: all): those that a worker serves
--- returns: (pauses text: all that is paused, changes with any of it and is empty when nothing is; workers int: those alive
---          that take more and serve one of the queues)
--- locks: none
-SELECT (SELECT coalesce(string_agg(p::text, ',' ORDER BY p.what, p.name), '') FROM pgsched.pauses p) AS pauses,
-    (SELECT count(*)::int FROM pgsched.workers w
-     WHERE w.stopped_at IS NULL AND w.stopping_at IS NULL AND w.seen_at > clock_timestamp() - w.lease
-       AND (w.queues IS NULL OR %(queues)s::text[] IS NULL OR w.queues && %(queues)s::text[])) AS workers
-
-
 -- name: claim_start
 -- as `claim`, from the start of the queue on: no claim cursor, and no scan for each priority. The plan is
 -- smaller by as much as a worker that is alone with one run notices.
@@ -135,21 +87,6 @@ SET state = 'running', token = %(token)s, worker_id = %(worker_id)s, attempt = r
 WHERE r.id = ANY (ARRAY(SELECT id FROM picked))
 RETURNING
 -- include: claim_columns
-
-
--- name: claim_started
--- their commit took long: attempts that were to start at their instant have started only now, or some time
--- before they ended. A row that somebody holds stays as it is.
--- params: ids bigint[], token uuid
--- returns: none
--- locks: row locks on those runs, skipping those that others hold
-UPDATE pgsched.runs SET started_at = least(clock_timestamp(), finished_at)
-WHERE id = ANY (ARRAY(
-    SELECT r.id FROM pgsched.runs r
-    WHERE r.id = ANY (%(ids)s::text::bigint[]) AND r.token = %(token)s AND r.started_at IS NOT NULL
-      AND (r.state = 'running' OR r.finished_at IS NOT NULL)
-    FOR NO KEY UPDATE SKIP LOCKED
-))
 
 
 -- name: claimable_queues

@@ -24,21 +24,14 @@ Part = tuple[int, Decided]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a batch: jobs that have moved on, new rows, jobs whose rows were refused. `queued`: the rows that
-    may be claimed at once, by number."""
+    """What became of a batch: jobs that have moved on, new rows, jobs whose rows were refused."""
 
     jobs: int = 0
     slots: int = 0
     refused: int = 0
-    queued: Sequence[int] = ()
 
     def __add__(self, other: Written) -> Written:
-        return Written(
-            self.jobs + other.jobs,
-            self.slots + other.slots,
-            self.refused + other.refused,
-            [*self.queued, *other.queued],
-        )
+        return Written(self.jobs + other.jobs, self.slots + other.slots, self.refused + other.refused)
 
 
 def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
@@ -51,7 +44,7 @@ def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[in
     slots = [(jobs, row) for decided, jobs in shared for row in decided.rows]
     made = leadership.insert_slots(conn, slots)
     leadership.advance_jobs(conn, [(jobs, decided.advance) for decided, jobs in shared])
-    return Written(len(parts), len(made), queued=[run for _, state, run in made if state == "queued"])
+    return Written(len(parts), made)
 
 
 def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:

@@ -29,7 +29,6 @@ from pgsched.errors import PgschedError
 from pgsched.leader.alerting.incidents import Watch
 from pgsched.leader.loop import Duties
 from pgsched.leader.metrics import LeaderMeter
-from pgsched.leader.preparation import Seats
 from pgsched.leader.reaper import Search
 
 logger = log.get("leader")
@@ -69,7 +68,6 @@ class Leader:
         self.term: int | None = None
         self._broken_off = 0  # rounds in a row
         self.counted: LeaderMeter | None = None
-        self.seats: Callable[[], Seats | None] = lambda: None  # those of the worker of this process
         self.nudge: Callable[[], object] = bool  # there may be alerts to tell
         self.heard_at: float | None = None  # when the database last answered
         self._stop = threading.Event()
@@ -148,7 +146,7 @@ class Leader:
         if not is_shared(conn):
             conn.execute("LISTEN pgsched_leader")
         duties = Duties(conn, term, self.settings, reap_from=time.monotonic() + grace_s)
-        duties.counted, duties.seats = self.counted, self.seats
+        duties.counted = self.counted
         duties.watch, duties.search = Watch(self._nudged), Search(self.dsn, time.monotonic() + FIRST_LOOK_S)
         try:
             while not self._stop.is_set():

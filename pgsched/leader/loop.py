@@ -7,11 +7,9 @@ so that an outage longer than a lease does not requeue what healthy workers stil
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
 from pgsched import log
@@ -27,20 +25,17 @@ from pgsched.leader.declarations import work as withdraw
 from pgsched.leader.dependents import Sweep, Turn, resolve
 from pgsched.leader.metrics import LeaderMeter
 from pgsched.leader.periodic import Due
-from pgsched.leader.preparation import Ahead, Cost, NotAsPrepared, Seats
-from pgsched.leader.preparation_lead import Lead
 from pgsched.leader.pruner import REST, Pruner
 from pgsched.leader.reaper import LONGEST_S, LOOK_S, Asked, Found, Search
 from pgsched.leader.replanning import Replanning
 from pgsched.leader.stall_detector import Stall
-from pgsched.leader.ticker import Ticked, tick
+from pgsched.leader.ticker import tick
 
 logger = log.get("leader")
 LONGEST_PAUSE_S = 2.5  # how late a lost notification may be noticed
 UNHEARD_PAUSE_S = 1.0  # behind a pooler, where there are none
 WAITING_PAUSE_S = 1.0
 HELD_UP_PAUSE_S = 0.2
-ASK_S = 0.002  # before the instant at least
 LULL_S = 0.03  # behind an instant: what the leader keeps would keep the workers from starting what is due
 BATCH = 5000
 SELDOM = 12  # reap periods from one look for claims to the next while no worker is silent
@@ -54,15 +49,11 @@ class Duties:
         self.term = term
         self.settings = settings
         self.counted: LeaderMeter | None = None
-        self.seats: Callable[[], Seats | None] = lambda: None
         self._reaping = Due(reap_from)
         self._held_up = 0
         self._lull_until = -math.inf
-        self._ask_s = ASK_S
         self._stall = Stall()
         self.search = Search()
-        self._lead = Lead()
-        self._claim_cost = Cost()
         self._backfills = backfill.Turn()
         self._sweep = Sweep()
         self._resolving = Turn()
@@ -89,9 +80,7 @@ class Duties:
 
     def _perform(self, now: float) -> float:
         reap, count = self._reaping.now(now), self._tallying.now(now, lull=self._lull)
-        due = leadership.look(
-            self.conn, self.term, searched_s=self.search.began_s, count=count, lead_s=self._lead.s(now)
-        )
+        due = leadership.look(self.conn, self.term, searched_s=self.search.began_s, count=count)
         looked_at = time.monotonic()
         if (grace_s := self._stall.grace_s(self.conn, now)) > 0:
             self._reap_nothing_for(grace_s)
@@ -220,47 +209,15 @@ class Duties:
 
     def _tick(self) -> int:
         began = time.monotonic()
-        lead_s = self._lead.s(began)
-        try:
-            with Ahead(self.conn, self.seats(), self._claim_cost) as ahead, self.leading() as conn:
-                done = tick(conn, self.settings.tick_batch, lead_s)
-                if done.instant is not None:
-                    ahead.claim(done.queued, done.instant)
-                    leadership.write_ahead(conn)
-                took_s = time.monotonic() - began
-                if done.jobs:
-                    self._lead.took(took_s + ahead.lacked_s)
-                if done.instant is not None:
-                    self._await(conn, done, done.instant, lead_s, ahead.pauses)
-        except NotAsPrepared as reason:
-            logger.debug("prepared in vain", reason=str(reason))
-            return 0
+        with self.leading() as conn:
+            done = tick(conn, self.settings.tick_batch)
         if self.counted is not None:
-            self.counted.ticked(took_s, done.jobs, done.slots)
+            self.counted.ticked(time.monotonic() - began, done.jobs, done.slots)
         if done.errors:
             logger.warning("jobs in error", count=done.errors)
         if done.slots:
             logger.debug("ticked", jobs=done.jobs, slots=done.slots)
         return done.jobs
-
-    def _await(self, conn: Connection[Any], done: Ticked, instant: datetime, lead_s: float, pauses: str | None) -> None:
-        """A batch prepared ahead commits when its instant has come; if nothing of it could be, no more is tried.
-        `pauses`: what was paused when runs of it were claimed.
-
-        Raises NotAsPrepared.
-        """
-        seconds = leadership.seconds_until(conn, instant)
-        if not done.jobs:
-            self._lead.off_until(time.monotonic() + min(seconds, lead_s))
-            return
-        if seconds > lead_s:  # jobs are locked meanwhile
-            raise NotAsPrepared(f"the database's clock went back: the instant is {seconds:g} s away")
-        at = time.monotonic() + seconds
-        # asked twice: after a pause the first answer takes long, the second comes soon
-        sleep(at - self._ask_s - time.monotonic())
-        self._ask_s = max(ASK_S, ask(conn, done, instant, pauses))
-        sleep(at - time.monotonic())
-        ask(conn, done, instant, pauses)
 
     def _replan(self) -> int:
         return self._replanning.work(self.conn, self.leading)
@@ -354,19 +311,6 @@ class Duties:
             self._pruning.exactly(breather(began))
         self._sweep.work(conn, BATCH)
         limits.forget(conn)
-
-
-def ask(conn: Connection[Any], done: Ticked, instant: datetime, pauses: str | None) -> float:
-    """Does what a batch was prepared for still hold? Seconds that the answer took. Raises NotAsPrepared."""
-    began = time.monotonic()
-    if leadership.crossed(conn, done.looking, instant, pauses):
-        raise NotAsPrepared("a job has got an unfinished run, or something was paused")
-    return time.monotonic() - began
-
-
-def sleep(seconds: float) -> None:
-    """As time.sleep(), which fails in a process whose wall clock libfaketime fakes."""
-    threading.Event().wait(seconds)
 
 
 def breather(began: float, times: float = 1.0) -> float:

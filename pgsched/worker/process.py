@@ -131,7 +131,6 @@ async def work(
         process_name(),
         on_fatal=lambda error: loop.call_soon_threadsafe(worker.fail, error),
     )
-    leader.seats = lambda: worker.seats
     if observed is not None:
         observed.watch(worker, leader)
     thread = threading.Thread(target=leader.run, name="pgsched-leader", daemon=True)

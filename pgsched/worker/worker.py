@@ -36,7 +36,6 @@ from pgsched.worker.memory_limit import watch_memory
 from pgsched.worker.metrics import MeteredSlots, WorkerMeter
 from pgsched.worker.output import LogPump
 from pgsched.worker.registration import register
-from pgsched.worker.reservations import WorkerSeats
 from pgsched.worker.settler import Settler, retry_in_s
 from pgsched.worker.supervision.supervisor_link import READY, SPENT
 from pgsched.worker.watchdog import Watchdog
@@ -45,7 +44,6 @@ logger = log.get("worker")
 WATCH_S = 0.25
 FLUSH_S = 5.0
 ANSWER_S = 1.0
-PROMISE_S = 5.0  # for a commit of the leader's that slow
 PART_END_S = 2.0
 STUCK_S = 15.0
 
@@ -72,7 +70,6 @@ class Worker:
         self.counted = counted
         self.heartbeat: Heartbeat | None = None
         self.watchdog: Watchdog | None = None
-        self.seats: WorkerSeats | None = None  # for the leader of this process
         self.slots = (Slots if counted is None else partial(MeteredSlots, counted))(
             executors, settings.concurrency, self.leases, self._settle, self._more_room, self._bug,
             settings.max_runs or 0, lambda: self.retire(SPENT),
@@ -150,7 +147,6 @@ class Worker:
             self.slots.take,
             self.slots.is_idle,
         )
-        self.seats = WorkerSeats(self._claimer, self.slots, self.settings.queues)
         self._watchdog = self.watchdog = Watchdog(self.slots.running, self._code_of, self.registration.tasks)
         heartbeat = self.heartbeat = Heartbeat(
             self.dsn,
@@ -201,8 +197,6 @@ class Worker:
         # a claim on its way gets its answer, so that what it takes is handed back and not left to expire
         await asyncio.wait({claimer}, timeout=ANSWER_S)
         await self._end_parts(claimer)
-        if self.seats is not None:
-            await self.seats.ended(PROMISE_S)
         await self._claimer.close()
         await self._drain()
         await self._end_parts(*others, settler, logs)

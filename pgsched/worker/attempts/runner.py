@@ -58,7 +58,6 @@ class Slots:
         self.leases = leases
         self.pace = Pace(concurrency)
         self.abandoned = 0
-        self.kept = 0  # room that is promised to others' claims (worker/reservations.py)
         self._settle = settle
         self._on_room = on_room
         self._on_bug = on_bug
@@ -104,10 +103,10 @@ class Slots:
             return 0
         free = self.concurrency - self._busy - sum(map(len, self._waiting))
         ahead = self.pace.prefetch if not self._busy or time.monotonic() < self._moved_at + PARKED_S else 0
-        filled = max(0, len(self._buffer) - self._starting) + self._hands.ahead + self.kept
+        filled = max(0, len(self._buffer) - self._starting) + self._hands.ahead
         want = free + ahead - filled
         if self._left > 0:
-            want = min(want, self._left - len(self._buffer) - self.kept)
+            want = min(want, self._left - len(self._buffer))
         # refill the prefetch when half of it is used, not one by one
         return want if free > filled or want > ahead // 2 else 0
 

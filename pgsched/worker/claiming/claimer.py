@@ -11,7 +11,7 @@ import math
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -60,7 +60,6 @@ class Claimer:
         self._conn: AsyncConnection[Any] | None = None
         self._unconfirmed = Unconfirmed(on_claims, self._wake.set)
         self._claiming: tuple[UUID, str] | None = None
-        self._keeps_up = False
         self.asking = 0  # how many runs the claim is for that is on its way
         self._discovered_at = -math.inf
         self.starved = False  # did the last round leave something for want of room?
@@ -93,21 +92,6 @@ class Claimer:
     def stop(self) -> None:
         """Claim no more: `run` ends with the statement in progress."""
         self._stopped = True
-        self._wake.set()
-
-    @property
-    def stopped(self) -> bool:
-        """Does it claim no more?"""
-        return self._stopped
-
-    def keeps_up(self) -> bool:
-        """Has it taken all that there was for it when it last looked?"""
-        return self._keeps_up and not (self._stopped or self._rotation or self._wake.is_set())
-
-    def ask_for(self, queues: Sequence[str], token: UUID, sent_at: float) -> None:
-        """Claims of these queues with this token may be ours, asked for at `sent_at`: find out."""
-        for queue in queues:
-            self._unconfirmed.sent(token, queue, sent_at)
         self._wake.set()
 
     async def run(self) -> None:
@@ -169,10 +153,8 @@ class Claimer:
         """Try every queue that may have work once; True when a full batch says that there is more."""
         self._again_s = self._rest.period_s
         self.starved = self.room() <= 0
-        if self.starved:
-            self._keeps_up = False
-            if not self._unconfirmed:
-                return False
+        if self.starved and not self._unconfirmed:
+            return False
         if self._conn is None:
             self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
             self._rest = Polling(self.poll_s) if is_shared(self._conn) else self._rest
@@ -195,7 +177,6 @@ class Claimer:
             self._looking_s = time.monotonic() - began
         rotation.end(self._rest.idle)
         self.starved = rotation.has_left_something
-        self._keeps_up = not self.starved
         return self.starved and self.room() > 0
 
     async def _try(self, conn: AsyncConnection[Any], queues: list[str]) -> None:
@@ -299,5 +280,5 @@ class Claimer:
         self._rotation.failed(self._claiming and self._claiming[1])
         if self._claiming is not None and reaction is Reaction.RETRY:  # the server says that it has taken nothing
             self._unconfirmed.settled(*self._claiming)
-        self._claiming, self._keeps_up = None, False
+        self._claiming = None
         await asyncio.sleep(delay)

@@ -327,14 +327,14 @@ def test_a_run_triggered_while_the_tick_waits_is_seen(
 ) -> None:
     """`later`: unfinished runs are counted once the lock is there. In the statement that locks they are too few."""
     add_jobs(db, 1, 1, overlap="skip")
-    cut(monkeypatch, leadership, "tick_due", "(SELECT clock_timestamp() AS now,",
-        "(SELECT clock_timestamp() AS now, (SELECT true FROM pg_advisory_lock(7)) AS got,")  # fmt: skip
+    cut(monkeypatch, leadership, "tick_due", "(SELECT clock_timestamp() AS now)",
+        "(SELECT clock_timestamp() AS now FROM pg_advisory_lock(7))")  # fmt: skip
     if not later:
         due, count, early = leadership.due_jobs, leadership.unfinished, dict[int, dict[str, Any]]()
 
-        def count_and_lock(conn: psycopg.Connection, n: int, lead_s: float) -> Any:
+        def count_and_lock(conn: psycopg.Connection, n: int) -> Any:
             early.update(count(conn, [row[0] for row in conn.execute("SELECT id FROM pgsched.jobs").fetchall()]))
-            return due(conn, n, lead_s)
+            return due(conn, n)
 
         monkeypatch.setattr(leadership, "due_jobs", count_and_lock)
         monkeypatch.setattr(leadership, "unfinished", lambda conn, ids: early)
@@ -426,7 +426,11 @@ def test_a_slot_that_has_its_row_is_noticed_beside_the_first_of_an_excluded_stre
     (first, taken), (second, last) = rows[0], rows[-1]
     excluded = SlotRow(last + timedelta(seconds=9), "skipped", last, extend=last, covers_count=1)
     with db.transaction():
-        assert [made[:2] for made in leadership.insert_slots(db, [([second], excluded)])] == [(second, "skipped")]
+        assert leadership.insert_slots(db, [([second], excluded)]) == 1
+    state = db.execute(
+        "SELECT state FROM pgsched.runs WHERE (job_id, scheduled_at) = (%s, %s)", [second, excluded.slot]
+    )
+    assert state.fetchall() == [("skipped",)]
     db.execute("DELETE FROM pgsched.runs WHERE (job_id, scheduled_at) = (%s, %s)", [second, excluded.slot])
     with pytest.raises(psycopg.errors.UniqueViolation) as refusal, db.transaction():
         leadership.insert_slots(db, [([first], SlotRow(taken, "queued", taken)), ([second], excluded)])
@@ -483,7 +487,7 @@ def test_what_is_not_due_is_not_read(ends: bool, db: psycopg.Connection) -> None
         text = text_without("tick_due", "j.next_run_at <= (SELECT now FROM clock)",
                             "j.next_run_at + interval '0' <= (SELECT now FROM clock)")  # fmt: skip
     with db.transaction():
-        (plan,) = db.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + text, {"n": 100, "lead_s": 0}).fetchone()  # type: ignore[misc]
+        (plan,) = db.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + text, {"n": 100}).fetchone()  # type: ignore[misc]
     assert most_rows(plan, "Rows Removed by Filter") == (0 if ends else 500)
     assert most_rows(plan) == 3
 

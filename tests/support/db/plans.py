@@ -53,7 +53,6 @@ LEADER = {
     "tick_due": "jobs_due* jobs_due[]",
     "tick_terms": "jobs_pkey",
     "tick_open": "runs_open_of_job",
-    "tick_crossed": "runs_open_of_job",
     "tick_finished": "runs_slot",
     "tick_known": "runs_slot",
     "tick_extend": "runs_slot runs_pkey",
@@ -62,9 +61,6 @@ LEADER = {
     "tick_again": "jobs_in_error* jobs_pkey",
     "tick_replace": "runs_open_of_job runs_pkey",
     "passed_over_take": "runs_slot",
-    "claim_share": "",
-    "claim_ahead": "runs_pkey",
-    "claim_started": "runs_pkey",
     "limit_queues": "runs_claim",
     "limit_groups": "runs_ready* runs_ready[] runs_of_key runs_pkey jobs_pkey",
     "limit_open_keys": "runs_of_key runs_of_key* runs_of_key[] jobs_pkey",
@@ -122,7 +118,6 @@ FEW = (
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_checked enqueue_keyed"
     " enqueue_keyed_traced enqueue_plain enqueue_rows enqueue_told enqueue_traced leader_elect leader_resign"
     " leader_seen leader_try leader_vacant limit_refunds prune_audit prune_workers rollup_lock rollup_stretches"
-    " tick_wait write_ahead"
 )
 
 

@@ -97,9 +97,9 @@ def unlock(conn: Connection[Any]) -> None:
     conn.execute(sql("leader_resign"))
 
 
-def due_jobs(conn: Connection[Any], n: int, lead_s: float = 0.0) -> list[Due]:
-    """Lock up to `n` jobs that are due, within `lead_s` seconds if none is now: `tick_due` in sql/ticks.sql."""
-    return conn.execute(sql("tick_due"), {"n": n, "lead_s": lead_s}).fetchall()
+def due_jobs(conn: Connection[Any], n: int) -> list[Due]:
+    """Lock up to `n` jobs that are due: `tick_due` in sql/ticks.sql."""
+    return conn.execute(sql("tick_due"), {"n": n}).fetchall()
 
 
 def planned(conn: Connection[Any], after: int, n: int) -> list[Planned]:
@@ -113,22 +113,6 @@ def plan_again(conn: Connection[Any], jobs: Sequence[tuple[int, datetime]]) -> i
     return conn.execute(sql("plans_again"), {"job_ids": job_ids, "next_run_ats": next_run_ats}).rowcount
 
 
-def seconds_until(conn: Connection[Any], at: datetime) -> float:
-    """Seconds until `at` on the database's clock; negative when it has passed."""
-    row = conn.execute(sql("tick_wait"), {"at": at}).fetchone()
-    assert row is not None
-    return float(row[0])
-
-
-def write_ahead(conn: Connection[Any]) -> None:
-    """Bring what this transaction has logged to disk now, so that its commit has next to nothing left to write.
-
-    Before PostgreSQL 17 there is no way to ask for it: nothing happens.
-    """
-    if conn.info.server_version >= 170000:
-        conn.execute(sql("write_ahead"))
-
-
 def terms(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
     """What the schedules and policies of these jobs say; see `tick_terms` in sql/ticks.sql for the columns."""
     return {row["id"]: row for row in fetch(conn, sql("tick_terms"), {"job_ids": literal(jobs)})}
@@ -137,22 +121,6 @@ def terms(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any
 def unfinished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
     """How many runs of these jobs are open and held, and the newest of them; jobs without any are left out."""
     return {row["job_id"]: row for row in fetch(conn, sql("tick_open"), {"job_ids": literal(jobs)})} if jobs else {}
-
-
-def crossed(conn: Connection[Any], jobs: Sequence[int], at: datetime, pauses: str | None = None) -> bool:
-    """Has one of these jobs an unfinished run beside that of its slot `at`? Is anything paused other than `pauses`?"""
-    if not jobs and pauses is None:
-        return False
-    row = conn.execute(sql("tick_crossed"), {"job_ids": literal(jobs), "at": at, "pauses": pauses}).fetchone()
-    return bool(row and row[0])
-
-
-def claim_share(conn: Connection[Any], queues: Sequence[str]) -> tuple[str, int]:
-    """All that is paused, as one text that changes with any of it; how many workers serve one of these queues (empty:
-    any)."""
-    row = conn.execute(sql("claim_share"), {"queues": list(queues) or None}).fetchone()
-    assert row is not None
-    return str(row[0]), int(row[1])
 
 
 def finished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -167,15 +135,18 @@ def known_slots(conn: Connection[Any], stretches: Sequence[tuple[int, datetime, 
     return set(conn.execute(sql("tick_known"), values).fetchall()) if stretches else set()
 
 
-def insert_slots(conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]]) -> list[tuple[int, str, int]]:
-    """Make the rows of decided slots, each for one or many jobs; returns (job, state, id) of the new ones.
+def insert_slots(conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]]) -> int:
+    """Make the rows of decided slots, each for one or many jobs; returns how many are new.
 
     The rest of an excluded stretch goes to the row it has. Raises DatabaseError; `slot_taken` tells whether a slot has
     its row already.
     """
     extended = extend_slots(conn, [(jobs[0], row) for jobs, row in slots if row.extend is not None])
     new = [(jobs, row) for jobs, row in slots if row.extend is None or (jobs[0], row.slot) not in extended]
-    return conn.execute(sql("tick_insert"), columns(new, SlotRow), prepare=False).fetchall() if new else []
+    if not new:
+        return 0
+    row = conn.execute(sql("tick_insert"), columns(new, SlotRow), prepare=False).fetchone()
+    return int(row[0]) if row else 0
 
 
 def extend_slots(conn: Connection[Any], slots: Sequence[tuple[int, SlotRow]]) -> set[tuple[int, datetime]]:
@@ -286,11 +257,9 @@ class Look:
     now_s: float
 
 
-def look(
-    conn: Connection[Any], term: int, *, searched_s: float = 0.0, count: bool = False, lead_s: float = 0.0
-) -> Look:
-    """Ask what is due (jobs: within `lead_s` seconds), and say that the term is alive."""
-    values = {"term": term, "searched_s": searched_s, "count": count, "lead_s": lead_s}
+def look(conn: Connection[Any], term: int, *, searched_s: float = 0.0, count: bool = False) -> Look:
+    """Ask what is due, and say that the term is alive."""
+    values = {"term": term, "searched_s": searched_s, "count": count}
     row = conn.execute(sql("leader_look"), values).fetchone()
     assert row is not None
     return Look(*row)

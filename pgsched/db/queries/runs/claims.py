@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import groupby
 from operator import itemgetter, lt
 from typing import Any
@@ -20,7 +19,7 @@ from pgsched.core import payload
 from pgsched.core.model import DONE, SUCCEEDED, Claim, Key, Settlement, keys_of
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connection.connect import AsyncConnection, Connection
-from pgsched.db.queries.runs.claim_rows import claimed, claims_of, columns_of, json_as_text, prepare
+from pgsched.db.queries.runs.claim_rows import claimed, prepare
 from pgsched.db.statements import sql
 
 RUN, OUTCOME = itemgetter(Settlement._fields.index("id")), itemgetter(Settlement._fields.index("outcome"))
@@ -81,38 +80,6 @@ async def plan_settlements(conn: AsyncConnection[Any]) -> None:
 async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:
     """The claims that a `claim` with this token made although its answer was lost."""
     return await claimed(conn, sql("claim_unconfirmed"), {"queue": queue, "token": token}, token, queue)
-
-
-def claim_ahead(
-    conn: Connection[Any],
-    wanted: Wanted,
-    queues: Sequence[str],
-    n: int,
-    workers: int,
-    token: UUID,
-    made: Sequence[int],
-    at: datetime,
-) -> list[Claim]:
-    """Take up to `n` of the runs `made` by this transaction, of these queues (empty: of any), and no more than is one
-    worker's share among so many; no attempt of theirs starts before `at`."""
-    values = {
-        "ids": plain(made),
-        "n": n,
-        "workers": workers,
-        "queues": literal(queues) if queues else None,
-        "queue": None,
-        "token": token,
-        **wanted.values,
-        "at": at,
-    }
-    json_as_text(cursor := conn.cursor())
-    rows = cursor.execute(sql("claim_ahead"), values).fetchall()
-    return claims_of(token, columns_of(cursor), rows)
-
-
-def claim_started(conn: Connection[Any], claims: Sequence[Claim]) -> None:
-    """Attempts of these claims, which have one token, start now and not when they were to."""
-    conn.execute(sql("claim_started"), {"ids": plain([claim.id for claim in claims]), "token": claims[0].token})
 
 
 async def claimable_queues(
