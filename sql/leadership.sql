@@ -25,7 +25,7 @@ SELECT pg_try_advisory_xact_lock(hashtextextended('pgsched.leader.fence', 0)) AS
 -- what is there for the leader to do, and when will there be? One statement a round, so that a leader with
 -- nothing to do costs next to nothing. It also says that this term is alive.
 -- params: term bigint, searched_s float8 (when claims were last looked at, since 1970), count boolean (whether to look for
---         runs that are to be counted)
+--         runs that are to be counted), lead_s float8 (due jobs are those due within so many seconds)
 -- returns: (wait_s float8: seconds until something is due, null: nothing known; jobs, runs, waiting, silent,
 --          passed_over, backfills, limited, unapplied, ended boolean: due jobs; runs to be made claimable or ended; held
 --          runs that nothing but another run's end can free; a worker that has said nothing for a lease, whose claims
@@ -41,7 +41,8 @@ WITH seen AS (
       AND term = (SELECT max(term) FROM pgsched.leader)
 ), next AS MATERIALIZED (
     SELECT clock_timestamp() AS now,
-        (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT paused AND next_run_at IS NOT NULL) AS job_at,
+        (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT paused AND next_run_at IS NOT NULL)
+            - make_interval(secs => %(lead_s)s) AS job_at,
         least((SELECT min(available_at) FROM pgsched.runs WHERE phase = 1),
               (SELECT min(expires_at) FROM pgsched.runs WHERE phase < 3 AND state <> 'running' AND started_at IS NULL),
               (SELECT min(held_until) FROM pgsched.runs WHERE phase = 0 AND started_at IS NULL)) AS run_at,

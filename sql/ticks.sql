@@ -166,17 +166,35 @@ UPDATE pgsched.jobs j SET next_run_at = clock_timestamp() WHERE j.id = ANY (ARRA
     FOR NO KEY UPDATE SKIP LOCKED))
 
 
+-- name: tick_crossed
+-- has one of the jobs that were prepared ahead of an instant got an unfinished run meanwhile? Its row was
+-- locked, but pgsched.trigger, a retry and a plain insert take no lock that conflicts. Asked when the instant has come.
+-- params: job_ids bigint[] (locked by tick_due), at timestamptz (the instant: a run of that slot is the batch's own)
+-- returns: crossed boolean
+-- locks: none
+SELECT EXISTS (
+    SELECT FROM pgsched.runs r
+    WHERE r.job_id = ANY(%(job_ids)s::bigint[]) AND r.phase < 3 AND r.origin <> 'backfill'
+      AND r.scheduled_at IS DISTINCT FROM %(at)s::timestamptz
+) AS crossed
+
+
 -- name: tick_due
 -- lock the jobs whose next slot (or plan) is due. What only others' transactions can change beside these rows
 -- (unfinished runs) is read by a later statement: this one's snapshot is older than its locks.
--- params: n int
--- returns: (id, now, mark, anchor, dated, shape). `now` is the one instant that the whole batch is decided at; `mark`:
+-- params: n int, lead_s float8: if nothing is due, jobs that are due within so many seconds, all at one instant
+-- returns: (id, now, mark, anchor, dated, shape). `now` is the one instant that the whole batch is decided at, which
+--          lies ahead of the clock if nothing is due before; `mark`:
 --          its slots lie after this, which is the high-water mark or what is right before its start (null: a job that
 --          runs once and was not decided yet); `anchor`: where it began, if its slots count from there; `dated`: it has
 --          excluded dates. Jobs of one `shape` have the same schedule and policies: tick_terms has to be asked for one
 --          of them only
 -- locks: FOR NO KEY UPDATE on those jobs, skipping locked ones: an edit or a delete in progress is decided next tick
-WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
+WITH clock AS MATERIALIZED (
+    SELECT CASE WHEN at BETWEEN now AND now + make_interval(secs => %(lead_s)s) THEN at ELSE now END AS now
+    FROM (SELECT clock_timestamp() AS now,
+                 (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT paused AND next_run_at IS NOT NULL) AS at) c
+)
 SELECT j.id, (SELECT now FROM clock) AS now,
     CASE WHEN j.decided_until <> '-infinity' THEN greatest(j.decided_until, j.starts_at - interval '1 microsecond')
          WHEN j.schedule IS NOT NULL THEN j.anchor_at END AS mark,
@@ -259,7 +277,9 @@ WITH guard AS (
         covers_until, covers_count, queue, priority, kind, task, args, origin, owner, max_attempts, timeout, kill_after,
         backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key, checked)
     SELECT j.id, s.slot,
-        CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting') THEN '8998-01-01 00:00Z' ELSE s.starts END,
+        -- a batch that is prepared ahead of its instant is claimable when it commits, not scheduled for later
+        CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting') THEN '8998-01-01 00:00Z'
+             WHEN s.state = 'queued' THEN least(s.starts, (SELECT clock_timestamp())) ELSE s.starts END,
         CASE WHEN j.after_jobs <> '{}' AND s.state = 'queued' THEN 'waiting' ELSE s.state END,
         CASE WHEN s.state IN ('skipped', 'missed') THEN clock_timestamp() END, s.expires_at, s.held_until, s.reason,
         s.covers_from, s.covers_until, s.covers_count, j.queue, j.priority, j.kind, j.task, j.args, 'schedule', j.owner, j.max_attempts,
@@ -384,3 +404,11 @@ SELECT j.id, j.schedule, j.timezone, j.anchor_at, j.run_at, j.starts_at, j.ends_
        AND c.from_date <= (clock_timestamp() + interval '1 year')::date) AS excluded
 FROM pgsched.jobs j
 WHERE j.id = ANY(%(job_ids)s::bigint[])
+
+
+-- name: tick_wait
+-- let a batch that was prepared ahead of its instant commit no earlier, and find out whether it was.
+-- params: at timestamptz
+-- returns: (wait_s float8) seconds until then; negative when it has passed
+-- locks: none
+SELECT extract(epoch FROM %(at)s::timestamptz - clock_timestamp())::float8 AS wait_s

@@ -25,6 +25,7 @@ from pgsched.leader.declarations import work as withdraw
 from pgsched.leader.dependents import Sweep, Turn, resolve
 from pgsched.leader.metrics import LeaderMeter
 from pgsched.leader.periodic import Due
+from pgsched.leader.preparation import NotAsPrepared, PreparationLead
 from pgsched.leader.pruner import REST, Pruner
 from pgsched.leader.reaper import LONGEST_S, LOOK_S, Asked, Found, Search
 from pgsched.leader.replanning import Replanning
@@ -54,6 +55,7 @@ class Duties:
         self._lull_until = -math.inf
         self._stall = Stall()
         self.search = Search()
+        self._lead = PreparationLead()
         self._backfills = backfill.Turn()
         self._sweep = Sweep()
         self._resolving = Turn()
@@ -80,7 +82,9 @@ class Duties:
 
     def _perform(self, now: float) -> float:
         reap, count = self._reaping.now(now), self._tallying.now(now, lull=self._lull)
-        due = leadership.look(self.conn, self.term, searched_s=self.search.began_s, count=count)
+        due = leadership.look(
+            self.conn, self.term, searched_s=self.search.began_s, count=count, lead_s=self._lead.s(now)
+        )
         looked_at = time.monotonic()
         if (grace_s := self._stall.grace_s(self.conn, now)) > 0:
             self._reap_nothing_for(grace_s)
@@ -209,10 +213,20 @@ class Duties:
 
     def _tick(self) -> int:
         began = time.monotonic()
-        with self.leading() as conn:
-            done = tick(conn, self.settings.tick_batch)
+        lead_s = self._lead.s(began)
+        try:
+            with self.leading() as conn:
+                done = tick(conn, self.settings.tick_batch, lead_s)
+                took_s = time.monotonic() - began
+                if done.jobs:
+                    self._lead.took(took_s)
+                if done.instant is not None:
+                    self._lead.wait(conn, done, done.instant, lead_s)
+        except NotAsPrepared as reason:
+            logger.debug("prepared in vain", reason=str(reason))
+            return 0
         if self.counted is not None:
-            self.counted.ticked(time.monotonic() - began, done.jobs, done.slots)
+            self.counted.ticked(took_s, done.jobs, done.slots)
         if done.errors:
             logger.warning("jobs in error", count=done.errors)
         if done.slots:

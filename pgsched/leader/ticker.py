@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pgsched import log
@@ -32,25 +33,33 @@ Key = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What a batch did: jobs decided, rows made, jobs in error."""
+    """What a batch did: jobs decided, rows made, jobs in error.
+
+    `instant`: that of a batch that was prepared ahead of it, which must not commit before. `left`: jobs due at that
+    instant that have to be decided when it has come. `looking`: jobs that were prepared because nothing of them was
+    unfinished: it still has to be so when the batch commits.
+    """
 
     jobs: int
     slots: int
     errors: int
+    instant: datetime | None = None
+    left: int = 0
+    looking: Sequence[int] = ()
 
 
-def tick(conn: Connection[Any], batch: int) -> Ticked:
-    """Decide one batch of due jobs in the caller's transaction."""
+def tick(conn: Connection[Any], batch: int, lead_s: float = 0.0) -> Ticked:
+    """Decide one batch of due jobs in the caller's transaction. If none is due, prepare those due within `lead_s`."""
     try:
         # the locks belong to the savepoint too: to lock a row outside and update it inside would cost a multixact
         with conn.transaction():
-            work = Work(conn, batch)
+            work = Work(conn, batch, lead_s)
             parts = work.decide()
             return work.told(parts, write(conn, parts, work.terminates))
     except DatabaseError as error:  # a row's fault; or a slot has its row, a backfill's or that of a mark that was lost
         if not leadership.refused(error):
             raise
-    work = Work(conn, batch)
+    work = Work(conn, batch, lead_s)
     parts = work.without_known(conn, work.decide())
     return work.told(parts, write_apart(conn, parts, work.terminates))
 
@@ -58,14 +67,30 @@ def tick(conn: Connection[Any], batch: int) -> Ticked:
 class Work:
     """Due jobs, locked, with what deciding them needs. `terminates`: those that terminate what their slots replace."""
 
-    def __init__(self, conn: Connection[Any], batch: int) -> None:
-        due = leadership.due_jobs(conn, batch)
+    def __init__(self, conn: Connection[Any], batch: int, lead_s: float) -> None:
+        due = leadership.due_jobs(conn, batch, lead_s)
         # the oldest marks first: a plan holds for a later mark before the same slot
         due.sort(key=lambda job: job[2] or job[1])
         self.shapes = read_shapes(conn, due)
         self.jobs = [job for job in due if job[0] in self.shapes]
         self.found = standings(conn, self.jobs, self.shapes)
         self.terminates: set[int] = set()
+        self.instant: datetime | None = None
+        self.left = 0
+        self.looking: list[int] = []
+        if lead_s > 0 and due and leadership.seconds_until(conn, due[0][1]) > 0:
+            self.prepare(due[0][1], len(due))
+
+    def prepare(self, instant: datetime, due: int) -> None:
+        """Keep the jobs that can be decided ahead of their instant: nothing of them is unfinished. Whether such a
+        run has ended by then, nobody can tell before."""
+        ready = [job for job in self.jobs if self.is_ready(job)]
+        self.instant, self.left, self.jobs = instant, due - len(ready), ready
+        self.looking = looking(ready, self.shapes)
+
+    def is_ready(self, job: leadership.Due) -> bool:
+        shape = self.shapes[job[0]]
+        return isinstance(shape, Shape) and not shape.delayed and job[0] not in self.found
 
     def decide(self) -> list[Part]:
         """Decide these jobs, or the first of them; those that cannot be evaluated get their error."""
@@ -118,7 +143,7 @@ class Work:
     def told(self, parts: Sequence[Part], written: Written) -> Ticked:
         """The batch as its caller hears of it."""
         errors = sum(decided.advance.error is not None for _, decided in parts) + written.refused
-        return Ticked(written.jobs, written.slots, errors)
+        return Ticked(written.jobs, written.slots, errors, self.instant, self.left, self.looking)
 
 
 def key_of(job: leadership.Due) -> Key:

@@ -20,6 +20,7 @@ from pgsched.core.schedule.calendar import Calendar, calendar
 from pgsched.core.schedule.cron import Schedule, parse
 
 DELAY_RECHECK = timedelta(seconds=1)
+PUNCTUAL = timedelta(seconds=1)  # a slot that is decided so soon is on time, whatever `misfire_after` says
 NEVER_RUN = ("skipped", "missed")
 Job = dict[str, Any]
 INSTANT = timedelta(microseconds=1)
@@ -159,7 +160,7 @@ def punctual(job: Job, schedule: Schedule, begun: datetime) -> Plan | None:
     end = now if ends_at is None else min(now, ends_at)
     slot = schedule.after(begun)
     late = now - slot if slot is not None and slot <= end else None
-    if job["excluded"] or (late is not None and late > min(job["misfire_after"], job["start_deadline"] or late)):
+    if job["excluded"] or (late is not None and late > min(misfire_after(job), job["start_deadline"] or late)):
         return None
     decisions: list[Decision] = []
     while slot is not None and slot <= end and len(decisions) < BATCH:
@@ -176,8 +177,15 @@ def parsed(job: Job) -> Schedule:
 def catch_up_policy(job: Job) -> CatchUp:
     """The job's misfire policy as a value."""
     return CatchUp(
-        job["catch_up"], job["misfire_after"], job["catch_up_window"], job["max_catch_up"], job["start_deadline"]
+        job["catch_up"], misfire_after(job), job["catch_up_window"], job["max_catch_up"], job["start_deadline"]
     )
+
+
+def misfire_after(job: Job) -> timedelta:
+    """Up to this late a slot is on time. Deciding takes time, so it is never less than `PUNCTUAL`: with less, a job
+    that is decided the moment it is due would have misfired each time."""
+    given: timedelta = job["misfire_after"]
+    return max(given, PUNCTUAL)
 
 
 def job_calendar(job: Job) -> Calendar:

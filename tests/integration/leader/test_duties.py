@@ -164,6 +164,21 @@ def test_a_batch_of_schedules_that_take_long_to_read_ends_early_and_goes_on(
     assert [(ticked.jobs, ticked.errors) for ticked in ticks] == [(1, 1)] * 4 + [(0, 0)]
 
 
+def test_jobs_whose_schedules_are_not_read_yet_are_not_prepared_ahead(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ticker, "READ_S", 0.0)
+    for n in range(3):
+        add_job(db, "@every 1h", max_buffer=n + 1)
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET anchor_at = c, next_run_at = c + interval '1 hour', decided_until = c"
+                   " FROM (SELECT clock_timestamp() AS c) now")  # fmt: skip
+    with db.transaction():
+        ticked = tick(db, 100, 4000.0)
+    assert (ticked.jobs, ticked.slots, ticked.left) == (1, 1, 2)
+
+
 def add_job(db: psycopg.Connection, schedule: str, **columns: Any) -> None:
     given = {"schedule": schedule, "task": "t"} | columns
     db.execute(
@@ -312,7 +327,7 @@ def test_a_duty_that_fails_stops_no_other(
     impossible: bytes, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tick that cannot be done, whatever the reason, must not keep expired claims from being taken back."""
-    monkeypatch.setattr(leadership, "due_jobs", lambda conn, n: conn.execute(impossible).fetchall())
+    monkeypatch.setattr(leadership, "due_jobs", lambda conn, n, lead_s: conn.execute(impossible).fetchall())
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)

@@ -89,7 +89,7 @@ def rounds(duties: Duties, seconds: float, until: Callable[[], bool] = bool) -> 
 
 def test_a_round_of_the_leader_reads_nothing_of_what_is_queued(backlog: psycopg.Connection, connect: Open) -> None:
     conn = connect(options="-c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off")
-    look: dict[str, Any] = {"term": 1, "searched_s": 0.0, "count": True}
+    look: dict[str, Any] = {"term": 1, "searched_s": 0.0, "count": True, "lead_s": 0.01}
     assert read(conn, "leader_look", **look) < 1000
     assert read(conn, "reap", ids="{5,6,7}", crash_limit=5, before_s=None) < 1000
     assert read(conn, "lease_shorten", ids="{5,6,7}") < 1000

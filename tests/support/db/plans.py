@@ -50,6 +50,7 @@ LEADER = {
     "lease_look": "runs_claim*",
     "reap": "runs_pkey",
     "lease_shorten": "runs_pkey",
+    "tick_crossed": "runs_open_of_job",
     "tick_due": "jobs_due* jobs_due[]",
     "tick_terms": "jobs_pkey",
     "tick_open": "runs_open_of_job",
@@ -118,6 +119,7 @@ FEW = (
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_checked enqueue_keyed"
     " enqueue_keyed_traced enqueue_plain enqueue_rows enqueue_told enqueue_traced leader_elect leader_resign"
     " leader_seen leader_try leader_vacant limit_refunds prune_audit prune_workers rollup_lock rollup_stretches"
+    " tick_wait"
 )
 
 

@@ -97,9 +97,9 @@ def unlock(conn: Connection[Any]) -> None:
     conn.execute(sql("leader_resign"))
 
 
-def due_jobs(conn: Connection[Any], n: int) -> list[Due]:
-    """Lock up to `n` jobs that are due: `tick_due` in sql/ticks.sql."""
-    return conn.execute(sql("tick_due"), {"n": n}).fetchall()
+def due_jobs(conn: Connection[Any], n: int, lead_s: float = 0.0) -> list[Due]:
+    """Lock up to `n` jobs that are due, within `lead_s` seconds if none is now: `tick_due` in sql/ticks.sql."""
+    return conn.execute(sql("tick_due"), {"n": n, "lead_s": lead_s}).fetchall()
 
 
 def planned(conn: Connection[Any], after: int, n: int) -> list[Planned]:
@@ -113,6 +113,13 @@ def plan_again(conn: Connection[Any], jobs: Sequence[tuple[int, datetime]]) -> i
     return conn.execute(sql("plans_again"), {"job_ids": job_ids, "next_run_ats": next_run_ats}).rowcount
 
 
+def seconds_until(conn: Connection[Any], at: datetime) -> float:
+    """Seconds until `at` on the database's clock; negative when it has passed."""
+    row = conn.execute(sql("tick_wait"), {"at": at}).fetchone()
+    assert row is not None
+    return float(row[0])
+
+
 def terms(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
     """What the schedules and policies of these jobs say; see `tick_terms` in sql/ticks.sql for the columns."""
     return {row["id"]: row for row in fetch(conn, sql("tick_terms"), {"job_ids": literal(jobs)})}
@@ -121,6 +128,12 @@ def terms(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any
 def unfinished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
     """How many runs of these jobs are open and held, and the newest of them; jobs without any are left out."""
     return {row["job_id"]: row for row in fetch(conn, sql("tick_open"), {"job_ids": literal(jobs)})} if jobs else {}
+
+
+def crossed(conn: Connection[Any], jobs: Sequence[int], at: datetime) -> bool:
+    """Has one of these jobs an unfinished run beside that of its slot `at`?"""
+    row = conn.execute(sql("tick_crossed"), {"job_ids": literal(jobs), "at": at}).fetchone() if jobs else None
+    return bool(row and row[0])
 
 
 def finished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -257,9 +270,11 @@ class Look:
     now_s: float
 
 
-def look(conn: Connection[Any], term: int, *, searched_s: float = 0.0, count: bool = False) -> Look:
-    """Ask what is due, and say that the term is alive."""
-    values = {"term": term, "searched_s": searched_s, "count": count}
+def look(
+    conn: Connection[Any], term: int, *, searched_s: float = 0.0, count: bool = False, lead_s: float = 0.0
+) -> Look:
+    """Ask what is due (jobs: within `lead_s` seconds), and say that the term is alive."""
+    values = {"term": term, "searched_s": searched_s, "count": count, "lead_s": lead_s}
     row = conn.execute(sql("leader_look"), values).fetchone()
     assert row is not None
     return Look(*row)

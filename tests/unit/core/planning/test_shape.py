@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pgsched.core.planning import shared_plan
+from pgsched.core.planning import plan, shared_plan
 from pgsched.core.planning.catchup import decide
 from pgsched.core.planning.plan import catch_up_policy, decide_job, parsed, punctual
 from pgsched.core.planning.shared_plan import NOTHING, Shape
@@ -71,6 +71,22 @@ def test_slots_on_time_are_planned_as_any_others(expression: str) -> None:
         thorough = decide(schedule, row["decided_until"], NOW, catch_up_policy(row), row["ends_at"])
         late = any(decision.reason for decision in thorough[0])
         assert quick == (None if late else thorough)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize("schedule", ["* * * * * *", None])
+def test_what_is_decided_when_it_is_due_has_not_misfired(
+    schedule: str | None, guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with `misfire_after = 0`: the tick that decides it comes some milliseconds after its instant."""
+    if not guarded:
+        monkeypatch.setattr(plan, "PUNCTUAL", timedelta(0))
+    for late_ms, state in ((0, "queued"), (250, "queued" if guarded else "missed"), (1000.001, "missed")):
+        slot = NOW.replace(microsecond=0)
+        row = terms(schedule=schedule, run_at=slot, misfire_after=timedelta(0), catch_up="skip", ends_at=slot,
+                    now=slot + timedelta(milliseconds=late_ms), decided_until=slot - timedelta(seconds=1))  # fmt: skip
+        decided = decide_job(row | NOTHING | {"id": 1})
+        assert [one.state for one in decided.rows] == [state], late_ms
 
 
 def test_many_jobs_cost_one_decision(monkeypatch: pytest.MonkeyPatch) -> None:
