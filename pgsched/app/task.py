@@ -71,7 +71,6 @@ class Task(Generic[P, R]):
         self.takes_run = self.run_name is not None
         only = not (self.capture or self.gathering)
         self.bare = self.parameters.plain if only and self.place.run_in == "loop" else None
-        self.threaded = self.parameters.plain if only and self.place.run_in == "thread" else None
         self.required = self.parameters.required
 
     @overload

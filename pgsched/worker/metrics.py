@@ -217,9 +217,9 @@ class MeteredSlots(Slots):
         """A source: how the slots are at the moment."""
         yield "pgsched_worker_slots", (), self.concurrency
         yield "pgsched_worker_slots_busy", (), self._busy
-        yield "pgsched_worker_prefetched", (), len(self._buffer) + self._hands.ahead
+        yield "pgsched_worker_prefetched", (), len(self._buffer)
         # asked for by another thread: not all of one moment
-        ended = self.leases.count - len(self) - self._hands.ahead - len(self._buffer)
+        ended = self.leases.count - len(self) - len(self._buffer)
         yield "pgsched_worker_unsettled", (), max(0, ended)
         yield "pgsched_worker_draining", (), int(self._stopped)
         yield "pgsched_worker_abandoned", (), self.abandoned + sum(e.abandoned for e in set(self.executors.values()))

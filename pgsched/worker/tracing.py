@@ -242,7 +242,7 @@ def trace_attempts(worker: Worker) -> Tracing:
     gathered: frozenset[str] = frozenset()
     if isinstance(python, PythonExecutor):
         gathered, python.batches.around = python.batches.gathered, shared.call
-    worker.slots.bare = worker.slots.plain = not_bare  # a span is around the first step too
+    worker.slots.bare = not_bare  # a span is around the first step too
     worker.slots.drivers = {kind: Traced(one, shared, gathered) for kind, one in worker.executors.items()}
     worker.told_of = shared.told_of
     return shared

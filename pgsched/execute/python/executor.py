@@ -74,11 +74,6 @@ class Handler(Protocol):
         ...
 
     @property
-    def threaded(self) -> frozenset[str] | None:
-        """The same of a plain function that a thread runs."""
-        ...
-
-    @property
     def required(self) -> frozenset[str]:
         """Those of them that have no default."""
         ...
@@ -127,23 +122,12 @@ class PythonExecutor:
 
     def bare(self, claim: Claim) -> Handler | None:
         """The handler that makes this attempt, if it needs nothing but its arguments and the Run, and they fit."""
-        return self._fitting(claim, in_thread=False)
-
-    def plain(self, claim: Claim) -> Handler | None:
-        """The plain function that a thread calls for this attempt, if that is all, and its arguments fit."""
-        return self._fitting(claim, in_thread=True)
-
-    def _fitting(self, claim: Claim, *, in_thread: bool) -> Handler | None:
         handler = self._tasks.get(claim.task) if claim.kind == PYTHON else None
         if handler is None or self._hooks.per_run:
             return None
-        names, args = handler.threaded if in_thread else handler.bare, claim.args
+        names, args = handler.bare, claim.args
         fits = names is not None and type(args) is dict and handler.required <= args.keys() <= names
         return handler if fits else None
-
-    def start(self, work: Callable[[], None]) -> asyncio.Future[None]:
-        """Do this in a thread. Raises RuntimeError when none is to be had."""
-        return self._threads.submit(work)
 
     def run_for(self, claim: Claim, control: Control) -> Run:
         """The Run of an attempt that is made without `execute`."""

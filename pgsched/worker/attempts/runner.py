@@ -23,7 +23,6 @@ from pgsched.execute.outcomes import succeeded
 from pgsched.execute.python.executor import Handler, PythonExecutor, end_record, going_on, raised
 from pgsched.worker.attempts.attempt import UNSTARTED, Ended, Gathered, Running
 from pgsched.worker.attempts.prefetch import Pace
-from pgsched.worker.attempts.thread_batches import Hand, Hands, Made
 from pgsched.worker.attempts.time_slice import Last, Turn, Turns, is_changed
 from pgsched.worker.leases import Leases
 
@@ -53,7 +52,6 @@ class Slots:
         self.drivers = executors  # or what goes around them: worker/tracing.py
         self.bare: Callable[[Claim], Handler | None] = not_bare  # whose attempts may do without them
         self.run_for: Callable[[Claim, Control], Run]  # and what those handlers get that take the Run
-        self.plain: Callable[[Claim], Handler | None] = not_bare  # whose attempts a thread makes, one after the other
         self.concurrency = concurrency
         self.leases = leases
         self.pace = Pace(concurrency)
@@ -65,8 +63,6 @@ class Slots:
         self._on_last = on_last
         self._buffer: deque[Claim] = deque()
         self._running: dict[Key, Running] = {}
-        self._hands = Hands(self._give_back, self._abandon, self._is_past)
-        self._handed = self._hands.of
         self._beginning: Claim | None = None
         self._beginner: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,13 +81,12 @@ class Slots:
         python = executors.get(Kind.PYTHON)
         self._gathered: frozenset[str] = frozenset()  # tasks whose attempts take no slot: their calls do
         if isinstance(python, PythonExecutor):
-            self.bare, self.run_for, self.plain = python.bare, python.run_for, python.plain
-            self._hands.python = python
+            self.bare, self.run_for = python.bare, python.run_for
             self._gathered, python.batches.seats = python.batches.gathered, self
 
     def __len__(self) -> int:
         """How many attempts are being made."""
-        return len(self._running) + len(self._hands)
+        return len(self._running)
 
     def is_idle(self) -> bool:
         """Is nothing being attempted, and nothing waiting for a slot?"""
@@ -103,7 +98,7 @@ class Slots:
             return 0
         free = self.concurrency - self._busy - sum(map(len, self._waiting))
         ahead = self.pace.prefetch if not self._busy or time.monotonic() < self._moved_at + PARKED_S else 0
-        filled = max(0, len(self._buffer) - self._starting) + self._hands.ahead
+        filled = max(0, len(self._buffer) - self._starting)
         want = free + ahead - filled
         if self._left > 0:
             want = min(want, self._left - len(self._buffer))
@@ -126,7 +121,7 @@ class Slots:
 
     def cancel(self, run_id: int) -> None:
         """Somebody asked to cancel this run."""
-        held = [*self._running, *self._handed, *keys_of(self._buffer)]
+        held = [*self._running, *keys_of(self._buffer)]
         self.end([key for key in held if key[0] == run_id], Ended.CANCEL)
 
     def running(self) -> list[Running]:
@@ -134,11 +129,11 @@ class Slots:
         running, claim, task = list(self._running.values()), self._beginning, self._beginner
         if claim is not None and task is not None:
             running.append(Running(claim, claim.key, time.monotonic(), task, self._abandon))
-        return [*running, *self._hands.running()]
+        return running
 
     def attempt_of(self, key: Key) -> Running | None:
         """The attempt that is being made of this claim."""
-        return self._running.get(key) or self._hands.attempt_of(key)
+        return self._running.get(key)
 
     def control_of(self, key: Key) -> Control | None:
         """What the handler of an attempt that is being made may ask for."""
@@ -155,7 +150,6 @@ class Slots:
                 running.end(why)
         if not waiting:
             return
-        self._hands.end(waiting, why)
         buffer, self._buffer = self._buffer, deque()
         for claim in buffer:  # once for all of them: thousands may wait
             if claim.key in waiting:
@@ -166,7 +160,6 @@ class Slots:
     def stop(self) -> None:
         """Start nothing more. `idle` asks again whether to give up."""
         self._stopped = True
-        self._hands.take_out()
         self._changed.set()
 
     def hand_back(self, why: Ended = Ended.SHUTDOWN, but: int = 0) -> None:
@@ -184,10 +177,9 @@ class Slots:
 
     def end_all(self, why: Ended) -> float:
         """End every attempt; returns the longest time in seconds that one of them may take to stop."""
-        running = [*self._running.values(), *self._hands.running()]
-        for one in list(self._running.values()):
+        running = list(self._running.values())
+        for one in running:
             one.end(why)
-        self._hands.end(set(self._handed), why)
         return max((kill_after_s(one.claim) for one in running), default=0.0)
 
     async def idle(self, give_up: Callable[[], bool]) -> None:
@@ -262,8 +254,6 @@ class Slots:
         task = asyncio.current_task()
         assert task is not None
         while (last := self._begin(task)) is not None:
-            if last[1] is None:
-                last = await self._hand_out(last, task)
             claim, begun, clean, started, running = last
             by_us = False
             if not isinstance(begun, Outcome):
@@ -358,83 +348,12 @@ class Slots:
                 turn.last = claim, outcome, clean, started, None
         return None
 
-    async def _hand_out(self, last: Last, task: asyncio.Task[None]) -> Last:
-        """Have a thread make this attempt, and those behind it that are this slot's share, if that is all they take:
-        the one that goes on, or DONE where none does. The same as given, if it could not be begun."""
-        claim, _, clean, began, _ = last
-        handler = None if self._left else self.plain(claim)
-        if handler is None:
-            return last
-        claims = self._share(claim, handler)
-        try:
-            hand = self._hands.begin(handler, claims)
-        except RuntimeError:  # no thread is to be had: the executor says so
-            self._buffer.extendleft(reversed(claims[1:]))
-            return last
-        if (ended := await self._hands.ended(hand)) is None:
-            return last
-        made, running = ended
-        self._tell_all(made, hand)
-        if made:
-            self._moved_at = now = made[-1][2]
-            self._noted((now - began) / len(made), now, len(made))
-        log.ATTEMPT.set(claim if running is None else running.claim)
-        if running is None:
-            return claim, DONE, clean, began, None
-        self._running[running.key] = running
-        if hand.why is not None:
-            running.end(hand.why)
-        elif task.cancelling():  # by an attempt that has ended
-            task.cancel()
-        return running.claim, hand.last(running.claim), contextvars.copy_context(), running.started, running
-
-    def _share(self, claim: Claim, handler: Handler) -> list[Claim]:
-        """This claim and those behind it that the same function is for, as many as are this slot's share."""
-        claims, now = [claim], time.monotonic()
-        sharing = 1 + self.concurrency - self._busy + self._starting
-        size = min(self._hands.size(claim.task), 1 + len(self._buffer) // sharing)
-        while len(claims) < size and (other := self._next(now)) is not None:
-            if self.plain(other) is not handler:
-                self._buffer.appendleft(other)
-                break
-            claims.append(other)
-        return claims
-
-    def _tell_all(self, made: Sequence[Made], hand: Hand) -> None:
-        """These attempts have ended."""
-        done = []
-        for running, came_to, now in made:
-            if came_to is not DONE or running.settled:
-                log.ATTEMPT.set(running.claim)
-            outcome: Outcome | None = running.settled_by_handler(came_to) if running.settled else came_to
-            if hand.is_lost(running):
-                outcome = None
-            if outcome is None or self._noting or self._stopped:
-                self._told(running.claim, outcome, running.started, now)
-            elif outcome is DONE:
-                done.append(running.claim)
-            else:
-                self._settle([running.claim], outcome)
-        if done:
-            self._settle(done, DONE)
-        if self._stopped:
-            self._changed.set()
-
-    def _give_back(self, claims: list[Claim]) -> None:
-        """What a thread has not begun waits for a slot again, if there is still time."""
-        if self._stopped:
-            for claim in claims:
-                self._hand_back(claim, Ended.SHUTDOWN)
-        else:
-            self._buffer.extendleft(reversed(claims))
-            self._fill()
-
     def _next(self, now: float) -> Claim | None:
         """The next claim to attempt; those whose deadline has passed are handed back. (What waits is held: what is let
         go of, or lost, waits no more.)"""
         while self._buffer and not self._stopped:
             claim = self._buffer.popleft()
-            if (self._running and claim.key in self._running) or (self._handed and claim.key in self._handed):
+            if self._running and claim.key in self._running:
                 continue
             if now >= self.leases.soonest and self.leases.past(claim, now):
                 self._hand_back(claim, Ended.DEADLINE)
@@ -449,10 +368,6 @@ class Slots:
                 continue
             return claim
         return None
-
-    def _is_past(self, claim: Claim, now: float) -> bool:
-        """Has this claim's deadline passed? To be asked from any thread."""
-        return now >= self.leases.soonest and self.leases.past(claim, now)
 
     def _ended(self, claim: Claim, outcome: Outcome | None, started: float, now: float) -> None:
         self._moved_at = now
