@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 from pgsched.db.connection import routes
 from pgsched.db.connection.connect import aconnect
 from pgsched.threads import Threads
+from tests.executing import holds
 
 
 @pytest.mark.parametrize(
@@ -39,6 +43,117 @@ def test_what_a_call_raises_is_told_and_its_thread_goes_on(raised: BaseException
         threads.close()
 
     asyncio.run(main())
+
+
+async def use(threads: Threads[Any], count: int) -> None:
+    """Have so many threads that are idle now."""
+    together = threading.Barrier(count)
+    await asyncio.wait_for(asyncio.gather(*(threads.submit(lambda: together.wait(5)) for _ in range(count))), 10)
+    await holds(lambda: threads._idle == min(count, threads._size))
+
+
+def running_threads() -> int:
+    return sum(thread.name == "pgsched-handler" for thread in threading.enumerate())
+
+
+def test_idle_threads_run_calls_side_by_side() -> None:
+    """One thread is woken by `submit`, and each that takes a call wakes the next one."""
+
+    async def main() -> None:
+        threads: Threads[Any] = Threads(4)
+        await use(threads, 4)
+        before = running_threads()
+        for _ in range(20):
+            await use(threads, 4)
+        assert running_threads() == before
+        threads.close()
+
+    asyncio.run(main())
+
+
+def test_a_call_does_not_wait_behind_a_long_one() -> None:
+    async def main() -> None:
+        threads: Threads[Any] = Threads(2)
+        await use(threads, 2)
+        go = threading.Event()
+        long = threads.submit(lambda: go.wait(10))
+        quick = [threads.submit(lambda: 1) for _ in range(5)]
+        assert await asyncio.wait_for(asyncio.gather(*quick), 5) == [1] * 5
+        assert not long.done()
+        go.set()
+        assert await asyncio.wait_for(long, 5)
+        threads.close()
+
+    asyncio.run(main())
+
+
+def test_a_result_does_not_wait_for_a_long_call_that_the_same_thread_takes_next() -> None:
+    async def main() -> None:
+        threads: Threads[Any] = Threads(1)
+        await use(threads, 1)
+        begun, go = threading.Event(), threading.Event()
+        quick = threads.submit(lambda: begun.wait(5))
+        # what would be waiting when that call ends
+        threads._waiting.append(lambda: go.wait(10))
+        begun.set()
+        assert await asyncio.wait_for(quick, 5)
+        assert not go.is_set()
+        go.set()
+        threads.close()
+
+    asyncio.run(main())
+
+
+def test_only_so_many_threads_stay_and_none_after_the_end() -> None:
+    async def main() -> None:
+        before = running_threads()
+        threads: Threads[Any] = Threads(2)
+        await use(threads, 6)
+        await holds(lambda: running_threads() == before + 2)
+        threads.close()
+        await holds(lambda: running_threads() == before)
+        assert await asyncio.wait_for(threads.submit(lambda: 1), 5) == 1
+        await holds(lambda: running_threads() == before)
+
+    asyncio.run(main())
+
+
+def test_an_idle_thread_keeps_nothing_of_its_last_call() -> None:
+    class Kept:
+        pass
+
+    async def main() -> None:
+        threads: Threads[Any] = Threads(1)
+        await use(threads, 1)
+        kept = Kept()
+        gone = weakref.ref(kept)
+        await threads.submit(lambda kept=kept: None)  # type: ignore[misc]
+        del kept
+
+        def is_gone() -> bool:
+            gc.collect()
+            return gone() is None
+
+        await holds(is_gone)
+        threads.close()
+
+    asyncio.run(main())
+
+
+def test_threads_serve_a_second_event_loop() -> None:
+    """Also when the first one has been closed before it took a result."""
+    threads: Threads[Any] = Threads(2)
+
+    async def leaves() -> None:
+        threads.submit(lambda: time.sleep(0.05))
+        time.sleep(0.1)  # noqa: ASYNC251 - the result is on its way when this loop ends
+
+    async def waits() -> int:
+        return int(await asyncio.wait_for(threads.submit(lambda: 1), 5))
+
+    asyncio.run(leaves())
+    assert [asyncio.run(waits()) for _ in range(2)] == [1, 1]
+    threads.close()
 
 
 def test_a_connection_through_a_pooler_is_opened_although_handlers_sit_in_all_threads_of_the_loop(
