@@ -118,7 +118,12 @@ PEERS = (
         share=0.1,
     ),
 )
-ALL = (RAW, RAW_500, STATEMENTS, PGSCHED, THREADED, *PEERS)
+PLAIN = tuple(
+    replace(one, name=f"{one.name}-plain", label=f"{one.label}, a plain function")
+    for one in PEERS
+    if one.name in ("pgqueuer", "chancy")
+)
+ALL = (RAW, RAW_500, STATEMENTS, PGSCHED, THREADED, *PEERS, *PLAIN)
 ENDURING = tuple(one for one in PEERS if one.name in ("graphile-worker", "awa-pg"))  # the best after a minute's load
 
 

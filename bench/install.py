@@ -52,7 +52,7 @@ def environment(contestant: Contestant, lock: Path) -> Path:
     files = sorted(lock.iterdir()) if lock.is_dir() else [lock]
     key = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
     runs_in = "npm" if lock.is_dir() else f"py{python_version(interpreter(contestant))}"
-    home = cache() / f"{contestant.name}-{runs_in}-{key}"
+    home = cache() / f"{lock.stem}-{runs_in}-{key}"
     if home.exists():
         return home
     progress(f"{contestant.name}: installing what {lock.name} pins into {home}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from chancy import Chancy, Queue, Worker, job
 from chancy.plugins.leadership import Leadership
@@ -31,20 +32,22 @@ def make() -> Chancy:
 class ChancyAdapter(Adapter):
     """Chancy."""
 
+    executor = Chancy.Executor.Async
+    concurrency = 1000
+    function: Callable[..., Any] = staticmethod(chancy_task.noop)
+
     async def setup(self) -> None:
         async with make() as app:
             await app.migrate()
-            limit = number("CONCURRENCY", 1000)
+            limit = number("CONCURRENCY", self.concurrency)
             await app.declare(
-                Queue(
-                    "default", concurrency=limit, executor=Chancy.Executor.Async, eager_polling=True, polling_interval=1
-                )
+                Queue("default", concurrency=limit, executor=self.executor, eager_polling=True, polling_interval=1)
             )
 
     async def open(self) -> None:
         self.app = make()
         await self.app.__aenter__()
-        self.noop = job()(chancy_task.noop)
+        self.noop = job()(self.function)
 
     async def close(self) -> None:
         await self.app.__aexit__(None, None, None)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable
 
 record: Callable[[int], None] = print
 sleep_s = 0.0
+RECORDING = threading.Lock()
 
 
 async def noop(*, i: int) -> None:
@@ -14,3 +17,11 @@ async def noop(*, i: int) -> None:
     record(i)
     if sleep_s:
         await asyncio.sleep(sleep_s)
+
+
+def plain(*, i: int) -> None:
+    """Nothing, in one of many threads."""
+    with RECORDING:
+        record(i)
+    if sleep_s:
+        time.sleep(sleep_s)

@@ -51,14 +51,17 @@ class Pgqueuer(Adapter):
         await self.queries.enqueue(["noop"] * n, [json.dumps({"i": i}).encode() for i in numbers], [0] * n)
 
     async def work(self, record: Callable[[int], None], sleep_s: float) -> None:
-        pgq = PgQueuer(AsyncpgDriver(await asyncpg.connect(dsn())))
-
-        @pgq.entrypoint("noop")
         async def noop(job: Job) -> None:
             record(json.loads(job.payload or b"{}")["i"])
             if sleep_s:
                 await asyncio.sleep(sleep_s)
 
+        await self.run_manager(noop)
+
+    async def run_manager(self, noop: Callable[[Job], Coroutine[Any, Any, None]]) -> None:
+        """Run the jobs by this function until the process is killed."""
+        pgq = PgQueuer(AsyncpgDriver(await asyncpg.connect(dsn())))
+        pgq.entrypoint("noop")(noop)
         limit = number("CONCURRENCY", 0)
         batch = min(500, limit // 2) if limit else 500
         await pgq.run(batch_size=batch, max_concurrent_tasks=limit or None, dequeue_timeout=timedelta(seconds=30))
