@@ -70,7 +70,7 @@ class Task(Generic[P, R]):
         self.run_name = self.parameters.run_name
         self.takes_run = self.run_name is not None
         only = not (self.capture or self.gathering)
-        self.bare = self.parameters.plain if only and self.place.run_in == "loop" else None
+        self.inline_names = self.parameters.plain if only and self.place.run_in == "loop" else None
         self.required = self.parameters.required
 
     @overload

@@ -28,7 +28,7 @@ from pgsched.execute.base import Executor
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.telemetry import tracing
 from pgsched.worker.attempts.attempt import OUTCOMES, Ended, Running, slot_of
-from pgsched.worker.attempts.runner import not_bare
+from pgsched.worker.attempts.runner import no_inline_handler
 from pgsched.worker.worker import Worker
 
 logger = log.get("tracing")
@@ -237,12 +237,12 @@ def mark(span: trace.Span, outcome: Outcome) -> None:
 
 def trace_attempts(worker: Worker) -> Tracing:
     """Have a worker's attempts traced."""
-    shared = Tracing(worker.dsn, worker.registration.name, worker.slots.control_of)
+    shared = Tracing(worker.dsn, worker.registration.name, worker.slots.attempt_of)
     python = worker.executors.get(Kind.PYTHON)
     gathered: frozenset[str] = frozenset()
     if isinstance(python, PythonExecutor):
         gathered, python.batches.around = python.batches.gathered, shared.call
-    worker.slots.bare = not_bare  # a span is around the first step too
+    worker.slots.inline_handler = no_inline_handler  # a span is around the first step too
     worker.slots.drivers = {kind: Traced(one, shared, gathered) for kind, one in worker.executors.items()}
     worker.told_of = shared.told_of
     return shared

@@ -76,7 +76,7 @@ class Worker:
         )  # fmt: skip
         for executor in executors.values():
             if isinstance(executor, PythonExecutor):
-                executor.attach(self.slots.control_of, dsn)
+                executor.attach(self.slots.attempt_of, dsn)
         self.verdicts: dict[str, int] = {}
         self._id: int | None = None
         self._stops = 0

@@ -230,7 +230,7 @@ def test_a_handler_hears_through_its_run_that_it_is_to_stop(why: Ended, result: 
         return heeds(run, long, i)
 
     stage = Stage({"t": work})
-    python(stage).attach(stage.slots.control_of, "")
+    python(stage).attach(stage.slots.attempt_of, "")
 
     async def scene(stage: Stage) -> None:
         claims = await long.has_begun(stage, grace=timedelta(seconds=10))
@@ -254,7 +254,7 @@ def test_a_handler_that_asks_for_more_time_gets_it() -> None:
         long(i)
 
     stage = Stage({"t": work})
-    python(stage).attach(stage.slots.control_of, "")
+    python(stage).attach(stage.slots.attempt_of, "")
 
     async def scene(stage: Stage) -> None:
         await long.has_begun(stage, timeout=timedelta(seconds=0.05))
@@ -275,7 +275,7 @@ def test_what_its_handler_has_settled_is_no_longer_ended() -> None:
         long(i)
 
     stage = Stage({"t": work})
-    python(stage).attach(stage.slots.control_of, "")
+    python(stage).attach(stage.slots.attempt_of, "")
 
     async def scene(stage: Stage) -> None:
         (claim,) = await long.has_begun(stage, 1)

@@ -68,9 +68,9 @@ class Handler(Protocol):
         ...
 
     @property
-    def bare(self) -> frozenset[str] | None:
-        """The names of all that it may be called with beside the Run, where it is an async function, on the loop, and
-        all arguments have names."""
+    def inline_names(self) -> frozenset[str] | None:
+        """The names of all its arguments but the Run, if it may be called inline: it is an async function, runs on the
+        loop, and every argument has a name."""
         ...
 
     @property
@@ -120,12 +120,12 @@ class PythonExecutor:
             return self._recorded(claim, handler, self._journal.record(claim))
         return self._attempt(claim, handler, None)
 
-    def bare(self, claim: Claim) -> Handler | None:
+    def inline_handler(self, claim: Claim) -> Handler | None:
         """The handler that makes this attempt, if it needs nothing but its arguments and the Run, and they fit."""
         handler = self._tasks.get(claim.task) if claim.kind == PYTHON else None
         if handler is None or self._hooks.per_run:
             return None
-        names, args = handler.bare, claim.args
+        names, args = handler.inline_names, claim.args
         fits = names is not None and type(args) is dict and handler.required <= args.keys() <= names
         return handler if fits else None
 

@@ -50,8 +50,8 @@ class Slots:
         """`left`: how many runs may be started, 0 for any number; `on_last` is told when the last one is."""
         self.executors = executors
         self.drivers = executors  # or what goes around them: worker/tracing.py
-        self.bare: Callable[[Claim], Handler | None] = not_bare  # whose attempts may do without them
-        self.run_for: Callable[[Claim, Control], Run]  # and what those handlers get that take the Run
+        self.inline_handler: Callable[[Claim], Handler | None] = no_inline_handler  # called without an executor
+        self.run_for: Callable[[Claim, Control], Run]  # the Run of such an attempt
         self.concurrency = concurrency
         self.leases = leases
         self.pace = Pace(concurrency)
@@ -81,7 +81,7 @@ class Slots:
         python = executors.get(Kind.PYTHON)
         self._gathered: frozenset[str] = frozenset()  # tasks whose attempts take no slot: their calls do
         if isinstance(python, PythonExecutor):
-            self.bare, self.run_for = python.bare, python.run_for
+            self.inline_handler, self.run_for = python.inline_handler, python.run_for
             self._gathered, python.batches.seats = python.batches.gathered, self
 
     def __len__(self) -> int:
@@ -133,10 +133,6 @@ class Slots:
 
     def attempt_of(self, key: Key) -> Running | None:
         """The attempt that is being made of this claim."""
-        return self._running.get(key)
-
-    def control_of(self, key: Key) -> Control | None:
-        """What the handler of an attempt that is being made may ask for."""
         return self._running.get(key)
 
     def end(self, keys: Collection[Key], why: Ended) -> None:
@@ -311,7 +307,7 @@ class Slots:
             clean = contextvars.copy_context()
             args = claim.args
             if claim.task is not name or claim.kind is not kind or type(args) is not dict or args.keys() != names:
-                handler = self.bare(claim)  # nearly always the one of the attempt before
+                handler = self.inline_handler(claim)  # nearly always the one of the attempt before
                 name, kind, names = claim.task, claim.kind, None if handler is None else frozenset(args)
             if handler is None:
                 turn.last = claim, None, clean, turn.now, None
@@ -418,6 +414,6 @@ class Slots:
             self._on_bug(error)
 
 
-def not_bare(_: Claim) -> Handler | None:
-    """No attempt is made without its executor."""
+def no_inline_handler(_: Claim) -> Handler | None:
+    """Every attempt is made by its executor."""
     return None

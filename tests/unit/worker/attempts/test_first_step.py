@@ -15,7 +15,7 @@ from pgsched import Retry, Run
 from pgsched.core.model import Outcome
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.worker.attempts.attempt import Ended
-from pgsched.worker.attempts.runner import not_bare
+from pgsched.worker.attempts.runner import no_inline_handler
 from tests.support.stage import Stage, play
 
 
@@ -171,9 +171,9 @@ def staged(handlers: dict[str, Any], *, at_once: bool) -> Stage:
     stage = Stage(handlers)
     executor = stage.slots.executors["python"]
     assert isinstance(executor, PythonExecutor)
-    executor.attach(stage.slots.control_of, "")
+    executor.attach(stage.slots.attempt_of, "")
     if not at_once:
-        stage.slots.bare = not_bare
+        stage.slots.inline_handler = no_inline_handler
     return stage
 
 
@@ -214,13 +214,13 @@ def test_what_is_made_at_once_is_what_needs_nothing_but_its_arguments() -> None:
         executor = stage.slots.executors["python"]
         assert isinstance(executor, PythonExecutor)
         (claim,) = stage.give("t")
-        handler = executor.bare(claim)
+        handler = executor.inline_handler(claim)
         assert handler is not None and handler.function is returns
         for other in (
             claim._replace(kind="sql"), claim._replace(task="unknown"), claim._replace(args={"more": 1}),
             claim._replace(args=[]), claim._replace(args=None),
         ):  # fmt: skip
-            assert executor.bare(other) is None
+            assert executor.inline_handler(other) is None
 
     asyncio.run(scene())
 
@@ -260,7 +260,7 @@ def test_a_handler_that_has_waited_is_told_by_its_run_before_it_is_cancelled(at_
     async def scene(stage: Stage) -> None:
         claims = stage.give("waits")
         await asyncio.sleep(0.01)
-        assert stage.slots.control_of(claims[0].key) is not None
+        assert stage.slots.attempt_of(claims[0].key) is not None
         stage.slots.end([claims[0].key], Ended.CANCEL)
         await stage.all_told(1)
 
@@ -299,8 +299,8 @@ def test_what_has_a_default_need_not_be_given(args: dict[str, Any]) -> None:
 
     stage = staged({"doubles": doubles}, at_once=True)
     begun: list[bool] = []
-    bare = stage.slots.bare
-    stage.slots.bare = lambda claim: (found := bare(claim), begun.append(found is not None))[0]
+    inline_handler = stage.slots.inline_handler
+    stage.slots.inline_handler = lambda claim: (found := inline_handler(claim), begun.append(found is not None))[0]
 
     async def scene(stage: Stage) -> None:
         stage.give("doubles", args=args)
@@ -375,7 +375,7 @@ def test_a_functions_own_attributes_are_none_of_its_task() -> None:
     async def marked(n: int = 1) -> int:
         return n
 
-    vars(marked).update(required=True, bare="bare", run_name="run", gathering=1, function=None, mine=5)
+    vars(marked).update(required=True, inline_names="bare", run_name="run", gathering=1, function=None, mine=5)
     stage = staged({"marked": marked}, at_once=True)
 
     async def scene(stage: Stage) -> None:
