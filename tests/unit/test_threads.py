@@ -12,11 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.executing import holds
 
 from pgsched.db.connection import routes
 from pgsched.db.connection.connect import aconnect
 from pgsched.threads import Threads
+from tests.support.executing import holds
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.executing import holds
-from tests.unit.test_slots import Stage, play
 
 from pgsched import Run, log
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.worker.attempts.attempt import Ended
+from tests.support.executing import holds
+from tests.support.stage import Stage, play
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="clean")
 
