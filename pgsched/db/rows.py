@@ -32,12 +32,17 @@ def explained() -> Iterator[None]:
         raise explain(error) from error
 
 
-def fetch(conn: Connection[Any], statement: str | Statement, params: Mapping[str, Any] | None = None) -> list[Row]:
-    """The rows of a statement, named or composed, as dicts."""
+def fetch(
+    conn: Connection[Any],
+    statement: str | Statement,
+    params: Mapping[str, Any] | None = None,
+    prepare: bool | None = None,
+) -> list[Row]:
+    """The rows of a statement, named or composed, as dicts. `prepare`: as psycopg's `execute` has it."""
     text = sql(statement) if isinstance(statement, str) else statement
     with conn.cursor(row_factory=dict_row) as cursor:
         # never None: psycopg would leave %% doubled in statements without parameters
-        return cursor.execute(text, params or {}).fetchall()
+        return cursor.execute(text, params or {}, prepare=prepare).fetchall()
 
 
 def fetch_as(conn: Connection[Any], kind: type[T], statement: str, params: Mapping[str, Any] | None = None) -> list[T]:

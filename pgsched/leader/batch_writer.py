@@ -14,7 +14,7 @@ from pgsched import log
 from pgsched.core.planning.plan import Advance, Decided
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import first_line
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.leader.bisecting import apart
 
 logger = log.get("leader")
@@ -42,8 +42,8 @@ def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[in
     parts = end_others(conn, parts, terminates)
     shared = by_outcome(parts)
     slots = [(jobs, row) for decided, jobs in shared for row in decided.rows]
-    made = leadership.insert_slots(conn, slots)
-    leadership.advance_jobs(conn, [(jobs, decided.advance) for decided, jobs in shared])
+    made = ticks.insert_slots(conn, slots)
+    ticks.advance_jobs(conn, [(jobs, decided.advance) for decided, jobs in shared])
     return Written(len(parts), made)
 
 
@@ -54,7 +54,7 @@ def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Contai
     """
 
     def alone(part: Part, error: DatabaseError) -> Written:
-        if leadership.slot_taken(error):
+        if ticks.slot_taken(error):
             logger.warning("a slot got its row meanwhile; its job stays due", job=part[0])
             return Written()
         return mark(conn, part[0], f"the database refuses its row: {first_line(error)}")
@@ -66,10 +66,10 @@ def mark(conn: Connection[Any], job: int, error: str) -> Written:
     """Mark a job with its error, if its row can be written at all."""
     try:
         with conn.transaction():
-            leadership.advance_jobs(conn, [((job,), Advance(None, None, error=error))])
+            ticks.advance_jobs(conn, [((job,), Advance(None, None, error=error))])
             return Written(1, 0, 1)
     except DatabaseError as refusal:
-        if not leadership.refused(refusal):
+        if not ticks.refused(refusal):
             raise
         logger.error("a job cannot be decided", job=job, error=error, refusal=first_line(refusal))
         return Written()
@@ -77,7 +77,7 @@ def mark(conn: Connection[Any], job: int, error: str) -> Written:
 
 def end_others(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Sequence[Part]:
     """End the runs that new slots replace. Returns the parts without the jobs that wait: somebody is at such a run."""
-    busy = leadership.end_open_runs(conn, {job: job in terminates for job, decided in parts if decided.ends_others})
+    busy = ticks.end_open_runs(conn, {job: job in terminates for job, decided in parts if decided.ends_others})
     return [part for part in parts if part[0] not in busy] if busy else parts
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import Reaction, classify
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 
 Tell = Callable[[str], object]
 T = TypeVar("T")
@@ -26,7 +26,7 @@ def isolated(work: Callable[[], int], on_conflict: Tell, on_bug: Tell) -> int:
         reaction = classify(error)
         if reaction not in (Reaction.RETRY, Reaction.VALUE, Reaction.BUG):
             raise
-        conflict = reaction is Reaction.RETRY or leadership.slot_taken(error)
+        conflict = reaction is Reaction.RETRY or ticks.slot_taken(error)
         (on_conflict if conflict else on_bug)(str(error).strip())
         return 0
 
@@ -45,7 +45,7 @@ def apart(
         with conn.transaction():
             return [write(parts)]
     except DatabaseError as error:
-        if not leadership.refused(error):
+        if not ticks.refused(error):
             raise
         if len(parts) == 1:
             return [alone(parts[0], error)]

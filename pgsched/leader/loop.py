@@ -16,7 +16,7 @@ from pgsched import log
 from pgsched.config import LeaderSettings
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.transaction_pooling import is_shared
-from pgsched.db.queries.leader import leadership, limits
+from pgsched.db.queries.leader import expired_leases, leadership, limits, ticks
 from pgsched.leader import admission, backfill, rollups, skipped_slots
 from pgsched.leader.alerting.incidents import EVERY_S, Watch
 from pgsched.leader.bisecting import isolated
@@ -120,7 +120,7 @@ class Duties:
         self._stepped_s = stepped_s or self._stepped_s
         if self._stepped_s == 0:
             return False
-        self._reap_nothing_for(leadership.leases(self.conn)[1])
+        self._reap_nothing_for(expired_leases.leases(self.conn)[1])
         logger.warning("the database's clock was moved", ahead_s=round(self._stepped_s, 1))
         self._stepped_s = 0.0
         return True
@@ -158,9 +158,9 @@ class Duties:
     def _shorten_leases(self, found: Found) -> int:
         """They end a lease from now, and are looked for only then."""
         with self.leading() as conn:
-            shortened = leadership.shorten_leases(conn, found.long)
+            shortened = expired_leases.shorten_leases(conn, found.long)
         self._leases_known = found.whole
-        self._reap_nothing_for(leadership.leases(self.conn)[1])
+        self._reap_nothing_for(expired_leases.leases(self.conn)[1])
         return shortened
 
     def _pause_s(self, due: leadership.Look, since_s: float) -> float:
@@ -242,7 +242,7 @@ class Duties:
 
     def _admit(self) -> int:
         with self.leading() as conn:
-            return leadership.admit(conn, BATCH)
+            return ticks.admit(conn, BATCH)
 
     def _limit(self, unapplied: bool) -> int:
         taken = 0
@@ -257,7 +257,7 @@ class Duties:
 
     def _reap(self, ids: list[int], before_s: float) -> int:
         with self.leading() as conn:
-            reaped = leadership.reap(conn, ids, self.settings.crash_limit, before_s)
+            reaped = expired_leases.reap(conn, ids, self.settings.crash_limit, before_s)
         self._stall.reaped()
         if self.counted is not None:
             self.counted.reaped(reaped)

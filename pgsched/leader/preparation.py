@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.leader.ticker import Ticked
 
 FIRST_S = 0.01
@@ -50,14 +50,14 @@ class PreparationLead:
     def wait(self, conn: Connection[Any], done: Ticked, instant: datetime, lead_s: float) -> None:
         """A batch that was prepared with this lead waits for its instant; if nothing of it could be prepared, nothing
         else is until then. Raises NotAsPrepared."""
-        seconds = leadership.seconds_until(conn, instant)
+        seconds = ticks.seconds_until(conn, instant)
         if not done.jobs:
             self.off_until(time.monotonic() + min(seconds, lead_s))
             return
         if seconds > lead_s:  # jobs are locked meanwhile
             raise NotAsPrepared(f"the database's clock went back: the instant is {seconds:g} s away")
         sleep(seconds)
-        if leadership.crossed(conn, done.looking, instant):
+        if ticks.crossed(conn, done.looking, instant):
             raise NotAsPrepared("a job has got an unfinished run")
 
 

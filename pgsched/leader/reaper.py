@@ -17,7 +17,7 @@ from typing import Any
 
 from pgsched import log
 from pgsched.db.connection.connect import BY_INDEX, Connection, DatabaseError, connect
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import expired_leases
 from pgsched.errors import PgschedError
 
 logger = log.get("leader")
@@ -90,9 +90,9 @@ class Search:
         """Look now; None: the answer comes later."""
         if self._dsn is None or self._unheard:
             self._unheard = False
-            return self._told(Found(asked, *leadership.astray(conn, asked.n, asked.before_s, long=asked.long)))
+            return self._told(Found(asked, *expired_leases.astray(conn, asked.n, asked.before_s, long=asked.long)))
         if not self._apart:
-            answer = leadership.astray_within(conn, QUICK_S, asked.n, asked.before_s, long=asked.long)
+            answer = expired_leases.astray_within(conn, QUICK_S, asked.n, asked.before_s, long=asked.long)
             if answer is not None:
                 return self._told(Found(asked, *answer))
             self._apart = True
@@ -152,6 +152,6 @@ class Aside(threading.Thread):
         began = time.monotonic()
         try:
             asked = self._asked
-            self.found = Found(asked, *leadership.astray(conn, asked.n, asked.before_s, long=asked.long))
+            self.found = Found(asked, *expired_leases.astray(conn, asked.n, asked.before_s, long=asked.long))
         finally:
             self.took_s = time.monotonic() - began

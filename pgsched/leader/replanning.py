@@ -18,7 +18,7 @@ from typing import Any
 from pgsched import log
 from pgsched.core.schedule.cron import parse
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.errors import ScheduleError
 
 logger = log.get("leader")
@@ -38,12 +38,12 @@ class Replanning:
 
     def work(self, conn: Connection[Any], lead: Leading) -> int:
         """Look at some jobs; 0 when there is nothing further to do at once."""
-        rows = leadership.planned(conn, self._after, JOBS)
+        rows = ticks.planned(conn, self._after, JOBS)
         moved, looked = compared(rows)
         again = 0
         if moved:
             with lead() as fenced:
-                again = leadership.plan_again(fenced, moved)
+                again = ticks.plan_again(fenced, moved)
             self._left |= again < len(moved)
         if again:
             logger.info("the next slots of jobs have moved: they are planned again", jobs=again)
@@ -56,7 +56,7 @@ class Replanning:
         return 1
 
 
-def compared(rows: Sequence[leadership.Planned]) -> tuple[list[tuple[int, datetime]], int]:
+def compared(rows: Sequence[ticks.Planned]) -> tuple[list[tuple[int, datetime]], int]:
     """The jobs whose next slot is another one by the rules of this process, and how many were looked at in time."""
     found: list[tuple[int, datetime]] = []
     until = time.monotonic() + LONGEST_S

@@ -16,7 +16,7 @@ from pgsched.core.planning.plan import SlotRow
 from pgsched.core.schedule.cron import parse
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import first_line
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.db.rows import fetch
 from pgsched.errors import PgschedError
 from pgsched.leader.bisecting import apart
@@ -35,14 +35,14 @@ def record(conn: Connection[Any]) -> int:
         rows = rows_of(stretch, mine.union(stretch["known"]))
         mine.update(row.slot for row in rows)
         slots += [((stretch["job_id"],), row) for row in rows]
-    apart(conn, slots, lambda some: leadership.insert_slots(conn, some), refused)
+    apart(conn, slots, lambda some: ticks.insert_slots(conn, some), refused)
     return len(stretches)
 
 
 def refused(slot: tuple[tuple[int], SlotRow], error: DatabaseError) -> None:
     """The database refuses the row of slots that were passed over; all others have theirs. Raises the error where the
     slot got its row meanwhile: then the stretch is told next time, with that row known."""
-    if leadership.slot_taken(error):
+    if ticks.slot_taken(error):
         raise error
     (job,), row = slot
     logger.error("the database refuses the row of slots that were passed over", job=job, slot=str(row.slot),

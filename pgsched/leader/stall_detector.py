@@ -10,7 +10,7 @@ import time
 
 from pgsched import log
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import expired_leases
 
 logger = log.get("leader")
 NOTICED_S = 0.3  # no lease is so short that its claims end in less
@@ -39,7 +39,7 @@ class Stall:
         began = sent_at if self._since is None else self._since
         slow_s = max(time.monotonic() - began, self._last_s)
         # asked before anything is forgotten: the question may fail as well
-        shortest_s, longest_s = leadership.leases(conn) if slow_s >= NOTICED_S else (0.0, 0.0)
+        shortest_s, longest_s = expired_leases.leases(conn) if slow_s >= NOTICED_S else (0.0, 0.0)
         self._last_s, self._since = 0.0, None
         if not shortest_s or slow_s < shortest_s / 2 or self._times >= MOST:
             return 0.0

@@ -18,7 +18,7 @@ from pgsched.core.planning.intervals import Known
 from pgsched.core.planning.plan import Advance, Decided
 from pgsched.core.planning.shared_plan import Shape
 from pgsched.db.connection.connect import Connection, DatabaseError
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.errors import PgschedError
 from pgsched.leader.batch_writer import Part, Written, write, write_apart
 
@@ -57,7 +57,7 @@ def tick(conn: Connection[Any], batch: int, lead_s: float = 0.0) -> Ticked:
             parts = work.decide()
             return work.told(parts, write(conn, parts, work.terminates))
     except DatabaseError as error:  # a row's fault; or a slot has its row, a backfill's or that of a mark that was lost
-        if not leadership.refused(error):
+        if not ticks.refused(error):
             raise
     work = Work(conn, batch, lead_s)
     parts = work.without_known(conn, work.decide())
@@ -68,7 +68,7 @@ class Work:
     """Due jobs, locked, with what deciding them needs. `terminates`: those that terminate what their slots replace."""
 
     def __init__(self, conn: Connection[Any], batch: int, lead_s: float) -> None:
-        due = leadership.due_jobs(conn, batch, lead_s)
+        due = ticks.due_jobs(conn, batch, lead_s)
         # the oldest marks first: a plan holds for a later mark before the same slot
         due.sort(key=lambda job: job[2] or job[1])
         self.shapes = read_shapes(conn, due)
@@ -78,7 +78,7 @@ class Work:
         self.instant: datetime | None = None
         self.left = 0
         self.looking: list[int] = []
-        if lead_s > 0 and due and leadership.seconds_until(conn, due[0][1]) > 0:
+        if lead_s > 0 and due and ticks.seconds_until(conn, due[0][1]) > 0:
             self.prepare(due[0][1], len(due))
 
     def prepare(self, instant: datetime, due: int) -> None:
@@ -88,7 +88,7 @@ class Work:
         self.instant, self.left, self.jobs = instant, due - len(ready), ready
         self.looking = looking(ready, self.shapes)
 
-    def is_ready(self, job: leadership.Due) -> bool:
+    def is_ready(self, job: ticks.Due) -> bool:
         shape = self.shapes[job[0]]
         return isinstance(shape, Shape) and not shape.delayed and job[0] not in self.found
 
@@ -105,7 +105,7 @@ class Work:
                 parts.append((job[0], decided))
         return parts
 
-    def decide_one(self, job: leadership.Due, known: Collection[Known] = ()) -> Decided | None:
+    def decide_one(self, job: ticks.Due, known: Collection[Known] = ()) -> Decided | None:
         """Decide one job, without slots that are known to have their row; None: this host cannot do it now."""
         job_id, _, mark, anchor, _, _ = job
         shape = self.shapes[job_id]
@@ -132,7 +132,7 @@ class Work:
         asked = dict(parts)
         while asked:
             stretches = [(job, row.covers_from or row.slot, row.slot) for job, one in asked.items() for row in one.rows]
-            found = {row for row in leadership.known_slots(conn, stretches) if row[1:] not in known.get(row[0], ())}
+            found = {row for row in ticks.known_slots(conn, stretches) if row[1:] not in known.get(row[0], ())}
             for job_id, first, last in found:
                 known.setdefault(job_id, set()).add((first, last))
             again = {job_id: self.decide_one(jobs[job_id], known[job_id]) for job_id, *_ in found}
@@ -146,17 +146,17 @@ class Work:
         return Ticked(written.jobs, written.slots, errors, self.instant, self.left, self.looking)
 
 
-def key_of(job: leadership.Due) -> Key:
+def key_of(job: ticks.Due) -> Key:
     """Under what the shape of a job is known."""
     return job[5], job[0] if job[4] else None
 
 
-def read_shapes(conn: Connection[Any], jobs: Iterable[leadership.Due]) -> dict[int, Shape | Exception]:
+def read_shapes(conn: Connection[Any], jobs: Iterable[ticks.Due]) -> dict[int, Shape | Exception]:
     """The shape of each of these jobs, or of the first of them, where it takes long; where it cannot be read, why."""
-    alike: dict[Key, list[leadership.Due]] = {}
+    alike: dict[Key, list[ticks.Due]] = {}
     for job in jobs:
         alike.setdefault(key_of(job), []).append(job)
-    terms = leadership.terms(conn, [first[0] for first, *_ in alike.values()]) if alike else {}
+    terms = ticks.terms(conn, [first[0] for first, *_ in alike.values()]) if alike else {}
     shapes: dict[int, Shape | Exception] = {}
     until = time.monotonic() + READ_S
     for key, ((job_id, now, *_), *_) in alike.items():
@@ -174,17 +174,15 @@ def read_shapes(conn: Connection[Any], jobs: Iterable[leadership.Due]) -> dict[i
 
 
 def standings(
-    conn: Connection[Any], jobs: Iterable[leadership.Due], shapes: Mapping[int, Shape | Exception]
+    conn: Connection[Any], jobs: Iterable[ticks.Due], shapes: Mapping[int, Shape | Exception]
 ) -> dict[int, dict[str, Any]]:
     """What is unfinished of the jobs that it matters to, and when the last run ended of those that wait for it."""
-    found = leadership.unfinished(conn, looking(jobs, shapes))
-    last = leadership.finished(conn, looking(jobs, shapes, delayed=True))
+    found = ticks.unfinished(conn, looking(jobs, shapes))
+    last = ticks.finished(conn, looking(jobs, shapes, delayed=True))
     return found | {job_id: row | found.get(job_id, {}) for job_id, row in last.items()}
 
 
-def looking(
-    jobs: Iterable[leadership.Due], shapes: Mapping[int, Shape | Exception], *, delayed: bool = False
-) -> list[int]:
+def looking(jobs: Iterable[ticks.Due], shapes: Mapping[int, Shape | Exception], *, delayed: bool = False) -> list[int]:
     """The jobs whose unfinished runs matter; `delayed`: only those that wait for a run's end."""
     found = [(job[0], shapes[job[0]]) for job in jobs]
     read = [(job_id, shape) for job_id, shape in found if isinstance(shape, Shape)]

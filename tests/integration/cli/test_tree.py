@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import psycopg
 
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.leader.dependents import resolve
 from tests.support.cli.said import Said
 
@@ -25,7 +25,7 @@ def end(db: psycopg.Connection, run_id: int, state: str, error: str | None = Non
                [state, error, run_id])  # fmt: skip
     with db.transaction():
         resolve(db, 5000)
-        leadership.admit(db, 5000)
+        ticks.admit(db, 5000)
 
 
 def states(db: psycopg.Connection) -> list[str]:
@@ -118,7 +118,7 @@ def test_a_graph_is_cancelled_as_one(pgsched: Cli, db: psycopg.Connection) -> No
     assert states(db) == ["succeeded"] + ["cancelled"] * 4
     with db.transaction():
         resolve(db, 5000)
-        leadership.admit(db, 5000)
+        ticks.admit(db, 5000)
     assert states(db) == ["succeeded"] + ["cancelled"] * 4
 
 

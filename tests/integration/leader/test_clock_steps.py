@@ -7,7 +7,7 @@ import time
 import psycopg
 import pytest
 
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import expired_leases, leadership
 from tests.support.db.clocks import HOUR, a_worker, moved
 from tests.support.db.leading import lead
 from tests.support.db.setting import add_runs, row_of, take
@@ -35,11 +35,11 @@ def test_a_step_between_the_look_and_the_reap_takes_no_claim_either(db: psycopg.
     (claim,) = take(db)
     db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() - interval '1 second'")
     before = leadership.look(db, 0).now_s - HOUR
-    assert leadership.astray(db, 100, before) == ([], [])
-    assert leadership.reap(db, [claim.id], 5, before) == []
+    assert expired_leases.astray(db, 100, before) == ([], [])
+    assert expired_leases.reap(db, [claim.id], 5, before) == []
     assert row_of(db, claim.id)["state"] == "running"
-    assert leadership.astray(db, 100, before + HOUR) == ([claim.id], [])
-    assert [run["id"] for run in leadership.reap(db, [claim.id], 5, before + HOUR)] == [claim.id]
+    assert expired_leases.astray(db, 100, before + HOUR) == ([claim.id], [])
+    assert [run["id"] for run in expired_leases.reap(db, [claim.id], 5, before + HOUR)] == [claim.id]
 
 
 def test_after_a_step_back_no_claim_is_believed_for_longer_than_a_lease(db: psycopg.Connection) -> None:
@@ -72,7 +72,7 @@ def test_leases_that_a_conflict_kept_long_are_shortened_in_the_next_round(
         raise psycopg.errors.DeadlockDetected("deadlock detected")
 
     with monkeypatch.context() as patched:
-        patched.setattr(leadership, "shorten_leases", conflict)
+        patched.setattr(expired_leases, "shorten_leases", conflict)
         duties.perform()
     duties.perform()
     left = "SELECT lease_until < clock_timestamp() + interval '31 s' FROM pgsched.runs WHERE id = %s"

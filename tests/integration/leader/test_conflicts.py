@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import expired_leases
 from pgsched.leader import election
 from pgsched.leader.election import Leader
 from pgsched.leader.loop import Duties
@@ -95,7 +95,7 @@ def test_an_outage_is_remembered_until_it_is_known_how_long_leases_are(
     let_expire(db)
     duties._stall.took(LEASE_S)
     with monkeypatch.context() as patched, pytest.raises(psycopg.errors.LockNotAvailable):
-        patched.setattr(leadership, "leases", conflict)
+        patched.setattr(expired_leases, "leases", conflict)
         duties.perform()
     let_renew(db, duties, running)
 
@@ -108,6 +108,6 @@ def test_a_clock_moved_ahead_is_remembered_until_it_is_known_how_long_leases_are
     let_expire(db)
     moved(duties, HOUR)
     with monkeypatch.context() as patched, pytest.raises(psycopg.errors.LockNotAvailable):
-        patched.setattr(leadership, "leases", conflict)
+        patched.setattr(expired_leases, "leases", conflict)
         duties.perform()
     let_renew(db, duties, running)

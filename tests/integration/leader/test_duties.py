@@ -14,7 +14,7 @@ import pytest
 from pgsched.config import LeaderSettings
 from pgsched.core.planning import plan
 from pgsched.core.schedule import zones
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import expired_leases, ticks
 from pgsched.errors import PgschedError
 from pgsched.leader import election, ticker
 from pgsched.leader import loop as work
@@ -327,7 +327,7 @@ def test_a_duty_that_fails_stops_no_other(
     impossible: bytes, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tick that cannot be done, whatever the reason, must not keep expired claims from being taken back."""
-    monkeypatch.setattr(leadership, "due_jobs", lambda conn, n, lead_s: conn.execute(impossible).fetchall())
+    monkeypatch.setattr(ticks, "due_jobs", lambda conn, n, lead_s: conn.execute(impossible).fetchall())
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)
@@ -338,7 +338,7 @@ def test_a_duty_that_fails_stops_no_other(
 def test_a_reap_that_fails_does_not_make_the_leader_spin(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leadership, "reap", lambda conn, *_: conn.execute("SELECT 1/0").fetchall())
+    monkeypatch.setattr(expired_leases, "reap", lambda conn, *_: conn.execute("SELECT 1/0").fetchall())
     add_runs(db, 1)
     take(db)
     let_expire(db)

@@ -58,7 +58,7 @@ def lead(dsn: str) -> Iterator[Lead]:
 @pytest.mark.parametrize("guarded", [True, False])
 def test_one_session_wins_the_election(guarded: bool, connect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     if not guarded:
-        cut(monkeypatch, leadership, "leader_try", SESSION_LOCK, "true")
+        cut(monkeypatch, "leader_try", SESSION_LOCK, "true")
     assert [try_lead(connect()) for _ in range(3)] == [True, not guarded, not guarded]
 
 
@@ -67,7 +67,7 @@ def test_a_second_leader_cannot_enter_while_one_is_inside(
     guarded: bool, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, leadership, "leader_fence", FENCE_LOCK, "true")
+        cut(monkeypatch, "leader_fence", FENCE_LOCK, "true")
     first, second = connect(autocommit=False), connect(autocommit=False)
     fence(first, None)
     if guarded:
@@ -90,7 +90,7 @@ def test_a_leader_whose_term_has_ended_writes_nothing(
             stale.perform()
         assert slots(db) == (0, 0)
     else:
-        cut(monkeypatch, leadership, "leader_term", "max(term)", "min(term)")
+        cut(monkeypatch, "leader_term", "max(term)", "min(term)")
         stale.perform()
         assert slots(db) == (60, 60)
 
@@ -142,7 +142,7 @@ def test_many_leaders_make_no_slot_twice(
 ) -> None:
     """`forced`: every candidate believes that it has the session lock; the fence and the term must do alone."""
     if forced:
-        cut(monkeypatch, leadership, "leader_try", SESSION_LOCK, "true")
+        cut(monkeypatch, "leader_try", SESSION_LOCK, "true")
     add_jobs(db, 300, 20)
     lead(3)
     wait_until(lambda: slots(db)[0] >= 6000, what="all slots", timeout=30)

@@ -7,7 +7,7 @@ import time
 import psycopg
 import pytest
 
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.leader import preparation
 from pgsched.leader.preparation import FIRST_S, LONGEST_S, SHORTEST_S, PreparationLead
 from pgsched.leader.ticker import tick
@@ -107,7 +107,7 @@ def test_a_run_that_starts_while_a_batch_waits_counts_for_its_overlap(
     guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, leadership, "tick_crossed", "r.phase < 3", "r.phase < 0")
+        cut(monkeypatch, "tick_crossed", "r.phase < 3", "r.phase < 0")
     add_coming_jobs(db, 2, 0.5)
     really, triggered = preparation.sleep, list[int]()
 
@@ -134,9 +134,9 @@ def test_a_clock_that_goes_back_does_not_stop_the_leader(
     add_coming_jobs(db, 2, 0.5 if ahead else -0.5)
     duties = lead(connect())
     duties._lead._s = 5.0
-    slept, before = list[float](), leadership.seconds_until
+    slept, before = list[float](), ticks.seconds_until
     with monkeypatch.context() as back:
-        back.setattr(leadership, "seconds_until", lambda conn, at: before(conn, at) + 3600)
+        back.setattr(ticks, "seconds_until", lambda conn, at: before(conn, at) + 3600)
         back.setattr(preparation, "sleep", slept.append)
         duties.perform()
     assert (slept, slots(db)) == ([], (0, 0))
@@ -150,8 +150,8 @@ def test_a_clock_that_goes_back_does_not_turn_the_lead_off_for_as_long(
     db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task) SELECT id, '2020-01-01', 't' FROM pgsched.jobs")
     duties = lead(connect())
     duties._lead._s = 10.0
-    before = leadership.seconds_until
-    monkeypatch.setattr(leadership, "seconds_until", lambda conn, at: before(conn, at) + 3600)
+    before = ticks.seconds_until
+    monkeypatch.setattr(ticks, "seconds_until", lambda conn, at: before(conn, at) + 3600)
     duties.perform()
     assert (duties._lead.s(time.monotonic()), duties._lead.s(time.monotonic() + 11)) == (0.0, 10.0)
 

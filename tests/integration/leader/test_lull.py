@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import leadership, ticks
 from pgsched.leader import admission
 from pgsched.leader import loop as duties_module
 from pgsched.leader.loop import Duties
@@ -80,8 +80,8 @@ def test_a_tick_alone_asks_nothing_of_admission(
     db: psycopg.Connection, leader: Duties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If one of its slots waits for something, the next round sees that."""
-    admitted, really = list[int](), leadership.admit
-    monkeypatch.setattr(leadership, "admit", lambda conn, n: admitted.append(n) or really(conn, n))
+    admitted, really = list[int](), ticks.admit
+    monkeypatch.setattr(ticks, "admit", lambda conn, n: admitted.append(n) or really(conn, n))
     add_jobs(db, 1, 3)
     assert (leader.perform(), admitted) == (0.0, [])
 

@@ -55,7 +55,7 @@ def test_an_ending_that_commits_late_is_counted_once(
 ) -> None:
     """A handler's own transaction: it says that its run has ended, and commits behind later endings."""
     if not guarded:
-        cut(monkeypatch, rollups, "rollup_look", "clock.now IS NOT NULL", "false")
+        cut(monkeypatch, "rollup_look", "clock.now IS NOT NULL", "false")
     count = Counting()
     add_runs(db, 1)
     claims = take(db)
@@ -90,7 +90,7 @@ def test_two_leaders_count_nothing_twice(
 ) -> None:
     """The mark is taken before it is read; without that both count from the same mark on."""
     if not guarded:
-        cut(monkeypatch, rollups, "rollup_lock", " FOR UPDATE")
+        cut(monkeypatch, "rollup_lock", " FOR UPDATE")
     end_some(db, 5)
     mine, yours = connect(autocommit=False), connect(autocommit=False)
     safe = rollups.look(db).now

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import expired_leases, leadership
 from pgsched.db.queries.runs import workers
 from pgsched.leader import loop as duties_module
 from pgsched.leader import reaper
@@ -65,14 +65,14 @@ def aside(connect: Open, dsn: str) -> Iterator[Duties]:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Looks for claims take long; when they began."""
-    really, began = leadership.astray, []
+    really, began = expired_leases.astray, []
 
     def astray(conn: psycopg.Connection, *given: Any, **more: Any) -> tuple[list[int], list[int]]:
         began.append(time.monotonic())
         conn.execute("SELECT pg_sleep(%s)", [SLOW_S])
         return really(conn, *given, **more)
 
-    monkeypatch.setattr(leadership, "astray", astray)
+    monkeypatch.setattr(expired_leases, "astray", astray)
     return began
 
 
@@ -138,13 +138,13 @@ def test_slow_looks_take_a_small_share_of_the_time(
 def test_a_quick_look_is_made_every_period_only_while_a_worker_is_silent(
     db: psycopg.Connection, aside: Duties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really, made = leadership.astray_within, []
+    really, made = expired_leases.astray_within, []
 
     def counted(*given: Any, **more: Any) -> Any:
         made.append(time.monotonic())
         return really(*given, **more)
 
-    monkeypatch.setattr(leadership, "astray_within", counted)
+    monkeypatch.setattr(expired_leases, "astray_within", counted)
     monkeypatch.setattr(reaper, "QUICK_S", 5.0)
     rounds(aside, 3)  # of 15 periods
     assert len(made) == 2

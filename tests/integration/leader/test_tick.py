@@ -12,7 +12,7 @@ import pytest
 
 from pgsched.core.planning.plan import SlotRow
 from pgsched.db.queries.jobs import jobs
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.db.statements import sql
 from pgsched.leader import skipped_slots, ticker
 from pgsched.leader.bisecting import isolated
@@ -98,7 +98,7 @@ def test_without_the_row_lock_a_second_tick_meets_the_first_one_s_rows(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_jobs(db, 5, 20)
-    cut(monkeypatch, leadership, "tick_due", LOCK)
+    cut(monkeypatch, "tick_due", LOCK)
     two_at_once(db, connect)
     assert slots(db) == (100, 100), "only the index kept them from running twice"
 
@@ -107,8 +107,8 @@ def test_without_the_row_lock_and_the_index_a_slot_gets_two_rows(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_jobs(db, 5, 20)
-    cut(monkeypatch, leadership, "tick_due", LOCK)
-    cut(monkeypatch, leadership, "tick_insert", CONFLICT)
+    cut(monkeypatch, "tick_due", LOCK)
+    cut(monkeypatch, "tick_insert", CONFLICT)
     db.execute("DROP INDEX pgsched.runs_slot")
     two_at_once(db, connect)  # the second waits for the jobs' rows: its own rows are in already
     assert slots(db) == (200, 100)
@@ -138,7 +138,7 @@ def test_without_the_index_a_slot_runs_twice_when_the_mark_fell_back(
 ) -> None:
     add_jobs(db, 5, 20)
     tick_all(db, 100)
-    cut(monkeypatch, leadership, "tick_insert", CONFLICT)
+    cut(monkeypatch, "tick_insert", CONFLICT)
     db.execute("DROP INDEX pgsched.runs_slot")
     forget_decided(db)
     tick_all(db, 100)
@@ -284,7 +284,7 @@ def test_a_job_whose_slot_gets_its_row_meanwhile_stays_due(
     add_jobs(db, jobs, 20, max_runs=3)
     backfilled(db, *nth(db, 1))
     if not told:
-        monkeypatch.setattr(leadership, "slot_taken", lambda error: False)
+        monkeypatch.setattr(ticks, "slot_taken", lambda error: False)
     decided, ticking = meanwhile(db, connect, lambda conn: tick(conn, 100).jobs, *nth(db, 3))
     ticking.commit()
     assert decided == (jobs - 1 if told else jobs)
@@ -308,7 +308,7 @@ def test_slots_that_were_passed_over_are_told_next_time_where_one_gets_its_row_m
     (newest,) = nth(db, 20)
     db.execute("UPDATE pgsched.jobs SET schedule = '@every 7h'")
     if not told:
-        monkeypatch.setattr(leadership, "slot_taken", lambda error: False)
+        monkeypatch.setattr(ticks, "slot_taken", lambda error: False)
         assert meanwhile(db, connect, skipped_slots.record, newest)[0] == jobs
         return
     conflicts: list[str] = []
@@ -329,17 +329,17 @@ def test_a_run_triggered_while_the_tick_waits_is_seen(
 ) -> None:
     """`later`: unfinished runs are counted once the lock is there. In the statement that locks they are too few."""
     add_jobs(db, 1, 1, overlap="skip")
-    cut(monkeypatch, leadership, "tick_due", "(SELECT clock_timestamp() AS now,",
+    cut(monkeypatch, "tick_due", "(SELECT clock_timestamp() AS now,",
         "(SELECT clock_timestamp() AS now, (SELECT true FROM pg_advisory_lock(7)) AS got,")  # fmt: skip
     if not later:
-        due, count, early = leadership.due_jobs, leadership.unfinished, dict[int, dict[str, Any]]()
+        due, count, early = ticks.due_jobs, ticks.unfinished, dict[int, dict[str, Any]]()
 
         def count_and_lock(conn: psycopg.Connection, n: int, lead_s: float) -> Any:
             early.update(count(conn, [row[0] for row in conn.execute("SELECT id FROM pgsched.jobs").fetchall()]))
             return due(conn, n, lead_s)
 
-        monkeypatch.setattr(leadership, "due_jobs", count_and_lock)
-        monkeypatch.setattr(leadership, "unfinished", lambda conn, ids: early)
+        monkeypatch.setattr(ticks, "due_jobs", count_and_lock)
+        monkeypatch.setattr(ticks, "unfinished", lambda conn, ids: early)
     db.execute("SELECT pg_advisory_lock(7)")
     leader = in_transaction(connect)
     ticking = Aside(lambda: tick(leader, 100))
@@ -391,7 +391,7 @@ def test_without_taking_a_refused_batch_apart_nobody_gets_a_row(
 ) -> None:
     add_jobs(db, 7, 20)
     refuse(db, REFUSALS["constraint"])
-    monkeypatch.setattr(leadership, "refused", lambda error: False)
+    monkeypatch.setattr(ticks, "refused", lambda error: False)
     with pytest.raises(psycopg.errors.CheckViolation), db.transaction():
         tick(db, 100)
     assert slots(db) == (0, 0)
@@ -428,13 +428,13 @@ def test_a_slot_that_has_its_row_is_noticed_beside_the_first_of_an_excluded_stre
     (first, taken), (second, last) = rows[0], rows[-1]
     excluded = SlotRow(last + timedelta(seconds=9), "skipped", last, extend=last, covers_count=1)
     with db.transaction():
-        assert leadership.insert_slots(db, [([second], excluded)]) == 1
+        assert ticks.insert_slots(db, [([second], excluded)]) == 1
     state = "SELECT state FROM pgsched.runs WHERE (job_id, scheduled_at) = (%s, %s)"
     assert db.execute(state, [second, excluded.slot]).fetchall() == [("skipped",)]
     db.execute("DELETE FROM pgsched.runs WHERE (job_id, scheduled_at) = (%s, %s)", [second, excluded.slot])
     with pytest.raises(psycopg.errors.UniqueViolation) as refusal, db.transaction():
-        leadership.insert_slots(db, [([first], SlotRow(taken, "queued", taken)), ([second], excluded)])
-    assert leadership.slot_taken(refusal.value)
+        ticks.insert_slots(db, [([first], SlotRow(taken, "queued", taken)), ([second], excluded)])
+    assert ticks.slot_taken(refusal.value)
     assert slots(db) == (len(rows), len(rows))
 
 
@@ -454,8 +454,8 @@ def test_jobs_that_differ_in_a_policy_have_another_shape(db: psycopg.Connection,
     for n, columns in enumerate([{}, {}, {column: OTHERWISE[column]}]):
         jobs.add(db, {"name": f"j{n}", "schedule": "* * * * *", "task": "t"} | columns)
     with db.transaction():
-        shapes = [row[-1] for row in sorted(leadership.due_jobs(db, 9))]
-        terms = leadership.terms(db, [row[0] for row in leadership.due_jobs(db, 9)])
+        shapes = [row[-1] for row in sorted(ticks.due_jobs(db, 9))]
+        terms = ticks.terms(db, [row[0] for row in ticks.due_jobs(db, 9)])
     assert shapes[0] == shapes[1] != shapes[2]
     assert set(next(iter(terms.values()))) == set(OTHERWISE) | BESIDE, "a new column of tick_terms belongs in the shape"
 
@@ -503,7 +503,7 @@ def test_the_end_of_the_last_run_is_found_without_the_history(db: psycopg.Connec
         " FROM generate_series(1, 1001) n, LATERAL (SELECT '2020-01-01Z'::timestamptz + n * interval '1 hour') s(at)",
         job,
     )
-    found = leadership.finished(db, list(job))[job[0]]["last_finished_at"]
+    found = ticks.finished(db, list(job))[job[0]]["last_finished_at"]
     assert found == db.execute("SELECT max(finished_at) FROM pgsched.runs").fetchone()[0]  # type: ignore[index]
     db.execute("SET enable_seqscan = off")
     text = b"EXPLAIN (ANALYZE, FORMAT JSON) " + sql("tick_finished")

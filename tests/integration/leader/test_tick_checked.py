@@ -7,7 +7,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.queries.leader import leadership
 from pgsched.leader.ticker import tick
 from tests.support.db.setting import ASLEEP, Open, add_jobs, cut, heard, put_back
 from tests.support.fleet import one
@@ -144,6 +143,6 @@ def test_a_row_that_the_trigger_would_refuse_is_refused(bad: dict[str, Any], db:
 
 def test_without_being_judged_it_would_run(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     bad_job(db, {"queue": " a"})
-    cut(monkeypatch, leadership, "tick_insert", PLAIN, "true")
+    cut(monkeypatch, "tick_insert", PLAIN, "true")
     assert ticked(db) == 0
     assert one(db, CHECKED) == 12

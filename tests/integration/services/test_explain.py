@@ -11,7 +11,7 @@ import pytest
 from pgsched.core.explanations import span
 from pgsched.core.leader_absence import absences
 from pgsched.db.queries.jobs import backfills, jobs
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.errors import InputError, NotFound
 from pgsched.leader import backfill
 from tests.support.db.explaining import HOUR, add, hour, led, stamp, why
@@ -359,7 +359,7 @@ def test_it_holds_up_nobody(db: psycopg.Connection) -> None:
         locks = db.execute("SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'"
                            " AND mode <> 'AccessShareLock'").fetchone()  # fmt: skip
     assert locks == (0,)
-    leadership.admit(db, 1)
+    ticks.admit(db, 1)
 
 
 START = datetime(2026, 5, 1, tzinfo=UTC)

@@ -336,7 +336,7 @@ def test_a_row_that_somebody_locked_costs_no_other_claim_its_lease(
     worker = connect(options="-c lock_timeout=100ms")
     held = [c.key for c in (locked, *others)]
     if not guarded:
-        cut(monkeypatch, claims, "heartbeat", " OF r SKIP LOCKED", " OF r")
+        cut(monkeypatch, "heartbeat", " OF r SKIP LOCKED", " OF r")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             claims.heartbeat(worker, 1, 30.0, held)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.leader.dependents import resolve
 from tests.support.db.setting import row_of
 
@@ -37,7 +37,7 @@ def admit(db: psycopg.Connection) -> None:
     """What the leader does in one transaction."""
     with db.transaction():
         resolve(db, 5000)
-        leadership.admit(db, 5000)
+        ticks.admit(db, 5000)
 
 
 def states(db: psycopg.Connection, *run_ids: int) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.leader import admission
 
 
@@ -36,7 +36,7 @@ def admit(db: psycopg.Connection, standing: admission.Standing | None = None) ->
     """What the leader does in a round."""
     standing = standing or admission.Standing()
     with db.transaction():
-        leadership.admit(db, 5000)
+        ticks.admit(db, 5000)
         return admission.apply(db, standing) + admission.admit(db, standing)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from pgsched.config import LeaderSettings
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.leader.election import Leader
 from pgsched.leader.ticker import tick
 from tests.support.db.setting import Aside, add_jobs, put_back
@@ -61,7 +61,7 @@ def newer(db: psycopg.Connection) -> list[tuple[str, str | None]]:
 
 def admitted(db: psycopg.Connection) -> int:
     with db.transaction():
-        return leadership.admit(db, 100)
+        return ticks.admit(db, 100)
 
 
 def finish(db: psycopg.Connection, state: str = "succeeded") -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -16,7 +15,7 @@ import psycopg
 import pytest
 
 from pgsched.core.model import Claim, Outcome, Result, Settlement
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import expired_leases
 from pgsched.db.queries.runs.claim_rows import claims_of, columns_of, json_as_text
 from pgsched.db.queries.runs.claims import FROM_THE_START
 from pgsched.db.statements import sql, statements
@@ -35,7 +34,7 @@ def text_without(name: str, guard: str, instead: str = "") -> bytes:
     return text.replace(guard, instead).encode()
 
 
-def cut(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, guard: str, instead: str = "") -> None:
+def cut(monkeypatch: pytest.MonkeyPatch, name: str, guard: str, instead: str = "") -> None:
     """Take a guard out of the statement `name`, for whoever sends it."""
     monkeypatch.setitem(statements(), name, text_without(name, guard, instead))
 
@@ -113,7 +112,7 @@ def take(
 
 def reap(conn: psycopg.Connection, before_s: float | None = None) -> list[dict[str, Any]]:
     """Take back every claim whose lease has ended."""
-    return leadership.reap(conn, leadership.astray(conn, 100, before_s)[0], 5, before_s)
+    return expired_leases.reap(conn, expired_leases.astray(conn, 100, before_s)[0], 5, before_s)
 
 
 def let_expire(db: psycopg.Connection) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 
 from pgsched.core.model import Claim, Result
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.leader.dependents import resolve
 from tests.support.db.passing import lead, pass_time
 from tests.support.db.setting import done, take
@@ -122,7 +122,7 @@ def round_of_the_leader(db: psycopg.Connection[Any]) -> None:
     lead(db)
     with db.transaction():
         resolve(db, 100)
-        leadership.admit(db, 100)
+        ticks.admit(db, 100)
 
 
 def standing(db: psycopg.Connection[Any]) -> list[Any]:

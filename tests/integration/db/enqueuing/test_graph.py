@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgsched import App, InputError, Item, PgschedError, TaskError
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.leader.dependents import resolve
 
 
@@ -33,7 +33,7 @@ def end(db: psycopg.Connection, *run_ids: int, state: str = "succeeded") -> None
     db.execute("UPDATE pgsched.runs SET state = %s, finished_at = now() WHERE id = ANY (%s)", [state, list(run_ids)])
     with db.transaction():
         resolve(db, 5000)
-        leadership.admit(db, 5000)
+        ticks.admit(db, 5000)
 
 
 def test_a_run_is_enqueued_after_others(app: App, db: psycopg.Connection) -> None:
@@ -308,7 +308,7 @@ def test_a_run_that_waits_for_others_goes_on_waiting_when_it_is_replaced(app: Ap
     assert (again, again.how) == (b, "replaced")
     with db.transaction():
         resolve(db, 5000)
-        leadership.admit(db, 5000)
+        ticks.admit(db, 5000)
     assert runs(db)[1][1:3] == ("waiting", {"n": 3})
     end(db, a)
     assert runs(db)[1][1] == "scheduled"

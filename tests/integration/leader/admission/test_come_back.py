@@ -7,7 +7,6 @@ import pytest
 
 from pgsched.core.model import Claim, Result
 from pgsched.db.queries.leader import leadership
-from pgsched.db.queries.runs import claims
 from tests.integration.db.queries.runs.test_settle import reap
 from tests.support.db.limiting import add, admit, end, limit, limit_queue
 from tests.support.db.overlapping import bound_run, finish, job_with_a_run, ticked, time_passes
@@ -60,9 +59,9 @@ def test_what_became_limited_while_it_ran_waits_for_no_other_run_of_its_job(
 ) -> None:
     if not guarded:
         if how == "reaped":
-            cut(monkeypatch, leadership, "reap", "THEN r.available_at ELSE r.ready_at", "THEN NULL ELSE r.ready_at")
+            cut(monkeypatch, "reap", "THEN r.available_at ELSE r.ready_at", "THEN NULL ELSE r.ready_at")
         else:
-            cut(monkeypatch, claims, "settle", "coalesce(r.ready_at, r.available_at)", "r.ready_at")
+            cut(monkeypatch, "settle", "coalesce(r.ready_at, r.available_at)", "r.ready_at")
     run_id = job_with_a_run(db, "queued", overlap="allow")
     (claim,) = take(db)
     limit_first(db, what)
@@ -90,7 +89,7 @@ def test_a_run_that_was_left_without_its_place_is_let_go_after_its_start_deadlin
     guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, leadership, "admit_waiting", " OR w.started_at IS NOT NULL")
+        cut(monkeypatch, "admit_waiting", " OR w.started_at IS NOT NULL")
     run_id = job_with_a_run(db, "waiting", overlap="skip", start_deadline="1 hour")
     db.execute("UPDATE pgsched.runs SET expires_at = clock_timestamp()")
     admit(db)
@@ -134,7 +133,7 @@ def test_what_has_started_is_not_skipped_while_it_waits_for_its_limits(
 ) -> None:
     held = "held_until <= (SELECT clock_timestamp())"
     if not guarded:
-        cut(monkeypatch, leadership, "runs_expire", f"{held} AND started_at IS NULL", held)
+        cut(monkeypatch, "runs_expire", f"{held} AND started_at IS NULL", held)
     limit(db, "k", 1)
     occupy(db)
     run_id = job_with_a_run(db, "waiting", overlap="skip", retry_within="1 hour")
@@ -152,7 +151,7 @@ def test_what_was_let_go_once_is_not_skipped_when_it_waits_again(
     guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, leadership, "admit_waiting", ", held_until = NULL")
+        cut(monkeypatch, "admit_waiting", ", held_until = NULL")
     run_id = held_slot(db)
     finish(db)
     assert admit(db) == 1

@@ -6,7 +6,7 @@ import time
 
 import psycopg
 
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from tests.support.db.setting import Open
 
 HOLD = (
@@ -25,7 +25,7 @@ def add_jobs(db: psycopg.Connection, count: int, held: int) -> None:
 
 def admit(db: psycopg.Connection) -> int:
     with db.transaction():
-        return leadership.admit(db, 5000)
+        return ticks.admit(db, 5000)
 
 
 def test_the_oldest_held_slot_of_each_job_starts_and_no_other(db: psycopg.Connection) -> None:

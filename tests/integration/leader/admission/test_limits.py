@@ -13,7 +13,7 @@ from pgsched.core import admission as gates
 from pgsched.core.model import Claim, Result
 from pgsched.db.connection.connect import aconnect
 from pgsched.db.queries.jobs import queues
-from pgsched.db.queries.leader import leadership, limits
+from pgsched.db.queries.leader import leadership, limits, ticks
 from pgsched.db.queries.leader.leadership import NotLeading
 from pgsched.db.queries.runs.claims import settle
 from pgsched.db.statements import sql
@@ -334,7 +334,7 @@ def test_a_run_that_was_cancelled_meanwhile_is_not_admitted(
     guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, limits, "limit_admit", " AND r.state = 'waiting'")
+        cut(monkeypatch, "limit_admit", " AND r.state = 'waiting'")
         db.execute("ALTER TABLE pgsched.runs DROP CONSTRAINT runs_state")
     (first,) = add(db, 1, "k")
     db.execute("SELECT pgsched.cancel(%s)", [first])
@@ -348,7 +348,7 @@ def test_a_run_that_has_got_another_key_meanwhile_is_not_admitted(
     guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, limits, "limit_admit", " AND coalesce(r.concurrency_key, '') = given.key")
+        cut(monkeypatch, "limit_admit", " AND coalesce(r.concurrency_key, '') = given.key")
     (first,) = add(db, 1, "k")
     db.execute("UPDATE pgsched.runs SET concurrency_key = 'job:1'")
     with db.transaction():
@@ -370,7 +370,7 @@ def test_a_released_claim_does_not_slip_past_the_limit(guarded: bool, db: psycop
     assert row_of(db, second)["state"] == "queued"
     db.execute("UPDATE pgsched.runs SET state = 'scheduled', finished_at = NULL WHERE id = %s", [first])
     with db.transaction():
-        leadership.admit(db, 100)
+        ticks.admit(db, 100)
     assert len(claim_all(db)) == (1 if guarded else 2)
 
 
@@ -602,7 +602,7 @@ def test_a_leader_whose_term_has_ended_admits_nothing(
             stale.perform()
         assert states(db) == {"waiting": 3}
     else:
-        cut(monkeypatch, leadership, "leader_term", "max(term)", "min(term)")
+        cut(monkeypatch, "leader_term", "max(term)", "min(term)")
         stale.perform()
         assert states(db) == {"queued": 1, "waiting": 2}
 
@@ -616,7 +616,7 @@ def test_two_leaders_do_not_admit_at_the_same_moment(
     add(db, 2, "k")
     if not guarded:
         lock = "pg_try_advisory_xact_lock(hashtextextended('pgsched.leader.fence', 0))"
-        cut(monkeypatch, leadership, "leader_fence", lock, "true")
+        cut(monkeypatch, "leader_fence", lock, "true")
     with db.transaction():
         term, _ = leadership.elect(db, "one")
     with first.transaction():

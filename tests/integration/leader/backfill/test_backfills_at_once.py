@@ -134,7 +134,7 @@ def test_no_run_of_a_deleted_job_stays_open(db: psycopg.Connection, connect: Ope
 def test_without_the_lock_on_the_job_a_run_would_stay_open(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch, mode: str, statement: str, guard: str
 ) -> None:
-    cut(monkeypatch, querying, statement, guard)
+    cut(monkeypatch, statement, guard)
     delete_meets_the_leader(db, connect, mode)
     assert db.execute("SELECT count(*) FROM pgsched.runs WHERE phase < 3").fetchone() == (1,)
 

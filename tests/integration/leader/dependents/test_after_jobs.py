@@ -9,7 +9,7 @@ import pytest
 
 from pgsched import App, InputError
 from pgsched.db.queries.jobs.declarations import declare
-from pgsched.db.queries.leader import leadership, retention
+from pgsched.db.queries.leader import retention, ticks
 from pgsched.leader.dependents import resolve
 from pgsched.leader.ticker import tick
 from pgsched.services.explain import explain_slot
@@ -41,7 +41,7 @@ def lead(db: psycopg.Connection) -> None:
         with db.transaction():
             tick(db, 5000)
             resolve(db, 5000)
-            leadership.admit(db, 5000)
+            ticks.admit(db, 5000)
 
 
 def runs(db: psycopg.Connection, name: str) -> list[tuple[Any, ...]]:
@@ -151,7 +151,7 @@ def test_without_the_pruners_guard_a_slot_is_skipped_although_what_it_waited_for
 ) -> None:
     waiting_for_a_paused_job(db)
     guard = "r.job_id IS NULL OR ((r.job_id, r.scheduled_at) IN (SELECT h.job_id, h.slot FROM held h)) IS NOT TRUE"
-    cut(monkeypatch, retention, "prune_delete", guard, "true")
+    cut(monkeypatch, "prune_delete", guard, "true")
     assert prune(db, 1.0) == 1
     lead(db)
     assert runs(db, "report") == [("skipped", 'after_jobs: job "load" has no such slot')]

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 
 from pgsched.core.model import Claim
-from pgsched.db.queries.leader import retention
 from pgsched.db.queries.runs import dependencies
 from pgsched.db.queries.runs.claims import ended
 from pgsched.db.statements import sql
@@ -472,7 +471,7 @@ def test_without_the_pruners_guard_a_parents_result_is_gone_while_it_is_wanted(
     end(db, a)
     admit(db)
     db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = %s", [a])
-    cut(monkeypatch, retention, "prune_delete", " AND r.id NOT IN (SELECT w.id FROM wanted w)", "")
+    cut(monkeypatch, "prune_delete", " AND r.id NOT IN (SELECT w.id FROM wanted w)", "")
     assert prune(db, 1.0, 100) == 1
 
 
@@ -498,7 +497,7 @@ def test_without_skipping_locked_children_the_leader_waits_for_a_person(
     admit(db)
     end(db, a)
     lock = "WHERE c.id = d.run_id FOR NO KEY UPDATE"
-    cut(monkeypatch, dependencies, "dependencies_release", f"{lock} SKIP LOCKED", lock)
+    cut(monkeypatch, "dependencies_release", f"{lock} SKIP LOCKED", lock)
     person = connect(autocommit=False)
     person.execute("SELECT pgsched.cancel(%s)", [b])
     aside = Aside(lambda: admit(db))

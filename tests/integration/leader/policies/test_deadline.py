@@ -6,8 +6,7 @@ import psycopg
 import pytest
 
 from pgsched.core.model import Result
-from pgsched.db.queries.leader import leadership
-from pgsched.db.queries.runs import claims
+from pgsched.db.queries.leader import leadership, ticks
 from tests.support.db.overlapping import admitted, bound_run, job_with_a_run, leader, states, ticked, time_passes
 from tests.support.db.setting import Open, add_jobs, cut, done, row_of, take
 from tests.support.db.settling import settle
@@ -63,7 +62,7 @@ def test_what_expired_is_not_admitted_even_if_there_is_too_much_of_it(db: psycop
         " SELECT id, '2020-01-01Z', 'waiting', 't', clock_timestamp() FROM pgsched.jobs"
     )
     with db.transaction():
-        assert leadership.admit(db, 1) == 1
+        assert ticks.admit(db, 1) == 1
     assert sorted(states(db)) == ["missed", "waiting", "waiting"]
 
 
@@ -73,7 +72,7 @@ def test_a_claim_that_was_given_back_unstarted_is_bound_by_its_deadline_again(
 ) -> None:
     run_id = bound_run(db)
     if not guarded:
-        cut(monkeypatch, claims, "settle", "g.outcome = 'released' AND (SELECT", "false AND (SELECT")
+        cut(monkeypatch, "settle", "g.outcome = 'released' AND (SELECT", "false AND (SELECT")
     (claim,) = take(db)
     assert settle(dsn, done(claim, Result.RELEASED)) == ["queued"]
     row = row_of(db, run_id)
@@ -116,7 +115,7 @@ def test_the_leader_is_told_of_a_claim_that_was_given_back(
     """It knows of no deadline of what runs, and would sleep past this one."""
     bound_run(db)
     if not guarded:
-        cut(monkeypatch, claims, "settle", " OR s.expires_at IS NOT NULL AND s.started_at IS NULL")
+        cut(monkeypatch, "settle", " OR s.expires_at IS NOT NULL AND s.started_at IS NULL")
     (claim,) = take(db)
     listener = connect()
     listener.execute("LISTEN pgsched_leader")

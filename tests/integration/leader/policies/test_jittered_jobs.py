@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pgsched.core.planning.jitter import offset
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from tests.support.db.passing import add, job, lead, pass_time, runs, set_past_triggers
 
 SECOND = timedelta(seconds=1)
@@ -39,7 +39,7 @@ def test_a_slot_moved_behind_its_retry_within_starts_when_the_old_run_ended_in_t
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = clock_timestamp() WHERE state = 'queued'")
     start = (found["available_at"] - found["scheduled_at"]).total_seconds()
     pass_time(db, start)
-    leadership.admit(db, 10)
+    ticks.admit(db, 10)
     assert runs(db)[1]["state"] == "queued", runs(db)[1]["reason"]
 
 

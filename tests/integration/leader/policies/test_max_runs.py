@@ -10,7 +10,7 @@ import pytest
 
 from pgsched.core.schedule.preview import preview_job
 from pgsched.db.queries.jobs import jobs
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.leader.ticker import tick
 from tests.support.db.explaining import HOUR, add, led, why
 from tests.support.db.passing import lead, now, pass_time
@@ -46,7 +46,7 @@ def test_a_run_counts_from_its_birth(
                " WHERE %s <> 'cancelled'", [ended])  # fmt: skip
     decide(db, 60)
     pass_time(db, 20)
-    leadership.admit(db, 100)
+    ticks.admit(db, 100)
     states = [state for (state,) in db.execute("SELECT state FROM pgsched.runs ORDER BY scheduled_at").fetchall()]
     assert ended in states
     assert (len(states), run_count(db)) == (2, counted)

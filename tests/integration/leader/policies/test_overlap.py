@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 from pgsched.core.model import Claim, Outcome
-from pgsched.db.queries.leader import leadership
 from pgsched.leader.ticker import tick
 from pgsched.worker import worker as working
 from tests.support.db.overlapping import admitted, finish, job_with_a_run, leader, newer, states, ticked
@@ -102,7 +101,7 @@ def test_without_passing_by_a_locked_run_would_hold_up_every_job(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = job_with_a_run(db, "running", overlap="terminate")
-    cut(monkeypatch, leadership, "tick_replace", "FOR NO KEY UPDATE OF r SKIP LOCKED", "FOR NO KEY UPDATE OF r")
+    cut(monkeypatch, "tick_replace", "FOR NO KEY UPDATE OF r SKIP LOCKED", "FOR NO KEY UPDATE OF r")
     person = connect(autocommit=False)
     person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [old])
     put_back(db, 1)

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from pgsched.core.planning.jitter import offset
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from tests.support.db.passing import add, columns_of, job, lead, now, pass_time, runs, set_past_triggers, states
 from tests.support.db.pruning import prune
 from tests.support.db.setting import add_jobs, slots
@@ -245,7 +245,7 @@ def pause(db: psycopg.Connection, rng: Random) -> None:
 
 
 def settle_some(db: psycopg.Connection, rng: Random) -> None:
-    leadership.admit(db, 100)
+    ticks.admit(db, 100)
     finish(db) if rng.random() < 0.7 else None
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from pgsched import App, Run
 from pgsched.core.model import Claim, Outcome, Result, Settlement
-from pgsched.db.queries.runs import run_output
 from pgsched.db.queries.runs.claims import settle
 from pgsched.db.queries.runs.run_output import Page, tell_progress, write
 from pgsched.worker import output as log_pump
@@ -81,7 +80,7 @@ def test_a_zombie_whose_attempt_number_is_anothers_writes_nothing(dsn: str, db: 
 
 
 def test_without_the_fence_it_would(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut(monkeypatch, run_output, "run_log_write", FENCE)
+    cut(monkeypatch, "run_log_write", FENCE)
     former, present = interrupted(dsn, db)
     assert say(dsn, former, "zombie\n", first=1, base=0) == 0
     assert "zombie" in output(db, present.id)
@@ -106,7 +105,7 @@ def test_the_words_of_a_run_that_a_failover_lost_reach_no_other_with_its_number(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, run_output, "run_log_write", KNOWN)
+        cut(monkeypatch, "run_log_write", KNOWN)
     add_runs(db, 1)
     (claim,) = take(db)
     db.execute("UPDATE pgsched.runs SET attempt = 2")
@@ -126,7 +125,7 @@ def test_a_page_that_is_sent_again_changes_nothing(dsn: str, db: psycopg.Connect
 def test_if_own_rows_counted_for_the_base_a_page_sent_again_would_be_there_twice(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut(monkeypatch, run_output, "run_log_write", " AND l.token IS DISTINCT FROM g.token")
+    cut(monkeypatch, "run_log_write", " AND l.token IS DISTINCT FROM g.token")
     _, present = interrupted(dsn, db)
     for _ in range(2):
         say(dsn, present, "one\n")
@@ -155,7 +154,7 @@ def test_a_zombie_tells_no_progress(dsn: str, db: psycopg.Connection) -> None:
 
 
 def test_without_the_fence_it_would_tell_one(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut(monkeypatch, run_output, "run_progress", " AND r.token = g.token")
+    cut(monkeypatch, "run_progress", " AND r.token = g.token")
     former, present = interrupted(dsn, db)
     tell(dsn, present, 5)
     tell(dsn, former, 9)
@@ -320,5 +319,5 @@ def test_a_run_that_somebody_holds_keeps_no_other_output_waiting(
 def test_if_it_waited_for_the_row_it_would(
     dsn: str, db: psycopg.Connection, connect: Callable[..., psycopg.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut(monkeypatch, run_output, "run_progress", " FOR NO KEY UPDATE OF r SKIP LOCKED")
+    cut(monkeypatch, "run_progress", " FOR NO KEY UPDATE OF r SKIP LOCKED")
     assert held(dsn, db, connect(autocommit=False))[0] == ""

@@ -63,7 +63,7 @@ def test_a_zombies_transaction_rolls_back(
     place: str, guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, handler_transaction, "settle_succeeded", TOKEN)
+        cut(monkeypatch, "settle_succeeded", TOKEN)
     run_id = add(db, f"transacts.{place}", end="waits inside")
     session = (
         "SELECT FROM pg_stat_activity WHERE application_name LIKE 'pgsched run %' AND datname = current_database()"

@@ -40,7 +40,7 @@ def test_a_leader_of_the_first_version_may_go_on(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, leads: bool
 ) -> None:
     """It does not say that it ticks; what it holds is the leader's fence. Without it, it is anybody."""
-    cut(monkeypatch, leadership, "tick_advance", "set_config('pgsched.ticks', 'on', true)", "'on'")
+    cut(monkeypatch, "tick_advance", "set_config('pgsched.ticks', 'on', true)", "'on'")
     add(db, schedule="@every 1s")
     add(db, name="b", schedule="@hourly")
     pass_time(db, 5)

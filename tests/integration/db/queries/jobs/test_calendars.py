@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from tests.support.db.passing import add, job, lead, now, pass_time, runs, set_past_triggers
 from tests.support.db.setting import add_jobs, forget_decided
 
@@ -161,7 +161,7 @@ def test_dates_that_are_years_ahead_are_not_read_at_every_tick(db: psycopg.Conne
         "INSERT INTO pgsched.job_calendars (job_id, from_date) SELECT id, now()::date + 7 * n"
         " FROM pgsched.jobs, generate_series(1, 5000) n"
     )
-    assert len(leadership.terms(db, [row["id"]])[row["id"]]["excluded"]) <= 53
+    assert len(ticks.terms(db, [row["id"]])[row["id"]]["excluded"]) <= 53
 
 
 def test_a_fixed_delay_is_put_off_beyond_the_dates_that_are_read(db: psycopg.Connection) -> None:

@@ -193,7 +193,7 @@ def test_who_declares_while_jobs_are_taken_away_has_them_afterwards(
     end(db, before)
     time_passes(db, 60)
     if not guarded:
-        cut(monkeypatch, registration, "declare_try_lock", LOCK, "true")
+        cut(monkeypatch, "declare_try_lock", LOCK, "true")
     starting, leader, asides, look = connect(), connect(), [], registration.withdrawn
 
     def looked(*given: Any) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from pgsched.core.planning.overlap import IN_TURN, Standing, decide, told
 from pgsched.db.queries.jobs import jobs
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.errors import InputError, NotFound, PgschedError
 from tests.support.db.passing import lead, pass_time, runs
 from tests.support.db.setting import Aside, at_once, row_of, take, wait_until_blocked
@@ -57,10 +57,10 @@ def test_buffers_hold_back_until_they_are_full(db: psycopg.Connection) -> None:
     assert [trigger(db, "buffer_one")["state"] for _ in range(2)] == ["waiting", "skipped"]
     assert [trigger(db, "buffer_all")["state"] for _ in range(2)] == ["waiting", "skipped"]
     assert row_of(db, first["id"] + 4)["reason"].endswith("was not finished and 2 already waited")
-    leadership.admit(db, 10)
+    ticks.admit(db, 10)
     assert states(db) == ["queued", "waiting", "skipped", "waiting", "skipped"]
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE id = %s", [first["id"]])
-    leadership.admit(db, 10)
+    ticks.admit(db, 10)
     assert states(db) == ["succeeded", "queued", "skipped", "waiting", "skipped"]
 
 
@@ -108,7 +108,7 @@ def test_a_backfill_s_runs_do_not_count_and_are_not_ended(db: psycopg.Connection
 def test_a_backfill_s_run_holds_back_nothing_that_waits(db: psycopg.Connection) -> None:
     first, held = trigger(db)["id"], trigger(db, "buffer_one")["id"]
     db.execute("UPDATE pgsched.runs SET origin = 'backfill' WHERE id = %s", [first])
-    leadership.admit(db, 10)
+    ticks.admit(db, 10)
     assert row_of(db, held)["state"] == "queued"
 
 

@@ -82,9 +82,8 @@ def test_a_key_that_is_taken_between_the_look_and_the_change_costs_only_its_own_
 ) -> None:
     first, second, other = *dead(db, 2, unique_key="a"), *dead(db)
     look = "o.unique_key = h.unique_key AND o.id < h.id"
-    from pgsched.db import rows
 
-    cut(monkeypatch, rows, "run_retry_many", look, "false")
+    cut(monkeypatch, "run_retry_many", look, "false")
     done = {row["id"]: row["skipped"] for row in retry_many(db, [first, second, other])}
     assert done.pop(second) is not None
     assert set(done.values()) == {None}

@@ -66,7 +66,7 @@ def test_a_run_that_keeps_taking_its_process_down_is_quarantined(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, claims, "settle", "r.crashes + CASE WHEN g.outcome = 'crashed' THEN 1 ELSE 0 END", "0")
+        cut(monkeypatch, "settle", "r.crashes + CASE WHEN g.outcome = 'crashed' THEN 1 ELSE 0 END", "0")
     add_runs(db, 1)
     db.execute("UPDATE pgsched.runs SET max_attempts = 100")
     states = []

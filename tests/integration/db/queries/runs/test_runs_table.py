@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import ticks
 from pgsched.db.statements import sql
 from tests.support.db.setting import let_expire, reap, row_of, take
 
@@ -67,7 +67,7 @@ def deadline(db: psycopg.Connection) -> int:
 
 def pass_deadline(db: psycopg.Connection) -> None:
     db.execute("SELECT pg_sleep(1.1)")
-    leadership.admit(db, 10)
+    ticks.admit(db, 10)
 
 
 def test_an_unstarted_run_is_missed_after_its_deadline(db: psycopg.Connection, deadline: int) -> None:
@@ -80,7 +80,7 @@ def test_a_run_that_started_in_time_is_retried_after_its_deadline(db: psycopg.Co
     pass_deadline(db)
     let_expire(db)
     assert [row["state"] for row in reap(db)] == ["queued"]
-    leadership.admit(db, 10)
+    ticks.admit(db, 10)
     assert row_of(db, deadline)["state"] == "queued"
     assert [again.attempt for again in take(db)] == [claim.attempt + 1]
     assert claim.id == deadline

@@ -8,7 +8,6 @@ import psycopg
 import pytest
 
 from pgsched.core.model import Outcome, Result, Settlement
-from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.runs import claims
 from tests.support.db.setting import (
     Aside,
@@ -84,7 +83,7 @@ def test_each_result_is_kept_with_its_own_run(dsn: str, db: psycopg.Connection) 
 
 def test_without_the_token_a_zombie_settles(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = zombie(db)
-    cut(monkeypatch, claims, "settle_succeeded", TOKEN)
+    cut(monkeypatch, "settle_succeeded", TOKEN)
     settle(dsn, done(old))
     assert row_of(db, old.id)["state"] == "succeeded"
     assert settle(dsn, done(new)) == ["repeated"], "and the owner is told that its outcome was there before"
@@ -94,7 +93,7 @@ def test_without_the_token_a_zombie_fails_the_attempt_of_the_next_owner(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, _ = zombie(db)
-    cut(monkeypatch, claims, "settle", FENCE, WITHOUT_TOKEN)
+    cut(monkeypatch, "settle", FENCE, WITHOUT_TOKEN)
     settle(dsn, done(old, Result.FAILED))
     assert row_of(db, old.id)["state"] == "scheduled"
 
@@ -117,7 +116,7 @@ def test_without_the_state_in_the_fence_a_settlement_sent_twice_counts_twice(
     (claim,) = take(db)
     settle(dsn, done(claim, Result.INTERRUPTED))
     assert row_of(db, claim.id)["attempt"] == 0
-    cut(monkeypatch, claims, "settle", FENCE, WITHOUT_STATE)
+    cut(monkeypatch, "settle", FENCE, WITHOUT_STATE)
     settle(dsn, done(claim, Result.INTERRUPTED))
     assert row_of(db, claim.id)["attempt"] == -1
 
@@ -130,7 +129,7 @@ def test_what_was_reaped_is_lost_to_its_former_owner(
     (claim,) = take(db)
     let_expire(db)
     if not guarded:
-        cut(monkeypatch, leadership, "reap", "token = NULL, ")
+        cut(monkeypatch, "reap", "token = NULL, ")
     reap(db)
     assert settle(dsn, done(claim)) == ["lost" if guarded else "repeated"]
     assert row_of(db, claim.id)["state"] == "queued"
@@ -162,7 +161,7 @@ def test_a_zombie_cannot_renew_the_lease_of_the_next_owner(
     old, _ = zombie(db)
     let_expire(db)
     if not guarded:
-        cut(monkeypatch, claims, "heartbeat", "r.token = g.token AND ")
+        cut(monkeypatch, "heartbeat", "r.token = g.token AND ")
     before = row_of(db, old.id)["lease_until"]
     beat = claims.heartbeat(db, 1, 30.0, [old.key])
     assert (row_of(db, old.id)["lease_until"] == before) is guarded
@@ -189,7 +188,7 @@ def test_without_the_row_lock_a_lease_is_reaped_although_it_was_renewed(
     let_expire(db)
     worker, leader = connect(autocommit=False), connect()
     claims.heartbeat(worker, 1, 30.0, [claim.key])
-    cut(monkeypatch, leadership, "reap", " FOR UPDATE SKIP LOCKED")
+    cut(monkeypatch, "reap", " FOR UPDATE SKIP LOCKED")
     other = Aside(lambda: reap(leader))
     wait_until_blocked(db, leader)
     worker.commit()
@@ -206,7 +205,7 @@ def test_the_reaper_does_not_take_a_claim_from_under_a_transaction_that_asserted
     handler = connect(autocommit=False)
     handler.execute("SELECT pgsched.assert_claim(%s, %s)", [claim.id, claim.token])
     if not guarded:
-        cut(monkeypatch, leadership, "reap", "FOR UPDATE SKIP LOCKED", "FOR NO KEY UPDATE SKIP LOCKED")
+        cut(monkeypatch, "reap", "FOR UPDATE SKIP LOCKED", "FOR NO KEY UPDATE SKIP LOCKED")
     assert bool(reap(db)) is not guarded
     handler.commit()
     assert bool(reap(db)) is guarded
