@@ -15,7 +15,8 @@ WITH given AS MATERIALIZED (
             AND r.queue = given.queue AND coalesce(r.concurrency_key, '') = given.key FOR UPDATE SKIP LOCKED
     ) found
 ), admitted AS (
-    UPDATE pgsched.runs r SET state = 'queued', phase = 2 FROM free WHERE r.id = free.id RETURNING r.id, r.queue
+    UPDATE pgsched.runs r SET state = 'queued', phase = 2 /* claimable */ FROM free
+        WHERE r.id = free.id RETURNING r.id, r.queue
 ), woken AS (
     SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM admitted) q
 )
@@ -63,7 +64,8 @@ FROM unnest(%(queues)s::text[], %(keys)s::text[], %(ns)s::int[], %(ordereds)s::b
 CROSS JOIN LATERAL (
     (SELECT r.id, r.priority, r.ready_at, r.task, r.queue
      FROM pgsched.runs r
-     WHERE NOT g.ordered AND g.ageing_s IS NULL AND r.ready_at IS NOT NULL AND r.phase = 0 AND r.queue = g.queue
+     WHERE NOT g.ordered AND g.ageing_s IS NULL AND r.ready_at IS NOT NULL AND r.phase = 0 /* waiting */
+         AND r.queue = g.queue
        AND coalesce(r.concurrency_key, '') = g.key AND r.available_at <= clock_timestamp()
        AND coalesce(least(r.held_until, r.expires_at) > clock_timestamp() OR r.started_at IS NOT NULL, true)
        AND r.task <> ALL ((SELECT tasks FROM paused)::text[])
@@ -71,7 +73,7 @@ CROSS JOIN LATERAL (
     UNION ALL
     (SELECT r.id, r.priority, r.ready_at, r.task, r.queue
      FROM pgsched.runs r
-     WHERE g.ordered AND r.concurrency_key = g.key AND r.phase = 0 AND r.ready_at IS NOT NULL
+     WHERE g.ordered AND r.concurrency_key = g.key AND r.phase = 0 /* waiting */ AND r.ready_at IS NOT NULL
        AND r.available_at <= clock_timestamp()
        AND coalesce(least(r.held_until, r.expires_at) > clock_timestamp() OR r.started_at IS NOT NULL, true)
      ORDER BY r.concurrency_key, r.phase, r.ready_at, r.id LIMIT g.most)
@@ -79,7 +81,7 @@ CROSS JOIN LATERAL (
     SELECT a.* FROM generate_series(0, 9) AS p(priority) CROSS JOIN LATERAL (
         SELECT r.id, r.priority, r.ready_at, r.task, r.queue
         FROM pgsched.runs r
-        WHERE NOT g.ordered AND g.ageing_s IS NOT NULL AND r.ready_at IS NOT NULL AND r.phase = 0
+        WHERE NOT g.ordered AND g.ageing_s IS NOT NULL AND r.ready_at IS NOT NULL AND r.phase = 0 /* waiting */
           AND r.queue = g.queue AND coalesce(r.concurrency_key, '') = g.key AND r.priority = p.priority
           AND r.available_at <= clock_timestamp()
           AND coalesce(least(r.held_until, r.expires_at) > clock_timestamp() OR r.started_at IS NOT NULL, true)
@@ -104,7 +106,8 @@ WITH known AS MATERIALIZED (
     UPDATE pgsched.buckets b SET unstarted = 0, at = clock_timestamp() FROM known k
     WHERE b.name = k.name AND k.unstarted > 0 AND k.at < clock_timestamp() - interval '1 minute'
         -- no joins: one look each, as in limit_groups
-        AND CASE WHEN k.of_queue THEN (SELECT true FROM pgsched.runs r WHERE r.phase = 2 AND r.queue = k.queue LIMIT 1)
+        AND CASE WHEN k.of_queue THEN (SELECT true FROM pgsched.runs r WHERE r.phase = 2 /* claimable */
+            AND r.queue = k.queue LIMIT 1)
             ELSE (SELECT true FROM pgsched.runs r WHERE r.concurrency_key = k.key AND r.phase BETWEEN 2 AND 2 LIMIT 1) END IS NULL
 ), bounded AS (
     SELECT k.name, k.at, k.unstarted, coalesce(q.rate, l.rate) AS rate, coalesce(q.rate_burst, l.burst, 0) AS burst,
@@ -138,13 +141,13 @@ SELECT pgsched.forget_gates()
 -- locks: none
 WITH RECURSIVE g AS (
     (SELECT r.queue, coalesce(r.concurrency_key, '') AS key, 1 AS n, r.id FROM pgsched.runs r
-     WHERE r.ready_at IS NOT NULL AND r.phase = 0
+     WHERE r.ready_at IS NOT NULL AND r.phase = 0 /* waiting */
        AND (r.queue, coalesce(r.concurrency_key, '')) > (%(after_queue)s::text, %(after_key)s::text)
      ORDER BY r.queue, coalesce(r.concurrency_key, ''), r.priority, r.ready_at, r.id LIMIT 1)
     UNION ALL
     SELECT next.queue, next.key, g.n + 1, next.id FROM g CROSS JOIN LATERAL (
         SELECT r.queue, coalesce(r.concurrency_key, '') AS key, r.id FROM pgsched.runs r
-        WHERE r.ready_at IS NOT NULL AND r.phase = 0
+        WHERE r.ready_at IS NOT NULL AND r.phase = 0 /* waiting */
           AND (r.queue, coalesce(r.concurrency_key, '')) > (g.queue, g.key)
         ORDER BY r.queue, coalesce(r.concurrency_key, ''), r.priority, r.ready_at, r.id LIMIT 1
     ) next
@@ -185,12 +188,12 @@ ORDER BY g.n
 -- returns: (key, concurrency, rate, burst, ordered, admitted, unstarted)
 -- locks: none
 WITH RECURSIVE k AS (
-    (SELECT concurrency_key AS key FROM pgsched.runs WHERE concurrency_key IS NOT NULL AND phase < 3
+    (SELECT concurrency_key AS key FROM pgsched.runs WHERE concurrency_key IS NOT NULL AND phase < 3 /* open */
      ORDER BY concurrency_key LIMIT 1)
     UNION ALL
     SELECT next.key FROM k CROSS JOIN LATERAL (
         SELECT r.concurrency_key AS key FROM pgsched.runs r
-        WHERE r.concurrency_key IS NOT NULL AND r.phase < 3 AND r.concurrency_key > k.key
+        WHERE r.concurrency_key IS NOT NULL AND r.phase < 3 /* open */ AND r.concurrency_key > k.key
         ORDER BY r.concurrency_key LIMIT 1) next
 )
 SELECT k.key, b.concurrency, b.rate, b.burst, b.ordered, c.admitted, c.unstarted
@@ -230,7 +233,7 @@ CROSS JOIN LATERAL (
 ) m
 CROSS JOIN LATERAL (
     SELECT count(*) AS admitted, count(*) FILTER (WHERE f.state = 'queued') AS unstarted FROM (
-        SELECT r.state FROM pgsched.runs r WHERE q.limited AND r.phase = 2 AND r.queue = n.queue
+        SELECT r.state FROM pgsched.runs r WHERE q.limited AND r.phase = 2 /* claimable */ AND r.queue = n.queue
         ORDER BY r.queue, r.priority LIMIT m.most) f
 ) c
 CROSS JOIN LATERAL (
@@ -247,7 +250,7 @@ CROSS JOIN LATERAL (
 -- locks: those runs; called before limit_admit, in the same transaction, with runs that still wait
 UPDATE pgsched.runs r SET priority = g.priority
 FROM unnest(%(ids)s::text::bigint[], %(priorities)s::text::smallint[]) AS g(id, priority)
-WHERE r.id = g.id AND r.phase = 0
+WHERE r.id = g.id AND r.phase = 0 /* waiting */
   AND r.id IN (SELECT w.id FROM pgsched.runs w WHERE w.id = ANY (%(ids)s::text::bigint[]) FOR UPDATE SKIP LOCKED)
 
 
@@ -283,7 +286,7 @@ WITH last AS MATERIALIZED (
         WITH ORDINALITY AS g(queue, key, most, n)
     CROSS JOIN LATERAL (
         (SELECT r.id FROM pgsched.runs r
-         WHERE g.key IS NULL AND r.phase = 2 AND r.queue = g.queue AND r.state = 'queued'
+         WHERE g.key IS NULL AND r.phase = 2 /* claimable */ AND r.queue = g.queue AND r.state = 'queued'
          ORDER BY r.queue DESC, r.priority DESC, r.available_at DESC, r.id DESC LIMIT g.most FOR UPDATE SKIP LOCKED)
     ) f
     UNION ALL
@@ -291,12 +294,12 @@ WITH last AS MATERIALIZED (
         WITH ORDINALITY AS g(queue, key, most, n)
     CROSS JOIN LATERAL (
         (SELECT r.id FROM pgsched.runs r
-         WHERE g.key IS NOT NULL AND r.concurrency_key = g.key AND r.phase = 2 AND r.state = 'queued'
+         WHERE g.key IS NOT NULL AND r.concurrency_key = g.key AND r.phase = 2 /* claimable */ AND r.state = 'queued'
          ORDER BY r.concurrency_key DESC, r.phase DESC, r.ready_at DESC, r.id DESC
          LIMIT g.most FOR UPDATE SKIP LOCKED)
     ) f
 )
-UPDATE pgsched.runs r SET state = 'waiting', phase = 0, ready_at = coalesce(r.ready_at, r.available_at)
+UPDATE pgsched.runs r SET state = 'waiting', phase = 0 /* waiting */, ready_at = coalesce(r.ready_at, r.available_at)
 FROM last WHERE r.id = last.id
 RETURNING last.n, r.id
 

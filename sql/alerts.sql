@@ -39,7 +39,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
             -- fenced off: ordered by its slot, the job's whole history would be read for it
             SELECT o.id, format('the slot of %%s has not started yet', o.scheduled_at) FROM (
                 SELECT r.id, r.scheduled_at, r.started_at, r.origin FROM pgsched.runs r
-                WHERE r.job_id = w.id AND r.phase < 3 OFFSET 0) o
+                WHERE r.job_id = w.id AND r.phase < 3 /* open */ OFFSET 0) o
             WHERE o.started_at IS NULL AND o.origin = 'schedule' AND o.scheduled_at < clock.now - w.max_lateness
             ORDER BY o.scheduled_at LIMIT 1)
         UNION ALL (
@@ -62,7 +62,8 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
 ), long AS (
     SELECT w.id, w.name, 'duration', f.id, f.details FROM watched w, clock CROSS JOIN LATERAL (
         (SELECT r.id, format('an attempt has been running since %%s', date_trunc('second', r.started_at)) AS details FROM pgsched.runs r
-         WHERE r.job_id = w.id AND r.phase < 3 AND r.state = 'running' AND r.started_at < clock.now - w.max_duration
+         WHERE r.job_id = w.id AND r.phase < 3 /* open */ AND r.state = 'running'
+             AND r.started_at < clock.now - w.max_duration
          ORDER BY r.started_at LIMIT 1)
         UNION ALL (
             SELECT e.id, format('its last attempt took %%s', date_trunc('milliseconds', e.finished_at - e.started_at))
@@ -89,7 +90,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
     WHERE w.expect_every IS NOT NULL AND coalesce(l.at, w.created_at) < clock.now - w.expect_every
       -- one that has had its last slot is expected no more
       AND (w.paused OR w.error IS NOT NULL OR w.next_run_at IS NOT NULL
-           OR EXISTS (SELECT FROM pgsched.runs r WHERE r.job_id = w.id AND r.phase < 3))
+           OR EXISTS (SELECT FROM pgsched.runs r WHERE r.job_id = w.id AND r.phase < 3 /* open */))
 ), wrong AS MATERIALIZED (
     SELECT * FROM failed UNION ALL SELECT * FROM late UNION ALL SELECT * FROM long UNION ALL SELECT * FROM silent
 ), opened AS (
@@ -118,7 +119,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
                   SELECT r.id, r.state, r.origin FROM pgsched.runs r WHERE r.job_id = a.job_id
                   ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 2000) s
               WHERE s.state IN ('succeeded', 'dead') AND s.origin <> 'backfill' LIMIT 1), false)
-          WHEN 'duration' THEN NOT EXISTS (SELECT FROM pgsched.runs r WHERE r.id = a.run_id AND r.phase < 3)
+          WHEN 'duration' THEN NOT EXISTS (SELECT FROM pgsched.runs r WHERE r.id = a.run_id AND r.phase < 3 /* open */)
           WHEN 'lateness' THEN j.error IS NULL OR j.paused
           ELSE true END)
     FOR UPDATE OF a SKIP LOCKED

@@ -77,7 +77,7 @@ SELECT b.id, b.job_id, b.job, b.schedule, b.timezone, b.anchor_at, b.from_at, b.
     b.priority, b.slots, b.cursor_at, r.active,
     EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = b.job_id) AS job_exists
 FROM pgsched.backfills b CROSS JOIN LATERAL (
-    SELECT count(*) AS active FROM pgsched.runs r WHERE r.backfill_id = b.id AND r.phase < 3
+    SELECT count(*) AS active FROM pgsched.runs r WHERE r.backfill_id = b.id AND r.phase < 3 /* open */
 ) r
 WHERE b.finished_at IS NULL
   AND (r.active = 0 OR r.active < b.max_active AND coalesce(b.considered < b.slots, true))
@@ -96,7 +96,7 @@ FOR UPDATE OF b SKIP LOCKED
 WITH old AS MATERIALIZED (
     SELECT r.id, r.state, r.token, r.attempt, r.started_at, r.finished_at, r.worker_id
     FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id
-    WHERE r.id = ANY (%(ids)s::bigint[]) AND r.job_id = %(job_id)s AND r.phase >= 3
+    WHERE r.id = ANY (%(ids)s::bigint[]) AND r.job_id = %(job_id)s AND r.phase >= 3 /* ended */
     FOR UPDATE OF r NOWAIT FOR KEY SHARE OF j NOWAIT
 ), evidence AS (
     INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, finished_at, worker_id, worker)
@@ -163,7 +163,7 @@ SELECT b.id, b.job_id, b.job, b.schedule, b.timezone, b.from_at, b.to_at, b.mode
     EXISTS (SELECT FROM pgsched.leader WHERE resigned_at IS NULL
             AND seen_at > clock_timestamp() - interval '5 seconds') AS leading
 FROM pgsched.backfills b CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE phase < 3) AS open, count(*) FILTER (WHERE r.state = 'succeeded') AS succeeded,
+    SELECT count(*) FILTER (WHERE phase < 3 /* open */) AS open, count(*) FILTER (WHERE r.state = 'succeeded') AS succeeded,
         count(*) FILTER (WHERE r.state = 'dead') AS dead, count(*) FILTER (WHERE r.state = 'cancelled') AS cancelled,
         count(*) FILTER (WHERE r.state = 'missed') AS missed
     FROM pgsched.runs r WHERE r.backfill_id = b.id

@@ -19,10 +19,10 @@ ORDER BY 1, 3, 2
 -- returns: one row: queued, running, scheduled, waiting, counted (false: there are more than were counted)
 -- locks: none
 WITH o AS MATERIALIZED (
-    (SELECT state FROM pgsched.runs WHERE phase = 2 LIMIT %(n)s)
-    UNION ALL (SELECT state FROM pgsched.runs WHERE phase = 1 LIMIT %(n)s)
-    UNION ALL (SELECT state FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL LIMIT %(n)s)
-    UNION ALL (SELECT state FROM pgsched.runs WHERE phase = 0 AND ready_at IS NOT NULL LIMIT %(n)s)
+    (SELECT state FROM pgsched.runs WHERE phase = 2 /* claimable */ LIMIT %(n)s)
+    UNION ALL (SELECT state FROM pgsched.runs WHERE phase = 1 /* scheduled */ LIMIT %(n)s)
+    UNION ALL (SELECT state FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL LIMIT %(n)s)
+    UNION ALL (SELECT state FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NOT NULL LIMIT %(n)s)
 )
 SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state = 'running') AS running,
     count(*) FILTER (WHERE state = 'scheduled') AS scheduled, count(*) FILTER (WHERE state = 'waiting') AS waiting,
@@ -37,7 +37,7 @@ FROM o
 -- locks: none
 SELECT r.id, r.state, j.name AS job, r.task, r.finished_at, r.attempt, r.max_attempts,
     coalesce(r.error, r.reason) AS why
-FROM (SELECT * FROM pgsched.runs WHERE phase = 4 ORDER BY finished_at DESC LIMIT %(n)s) r
+FROM (SELECT * FROM pgsched.runs WHERE phase = 4 /* ended badly */ ORDER BY finished_at DESC LIMIT %(n)s) r
 LEFT JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY r.finished_at DESC
 
 
@@ -94,7 +94,7 @@ SELECT b.from_at, b.until_at, s.* FROM (
             CASE WHEN r.origin = 'schedule' AND r.attempt = 1
                  THEN extract(epoch FROM r.started_at - r.scheduled_at)::float8 END AS late_s
         FROM pgsched.runs r
-        WHERE r.phase >= 3 AND r.finished_at >= b.from_at AND r.finished_at < b.until_at
+        WHERE r.phase >= 3 /* ended */ AND r.finished_at >= b.from_at AND r.finished_at < b.until_at
         ORDER BY r.finished_at DESC LIMIT %(n)s
     ) newest
 ) s ORDER BY b.from_at

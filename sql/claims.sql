@@ -29,7 +29,7 @@ WITH picked AS MATERIALIZED (
         AS c(priority, after_at, after_id)
     CROSS JOIN LATERAL (
         SELECT id FROM pgsched.runs
-        WHERE phase = 2 AND state = 'queued' AND queue = %(queue)s AND priority = c.priority
+        WHERE phase = 2 /* claimable */ AND state = 'queued' AND queue = %(queue)s AND priority = c.priority
           AND (available_at, id) > (c.after_at, c.after_id)
           AND (kind = ANY (%(kinds)s::text[]) OR kind = 'python' AND task = ANY (%(tasks)s::text[]))
           AND task <> ALL (ARRAY(SELECT p.name FROM pgsched.pauses p WHERE p.what = 'task'
@@ -59,7 +59,7 @@ RETURNING
 SELECT
 -- include: claim_columns
 FROM pgsched.runs r
-WHERE phase = 2 AND state = 'running' AND queue = %(queue)s AND token = %(token)s
+WHERE phase = 2 /* claimable */ AND state = 'running' AND queue = %(queue)s AND token = %(token)s
 
 
 -- name: claim_start
@@ -70,7 +70,7 @@ WHERE phase = 2 AND state = 'running' AND queue = %(queue)s AND token = %(token)
 -- locks: row locks on the claimed runs, skipping those that others hold
 WITH picked AS MATERIALIZED (
     SELECT id FROM pgsched.runs
-    WHERE phase = 2 AND state = 'queued' AND queue = %(queue)s
+    WHERE phase = 2 /* claimable */ AND state = 'queued' AND queue = %(queue)s
       AND (kind = ANY (%(kinds)s::text[]) OR kind = 'python' AND task = ANY (%(tasks)s::text[]))
       AND task <> ALL (ARRAY(SELECT p.name FROM pgsched.pauses p WHERE p.what = 'task'
                              AND coalesce(p.resume_at > clock_timestamp(), true)))
@@ -106,10 +106,10 @@ WITH RECURSIVE asleep AS MATERIALIZED (
     UNION ALL
     SELECT next.queue, q.upper, false
     FROM q CROSS JOIN LATERAL (
-        (SELECT r.queue FROM pgsched.runs r WHERE r.phase = 2 AND r.queue > q.queue AND r.queue < q.upper
+        (SELECT r.queue FROM pgsched.runs r WHERE r.phase = 2 /* claimable */ AND r.queue > q.queue AND r.queue < q.upper
          ORDER BY r.queue LIMIT 1)
         UNION ALL
-        (SELECT r.queue FROM pgsched.runs r WHERE q.upper IS NULL AND r.phase = 2 AND r.queue > q.queue
+        (SELECT r.queue FROM pgsched.runs r WHERE q.upper IS NULL AND r.phase = 2 /* claimable */ AND r.queue > q.queue
          ORDER BY r.queue LIMIT 1)
     ) next
 )

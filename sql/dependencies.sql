@@ -25,7 +25,7 @@ WITH RECURSIVE edges AS MATERIALIZED (
         coalesce((r.options ->> 'not_before')::timestamptz > clock_timestamp(), false) AS later,
         coalesce(r.options ? 'overlap', false) AS overlap, pgsched.is_limited(r.queue, r.concurrency_key) AS limited
     FROM judged j JOIN pgsched.runs r ON r.id = j.id
-    WHERE j.met AND NOT j.failed AND r.phase = 0 AND r.available_at >= '8999-01-01 00:00Z'
+    WHERE j.met AND NOT j.failed AND r.phase = 0 /* waiting */ AND r.available_at >= '8999-01-01 00:00Z'
 ), ready AS (
     UPDATE pgsched.runs r SET options = nullif(r.options - '{not_before,overlap,after_jobs}'::text[], '{}'),
         available_at = greatest(clock_timestamp(), f.not_before),
@@ -43,21 +43,21 @@ WITH RECURSIVE edges AS MATERIALIZED (
     SELECT d.run_id, d.parent_id FROM doomed CROSS JOIN LATERAL (
         SELECT e.run_id, e.parent_id FROM pgsched.dependencies e
         WHERE e.parent_id = doomed.id AND e.state = 'open' AND e.on_failure = 'cancel' AND NOT e.any_of
-          AND EXISTS (SELECT FROM pgsched.runs c WHERE c.id = e.run_id AND c.phase = 0
+          AND EXISTS (SELECT FROM pgsched.runs c WHERE c.id = e.run_id AND c.phase = 0 /* waiting */
                       AND c.available_at >= '8998-01-01 00:00Z')
         OFFSET 0) d
 ), reasons AS MATERIALIZED (
     SELECT id, min(parent_id) AS parent_id FROM doomed GROUP BY id
 ), held AS MATERIALIZED (
     SELECT r.id FROM pgsched.runs r WHERE r.id = ANY (ARRAY(SELECT id FROM reasons))
-      AND r.phase = 0 AND r.available_at >= '8998-01-01 00:00Z'
+      AND r.phase = 0 /* waiting */ AND r.available_at >= '8998-01-01 00:00Z'
     FOR NO KEY UPDATE SKIP LOCKED
 ), ended AS (
     UPDATE pgsched.runs r SET state = CASE r.origin WHEN 'schedule' THEN 'skipped' ELSE 'cancelled' END,
         finished_at = clock_timestamp(), available_at = clock_timestamp(),
         -- one that ends by this very statement is not seen to have ended
         reason = CASE WHEN p.id IS NULL THEN format('dependency: run %%s is gone', reasons.parent_id)
-            ELSE format('dependency: run %%s (%%s) is %%s', p.id, p.task, CASE WHEN p.phase >= 3 THEN p.state
+            ELSE format('dependency: run %%s (%%s) is %%s', p.id, p.task, CASE WHEN p.phase >= 3 /* ended */ THEN p.state
                         WHEN p.origin = 'schedule' THEN 'skipped' ELSE 'cancelled' END) END
     FROM held JOIN reasons ON reasons.id = held.id LEFT JOIN pgsched.runs p ON p.id = reasons.parent_id
     WHERE r.id = held.id
@@ -87,7 +87,8 @@ FROM unnest(%(run_ids)s::text::bigint[], %(parent_ids)s::text::bigint[], %(on_fa
 -- locks: row locks on those runs and on parents that are not marked yet, skipping locked ones. One update for both: a run
 --        may be a child and a parent.
 WITH fresh AS MATERIALIZED (
-    SELECT id FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL AND available_at = '8999-01-01 00:00Z' AND id > %(after)s
+    SELECT id FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL
+        AND available_at = '8999-01-01 00:00Z' AND id > %(after)s
     ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
 ), edges AS MATERIALIZED (
     SELECT d.run_id, d.parent_id,
@@ -119,7 +120,8 @@ SELECT (SELECT count(*) FROM watched) AS watched, ARRAY(SELECT id FROM watched E
 -- returns: (last bigint: the greatest id that was looked at, null: none; ids bigint[]: the runs that have such an edge)
 -- locks: row locks on those runs, skipping locked ones
 WITH held AS MATERIALIZED (
-    SELECT id FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL AND available_at = '9000-01-01 00:00Z' AND id > %(after)s
+    SELECT id FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL
+        AND available_at = '9000-01-01 00:00Z' AND id > %(after)s
     ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
 ), gone AS MATERIALIZED (
     SELECT d.run_id, d.parent_id FROM held CROSS JOIN LATERAL (
@@ -137,9 +139,11 @@ SELECT (SELECT max(id) FROM held) AS last, ARRAY(SELECT DISTINCT run_id FROM gon
 -- params: none
 -- returns: (slots, fresh, ended boolean): slots that wait for other jobs' slots; runs with new edges; parents that ended
 -- locks: none
-SELECT EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL AND available_at = '8998-01-01 00:00Z') AS slots,
-    EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL AND available_at = '8999-01-01 00:00Z') AS fresh,
-    EXISTS (SELECT FROM pgsched.runs WHERE phase >= 3 AND has_children) AS ended
+SELECT EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL
+    AND available_at = '8998-01-01 00:00Z') AS slots,
+    EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL
+        AND available_at = '8999-01-01 00:00Z') AS fresh,
+    EXISTS (SELECT FROM pgsched.runs WHERE phase >= 3 /* ended */ AND has_children) AS ended
 
 
 -- name: dependencies_no_slot
@@ -153,7 +157,7 @@ UPDATE pgsched.runs r SET state = 'skipped', finished_at = clock_timestamp(), av
         ELSE format('after_jobs: job "%%s" has no such slot', j.name) END
 FROM unnest(%(ids)s::text::bigint[], %(job_ids)s::text::bigint[]) AS g(id, job_id)
 LEFT JOIN pgsched.jobs j ON j.id = g.job_id
-WHERE r.id = g.id AND r.phase = 0 AND r.available_at = '8998-01-01 00:00Z'
+WHERE r.id = g.id AND r.phase = 0 /* waiting */ AND r.available_at = '8998-01-01 00:00Z'
 
 
 -- name: dependencies_parents
@@ -171,8 +175,8 @@ WHERE d.run_id = %(id)s ORDER BY p.id
 -- params: ids text (an array of bigint)
 -- returns: (total, done, failed bigint): of them, ended; of those, not succeeded. What was pruned has ended well.
 -- locks: none
-SELECT count(*) AS total, count(*) FILTER (WHERE r.id IS NULL OR r.phase >= 3) AS done,
-    count(*) FILTER (WHERE r.phase >= 3 AND r.state <> 'succeeded') AS failed
+SELECT count(*) AS total, count(*) FILTER (WHERE r.id IS NULL OR r.phase >= 3 /* ended */) AS done,
+    count(*) FILTER (WHERE r.phase >= 3 /* ended */ AND r.state <> 'succeeded') AS failed
 FROM unnest(%(ids)s::text::bigint[]) AS given(id) LEFT JOIN LATERAL (
     SELECT * FROM pgsched.runs r WHERE r.id = given.id OFFSET 0) r ON true
 
@@ -186,7 +190,7 @@ FROM unnest(%(ids)s::text::bigint[]) AS given(id) LEFT JOIN LATERAL (
 -- locks: row locks on those parents and children, skipping locked ones. A parent is looked at again until all its edges
 --        are decided.
 WITH ended AS MATERIALIZED (
-    SELECT id, state FROM pgsched.runs WHERE phase >= 3 AND has_children AND id > %(after)s
+    SELECT id, state FROM pgsched.runs WHERE phase >= 3 /* ended */ AND has_children AND id > %(after)s
     ORDER BY id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
 ), edges AS MATERIALIZED (
     -- locked before they are counted: a child that somebody has locked takes the place of none behind it
@@ -263,7 +267,7 @@ RETURNING id
 -- locks: row locks on the waiting slots, skipping locked ones
 WITH held AS MATERIALIZED (
     SELECT id, scheduled_at AS slot, options FROM pgsched.runs
-    WHERE phase = 0 AND ready_at IS NULL AND available_at = '8998-01-01 00:00Z' AND id > %(after)s
+    WHERE phase = 0 /* waiting */ AND ready_at IS NULL AND available_at = '8998-01-01 00:00Z' AND id > %(after)s
     ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
 ), wanted AS MATERIALIZED (
     SELECT h.id, h.slot, a.job_id::bigint AS job_id, coalesce(

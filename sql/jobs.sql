@@ -9,7 +9,8 @@
 -- locks: that job and its unstarted runs
 DELETE FROM pgsched.jobs j WHERE name = %(name)s
 RETURNING id, name,
-    (SELECT count(*) FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3 AND r.state = 'running') AS running
+    (SELECT count(*) FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3 /* open */
+        AND r.state = 'running') AS running
 
 
 -- name: job_list

@@ -43,29 +43,31 @@ WITH seen AS (
     SELECT clock_timestamp() AS now,
         (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT paused AND next_run_at IS NOT NULL)
             - make_interval(secs => %(lead_s)s) AS job_at,
-        least((SELECT min(available_at) FROM pgsched.runs WHERE phase = 1),
-              (SELECT min(expires_at) FROM pgsched.runs WHERE phase < 3 AND state <> 'running' AND started_at IS NULL),
-              (SELECT min(held_until) FROM pgsched.runs WHERE phase = 0 AND started_at IS NULL)) AS run_at,
+        least((SELECT min(available_at) FROM pgsched.runs WHERE phase = 1 /* scheduled */),
+              (SELECT min(expires_at) FROM pgsched.runs WHERE phase < 3 /* open */ AND state <> 'running'
+                  AND started_at IS NULL),
+              (SELECT min(held_until) FROM pgsched.runs WHERE phase = 0 /* waiting */ AND started_at IS NULL)) AS run_at,
         (SELECT available_at FROM pgsched.runs
          -- asked once: it bounds the scan, so that what waits since earlier is not read in every round
-         WHERE phase = 0 AND ready_at IS NULL AND available_at > (SELECT clock_timestamp())
+         WHERE phase = 0 /* waiting */ AND ready_at IS NULL AND available_at > (SELECT clock_timestamp())
          -- not min(): PostgreSQL 15 would not use the index for it
          ORDER BY available_at LIMIT 1) AS start_at
 )
 SELECT CASE WHEN coalesce(job_at, run_at, start_at) IS NOT NULL THEN
         greatest(0, extract(epoch FROM least(job_at, run_at, start_at) - now))::float8 END AS wait_s,
     coalesce(job_at <= now, false) AS jobs, coalesce(run_at <= now, false) AS runs,
-    EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL) AS waiting,
+    EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL) AS waiting,
     EXISTS (SELECT FROM pgsched.workers WHERE seen_at < clock_timestamp() - lease
             AND seen_at > to_timestamp(%(searched_s)s::float8)
                           - CASE WHEN stopped_at IS NULL THEN 2 * lease ELSE lease END) AS silent,
     EXISTS (SELECT FROM pgsched.passed_over) AS passed_over,
     EXISTS (SELECT FROM pgsched.backfills WHERE finished_at IS NULL) AS backfills,
-    EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 AND ready_at IS NOT NULL) AS limited,
+    EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NOT NULL) AS limited,
     EXISTS (SELECT FROM pgsched.queues WHERE applied_at IS NULL)
         OR EXISTS (SELECT FROM pgsched.limits WHERE applied_at IS NULL) AS unapplied,
     CASE WHEN %(count)s THEN EXISTS (
-        SELECT FROM pgsched.runs WHERE phase >= 3 AND finished_at > (SELECT counted_until FROM pgsched.rollup_mark))
+        SELECT FROM pgsched.runs WHERE phase >= 3 /* ended */ AND finished_at > (SELECT counted_until
+            FROM pgsched.rollup_mark))
         ELSE false END AS ended,
     extract(epoch FROM now)::float8 AS now_s
 FROM next

@@ -18,12 +18,13 @@ SELECT extract(epoch FROM clock_timestamp())::float8 AS seconds
 -- locks: none
 SELECT queue, state, count(*) AS n, extract(epoch FROM clock_timestamp()
     - min(CASE WHEN state = 'running' THEN started_at ELSE available_at END))::float8 AS oldest_s
-FROM ((SELECT queue, state, available_at, started_at FROM pgsched.runs WHERE phase = 2 LIMIT %(n)s)
-      UNION ALL (SELECT queue, state, available_at, started_at FROM pgsched.runs WHERE phase = 1 LIMIT %(n)s)
+FROM ((SELECT queue, state, available_at, started_at FROM pgsched.runs WHERE phase = 2 /* claimable */ LIMIT %(n)s)
       UNION ALL (SELECT queue, state, available_at, started_at FROM pgsched.runs
-                 WHERE phase = 0 AND ready_at IS NULL LIMIT %(n)s)
+          WHERE phase = 1 /* scheduled */ LIMIT %(n)s)
       UNION ALL (SELECT queue, state, available_at, started_at FROM pgsched.runs
-                 WHERE phase = 0 AND ready_at IS NOT NULL LIMIT %(n)s)) r
+                 WHERE phase = 0 /* waiting */ AND ready_at IS NULL LIMIT %(n)s)
+      UNION ALL (SELECT queue, state, available_at, started_at FROM pgsched.runs
+                 WHERE phase = 0 /* waiting */ AND ready_at IS NOT NULL LIMIT %(n)s)) r
 GROUP BY queue, state
 
 

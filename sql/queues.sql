@@ -9,18 +9,19 @@
 --          and that have unfinished runs (at most 10,000 keys are looked at)
 -- locks: none
 WITH RECURSIVE k AS (
-    (SELECT concurrency_key AS key, 1 AS n FROM pgsched.runs WHERE concurrency_key IS NOT NULL AND phase < 3
+    (SELECT concurrency_key AS key, 1 AS n FROM pgsched.runs WHERE concurrency_key IS NOT NULL AND phase < 3 /* open */
      ORDER BY concurrency_key LIMIT 1)
     UNION ALL
     SELECT next.key, k.n + 1 FROM k CROSS JOIN LATERAL (
         SELECT r.concurrency_key AS key FROM pgsched.runs r
-        WHERE r.concurrency_key IS NOT NULL AND r.phase < 3 AND r.concurrency_key > k.key
+        WHERE r.concurrency_key IS NOT NULL AND r.phase < 3 /* open */ AND r.concurrency_key > k.key
         ORDER BY r.concurrency_key LIMIT 1) next
     WHERE k.n < 10000
 ), counted AS MATERIALIZED (
     SELECT b.name, c.* FROM k CROSS JOIN LATERAL pgsched.limit_of(k.key) b CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE f.phase = 2) AS admitted, count(*) FILTER (WHERE f.phase = 0) AS waiting
-        FROM (SELECT r.phase FROM pgsched.runs r WHERE r.concurrency_key = k.key AND r.phase < 3 LIMIT 10000) f) c
+        SELECT count(*) FILTER (WHERE f.phase = 2 /* claimable */) AS admitted, count(*) FILTER (WHERE f.phase = 0 /* waiting */) AS waiting
+        FROM (SELECT r.phase FROM pgsched.runs r WHERE r.concurrency_key = k.key
+            AND r.phase < 3 /* open */ LIMIT 10000) f) c
     WHERE k.key !~ '^job:[0-9]'
 )
 SELECT l.name, l.concurrency, l.rate, extract(epoch FROM l.rate_period)::float8 AS rate_s, l.rate_burst, l.ordered,
@@ -80,15 +81,17 @@ RETURNING what, name, paused_at, paused_by, reason, resume_at
 --          paused_reason, resume_at)
 -- locks: none
 WITH RECURSIVE q AS (
-    (SELECT queue FROM pgsched.runs WHERE phase = 2 AND NOT %(bounded)s ORDER BY queue LIMIT 1)
+    (SELECT queue FROM pgsched.runs WHERE phase = 2 /* claimable */ AND NOT %(bounded)s ORDER BY queue LIMIT 1)
     UNION ALL
-    SELECT (SELECT r.queue FROM pgsched.runs r WHERE r.phase = 2 AND r.queue > q.queue ORDER BY r.queue LIMIT 1)
+    SELECT (SELECT r.queue FROM pgsched.runs r WHERE r.phase = 2 /* claimable */ AND r.queue > q.queue
+        ORDER BY r.queue LIMIT 1)
     FROM q WHERE q.queue IS NOT NULL
 ), w AS (
-    (SELECT queue FROM pgsched.runs WHERE phase = 0 AND ready_at IS NOT NULL AND NOT %(bounded)s
+    (SELECT queue FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NOT NULL AND NOT %(bounded)s
      ORDER BY queue, coalesce(concurrency_key, '') LIMIT 1)
     UNION ALL
-    SELECT (SELECT r.queue FROM pgsched.runs r WHERE r.phase = 0 AND r.ready_at IS NOT NULL AND r.queue > w.queue
+    SELECT (SELECT r.queue FROM pgsched.runs r WHERE r.phase = 0 /* waiting */ AND r.ready_at IS NOT NULL
+        AND r.queue > w.queue
             ORDER BY r.queue, coalesce(r.concurrency_key, '') LIMIT 1)
     FROM w WHERE w.queue IS NOT NULL
 ), named AS (
@@ -102,7 +105,8 @@ WITH RECURSIVE q AS (
 SELECT n.name, s.concurrency_limit, s.rate, extract(epoch FROM s.rate_period)::float8 AS rate_s, s.rate_burst,
     coalesce(s.fair, false) AS fair, s.ageing, s.max_depth, s.on_full, s.keep, s.applied_at IS NOT NULL AS applied,
     pgsched.queue_depth(n.name, 100000) AS depth,
-    (SELECT count(*) FROM (SELECT FROM pgsched.runs r WHERE r.phase = 2 AND r.queue = n.name AND r.state = 'running'
+    (SELECT count(*) FROM (SELECT FROM pgsched.runs r WHERE r.phase = 2 /* claimable */ AND r.queue = n.name
+        AND r.state = 'running'
                            ORDER BY r.queue, r.priority LIMIT 100000) f) AS running,
     p.paused_at, p.paused_by, p.reason AS paused_reason, p.resume_at
 FROM named n LEFT JOIN pgsched.queues s ON s.name = n.name

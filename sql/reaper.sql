@@ -12,11 +12,11 @@
 WITH late AS MATERIALIZED (
     -- the clock is asked once, here and below, and bounds the scan: all bounds that are to come would be read else
     SELECT id FROM pgsched.runs
-    WHERE phase < 3 AND expires_at <= (SELECT clock_timestamp()) AND state <> 'running' AND started_at IS NULL
+    WHERE phase < 3 /* open */ AND expires_at <= (SELECT clock_timestamp()) AND state <> 'running' AND started_at IS NULL
     ORDER BY expires_at LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), in_vain AS MATERIALIZED (
     SELECT id FROM pgsched.runs
-    WHERE phase = 0 AND held_until <= (SELECT clock_timestamp()) AND started_at IS NULL
+    WHERE phase = 0 /* waiting */ AND held_until <= (SELECT clock_timestamp()) AND started_at IS NULL
       AND held_until < coalesce(expires_at, 'infinity')
     ORDER BY held_until LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), ended AS (
@@ -40,7 +40,7 @@ FROM ended WHERE r.id = ended.id
 -- locks: none
 SELECT r.id, r.lease_until < clock_timestamp() AS expired
 FROM pgsched.runs r
-WHERE r.phase = 2 AND r.state = 'running'
+WHERE r.phase = 2 /* claimable */ AND r.state = 'running'
   AND (r.lease_until < least(clock_timestamp(), to_timestamp(%(before_s)s::float8))
        OR %(long)s::boolean AND r.lease_until > clock_timestamp() + coalesce(
            (SELECT w.lease FROM pgsched.workers w WHERE w.id = r.worker_id), interval '1 minute'))

@@ -18,7 +18,7 @@ SELECT pgsched.prune_audit(%(n)s) AS gone
 WITH old AS MATERIALIZED (
     SELECT b.id FROM pgsched.backfills b
     WHERE b.finished_at < clock_timestamp() - make_interval(secs => %(keep_s)s)
-      AND (SELECT true FROM pgsched.runs r WHERE r.backfill_id = b.id AND r.phase < 3 LIMIT 1) IS NULL
+      AND (SELECT true FROM pgsched.runs r WHERE r.backfill_id = b.id AND r.phase < 3 /* open */ LIMIT 1) IS NULL
     ORDER BY b.id LIMIT %(n)s FOR UPDATE SKIP LOCKED
 )
 DELETE FROM pgsched.backfills b USING old WHERE b.id = old.id
@@ -33,18 +33,18 @@ WITH held AS MATERIALIZED (
     -- as in prune_delete
     SELECT a.job_id::bigint AS job_id, w.scheduled_at AS slot
     FROM pgsched.runs w CROSS JOIN LATERAL jsonb_array_elements_text(w.options -> 'after_jobs') AS a(job_id)
-    WHERE w.phase = 0 AND w.ready_at IS NULL AND w.available_at = '8998-01-01 00:00Z'
+    WHERE w.phase = 0 /* waiting */ AND w.ready_at IS NULL AND w.available_at = '8998-01-01 00:00Z'
 )
 SELECT r.queue, r.state, count(*) AS runs, min(r.finished_at) AS oldest_at
 FROM pgsched.runs r CROSS JOIN pgsched.retention g
 LEFT JOIN pgsched.jobs j ON j.id = r.job_id
 LEFT JOIN pgsched.queues q ON q.name = r.queue AND q.keep IS NOT NULL
-WHERE r.phase >= 3 AND r.finished_at <= %(until)s
+WHERE r.phase >= 3 /* ended */ AND r.finished_at <= %(until)s
   AND greatest(r.finished_at, r.covers_until) < clock_timestamp() - pgsched.keep_of(r.state, j.keep, q.keep, g.keep)
   AND (j.id IS NULL OR r.scheduled_at < (
       SELECT s.scheduled_at FROM pgsched.runs s WHERE s.job_id = r.job_id ORDER BY s.scheduled_at DESC LIMIT 1))
   AND NOT EXISTS (SELECT FROM pgsched.dependencies d JOIN pgsched.runs c ON c.id = d.run_id
-                  WHERE d.parent_id = r.id AND c.phase < 3 OFFSET 0)
+                  WHERE d.parent_id = r.id AND c.phase < 3 /* open */ OFFSET 0)
   AND (r.job_id IS NULL OR ((r.job_id, r.scheduled_at) IN (SELECT h.job_id, h.slot FROM held h)) IS NOT TRUE)
   AND (r.covers_from IS NULL OR (SELECT true FROM held h WHERE h.job_id = r.job_id
                                  AND h.slot BETWEEN r.covers_from AND r.covers_until LIMIT 1) IS NULL)
@@ -62,11 +62,11 @@ GROUP BY r.queue, r.state ORDER BY r.queue, r.state
 -- locks: the deleted rows, and the keys that stand for them
 WITH wanted AS MATERIALIZED (
     SELECT d.parent_id AS id FROM pgsched.dependencies d JOIN pgsched.runs c ON c.id = d.run_id
-    WHERE d.parent_id = ANY (%(ids)s::text::bigint[]) AND c.phase < 3
+    WHERE d.parent_id = ANY (%(ids)s::text::bigint[]) AND c.phase < 3 /* open */
 ), held AS MATERIALIZED (
     SELECT a.job_id::bigint AS job_id, w.scheduled_at AS slot
     FROM pgsched.runs w CROSS JOIN LATERAL jsonb_array_elements_text(w.options -> 'after_jobs') AS a(job_id)
-    WHERE w.phase = 0 AND w.ready_at IS NULL AND w.available_at = '8998-01-01 00:00Z'
+    WHERE w.phase = 0 /* waiting */ AND w.ready_at IS NULL AND w.available_at = '8998-01-01 00:00Z'
 ), gone AS (
     DELETE FROM pgsched.runs r WHERE r.id = ANY (%(ids)s::text::bigint[]) AND r.id NOT IN (SELECT w.id FROM wanted w)
       AND (r.job_id IS NULL OR ((r.job_id, r.scheduled_at) IN (SELECT h.job_id, h.slot FROM held h)) IS NOT TRUE)
@@ -150,7 +150,7 @@ SELECT count(*) AS deleted FROM gone
 -- locks: FOR UPDATE on those runs, skipping locked ones
 WITH read AS MATERIALIZED (
     SELECT ctid AS place, job_id, scheduled_at, queue, state, finished_at FROM pgsched.runs
-    WHERE phase >= 3 AND finished_at >= %(after)s::text::timestamptz AND finished_at <= %(until)s
+    WHERE phase >= 3 /* ended */ AND finished_at >= %(after)s::text::timestamptz AND finished_at <= %(until)s
     ORDER BY finished_at LIMIT %(n)s
 ), everything AS MATERIALIZED (
     SELECT g.keep, ARRAY(SELECT s FROM unnest('{succeeded,dead,cancelled,skipped,missed}'::text[]) s
@@ -164,7 +164,7 @@ WITH read AS MATERIALIZED (
     FROM pgsched.jobs j WHERE j.id = ANY (ARRAY(SELECT DISTINCT r.job_id FROM read r WHERE r.job_id IS NOT NULL))
 ), locked AS MATERIALIZED (
     -- by place: who has written the row since is followed, and what it says is asked again
-    SELECT r.id FROM pgsched.runs r WHERE r.phase >= 3 AND r.finished_at <= %(until)s
+    SELECT r.id FROM pgsched.runs r WHERE r.phase >= 3 /* ended */ AND r.finished_at <= %(until)s
       AND (r.covers_until <= %(until)s) IS NOT FALSE AND r.ctid = ANY (ARRAY(
         SELECT o.place FROM read o CROSS JOIN everything e LEFT JOIN jobs j ON j.id = o.job_id
         WHERE (j.id IS NULL OR o.scheduled_at < j.newest)

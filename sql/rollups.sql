@@ -20,7 +20,7 @@ WITH ended AS (
         CASE WHEN r.origin = 'schedule' AND r.attempt = 1
              THEN greatest(date_part('epoch', r.started_at - r.scheduled_at), 0) END AS late_s
     FROM pgsched.runs r
-    WHERE r.phase >= 3 AND r.finished_at > %(after)s::timestamptz AND r.finished_at <= %(until)s
+    WHERE r.phase >= 3 /* ended */ AND r.finished_at > %(after)s::timestamptz AND r.finished_at <= %(until)s
 ), fine AS MATERIALIZED (
     -- the only step that has a row for each run
     SELECT e.minute, e.job_id, e.queue, e.task, e.state,
@@ -108,7 +108,8 @@ SELECT now, ARRAY(
           AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
           AND l.pid IS DISTINCT FROM pg_backend_pid()) AS writers,
     EXISTS (SELECT FROM pgsched.runs r
-            WHERE r.phase >= 3 AND r.finished_at > (SELECT m.counted_until FROM pgsched.rollup_mark m)) AS some
+            WHERE r.phase >= 3 /* ended */ AND r.finished_at > (SELECT m.counted_until
+                FROM pgsched.rollup_mark m)) AS some
 FROM clock
 
 
@@ -136,7 +137,7 @@ DELETE FROM pgsched.rollups WHERE ctid = ANY (ARRAY(SELECT ctid FROM gone UNION 
 -- locks: none
 SELECT count(*) AS found, max(finished_at) AS until_at FROM (
     SELECT finished_at FROM pgsched.runs
-    WHERE phase >= 3 AND finished_at > %(after)s::timestamptz AND finished_at <= %(safe)s
+    WHERE phase >= 3 /* ended */ AND finished_at > %(after)s::timestamptz AND finished_at <= %(safe)s
     ORDER BY finished_at LIMIT %(n)s
 ) next
 

@@ -113,6 +113,6 @@ WHERE r.id = %(id)s
 UPDATE pgsched.runs r SET options = coalesce(r.options, '{}') || jsonb_build_object('trace', f.trace)
 FROM (SELECT o.id, k.trace::jsonb AS trace
       FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(traces)s::text[]) AS k(id, attempt, trace)
-      JOIN pgsched.runs o ON o.id = k.id AND o.attempt = k.attempt AND o.phase < 3
+      JOIN pgsched.runs o ON o.id = k.id AND o.attempt = k.attempt AND o.phase < 3 /* open */
       FOR NO KEY UPDATE OF o SKIP LOCKED) f
 WHERE r.id = f.id

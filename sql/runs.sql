@@ -8,7 +8,7 @@
 -- returns: n bigint
 -- locks: none
 SELECT count(*) AS n FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id
-WHERE r.phase < 3 AND j.name = ANY (%(names)s::text[])
+WHERE r.phase < 3 /* open */ AND j.name = ANY (%(names)s::text[])
 
 
 -- name: run_attempts
@@ -60,13 +60,16 @@ SELECT (SELECT json_agg(json_build_object('what', p.what, 'name', p.name, 'reaso
         WHERE (p.what, p.name) IN (('all', ''), ('queue', r.queue), ('task', r.task), ('limit', r.queue))
           AND coalesce(p.resume_at > clock_timestamp(), true)) AS pauses,
     r.concurrency_key AS key, l.name AS limit_name, l.concurrency, l.rate, l.period_s, l.ordered,
-    (SELECT count(*) FROM (SELECT FROM pgsched.runs k WHERE k.concurrency_key = r.concurrency_key AND k.phase = 2
+    (SELECT count(*) FROM (SELECT FROM pgsched.runs k WHERE k.concurrency_key = r.concurrency_key
+        AND k.phase = 2 /* claimable */
                            LIMIT 10000) f) AS admitted,
-    (SELECT count(*) FROM (SELECT FROM pgsched.runs k WHERE k.concurrency_key = r.concurrency_key AND k.phase = 0
+    (SELECT count(*) FROM (SELECT FROM pgsched.runs k WHERE k.concurrency_key = r.concurrency_key
+        AND k.phase = 0 /* waiting */
                            AND k.ready_at < r.ready_at LIMIT 1000) f) AS ahead,
     q.concurrency_limit AS queue_concurrency, q.rate AS queue_rate,
     extract(epoch FROM q.rate_period)::float8 AS queue_period_s, coalesce(q.fair, false) AS fair,
-    (SELECT count(*) FROM (SELECT FROM pgsched.runs k WHERE q.concurrency_limit IS NOT NULL AND k.phase = 2
+    (SELECT count(*) FROM (SELECT FROM pgsched.runs k WHERE q.concurrency_limit IS NOT NULL
+        AND k.phase = 2 /* claimable */
                            AND k.queue = r.queue ORDER BY k.queue, k.priority LIMIT 10000) f) AS queue_admitted
 FROM pgsched.runs r LEFT JOIN LATERAL pgsched.limit_of(r.concurrency_key) l ON true
 LEFT JOIN pgsched.queues q ON q.name = r.queue
@@ -105,7 +108,7 @@ WITH held AS MATERIALIZED (
     SELECT id, state, CASE
         WHEN state <> ALL (%(states)s::text::text[]) THEN 'it is ' || state || ' by now'
         WHEN unique_key IS NOT NULL AND EXISTS (
-            SELECT FROM pgsched.runs o WHERE o.unique_key = h.unique_key AND o.phase < 3)
+            SELECT FROM pgsched.runs o WHERE o.unique_key = h.unique_key AND o.phase < 3 /* open */)
             OR unique_key IS NOT NULL AND EXISTS (
             SELECT FROM held o WHERE o.unique_key = h.unique_key AND o.id < h.id
                 AND o.state = ANY (%(states)s::text::text[]))
@@ -139,7 +142,7 @@ WHERE r.id = %(id)s
 -- returns: finished_at of the n-th before `until`, or no row where there are fewer
 -- locks: none
 SELECT finished_at FROM pgsched.runs
-WHERE phase = 4 AND (%(until)s::timestamptz IS NULL OR finished_at < %(until)s::timestamptz)
+WHERE phase = 4 /* ended badly */ AND (%(until)s::timestamptz IS NULL OR finished_at < %(until)s::timestamptz)
 ORDER BY finished_at DESC OFFSET %(n)s LIMIT 1
 
 

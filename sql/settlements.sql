@@ -143,7 +143,7 @@ WITH settled AS (
     SELECT pg_notify('pgsched_leader', 'runs') WHERE EXISTS (
         SELECT FROM settled s WHERE s.state IN ('scheduled', 'waiting') OR s.has_children OR s.ready_at IS NOT NULL
             OR s.expires_at IS NOT NULL AND s.started_at IS NULL OR s.job_id IS NOT NULL AND EXISTS (
-            SELECT FROM pgsched.runs w WHERE w.job_id = s.job_id AND w.phase < 3 AND w.state = 'waiting'))
+            SELECT FROM pgsched.runs w WHERE w.job_id = s.job_id AND w.phase < 3 /* open */ AND w.state = 'waiting'))
 )
 SELECT n, state, (SELECT count(*) FROM woken) AS notified FROM settled
 
@@ -169,9 +169,9 @@ LEFT JOIN pgsched.runs r ON r.id = g.id
 -- locks: row locks on those runs, in the order given. Repeating it is harmless.
 -- One pass over the key's index takes all ids; a row's place in an array is found by halving it (width_bucket).
 -- The reason is always null: pg_notify's empty answer is none. The leader is told of what may free other runs.
-UPDATE pgsched.runs r SET state = 'succeeded', phase = 3, finished_at = clock_timestamp(), error = NULL,
+UPDATE pgsched.runs r SET state = 'succeeded', phase = 3 /* ended well */, finished_at = clock_timestamp(), error = NULL,
     reason = CASE WHEN r.has_children OR r.ready_at IS NOT NULL OR r.job_id IS NOT NULL AND EXISTS (
-            SELECT FROM pgsched.runs w WHERE w.job_id = r.job_id AND w.phase < 3 AND w.state = 'waiting')
+            SELECT FROM pgsched.runs w WHERE w.job_id = r.job_id AND w.phase < 3 /* open */ AND w.state = 'waiting')
         THEN nullif(pg_notify('pgsched_leader', 'runs')::text, '') END,
     result = CASE WHEN %(results)s::jsonb IS NOT NULL
                   THEN nullif(%(results)s::jsonb -> width_bucket(r.id, %(ids)s::bigint[]) - 1, 'null') END

@@ -13,7 +13,7 @@ SELECT j.name, j.kind, coalesce(j.schedule, 'once') AS schedule, j.paused, j.err
 FROM pgsched.jobs j CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.state = 'succeeded') AS ok,
         count(*) FILTER (WHERE r.state IN ('dead', 'missed', 'skipped')) AS failed,
-        count(*) FILTER (WHERE r.phase < 3) AS open,
+        count(*) FILTER (WHERE r.phase < 3 /* open */) AS open,
         (array_agg(r.state ORDER BY r.scheduled_at DESC))[1] AS last_state,
         percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM r.started_at - r.scheduled_at))
             FILTER (WHERE r.attempt = 1) AS p50_s,
@@ -57,10 +57,10 @@ WITH day AS MATERIALIZED (
     SELECT clock_timestamp() - interval '1 day' AS since
 ), lately AS MATERIALIZED (
     SELECT state, coalesce(covers_count, 1) AS slots FROM pgsched.runs
-    WHERE phase = 4 AND finished_at > (SELECT since FROM day) ORDER BY finished_at DESC LIMIT %(n)s
+    WHERE phase = 4 /* ended badly */ AND finished_at > (SELECT since FROM day) ORDER BY finished_at DESC LIMIT %(n)s
 ), before AS MATERIALIZED (
     SELECT state FROM pgsched.runs
-    WHERE phase = 4 AND finished_at <= (SELECT since FROM day) ORDER BY finished_at DESC LIMIT %(older)s
+    WHERE phase = 4 /* ended badly */ AND finished_at <= (SELECT since FROM day) ORDER BY finished_at DESC LIMIT %(older)s
 ), today AS (
     SELECT count(*) FILTER (WHERE state = 'dead') AS dead, count(*) FILTER (WHERE state = 'missed') AS missed,
         coalesce(sum(slots) FILTER (WHERE state = 'missed'), 0)::bigint AS missed_slots, count(*) >= %(n)s AS sampled
@@ -91,7 +91,7 @@ ORDER BY error_at DESC NULLS LAST, name LIMIT %(n)s
 -- locks: none
 WITH newest AS MATERIALIZED (
     SELECT finished_at, started_at, scheduled_at, job_id, state, attempt, origin FROM pgsched.runs
-    WHERE phase >= 3 AND finished_at > (SELECT clock_timestamp() - interval '1 day')
+    WHERE phase >= 3 /* ended */ AND finished_at > (SELECT clock_timestamp() - interval '1 day')
     ORDER BY finished_at DESC LIMIT %(n)s
 )
 SELECT count(*) FILTER (WHERE executed AND finished_at > clock_timestamp() - interval '1 minute') AS done_1,
@@ -159,15 +159,17 @@ WITH alive AS MATERIALIZED (
     SELECT queue, state, CASE WHEN state = 'queued' THEN kind END AS kind,
         CASE WHEN state = 'queued' AND kind = 'python' THEN task END AS task,
         count(*) AS n, min(CASE WHEN state = 'running' THEN started_at ELSE available_at END) AS oldest_at
-    FROM ((SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs WHERE phase = 2 LIMIT %(n)s)
-          UNION ALL
-          (SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs WHERE phase = 1 LIMIT %(n)s)
-          UNION ALL
-          (SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs
-           WHERE phase = 0 AND ready_at IS NULL LIMIT %(n)s)
+    FROM ((SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs
+        WHERE phase = 2 /* claimable */ LIMIT %(n)s)
           UNION ALL
           (SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs
-           WHERE phase = 0 AND ready_at IS NOT NULL LIMIT %(n)s)) r
+              WHERE phase = 1 /* scheduled */ LIMIT %(n)s)
+          UNION ALL
+          (SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs
+           WHERE phase = 0 /* waiting */ AND ready_at IS NULL LIMIT %(n)s)
+          UNION ALL
+          (SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs
+           WHERE phase = 0 /* waiting */ AND ready_at IS NOT NULL LIMIT %(n)s)) r
     GROUP BY 1, 2, 3, 4
 )
 SELECT queue, state, kind, task, n, extract(epoch FROM clock_timestamp() - oldest_at)::float8 AS oldest_s,

@@ -8,7 +8,7 @@
 -- returns: (state text, n bigint)
 -- locks: none
 SELECT state, count(*) FROM pgsched.runs
-WHERE phase >= 3 AND finished_at >= %(since)s AND kind = 'python'
+WHERE phase >= 3 /* ended */ AND finished_at >= %(since)s AND kind = 'python'
     AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
 GROUP BY state ORDER BY state
 
@@ -19,7 +19,8 @@ GROUP BY state ORDER BY state
 -- returns: nothing
 -- locks: those runs
 UPDATE pgsched.runs SET available_at = clock_timestamp()
-WHERE phase = 1 AND available_at > clock_timestamp() AND kind = 'python' AND task = ANY (%(tasks)s::text[])
+WHERE phase = 1 /* scheduled */ AND available_at > clock_timestamp() AND kind = 'python'
+    AND task = ANY (%(tasks)s::text[])
     AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
 
 
@@ -39,13 +40,13 @@ WHERE schedule IS NOT NULL AND NOT paused ORDER BY name
 -- returns: (id bigint, task text, state text) of each, oldest first
 -- locks: none
 SELECT id, task, state FROM pgsched.runs
-WHERE phase < 3 AND kind = 'python' AND task = ANY (%(tasks)s::text[])
+WHERE phase < 3 /* open */ AND kind = 'python' AND task = ANY (%(tasks)s::text[])
     AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
-    AND (phase <> 1 OR %(scheduled)s::boolean OR available_at <= clock_timestamp())
+    AND (phase <> 1 /* scheduled */ OR %(scheduled)s::boolean OR available_at <= clock_timestamp())
     -- those that it waits for count themselves; it does once they have ended, and the leader is to tell it
     AND (available_at < '9000-01-01 00:00Z' OR EXISTS (
         SELECT FROM pgsched.dependencies d JOIN pgsched.runs p ON p.id = d.parent_id
-        WHERE d.run_id = runs.id AND d.state = 'open' AND p.phase >= 3 AND p.has_children)
+        WHERE d.run_id = runs.id AND d.state = 'open' AND p.phase >= 3 /* ended */ AND p.has_children)
         OR NOT EXISTS (SELECT FROM pgsched.dependencies d WHERE d.run_id = runs.id AND d.state = 'open'))
 ORDER BY id LIMIT 20
 
@@ -58,7 +59,7 @@ ORDER BY id LIMIT 20
 SELECT id, task, args, queue, priority, available_at, tags, unique_key, idempotency_key,
     concurrency_key, state, result, error, attempt,
     max_attempts, scheduled_at
-FROM pgsched.runs WHERE phase < 3 AND kind = 'python' AND (%(task)s::text IS NULL OR task = %(task)s::text)
+FROM pgsched.runs WHERE phase < 3 /* open */ AND kind = 'python' AND (%(task)s::text IS NULL OR task = %(task)s::text)
 ORDER BY id
 
 
@@ -96,4 +97,4 @@ UPDATE pgsched.runs SET
         (options ->> 'not_before')::timestamptz - %(by)s::interval) ELSE options END,
     expires_at = expires_at - %(by)s::interval,
     held_until = held_until - %(by)s::interval
-WHERE phase < 3 AND state <> 'running'
+WHERE phase < 3 /* open */ AND state <> 'running'

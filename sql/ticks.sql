@@ -11,7 +11,7 @@
 WITH due AS MATERIALIZED (
     -- the clock is asked once, and bounds the scan; asked for each row it would only filter it, and all that is
     -- scheduled be read
-    SELECT id FROM pgsched.runs WHERE phase = 1 AND available_at <= (SELECT clock_timestamp())
+    SELECT id FROM pgsched.runs WHERE phase = 1 /* scheduled */ AND available_at <= (SELECT clock_timestamp())
     ORDER BY available_at, id LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), admitted AS (
     UPDATE pgsched.runs r SET (state, phase) = (  -- OFFSET 0: asked for once
@@ -36,22 +36,23 @@ SELECT (SELECT count(*) FROM admitted) AS admitted, (SELECT count(*) FROM woken)
 -- locks: row locks on those runs, skipping locked ones
 WITH RECURSIVE oldest AS (
     -- one probe of the index a job, not one row of it for each held run: a job may have a hundred thousand of them
-    (SELECT job_id, id FROM pgsched.runs WHERE phase = 0 AND ready_at IS NULL AND job_id IS NOT NULL
+    (SELECT job_id, id FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL AND job_id IS NOT NULL
      ORDER BY job_id, scheduled_at, id LIMIT 1)
     UNION ALL
     SELECT next.job_id, next.id FROM oldest CROSS JOIN LATERAL (
-        SELECT r.job_id, r.id FROM pgsched.runs r WHERE r.phase = 0 AND r.ready_at IS NULL AND r.job_id > oldest.job_id
+        SELECT r.job_id, r.id FROM pgsched.runs r WHERE r.phase = 0 /* waiting */ AND r.ready_at IS NULL
+            AND r.job_id > oldest.job_id
         ORDER BY r.job_id, r.scheduled_at, r.id LIMIT 1
     ) next
 ), unblocked AS MATERIALIZED (
     -- not NOT EXISTS: stale statistics would make a join of it that reads all open runs of all jobs
     SELECT oldest.id FROM oldest
-    WHERE (SELECT true FROM pgsched.runs o WHERE o.job_id = oldest.job_id AND o.phase < 3
+    WHERE (SELECT true FROM pgsched.runs o WHERE o.job_id = oldest.job_id AND o.phase < 3 /* open */
            AND (o.state <> 'waiting' OR o.ready_at IS NOT NULL) AND o.origin <> 'backfill' LIMIT 1) IS NULL
     UNION ALL
     -- the clock is asked once and bounds the scan: all that waits for other runs would be read else
     SELECT id FROM pgsched.runs
-    WHERE phase = 0 AND ready_at IS NULL AND job_id IS NULL AND available_at <= (SELECT clock_timestamp())
+    WHERE phase = 0 /* waiting */ AND ready_at IS NULL AND job_id IS NULL AND available_at <= (SELECT clock_timestamp())
 ), free AS MATERIALIZED (
     -- by key, and not by phase: an index of that would be read through
     SELECT w.id FROM pgsched.runs w
@@ -174,7 +175,7 @@ UPDATE pgsched.jobs j SET next_run_at = clock_timestamp() WHERE j.id = ANY (ARRA
 -- locks: none
 SELECT EXISTS (
     SELECT FROM pgsched.runs r
-    WHERE r.job_id = ANY(%(job_ids)s::bigint[]) AND r.phase < 3 AND r.origin <> 'backfill'
+    WHERE r.job_id = ANY(%(job_ids)s::bigint[]) AND r.phase < 3 /* open */ AND r.origin <> 'backfill'
       AND r.scheduled_at IS DISTINCT FROM %(at)s::timestamptz
 ) AS crossed
 
@@ -339,7 +340,7 @@ SELECT r.job_id, count(*) AS open,
     count(*) FILTER (WHERE r.state = 'waiting' AND r.ready_at IS NULL AND NOT pgsched.waits_in_turn(r.reason)) AS held,
     count(*) FILTER (WHERE r.state = 'waiting' AND pgsched.waits_in_turn(r.reason)) AS in_turn, max(r.id) AS newest
 FROM pgsched.runs r
-WHERE r.job_id = ANY(%(job_ids)s::bigint[]) AND r.phase < 3 AND r.origin <> 'backfill'
+WHERE r.job_id = ANY(%(job_ids)s::bigint[]) AND r.phase < 3 /* open */ AND r.origin <> 'backfill'
 GROUP BY r.job_id
 
 
@@ -355,11 +356,12 @@ WITH open AS MATERIALIZED (
     SELECT r.id, r.job_id, s.terminate
     FROM unnest(%(job_ids)s::bigint[], %(terminates)s::boolean[]) AS s(job_id, terminate)
     CROSS JOIN LATERAL (  -- each job looked up in the index, whatever the statistics say
-        SELECT id, job_id FROM pgsched.runs WHERE job_id = s.job_id AND phase < 3 AND origin <> 'backfill' OFFSET 0) r
+        SELECT id, job_id FROM pgsched.runs WHERE job_id = s.job_id AND phase < 3 /* open */
+            AND origin <> 'backfill' OFFSET 0) r
 ), locked AS MATERIALIZED (
     SELECT r.id, r.state, r.token, r.attempt, r.started_at, r.worker_id
     FROM open JOIN pgsched.runs r ON r.id = open.id
-    WHERE r.phase < 3
+    WHERE r.phase < 3 /* open */
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ), busy AS MATERIALIZED (
     SELECT DISTINCT job_id FROM open WHERE id NOT IN (SELECT id FROM locked)

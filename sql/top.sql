@@ -11,7 +11,8 @@
 SELECT r.id, r.state, j.name AS job, r.task, r.attempt, r.max_attempts, r.available_at,
     coalesce(r.error, r.reason) AS why, clock_timestamp() AS now
 FROM (
-    SELECT soon.* FROM (SELECT * FROM pgsched.runs WHERE phase = 1 ORDER BY available_at, id LIMIT %(deep)s) soon
+    SELECT soon.* FROM (SELECT * FROM pgsched.runs WHERE phase = 1 /* scheduled */
+        ORDER BY available_at, id LIMIT %(deep)s) soon
     WHERE soon.attempt > 0 ORDER BY soon.available_at, soon.id LIMIT %(n)s
 ) r LEFT JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY r.available_at, r.id
 
@@ -74,7 +75,7 @@ SELECT attempt, seq, stream, right(chunk, %(characters)s) AS chunk FROM (
 -- locks: none
 SELECT r.id, r.state, j.name AS job, r.task, r.kind, r.queue, r.priority, r.attempt, r.max_attempts, r.available_at,
     r.started_at, clock_timestamp() AS now
-FROM (SELECT * FROM pgsched.runs WHERE phase = 2 AND queue = %(queue)s
+FROM (SELECT * FROM pgsched.runs WHERE phase = 2 /* claimable */ AND queue = %(queue)s
       ORDER BY queue, priority, available_at, id LIMIT %(n)s) r
 LEFT JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY r.priority, r.available_at, r.id
 
@@ -101,11 +102,12 @@ LEFT JOIN pgsched.queues s ON s.name = n.name ORDER BY n.name
 --          unless this attempt told it, now)
 -- locks: none
 WITH RECURSIVE front AS (
-    (SELECT queue, priority FROM pgsched.runs WHERE phase = 2 ORDER BY queue, priority LIMIT 1)
+    (SELECT queue, priority FROM pgsched.runs WHERE phase = 2 /* claimable */ ORDER BY queue, priority LIMIT 1)
     UNION ALL
     SELECT next.queue, next.priority FROM front f CROSS JOIN LATERAL (
         SELECT r.queue, r.priority FROM pgsched.runs r
-        WHERE r.phase = 2 AND (r.queue, r.priority) > (f.queue, f.priority) ORDER BY r.queue, r.priority LIMIT 1
+        WHERE r.phase = 2 /* claimable */ AND (r.queue, r.priority) > (f.queue, f.priority)
+            ORDER BY r.queue, r.priority LIMIT 1
     ) next
 )
 SELECT r.id, r.state, j.name AS job, r.task, r.kind, r.queue, r.attempt, r.max_attempts, r.started_at, w.name AS worker,
@@ -113,7 +115,7 @@ SELECT r.id, r.state, j.name AS job, r.task, r.kind, r.queue, r.attempt, r.max_a
     CASE WHEN (r.progress ->> 'attempt')::int = r.attempt THEN r.progress END AS progress, clock_timestamp() AS now
 FROM (
     SELECT one.* FROM (SELECT queue, priority FROM front LIMIT %(fronts)s) f CROSS JOIN LATERAL (
-        SELECT * FROM pgsched.runs x WHERE x.phase = 2 AND x.queue = f.queue AND x.priority = f.priority
+        SELECT * FROM pgsched.runs x WHERE x.phase = 2 /* claimable */ AND x.queue = f.queue AND x.priority = f.priority
         ORDER BY x.queue, x.priority, x.available_at, x.id LIMIT %(deep)s
     ) one WHERE one.state = 'running' ORDER BY one.started_at, one.id LIMIT %(n)s
 ) r LEFT JOIN pgsched.jobs j ON j.id = r.job_id LEFT JOIN pgsched.workers w ON w.id = r.worker_id

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from pgsched.app import declarations, options
 from pgsched.core import policies
 from pgsched.core.model import Kind
+from pgsched.db.statements import folder
 from pgsched.errors import InputError
 from pgsched.web.pages import job_form
 
@@ -35,3 +38,14 @@ def test_the_job_form_offers_exactly_the_values_of_a_policy(column: str, values:
 def test_an_enqueue_takes_exactly_the_values_of_an_option(option: str, values: tuple[str, ...]) -> None:
     assert [options.OPTIONS[option](option, value) for value in values] == list(values)
     assert get_args({"on_failure": options.OnFailure, "on_conflict": options.OnConflict}[option]) == values
+
+
+PHASE = re.compile(r"\bphase (?:=|<>) (\d)( /\* ([a-z ]+) \*/)?")
+
+
+@pytest.mark.parametrize("path", sorted(folder("sql").glob("*.sql")), ids=lambda path: path.stem)
+def test_a_number_of_a_phase_has_its_name_beside_it(path: Path) -> None:
+    code = "\n".join(line.partition("--")[0] for line in path.read_text(encoding="utf-8").splitlines())
+    names = {str(phase.value): phase.name.lower().replace("_", " ") for phase in policies.Phase}
+    wrong = [match[0] for match in PHASE.finditer(code) if match[3] != names[match[1]]]
+    assert wrong == []
