@@ -2,6 +2,15 @@
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
+-- name: flags_rebuild
+-- make anew the flags that are kept outside of transactions (migrations/1000_initial/12_worker_tables.sql). For each new
+-- leader and each migration.
+-- params: none
+-- returns: nothing
+-- locks: queues, SHARE, if nobody changes them just now
+SELECT pgsched.rebuild_flags()
+
+
 -- name: leader_elect
 -- begin a new term. Runs under leader_fence.
 -- params: holder text, hostname text, pid int

@@ -74,7 +74,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pgsched FROM PUBLIC, pgsched_worker, pgsch
 
 GRANT USAGE ON SCHEMA pgsched TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
 -- read by the insert of a run; setting one takes a function
-GRANT SELECT ON SEQUENCE pgsched.asleep_until, pgsched.told_at, pgsched.gated_queues, pgsched.backward_edge
+GRANT SELECT ON SEQUENCE pgsched.asleep_until, pgsched.told_at, pgsched.gated_queues
     TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
 
 -- Most functions have only the rights of who calls them.
@@ -99,14 +99,14 @@ REVOKE EXECUTE ON FUNCTION pgsched.note(text, text, text, jsonb) FROM pgsched_wo
     pgsched_operator, pgsched_viewer;
 REVOKE EXECUTE ON FUNCTION pgsched.prune_audit(integer) FROM pgsched_worker, pgsched_producer, pgsched_operator,
     pgsched_viewer;
-REVOKE EXECUTE ON FUNCTION pgsched.forget_gates() FROM pgsched_worker, pgsched_producer, pgsched_operator, pgsched_viewer;
+REVOKE EXECUTE ON FUNCTION pgsched.forget_gates(), pgsched.rebuild_flags()
+    FROM pgsched_worker, pgsched_producer, pgsched_operator, pgsched_viewer;
 
 -- ---- functions that run with the rights of pgsched_owner, and why that gives nobody more than he should have
 
 -- They ask whose the run or the job is (pgsched.refuse_others).
 ALTER FUNCTION pgsched.cancel(bigint, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry(bigint) SECURITY DEFINER;
-ALTER FUNCTION pgsched.retry_now(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry_now(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry_tree(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.cancel_backfill(bigint, text) SECURITY DEFINER;

@@ -54,10 +54,20 @@ def database(dsn: str | None) -> Iterator[str]:
     """The DSN of the database to use; the embedded one is migrated, so that plain `INSERT INTO jobs` works in it."""
     place = locate(dsn)
     if place.embedded:
-        from pgsched.db.schema import migrate
-
-        migrate.upgrade(place.dsn, set_search_path=True)
+        migrate_embedded(place.dsn)
     yield place.dsn
+
+
+def migrate_embedded(dsn: str, **options: Any) -> tuple[str | None, str]:
+    """Migrate the embedded database; one made before 0.1.0 is refused, with the directory to move away."""
+    from pgsched.db.embedded import server
+    from pgsched.db.schema import migrate
+    from pgsched.errors import SchemaTooOld
+
+    try:
+        return migrate.upgrade(dsn, set_search_path=True, **options)
+    except SchemaTooOld as error:
+        raise SchemaTooOld(f"{error}; or end all that use it, and move {server.data_dir()} away") from error
 
 
 @contextmanager

@@ -6,11 +6,12 @@ import os
 import shutil
 import sys
 import textwrap
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgsched.cli.common import Dsn, Json, locate
+from pgsched.cli.common import Dsn, Json, locate, migrate_embedded
 from pgsched.cli.output.printing import clean, print_json
 from pgsched.errors import InputError
 
@@ -37,7 +38,7 @@ def migrate(
     ] = False,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="VERSION", help="Stop at this version, or go back to it."),
+        typer.Option("--to", metavar="VERSION", help="Stop at this version; there is no way back."),
     ] = None,
     wait: Annotated[
         float, typer.Option("--wait", min=0, max=1e6, help="Seconds to try for a lock that another session holds.")
@@ -58,7 +59,7 @@ def migrate(
       pgsched migrate --set-search-path
       pgsched migrate --roles
       pgsched migrate --sql | psql -f - "$PGSCHED_DSN"
-      pgsched migrate --to 0003
+      pgsched migrate --to 1000_initial
     """
     from pgsched.db.schema import migrate as moving
     from pgsched.db.schema import roles, script
@@ -68,10 +69,8 @@ def migrate(
             raise InputError("sql: the script leads to this program's version and no further: leave that out", "sql")
         return typer.echo(roles.text() if with_roles else script.upgrade_sql())
     place = locate(dsn)
-    wanted = set_search_path or place.embedded
-    before, after = moving.upgrade(
-        place.dsn, set_search_path=wanted, with_roles=with_roles, to=to, wait_s=wait, tell=tell
-    )
+    upgrade = migrate_embedded if place.embedded else partial(moving.upgrade, set_search_path=set_search_path)
+    before, after = upgrade(place.dsn, with_roles=with_roles, to=to, wait_s=wait, tell=tell)
     if json:
         return print_json({"before": before, "after": after, "roles": with_roles})
     if with_roles:
@@ -149,9 +148,8 @@ def embedded_psql(dsn: str, arguments: list[str]) -> int:
 
     from pgsched.cli.psql import command
     from pgsched.db.embedded import server
-    from pgsched.db.schema import migrate
 
-    migrate.upgrade(dsn, set_search_path=True)
+    migrate_embedded(dsn)
     line, environ = command(dsn, arguments, server.bin_dir())
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for psql: it cancels a statement
     try:

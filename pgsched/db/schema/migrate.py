@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
@@ -17,11 +16,10 @@ from pgsched.db.connection.failures import explain
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.schema import roles
 from pgsched.db.schema.steps import Tell, patiently, progress, run, steps, turn
-from pgsched.db.schema.version import SCHEMA_VERSION, VERSIONS, check, current
-from pgsched.db.statements import folder
+from pgsched.db.schema.version import SCHEMA_VERSION, VERSIONS, current, missing, refuse_unknown
+from pgsched.db.statements import folder, sql
 from pgsched.errors import InputError
 
-TAKEN_BACK = VERSIONS[3:]  # versions from which there is a way back
 WAIT_S = 600.0
 # a statement whose process was killed ends soon, and with it that process's turn
 SETTINGS = {"client_connection_check_interval": "2s", "client_min_messages": "warning"}
@@ -56,7 +54,8 @@ def upgrade(
     `set_search_path` puts pgsched into the database's default search_path, so that `INSERT INTO jobs` works
     unqualified in new sessions. `with_roles` puts sql/roles.sql in force; where it is, a migration does so again.
     `wait_s`: seconds to try for a lock that others hold. `tell` is called with one line for each thing that takes time.
-    Raises SchemaTooNew, NotPermitted, InputError (no such version, or one that cannot be gone back to).
+    Raises SchemaTooNew, NotPermitted, InputError (no such version, or an older one), and SchemaTooOld for a database
+    made before 0.1.0, which it leaves as it is.
     """
     target = to or SCHEMA_VERSION
     if target not in VERSIONS:
@@ -70,10 +69,10 @@ def upgrade(
         try:
             with turn(conn, MIGRATE_LOCK, tell):
                 before = current(conn)
-                if before is not None and before > SCHEMA_VERSION:
-                    check(conn)
+                refuse_unknown(before)
                 move(conn, before, target, wait_s, tell)
                 conn.execute(validation())
+                conn.execute(sql("flags_rebuild"))
                 if with_roles:
                     patiently(conn, lambda: roles.apply(conn), "roles", wait_s, tell)
                 if set_search_path:
@@ -84,29 +83,23 @@ def upgrade(
 
 
 def move(conn: Connection[Any], before: str | None, target: str, wait_s: float, tell: Tell) -> None:
-    """Run the missing revisions one by one, or take the last ones back."""
+    """Run the missing revisions: all at once in an empty database, else one by one."""
     if before is None:
-        return revise(conn, command_name="upgrade", target=target, online=False)
-    surplus = [version for version in reversed(VERSIONS) if target < version <= before]
-    if not set(surplus) <= {*TAKEN_BACK}:
+        return revise(conn, target, online=False)
+    if missing(target, before):
         raise InputError(f"to: {before} cannot be taken back to {target}: restore a backup made before it", "to")
-    for version in surplus:
-        tell(f"taking back {version}")
-        left = VERSIONS[VERSIONS.index(version) - 1]
-        patiently(conn, partial(revise, conn, "downgrade", left, online=True), version, wait_s, tell)
-    missing = [version for version in VERSIONS if before < version <= target]
-    for version in missing:
+    for version in missing(before, target):
         todo = steps(version)
         for number, step in enumerate(todo, 1):
             tell(f"{step.name} ({number} of {len(todo)})")
             with progress(conn, step, tell):
                 patiently(conn, partial(run, conn, step), step.name, wait_s, tell)
         tell(f"{version}: tables and functions")
-        patiently(conn, partial(revise, conn, "upgrade", version, online=True), version, wait_s, tell)
+        patiently(conn, partial(revise, conn, version, online=True), version, wait_s, tell)
     return None
 
 
-def revise(conn: Connection[Any], command_name: str, target: str, *, online: bool) -> None:
+def revise(conn: Connection[Any], target: str, *, online: bool) -> None:
     """Let alembic move the schema in one transaction. `online`: the steps before it are done already."""
     import sqlalchemy
     from alembic import command
@@ -121,7 +114,7 @@ def revise(conn: Connection[Any], command_name: str, target: str, *, online: boo
         with engine.connect() as bind, bind.begin():
             bind.execute(sqlalchemy.text("CREATE SCHEMA IF NOT EXISTS pgsched"))
             config.attributes["connection"] = bind
-            getattr(command, command_name)(config, target)
+            command.upgrade(config, target)
             if in_force and target == SCHEMA_VERSION:
                 roles.apply(conn)  # in the same transaction: new functions must not be anybody's meanwhile
     except sqlalchemy.exc.DBAPIError as error:
@@ -153,8 +146,3 @@ def put_on_search_path(conn: Connection[Any]) -> None:
 def validation() -> bytes:
     """Looks at old rows for new CHECKs."""
     return (folder("migrations") / "validate.sql").read_bytes()
-
-
-def revisions() -> list[Path]:
-    """The revision files that this program ships."""
-    return sorted((folder("migrations") / "versions").glob("[0-9]*.py"))

@@ -1,7 +1,7 @@
 """The rule: a revision is the .sql files of its folder, run in the order of their names in one short transaction.
 
 It takes its locks first, all at once or not at all, so that nobody waits behind a migration that waits. What takes time
-(an index, a backfill) is a step of its own in `before/` (pgsched/db/schema/steps.py); `down/` takes the revision back.
+(an index, a backfill) is a step of its own in `before/` (pgsched/db/schema/steps.py).
 """
 
 from __future__ import annotations
@@ -44,15 +44,6 @@ def steps_at_once(folder: Path) -> list[str]:
     """The steps as parts of one transaction, for a database that nobody uses yet."""
     found = (file.read_text() for file in sorted((folder / "before").glob("*.sql")))
     return [text.replace(" CONCURRENTLY", "").replace("COMMIT;", "") for text in found]
-
-
-def take_back(folder: Path) -> None:
-    """Undo the revision: its `down/*.sql` in reverse order, then the functions as they were before."""
-    from pgsched.db.schema.downgrade import restore_functions
-
-    for text in [*LOCKS, *(file.read_text() for file in sorted((folder / "down").glob("*.sql"), reverse=True))]:
-        send(text)
-    restore_functions(connection(), folder)
 
 
 def send(text: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pgsched.db.schema.migrate import validation
 from pgsched.db.schema.revision import LOCKS
 from pgsched.db.schema.steps import LOCK_WAIT, Step, drop_invalid, steps
-from pgsched.db.schema.version import VERSIONS
+from pgsched.db.schema.version import MADE_BEFORE, VERSIONS
 from pgsched.db.statements import folder
 
 HEAD = """\\set ON_ERROR_STOP on
@@ -19,13 +19,18 @@ SET client_min_messages = warning;
 CREATE SCHEMA IF NOT EXISTS pgsched;
 CREATE TABLE IF NOT EXISTS pgsched.alembic_version (
     version_num varchar(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));
-SELECT coalesce(max(version_num), '') > :'newest' AS newer FROM pgsched.alembic_version \\gset
+SELECT count(*) > 0 AS made_before FROM pgsched.alembic_version WHERE version_num = ANY (:'before_0_1_0') \\gset
+\\if :made_before
+    DO $$ BEGIN RAISE EXCEPTION 'the schema was made before 0.1.0: dump what you need, drop schema pgsched'; END $$;
+\\endif
+SELECT count(*) > 0 AS newer FROM pgsched.alembic_version WHERE version_num <> ALL (:'known') \\gset
 \\if :newer
     DO $$ BEGIN RAISE EXCEPTION 'the schema is newer than this script'; END $$;
 \\endif
 """
-MISSING = """SELECT NOT EXISTS (SELECT FROM pgsched.alembic_version WHERE version_num >= :'version') AS missing \\gset
+MISSING = """SELECT count(*) = 0 AS missing FROM pgsched.alembic_version WHERE version_num = ANY (:'reached') \\gset
 \\if :missing"""
+TAIL = "DO $$ BEGIN PERFORM pgsched.rebuild_flags(); END $$;"
 REACHED = """DELETE FROM pgsched.alembic_version;
 INSERT INTO pgsched.alembic_version VALUES (:'version');
 COMMIT;
@@ -35,13 +40,19 @@ COMMIT;
 
 def upgrade_sql() -> str:
     """A script for psql that brings an empty or an older database to this program's version."""
-    return "\n".join([f"\\set newest {VERSIONS[-1]}", HEAD, *revisions(), validation().decode()])
+    lists = [f"\\set before_0_1_0 {array(MADE_BEFORE)}", f"\\set known {array(VERSIONS)}"]
+    return "\n".join([*lists, HEAD, *revisions(), validation().decode(), TAIL])
+
+
+def array(versions: tuple[str, ...]) -> str:
+    """As the text of an array, in psql's quotes."""
+    return f"'{{{','.join(versions)}}}'"
 
 
 def revisions() -> Iterator[str]:
     """Each of them, and what tells whether it is missing."""
-    for version in VERSIONS:
-        yield f"\\set version {version}"
+    for number, version in enumerate(VERSIONS):
+        yield f"\\set version {version}\n\\set reached {array(VERSIONS[number:])}"
         yield MISSING
         for step in steps(version):
             yield from as_text(step)

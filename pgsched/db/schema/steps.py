@@ -1,6 +1,6 @@
 """The rule: whatever takes time is a step of its own before its revision, may be cut off, and may be run again.
 
-A step is one file of `migrations/NNNN/before`. Nobody waits for one for long: an index is built CONCURRENTLY, a
+A step is one file of `migrations/VERSION/before`. Nobody waits for one for long: an index is built CONCURRENTLY, a
 backfill commits its batches, and what needs a strong lock asks for it for half a second at a time.
 """
 

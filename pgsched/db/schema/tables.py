@@ -263,6 +263,8 @@ dependencies = Table(
     partial("dependencies_backward", "run_id", where="parent_id > run_id AND state = 'open'"),
 )
 
+backward_edges = Table("backward_edges", metadata, key("name", Text), need("made", BigInteger))
+
 leader = Table(
     "leader",
     metadata,
@@ -273,14 +275,4 @@ leader = Table(
     need("elected_at", Instant),
     need("seen_at", Instant),
     Column("resigned_at", Instant),
-)
-
-locks = Table(
-    "locks",
-    metadata,
-    key("name", Text),
-    need("fence", BigInteger),
-    Column("holder", Text),
-    Column("token", UUID),
-    Column("lease_until", Instant),
 )

@@ -1,4 +1,8 @@
-"""The rule: a program runs only on the schema version that it knows."""
+"""A program runs only on the schema version that it knows.
+
+Invariant: versions are compared by their place in the list of revisions, never as strings. A version that is not in the
+list is a newer program's, except those from before 0.1.0, which are refused by name and never touched.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,13 @@ from typing import Any
 
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import explain
+from pgsched.db.statements import folder
 from pgsched.errors import SchemaTooNew, SchemaTooOld
 
-VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
+# the revisions that this program ships, oldest first
+VERSIONS = tuple(sorted(path.stem for path in (folder("migrations") / "versions").glob("[0-9]*.py")))
 SCHEMA_VERSION = VERSIONS[-1]
+MADE_BEFORE = tuple(f"{number:04}" for number in range(1, 12))  # until they were squashed
 
 
 def current(conn: Connection[Any]) -> str | None:
@@ -21,15 +28,29 @@ def current(conn: Connection[Any]) -> str | None:
     return str(row[0]) if row else None
 
 
+def refuse_unknown(version: str | None) -> None:
+    """Raise SchemaTooOld or SchemaTooNew if there is no way from this version to ours. None: an empty database."""
+    if version in MADE_BEFORE:
+        raise SchemaTooOld(f"the schema is version {version}, made before 0.1.0: dump what you need, drop schema "
+                           "pgsched, then run `pgsched migrate`")  # fmt: skip
+    if version is not None and version not in VERSIONS:
+        raise SchemaTooNew(f"the schema is version {version}, newer than {SCHEMA_VERSION}: upgrade this pgsched")
+
+
+def missing(version: str | None, target: str = SCHEMA_VERSION) -> tuple[str, ...]:
+    """The revisions that lead from a known version to `target`."""
+    first = 0 if version is None else VERSIONS.index(version) + 1
+    return VERSIONS[first : VERSIONS.index(target) + 1]
+
+
 def check(conn: Connection[Any]) -> None:
     """Raise SchemaTooOld or SchemaTooNew unless the database has the version of this program."""
     try:
         version = current(conn)
     except DatabaseError as error:
         raise explain(error) from error
+    refuse_unknown(version)
     if version is None:
         raise SchemaTooOld("the database has no pgsched schema: run `pgsched migrate`")
-    if version < SCHEMA_VERSION:
+    if missing(version):
         raise SchemaTooOld(f"the schema is version {version}, older than {SCHEMA_VERSION}: run `pgsched migrate`")
-    if version > SCHEMA_VERSION:
-        raise SchemaTooNew(f"the schema is version {version}, newer than {SCHEMA_VERSION}: upgrade this pgsched")

@@ -55,8 +55,9 @@ def newest(conn: Connection[Any]) -> int | None:
 
 def elect(conn: Connection[Any], holder: str) -> tuple[int, float]:
     """Begin a new term. Returns (term, seconds to wait before reaping: the longest lease in use, 0 if none). Jobs whose
-    time zone the leader before did not know are due again."""
+    time zone the leader before did not know are due again, and the flags outside of transactions are made anew."""
     conn.execute(sql("tick_again"))
+    conn.execute(sql("flags_rebuild"))
     values = {"holder": holder, "hostname": socket.gethostname(), "pid": os.getpid()}
     (row,) = fetch(conn, "leader_elect", values)
     return row["term"], row["grace_s"] or 0.0

@@ -7,9 +7,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from pgsched.db.schema.downgrade import CREATED, DROPPED, created, text_of
 
 from pgsched.db.schema import migrate
-from pgsched.db.schema.downgrade import CREATED, DROPPED, created, text_of
 from pgsched.db.schema.script import upgrade_sql
 from pgsched.db.schema.version import SCHEMA_VERSION, VERSIONS
 from tests.support.paths import ROOT

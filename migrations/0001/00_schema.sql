@@ -1,2 +1,0 @@
--- Everything pgsched owns lives in this schema.
-CREATE SCHEMA IF NOT EXISTS pgsched;

@@ -1,1 +1,0 @@
-ALTER TABLE pgsched.workers DROP COLUMN IF EXISTS pooler;

@@ -1,2 +1,0 @@
-DROP TABLE IF EXISTS pgsched.rollups, pgsched.rollup_mark;
-DROP AGGREGATE IF EXISTS pgsched.histogram(integer, numeric);

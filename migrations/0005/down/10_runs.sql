@@ -1,1 +1,0 @@
-ALTER TABLE pgsched.runs SET (fillfactor = 50);

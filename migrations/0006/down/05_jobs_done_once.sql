@@ -1,1 +1,0 @@
-DROP INDEX pgsched.jobs_done_once;

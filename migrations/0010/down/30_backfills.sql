@@ -1,1 +1,0 @@
-DROP TRIGGER IF EXISTS a_check_instants ON pgsched.backfills;

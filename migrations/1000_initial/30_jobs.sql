@@ -1,0 +1,332 @@
+-- A job is refused at INSERT or UPDATE with the field and the reason, whoever writes it. What a person sets is checked
+-- here; what the leader moves (decided_until, next_run_at, run_count, error) fires no trigger that looks at every row.
+
+CREATE FUNCTION pgsched.keep_error(keep jsonb) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    outcome text;
+    value jsonb;
+    problem text;
+BEGIN
+    IF jsonb_typeof(keep) <> 'object' THEN
+        RETURN 'keep: expected an object such as {"succeeded": "1 day", "any": "7 days"}';
+    END IF;
+    FOR outcome, value IN SELECT * FROM jsonb_each(keep) LOOP
+        IF outcome NOT IN ('succeeded', 'dead', 'cancelled', 'skipped', 'missed', 'any') THEN
+            RETURN format('keep: "%s" is not one of succeeded, dead, cancelled, skipped, missed, any', left(outcome, 50));
+        END IF;
+        BEGIN
+            problem := pgsched.bad_interval('keep: ' || outcome, (value #>> '{}')::interval, '0');
+        EXCEPTION WHEN data_exception THEN
+            problem := format('keep: %s: %s is not an interval', outcome, left(value::text, 50));
+        END;
+        IF problem IS NOT NULL OR jsonb_typeof(value) <> 'string' THEN
+            RETURN coalesce(problem, format('keep: %s: %s is not an interval: it needs a unit', outcome, left(value::text, 50)));
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;
+
+-- What is wrong with a job that a person wrote, the first thing found; what the database itself keeps is not asked.
+CREATE FUNCTION pgsched.job_error(j pgsched.jobs) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(
+        pgsched.bad_text('name', j.name, 200),
+        pgsched.not_one_of('kind', j.kind, ARRAY['python', 'command', 'shell', 'sql', 'http']),
+        CASE WHEN j.task IS NULL OR btrim(j.task) = '' THEN 'task: must not be empty'
+             WHEN length(j.task) > 65536 THEN
+                 format('task: %s characters, at most 65536 are allowed', length(j.task)) END,
+        CASE WHEN j.kind = 'python' THEN pgsched.bad_text('task', j.task, 200) END,
+        CASE WHEN j.kind = 'http' THEN pgsched.http_url_error(j.task) END,
+        pgsched.args_error(j.kind, j.args),
+        pgsched.bad_text('queue', j.queue, 100),
+        pgsched.out_of_range('priority', j.priority, 0, 9),
+        pgsched.timezone_error(j.timezone),
+        pgsched.schedule_error(j.schedule),
+        CASE WHEN j.schedule IS NOT NULL AND j.run_at IS NOT NULL THEN
+            'run_at: a job has either a schedule or run_at, not both' END,
+        pgsched.bad_instant('run_at', j.run_at),
+        pgsched.bad_instant('starts_at', j.starts_at),
+        pgsched.bad_instant('ends_at', j.ends_at),
+        CASE WHEN j.ends_at <= j.starts_at THEN 'ends_at: must be later than starts_at' END,
+        CASE WHEN j.schedule IS NULL AND (coalesce(j.run_at, now()) < j.starts_at
+                                          OR coalesce(j.run_at, now()) > j.ends_at) THEN
+            'run_at: must lie between starts_at and ends_at' END,
+        CASE WHEN j.max_runs < 1 THEN format('max_runs: %s is less than 1', j.max_runs) END,
+        pgsched.bad_period('jitter', j.jitter),
+        pgsched.not_one_of('overlap', j.overlap,
+            ARRAY['allow', 'skip', 'buffer_one', 'buffer_all', 'replace', 'terminate']),
+        pgsched.out_of_range('max_buffer', j.max_buffer, 1, 100000),
+        pgsched.bad_interval('retry_within', j.retry_within, '0'),
+        CASE WHEN j.retry_within IS NOT NULL AND j.overlap <> 'skip' THEN
+            format('retry_within: is for overlap "skip" alone, not "%s"', j.overlap) END,
+        pgsched.bad_period('misfire_after', j.misfire_after),
+        pgsched.not_one_of('catch_up', j.catch_up, ARRAY['latest', 'skip', 'earliest', 'all']),
+        pgsched.out_of_range('max_catch_up', j.max_catch_up, 1, 10000),
+        pgsched.bad_period('catch_up_window', j.catch_up_window),
+        pgsched.bad_interval('start_deadline', j.start_deadline, '1 second'),
+        CASE WHEN j.start_deadline <= j.jitter THEN 'start_deadline: must be longer than jitter' END,
+        pgsched.out_of_range('max_attempts', j.max_attempts, 1, 1000),
+        pgsched.bad_interval('timeout', j.timeout, '1 millisecond'),
+        pgsched.bad_period('kill_after', j.kill_after),
+        pgsched.not_one_of('backoff', j.backoff, ARRAY['exponential', 'fixed', 'linear']),
+        pgsched.bad_period('backoff_base', j.backoff_base),
+        pgsched.bad_period('backoff_max', j.backoff_max),
+        pgsched.out_of_range('backoff_jitter', j.backoff_jitter::numeric, 0, 1),
+        CASE WHEN j.success_codes IS NULL THEN 'success_codes: must not be null' END,
+        pgsched.bad_codes('success_codes', j.success_codes),
+        pgsched.bad_codes('retry_codes', j.retry_codes),
+        pgsched.bad_codes('dead_codes', j.dead_codes),
+        CASE WHEN j.delete_after_run IS NULL THEN 'delete_after_run: must not be null' END,
+        CASE WHEN j.delete_after_run AND j.schedule IS NOT NULL THEN
+            'delete_after_run: is for jobs that run once; this one has a schedule' END,
+        CASE WHEN j.paused IS NULL THEN 'paused: must not be null' END,
+        pgsched.bad_length('paused_by', j.paused_by, 200),
+        pgsched.bad_length('paused_reason', j.paused_reason, 10000),
+        pgsched.bad_length('description', j.description, 65536),
+        pgsched.bad_tags(j.tags),
+        pgsched.not_one_of('resume_from', j.resume_from, ARRAY['now', 'pause']),
+        CASE WHEN j.concurrency_key IS NOT NULL THEN pgsched.bad_text('concurrency_key', j.concurrency_key, 200) END,
+        CASE WHEN j.concurrency_limit IS NOT NULL THEN
+            pgsched.out_of_range('concurrency_limit', j.concurrency_limit, 0, 1000000) END
+    )
+$$;
+
+CREATE FUNCTION pgsched.jobs_before_insert() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    problem text := coalesce(pgsched.job_error(NEW), pgsched.bad_owner(NEW.owner));
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    NEW.created_at := moment;
+    NEW.updated_at := moment;
+    NEW.anchor_at := coalesce(NEW.starts_at, moment);
+    NEW.run_count := 0;
+    NEW.error := NULL;
+    NEW.error_at := NULL;
+    IF NEW.schedule IS NULL THEN
+        NEW.run_at := coalesce(NEW.run_at, moment);
+        NEW.decided_until := '-infinity';
+        NEW.next_run_at := NEW.run_at;
+    ELSE
+        NEW.decided_until := moment;  -- only slots after this instant exist
+        NEW.next_run_at := moment;  -- due at once: the leader plans it
+    END IF;
+    IF NEW.paused THEN
+        NEW.paused_at := moment;
+        NEW.paused_by := coalesce(NEW.paused_by, session_user);
+    ELSE
+        NEW.paused_at := NULL;
+        NEW.paused_by := NULL;
+        NEW.paused_reason := NULL;
+        NEW.resume_from := 'now';
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- The edit as it may be written; what is wrong with it is raised.
+CREATE FUNCTION pgsched.edit_allowed(was pgsched.jobs, j pgsched.jobs) RETURNS pgsched.jobs
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    problem text;
+BEGIN
+    IF j.schedule IS NOT NULL AND was.schedule IS NULL AND j.run_at IS NOT DISTINCT FROM was.run_at THEN
+        j.run_at := NULL;  -- a job that was to run once gets a schedule; the insert may have filled run_at in
+    END IF;
+    problem := pgsched.job_error(j);
+    IF j.owner IS DISTINCT FROM was.owner THEN
+        problem := coalesce(problem, pgsched.bad_owner(j.owner));
+    ELSIF (j.kind, j.task, j.args) IS DISTINCT FROM (was.kind, was.task, was.args)
+          AND pgsched.bad_owner(was.owner) IS NOT NULL THEN
+        j.owner := pgsched.caller();  -- who says what runs, and may not act for the owner, becomes it
+    END IF;
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    RETURN j;
+END $$;
+
+-- Who paused it, since when and why: kept while it is paused.
+CREATE FUNCTION pgsched.edit_pause(was pgsched.jobs, j pgsched.jobs, moment timestamptz) RETURNS pgsched.jobs
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF j.paused THEN
+        j.paused_at := CASE WHEN was.paused THEN was.paused_at ELSE moment END;
+        j.paused_by := coalesce(j.paused_by, CASE WHEN was.paused THEN was.paused_by END, session_user);
+    ELSE
+        j.paused_at := NULL;
+        j.paused_by := NULL;
+        j.paused_reason := NULL;
+        j.resume_from := 'now';
+    END IF;
+    RETURN j;
+END $$;
+
+-- The slots of a job with a schedule after an edit. `resumed`: from what the edit resumes it, null where it does not.
+CREATE FUNCTION pgsched.edit_schedule(was pgsched.jobs, j pgsched.jobs, moment timestamptz, resumed text)
+RETURNS pgsched.jobs LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    limits_moved boolean := (j.ends_at, j.max_runs) IS DISTINCT FROM (was.ends_at, was.max_runs);
+BEGIN
+    IF (j.schedule, j.timezone, j.run_at, j.starts_at)
+       IS DISTINCT FROM (was.schedule, was.timezone, was.run_at, was.starts_at) THEN
+        PERFORM pgsched.pass_over(was, moment, true);
+        j.anchor_at := coalesce(j.starts_at, moment);
+        j.decided_until := greatest(was.decided_until, moment);
+        IF j.decided_until > moment THEN
+            PERFORM pgsched.pass_over_ahead(j, moment);
+        END IF;
+        j.error := NULL;
+        j.error_at := NULL;
+        j.next_run_at := moment;
+    ELSIF was.next_run_at IS NULL AND was.error IS NULL THEN  -- it had ended
+        IF limits_moved AND pgsched.pass_over_end(was, j, moment) THEN
+            j.decided_until := greatest(was.decided_until, least(moment, j.ends_at));
+            j.next_run_at := moment;
+        END IF;
+    ELSIF resumed = 'now' THEN
+        was.ends_at := j.ends_at;
+        PERFORM pgsched.pass_over(was, moment, false);
+        -- never beyond the end: what comes behind it is passed over by the edit that puts the end off
+        j.decided_until := greatest(was.decided_until, least(moment, j.ends_at));
+        j.next_run_at := moment;
+    ELSIF resumed = 'pause' THEN
+        j.next_run_at := coalesce(was.next_run_at, moment);  -- the mark stays: catch_up decides what came since
+    ELSIF limits_moved THEN
+        j.next_run_at := moment;  -- the leader plans it again
+    END IF;
+    RETURN j;
+END $$;
+
+-- The slot of a job that runs once after an edit: what is passed over is decided, neither the old slots nor one among them
+-- may come again.
+CREATE FUNCTION pgsched.edit_once(was pgsched.jobs, j pgsched.jobs, moment timestamptz, resumed text)
+RETURNS pgsched.jobs LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- its slot is run_at, whatever its time zone
+    retimed boolean := was.schedule IS NOT NULL OR j.run_at IS DISTINCT FROM was.run_at;
+    replanned boolean := retimed OR (j.timezone, j.starts_at) IS DISTINCT FROM (was.timezone, was.starts_at);
+BEGIN
+    IF retimed OR resumed = 'now' THEN
+        IF NOT retimed THEN
+            was.ends_at := j.ends_at;
+        END IF;
+        PERFORM pgsched.pass_over(was, moment, retimed);
+        j.decided_until := greatest(was.decided_until, CASE
+            WHEN was.schedule IS NOT NULL THEN moment - interval '1 microsecond'
+            WHEN was.run_at <= moment THEN was.run_at END);
+    END IF;
+    IF retimed THEN
+        j.run_at := coalesce(j.run_at, moment);
+        IF j.run_at <= j.decided_until THEN
+            PERFORM pgsched.raise_bad_value(format(
+                'run_at: %s is not later than %s, which is already decided', j.run_at, j.decided_until), 'jobs');
+        END IF;
+    END IF;
+    IF replanned THEN
+        j.error := NULL;
+        j.error_at := NULL;
+    END IF;
+    IF replanned OR resumed IS NOT NULL THEN
+        j.next_run_at := CASE WHEN j.run_at > j.decided_until THEN j.run_at END;
+    END IF;
+    RETURN j;
+END $$;
+
+CREATE FUNCTION pgsched.jobs_before_update() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    resumed text := CASE WHEN OLD.paused AND NOT NEW.paused THEN NEW.resume_from END;
+BEGIN
+    NEW := pgsched.edit_allowed(OLD, NEW);
+    NEW.id := OLD.id;
+    NEW.created_at := OLD.created_at;
+    NEW.updated_at := moment;
+    NEW := pgsched.edit_pause(OLD, NEW, moment);
+    IF NEW.schedule IS NULL THEN
+        RETURN pgsched.edit_once(OLD, NEW, moment, resumed);
+    END IF;
+    RETURN pgsched.edit_schedule(OLD, NEW, moment, resumed);
+END $$;
+
+-- Which slot is next, the leader says. Another answer would stop the job in silence: it is due now, and planned again.
+-- A leader that was started before the upgrade goes on and does not set pgsched.ticks: it is known by the fence it holds.
+CREATE FUNCTION pgsched.jobs_plan_again() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    fence bigint := hashtextextended('pgsched.leader.fence', 0);  -- as in leader_fence in sql/leadership.sql
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted
+                       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                       AND (l.classid::bigint << 32) + l.objid::bigint = fence AND l.objsubid = 1) THEN
+        NEW.next_run_at := clock_timestamp();
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- The high-water mark only rises, whoever writes it: a restored old row or a clock that stepped back must not
+-- make a slot fire twice.
+CREATE FUNCTION pgsched.jobs_high_water_mark() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.decided_until := OLD.decided_until;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION pgsched.jobs_notify() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_notify('pgsched_leader', 'jobs');
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION pgsched.jobs_after_delete() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE pgsched.runs
+    SET state = 'cancelled', finished_at = clock_timestamp(), reason = format('job %s was deleted', OLD.name)
+    WHERE job_id = OLD.id AND phase < 3 AND state <> 'running';
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION pgsched.jobs_refuse_unstarted() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NEW.jitter > pgsched.every_interval(NEW.schedule) THEN
+        PERFORM pgsched.raise_bad_value(format(
+            'jitter: %s is longer than the interval of the schedule: under overlap "%s" a slot would end the one before '
+            'it, which has not started', NEW.jitter, NEW.overlap), 'jobs');
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION pgsched.jobs_refuse_watch() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    problem text := coalesce(
+        CASE WHEN NEW.alert_after_failures IS NOT NULL THEN
+            pgsched.out_of_range('alert_after_failures', NEW.alert_after_failures, 1, 1000) END,
+        pgsched.bad_interval('max_lateness', NEW.max_lateness, '1 second'),
+        pgsched.bad_interval('max_duration', NEW.max_duration, '1 second'),
+        pgsched.bad_interval('expect_every', NEW.expect_every, '1 second'));
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION pgsched.refuse_keep() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    problem text := pgsched.keep_error(NEW.keep);
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, TG_TABLE_NAME);
+    END IF;
+    RETURN NEW;
+END $$;

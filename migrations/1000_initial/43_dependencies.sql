@@ -1,0 +1,223 @@
+-- Dependencies: a run that waits for others is `waiting`, and only the leader lets it go (admit_dependents in
+-- sql/dependencies.sql). INSERT INTO pgsched.dependencies is all that a client needs; the triggers do the rest.
+--
+-- The marker, for everything else that admits runs: a waiting run with dependencies that are not resolved has
+-- available_at >= '8998-01-01 00:00Z', which no query for what is due ever reaches in the index. So:
+--   * whoever admits waiting runs takes those with available_at <= clock_timestamp() and need know nothing of this;
+--   * when its dependencies are resolved the leader lets it go: `scheduled` if a later time was asked for, else as every
+--     run that becomes claimable, into `queued` or, if it is limited, `waiting` with ready_at. One that an overlap policy
+--     held as well (options.overlap) stays `waiting` until that lets it go;
+--   * 9000-01-01 says that the leader watches all parents, 8999-01-01 that it has to look at the run's edges first,
+--     8998-01-01 that a slot waits for slots of other jobs whose runs are yet to be found (options.after_jobs).
+-- A run that others wait for has has_children: who ends it wakes the leader, which finds it by runs_ended_parents.
+-- A run that has and is none of these pays for nothing.
+
+-- The runs that wait for themselves, by way of others; null if there are none. Every cycle has an edge to a later run.
+CREATE FUNCTION pgsched.dependency_cycle(children bigint[]) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off AS $$
+DECLARE
+    child bigint;
+BEGIN
+    IF cardinality(children) > 1 THEN  -- fewer to ask than all of them
+        children := ARRAY(SELECT DISTINCT d.run_id FROM pgsched.dependencies d
+                          WHERE d.parent_id > d.run_id AND d.state = 'open');
+    END IF;
+    FOREACH child IN ARRAY children LOOP
+        PERFORM FROM (
+            WITH RECURSIVE above AS (
+                SELECT d.parent_id AS id FROM pgsched.dependencies d WHERE d.run_id = child
+                UNION
+                SELECT d.parent_id FROM above JOIN pgsched.dependencies d ON d.run_id = above.id
+            )
+            SELECT FROM above WHERE above.id = child LIMIT 1
+        ) found;
+        IF FOUND THEN
+            RETURN child;
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;
+
+-- Two transactions that each add an edge must not close a cycle together. Every cycle has an edge to a later run, so that
+-- edges to earlier runs are made side by side; one to a later run waits for all others, and they for it (the advisory
+-- lock). Each then has to see what the others have committed meanwhile, which under REPEATABLE READ it would not: who makes
+-- an edge to a later run also writes the row of pgsched.backward_edges, and PostgreSQL refuses to lock a row that was
+-- written after the snapshot.
+CREATE FUNCTION pgsched.refuse_dependency_cycle(children bigint[], backward boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    edges_lock CONSTANT bigint := hashtextextended('pgsched.dependencies', 0);
+    isolated boolean := current_setting('transaction_isolation') IN ('repeatable read', 'serializable');
+    child bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(edges_lock) WHERE NOT backward;
+    IF isolated THEN
+        BEGIN
+            PERFORM FROM pgsched.backward_edges FOR SHARE;
+        EXCEPTION WHEN serialization_failure THEN
+            RAISE EXCEPTION USING ERRCODE = 'serialization_failure', MESSAGE =
+                'dependencies: an edge that this transaction does not see was made meanwhile; repeat the transaction';
+        END;
+    END IF;
+    IF NOT backward AND NOT EXISTS (SELECT FROM pgsched.dependencies d
+                                    WHERE d.parent_id > d.run_id AND d.state = 'open') THEN
+        RETURN;
+    END IF;
+    IF isolated THEN
+        RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE =
+            'dependencies: while a run waits for one made after it, edges can only be made under READ COMMITTED';
+    END IF;
+    PERFORM pg_advisory_xact_lock(edges_lock);
+    UPDATE pgsched.backward_edges SET made = made + 1;
+    child := pgsched.dependency_cycle(children);
+    IF child IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'dependencies', MESSAGE =
+            format('parent_id: run %s would wait for itself, by way of the runs that it waits for', child);
+    END IF;
+END $$;
+
+-- New edges hold their runs back, whatever made them. With its owner's rights: who may insert a run and an edge need not
+-- be able to update runs. No sequential scans and hash joins: the plan for the first of many inserts is kept.
+CREATE FUNCTION pgsched.dependencies_after_insert() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    children bigint[];
+    wrong bigint;
+    backward boolean;
+BEGIN
+    SELECT array_agg(DISTINCT a.run_id), coalesce(bool_or(a.parent_id > a.run_id), false) INTO children, backward
+    FROM added a;
+    IF children IS NULL THEN
+        RETURN NULL;
+    END IF;
+    -- first the lock: a worker must not claim them between this question and the update
+    PERFORM FROM pgsched.runs r WHERE r.id = ANY (children) ORDER BY r.id FOR NO KEY UPDATE;
+    -- sub-selects, here and below, and not NOT EXISTS: as joins they would read all runs for each edge
+    SELECT c.id INTO wrong FROM unnest(children) c(id) WHERE (
+        SELECT true FROM pgsched.runs r WHERE r.id = c.id AND r.state IN ('waiting', 'scheduled', 'queued')
+            AND r.started_at IS NULL) IS NULL LIMIT 1;
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'dependencies', MESSAGE =
+            format('run_id: run %s can wait for nothing: it has started, has ended or does not exist', wrong);
+    END IF;
+    -- The lock keeps the pruner from one that has ended. One that ends from now on is counted, and may go, only when this
+    -- transaction has ended (leader/rollups.py). An old snapshot tells neither whether one has ended by now, nor whether
+    -- it is there still: there any is locked, and that fails where one has gone.
+    PERFORM FROM pgsched.runs r WHERE r.id = ANY (ARRAY(SELECT DISTINCT a.parent_id FROM added a))
+        AND (r.phase >= 3 OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable'))
+    FOR KEY SHARE;
+    SELECT a.parent_id INTO wrong FROM added a
+    WHERE (SELECT r.id FROM pgsched.runs r WHERE r.id = a.parent_id) IS NULL LIMIT 1;
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', TABLE = 'dependencies', MESSAGE =
+            format('parent_id: there is no run %s to wait for; it may have been pruned', wrong);
+    END IF;
+    PERFORM pgsched.refuse_dependency_cycle(children, backward);
+    UPDATE pgsched.runs r SET state = 'waiting', ready_at = NULL, available_at = '8999-01-01 00:00Z',
+        options = nullif(coalesce(r.options, '{}')
+            || CASE WHEN r.available_at > clock_timestamp() AND r.available_at < '8998-01-01 00:00Z'
+                    THEN jsonb_build_object('not_before', r.available_at) ELSE '{}' END
+            || CASE WHEN r.state = 'waiting' AND r.ready_at IS NULL AND r.job_id IS NOT NULL
+                         AND r.available_at < '8998-01-01 00:00Z'
+                    THEN '{"overlap": true}'::jsonb ELSE '{}' END, '{}')
+    WHERE r.id = ANY (children) AND (r.state <> 'waiting' OR r.available_at <> '8999-01-01 00:00Z');
+    PERFORM pg_notify('pgsched_leader', 'runs');
+    RETURN NULL;
+END $$;
+
+-- A run that loses an edge is looked at again: it may wait for nothing now.
+CREATE FUNCTION pgsched.dependencies_after_delete() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+BEGIN
+    UPDATE pgsched.runs r SET available_at = '8999-01-01 00:00Z' FROM removed d
+    WHERE r.id = d.run_id AND r.phase = 0 AND r.available_at = '9000-01-01 00:00Z' AND d.state <> 'met';
+    IF FOUND THEN
+        PERFORM pg_notify('pgsched_leader', 'runs');
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- What an edge binds is judged when it is made.
+CREATE FUNCTION pgsched.dependencies_no_update() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', TABLE = 'dependencies', MESSAGE =
+        'dependencies: the runs of an edge cannot be changed: delete it, and insert another';
+END $$;
+
+-- Edges for a run that was just made: all of `after`, and one of `after_any`.
+CREATE FUNCTION pgsched.hold_back(run_id bigint, after bigint[], after_any bigint[], on_failure text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    problem text := pgsched.not_one_of('on_failure', on_failure, ARRAY['cancel', 'run_anyway', 'wait']);
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'dependencies');
+    END IF;
+    INSERT INTO pgsched.dependencies (run_id, parent_id, on_failure, any_of)
+    SELECT hold_back.run_id, p.id, hold_back.on_failure, bool_and(p.any_of) FROM (
+        SELECT unnest(after) AS id, false AS any_of UNION ALL SELECT unnest(after_any), true) p
+    WHERE p.id IS NOT NULL GROUP BY p.id;
+END $$;
+
+-- What a slot that waits for other jobs keeps until it is let go: the jobs, when it may start at the earliest, and whether
+-- an overlap policy holds it as well.
+CREATE FUNCTION pgsched.held_options(j pgsched.jobs, starts_at timestamptz, overlap boolean) RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(pgsched.job_options(j), '{}') || jsonb_build_object('after_jobs', j.after_jobs)
+        || CASE WHEN starts_at > clock_timestamp() THEN jsonb_build_object('not_before', starts_at) ELSE '{}' END
+        || CASE WHEN overlap THEN '{"overlap": true}'::jsonb ELSE '{}' END
+$$;
+
+-- What is wrong is said when the column is written, and not at any other edit: a job that is waited for may be deleted.
+-- Two edits at once must not close a circle together.
+CREATE FUNCTION pgsched.jobs_after_jobs() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    problem text;
+    wrong bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('pgsched.after_jobs', 0));
+    SELECT a.id INTO wrong FROM unnest(NEW.after_jobs) a(id)
+    WHERE NOT EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = a.id AND pgsched.may_change(j.owner))
+      AND a.id IS DISTINCT FROM NEW.id LIMIT 1;
+    problem := CASE
+        WHEN array_ndims(NEW.after_jobs) > 1 THEN 'after_jobs: must be a plain list of the ids of jobs'
+        WHEN array_position(NEW.after_jobs, NULL) IS NOT NULL THEN 'after_jobs: must not hold null'
+        WHEN cardinality(NEW.after_jobs) > 100 THEN
+            format('after_jobs: %s jobs, at most 100 are allowed', cardinality(NEW.after_jobs))
+        WHEN NEW.id = ANY (NEW.after_jobs) THEN 'after_jobs: a job cannot wait for itself'
+        WHEN wrong IS NOT NULL THEN format('after_jobs: there is no job %s', wrong) END;
+    IF problem IS NULL THEN
+        WITH RECURSIVE before AS (
+            SELECT unnest(NEW.after_jobs) AS id
+            UNION
+            SELECT unnest(j.after_jobs) FROM before JOIN pgsched.jobs j ON j.id = before.id
+        )
+        SELECT format('after_jobs: job "%s" waits for this one already, itself or by way of others', j.name) INTO problem
+        FROM before CROSS JOIN pgsched.jobs j
+        WHERE before.id = NEW.id AND j.id = ANY (NEW.after_jobs) LIMIT 1;
+    END IF;
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION pgsched.run_graph(run_id bigint) RETURNS SETOF bigint
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off AS $$
+    WITH RECURSIVE graph AS (
+        SELECT $1 AS id
+        UNION
+        SELECT next.id FROM graph CROSS JOIN LATERAL (
+            SELECT d.parent_id AS id FROM pgsched.dependencies d WHERE d.run_id = graph.id
+            UNION ALL
+            SELECT d.run_id FROM pgsched.dependencies d WHERE d.parent_id = graph.id
+            OFFSET 0) next
+    )
+    SELECT id FROM graph
+$$;

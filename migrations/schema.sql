@@ -1,0 +1,3585 @@
+-- The whole schema after all revisions: written by `python -m pgsched.db.schema.dump`, not by hand.
+-- Read this to see what is there; read the revisions (1000_initial/*.sql and later ones) to see why.
+
+SET check_function_bodies = off;
+
+CREATE SCHEMA pgsched;
+
+-- sequences
+
+CREATE SEQUENCE pgsched.asleep_until MINVALUE 0 MAXVALUE 9000000000000 START 0;
+CREATE SEQUENCE pgsched.gated_queues MINVALUE 0 MAXVALUE 9223372036854775807 START 0;
+CREATE SEQUENCE pgsched.told_at MINVALUE 0 MAXVALUE 9000000000000 START 0;
+
+-- tables
+
+CREATE TABLE pgsched.alert_deliveries (
+    alert_id bigint NOT NULL,
+    event text NOT NULL,
+    sink text NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    next_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    delivered_at timestamp with time zone,
+    error text,
+    CONSTRAINT alert_deliveries_pkey PRIMARY KEY (alert_id, event, sink),
+    CONSTRAINT alert_deliveries_event_check CHECK (event = ANY (ARRAY['opened'::text, 'closed'::text]))
+);
+
+CREATE TABLE pgsched.alerts (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    job_id bigint NOT NULL,
+    job text,
+    kind text NOT NULL,
+    opened_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    closed_at timestamp with time zone,
+    details text NOT NULL,
+    run_id bigint,
+    recovery text,
+    CONSTRAINT alerts_pkey PRIMARY KEY (id),
+    CONSTRAINT alerts_kind_check CHECK (kind = ANY (ARRAY['failures'::text, 'lateness'::text, 'duration'::text, 'silence'::text, 'no_leader'::text, 'test'::text]))
+);
+
+CREATE TABLE pgsched.archived_runs (
+    run_id bigint NOT NULL,
+    job_id bigint,
+    job text,
+    queue text NOT NULL,
+    task text NOT NULL,
+    state text NOT NULL,
+    scheduled_at timestamp with time zone,
+    finished_at timestamp with time zone NOT NULL,
+    archived_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    run jsonb NOT NULL,
+    CONSTRAINT archived_runs_pkey PRIMARY KEY (run_id)
+);
+
+CREATE TABLE pgsched.attempts (
+    run_id bigint NOT NULL,
+    token uuid NOT NULL,
+    attempt integer NOT NULL,
+    outcome text NOT NULL,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    worker_id bigint,
+    worker text,
+    error text,
+    traceback text,
+    log_tail text,
+    CONSTRAINT attempts_pkey PRIMARY KEY (run_id, token),
+    CONSTRAINT attempts_outcome CHECK (outcome = ANY (ARRAY['succeeded'::text, 'failed'::text, 'timed_out'::text, 'crashed'::text, 'cancelled'::text, 'interrupted'::text])),
+    CONSTRAINT attempts_texts_size CHECK (COALESCE(octet_length(error), 0) <= 65536 AND COALESCE(octet_length(traceback), 0) <= 262144 AND COALESCE(octet_length(log_tail), 0) <= 262144 AND COALESCE(octet_length(worker), 0) <= 1024)
+) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+CREATE TABLE pgsched.audit (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    who text NOT NULL DEFAULT SESSION_USER,
+    acting_as text,
+    application text DEFAULT current_setting('application_name'::text),
+    address inet DEFAULT inet_client_addr(),
+    action text NOT NULL,
+    what text NOT NULL,
+    name text NOT NULL,
+    change jsonb,
+    CONSTRAINT audit_pkey PRIMARY KEY (id),
+    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text]))
+);
+
+CREATE TABLE pgsched.backfills (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    job_id bigint NOT NULL,
+    job text NOT NULL,
+    schedule text NOT NULL,
+    timezone text NOT NULL,
+    anchor_at timestamp with time zone NOT NULL,
+    from_at timestamp with time zone NOT NULL,
+    to_at timestamp with time zone NOT NULL,
+    mode text NOT NULL DEFAULT 'missing'::text,
+    max_active integer NOT NULL DEFAULT 1,
+    reverse boolean NOT NULL DEFAULT false,
+    priority smallint NOT NULL DEFAULT 9,
+    slots bigint,
+    cursor_at timestamp with time zone,
+    considered bigint NOT NULL DEFAULT 0,
+    started bigint NOT NULL DEFAULT 0,
+    requested_by text NOT NULL DEFAULT SESSION_USER,
+    created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    cancelled_at timestamp with time zone,
+    cancelled_by text,
+    finished_at timestamp with time zone,
+    error text,
+    CONSTRAINT backfills_pkey PRIMARY KEY (id),
+    CONSTRAINT backfills_max_active CHECK (max_active >= 1 AND max_active <= 1000),
+    CONSTRAINT backfills_mode CHECK (mode = ANY (ARRAY['missing'::text, 'failed'::text, 'all'::text])),
+    CONSTRAINT backfills_order CHECK (from_at < to_at),
+    CONSTRAINT backfills_priority CHECK (priority >= 0 AND priority <= 9),
+    CONSTRAINT backfills_slots CHECK (slots >= 1 AND slots <= 100000),
+    CONSTRAINT backfills_texts_size CHECK (COALESCE(octet_length(error), 0) <= 65536 AND COALESCE(octet_length(cancelled_by), 0) <= 65536)
+) WITH (fillfactor=50);
+
+CREATE TABLE pgsched.backward_edges (
+    name text NOT NULL DEFAULT 'all'::text,
+    made bigint NOT NULL DEFAULT 0,
+    CONSTRAINT backward_edges_pkey PRIMARY KEY (name),
+    CONSTRAINT backward_edges_name_check CHECK (name = 'all'::text)
+) WITH (fillfactor=50);
+
+CREATE TABLE pgsched.buckets (
+    name text NOT NULL,
+    tokens double precision NOT NULL,
+    at timestamp with time zone NOT NULL,
+    unstarted integer NOT NULL,
+    CONSTRAINT buckets_pkey PRIMARY KEY (name)
+) WITH (fillfactor=50);
+
+CREATE TABLE pgsched.dependencies (
+    run_id bigint NOT NULL,
+    parent_id bigint NOT NULL,
+    on_failure text NOT NULL DEFAULT 'cancel'::text,
+    any_of boolean NOT NULL DEFAULT false,
+    state text NOT NULL DEFAULT 'open'::text,
+    CONSTRAINT dependencies_pkey PRIMARY KEY (run_id, parent_id),
+    CONSTRAINT dependencies_check CHECK (run_id <> parent_id),
+    CONSTRAINT dependencies_on_failure_check CHECK (on_failure = ANY (ARRAY['cancel'::text, 'run_anyway'::text, 'wait'::text])),
+    CONSTRAINT dependencies_state_check CHECK (state = ANY (ARRAY['open'::text, 'met'::text, 'failed'::text]))
+) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+CREATE TABLE pgsched.job_calendars (
+    job_id bigint NOT NULL,
+    from_date date NOT NULL,
+    until_date date NOT NULL,
+    reason text,
+    CONSTRAINT job_calendars_pkey PRIMARY KEY (job_id, from_date),
+    CONSTRAINT job_calendars_dates CHECK (from_date >= '1970-01-01'::date AND until_date < '9000-01-01'::date),
+    CONSTRAINT job_calendars_order CHECK (until_date >= from_date)
+);
+
+CREATE TABLE pgsched.jobs (
+    id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    name text NOT NULL,
+    description text,
+    kind text NOT NULL DEFAULT 'python'::text,
+    task text NOT NULL,
+    args jsonb NOT NULL DEFAULT '{}'::jsonb,
+    queue text NOT NULL DEFAULT 'default'::text,
+    priority smallint NOT NULL DEFAULT 5,
+    tags text[],
+    schedule text,
+    timezone text NOT NULL DEFAULT 'UTC'::text,
+    run_at timestamp with time zone,
+    starts_at timestamp with time zone,
+    ends_at timestamp with time zone,
+    max_runs integer,
+    jitter interval NOT NULL DEFAULT '00:00:00'::interval,
+    delete_after_run boolean NOT NULL DEFAULT false,
+    overlap text NOT NULL DEFAULT 'skip'::text,
+    max_buffer integer NOT NULL DEFAULT 100,
+    retry_within interval,
+    misfire_after interval NOT NULL DEFAULT '00:01:00'::interval,
+    catch_up text NOT NULL DEFAULT 'latest'::text,
+    max_catch_up integer NOT NULL DEFAULT 100,
+    catch_up_window interval NOT NULL DEFAULT '1 day'::interval,
+    start_deadline interval,
+    max_attempts integer NOT NULL DEFAULT 3,
+    timeout interval,
+    kill_after interval NOT NULL DEFAULT '00:00:10'::interval,
+    backoff text NOT NULL DEFAULT 'exponential'::text,
+    backoff_base interval NOT NULL DEFAULT '00:00:05'::interval,
+    backoff_max interval NOT NULL DEFAULT '01:00:00'::interval,
+    backoff_jitter double precision NOT NULL DEFAULT 0.2,
+    success_codes integer[] NOT NULL DEFAULT '{0}'::integer[],
+    retry_codes integer[],
+    dead_codes integer[],
+    concurrency_key text,
+    concurrency_limit integer,
+    after_jobs bigint[],
+    paused boolean NOT NULL DEFAULT false,
+    paused_at timestamp with time zone,
+    paused_by text,
+    paused_reason text,
+    resume_from text NOT NULL DEFAULT 'now'::text,
+    declared_by text,
+    owner name NOT NULL DEFAULT CURRENT_USER,
+    created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    updated_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    anchor_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    decided_until timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone,
+    next_run_at timestamp with time zone,
+    run_count bigint NOT NULL DEFAULT 0,
+    error text,
+    error_at timestamp with time zone,
+    keep jsonb,
+    alert_after_failures integer,
+    max_lateness interval,
+    max_duration interval,
+    expect_every interval,
+    CONSTRAINT jobs_pkey PRIMARY KEY (id),
+    CONSTRAINT jobs_name_key UNIQUE (name),
+    CONSTRAINT jobs_args_size CHECK (pg_column_size(args) <= 1048576),
+    CONSTRAINT jobs_backoff CHECK (backoff = ANY (ARRAY['exponential'::text, 'fixed'::text, 'linear'::text])),
+    CONSTRAINT jobs_backoff_jitter CHECK (backoff_jitter >= 0::double precision AND backoff_jitter <= 1::double precision),
+    CONSTRAINT jobs_bookkeeping CHECK (anchor_at >= '1900-01-01 00:00:00+00'::timestamp with time zone AND anchor_at <= '9000-01-01 00:00:00+00'::timestamp with time zone AND (decided_until = '-infinity'::timestamp with time zone OR decided_until >= '1900-01-01 00:00:00+00'::timestamp with time zone AND decided_until <= '9000-01-01 00:00:00+00'::timestamp with time zone) AND (next_run_at IS NULL OR next_run_at >= '1900-01-01 00:00:00+00'::timestamp with time zone AND next_run_at <= '9100-01-01 00:00:00+00'::timestamp with time zone) AND run_count >= 0 AND run_count <= '1000000000000000'::bigint),
+    CONSTRAINT jobs_catch_up CHECK (catch_up = ANY (ARRAY['latest'::text, 'skip'::text, 'earliest'::text, 'all'::text])),
+    CONSTRAINT jobs_kind CHECK (kind = ANY (ARRAY['python'::text, 'command'::text, 'shell'::text, 'sql'::text, 'http'::text])),
+    CONSTRAINT jobs_max_attempts CHECK (max_attempts >= 1 AND max_attempts <= 1000),
+    CONSTRAINT jobs_name_length CHECK (length(name) >= 1 AND length(name) <= 200),
+    CONSTRAINT jobs_one_kind_of_time CHECK (schedule IS NULL OR run_at IS NULL),
+    CONSTRAINT jobs_overlap CHECK (overlap = ANY (ARRAY['allow'::text, 'skip'::text, 'buffer_one'::text, 'buffer_all'::text, 'replace'::text, 'terminate'::text])),
+    CONSTRAINT jobs_priority CHECK (priority >= 0 AND priority <= 9),
+    CONSTRAINT jobs_queue_length CHECK (length(queue) >= 1 AND length(queue) <= 100),
+    CONSTRAINT jobs_task_length CHECK (length(task) >= 1 AND length(task) <= 65536),
+    CONSTRAINT jobs_texts_size CHECK (COALESCE(octet_length(error), 0) <= 65536)
+) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=70);
+
+CREATE TABLE pgsched.kept_keys (
+    scope text NOT NULL,
+    key text NOT NULL,
+    run_id bigint,
+    task text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    expires_at timestamp with time zone NOT NULL,
+    state text,
+    result jsonb,
+    error text,
+    finished_at timestamp with time zone,
+    owner name,
+    met boolean,
+    CONSTRAINT kept_keys_pkey PRIMARY KEY (scope, key)
+);
+
+CREATE TABLE pgsched.leader (
+    term bigint NOT NULL,
+    holder text NOT NULL,
+    hostname text NOT NULL,
+    pid integer NOT NULL,
+    elected_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    seen_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    resigned_at timestamp with time zone,
+    CONSTRAINT leader_pkey PRIMARY KEY (term),
+    CONSTRAINT leader_texts_size CHECK (octet_length(holder) <= 1024 AND octet_length(hostname) <= 1024)
+) WITH (fillfactor=50);
+
+CREATE TABLE pgsched.limits (
+    name text NOT NULL,
+    concurrency integer,
+    rate integer,
+    rate_period interval,
+    rate_burst integer,
+    ordered boolean NOT NULL DEFAULT false,
+    weight integer NOT NULL DEFAULT 1,
+    applied_at timestamp with time zone,
+    CONSTRAINT limits_pkey PRIMARY KEY (name),
+    CONSTRAINT limits_concurrency_check CHECK (concurrency >= 0),
+    CONSTRAINT limits_name CHECK (length(name) >= 1 AND length(name) <= 500 AND name !~ '^job(:|$)'::text),
+    CONSTRAINT limits_rate CHECK ((rate IS NULL) = (rate_period IS NULL) AND (rate IS NOT NULL OR rate_burst IS NULL)),
+    CONSTRAINT limits_rate_burst_check CHECK (rate_burst > 0),
+    CONSTRAINT limits_rate_check CHECK (rate > 0),
+    CONSTRAINT limits_rate_period CHECK (rate_period >= '00:00:00.001'::interval AND rate_period <= '31 days'::interval),
+    CONSTRAINT limits_weight_check CHECK (weight >= 1 AND weight <= 1000)
+);
+
+CREATE TABLE pgsched.passed_over (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    job_id bigint NOT NULL,
+    schedule text,
+    timezone text NOT NULL,
+    anchor_at timestamp with time zone NOT NULL,
+    after_at timestamp with time zone NOT NULL,
+    until_at timestamp with time zone NOT NULL,
+    state text NOT NULL,
+    reason text NOT NULL,
+    CONSTRAINT passed_over_pkey PRIMARY KEY (id),
+    CONSTRAINT passed_over_state_check CHECK (state = ANY (ARRAY['skipped'::text, 'missed'::text]))
+);
+
+CREATE TABLE pgsched.pauses (
+    what text NOT NULL,
+    name text NOT NULL DEFAULT ''::text,
+    paused_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    paused_by text NOT NULL DEFAULT SESSION_USER,
+    reason text,
+    resume_at timestamp with time zone,
+    CONSTRAINT pauses_pkey PRIMARY KEY (what, name),
+    CONSTRAINT pauses_all_has_no_name CHECK ((what = 'all'::text) = (name = ''::text)),
+    CONSTRAINT pauses_name_check CHECK (length(name) <= 200),
+    CONSTRAINT pauses_reason_check CHECK (length(reason) <= 10000),
+    CONSTRAINT pauses_resume_at_check CHECK (resume_at >= '1970-01-01 00:00:00+00'::timestamp with time zone AND resume_at <= '9000-01-01 00:00:00+00'::timestamp with time zone),
+    CONSTRAINT pauses_what_check CHECK (what = ANY (ARRAY['all'::text, 'queue'::text, 'task'::text, 'limit'::text]))
+);
+
+CREATE TABLE pgsched.queues (
+    name text NOT NULL,
+    concurrency_limit integer,
+    rate integer,
+    rate_period interval,
+    rate_burst integer,
+    max_depth bigint,
+    on_full text NOT NULL DEFAULT 'reject'::text,
+    fair boolean NOT NULL DEFAULT false,
+    ageing interval,
+    applied_at timestamp with time zone,
+    limited boolean NOT NULL GENERATED ALWAYS AS (concurrency_limit IS NOT NULL OR rate IS NOT NULL OR fair OR ageing IS NOT NULL) STORED,
+    keep jsonb,
+    CONSTRAINT queues_pkey PRIMARY KEY (name),
+    CONSTRAINT queues_ageing_check CHECK (ageing >= '00:00:01'::interval AND ageing <= '10 years'::interval),
+    CONSTRAINT queues_concurrency_limit_check CHECK (concurrency_limit >= 0),
+    CONSTRAINT queues_max_depth_check CHECK (max_depth > 0),
+    CONSTRAINT queues_name CHECK (length(name) >= 1 AND length(name) <= 100),
+    CONSTRAINT queues_on_full_check CHECK (on_full = ANY (ARRAY['reject'::text, 'shed_oldest'::text])),
+    CONSTRAINT queues_rate CHECK ((rate IS NULL) = (rate_period IS NULL) AND (rate IS NOT NULL OR rate_burst IS NULL)),
+    CONSTRAINT queues_rate_burst_check CHECK (rate_burst > 0),
+    CONSTRAINT queues_rate_check CHECK (rate > 0),
+    CONSTRAINT queues_rate_period CHECK (rate_period >= '00:00:00.001'::interval AND rate_period <= '31 days'::interval)
+);
+
+CREATE TABLE pgsched.refunds (
+    run_id bigint NOT NULL,
+    claimed_at timestamp with time zone NOT NULL,
+    queue text NOT NULL,
+    concurrency_key text,
+    CONSTRAINT refunds_pkey PRIMARY KEY (run_id, claimed_at)
+);
+
+CREATE TABLE pgsched.retention (
+    name text NOT NULL DEFAULT 'everything'::text,
+    keep jsonb NOT NULL DEFAULT '{"any": "7 days"}'::jsonb,
+    archive boolean NOT NULL DEFAULT false,
+    keep_minutes interval NOT NULL DEFAULT '3 days'::interval,
+    keep_hours interval NOT NULL DEFAULT '400 days'::interval,
+    keep_audit interval NOT NULL DEFAULT '400 days'::interval,
+    CONSTRAINT retention_pkey PRIMARY KEY (name),
+    CONSTRAINT retention_keep_audit_check CHECK (keep_audit >= '1 day'::interval AND keep_audit <= '1000 years'::interval),
+    CONSTRAINT retention_keep_hours_check CHECK (keep_hours >= '1 day'::interval AND keep_hours <= '100 years'::interval),
+    CONSTRAINT retention_keep_minutes_check CHECK (keep_minutes >= '01:00:00'::interval AND keep_minutes <= '10 years'::interval),
+    CONSTRAINT retention_name_check CHECK (name = 'everything'::text)
+);
+
+CREATE TABLE pgsched.rollup_mark (
+    name text NOT NULL DEFAULT 'runs'::text,
+    counted_until timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone,
+    CONSTRAINT rollup_mark_pkey PRIMARY KEY (name),
+    CONSTRAINT rollup_mark_name_check CHECK (name = 'runs'::text)
+) WITH (fillfactor=50);
+
+CREATE TABLE pgsched.rollups (
+    width text NOT NULL,
+    from_at timestamp with time zone NOT NULL,
+    job_id bigint NOT NULL,
+    queue text NOT NULL,
+    task text NOT NULL,
+    state text NOT NULL,
+    runs bigint NOT NULL,
+    started bigint NOT NULL,
+    retried bigint NOT NULL,
+    duration_s double precision NOT NULL,
+    wait_s double precision NOT NULL,
+    late_s double precision NOT NULL,
+    late bigint NOT NULL,
+    late_max_s double precision,
+    durations bigint[] NOT NULL,
+    waits bigint[] NOT NULL,
+    lates bigint[] NOT NULL,
+    last_at timestamp with time zone NOT NULL,
+    CONSTRAINT rollups_pkey PRIMARY KEY (width, from_at, job_id, queue, task, state),
+    CONSTRAINT rollups_width_check CHECK (width = ANY (ARRAY['minute'::text, 'hour'::text, 'minute of all'::text, 'hour of all'::text]))
+) WITH (autovacuum_vacuum_scale_factor=0.05, fillfactor=70);
+
+CREATE TABLE pgsched.run_logs (
+    run_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    seq integer NOT NULL,
+    at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    stream text NOT NULL,
+    chunk text NOT NULL,
+    token uuid,
+    CONSTRAINT run_logs_pkey PRIMARY KEY (run_id, attempt, seq),
+    CONSTRAINT run_logs_chunk_size CHECK (octet_length(chunk) <= 1048576),
+    CONSTRAINT run_logs_stream CHECK (stream = ANY (ARRAY['stdout'::text, 'stderr'::text, 'log'::text, 'cut'::text]))
+) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, toast.autovacuum_vacuum_cost_delay=0, toast.autovacuum_vacuum_scale_factor=0.05);
+
+CREATE TABLE pgsched.runs (
+    id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    job_id bigint,
+    scheduled_at timestamp with time zone,
+    available_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    lease_until timestamp with time zone,
+    worker_id bigint,
+    token uuid,
+    attempt integer NOT NULL DEFAULT 0,
+    max_attempts integer NOT NULL DEFAULT 3,
+    priority smallint NOT NULL DEFAULT 5,
+    crashes smallint NOT NULL DEFAULT 0,
+    phase smallint NOT NULL DEFAULT 2,
+    state text NOT NULL DEFAULT 'queued'::text,
+    queue text NOT NULL DEFAULT 'default'::text,
+    kind text NOT NULL DEFAULT 'python'::text,
+    task text NOT NULL,
+    args jsonb NOT NULL DEFAULT '{}'::jsonb,
+    origin text NOT NULL DEFAULT 'enqueue'::text,
+    owner name,
+    timeout interval,
+    kill_after interval,
+    backoff text,
+    backoff_base interval,
+    backoff_max interval,
+    backoff_jitter double precision,
+    expires_at timestamp with time zone,
+    held_until timestamp with time zone,
+    options jsonb,
+    unique_key text,
+    idempotency_key text,
+    concurrency_key text,
+    tags text[],
+    cancel_requested_at timestamp with time zone,
+    cancel_reason text,
+    reason text,
+    error text,
+    result jsonb,
+    progress jsonb,
+    covers_from timestamp with time zone,
+    covers_until timestamp with time zone,
+    covers_count bigint,
+    backfill_id bigint,
+    covers_state text,
+    covers_reason text,
+    ready_at timestamp with time zone,
+    has_children boolean,
+    checked boolean,
+    CONSTRAINT runs_pkey PRIMARY KEY (id),
+    CONSTRAINT runs_result_size CHECK (result IS NULL OR pg_column_size(result) <= 1048576),
+    CONSTRAINT runs_state CHECK (
+CASE state
+    WHEN 'queued'::text THEN finished_at IS NULL
+    WHEN 'running'::text THEN finished_at IS NULL AND token IS NOT NULL AND lease_until IS NOT NULL
+    WHEN 'succeeded'::text THEN finished_at IS NOT NULL
+    WHEN 'scheduled'::text THEN finished_at IS NULL
+    WHEN 'waiting'::text THEN finished_at IS NULL
+    ELSE finished_at IS NOT NULL AND (state = ANY (ARRAY['dead'::text, 'cancelled'::text, 'skipped'::text, 'missed'::text]))
+END),
+    CONSTRAINT runs_texts_size CHECK ((COALESCE(octet_length(error), 0) + COALESCE(octet_length(reason), 0)) <= 65536)
+) WITH (autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=1000, fillfactor=37);
+
+CREATE TABLE pgsched.workers (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    name text NOT NULL,
+    hostname text NOT NULL,
+    pid integer NOT NULL,
+    version text NOT NULL,
+    app text,
+    concurrency integer NOT NULL,
+    queues text[],
+    kinds text[] NOT NULL,
+    tasks text[] NOT NULL,
+    lease interval NOT NULL,
+    started_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    seen_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    stopping_at timestamp with time zone,
+    stopped_at timestamp with time zone,
+    running integer NOT NULL DEFAULT 0,
+    abandoned integer NOT NULL DEFAULT 0,
+    blocked_at timestamp with time zone,
+    blocked_by text,
+    drain_asked_at timestamp with time zone,
+    drain_asked_by text,
+    clock_ahead_s double precision,
+    tz_version text,
+    pooler text,
+    declares text[],
+    CONSTRAINT workers_pkey PRIMARY KEY (id),
+    CONSTRAINT workers_declares_size CHECK (COALESCE(pg_column_size(declares), 0) <= 16777216),
+    CONSTRAINT workers_texts_size CHECK (octet_length(name) <= 1024 AND octet_length(hostname) <= 1024 AND octet_length(version) <= 1024 AND COALESCE(octet_length(app), 0) <= 1024 AND COALESCE(octet_length(blocked_by), 0) <= 65536 AND COALESCE(octet_length(drain_asked_by), 0) <= 1024 AND pg_column_size(tasks) <= 16777216 AND COALESCE(pg_column_size(queues), 0) <= 1048576)
+) WITH (fillfactor=50);
+
+-- references
+
+ALTER TABLE pgsched.alert_deliveries ADD CONSTRAINT alert_deliveries_alert_id_fkey FOREIGN KEY (alert_id) REFERENCES pgsched.alerts(id) ON DELETE CASCADE;
+ALTER TABLE pgsched.job_calendars ADD CONSTRAINT job_calendars_job_id_fkey FOREIGN KEY (job_id) REFERENCES pgsched.jobs(id) ON DELETE CASCADE;
+ALTER TABLE pgsched.passed_over ADD CONSTRAINT passed_over_job_id_fkey FOREIGN KEY (job_id) REFERENCES pgsched.jobs(id) ON DELETE CASCADE;
+
+-- functions
+
+CREATE OR REPLACE FUNCTION pgsched.add_bins(a bigint[], b bigint[])
+ RETURNS bigint[]
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT array_agg(coalesce(x, 0) + coalesce(y, 0) ORDER BY n) FROM unnest(a, b) WITH ORDINALITY u(x, y, n)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.add_to_bin(bins bigint[], bin integer, n numeric)
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    bins[bin] := bins[bin] + n;
+    RETURN bins;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.alerts_notify()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pg_notify('pgsched_alerts', jsonb_build_object('id', NEW.id,
+        'event', CASE WHEN NEW.closed_at IS NULL THEN 'opened' ELSE 'closed' END, 'kind', NEW.kind, 'job', NEW.job,
+        'run_id', NEW.run_id, 'opened_at', NEW.opened_at, 'closed_at', NEW.closed_at)::text);
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.are_plain(task text, queue text, priority smallint, max_attempts integer, run_timeout interval)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    LOCK TABLE pgsched.runs IN ROW EXCLUSIVE MODE;
+    RETURN pgsched.is_plain(task, '{}', queue, priority, max_attempts, run_timeout) IS TRUE;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.args_error(kind text, args jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN args IS NULL THEN 'args: must not be null'
+        WHEN jsonb_typeof(args) NOT IN ('object', 'array') THEN
+            format('args: must be a JSON object or array, not a %s', jsonb_typeof(args))
+        WHEN kind IN ('shell', 'http') AND jsonb_typeof(args) = 'array' AND args <> '[]' THEN
+            format('args: a %s job takes a JSON object', kind)
+        WHEN pg_column_size(args) > 1048576 THEN
+            format('args: %s bytes, at most 1048576 are allowed', pg_column_size(args))
+        WHEN kind = 'http' THEN pgsched.http_args_error(args)
+        WHEN kind = 'sql' THEN pgsched.sql_args_error(args)
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.assert_claim(run_id bigint, claim_token uuid)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM FROM pgsched.runs r WHERE r.id = run_id AND r.token = claim_token AND r.state = 'running' FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = format('claim of run %s is lost: another attempt owns it or it has ended', run_id);
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.audit_backfills()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.note('created', 'backfill', NEW.id::text, jsonb_build_object('job', NEW.job, 'from', NEW.from_at,
+        'to', NEW.to_at, 'mode', NEW.mode, 'max_active', NEW.max_active));
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.audit_jobs_added()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.note('created', 'job', a.name, pgsched.audited(to_jsonb(a))) FROM added a;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.audit_jobs_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    change jsonb := pgsched.audited_change(to_jsonb(OLD), to_jsonb(NEW));
+BEGIN
+    IF change IS NOT NULL THEN
+        PERFORM pgsched.note(CASE WHEN NEW.paused AND NOT OLD.paused THEN 'paused'
+                                  WHEN OLD.paused AND NOT NEW.paused THEN 'resumed' ELSE 'changed' END,
+                             'job', NEW.name, change);
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.audit_jobs_gone()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.note('deleted', 'job', g.name, pgsched.audited(to_jsonb(g))) FROM gone g
+    WHERE NOT (g.delete_after_run AND g.next_run_at IS NULL);
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.audit_setting()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    was jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END;
+    is_now jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END;
+    r jsonb := coalesce(is_now, was);
+    change jsonb := CASE TG_OP WHEN 'UPDATE' THEN pgsched.audited_change(was, is_now) ELSE pgsched.audited(r) END;
+    pause boolean := TG_ARGV[0] = 'pause';
+BEGIN
+    -- what limit: the database's own, while a queue's first limit is applied
+    IF change IS NOT NULL AND r ->> 'what' IS DISTINCT FROM 'limit'
+        AND NOT (pause AND TG_OP = 'DELETE' AND coalesce((r ->> 'resume_at')::timestamptz <= clock_timestamp(), false))
+    THEN
+        PERFORM pgsched.note(CASE TG_OP WHEN 'INSERT' THEN CASE WHEN pause THEN 'paused' ELSE 'created' END
+                                        WHEN 'DELETE' THEN CASE WHEN pause THEN 'resumed' ELSE 'deleted' END
+                                        ELSE 'changed' END, TG_ARGV[0],
+            CASE WHEN pause THEN btrim(format('%s %s', r ->> 'what', r ->> 'name')) ELSE r ->> 'name' END, change);
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.audited(r jsonb)
+ RETURNS jsonb
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT coalesce(jsonb_object_agg(e.key, CASE WHEN octet_length(e.value::text) <= 2000 THEN e.value
+        ELSE to_jsonb(format('%s... (%s bytes, md5 %s)', left(e.value::text, 500), octet_length(e.value::text),
+                             md5(e.value::text))) END), '{}')
+    FROM jsonb_each(r - '{id,created_at,updated_at,anchor_at,decided_until,next_run_at,run_count,error,error_at,paused_at,applied_at,limited}'::text[]) e
+    WHERE e.value <> 'null'
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.audited_change(was jsonb, is_now jsonb)
+ RETURNS jsonb
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT jsonb_object_agg(key, jsonb_build_array(w.value, n.value))
+    FROM jsonb_each(pgsched.audited(was)) w FULL JOIN jsonb_each(pgsched.audited(is_now)) n USING (key)
+    WHERE w.value IS DISTINCT FROM n.value
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.back_in_line(state text, queue text, concurrency_key text)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT CASE WHEN $1 = 'queued' AND pgsched.is_limited($2, $3) THEN 'waiting' ELSE $1 END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.backfill(job text, from_at timestamp with time zone, to_at timestamp with time zone, mode text DEFAULT 'missing'::text, max_active integer DEFAULT 1, reverse boolean DEFAULT false, priority integer DEFAULT 9)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    j pgsched.jobs;
+    decided timestamptz;
+    problem text := coalesce(
+        CASE WHEN backfill.from_at IS NULL THEN 'from_at: must not be null'
+             WHEN backfill.to_at IS NULL THEN 'to_at: must not be null' END,
+        pgsched.bad_instant('from_at', backfill.from_at),
+        pgsched.bad_instant('to_at', backfill.to_at),
+        CASE WHEN backfill.from_at >= backfill.to_at THEN
+            format('to_at: %s is not later than %s', backfill.to_at, backfill.from_at) END,
+        pgsched.not_one_of('mode', backfill.mode, ARRAY['missing', 'failed', 'all']),
+        pgsched.out_of_range('max_active', backfill.max_active, 1, 1000),
+        pgsched.out_of_range('priority', backfill.priority, 0, 9),
+        CASE WHEN backfill.reverse IS NULL THEN 'reverse: must not be null' END);
+    new_id bigint;
+BEGIN
+    SELECT * INTO j FROM pgsched.jobs WHERE name = backfill.job;
+    IF problem IS NULL AND j.id IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'no_data_found', MESSAGE = format('job: there is no job named "%s"', backfill.job);
+    END IF;
+    PERFORM pgsched.refuse_others(format('job "%s"', j.name), j.owner) WHERE j.id IS NOT NULL;
+    decided := least(clock_timestamp(), j.decided_until + interval '1 microsecond');
+    problem := coalesce(problem,
+        CASE WHEN coalesce(ltrim(j.schedule) ILIKE '@after%', true) THEN format(
+                 'job: %s has no schedule whose past slots are known: only cron and @every have them', j.name)
+             WHEN backfill.from_at >= decided THEN format(
+                 'from_at: job %s is decided until %s: slots after that are the schedule''s to decide', j.name, decided)
+        END);
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'backfills');
+    END IF;
+    INSERT INTO pgsched.backfills (job_id, job, schedule, timezone, anchor_at, from_at, to_at, mode, max_active,
+        reverse, priority)
+    VALUES (j.id, j.name, j.schedule, j.timezone, j.anchor_at, backfill.from_at, least(backfill.to_at, decided),
+        backfill.mode, backfill.max_active, backfill.reverse, backfill.priority::smallint)
+    RETURNING id INTO new_id;
+    PERFORM pg_notify('pgsched_leader', 'backfills');
+    RETURN new_id;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.backfills_refuse_instants()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.raise_bad_value(coalesce(pgsched.bad_instant('from_at', NEW.from_at),
+        pgsched.bad_instant('to_at', NEW.to_at),
+        format('anchor_at: %s is not an instant between 1900 and 9000', NEW.anchor_at)), 'backfills');
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.bad_codes(field text, codes integer[])
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN array_ndims(codes) > 1 THEN format('%s: must be a plain list', field)
+        WHEN codes = '{}' THEN format('%s: must name at least one exit code', field)
+        WHEN array_position(codes, NULL) IS NOT NULL THEN format('%s: must not hold null', field)
+        WHEN NOT codes <@ ARRAY(SELECT generate_series(0, 255)) THEN
+            format('%s: %s is out of range 0-255', field,
+                   (SELECT code FROM unnest(codes) AS c(code) WHERE code NOT BETWEEN 0 AND 255 LIMIT 1))
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.bad_instant(field text, value timestamp with time zone)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN NOT isfinite(value) OR value NOT BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z'
+           THEN format('%s: %s is not an instant between 1970 and 9000', field, value) END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.bad_interval(field text, value interval, at_least interval)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN value IS NULL THEN NULL
+        WHEN value < at_least THEN format('%s: %s is less than %s', field, value, at_least)
+        WHEN value > interval '10 years' THEN format('%s: %s is more than 10 years', field, value)
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.bad_length(field text, value text, longest integer)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN length(value) > longest THEN
+        format('%s: %s characters, at most %s are allowed', field, length(value), longest) END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.bad_owner(owner name)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN owner IS NULL THEN 'owner: must not be null'
+        WHEN NOT EXISTS (SELECT FROM pg_roles WHERE rolname = owner) THEN format('owner: there is no role "%s"', owner)
+        WHEN NOT pg_has_role(pgsched.caller(), owner, 'MEMBER') THEN
+            format('owner: role "%s" may not act for role "%s"', pgsched.caller(), owner)
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.bad_period(field text, value interval)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN value IS NULL THEN format('%s: must not be null', field)
+           ELSE pgsched.bad_interval(field, value, '0') END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.bad_tags(tags text[])
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN array_ndims(tags) > 1 THEN 'tags: must be a plain list'
+        WHEN cardinality(tags) > 100 THEN format('tags: %s tags, at most 100 are allowed', cardinality(tags))
+        WHEN array_position(tags, NULL) IS NOT NULL THEN 'tags: must not hold null'
+        WHEN cardinality(tags) > 0 THEN (
+            SELECT problem FROM unnest(tags) t(tag), pgsched.bad_text('tags', tag, 200) problem
+            WHERE problem IS NOT NULL LIMIT 1)
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.bad_text(field text, value text, longest integer)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN value = '' OR value IS NULL THEN format('%s: must not be empty', field)
+        WHEN length(value) > longest THEN
+            format('%s: %s characters, at most %s are allowed', field, length(value), longest)
+        WHEN value ~ '[\x01-\x1f\x7f]' THEN format('%s: must not contain control characters', field)
+        WHEN value <> btrim(value) THEN format('%s: must not begin or end with a space', field)
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.bin_of(seconds double precision)
+ RETURNS integer
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT pg_catalog.width_bucket(seconds, '{0.001,0.002,0.004,0.008,0.016,0.032,0.064,0.128,0.256,0.512,1.024,2.048,4.096,8.192,16.384,32.768,65.536,131.072,262.144,524.288,1048.576,2097.152,4194.304,8388.608,16777.216}'::double precision[]) + 1
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.bind_key(scope text, key text, run_id bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF bind_key.run_id IS NULL THEN
+        DELETE FROM pgsched.kept_keys k
+        WHERE k.scope = bind_key.scope AND k.key = bind_key.key AND k.run_id IS NULL;
+    ELSE
+        UPDATE pgsched.kept_keys k SET run_id = bind_key.run_id, owner = DEFAULT
+        WHERE k.scope = bind_key.scope AND k.key = bind_key.key AND k.run_id IS NULL;
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.calendar_error(c pgsched.job_calendars)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN c.from_date IS NULL THEN 'from_date: must not be null'
+        WHEN c.from_date NOT BETWEEN '1970-01-01' AND '8999-12-31' THEN
+            format('from_date: %s is not a date between 1970 and 9000', c.from_date)
+        WHEN c.until_date NOT BETWEEN '1970-01-01' AND '8999-12-31' THEN
+            format('until_date: %s is not a date between 1970 and 9000', c.until_date)
+        WHEN c.until_date < c.from_date THEN
+            format('until_date: %s is earlier than from_date, %s', c.until_date, c.from_date)
+        WHEN c.reason IS NOT NULL THEN pgsched.bad_text('reason', c.reason, 200) END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.caller()
+ RETURNS name
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN current_user <> (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'pgsched.jobs'::regclass)
+            THEN current_user
+        WHEN current_setting('role') = 'none' THEN session_user
+        ELSE current_setting('role')::name END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.cancel(run_id bigint, why text DEFAULT NULL::text)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    r pgsched.runs;
+    author text := format('cancelled by %s%s', session_user, coalesce(': ' || why, ''));
+BEGIN
+    IF length(why) > 10000 THEN  -- it becomes the run's reason, beside its error (runs_texts_size)
+        PERFORM pgsched.raise_bad_value(pgsched.bad_length('why', why, 10000), 'runs');
+    END IF;
+    SELECT * INTO r FROM pgsched.runs WHERE id = run_id FOR NO KEY UPDATE;
+    IF r.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pgsched.refuse_others(format('run %s', r.id), r.owner);
+    IF r.phase >= 3 THEN
+        RETURN r.state;
+    END IF;
+    PERFORM pgsched.note('cancelled', 'run', r.id::text,
+        jsonb_build_object('state', r.state, 'task', left(r.task, 200), 'why', left(cancel.why, 1000)));
+    IF r.state = 'running' THEN
+        UPDATE pgsched.runs SET cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()),
+            cancel_reason = author WHERE id = run_id;
+        PERFORM pg_notify('pgsched_cancel', run_id::text);
+        RETURN 'requested';
+    END IF;
+    UPDATE pgsched.runs SET state = 'cancelled', finished_at = clock_timestamp(), reason = author WHERE id = run_id;
+    PERFORM pg_notify('pgsched_leader', 'runs');
+    RETURN 'cancelled';
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.cancel_backfill(backfill_id bigint, why text DEFAULT NULL::text)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    b pgsched.backfills;
+    author text := format('%s%s', session_user, coalesce(': ' || cancel_backfill.why, ''));
+BEGIN
+    IF length(why) > 9000 THEN  -- with some words more, it is the reason of each run (cancel)
+        PERFORM pgsched.raise_bad_value(pgsched.bad_length('why', why, 9000), 'backfills');
+    END IF;
+    -- the leader holds this row while it starts runs: none can be born after the loop below has looked
+    SELECT * INTO b FROM pgsched.backfills WHERE id = cancel_backfill.backfill_id FOR UPDATE;
+    IF b.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pgsched.refuse_others(format('backfill %s', b.id), (SELECT j.owner FROM pgsched.jobs j WHERE j.id = b.job_id));
+    IF b.finished_at IS NOT NULL THEN
+        RETURN CASE WHEN b.cancelled_at IS NULL THEN 'finished' ELSE 'cancelled' END;
+    END IF;
+    PERFORM pgsched.note('cancelled', 'backfill', b.id::text,
+        jsonb_build_object('job', b.job, 'why', left(cancel_backfill.why, 1000)));
+    UPDATE pgsched.backfills SET cancelled_at = clock_timestamp(), finished_at = clock_timestamp(),
+        cancelled_by = author WHERE id = b.id;
+    PERFORM pgsched.cancel(r.id, format('backfill %s was cancelled%s', b.id, coalesce(': ' || cancel_backfill.why, '')))
+    FROM (SELECT id FROM pgsched.runs WHERE backfill_id = b.id AND phase < 3 ORDER BY id) r;
+    RETURN 'cancelled';
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.carry_trace(run_id bigint, how text, trace jsonb)
+ RETURNS void
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    UPDATE pgsched.runs SET options = coalesce(options, '{}') || jsonb_build_object('trace', trace)
+    WHERE id = run_id AND how IN ('created', 'replaced') AND phase < 3 AND attempt = 0
+        AND NOT coalesce(options, '{}') ? 'trace' AND jsonb_typeof(trace) = 'object'
+        AND octet_length(trace::text) <= 1000 AND pgsched.may_change(owner)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.check_keys(unique_key text, on_conflict text, idempotency_key text, retention interval, tags text[], due timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text := coalesce(
+        CASE WHEN unique_key IS NOT NULL THEN pgsched.bad_text('unique_key', unique_key, 500) END,
+        pgsched.not_one_of('on_conflict', on_conflict, ARRAY['return', 'reject', 'replace', 'keep_time']),
+        CASE WHEN idempotency_key IS NOT NULL THEN pgsched.bad_text('idempotency_key', idempotency_key, 500) END,
+        pgsched.bad_interval('idempotency_retention', retention, '1 second'),
+        CASE WHEN tags IS NOT NULL THEN pgsched.bad_tags(tags) END,
+        pgsched.bad_instant('at', due));
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'runs');
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.dependencies_after_delete()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+BEGIN
+    UPDATE pgsched.runs r SET available_at = '8999-01-01 00:00Z' FROM removed d
+    WHERE r.id = d.run_id AND r.phase = 0 AND r.available_at = '9000-01-01 00:00Z' AND d.state <> 'met';
+    IF FOUND THEN
+        PERFORM pg_notify('pgsched_leader', 'runs');
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.dependencies_after_insert()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+DECLARE
+    children bigint[];
+    wrong bigint;
+    backward boolean;
+BEGIN
+    SELECT array_agg(DISTINCT a.run_id), coalesce(bool_or(a.parent_id > a.run_id), false) INTO children, backward
+    FROM added a;
+    IF children IS NULL THEN
+        RETURN NULL;
+    END IF;
+    -- first the lock: a worker must not claim them between this question and the update
+    PERFORM FROM pgsched.runs r WHERE r.id = ANY (children) ORDER BY r.id FOR NO KEY UPDATE;
+    -- sub-selects, here and below, and not NOT EXISTS: as joins they would read all runs for each edge
+    SELECT c.id INTO wrong FROM unnest(children) c(id) WHERE (
+        SELECT true FROM pgsched.runs r WHERE r.id = c.id AND r.state IN ('waiting', 'scheduled', 'queued')
+            AND r.started_at IS NULL) IS NULL LIMIT 1;
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'dependencies', MESSAGE =
+            format('run_id: run %s can wait for nothing: it has started, has ended or does not exist', wrong);
+    END IF;
+    -- The lock keeps the pruner from one that has ended. One that ends from now on is counted, and may go, only when this
+    -- transaction has ended (leader/rollups.py). An old snapshot tells neither whether one has ended by now, nor whether
+    -- it is there still: there any is locked, and that fails where one has gone.
+    PERFORM FROM pgsched.runs r WHERE r.id = ANY (ARRAY(SELECT DISTINCT a.parent_id FROM added a))
+        AND (r.phase >= 3 OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable'))
+    FOR KEY SHARE;
+    SELECT a.parent_id INTO wrong FROM added a
+    WHERE (SELECT r.id FROM pgsched.runs r WHERE r.id = a.parent_id) IS NULL LIMIT 1;
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', TABLE = 'dependencies', MESSAGE =
+            format('parent_id: there is no run %s to wait for; it may have been pruned', wrong);
+    END IF;
+    PERFORM pgsched.refuse_dependency_cycle(children, backward);
+    UPDATE pgsched.runs r SET state = 'waiting', ready_at = NULL, available_at = '8999-01-01 00:00Z',
+        options = nullif(coalesce(r.options, '{}')
+            || CASE WHEN r.available_at > clock_timestamp() AND r.available_at < '8998-01-01 00:00Z'
+                    THEN jsonb_build_object('not_before', r.available_at) ELSE '{}' END
+            || CASE WHEN r.state = 'waiting' AND r.ready_at IS NULL AND r.job_id IS NOT NULL
+                         AND r.available_at < '8998-01-01 00:00Z'
+                    THEN '{"overlap": true}'::jsonb ELSE '{}' END, '{}')
+    WHERE r.id = ANY (children) AND (r.state <> 'waiting' OR r.available_at <> '8999-01-01 00:00Z');
+    PERFORM pg_notify('pgsched_leader', 'runs');
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.dependencies_no_update()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', TABLE = 'dependencies', MESSAGE =
+        'dependencies: the runs of an edge cannot be changed: delete it, and insert another';
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.dependency_cycle(children bigint[])
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+DECLARE
+    child bigint;
+BEGIN
+    IF cardinality(children) > 1 THEN  -- fewer to ask than all of them
+        children := ARRAY(SELECT DISTINCT d.run_id FROM pgsched.dependencies d
+                          WHERE d.parent_id > d.run_id AND d.state = 'open');
+    END IF;
+    FOREACH child IN ARRAY children LOOP
+        PERFORM FROM (
+            WITH RECURSIVE above AS (
+                SELECT d.parent_id AS id FROM pgsched.dependencies d WHERE d.run_id = child
+                UNION
+                SELECT d.parent_id FROM above JOIN pgsched.dependencies d ON d.run_id = above.id
+            )
+            SELECT FROM above WHERE above.id = child LIMIT 1
+        ) found;
+        IF FOUND THEN
+            RETURN child;
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.edit_allowed(was pgsched.jobs, j pgsched.jobs)
+ RETURNS pgsched.jobs
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text;
+BEGIN
+    IF j.schedule IS NOT NULL AND was.schedule IS NULL AND j.run_at IS NOT DISTINCT FROM was.run_at THEN
+        j.run_at := NULL;  -- a job that was to run once gets a schedule; the insert may have filled run_at in
+    END IF;
+    problem := pgsched.job_error(j);
+    IF j.owner IS DISTINCT FROM was.owner THEN
+        problem := coalesce(problem, pgsched.bad_owner(j.owner));
+    ELSIF (j.kind, j.task, j.args) IS DISTINCT FROM (was.kind, was.task, was.args)
+          AND pgsched.bad_owner(was.owner) IS NOT NULL THEN
+        j.owner := pgsched.caller();  -- who says what runs, and may not act for the owner, becomes it
+    END IF;
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    RETURN j;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.edit_once(was pgsched.jobs, j pgsched.jobs, moment timestamp with time zone, resumed text)
+ RETURNS pgsched.jobs
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    -- its slot is run_at, whatever its time zone
+    retimed boolean := was.schedule IS NOT NULL OR j.run_at IS DISTINCT FROM was.run_at;
+    replanned boolean := retimed OR (j.timezone, j.starts_at) IS DISTINCT FROM (was.timezone, was.starts_at);
+BEGIN
+    IF retimed OR resumed = 'now' THEN
+        IF NOT retimed THEN
+            was.ends_at := j.ends_at;
+        END IF;
+        PERFORM pgsched.pass_over(was, moment, retimed);
+        j.decided_until := greatest(was.decided_until, CASE
+            WHEN was.schedule IS NOT NULL THEN moment - interval '1 microsecond'
+            WHEN was.run_at <= moment THEN was.run_at END);
+    END IF;
+    IF retimed THEN
+        j.run_at := coalesce(j.run_at, moment);
+        IF j.run_at <= j.decided_until THEN
+            PERFORM pgsched.raise_bad_value(format(
+                'run_at: %s is not later than %s, which is already decided', j.run_at, j.decided_until), 'jobs');
+        END IF;
+    END IF;
+    IF replanned THEN
+        j.error := NULL;
+        j.error_at := NULL;
+    END IF;
+    IF replanned OR resumed IS NOT NULL THEN
+        j.next_run_at := CASE WHEN j.run_at > j.decided_until THEN j.run_at END;
+    END IF;
+    RETURN j;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.edit_pause(was pgsched.jobs, j pgsched.jobs, moment timestamp with time zone)
+ RETURNS pgsched.jobs
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF j.paused THEN
+        j.paused_at := CASE WHEN was.paused THEN was.paused_at ELSE moment END;
+        j.paused_by := coalesce(j.paused_by, CASE WHEN was.paused THEN was.paused_by END, session_user);
+    ELSE
+        j.paused_at := NULL;
+        j.paused_by := NULL;
+        j.paused_reason := NULL;
+        j.resume_from := 'now';
+    END IF;
+    RETURN j;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.edit_schedule(was pgsched.jobs, j pgsched.jobs, moment timestamp with time zone, resumed text)
+ RETURNS pgsched.jobs
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    limits_moved boolean := (j.ends_at, j.max_runs) IS DISTINCT FROM (was.ends_at, was.max_runs);
+BEGIN
+    IF (j.schedule, j.timezone, j.run_at, j.starts_at)
+       IS DISTINCT FROM (was.schedule, was.timezone, was.run_at, was.starts_at) THEN
+        PERFORM pgsched.pass_over(was, moment, true);
+        j.anchor_at := coalesce(j.starts_at, moment);
+        j.decided_until := greatest(was.decided_until, moment);
+        IF j.decided_until > moment THEN
+            PERFORM pgsched.pass_over_ahead(j, moment);
+        END IF;
+        j.error := NULL;
+        j.error_at := NULL;
+        j.next_run_at := moment;
+    ELSIF was.next_run_at IS NULL AND was.error IS NULL THEN  -- it had ended
+        IF limits_moved AND pgsched.pass_over_end(was, j, moment) THEN
+            j.decided_until := greatest(was.decided_until, least(moment, j.ends_at));
+            j.next_run_at := moment;
+        END IF;
+    ELSIF resumed = 'now' THEN
+        was.ends_at := j.ends_at;
+        PERFORM pgsched.pass_over(was, moment, false);
+        -- never beyond the end: what comes behind it is passed over by the edit that puts the end off
+        j.decided_until := greatest(was.decided_until, least(moment, j.ends_at));
+        j.next_run_at := moment;
+    ELSIF resumed = 'pause' THEN
+        j.next_run_at := coalesce(was.next_run_at, moment);  -- the mark stays: catch_up decides what came since
+    ELSIF limits_moved THEN
+        j.next_run_at := moment;  -- the leader plans it again
+    END IF;
+    RETURN j;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.end_open_runs(job_id bigint, terminate boolean, why text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    r pgsched.runs;
+BEGIN
+    FOR r IN SELECT * FROM pgsched.runs WHERE job_id = end_open_runs.job_id AND phase < 3 AND origin <> 'backfill'
+             ORDER BY id LOOP
+        PERFORM pgsched.cancel(r.id, why);
+        CONTINUE WHEN NOT terminate;
+        SELECT * INTO r FROM pgsched.runs WHERE id = r.id AND state = 'running' FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker_id, worker, error)
+        SELECT r.id, r.token, r.attempt, 'cancelled', r.started_at, r.worker_id,
+            (SELECT name FROM pgsched.workers WHERE id = r.worker_id), r.cancel_reason
+        ON CONFLICT (run_id, token) DO NOTHING;
+        UPDATE pgsched.runs SET state = 'cancelled', finished_at = clock_timestamp(), token = NULL,
+            reason = cancel_reason WHERE id = r.id;
+    END LOOP;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.enqueue(task text, args jsonb DEFAULT '{}'::jsonb, kind text DEFAULT 'python'::text, queue text DEFAULT 'default'::text, priority integer DEFAULT 5, delay interval DEFAULT NULL::interval, at timestamp with time zone DEFAULT NULL::timestamp with time zone, unique_key text DEFAULT NULL::text, max_attempts integer DEFAULT 3, timeout interval DEFAULT NULL::interval, unique_scope text DEFAULT 'while_active'::text, on_conflict text DEFAULT 'return'::text, idempotency_key text DEFAULT NULL::text, idempotency_retention interval DEFAULT '24:00:00'::interval, tags text[] DEFAULT NULL::text[], available_at timestamp with time zone DEFAULT NULL::timestamp with time zone, after bigint[] DEFAULT NULL::bigint[], after_any bigint[] DEFAULT NULL::bigint[], on_failure text DEFAULT 'cancel'::text, concurrency_key text DEFAULT NULL::text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    got record := pgsched.enqueue_result(task, args, kind, queue, priority, delay, at, unique_key, max_attempts,
+        timeout, unique_scope, on_conflict, idempotency_key, idempotency_retention, tags, available_at,
+        after, after_any, on_failure, concurrency_key);
+BEGIN
+    IF got.how = 'rejected' THEN
+        RAISE EXCEPTION USING ERRCODE = 'unique_violation', COLUMN = 'unique_key', TABLE = 'runs', SCHEMA = 'pgsched',
+            MESSAGE = format('unique_key: run %s has "%s" already', got.id, left(unique_key, 60));
+    END IF;
+    RETURN got.id;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.enqueue_result(task text, args jsonb DEFAULT '{}'::jsonb, kind text DEFAULT 'python'::text, queue text DEFAULT 'default'::text, priority integer DEFAULT 5, delay interval DEFAULT NULL::interval, at timestamp with time zone DEFAULT NULL::timestamp with time zone, unique_key text DEFAULT NULL::text, max_attempts integer DEFAULT 3, timeout interval DEFAULT NULL::interval, unique_scope text DEFAULT 'while_active'::text, on_conflict text DEFAULT 'return'::text, idempotency_key text DEFAULT NULL::text, idempotency_retention interval DEFAULT '24:00:00'::interval, tags text[] DEFAULT NULL::text[], available_at timestamp with time zone DEFAULT NULL::timestamp with time zone, after bigint[] DEFAULT NULL::bigint[], after_any bigint[] DEFAULT NULL::bigint[], on_failure text DEFAULT 'cancel'::text, concurrency_key text DEFAULT NULL::text, OUT id bigint, OUT how text)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    due timestamptz;
+    policy text := coalesce(enqueue_result.on_conflict, 'return');
+    bucket text;  -- null: the unique scope is while_active
+    bucket_ends_at timestamptz;
+    first_task text;
+BEGIN
+    -- one that is no smallint, and one that leads out of all times, would fail on their way into the row
+    IF task IS NULL OR priority NOT BETWEEN 0 AND 9 OR delay NOT BETWEEN '0' AND '6900 years' THEN
+        PERFORM pgsched.raise_bad_value(coalesce(CASE WHEN task IS NULL THEN 'task: must not be null' END,
+            CASE WHEN delay < '0' THEN format('delay: %s is negative', delay) END, pgsched.out_of_range('priority', coalesce(priority, 5), 0, 9),
+            format('delay: %s leads out of the time between 1970 and 9000', delay)), 'runs');
+    END IF;
+    due := coalesce(enqueue_result.at, enqueue_result.available_at, clock_timestamp() + delay, clock_timestamp());
+    IF coalesce(unique_key, idempotency_key) IS NOT NULL OR tags IS NOT NULL OR policy <> 'return' THEN
+        PERFORM pgsched.check_keys(unique_key, policy, idempotency_key, idempotency_retention, tags, due);
+    END IF;
+    IF idempotency_key IS NOT NULL THEN
+        SELECT t.run_id, t.by_task INTO enqueue_result.id, first_task FROM pgsched.take_key('idempotency',
+            idempotency_key, task, clock_timestamp() + coalesce(idempotency_retention, interval '24 hours')) t;
+        IF first_task <> enqueue_result.task THEN
+            PERFORM pgsched.raise_bad_value(format('idempotency_key: "%s" was used for run %s of task "%s"',
+                left(idempotency_key, 60), enqueue_result.id, left(first_task, 100)), 'runs');
+        ELSIF enqueue_result.id IS NOT NULL THEN
+            how := 'repeated';
+            RETURN;
+        END IF;
+    END IF;
+    IF unique_key IS NOT NULL AND unique_scope <> 'while_active' THEN
+        SELECT b.name, b.ends_at INTO bucket, bucket_ends_at FROM pgsched.unique_bucket(unique_scope, due) b;
+        -- a day longer than it must: nothing depends on when exactly the bucket is over
+        SELECT t.run_id INTO enqueue_result.id FROM pgsched.take_key(bucket, unique_key, task,
+            greatest(bucket_ends_at, clock_timestamp()) + interval '1 day') t;
+        IF enqueue_result.id IS NOT NULL THEN
+            how := coalesce(pgsched.meet_run(enqueue_result.id, policy, task, args, due), 'existing');
+        END IF;
+    END IF;
+    -- A queue with a max_depth is asked for room, and may cancel a run for it, before the index says that none is needed.
+    -- Not in a snapshot of its own, where the run may have ended since.
+    IF how IS NULL AND bucket IS NULL AND unique_key IS NOT NULL
+        AND current_setting('transaction_isolation') = 'read committed'
+        AND EXISTS (SELECT FROM pgsched.queues q WHERE q.name = coalesce(enqueue_result.queue, 'default')
+                                                   AND q.max_depth IS NOT NULL)
+    THEN
+        SELECT r.id INTO enqueue_result.id FROM pgsched.runs r
+        WHERE r.unique_key = enqueue_result.unique_key AND r.phase < 3;
+        IF FOUND THEN
+            how := pgsched.meet_run(enqueue_result.id, policy, task, args, due);
+        END IF;
+    END IF;
+    WHILE how IS NULL LOOP
+        INSERT INTO pgsched.runs (task, args, kind, queue, priority, available_at, unique_key, max_attempts, timeout,
+                                  idempotency_key, tags, concurrency_key)
+        VALUES (enqueue_result.task, coalesce(enqueue_result.args, '{}'), coalesce(enqueue_result.kind, 'python'),
+                coalesce(enqueue_result.queue, 'default'), coalesce(enqueue_result.priority, 5)::smallint, due,
+                CASE WHEN bucket IS NULL THEN enqueue_result.unique_key END,
+                coalesce(enqueue_result.max_attempts, 3), enqueue_result.timeout, enqueue_result.idempotency_key,
+                enqueue_result.tags, enqueue_result.concurrency_key)
+        ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 DO NOTHING
+        RETURNING id INTO enqueue_result.id;
+        IF FOUND THEN
+            how := 'created';
+            PERFORM pgsched.hold_back(enqueue_result.id, after, after_any, on_failure)
+            WHERE after IS NOT NULL OR after_any IS NOT NULL;
+        ELSE
+            enqueue_result.id := pgsched.run_of_key(unique_key);
+            -- the run that was in the way may have ended between two statements: then it is tried again
+            IF enqueue_result.id IS NOT NULL THEN
+                how := pgsched.meet_run(enqueue_result.id, policy, task, args, due);
+            END IF;
+        END IF;
+    END LOOP;
+    IF how = 'rejected' THEN  -- what was refused may be asked for again with the same key
+        PERFORM pgsched.bind_key('idempotency', enqueue_result.idempotency_key, NULL) WHERE idempotency_key IS NOT NULL;
+    ELSE
+        PERFORM pgsched.bind_key('idempotency', enqueue_result.idempotency_key, enqueue_result.id)
+        WHERE idempotency_key IS NOT NULL;
+        PERFORM pgsched.bind_key(bucket, enqueue_result.unique_key, enqueue_result.id) WHERE bucket IS NOT NULL;
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.entry_state(queue text, concurrency_key text)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    q pgsched.queues;
+BEGIN
+    SELECT * INTO q FROM pgsched.queues s WHERE s.name = entry_state.queue;
+    IF q.max_depth IS NOT NULL THEN
+        PERFORM pgsched.make_room(q);
+    END IF;
+    -- a snapshot of the whole transaction may be older than the queue's limit: let the leader judge
+    RETURN CASE WHEN entry_state.concurrency_key IS NOT NULL OR q.limited
+                    OR current_setting('transaction_isolation') <> 'read committed' THEN 'waiting' ELSE 'queued' END;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.every_interval(schedule text)
+ RETURNS interval
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT make_interval(secs => coalesce(p[1], '0')::float8 * 86400 + coalesce(p[2], '0')::float8 * 3600
+                                 + coalesce(p[3], '0')::float8 * 60 + coalesce(p[4], '0')::float8)
+    FROM regexp_match(schedule,
+        '^[ \t]*@every[ \t]+(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?[ \t]*$', 'i') AS p
+    WHERE p IS NOT NULL
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.first_result(idempotency_key text)
+ RETURNS TABLE(run_id bigint, state text, result jsonb, error text, finished_at timestamp with time zone)
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT k.run_id, coalesce(r.state, k.state), CASE WHEN r.id IS NULL THEN k.result ELSE r.result END,
+        CASE WHEN r.id IS NULL THEN k.error ELSE r.error END, coalesce(r.finished_at, k.finished_at)
+    FROM pgsched.kept_keys k LEFT JOIN pgsched.runs r ON r.id = k.run_id
+    WHERE k.scope = 'idempotency' AND k.key = first_result.idempotency_key AND k.expires_at > clock_timestamp()
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.forget_gates()
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    LOCK TABLE pgsched.queues IN SHARE MODE NOWAIT;
+    PERFORM setval('pgsched.gated_queues', (SELECT coalesce(bit_or(pgsched.queue_bit(name)), 0) FROM pgsched.queues));
+EXCEPTION WHEN lock_not_available THEN
+    NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.held_options(j pgsched.jobs, starts_at timestamp with time zone, overlap boolean)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT coalesce(pgsched.job_options(j), '{}') || jsonb_build_object('after_jobs', j.after_jobs)
+        || CASE WHEN starts_at > clock_timestamp() THEN jsonb_build_object('not_before', starts_at) ELSE '{}' END
+        || CASE WHEN overlap THEN '{"overlap": true}'::jsonb ELSE '{}' END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.held_options_error(options jsonb)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF (options ?| '{not_before,after_jobs}') IS NOT TRUE THEN
+        RETURN NULL;
+    ELSIF jsonb_typeof(options -> 'after_jobs') <> 'array' THEN
+        RETURN 'options: after_jobs is no array of the numbers of jobs';
+    END IF;
+    BEGIN
+        PERFORM a.job_id::bigint FROM jsonb_array_elements_text(options -> 'after_jobs') AS a (job_id);
+        RETURN pgsched.bad_instant('options: not_before', (options ->> 'not_before')::timestamptz);
+    EXCEPTION WHEN data_exception THEN
+        RETURN format('options: not_before or after_jobs: %s', SQLERRM);
+    END;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.hold_back(run_id bigint, after bigint[], after_any bigint[], on_failure text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text := pgsched.not_one_of('on_failure', on_failure, ARRAY['cancel', 'run_anyway', 'wait']);
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'dependencies');
+    END IF;
+    INSERT INTO pgsched.dependencies (run_id, parent_id, on_failure, any_of)
+    SELECT hold_back.run_id, p.id, hold_back.on_failure, bool_and(p.any_of) FROM (
+        SELECT unnest(after) AS id, false AS any_of UNION ALL SELECT unnest(after_any), true) p
+    WHERE p.id IS NOT NULL GROUP BY p.id;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.http_args_error(args jsonb)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    known text[] := ARRAY['method', 'headers', 'params', 'json', 'body', 'expect', 'connect_timeout_s',
+                          'read_timeout_s', 'follow_redirects'];
+    found record;
+    problem text;
+BEGIN
+    IF args = '[]' THEN
+        RETURN NULL;
+    ELSIF jsonb_typeof(args) <> 'object' THEN
+        RETURN 'args: a http job takes a JSON object';
+    END IF;
+    FOR found IN SELECT * FROM jsonb_each(args) LOOP
+        IF found.key <> ALL (known) THEN
+            RETURN format('args.%s: no such key; known are %s', left(found.key, 60), array_to_string(known, ', '));
+        END IF;
+        problem := pgsched.http_value_error(found.key, found.value);
+        IF problem IS NOT NULL THEN
+            RETURN 'args.' || found.key || problem;
+        END IF;
+    END LOOP;
+    IF args ? 'headers' THEN
+        SELECT e INTO problem FROM jsonb_each(args -> 'headers') h, pgsched.http_header_error(h.key, h.value) e
+        WHERE e IS NOT NULL LIMIT 1;
+    END IF;
+    RETURN coalesce(problem, CASE WHEN args ?& '{json,body}' THEN 'args.body: not together with json' END);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.http_header_error(name text, value jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN name !~ '^[A-Za-z0-9!#$%&''*+.^_`|~-]{1,100}$' THEN
+            format('args.headers: %s is not the name of a header', to_json(left(name, 60)))
+        WHEN lower(name) IN ('accept-encoding', 'connection', 'content-length', 'expect', 'host', 'idempotency-key',
+                             'keep-alive', 'te', 'trailer', 'transfer-encoding', 'upgrade')
+             OR lower(name) ~ '^(x-pgsched-|proxy-)' THEN format('args.headers: %s is set by pgsched itself', name)
+        WHEN jsonb_typeof(value) <> 'string' THEN format('args.headers.%s: expected text', name)
+        WHEN length(value #>> '{}') > 8192 THEN
+            format('args.headers.%s: %s characters, at most 8192 are allowed', name, length(value #>> '{}'))
+        WHEN value #>> '{}' !~ '^[\x20-\x7e]*$' OR value #>> '{}' <> btrim(value #>> '{}') THEN
+            format('args.headers.%s: must be printable ASCII and not begin or end with a space', name)
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.http_url_error(url text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    authority text := substring(url FROM '(?i)^https?://([^/?#]*)');
+    port text := substring(authority FROM ':([0-9]{1,5})$');
+BEGIN
+    RETURN CASE
+        WHEN length(url) > 8192 THEN
+            format('task: %s characters, at most 8192 are allowed in a URL', length(url))
+        WHEN url ~ '[\x01-\x20\x7f]' THEN 'task: a URL must not contain spaces or control characters'
+        WHEN authority IS NULL THEN 'task: a URL must begin with http:// or https://'
+        WHEN strpos(authority, '@') > 0 THEN
+            'task: a URL must not contain a user name or password; args.headers may hold Authorization'
+        WHEN authority !~ '^(\[[0-9A-Fa-f:.]+\]|[^]:\\%<>"''`{|}^[]+)(:[0-9]{1,5})?$' THEN
+            'task: the URL has no valid host'
+        WHEN port::integer NOT BETWEEN 1 AND 65535 THEN format('task: port %s is out of range 1-65535', port)
+    END;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.http_value_error(key text, value jsonb)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    kind text := jsonb_typeof(value);
+    most integer := CASE key WHEN 'connect_timeout_s' THEN 600 WHEN 'read_timeout_s' THEN 86400 END;
+    plain text := value #>> '{}';
+BEGIN
+    IF key = 'method' AND (kind <> 'string' OR plain !~ '^[A-Za-z]{1,20}$' OR upper(plain) IN ('CONNECT', 'TRACE')) THEN
+        RETURN ': expected a method such as POST';
+    ELSIF key = 'headers' AND kind <> 'object' THEN
+        RETURN ': expected an object of text';
+    ELSIF key = 'params' AND kind <> 'object' THEN
+        RETURN ': expected an object';
+    ELSIF key = 'params' THEN
+        RETURN (SELECT format('.%s: expected text, a number, true or false, or an array of these', p.name)
+                FROM jsonb_each(value) p(name, item), jsonb_array_elements(
+                    CASE jsonb_typeof(item) WHEN 'array' THEN item ELSE jsonb_build_array(item) END) one
+                WHERE jsonb_typeof(one) NOT IN ('string', 'number', 'boolean') LIMIT 1);
+    ELSIF key = 'body' AND kind <> 'string' THEN
+        RETURN ': expected text';
+    ELSIF key = 'expect' AND (kind <> 'array' OR value = '[]') THEN
+        RETURN ': expected an array of statuses';
+    ELSIF key = 'expect' THEN
+        RETURN (SELECT format(': %s is neither a status 200-599 nor a class such as "2xx"', left(e.item::text, 60))
+                FROM jsonb_array_elements(value) e(item)
+                WHERE NOT (jsonb_typeof(item) = 'number' AND item::text ~ '^[2-5][0-9][0-9]$'
+                           OR jsonb_typeof(item) = 'string' AND item #>> '{}' ~ '^[2-5]xx$') LIMIT 1);
+    ELSIF key = 'follow_redirects' AND kind <> 'boolean' THEN
+        RETURN ': expected true or false';
+    ELSIF most IS NOT NULL THEN
+        IF kind <> 'number' OR plain::numeric NOT BETWEEN 0.001 AND most THEN
+            RETURN format(': expected a number of seconds, 0.001-%s', most);
+        END IF;
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.is_limited(queue text, concurrency_key text)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT $2 IS NOT NULL OR EXISTS (SELECT FROM pgsched.queues q WHERE q.name = $1 AND q.limited)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.is_plain(task text, args jsonb, queue text, priority smallint, max_attempts integer, run_timeout interval)
+ RETURNS boolean
+ LANGUAGE sql
+AS $function$
+    SELECT CASE WHEN pg_catalog.btrim(task) <> '' AND pg_catalog.length(task) <= 65536
+        AND pg_catalog.jsonb_typeof(args) = 'object' AND pg_catalog.pg_column_size(args) <= 1048576
+        AND (queue = 'default' OR queue ~ '^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,99}$')
+        AND priority BETWEEN 0 AND 9 AND max_attempts BETWEEN 1 AND 1000
+        AND (run_timeout IS NULL OR run_timeout BETWEEN '1 millisecond' AND '10 years')
+        AND (pg_catalog.pg_sequence_last_value('pgsched.gated_queues'::regclass)
+            >> pg_catalog.mod(pg_catalog.hashtext(queue) & 2147483647, 61)) & 1::bigint IS DISTINCT FROM 1::bigint
+        THEN true END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.job_calendars_after()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    UPDATE pgsched.jobs SET next_run_at = clock_timestamp()
+    WHERE id IN (OLD.job_id, NEW.job_id) AND schedule IS NOT NULL AND next_run_at > clock_timestamp();
+    PERFORM pg_notify('pgsched_leader', 'jobs');
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.job_calendars_before()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text;
+BEGIN
+    NEW.until_date := coalesce(NEW.until_date, NEW.from_date);
+    problem := pgsched.calendar_error(NEW);
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'job_calendars');
+    END IF;
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.job_error(j pgsched.jobs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT coalesce(
+        pgsched.bad_text('name', j.name, 200),
+        pgsched.not_one_of('kind', j.kind, ARRAY['python', 'command', 'shell', 'sql', 'http']),
+        CASE WHEN j.task IS NULL OR btrim(j.task) = '' THEN 'task: must not be empty'
+             WHEN length(j.task) > 65536 THEN
+                 format('task: %s characters, at most 65536 are allowed', length(j.task)) END,
+        CASE WHEN j.kind = 'python' THEN pgsched.bad_text('task', j.task, 200) END,
+        CASE WHEN j.kind = 'http' THEN pgsched.http_url_error(j.task) END,
+        pgsched.args_error(j.kind, j.args),
+        pgsched.bad_text('queue', j.queue, 100),
+        pgsched.out_of_range('priority', j.priority, 0, 9),
+        pgsched.timezone_error(j.timezone),
+        pgsched.schedule_error(j.schedule),
+        CASE WHEN j.schedule IS NOT NULL AND j.run_at IS NOT NULL THEN
+            'run_at: a job has either a schedule or run_at, not both' END,
+        pgsched.bad_instant('run_at', j.run_at),
+        pgsched.bad_instant('starts_at', j.starts_at),
+        pgsched.bad_instant('ends_at', j.ends_at),
+        CASE WHEN j.ends_at <= j.starts_at THEN 'ends_at: must be later than starts_at' END,
+        CASE WHEN j.schedule IS NULL AND (coalesce(j.run_at, now()) < j.starts_at
+                                          OR coalesce(j.run_at, now()) > j.ends_at) THEN
+            'run_at: must lie between starts_at and ends_at' END,
+        CASE WHEN j.max_runs < 1 THEN format('max_runs: %s is less than 1', j.max_runs) END,
+        pgsched.bad_period('jitter', j.jitter),
+        pgsched.not_one_of('overlap', j.overlap,
+            ARRAY['allow', 'skip', 'buffer_one', 'buffer_all', 'replace', 'terminate']),
+        pgsched.out_of_range('max_buffer', j.max_buffer, 1, 100000),
+        pgsched.bad_interval('retry_within', j.retry_within, '0'),
+        CASE WHEN j.retry_within IS NOT NULL AND j.overlap <> 'skip' THEN
+            format('retry_within: is for overlap "skip" alone, not "%s"', j.overlap) END,
+        pgsched.bad_period('misfire_after', j.misfire_after),
+        pgsched.not_one_of('catch_up', j.catch_up, ARRAY['latest', 'skip', 'earliest', 'all']),
+        pgsched.out_of_range('max_catch_up', j.max_catch_up, 1, 10000),
+        pgsched.bad_period('catch_up_window', j.catch_up_window),
+        pgsched.bad_interval('start_deadline', j.start_deadline, '1 second'),
+        CASE WHEN j.start_deadline <= j.jitter THEN 'start_deadline: must be longer than jitter' END,
+        pgsched.out_of_range('max_attempts', j.max_attempts, 1, 1000),
+        pgsched.bad_interval('timeout', j.timeout, '1 millisecond'),
+        pgsched.bad_period('kill_after', j.kill_after),
+        pgsched.not_one_of('backoff', j.backoff, ARRAY['exponential', 'fixed', 'linear']),
+        pgsched.bad_period('backoff_base', j.backoff_base),
+        pgsched.bad_period('backoff_max', j.backoff_max),
+        pgsched.out_of_range('backoff_jitter', j.backoff_jitter::numeric, 0, 1),
+        CASE WHEN j.success_codes IS NULL THEN 'success_codes: must not be null' END,
+        pgsched.bad_codes('success_codes', j.success_codes),
+        pgsched.bad_codes('retry_codes', j.retry_codes),
+        pgsched.bad_codes('dead_codes', j.dead_codes),
+        CASE WHEN j.delete_after_run IS NULL THEN 'delete_after_run: must not be null' END,
+        CASE WHEN j.delete_after_run AND j.schedule IS NOT NULL THEN
+            'delete_after_run: is for jobs that run once; this one has a schedule' END,
+        CASE WHEN j.paused IS NULL THEN 'paused: must not be null' END,
+        pgsched.bad_length('paused_by', j.paused_by, 200),
+        pgsched.bad_length('paused_reason', j.paused_reason, 10000),
+        pgsched.bad_length('description', j.description, 65536),
+        pgsched.bad_tags(j.tags),
+        pgsched.not_one_of('resume_from', j.resume_from, ARRAY['now', 'pause']),
+        CASE WHEN j.concurrency_key IS NOT NULL THEN pgsched.bad_text('concurrency_key', j.concurrency_key, 200) END,
+        CASE WHEN j.concurrency_limit IS NOT NULL THEN
+            pgsched.out_of_range('concurrency_limit', j.concurrency_limit, 0, 1000000) END
+    )
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.job_options(j pgsched.jobs)
+ RETURNS jsonb
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT CASE WHEN j.kind IN ('command', 'shell') AND
+                     (j.success_codes <> '{0}' OR j.retry_codes IS NOT NULL OR j.dead_codes IS NOT NULL)
+        THEN jsonb_build_object('success_codes', j.success_codes, 'retry_codes', j.retry_codes,
+                                'dead_codes', j.dead_codes) END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_after_delete()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    UPDATE pgsched.runs
+    SET state = 'cancelled', finished_at = clock_timestamp(), reason = format('job %s was deleted', OLD.name)
+    WHERE job_id = OLD.id AND phase < 3 AND state <> 'running';
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_after_jobs()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text;
+    wrong bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('pgsched.after_jobs', 0));
+    SELECT a.id INTO wrong FROM unnest(NEW.after_jobs) a(id)
+    WHERE NOT EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = a.id AND pgsched.may_change(j.owner))
+      AND a.id IS DISTINCT FROM NEW.id LIMIT 1;
+    problem := CASE
+        WHEN array_ndims(NEW.after_jobs) > 1 THEN 'after_jobs: must be a plain list of the ids of jobs'
+        WHEN array_position(NEW.after_jobs, NULL) IS NOT NULL THEN 'after_jobs: must not hold null'
+        WHEN cardinality(NEW.after_jobs) > 100 THEN
+            format('after_jobs: %s jobs, at most 100 are allowed', cardinality(NEW.after_jobs))
+        WHEN NEW.id = ANY (NEW.after_jobs) THEN 'after_jobs: a job cannot wait for itself'
+        WHEN wrong IS NOT NULL THEN format('after_jobs: there is no job %s', wrong) END;
+    IF problem IS NULL THEN
+        WITH RECURSIVE before AS (
+            SELECT unnest(NEW.after_jobs) AS id
+            UNION
+            SELECT unnest(j.after_jobs) FROM before JOIN pgsched.jobs j ON j.id = before.id
+        )
+        SELECT format('after_jobs: job "%s" waits for this one already, itself or by way of others', j.name) INTO problem
+        FROM before CROSS JOIN pgsched.jobs j
+        WHERE before.id = NEW.id AND j.id = ANY (NEW.after_jobs) LIMIT 1;
+    END IF;
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_before_insert()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    problem text := coalesce(pgsched.job_error(NEW), pgsched.bad_owner(NEW.owner));
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    NEW.created_at := moment;
+    NEW.updated_at := moment;
+    NEW.anchor_at := coalesce(NEW.starts_at, moment);
+    NEW.run_count := 0;
+    NEW.error := NULL;
+    NEW.error_at := NULL;
+    IF NEW.schedule IS NULL THEN
+        NEW.run_at := coalesce(NEW.run_at, moment);
+        NEW.decided_until := '-infinity';
+        NEW.next_run_at := NEW.run_at;
+    ELSE
+        NEW.decided_until := moment;  -- only slots after this instant exist
+        NEW.next_run_at := moment;  -- due at once: the leader plans it
+    END IF;
+    IF NEW.paused THEN
+        NEW.paused_at := moment;
+        NEW.paused_by := coalesce(NEW.paused_by, session_user);
+    ELSE
+        NEW.paused_at := NULL;
+        NEW.paused_by := NULL;
+        NEW.paused_reason := NULL;
+        NEW.resume_from := 'now';
+    END IF;
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_before_update()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    resumed text := CASE WHEN OLD.paused AND NOT NEW.paused THEN NEW.resume_from END;
+BEGIN
+    NEW := pgsched.edit_allowed(OLD, NEW);
+    NEW.id := OLD.id;
+    NEW.created_at := OLD.created_at;
+    NEW.updated_at := moment;
+    NEW := pgsched.edit_pause(OLD, NEW, moment);
+    IF NEW.schedule IS NULL THEN
+        RETURN pgsched.edit_once(OLD, NEW, moment, resumed);
+    END IF;
+    RETURN pgsched.edit_schedule(OLD, NEW, moment, resumed);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_high_water_mark()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    NEW.decided_until := OLD.decided_until;
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_notify()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pg_notify('pgsched_leader', 'jobs');
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_plan_again()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    fence bigint := hashtextextended('pgsched.leader.fence', 0);  -- as in leader_fence in sql/leadership.sql
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted
+                       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                       AND (l.classid::bigint << 32) + l.objid::bigint = fence AND l.objsubid = 1) THEN
+        NEW.next_run_at := clock_timestamp();
+    END IF;
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_refuse_unstarted()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF NEW.jitter > pgsched.every_interval(NEW.schedule) THEN
+        PERFORM pgsched.raise_bad_value(format(
+            'jitter: %s is longer than the interval of the schedule: under overlap "%s" a slot would end the one before '
+            'it, which has not started', NEW.jitter, NEW.overlap), 'jobs');
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_refuse_watch()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text := coalesce(
+        CASE WHEN NEW.alert_after_failures IS NOT NULL THEN
+            pgsched.out_of_range('alert_after_failures', NEW.alert_after_failures, 1, 1000) END,
+        pgsched.bad_interval('max_lateness', NEW.max_lateness, '1 second'),
+        pgsched.bad_interval('max_duration', NEW.max_duration, '1 second'),
+        pgsched.bad_interval('expect_every', NEW.expect_every, '1 second'));
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_rekey()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+AS $function$
+BEGIN
+    IF (NEW.concurrency_key, NEW.concurrency_limit) IS NOT DISTINCT FROM (OLD.concurrency_key, OLD.concurrency_limit) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM FROM pgsched.jobs j WHERE j.id = NEW.id FOR UPDATE;
+    UPDATE pgsched.runs r SET concurrency_key = pgsched.run_key(NEW.id, NEW.concurrency_key, NEW.concurrency_limit, r.args),
+        ready_at = CASE WHEN r.state = 'queued' THEN coalesce(r.ready_at, clock_timestamp()) ELSE r.ready_at END,
+        state = CASE WHEN r.state = 'queued' THEN 'waiting' ELSE r.state END
+    WHERE r.job_id = NEW.id AND r.phase < 3;
+    PERFORM pg_notify('pgsched_leader', 'limits');
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.keep_error(keep jsonb)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    outcome text;
+    value jsonb;
+    problem text;
+BEGIN
+    IF jsonb_typeof(keep) <> 'object' THEN
+        RETURN 'keep: expected an object such as {"succeeded": "1 day", "any": "7 days"}';
+    END IF;
+    FOR outcome, value IN SELECT * FROM jsonb_each(keep) LOOP
+        IF outcome NOT IN ('succeeded', 'dead', 'cancelled', 'skipped', 'missed', 'any') THEN
+            RETURN format('keep: "%s" is not one of succeeded, dead, cancelled, skipped, missed, any', left(outcome, 50));
+        END IF;
+        BEGIN
+            problem := pgsched.bad_interval('keep: ' || outcome, (value #>> '{}')::interval, '0');
+        EXCEPTION WHEN data_exception THEN
+            problem := format('keep: %s: %s is not an interval', outcome, left(value::text, 50));
+        END;
+        IF problem IS NOT NULL OR jsonb_typeof(value) <> 'string' THEN
+            RETURN coalesce(problem, format('keep: %s: %s is not an interval: it needs a unit', outcome, left(value::text, 50)));
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.keep_of(state text, of_job jsonb, of_queue jsonb, of_all jsonb)
+ RETURNS interval
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT coalesce(of_job ->> state, of_job ->> 'any', of_queue ->> state, of_queue ->> 'any',
+                    of_all ->> state, of_all ->> 'any', '7 days')::interval
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.kept_keys_met()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    NEW.met := CASE WHEN NEW.run_id IS NOT NULL AND NOT EXISTS (
+        SELECT FROM pgsched.runs r WHERE r.id = NEW.run_id AND r.idempotency_key = NEW.key) THEN true END;
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.limit_of(key text, OUT name text, OUT concurrency integer, OUT rate integer, OUT period_s double precision, OUT burst integer, OUT ordered boolean, OUT weight integer)
+ RETURNS SETOF record
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT j.name, j.concurrency_limit, NULL::integer, NULL::double precision, NULL::integer, false, 1
+    FROM pgsched.jobs j
+    WHERE j.id = CASE WHEN $1 ~ '^job:[0-9]{1,18}(:|$)' THEN split_part($1, ':', 2)::bigint END
+    UNION ALL
+    (SELECT l.name, l.concurrency, l.rate, extract(epoch FROM l.rate_period)::double precision, l.rate_burst, l.ordered,
+         l.weight
+     FROM pgsched.limits l WHERE l.name = ANY (ARRAY[$1, split_part($1, ':', 1)]) ORDER BY length(l.name) DESC LIMIT 1)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.limits_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pg_notify('pgsched_leader', 'limits');
+    IF TG_OP = 'DELETE' THEN
+        DELETE FROM pgsched.pauses WHERE TG_TABLE_NAME = 'queues' AND what = 'limit' AND name = OLD.name;
+        RETURN OLD;
+    END IF;
+    NEW.applied_at := NULL;
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.listed_timezones(region text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE region
+        WHEN '' THEN 'CET CST6CDT Cuba EET EST EST5EDT Egypt Eire Factory GB GB-Eire GMT GMT+0 GMT-0 GMT0 Greenwich HST
+            Hongkong Iceland Iran Israel Jamaica Japan Kwajalein Libya MET MST MST7MDT NZ NZ-CHAT Navajo PRC PST8PDT
+            Poland Portugal ROC ROK Singapore Turkey UCT UTC Universal W-SU WET Zulu'
+        WHEN 'Africa' THEN 'Abidjan Accra Addis_Ababa Algiers Asmara Asmera Bamako Bangui Banjul Bissau Blantyre
+            Brazzaville Bujumbura Cairo Casablanca Ceuta Conakry Dakar Dar_es_Salaam Djibouti Douala El_Aaiun Freetown
+            Gaborone Harare Johannesburg Juba Kampala Khartoum Kigali Kinshasa Lagos Libreville Lome Luanda Lubumbashi
+            Lusaka Malabo Maputo Maseru Mbabane Mogadishu Monrovia Nairobi Ndjamena Niamey Nouakchott Ouagadougou
+            Porto-Novo Sao_Tome Timbuktu Tripoli Tunis Windhoek'
+        WHEN 'America' THEN 'Adak Anchorage Anguilla Antigua Araguaina Argentina/Buenos_Aires Argentina/Catamarca
+            Argentina/ComodRivadavia Argentina/Cordoba Argentina/Jujuy Argentina/La_Rioja Argentina/Mendoza
+            Argentina/Rio_Gallegos Argentina/Salta Argentina/San_Juan Argentina/San_Luis Argentina/Tucuman
+            Argentina/Ushuaia Aruba Asuncion Atikokan Atka Bahia Bahia_Banderas Barbados Belem Belize Blanc-Sablon
+            Boa_Vista Bogota Boise Buenos_Aires Cambridge_Bay Campo_Grande Cancun Caracas Catamarca Cayenne Cayman
+            Chicago Chihuahua Ciudad_Juarez Coral_Harbour Cordoba Costa_Rica Coyhaique Creston Cuiaba Curacao
+            Danmarkshavn Dawson Dawson_Creek Denver Detroit Dominica Edmonton Eirunepe El_Salvador Ensenada Fort_Nelson
+            Fort_Wayne Fortaleza Glace_Bay Godthab Goose_Bay Grand_Turk Grenada Guadeloupe Guatemala Guayaquil Guyana
+            Halifax Havana Hermosillo Indiana/Indianapolis Indiana/Knox Indiana/Marengo Indiana/Petersburg
+            Indiana/Tell_City Indiana/Vevay Indiana/Vincennes Indiana/Winamac Indianapolis Inuvik Iqaluit Jamaica Jujuy
+            Juneau Kentucky/Louisville Kentucky/Monticello Knox_IN Kralendijk La_Paz Lima Los_Angeles Louisville
+            Lower_Princes Maceio Managua Manaus Marigot Martinique Matamoros Mazatlan Mendoza Menominee Merida
+            Metlakatla Mexico_City Miquelon Moncton Monterrey Montevideo Montreal Montserrat Nassau New_York Nipigon
+            Nome Noronha North_Dakota/Beulah North_Dakota/Center North_Dakota/New_Salem Nuuk Ojinaga Panama Pangnirtung
+            Paramaribo Phoenix Port-au-Prince Port_of_Spain Porto_Acre Porto_Velho Puerto_Rico Punta_Arenas Rainy_River
+            Rankin_Inlet Recife Regina Resolute Rio_Branco Rosario Santa_Isabel Santarem Santiago Santo_Domingo
+            Sao_Paulo Scoresbysund Shiprock Sitka St_Barthelemy St_Johns St_Kitts St_Lucia St_Thomas St_Vincent
+            Swift_Current Tegucigalpa Thule Thunder_Bay Tijuana Toronto Tortola Vancouver Virgin Whitehorse Winnipeg
+            Yakutat Yellowknife'
+        WHEN 'Antarctica' THEN 'Casey Davis DumontDUrville Macquarie Mawson McMurdo Palmer Rothera South_Pole Syowa
+            Troll Vostok'
+        WHEN 'Arctic' THEN 'Longyearbyen'
+        WHEN 'Asia' THEN 'Aden Almaty Amman Anadyr Aqtau Aqtobe Ashgabat Ashkhabad Atyrau Baghdad Bahrain Baku Bangkok
+            Barnaul Beirut Bishkek Brunei Calcutta Chita Choibalsan Chongqing Chungking Colombo Dacca Damascus Dhaka
+            Dili Dubai Dushanbe Famagusta Gaza Harbin Hebron Ho_Chi_Minh Hong_Kong Hovd Irkutsk Istanbul Jakarta
+            Jayapura Jerusalem Kabul Kamchatka Karachi Kashgar Kathmandu Katmandu Khandyga Kolkata Krasnoyarsk
+            Kuala_Lumpur Kuching Kuwait Macao Macau Magadan Makassar Manila Muscat Nicosia Novokuznetsk Novosibirsk
+            Omsk Oral Phnom_Penh Pontianak Pyongyang Qatar Qostanay Qyzylorda Rangoon Riyadh Saigon Sakhalin Samarkand
+            Seoul Shanghai Singapore Srednekolymsk Taipei Tashkent Tbilisi Tehran Tel_Aviv Thimbu Thimphu Tokyo Tomsk
+            Ujung_Pandang Ulaanbaatar Ulan_Bator Urumqi Ust-Nera Vientiane Vladivostok Yakutsk Yangon Yekaterinburg
+            Yerevan'
+        WHEN 'Atlantic' THEN 'Azores Bermuda Canary Cape_Verde Faeroe Faroe Jan_Mayen Madeira Reykjavik South_Georgia
+            St_Helena Stanley'
+        WHEN 'Australia' THEN 'ACT Adelaide Brisbane Broken_Hill Canberra Currie Darwin Eucla Hobart LHI Lindeman
+            Lord_Howe Melbourne NSW North Perth Queensland South Sydney Tasmania Victoria West Yancowinna'
+        WHEN 'Brazil' THEN 'Acre DeNoronha East West'
+        WHEN 'Canada' THEN 'Atlantic Central Eastern Mountain Newfoundland Pacific Saskatchewan Yukon'
+        WHEN 'Chile' THEN 'Continental EasterIsland'
+        WHEN 'Etc' THEN 'GMT GMT+0 GMT+1 GMT+10 GMT+11 GMT+12 GMT+2 GMT+3 GMT+4 GMT+5 GMT+6 GMT+7 GMT+8 GMT+9 GMT-0
+            GMT-1 GMT-10 GMT-11 GMT-12 GMT-13 GMT-14 GMT-2 GMT-3 GMT-4 GMT-5 GMT-6 GMT-7 GMT-8 GMT-9 GMT0 Greenwich UCT
+            UTC Universal Zulu'
+        WHEN 'Europe' THEN 'Amsterdam Andorra Astrakhan Athens Belfast Belgrade Berlin Bratislava Brussels Bucharest
+            Budapest Busingen Chisinau Copenhagen Dublin Gibraltar Guernsey Helsinki Isle_of_Man Istanbul Jersey
+            Kaliningrad Kiev Kirov Kyiv Lisbon Ljubljana London Luxembourg Madrid Malta Mariehamn Minsk Monaco Moscow
+            Nicosia Oslo Paris Podgorica Prague Riga Rome Samara San_Marino Sarajevo Saratov Simferopol Skopje Sofia
+            Stockholm Tallinn Tirane Tiraspol Ulyanovsk Uzhgorod Vaduz Vatican Vienna Vilnius Volgograd Warsaw Zagreb
+            Zaporozhye Zurich'
+        WHEN 'Indian' THEN 'Antananarivo Chagos Christmas Cocos Comoro Kerguelen Mahe Maldives Mauritius Mayotte
+            Reunion'
+        WHEN 'Mexico' THEN 'BajaNorte BajaSur General'
+        WHEN 'Pacific' THEN 'Apia Auckland Bougainville Chatham Chuuk Easter Efate Enderbury Fakaofo Fiji Funafuti
+            Galapagos Gambier Guadalcanal Guam Honolulu Johnston Kanton Kiritimati Kosrae Kwajalein Majuro Marquesas
+            Midway Nauru Niue Norfolk Noumea Pago_Pago Palau Pitcairn Pohnpei Ponape Port_Moresby Rarotonga Saipan
+            Samoa Tahiti Tarawa Tongatapu Truk Wake Wallis Yap'
+        WHEN 'US' THEN 'Alaska Aleutian Arizona Central East-Indiana Eastern Hawaii Indiana-Starke Michigan Mountain
+            Pacific Samoa'
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.make_room(q pgsched.queues)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_sort TO 'off'
+AS $function$
+DECLARE
+    oldest bigint;
+BEGIN
+    IF pgsched.queue_depth(q.name, q.max_depth) < q.max_depth THEN
+        RETURN;
+    ELSIF q.on_full = 'shed_oldest' THEN
+        SELECT r.id INTO oldest FROM pgsched.runs r WHERE r.queue = q.name AND r.state IN ('queued', 'waiting') AND (
+            r.id IN (SELECT f.id FROM generate_series(0, 9) p CROSS JOIN LATERAL (
+                         SELECT a.id FROM pgsched.runs a WHERE a.phase = 2 AND a.queue = q.name AND a.priority = p
+                             AND a.state = 'queued' ORDER BY a.available_at, a.id LIMIT 1) f)
+            OR r.id IN (SELECT a.id FROM pgsched.runs a WHERE a.phase = 0 AND a.ready_at IS NOT NULL
+                            AND a.queue = q.name ORDER BY a.ready_at, a.id LIMIT 1))
+        ORDER BY r.available_at, r.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+        UPDATE pgsched.runs SET state = 'cancelled', finished_at = clock_timestamp(),
+            reason = format('shed: queue %s was full (max_depth %s) and newer runs came', q.name, q.max_depth)
+        WHERE id = oldest;
+        PERFORM pg_notify('pgsched_leader', 'runs');
+        RETURN;
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'PS429', TABLE = 'runs', SCHEMA = 'pgsched', COLUMN = 'queue', MESSAGE =
+        format('queue: %s is full: %s runs wait in it already (max_depth)', q.name, q.max_depth);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.may_be_asleep()
+ RETURNS boolean
+ LANGUAGE sql
+AS $function$
+    SELECT (pg_catalog.pg_sequence_last_value('pgsched.asleep_until'::regclass)::float8
+        >= pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000::float8) IS TRUE
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.may_change(owner name)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT pg_has_role(c.name, current_user, 'MEMBER')
+        OR EXISTS (SELECT FROM pg_roles r WHERE pg_has_role(c.name, r.oid, 'MEMBER')
+                   AND r.rolname IN (owner, 'pgsched_operator', 'pgsched_leader'))
+    FROM pgsched.caller() AS c(name)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.meet_run(existing bigint, on_conflict text, task text, args jsonb, due timestamp with time zone)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    r pgsched.runs;
+    later boolean;
+    held boolean;
+BEGIN
+    IF on_conflict = 'reject' THEN
+        RETURN 'rejected';
+    ELSIF on_conflict = 'return' THEN
+        RETURN 'existing';
+    END IF;
+    SELECT * INTO r FROM pgsched.runs WHERE id = existing FOR NO KEY UPDATE;
+    PERFORM pgsched.refuse_others(format('run %s, which has the key,', r.id), r.owner) WHERE r.id IS NOT NULL;
+    IF r.id IS NULL OR r.phase >= 3 THEN
+        RETURN NULL;
+    ELSIF r.task <> meet_run.task THEN
+        PERFORM pgsched.raise_bad_value(format('unique_key: run %s has it, of task "%s": it cannot take the payload of'
+            ' another', r.id, left(r.task, 100)), 'runs');
+    ELSIF r.state = 'running' THEN
+        RETURN 'existing';
+    END IF;
+    held := r.state = 'waiting' AND r.available_at >= '8998-01-01 00:00Z';
+    later := on_conflict = 'replace' AND due > clock_timestamp()
+        AND (r.state = 'queued' OR r.state = 'waiting' AND r.ready_at IS NOT NULL);
+    UPDATE pgsched.runs SET args = meet_run.args,
+        -- one that waits for other runs keeps its marker (43_dependencies.sql)
+        available_at = CASE WHEN on_conflict = 'replace' AND NOT held THEN due ELSE available_at END,
+        options = CASE WHEN on_conflict = 'replace' AND held
+                       THEN coalesce(options, '{}') || jsonb_build_object('not_before', due) ELSE options END,
+        -- the way back to queued is the leader's; ready_at: only limits hold it
+        state = CASE WHEN later THEN 'scheduled' ELSE r.state END,
+        ready_at = CASE WHEN NOT later THEN r.ready_at END
+    WHERE id = r.id;
+    IF on_conflict = 'replace' THEN
+        PERFORM pg_notify('pgsched_leader', 'runs');
+    END IF;
+    RETURN 'replaced';
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.my_roles()
+ RETURNS name[]
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT array_agg(rolname) FROM pg_roles WHERE pg_has_role(oid, 'MEMBER')
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.not_one_of(field text, value text, allowed text[])
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN value = ANY (allowed) THEN NULL
+           WHEN value IS NULL THEN format('%s: must not be null', field)
+           ELSE format('%s: "%s" is not one of %s', field, left(value, 60), array_to_string(allowed, ', ')) END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.note(action text, what text, name text, change jsonb DEFAULT NULL::jsonb)
+ RETURNS void
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    INSERT INTO pgsched.audit (action, what, name, change, acting_as)
+    VALUES ($1, $2, $3, $4, nullif(current_setting('role'), 'none'))
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.out_of_range(field text, value numeric, low numeric, high numeric)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN value BETWEEN low AND high THEN NULL
+           WHEN value IS NULL THEN format('%s: must not be null', field)
+           ELSE format('%s: %s is out of range %s-%s', field, value, low, high) END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.pass_over(j pgsched.jobs, moment timestamp with time zone, edited boolean)
+ RETURNS void
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason)
+    SELECT j.id, j.schedule, j.timezone, j.anchor_at, s.after_at, s.until_at, s.state, s.reason ||
+        CASE WHEN edited AND (j.paused OR j.error IS NOT NULL) THEN format('; then %s was edited', what) ELSE '' END
+    FROM (SELECT
+        greatest(j.decided_until, j.starts_at - interval '1 microsecond',
+                 CASE WHEN j.schedule IS NULL THEN j.run_at - interval '1 microsecond' END) AS begun,
+        least(moment, j.ends_at, CASE WHEN j.schedule IS NULL AND j.run_at <= moment THEN j.run_at END) AS ended,
+        CASE WHEN j.paused THEN coalesce(j.paused_at, '-infinity') - interval '1 microsecond'
+             ELSE 'infinity' END AS paused_from,
+        format('%s by %s%s', pgsched.utc(j.paused_at), j.paused_by, coalesce(': ' || j.paused_reason, '')) AS pause,
+        CASE WHEN j.schedule IS NULL THEN 'run_at' ELSE 'the schedule' END AS what
+    ) x CROSS JOIN LATERAL (VALUES
+        (begun, least(ended, paused_from), 'missed',
+         CASE WHEN j.error IS NOT NULL THEN format('the job was in error since %s: %s', pgsched.utc(j.error_at), j.error)
+              WHEN j.paused THEN 'not decided before the job was paused at ' || pause
+              ELSE what || ' was edited before this slot was decided' END),
+        (greatest(begun, paused_from), ended, 'skipped', 'paused since ' || pause)
+    ) s(after_at, until_at, state, reason)
+    WHERE (j.next_run_at <= moment OR j.error IS NOT NULL) AND s.after_at < s.until_at
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.pass_over_ahead(edited pgsched.jobs, moment timestamp with time zone)
+ RETURNS void
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason)
+    SELECT edited.id, edited.schedule, edited.timezone, edited.anchor_at, s.after_at, s.until_at, 'skipped',
+        format('the schedule was edited at %s while the clock stood before %s, until which slots are decided',
+               pgsched.utc(moment), pgsched.utc(edited.decided_until))
+    FROM (SELECT greatest(moment, edited.starts_at - interval '1 microsecond') AS after_at,
+                 least(edited.decided_until, edited.ends_at) AS until_at) s
+    WHERE s.after_at < s.until_at
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.pass_over_end(j pgsched.jobs, edited pgsched.jobs, moment timestamp with time zone)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    used_up boolean := coalesce(j.run_count >= j.max_runs, false);
+    begun timestamptz := greatest(j.decided_until, j.starts_at - interval '1 microsecond');
+    ended timestamptz := CASE WHEN used_up THEN begun ELSE greatest(begun, j.ends_at) END;
+    until timestamptz := least(moment, edited.ends_at);
+BEGIN
+    IF j.run_count >= edited.max_runs OR edited.ends_at <= ended THEN
+        RETURN false;
+    END IF;
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason)
+    SELECT j.id, j.schedule, j.timezone, j.anchor_at, ended, until, 'skipped',
+        format('the job had ended: its %s; it was extended at %s',
+               CASE WHEN used_up THEN format('max_runs was %s', j.max_runs)
+                    ELSE 'ends_at was ' || pgsched.utc(j.ends_at) END, pgsched.utc(moment))
+    WHERE ended < until;
+    RETURN true;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.pauses_notify()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pg_notify('pgsched_runs', CASE WHEN OLD.what IN ('queue', 'limit') THEN OLD.name ELSE '' END);
+    PERFORM pg_notify('pgsched_leader', 'limits');
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.phase_of(state text)
+ RETURNS smallint
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT CASE state WHEN 'waiting' THEN 0 WHEN 'scheduled' THEN 1 WHEN 'queued' THEN 2 WHEN 'running' THEN 2
+        WHEN 'dead' THEN 4 WHEN 'missed' THEN 4 ELSE 3 END::smallint
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.prune_audit(n integer)
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    WITH old AS (
+        SELECT id FROM pgsched.audit
+        WHERE at < clock_timestamp() - (SELECT keep_audit FROM pgsched.retention) ORDER BY at LIMIT n
+    ), gone AS (
+        DELETE FROM pgsched.audit a USING old WHERE a.id = old.id RETURNING a.id
+    )
+    SELECT count(*) FROM gone
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.queue_bit(queue text)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT 1::bigint << mod(hashtext(queue) & 2147483647, 61)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.queue_depth(queue text, most bigint)
+ RETURNS bigint
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_sort TO 'off'
+AS $function$
+    SELECT count(*) FROM (
+        (SELECT FROM pgsched.runs r WHERE r.phase = 2 AND r.queue = $1 AND r.state = 'queued'
+         ORDER BY r.queue, r.priority LIMIT $2)
+        UNION ALL
+        (SELECT FROM pgsched.runs r WHERE r.phase = 0 AND r.ready_at IS NOT NULL AND r.queue = $1
+         ORDER BY r.queue, coalesce(r.concurrency_key, '') LIMIT $2)) d
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.queues_gate()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('pgsched.gated_queues', 0));
+    PERFORM setval('pgsched.gated_queues',
+                   coalesce(pg_sequence_last_value('pgsched.gated_queues'), 0) | pgsched.queue_bit(NEW.name));
+    NEW.applied_at := NULL;
+    INSERT INTO pgsched.pauses (what, name, reason)
+    SELECT 'limit', NEW.name, 'its first limit is being applied'
+    WHERE (NEW.concurrency_limit IS NOT NULL OR NEW.rate IS NOT NULL OR NEW.fair OR NEW.ageing IS NOT NULL)
+      AND NOT EXISTS (SELECT FROM pgsched.queues q WHERE q.name = NEW.name AND q.limited)
+    ON CONFLICT (what, name) DO NOTHING;
+    PERFORM pg_notify('pgsched_leader', 'limits');
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.raise_bad_value(problem text, relation text)
+ RETURNS void
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = problem,
+        COLUMN = split_part(problem, ':', 1), TABLE = relation, SCHEMA = 'pgsched';
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.rebuild_flags()
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    now_ms bigint := (date_part('epoch', clock_timestamp()) * 1000)::bigint;
+BEGIN
+    PERFORM pgsched.forget_gates();
+    IF coalesce(pg_sequence_last_value('pgsched.asleep_until'), 0) NOT BETWEEN now_ms + 10000 AND now_ms + 2 * 86400000 THEN
+        PERFORM setval('pgsched.asleep_until', now_ms + 10000);
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.refuse_dependency_cycle(children bigint[], backward boolean)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    edges_lock CONSTANT bigint := hashtextextended('pgsched.dependencies', 0);
+    isolated boolean := current_setting('transaction_isolation') IN ('repeatable read', 'serializable');
+    child bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(edges_lock) WHERE NOT backward;
+    IF isolated THEN
+        BEGIN
+            PERFORM FROM pgsched.backward_edges FOR SHARE;
+        EXCEPTION WHEN serialization_failure THEN
+            RAISE EXCEPTION USING ERRCODE = 'serialization_failure', MESSAGE =
+                'dependencies: an edge that this transaction does not see was made meanwhile; repeat the transaction';
+        END;
+    END IF;
+    IF NOT backward AND NOT EXISTS (SELECT FROM pgsched.dependencies d
+                                    WHERE d.parent_id > d.run_id AND d.state = 'open') THEN
+        RETURN;
+    END IF;
+    IF isolated THEN
+        RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE =
+            'dependencies: while a run waits for one made after it, edges can only be made under READ COMMITTED';
+    END IF;
+    PERFORM pg_advisory_xact_lock(edges_lock);
+    UPDATE pgsched.backward_edges SET made = made + 1;
+    child := pgsched.dependency_cycle(children);
+    IF child IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'dependencies', MESSAGE =
+            format('parent_id: run %s would wait for itself, by way of the runs that it waits for', child);
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.refuse_keep()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text := pgsched.keep_error(NEW.keep);
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, TG_TABLE_NAME);
+    END IF;
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.refuse_others(what text, owner name)
+ RETURNS void
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF NOT pgsched.may_change(owner) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE =
+            format('permission denied: %s does not belong to role "%s"', what, pgsched.caller());
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.refuse_untaken_key()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pgsched.kept_keys k
+                   WHERE k.scope = 'idempotency' AND k.key = NEW.idempotency_key AND k.run_id IS NULL) THEN
+        PERFORM pgsched.raise_bad_value(
+            'idempotency_key: an INSERT cannot keep it: use pgsched.enqueue(..., idempotency_key => ...)', 'runs');
+    END IF;
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.retry(run_id bigint)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    unstarted boolean;
+BEGIN
+    SELECT r.attempt = 0 AND r.state IN ('dead', 'cancelled', 'missed', 'skipped')
+        AND EXISTS (SELECT FROM pgsched.dependencies d WHERE d.run_id = r.id) INTO unstarted
+    FROM pgsched.runs r WHERE r.id = run_id FOR UPDATE;
+    IF unstarted THEN
+        PERFORM pgsched.retry_now(run_id);
+        PERFORM pgsched.wait_again(ARRAY[run_id]);
+        RETURN (SELECT r.state FROM pgsched.runs r WHERE r.id = run_id);
+    END IF;
+    RETURN pgsched.retry_now(run_id);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.retry_now(run_id bigint)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    r pgsched.runs;
+    apart boolean;  -- a run that went wrong once for a whole stretch is tried again for all of it
+BEGIN
+    SELECT * INTO r FROM pgsched.runs WHERE id = run_id FOR UPDATE;
+    apart := r.covers_state IS NULL AND r.covers_from < r.covers_until AND r.state IN ('missed', 'skipped');
+    IF r.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pgsched.refuse_others(format('run %s', r.id), r.owner);
+    IF r.state NOT IN ('dead', 'cancelled', 'missed', 'skipped') THEN
+        RETURN r.state;
+    ELSIF EXISTS (SELECT FROM pgsched.runs o WHERE o.unique_key = r.unique_key AND o.phase < 3) THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', COLUMN = 'unique_key', MESSAGE =
+            format('unique_key: an unfinished run has the key "%s" of run %s already', r.unique_key, run_id);
+    END IF;
+    PERFORM pgsched.note('retried', 'run', r.id::text, jsonb_build_object('state', r.state, 'task', left(r.task, 200)));
+    -- a snapshot of the whole transaction may be older than the queue's limit: let the leader judge
+    r.state := CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key)
+                        OR current_setting('transaction_isolation') <> 'read committed' THEN 'waiting' ELSE 'queued' END;
+    UPDATE pgsched.runs SET state = r.state, finished_at = NULL, token = NULL, available_at = clock_timestamp(),
+        ready_at = CASE r.state WHEN 'waiting' THEN clock_timestamp() END,
+        crashes = 0, max_attempts = least(1000, greatest(max_attempts, attempt + 1)), cancel_requested_at = NULL,
+        cancel_reason = NULL, reason = NULL, expires_at = NULL, held_until = NULL,
+        has_children = (SELECT true FROM pgsched.dependencies d WHERE d.parent_id = r.id AND d.state = 'open' LIMIT 1),
+        covers_state = CASE WHEN apart THEN state ELSE covers_state END,
+        covers_reason = CASE WHEN apart THEN r.reason ELSE covers_reason END
+    WHERE id = run_id;
+    IF EXISTS (SELECT FROM pgsched.dependencies d WHERE d.run_id = r.id AND d.state <> 'met') THEN  -- a right of its own
+        UPDATE pgsched.dependencies d SET state = 'met' WHERE d.run_id = r.id AND d.state <> 'met';
+    END IF;
+    PERFORM CASE r.state WHEN 'queued' THEN pg_notify('pgsched_runs', r.queue)
+        ELSE pg_notify('pgsched_leader', 'runs') END;
+    RETURN r.state;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.retry_tree(run_id bigint)
+ RETURNS TABLE(id bigint, state text)
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    revived bigint[];
+    one bigint;
+BEGIN
+    -- locked before any is changed, and in the order in which the leader locks them
+    revived := ARRAY(SELECT r.id FROM pgsched.runs r WHERE r.id = ANY (ARRAY(SELECT pgsched.run_graph(retry_tree.run_id)))
+                     AND r.state IN ('dead', 'cancelled', 'missed', 'skipped') ORDER BY r.id FOR UPDATE);
+    FOREACH one IN ARRAY revived LOOP
+        PERFORM pgsched.retry_now(one);
+    END LOOP;
+    PERFORM pgsched.wait_again(revived);
+    RETURN QUERY SELECT r.id, r.state FROM pgsched.runs r WHERE r.id = ANY (revived) ORDER BY r.id;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.run_error(r pgsched.runs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT coalesce(
+        pgsched.not_one_of('kind', r.kind, ARRAY['python', 'command', 'shell', 'sql', 'http']),
+        CASE WHEN btrim(r.task) = '' THEN 'task: must not be empty'
+             WHEN length(r.task) > 65536 THEN
+                 format('task: %s characters, at most 65536 are allowed', length(r.task)) END,
+        CASE WHEN r.kind = 'http' THEN pgsched.http_url_error(r.task) END,
+        pgsched.args_error(r.kind, r.args),
+        pgsched.bad_text('queue', r.queue, 100),
+        pgsched.not_one_of('origin', r.origin, ARRAY['schedule', 'manual', 'backfill', 'enqueue']),
+        pgsched.out_of_range('priority', r.priority, 0, 9),
+        pgsched.out_of_range('max_attempts', r.max_attempts, 1, 1000),
+        pgsched.bad_instant('available_at', r.available_at),
+        pgsched.bad_instant('scheduled_at', r.scheduled_at),
+        pgsched.bad_instant('expires_at', r.expires_at),
+        pgsched.bad_interval('timeout', r.timeout, '1 millisecond'),
+        pgsched.bad_interval('kill_after', r.kill_after, '0'),
+        CASE WHEN r.backoff IS NOT NULL THEN
+            pgsched.not_one_of('backoff', r.backoff, ARRAY['exponential', 'fixed', 'linear']) END,
+        pgsched.bad_interval('backoff_base', r.backoff_base, '0'),
+        pgsched.bad_interval('backoff_max', r.backoff_max, '0'),
+        CASE WHEN r.backoff_jitter IS NOT NULL THEN
+            pgsched.out_of_range('backoff_jitter', r.backoff_jitter::numeric, 0, 1) END,
+        CASE WHEN r.concurrency_key IS NOT NULL THEN pgsched.bad_text('concurrency_key', r.concurrency_key, 500) END)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.run_graph(run_id bigint)
+ RETURNS SETOF bigint
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+    WITH RECURSIVE graph AS (
+        SELECT $1 AS id
+        UNION
+        SELECT next.id FROM graph CROSS JOIN LATERAL (
+            SELECT d.parent_id AS id FROM pgsched.dependencies d WHERE d.run_id = graph.id
+            UNION ALL
+            SELECT d.run_id FROM pgsched.dependencies d WHERE d.parent_id = graph.id
+            OFFSET 0) next
+    )
+    SELECT id FROM graph
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.run_key(job_id bigint, template text, concurrency_limit integer, args jsonb)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    name text;
+    made text := template;
+BEGIN
+    IF template IS NULL AND concurrency_limit IS NULL THEN
+        RETURN NULL;
+    END IF;
+    FOR name IN SELECT DISTINCT m[1] FROM regexp_matches(template, '\{([^{}]+)\}', 'g') m LOOP
+        made := replace(made, '{' || name || '}', coalesce(CASE
+            WHEN jsonb_typeof(args) = 'object' THEN args ->> name
+            WHEN name ~ '^\d{1,4}$' THEN args ->> name::integer END, ''));
+    END LOOP;
+    made := CASE WHEN template IS NOT NULL THEN coalesce(nullif(btrim(made), ''), '-') END;
+    IF concurrency_limit IS NOT NULL THEN
+        made := 'job:' || job_id || coalesce(':' || made, '');
+    END IF;
+    RETURN CASE WHEN length(made) <= 200 THEN made ELSE left(made, 160) || md5(made) END;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.run_of_key(unique_key text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    r record;
+BEGIN
+    SELECT o.id, o.owner INTO r FROM pgsched.runs o WHERE o.unique_key = run_of_key.unique_key AND o.phase < 3;
+    PERFORM pgsched.refuse_others('the run that has the unique key', r.owner) WHERE r.id IS NOT NULL;
+    RETURN r.id;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.run_owner_error(r pgsched.runs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN NOT EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = r.job_id AND j.kind = 'sql'
+                                 AND j.owner = r.owner AND j.task = r.task)
+           THEN pgsched.bad_owner(r.owner) END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.run_size_error(unique_key text, tags text[], options jsonb, progress jsonb, cancel_reason text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT format('%s: %s bytes, at most %s are allowed', name, size, most) FROM (VALUES
+        ('unique_key', octet_length(unique_key), 4000), ('tags', pg_column_size(tags), 65536),
+        ('options', pg_column_size(options), 65536), ('progress', pg_column_size(progress), 65536),
+        ('cancel_reason', octet_length(cancel_reason), 65536)) AS v(name, size, most)
+    WHERE size > most LIMIT 1
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.run_slot_error(r pgsched.runs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN (r.job_id IS NULL) <> (r.scheduled_at IS NULL)
+        THEN 'scheduled_at: a run of a job has one, and no other run' END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.runs_after_update()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text := pgsched.run_error(NEW);
+BEGIN
+    IF NEW.kind = 'sql' AND (NEW.kind, NEW.task, NEW.args, NEW.owner)
+        IS DISTINCT FROM (OLD.kind, OLD.task, OLD.args, OLD.owner) THEN
+        problem := coalesce(problem, pgsched.bad_owner(NEW.owner));
+    END IF;
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'runs');
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.runs_before_insert()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    problem text;
+    told text;
+BEGIN
+    IF NEW.concurrency_key IS NOT NULL AND pg_catalog.strpos(NEW.concurrency_key, '{') > 0 THEN
+        NEW.concurrency_key := pgsched.run_key(NULL, NEW.concurrency_key, NULL, NEW.args);
+    END IF;
+    IF (NEW.kind IN ('python', 'command', 'shell', 'sql') AND (NEW.job_id IS NULL) = (NEW.scheduled_at IS NULL) AND pg_catalog.btrim(NEW.task) <> ''
+        AND pg_catalog.length(NEW.task) <= 65536
+        AND (pg_catalog.jsonb_typeof(NEW.args) = 'object'
+             OR pg_catalog.jsonb_typeof(NEW.args) = 'array' AND NEW.kind <> 'shell')
+        AND pg_catalog.pg_column_size(NEW.args) <= 1048576
+        AND (NEW.queue = 'default' OR NEW.queue <> '' AND pg_catalog.length(NEW.queue) <= 100
+             AND NEW.queue = pg_catalog.btrim(NEW.queue)
+             AND NEW.queue !~ '[\x01-\x1f\x7f]')
+        AND NEW.priority BETWEEN 0 AND 9 AND NEW.max_attempts BETWEEN 1 AND 1000
+        AND NEW.origin IN ('enqueue', 'schedule', 'manual', 'backfill')
+        AND NEW.available_at BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z'
+        AND (NEW.scheduled_at IS NULL OR NEW.scheduled_at BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z')
+        AND (NEW.expires_at IS NULL OR NEW.expires_at BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z')
+        AND (NEW.timeout IS NULL OR NEW.timeout BETWEEN '1 millisecond' AND '10 years')
+        AND (NEW.kill_after IS NULL OR NEW.kill_after BETWEEN '0' AND '10 years')
+        AND (NEW.backoff IS NULL OR NEW.backoff IN ('exponential', 'fixed', 'linear'))
+        AND (NEW.backoff_base IS NULL OR NEW.backoff_base BETWEEN '0' AND '10 years')
+        AND (NEW.backoff_max IS NULL OR NEW.backoff_max BETWEEN '0' AND '10 years')
+        AND (NEW.backoff_jitter IS NULL OR NEW.backoff_jitter BETWEEN 0::float8 AND 1::float8)
+        AND (NEW.concurrency_key IS NULL OR pg_catalog.length(NEW.concurrency_key) BETWEEN 1 AND 500)
+        AND pg_catalog.num_nonnulls(NEW.unique_key, NEW.tags, NEW.options, NEW.progress, NEW.cancel_reason) = 0) IS NOT TRUE
+    THEN
+        problem := coalesce(pgsched.run_slot_error(NEW), pgsched.run_error(NEW), pgsched.run_size_error(
+            NEW.unique_key, NEW.tags, NEW.options, NEW.progress, NEW.cancel_reason),
+            pgsched.held_options_error(NEW.options));
+        IF problem IS NOT NULL THEN
+            PERFORM pgsched.raise_bad_value(problem, 'runs');
+        END IF;
+    END IF;
+    IF NEW.state = 'queued' AND NEW.available_at > pg_catalog.clock_timestamp() THEN
+        NEW.state := 'scheduled';
+    END IF;
+    IF NEW.state = 'queued' AND (NEW.concurrency_key IS NOT NULL
+        OR (pg_catalog.pg_sequence_last_value('pgsched.gated_queues'::regclass)
+            >> pg_catalog.mod(pg_catalog.hashtext(NEW.queue) & 2147483647, 61)) & 1::bigint = 1::bigint)
+    THEN
+        -- Nobody hears that a slot, or a run of a backfill, is refused: the leader makes them, many at a time, and one that
+        -- is refused would take all others with it. So a full queue takes them in addition, unless it sheds its oldest.
+        IF NEW.origin IN ('schedule', 'backfill') AND NOT pgsched.sheds_oldest(NEW.queue) THEN
+            NEW.state := pgsched.back_in_line(NEW.state, NEW.queue, NEW.concurrency_key);
+        ELSE
+            NEW.state := pgsched.entry_state(NEW.queue, NEW.concurrency_key);
+        END IF;
+        IF NEW.state = 'waiting' THEN
+            NEW.ready_at := pg_catalog.clock_timestamp();
+        END IF;
+    END IF;
+    IF NEW.state = 'queued' THEN
+        IF pg_catalog.pg_sequence_last_value('pgsched.asleep_until'::regclass)::float8
+           >= pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000::float8 THEN  -- pgsched.may_be_asleep
+            told := pgsched.tell_workers(NEW.queue);
+        END IF;
+    ELSIF NEW.state IN ('scheduled', 'waiting') THEN
+        told := pg_catalog.pg_notify('pgsched_leader', 'runs');
+    END IF;
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.runs_born_in_phase()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    NEW.phase := pgsched.phase_of(NEW.state);
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.runs_mend_phase()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    UPDATE pgsched.runs SET phase = pgsched.phase_of(NEW.state) WHERE id = NEW.id;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.runs_owner()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text;
+BEGIN
+    NEW.owner := coalesce(NEW.owner, current_user);
+    problem := pgsched.run_owner_error(NEW);
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'runs');
+    END IF;
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.runs_refuse_instants()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.raise_bad_value(coalesce(
+        pgsched.run_slot_error(NEW), pgsched.bad_instant('available_at', NEW.available_at),
+        pgsched.bad_instant('scheduled_at', NEW.scheduled_at), pgsched.bad_instant('expires_at', NEW.expires_at)), 'runs');
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.runs_refuse_size()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text := pgsched.run_size_error(NEW.unique_key, NEW.tags, NEW.options, NEW.progress, NEW.cancel_reason);
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'runs');
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_error(expression text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE STRICT
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    words text[] := regexp_split_to_array(btrim(expression, E' \t'), '[ \t]+');
+    fields text[] := ARRAY['second', 'minute', 'hour', 'day of month', 'month', 'day of week'];
+    reason text;
+BEGIN
+    IF length(expression) > 512 THEN
+        RETURN 'schedule: longer than 512 characters';
+    ELSIF expression COLLATE "C" !~ '^[\x20-\x7e\t]*$' THEN
+        RETURN 'schedule: only printable ASCII is accepted';
+    ELSIF words[1] LIKE '@%' THEN
+        RETURN pgsched.schedule_macro_error(words);
+    ELSIF words[1] ~* '^(cron_)?tz=' THEN
+        RETURN format('schedule: "%s" is not supported, set timezone instead', words[1]);
+    ELSIF words[1] = '' OR cardinality(words) NOT IN (5, 6) THEN
+        RETURN format('schedule: expected 5 or 6 fields, got %s', cardinality(array_remove(words, '')));
+    END IF;
+    FOR i IN 1 .. cardinality(words) LOOP
+        reason := pgsched.schedule_field_error(fields[6 - cardinality(words) + i], words[i]);
+        EXIT WHEN reason IS NOT NULL;
+    END LOOP;
+    RETURN reason;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_field_error(field text, entry text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    items text[] := string_to_array(entry, ',');
+    item text;
+    reason text;
+BEGIN
+    FOREACH item IN ARRAY items LOOP
+        IF item = '' THEN
+            RETURN format('%s: empty item in "%s"', field, entry);
+        ELSIF item ~* '\?|^[hr](\(.*\))?(/.*)?$' THEN
+            RETURN format('%s: "%s" is not supported', field, item);
+        END IF;
+    END LOOP;
+    FOREACH item IN ARRAY items LOOP
+        reason := pgsched.schedule_item_error(field, item);
+        EXIT WHEN reason IS NOT NULL;
+    END LOOP;
+    RETURN reason;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_interval_error(typed text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    parts text[] := regexp_match(typed, '^(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?$', 'i');
+    total numeric := coalesce(parts[1], '0')::numeric * 86400 + coalesce(parts[2], '0')::numeric * 3600
+                   + coalesce(parts[3], '0')::numeric * 60 + coalesce(parts[4], '0')::numeric;
+BEGIN
+    IF parts IS NULL THEN
+        RETURN format('schedule: "%s" is not a duration such as 90s or 1h30m', typed);
+    ELSIF total < 1 THEN
+        RETURN format('schedule: "%s" is shorter than 1s', typed);
+    ELSIF total > 10000 * 86400 THEN
+        RETURN format('schedule: "%s" is longer than 10000d', typed);
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_item_error(field text, item text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    reason text;
+BEGIN
+    IF field = 'day of month' AND item ~* '^lw?$' THEN
+        RETURN NULL;
+    ELSIF field = 'day of month' AND item ~* '^[0-9]+w$' THEN
+        RETURN pgsched.schedule_value_error(field, left(item, -1));
+    ELSIF field = 'day of week' AND item ~* '^[0-9a-z]+#' THEN
+        reason := pgsched.schedule_value_error(field, split_part(item, '#', 1));
+        IF reason IS NULL AND item !~ '^[^#]+#0*[1-5]$' THEN
+            reason := format('%s: "%s" needs a number from 1 to 5 after #', field, item);
+        END IF;
+        RETURN reason;
+    ELSIF field = 'day of week' AND item ~* '^([0-9]+|[a-z]{3})l$' THEN
+        RETURN pgsched.schedule_value_error(field, left(item, -1));
+    END IF;
+    RETURN pgsched.schedule_numbers_error(field, item);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_macro_error(words text[])
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    macro text := lower(words[1] COLLATE "C");
+BEGIN
+    IF macro IN ('@every', '@after') AND cardinality(words) <> 2 THEN
+        RETURN format('schedule: %s needs one duration such as 90s or 1h30m', macro);
+    ELSIF macro IN ('@every', '@after') THEN
+        RETURN pgsched.schedule_interval_error(words[2]);
+    ELSIF macro = '@reboot' THEN
+        RETURN format('schedule: "%s" is not supported', words[1]);
+    ELSIF macro NOT IN ('@yearly', '@annually', '@monthly', '@weekly', '@daily', '@midnight', '@hourly') THEN
+        RETURN format('schedule: "%s" is not a known macro', words[1]);
+    ELSIF cardinality(words) > 1 THEN
+        RETURN format('schedule: %s takes nothing after it', words[1]);
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_numbers_error(field text, item text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    body text := split_part(item, '/', 1);
+    low text := split_part(body, '-', 1);
+    high text := substr(body, length(low) + 2);
+    reason text;
+BEGIN
+    IF strpos(item, '/') > 0 THEN
+        reason := pgsched.schedule_step_error(field, substr(item, length(body) + 2));
+    END IF;
+    IF reason IS NOT NULL OR body = '*' THEN
+        RETURN reason;
+    ELSIF low <> '' AND high <> '' THEN
+        RETURN pgsched.schedule_range_error(field, low, high);
+    END IF;
+    RETURN pgsched.schedule_value_error(field, body);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_range_error(field text, low text, high text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    reason text := coalesce(pgsched.schedule_value_error(field, low), pgsched.schedule_value_error(field, high));
+    first_value numeric := pgsched.schedule_value(field, low);
+    last_value numeric := pgsched.schedule_value(field, high);
+BEGIN
+    IF reason IS NULL AND first_value > last_value AND NOT (field = 'day of week' AND last_value = 0) THEN
+        reason := format('%s: range %s-%s runs backwards', field, low, high);
+    END IF;
+    RETURN reason;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_step_error(field text, step text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    size integer := CASE field WHEN 'hour' THEN 24 WHEN 'day of month' THEN 31 WHEN 'month' THEN 12
+                               WHEN 'day of week' THEN 7 ELSE 60 END;
+BEGIN
+    IF step !~ '^[0-9]+$' THEN
+        RETURN format('%s: step "%s" is not a number', field, step);
+    ELSIF step::numeric = 0 THEN
+        RETURN format('%s: step 0 must be at least 1', field);
+    ELSIF step::numeric > size THEN
+        RETURN format('%s: step %s is larger than the field (%s values)', field, step, size);
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_value(field text, typed text)
+ RETURNS numeric
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN typed ~ '^[0-9]+$' THEN typed::numeric
+        WHEN field = 'month' THEN
+            array_position('{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}'::text[], lower(typed COLLATE "C"))
+        WHEN field = 'day of week' THEN
+            array_position('{sun,mon,tue,wed,thu,fri,sat}'::text[], lower(typed COLLATE "C")) - 1
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_value_error(field text, typed text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    low integer := CASE WHEN field IN ('day of month', 'month') THEN 1 ELSE 0 END;
+    top integer := CASE field WHEN 'hour' THEN 23 WHEN 'day of month' THEN 31 WHEN 'month' THEN 12
+                              WHEN 'day of week' THEN 7 ELSE 59 END;
+BEGIN
+    IF pgsched.schedule_value(field, typed) IS NULL THEN
+        RETURN format('%s: "%s" is not a number', field, typed)
+            || CASE WHEN field IN ('month', 'day of week') THEN ' or a name' ELSE '' END;
+    ELSIF pgsched.schedule_value(field, typed) NOT BETWEEN low AND top THEN
+        RETURN format('%s: %s is out of range %s-%s', field, typed, low, top);
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.settled_state(outcome text, retry boolean, attempts_left boolean, cancel boolean)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT CASE
+        WHEN outcome = 'succeeded' THEN 'succeeded'
+        WHEN outcome = 'cancelled' OR cancel THEN 'cancelled'
+        WHEN outcome IN ('interrupted', 'released') THEN 'queued'
+        WHEN outcome = 'snoozed' OR retry AND attempts_left THEN 'scheduled'
+        ELSE 'dead' END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.sheds_oldest(queue text)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT EXISTS (SELECT FROM pgsched.queues q WHERE q.name = $1 AND q.on_full = 'shed_oldest')
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.sql_args_error(args jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN jsonb_typeof(args) = 'array' AND args <> '[]' THEN 'args: a sql job takes a JSON object'
+        WHEN args ? 'dsn' AND (jsonb_typeof(args -> 'dsn') <> 'string' OR args ->> 'dsn' !~ '^[a-z0-9_-]{1,63}$') THEN
+            'args.dsn: expected the name of a database that workers know (--sql-dsn): lower-case letters, digits, - and _'
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.take_key(scope text, key text, task text, expires_at timestamp with time zone, OUT run_id bigint, OUT by_task text)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    holder name;
+BEGIN
+    LOOP
+        INSERT INTO pgsched.kept_keys (scope, key, task, expires_at)
+        VALUES (take_key.scope, take_key.key, take_key.task, take_key.expires_at)
+        ON CONFLICT (scope, key) DO NOTHING;
+        EXIT WHEN FOUND;
+        SELECT k.run_id, k.task, k.owner INTO take_key.run_id, take_key.by_task, holder FROM pgsched.kept_keys k
+        WHERE k.scope = take_key.scope AND k.key = take_key.key AND k.expires_at > clock_timestamp()
+            AND k.run_id IS NOT NULL;
+        IF FOUND THEN
+            -- null: there are no roles, or it is from before there were; then it gives no second run to anybody
+            PERFORM pgsched.refuse_others(format('the %s "%s"', CASE take_key.scope WHEN 'idempotency'
+                THEN 'idempotency_key' ELSE 'unique_key' END, left(take_key.key, 60)), holder) WHERE holder IS NOT NULL;
+            EXIT;
+        END IF;
+        -- one that has expired, or stands for no run, is taken over by one of those who come; the others find it taken
+        UPDATE pgsched.kept_keys k SET run_id = NULL, task = take_key.task, created_at = clock_timestamp(),
+            expires_at = take_key.expires_at, state = NULL, result = NULL, error = NULL, finished_at = NULL
+        WHERE k.scope = take_key.scope AND k.key = take_key.key
+            AND (k.expires_at <= clock_timestamp() OR k.run_id IS NULL);
+        EXIT WHEN FOUND;
+    END LOOP;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.tell_workers(queue text)
+ RETURNS text
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    now_ms bigint;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtextextended(tell_workers.queue, 7236838)) THEN
+        now_ms := (date_part('epoch', clock_timestamp()) * 1000)::bigint;
+        -- a value of a clock that ran ahead is not believed
+        IF coalesce(pg_sequence_last_value('pgsched.told_at'), 0) BETWEEN now_ms - 20 AND now_ms THEN
+            RETURN NULL;
+        END IF;
+        PERFORM setval('pgsched.told_at', now_ms);
+    END IF;
+    PERFORM pg_notify('pgsched_runs', tell_workers.queue);
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.timezone_error(zone text)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE STRICT
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    region text := CASE WHEN strpos(zone, '/') > 0 THEN split_part(zone, '/', 1) ELSE '' END;
+    place text := CASE WHEN region = '' THEN zone ELSE substr(zone, length(region) + 2) END;
+    refused text := format('timezone: "%s" is not a known IANA zone', left(zone, 64));
+BEGIN
+    IF zone COLLATE "C" !~ '^[\x20-\x7e]*$' THEN
+        RETURN 'timezone: only printable ASCII is accepted';
+    ELSIF place = ANY (regexp_split_to_array(btrim(pgsched.listed_timezones(region), E' \n'), '\s+')) THEN
+        RETURN NULL;
+    -- A zone newer than the list has a region; anything without one is an abbreviation or a POSIX zone string.
+    ELSIF length(zone) > 64 OR zone COLLATE "C" !~ '^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)+$' THEN
+        RETURN refused;
+    END IF;
+    -- Knows no case and takes POSIX strings, but is quick: the scan below is left to names that pass it.
+    PERFORM now() AT TIME ZONE zone;
+    IF EXISTS (SELECT FROM pg_timezone_names AS known WHERE known.name = zone) THEN
+        RETURN NULL;
+    END IF;
+    RETURN refused;
+EXCEPTION WHEN invalid_parameter_value THEN
+    RETURN refused;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.trigger(job text, args jsonb DEFAULT NULL::jsonb, overlap text DEFAULT 'allow'::text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    j pgsched.jobs;
+    problem text := pgsched.not_one_of('overlap', trigger.overlap,
+        ARRAY['allow', 'skip', 'buffer_one', 'buffer_all', 'replace', 'terminate']);
+    born_state text := 'queued';
+    why text;
+    new_id bigint;
+BEGIN
+    IF problem IS NULL AND trigger.overlap <> 'allow' THEN
+        -- a write, not only a lock: under REPEATABLE READ the second of two callers must fail, not count too few
+        UPDATE pgsched.jobs SET run_count = run_count WHERE name = trigger.job RETURNING * INTO j;
+    ELSE
+        SELECT * INTO j FROM pgsched.jobs WHERE name = trigger.job FOR KEY SHARE;  -- against a delete, not the tick
+    END IF;
+    PERFORM pgsched.refuse_others(format('job "%s"', j.name), j.owner) WHERE j.id IS NOT NULL;
+    problem := coalesce(problem, CASE WHEN trigger.args IS NOT NULL THEN pgsched.args_error(j.kind, trigger.args) END);
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'runs');
+    ELSIF j.id IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'no_data_found', MESSAGE = format('job: there is no job named "%s"', trigger.job);
+    ELSIF trigger.overlap <> 'allow' THEN
+        SELECT s.state, s.reason INTO born_state, why FROM pgsched.triggered_state(j, trigger.overlap) s;
+    END IF;
+    LOOP
+        INSERT INTO pgsched.runs (job_id, scheduled_at, state, reason, finished_at, queue, priority, kind, task, args,
+            origin, owner, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter,
+            options, tags, concurrency_key)
+        VALUES (j.id, clock_timestamp(), born_state, why, CASE born_state WHEN 'skipped' THEN clock_timestamp() END,
+            j.queue, j.priority, j.kind, j.task, coalesce(trigger.args, j.args), 'manual', j.owner, j.max_attempts,
+            j.timeout, nullif(j.kill_after, '10 seconds'), nullif(j.backoff, 'exponential'),
+            nullif(j.backoff_base, '5 seconds'), nullif(j.backoff_max, '1 hour'), nullif(j.backoff_jitter, 0.2),
+            pgsched.job_options(j), j.tags,
+            pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, coalesce(trigger.args, j.args)))
+        ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
+        RETURNING id INTO new_id;
+        -- two people in the same microsecond: the second one tries again
+        EXIT WHEN new_id IS NOT NULL;
+    END LOOP;
+    PERFORM pgsched.note('triggered', 'job', j.name, jsonb_build_object('run', new_id));
+    RETURN new_id;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.triggered_state(j pgsched.jobs, overlap text, OUT state text, OUT reason text)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    open_runs bigint;
+    held bigint;
+    newest bigint;
+BEGIN
+    SELECT count(*), count(*) FILTER (WHERE r.state = 'waiting' AND r.ready_at IS NULL AND NOT pgsched.waits_in_turn(r.reason)), max(r.id)
+        INTO open_runs, held, newest
+    FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3 AND r.origin <> 'backfill';
+    triggered_state.state := 'queued';
+    IF open_runs = 0 THEN
+        RETURN;
+    ELSIF triggered_state.overlap IN ('replace', 'terminate') THEN
+        PERFORM pgsched.end_open_runs(j.id, triggered_state.overlap = 'terminate', 'overlap: replaced by a triggered run');
+        triggered_state.state := CASE triggered_state.overlap WHEN 'replace' THEN 'waiting' ELSE 'queued' END;
+    ELSIF triggered_state.overlap = 'skip' THEN
+        triggered_state.state := 'skipped';
+        triggered_state.reason := format('overlap: run %s was not finished', newest);
+    ELSIF held >= (CASE triggered_state.overlap WHEN 'buffer_one' THEN 1 ELSE j.max_buffer END) THEN
+        triggered_state.state := 'skipped';
+        triggered_state.reason := format('overlap: run %s was not finished and %s already waited', newest, held);
+    ELSE
+        triggered_state.state := 'waiting';
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.unique_bucket(unique_scope text, due timestamp with time zone, OUT name text, OUT ends_at timestamp with time zone)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    wanted text := substring(unique_scope FROM '^bucket\((.+)\)$');
+    period interval;
+    starts_at timestamptz;
+    problem text;
+BEGIN
+    BEGIN
+        period := wanted::interval;
+    EXCEPTION WHEN data_exception THEN
+        wanted := NULL;
+    END;
+    problem := CASE
+        WHEN wanted IS NULL THEN format('unique_scope: "%s" is neither while_active nor bucket(a period, as in 1 hour)',
+                                        left(unique_scope, 60))
+        WHEN extract(month FROM period) <> 0 OR extract(year FROM period) <> 0 THEN
+            'unique_scope: a period has no months or years: they differ in length'
+        ELSE pgsched.bad_interval('unique_scope', period, '1 second') END;
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'runs');
+    END IF;
+    starts_at := date_bin(period, due, '2001-01-01 00:00Z');
+    name := format('bucket %s %s', extract(epoch FROM period), extract(epoch FROM starts_at));
+    ends_at := starts_at + period;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.utc(moment timestamp with time zone)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"')
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.wait_again(run_ids bigint[])
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+BEGIN
+    UPDATE pgsched.dependencies d SET
+        state = CASE WHEN p.state IS NULL OR p.state = 'succeeded' OR p.phase >= 3 AND d.on_failure = 'run_anyway'
+                     THEN 'met' ELSE 'open' END,
+        on_failure = CASE WHEN p.phase >= 3 AND p.state <> 'succeeded' AND d.on_failure = 'cancel'
+                          THEN 'wait' ELSE d.on_failure END
+    FROM pgsched.dependencies e LEFT JOIN LATERAL (SELECT * FROM pgsched.runs r WHERE r.id = e.parent_id OFFSET 0) p ON true
+    WHERE e.run_id = ANY (run_ids) AND d.run_id = e.run_id AND d.parent_id = e.parent_id;
+    UPDATE pgsched.runs r SET state = 'waiting', ready_at = NULL, available_at = '8999-01-01 00:00Z'
+    FROM (SELECT d.run_id FROM pgsched.dependencies d WHERE d.run_id = ANY (run_ids) GROUP BY d.run_id
+          HAVING bool_or(d.state = 'open' AND NOT d.any_of)
+              OR bool_or(d.any_of) AND NOT bool_or(d.any_of AND d.state = 'met')) held
+    WHERE r.id = held.run_id AND r.state IN ('waiting', 'queued');
+    PERFORM pg_notify('pgsched_leader', 'runs') WHERE FOUND;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.waits_in_turn(reason text)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT coalesce(reason = 'catch_up: late, and one after the other', false)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.workers_asleep(seconds double precision)
+ RETURNS double precision
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    now_ms bigint := (date_part('epoch', clock_timestamp()) * 1000)::bigint;
+    asked_ms bigint := (least(greatest(seconds, 0), 86400) * 1000)::bigint;
+    until_ms bigint := coalesce(pg_sequence_last_value('pgsched.asleep_until'), 0);
+BEGIN
+    IF until_ms < now_ms + asked_ms * 3 / 5 OR until_ms > now_ms + 2 * 86400000 THEN
+        until_ms := setval('pgsched.asleep_until', now_ms + asked_ms);
+    END IF;
+    RETURN (until_ms - now_ms) / 1000.0;
+END $function$;
+
+-- aggregates
+
+CREATE AGGREGATE pgsched.histogram(integer,numeric) (SFUNC = pgsched.add_to_bin, STYPE = bigint[], INITCOND = '{0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}');
+
+-- indexes
+
+CREATE INDEX alert_deliveries_due ON pgsched.alert_deliveries USING btree (next_at) WHERE delivered_at IS NULL;
+CREATE INDEX alerts_closed ON pgsched.alerts USING btree (closed_at) WHERE closed_at IS NOT NULL;
+CREATE INDEX alerts_of_job ON pgsched.alerts USING btree (job_id, id);
+CREATE UNIQUE INDEX alerts_open ON pgsched.alerts USING btree (job_id, kind) WHERE closed_at IS NULL;
+CREATE INDEX audit_at ON pgsched.audit USING btree (at);
+CREATE INDEX audit_of ON pgsched.audit USING btree (what, name, id);
+CREATE INDEX backfills_open ON pgsched.backfills USING btree (id) WHERE finished_at IS NULL;
+CREATE INDEX dependencies_backward ON pgsched.dependencies USING btree (run_id) WHERE parent_id > run_id AND state = 'open'::text;
+CREATE INDEX dependencies_parent ON pgsched.dependencies USING btree (parent_id);
+CREATE INDEX jobs_declared ON pgsched.jobs USING btree (declared_by) WHERE declared_by IS NOT NULL;
+CREATE INDEX jobs_done_once ON pgsched.jobs USING btree (id) WHERE delete_after_run AND schedule IS NULL AND next_run_at IS NULL;
+CREATE INDEX jobs_due ON pgsched.jobs USING btree (next_run_at) WHERE NOT paused AND next_run_at IS NOT NULL;
+CREATE INDEX jobs_in_error ON pgsched.jobs USING btree (id) WHERE error IS NOT NULL;
+CREATE INDEX jobs_keep ON pgsched.jobs USING btree (id) WHERE keep IS NOT NULL;
+CREATE INDEX jobs_watched ON pgsched.jobs USING btree (id) WHERE alert_after_failures IS NOT NULL OR max_lateness IS NOT NULL OR max_duration IS NOT NULL OR expect_every IS NOT NULL;
+CREATE INDEX kept_keys_expires_at ON pgsched.kept_keys USING btree (expires_at);
+CREATE INDEX kept_keys_met ON pgsched.kept_keys USING btree (run_id) WHERE met;
+CREATE INDEX limits_to_apply ON pgsched.limits USING btree (name) WHERE applied_at IS NULL;
+CREATE INDEX queues_to_apply ON pgsched.queues USING btree (name) WHERE applied_at IS NULL;
+CREATE INDEX rollups_of_job ON pgsched.rollups USING btree (job_id, from_at) WHERE job_id <> 0;
+CREATE INDEX runs_attention ON pgsched.runs USING btree (finished_at) WHERE phase = 4;
+CREATE INDEX runs_backfill ON pgsched.runs USING btree (backfill_id, phase) WHERE backfill_id IS NOT NULL;
+CREATE INDEX runs_claim ON pgsched.runs USING btree (queue, priority, available_at, id) WHERE phase = 2;
+CREATE INDEX runs_ended_parents ON pgsched.runs USING btree (id) WHERE phase >= 3 AND has_children;
+CREATE INDEX runs_expiring ON pgsched.runs USING btree (expires_at) WHERE phase < 3 AND expires_at IS NOT NULL;
+CREATE INDEX runs_finished ON pgsched.runs USING btree (finished_at) WHERE phase >= 3;
+CREATE INDEX runs_held ON pgsched.runs USING btree (held_until) WHERE phase = 0 AND held_until IS NOT NULL;
+CREATE INDEX runs_of_key ON pgsched.runs USING btree (concurrency_key, phase, ready_at, id) WHERE concurrency_key IS NOT NULL AND phase < 3;
+CREATE INDEX runs_open_of_job ON pgsched.runs USING btree (job_id) WHERE phase < 3 AND job_id IS NOT NULL;
+CREATE INDEX runs_ready ON pgsched.runs USING btree (queue, COALESCE(concurrency_key, ''::text), priority, ready_at, id) WHERE ready_at IS NOT NULL AND phase = 0;
+CREATE INDEX runs_scheduled ON pgsched.runs USING btree (available_at, id) WHERE phase = 1;
+CREATE UNIQUE INDEX runs_slot ON pgsched.runs USING btree (job_id, scheduled_at) WHERE job_id IS NOT NULL;
+CREATE UNIQUE INDEX runs_unique_key ON pgsched.runs USING btree (unique_key) WHERE unique_key IS NOT NULL AND phase < 3;
+CREATE INDEX runs_waiting ON pgsched.runs USING btree (available_at, id) WHERE phase = 0 AND ready_at IS NULL;
+CREATE INDEX runs_waiting_of_job ON pgsched.runs USING btree (job_id, scheduled_at, id) WHERE phase = 0 AND ready_at IS NULL;
+CREATE INDEX workers_alive ON pgsched.workers USING btree (id) WHERE stopped_at IS NULL;
+
+-- triggers
+
+CREATE TRIGGER a_notify_insert AFTER INSERT ON pgsched.alerts FOR EACH ROW EXECUTE FUNCTION pgsched.alerts_notify();
+CREATE TRIGGER a_notify_update AFTER UPDATE OF closed_at ON pgsched.alerts FOR EACH ROW WHEN (old.closed_at IS NULL AND new.closed_at IS NOT NULL) EXECUTE FUNCTION pgsched.alerts_notify();
+CREATE TRIGGER a_check_instants AFTER INSERT OR UPDATE OF from_at, to_at, anchor_at ON pgsched.backfills FOR EACH ROW WHEN (new.from_at < '1970-01-01 00:00:00+00'::timestamp with time zone OR new.from_at > '9000-01-01 00:00:00+00'::timestamp with time zone OR new.to_at < '1970-01-01 00:00:00+00'::timestamp with time zone OR new.to_at > '9000-01-01 00:00:00+00'::timestamp with time zone OR new.anchor_at < '1900-01-01 00:00:00+00'::timestamp with time zone OR new.anchor_at > '9000-01-01 00:00:00+00'::timestamp with time zone) EXECUTE FUNCTION pgsched.backfills_refuse_instants();
+CREATE TRIGGER f_audit AFTER INSERT ON pgsched.backfills FOR EACH ROW EXECUTE FUNCTION pgsched.audit_backfills();
+CREATE TRIGGER a_hold_back AFTER INSERT ON pgsched.dependencies REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_after_insert();
+CREATE TRIGGER a_look_again AFTER DELETE ON pgsched.dependencies REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_after_delete();
+CREATE TRIGGER a_no_update BEFORE UPDATE OF run_id, parent_id ON pgsched.dependencies FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_no_update();
+CREATE TRIGGER a_complete BEFORE INSERT OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.job_calendars_before();
+CREATE TRIGGER b_plan_again AFTER INSERT OR DELETE OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.job_calendars_after();
+CREATE TRIGGER a_check_insert BEFORE INSERT ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_insert();
+CREATE TRIGGER a_check_update BEFORE UPDATE OF id, name, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_at, paused_by, paused_reason, resume_from, declared_by, description, owner, created_at, updated_at, keep, alert_after_failures, max_lateness, max_duration, expect_every ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_update();
+CREATE TRIGGER a_refuse_keep BEFORE INSERT OR UPDATE OF keep ON pgsched.jobs FOR EACH ROW WHEN (new.keep IS NOT NULL) EXECUTE FUNCTION pgsched.refuse_keep();
+CREATE TRIGGER a_refuse_watch BEFORE INSERT OR UPDATE OF alert_after_failures, max_lateness, max_duration, expect_every ON pgsched.jobs FOR EACH ROW WHEN (new.alert_after_failures IS NOT NULL OR new.max_lateness IS NOT NULL OR new.max_duration IS NOT NULL OR new.expect_every IS NOT NULL) EXECUTE FUNCTION pgsched.jobs_refuse_watch();
+CREATE TRIGGER b_high_water_mark BEFORE UPDATE OF decided_until ON pgsched.jobs FOR EACH ROW WHEN (new.decided_until < old.decided_until) EXECUTE FUNCTION pgsched.jobs_high_water_mark();
+CREATE TRIGGER b_plan_again BEFORE UPDATE OF next_run_at ON pgsched.jobs FOR EACH ROW WHEN (current_setting('pgsched.ticks'::text, true) IS DISTINCT FROM 'on'::text AND new.error IS NULL AND new.next_run_at IS DISTINCT FROM old.next_run_at AND (new.next_run_at IS NULL OR new.next_run_at > clock_timestamp())) EXECUTE FUNCTION pgsched.jobs_plan_again();
+CREATE TRIGGER c_notify_insert AFTER INSERT ON pgsched.jobs FOR EACH STATEMENT EXECUTE FUNCTION pgsched.jobs_notify();
+CREATE TRIGGER c_notify_update AFTER UPDATE OF schedule, timezone, run_at, starts_at, ends_at, max_runs, paused, jitter, overlap ON pgsched.jobs FOR EACH STATEMENT EXECUTE FUNCTION pgsched.jobs_notify();
+CREATE TRIGGER d_after_delete AFTER DELETE ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_after_delete();
+CREATE TRIGGER e_refuse_unstarted AFTER INSERT OR UPDATE OF schedule, jitter, overlap ON pgsched.jobs FOR EACH ROW WHEN (new.jitter > '00:00:00'::interval AND (new.overlap = ANY (ARRAY['replace'::text, 'terminate'::text]))) EXECUTE FUNCTION pgsched.jobs_refuse_unstarted();
+CREATE TRIGGER e_rekey AFTER UPDATE OF concurrency_key, concurrency_limit ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_rekey();
+CREATE TRIGGER f_audit_delete AFTER DELETE ON pgsched.jobs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_jobs_gone();
+CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.jobs REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_jobs_added();
+CREATE TRIGGER f_audit_update AFTER UPDATE OF name, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, description, owner, keep, alert_after_failures, max_lateness, max_duration, expect_every ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.audit_jobs_changed();
+CREATE TRIGGER z_after_jobs_insert BEFORE INSERT ON pgsched.jobs FOR EACH ROW WHEN (cardinality(new.after_jobs) > 0) EXECUTE FUNCTION pgsched.jobs_after_jobs();
+CREATE TRIGGER z_after_jobs_update BEFORE UPDATE OF after_jobs ON pgsched.jobs FOR EACH ROW WHEN (cardinality(new.after_jobs) > 0) EXECUTE FUNCTION pgsched.jobs_after_jobs();
+CREATE TRIGGER a_met BEFORE UPDATE OF run_id ON pgsched.kept_keys FOR EACH ROW WHEN (new.scope = 'idempotency'::text) EXECUTE FUNCTION pgsched.kept_keys_met();
+CREATE TRIGGER a_changed BEFORE INSERT OR DELETE OR UPDATE OF name, concurrency, rate, rate_period, rate_burst, ordered, weight ON pgsched.limits FOR EACH ROW EXECUTE FUNCTION pgsched.limits_changed();
+CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, concurrency, rate, rate_period, rate_burst, ordered, weight ON pgsched.limits FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('limit');
+CREATE TRIGGER a_notify AFTER DELETE OR UPDATE ON pgsched.pauses FOR EACH ROW EXECUTE FUNCTION pgsched.pauses_notify();
+CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE ON pgsched.pauses FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('pause');
+CREATE TRIGGER a_gate BEFORE INSERT OR UPDATE OF name, concurrency_limit, rate, rate_period, rate_burst, max_depth, on_full, fair, ageing ON pgsched.queues FOR EACH ROW EXECUTE FUNCTION pgsched.queues_gate();
+CREATE TRIGGER a_refuse_keep BEFORE INSERT OR UPDATE OF keep ON pgsched.queues FOR EACH ROW WHEN (new.keep IS NOT NULL) EXECUTE FUNCTION pgsched.refuse_keep();
+CREATE TRIGGER b_removed BEFORE DELETE ON pgsched.queues FOR EACH ROW EXECUTE FUNCTION pgsched.limits_changed();
+CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, concurrency_limit, rate, rate_period, rate_burst, max_depth, on_full, fair, ageing, keep ON pgsched.queues FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('queue');
+CREATE TRIGGER a_refuse_keep BEFORE INSERT OR UPDATE OF keep ON pgsched.retention FOR EACH ROW EXECUTE FUNCTION pgsched.refuse_keep();
+CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE ON pgsched.retention FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('retention');
+CREATE TRIGGER a_check_insert BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.checked IS NOT TRUE) EXECUTE FUNCTION pgsched.runs_before_insert();
+CREATE TRIGGER a_check_instants AFTER UPDATE OF job_id, scheduled_at, available_at, expires_at ON pgsched.runs FOR EACH ROW WHEN ((new.job_id IS NULL) <> (new.scheduled_at IS NULL) OR new.available_at < '1970-01-01 00:00:00+00'::timestamp with time zone OR new.available_at > '9000-01-01 00:00:00+00'::timestamp with time zone OR new.scheduled_at < '1970-01-01 00:00:00+00'::timestamp with time zone OR new.scheduled_at > '9000-01-01 00:00:00+00'::timestamp with time zone OR new.expires_at < '1970-01-01 00:00:00+00'::timestamp with time zone OR new.expires_at > '9000-01-01 00:00:00+00'::timestamp with time zone) EXECUTE FUNCTION pgsched.runs_refuse_instants();
+CREATE TRIGGER a_check_size AFTER UPDATE OF unique_key, tags, options, progress, cancel_reason ON pgsched.runs FOR EACH ROW WHEN (octet_length(concat(new.unique_key, new.tags, new.options, new.progress, new.cancel_reason)) > 4000) EXECUTE FUNCTION pgsched.runs_refuse_size();
+CREATE TRIGGER a_check_update AFTER UPDATE OF kind, task, args, queue, priority, max_attempts, scheduled_at, origin, owner, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter ON pgsched.runs FOR EACH ROW EXECUTE FUNCTION pgsched.runs_after_update();
+CREATE TRIGGER a_refuse_key BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.idempotency_key IS NOT NULL) EXECUTE FUNCTION pgsched.refuse_untaken_key();
+CREATE TRIGGER a_refuse_owner BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.kind = 'sql'::text) EXECUTE FUNCTION pgsched.runs_owner();
+CREATE TRIGGER z_phase BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.state <> 'queued'::text OR new.phase <> 2) EXECUTE FUNCTION pgsched.runs_born_in_phase();
+ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER z_phase;
+CREATE TRIGGER z_phase_after AFTER UPDATE ON pgsched.runs FOR EACH ROW WHEN (new.phase <>
+        CASE new.state
+            WHEN 'running'::text THEN 2
+            WHEN 'succeeded'::text THEN 3
+            WHEN 'queued'::text THEN 2
+            WHEN 'waiting'::text THEN 0
+            WHEN 'scheduled'::text THEN 1
+            WHEN 'dead'::text THEN 4
+            WHEN 'missed'::text THEN 4
+            ELSE 3
+        END) EXECUTE FUNCTION pgsched.runs_mend_phase();
+ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER z_phase_after;
+
+-- grants
+
+GRANT SELECT ON SEQUENCE pgsched.asleep_until TO PUBLIC;
+GRANT SELECT ON SEQUENCE pgsched.gated_queues TO PUBLIC;
+GRANT SELECT ON SEQUENCE pgsched.told_at TO PUBLIC;
+
+-- comments
+
+COMMENT ON SCHEMA pgsched IS 'pgsched: scheduler and work queue. What other programs may use: docs/sql.md.';
+COMMENT ON TABLE pgsched.alert_deliveries IS 'pgsched''s own: who has been told of an alert.';
+COMMENT ON TABLE pgsched.alerts IS 'One row for each incident: docs/alerts.md. Read only.';
+COMMENT ON COLUMN pgsched.alerts.id IS 'Given by the database.';
+COMMENT ON COLUMN pgsched.alerts.job IS 'The job''s name; NULL: the whole system.';
+COMMENT ON COLUMN pgsched.alerts.kind IS 'failures, lateness, duration, silence, no_leader or test.';
+COMMENT ON COLUMN pgsched.alerts.opened_at IS 'Since when.';
+COMMENT ON COLUMN pgsched.alerts.closed_at IS 'Until when; NULL: it is open.';
+COMMENT ON COLUMN pgsched.alerts.details IS 'What was found.';
+COMMENT ON COLUMN pgsched.alerts.run_id IS 'The run that gave rise to it.';
+COMMENT ON COLUMN pgsched.alerts.recovery IS 'Why it was closed.';
+COMMENT ON TABLE pgsched.archived_runs IS 'Pruned runs, if retention.archive is set. Nothing in pgsched reads it: move or empty it as you like.';
+COMMENT ON SEQUENCE pgsched.asleep_until IS 'pgsched''s own: until when a worker may be asleep (ms since 1970); made anew by rebuild_flags().';
+COMMENT ON TABLE pgsched.attempts IS 'Attempts that ended, with what went wrong. One that succeeded need not have a row. Read only.';
+COMMENT ON COLUMN pgsched.attempts.run_id IS 'The run.';
+COMMENT ON COLUMN pgsched.attempts.attempt IS 'Its number, from 1.';
+COMMENT ON COLUMN pgsched.attempts.outcome IS 'succeeded, failed, timed_out, crashed, cancelled or interrupted.';
+COMMENT ON COLUMN pgsched.attempts.started_at IS 'When it started.';
+COMMENT ON COLUMN pgsched.attempts.finished_at IS 'When it ended.';
+COMMENT ON COLUMN pgsched.attempts.worker IS 'The worker that ran it.';
+COMMENT ON COLUMN pgsched.attempts.error IS 'The error, in one line.';
+COMMENT ON COLUMN pgsched.attempts.traceback IS 'Where it came from.';
+COMMENT ON COLUMN pgsched.attempts.log_tail IS 'The end of what it printed.';
+COMMENT ON TABLE pgsched.audit IS 'Who changed a job, run, backfill, queue, limit, pause or retention, and when. Read only.';
+COMMENT ON COLUMN pgsched.audit.at IS 'When.';
+COMMENT ON COLUMN pgsched.audit.who IS 'The login.';
+COMMENT ON COLUMN pgsched.audit.action IS 'What was done.';
+COMMENT ON COLUMN pgsched.audit.what IS 'To what kind of thing.';
+COMMENT ON COLUMN pgsched.audit.name IS 'Which one.';
+COMMENT ON COLUMN pgsched.audit.change IS 'Of an edit {column: [before, after]}, else what was made, taken away or asked for.';
+COMMENT ON TABLE pgsched.backfills IS 'pgsched''s own: made by pgsched.backfill, and worked on by the leader.';
+COMMENT ON TABLE pgsched.backward_edges IS 'pgsched''s own: one row that whoever makes an edge to a later run writes.';
+COMMENT ON TABLE pgsched.buckets IS 'pgsched''s own: what rate limits have left.';
+COMMENT ON TABLE pgsched.dependencies IS 'run_id waits for parent_id. INSERT rows before the run has started; DELETE takes one back.';
+COMMENT ON COLUMN pgsched.dependencies.run_id IS 'The run that waits.';
+COMMENT ON COLUMN pgsched.dependencies.parent_id IS 'The run that it waits for.';
+COMMENT ON COLUMN pgsched.dependencies.on_failure IS 'What happens if the parent does not succeed: cancel, run_anyway, wait.';
+COMMENT ON COLUMN pgsched.dependencies.any_of IS 'Of all edges of a run that say so, one has to be met; every other has to be.';
+COMMENT ON SEQUENCE pgsched.gated_queues IS 'pgsched''s own: a bit for each queue that has settings; made anew by rebuild_flags().';
+COMMENT ON TABLE pgsched.job_calendars IS 'Dates on which a job does not run, in the job''s time zone. INSERT, UPDATE and DELETE rows.';
+COMMENT ON COLUMN pgsched.job_calendars.job_id IS 'The job.';
+COMMENT ON COLUMN pgsched.job_calendars.from_date IS 'The first excluded date.';
+COMMENT ON COLUMN pgsched.job_calendars.until_date IS 'The last excluded date; default: from_date.';
+COMMENT ON COLUMN pgsched.job_calendars.reason IS 'Why: the reason of the slots that are skipped.';
+COMMENT ON TABLE pgsched.jobs IS 'What runs, and when. INSERT, UPDATE and DELETE rows; docs/jobs.md has every column.';
+COMMENT ON COLUMN pgsched.jobs.id IS 'Given by the database.';
+COMMENT ON COLUMN pgsched.jobs.name IS 'Unique; 1 to 200 characters.';
+COMMENT ON COLUMN pgsched.jobs.description IS 'For people.';
+COMMENT ON COLUMN pgsched.jobs.kind IS 'How task is read: the name of a registered task, a program (command), a command line (shell), statements (sql) or a URL (http).';
+COMMENT ON COLUMN pgsched.jobs.task IS 'The name, program, command line, statements or URL.';
+COMMENT ON COLUMN pgsched.jobs.args IS 'Arguments: a JSON object or array, at most 1 MiB.';
+COMMENT ON COLUMN pgsched.jobs.queue IS 'The queue that its runs stand in.';
+COMMENT ON COLUMN pgsched.jobs.priority IS '0 to 9; lower goes first within a queue.';
+COMMENT ON COLUMN pgsched.jobs.tags IS 'Labels, at most 100.';
+COMMENT ON COLUMN pgsched.jobs.schedule IS 'Cron with five or six fields, @daily and its kin, @every 90s, @after 10m. NULL: the job runs once.';
+COMMENT ON COLUMN pgsched.jobs.timezone IS 'The IANA zone in which a cron schedule is read.';
+COMMENT ON COLUMN pgsched.jobs.run_at IS 'When to run a job without a schedule; default: now.';
+COMMENT ON COLUMN pgsched.jobs.starts_at IS 'No slot before this instant; @every counts from it.';
+COMMENT ON COLUMN pgsched.jobs.ends_at IS 'No slot after this instant.';
+COMMENT ON COLUMN pgsched.jobs.max_runs IS 'No slot after this many runs.';
+COMMENT ON COLUMN pgsched.jobs.jitter IS 'Each start is moved by an amount below this; the slot itself stays.';
+COMMENT ON COLUMN pgsched.jobs.delete_after_run IS 'A job that runs once is deleted when its run has succeeded.';
+COMMENT ON COLUMN pgsched.jobs.overlap IS 'What a slot does while an earlier run is not finished: allow, skip, buffer_one, buffer_all, replace, terminate.';
+COMMENT ON COLUMN pgsched.jobs.max_buffer IS 'How many slots may wait under overlap buffer_all.';
+COMMENT ON COLUMN pgsched.jobs.retry_within IS 'Under overlap skip: the slot still starts if the earlier run ends within this time.';
+COMMENT ON COLUMN pgsched.jobs.misfire_after IS 'A slot decided up to this late is on time.';
+COMMENT ON COLUMN pgsched.jobs.catch_up IS 'Which of the late slots run: latest, skip (none), earliest, all.';
+COMMENT ON COLUMN pgsched.jobs.max_catch_up IS 'At most so many under catch_up all.';
+COMMENT ON COLUMN pgsched.jobs.catch_up_window IS 'Slots later than this are recorded as missed.';
+COMMENT ON COLUMN pgsched.jobs.start_deadline IS 'A slot not started this long after its time is recorded as missed.';
+COMMENT ON COLUMN pgsched.jobs.max_attempts IS '1 to 1000; then the run is dead.';
+COMMENT ON COLUMN pgsched.jobs.timeout IS 'An attempt is stopped after this long.';
+COMMENT ON COLUMN pgsched.jobs.kill_after IS 'An attempt that was told to stop is killed after this long.';
+COMMENT ON COLUMN pgsched.jobs.backoff IS 'How the pause before the next attempt grows: exponential, linear, fixed.';
+COMMENT ON COLUMN pgsched.jobs.backoff_base IS 'The first pause.';
+COMMENT ON COLUMN pgsched.jobs.backoff_max IS 'The longest pause.';
+COMMENT ON COLUMN pgsched.jobs.backoff_jitter IS 'Each pause is shortened by up to this share of it.';
+COMMENT ON COLUMN pgsched.jobs.success_codes IS 'Exit codes of command and shell that are a success.';
+COMMENT ON COLUMN pgsched.jobs.retry_codes IS 'If set: only these other exit codes are retried.';
+COMMENT ON COLUMN pgsched.jobs.dead_codes IS 'Exit codes after which the run is dead at once.';
+COMMENT ON COLUMN pgsched.jobs.concurrency_key IS 'The key of its runs, with {name} for an argument: limits of keys bind it.';
+COMMENT ON COLUMN pgsched.jobs.concurrency_limit IS 'So many of its runs at once; with a concurrency_key, of each key.';
+COMMENT ON COLUMN pgsched.jobs.after_jobs IS 'Ids of jobs: a slot starts when their runs for the same slot have succeeded.';
+COMMENT ON COLUMN pgsched.jobs.paused IS 'While true no slot is decided.';
+COMMENT ON COLUMN pgsched.jobs.paused_at IS 'Since when; fills itself in.';
+COMMENT ON COLUMN pgsched.jobs.paused_by IS 'By whom; fills itself in.';
+COMMENT ON COLUMN pgsched.jobs.paused_reason IS 'Why.';
+COMMENT ON COLUMN pgsched.jobs.resume_from IS 'Set with paused = false: now skips the slots passed over, pause lets catch_up decide them.';
+COMMENT ON COLUMN pgsched.jobs.declared_by IS 'The app whose code declares the job.';
+COMMENT ON COLUMN pgsched.jobs.owner IS 'The role that it belongs to, and with whose rights SQL runs.';
+COMMENT ON COLUMN pgsched.jobs.created_at IS 'Kept by pgsched.';
+COMMENT ON COLUMN pgsched.jobs.updated_at IS 'Kept by pgsched: the last edit.';
+COMMENT ON COLUMN pgsched.jobs.anchor_at IS 'Kept by pgsched: what @every counts from.';
+COMMENT ON COLUMN pgsched.jobs.decided_until IS 'Kept by pgsched: the newest slot decided; only rises.';
+COMMENT ON COLUMN pgsched.jobs.next_run_at IS 'Kept by pgsched: when its next run is due. Set by hand, it is planned again.';
+COMMENT ON COLUMN pgsched.jobs.run_count IS 'Kept by pgsched: how many of its slots became runs.';
+COMMENT ON COLUMN pgsched.jobs.error IS 'Kept by pgsched: why the job cannot be planned; nothing more is until it is edited.';
+COMMENT ON COLUMN pgsched.jobs.error_at IS 'Kept by pgsched: since when.';
+COMMENT ON COLUMN pgsched.jobs.keep IS 'How long ended runs stay, by outcome: {"succeeded": "1 day", "any": "7 days"}.';
+COMMENT ON COLUMN pgsched.jobs.alert_after_failures IS 'An alert is open while so many of its runs in a row ended dead.';
+COMMENT ON COLUMN pgsched.jobs.max_lateness IS 'An alert is open while a slot started, or waits to start, later than this.';
+COMMENT ON COLUMN pgsched.jobs.max_duration IS 'An alert is open while an attempt takes, or took, longer than this.';
+COMMENT ON COLUMN pgsched.jobs.expect_every IS 'An alert is open while it has not succeeded for this long.';
+COMMENT ON TABLE pgsched.kept_keys IS 'pgsched''s own: keys that outlive the run they stand for.';
+COMMENT ON TABLE pgsched.leader IS 'pgsched''s own: one row a term; the newest leads.';
+COMMENT ON TABLE pgsched.limits IS 'Limits of concurrency keys: of the key with this name, and of each key that begins with it and a colon.';
+COMMENT ON COLUMN pgsched.limits.name IS 'The key, or what its keys have before their first colon.';
+COMMENT ON COLUMN pgsched.limits.concurrency IS 'So many runs of a key at once.';
+COMMENT ON COLUMN pgsched.limits.rate IS 'So many starts of a key in each rate_period.';
+COMMENT ON COLUMN pgsched.limits.rate_period IS '1 millisecond to 31 days.';
+COMMENT ON COLUMN pgsched.limits.rate_burst IS 'So many at once after a quiet time.';
+COMMENT ON COLUMN pgsched.limits.ordered IS 'Runs of a key start in the order in which they came.';
+COMMENT ON COLUMN pgsched.limits.weight IS 'The share of a key in a fair queue.';
+COMMENT ON TABLE pgsched.passed_over IS 'pgsched''s own: slots that an edit passed over, until the leader records them.';
+COMMENT ON TABLE pgsched.pauses IS 'What must not start: everything, a queue or a task. INSERT pauses, DELETE resumes.';
+COMMENT ON COLUMN pgsched.pauses.what IS 'all, queue or task (limit is the database''s own).';
+COMMENT ON COLUMN pgsched.pauses.name IS 'The queue or task; empty for all.';
+COMMENT ON COLUMN pgsched.pauses.paused_at IS 'Since when.';
+COMMENT ON COLUMN pgsched.pauses.paused_by IS 'By whom.';
+COMMENT ON COLUMN pgsched.pauses.reason IS 'Why.';
+COMMENT ON COLUMN pgsched.pauses.resume_at IS 'When the pause ends by itself.';
+COMMENT ON TABLE pgsched.queues IS 'Settings of queues: limits, depth, fairness, retention. A queue without settings needs no row.';
+COMMENT ON COLUMN pgsched.queues.name IS 'The queue.';
+COMMENT ON COLUMN pgsched.queues.concurrency_limit IS 'So many of its runs at once.';
+COMMENT ON COLUMN pgsched.queues.rate IS 'So many starts in each rate_period.';
+COMMENT ON COLUMN pgsched.queues.rate_period IS '1 millisecond to 31 days.';
+COMMENT ON COLUMN pgsched.queues.rate_burst IS 'So many at once after a quiet time.';
+COMMENT ON COLUMN pgsched.queues.max_depth IS 'So many runs may wait in it.';
+COMMENT ON COLUMN pgsched.queues.on_full IS 'What a run beyond max_depth does: reject it, or shed_oldest.';
+COMMENT ON COLUMN pgsched.queues.fair IS 'Concurrency keys take turns, by the weights of their limits.';
+COMMENT ON COLUMN pgsched.queues.ageing IS 'A run that waits gains one priority after each such time.';
+COMMENT ON COLUMN pgsched.queues.keep IS 'How long ended runs stay, as in jobs.keep.';
+COMMENT ON TABLE pgsched.refunds IS 'pgsched''s own: starts that a rate limit gets back.';
+COMMENT ON TABLE pgsched.retention IS 'How long things are kept where neither job nor queue says so. One row: UPDATE it.';
+COMMENT ON COLUMN pgsched.retention.keep IS 'Ended runs, by outcome, as in jobs.keep.';
+COMMENT ON COLUMN pgsched.retention.archive IS 'Runs that go are put into archived_runs.';
+COMMENT ON COLUMN pgsched.retention.keep_minutes IS 'Figures by the minute.';
+COMMENT ON COLUMN pgsched.retention.keep_hours IS 'Figures by the hour.';
+COMMENT ON COLUMN pgsched.retention.keep_audit IS 'Who changed what.';
+COMMENT ON TABLE pgsched.rollup_mark IS 'pgsched''s own: up to when ended runs are counted.';
+COMMENT ON TABLE pgsched.rollups IS 'How many runs ended and how long they took, by minute and hour: docs/retention.md. Read only.';
+COMMENT ON TABLE pgsched.run_logs IS 'What runs printed: order by run_id, attempt, seq. Read only.';
+COMMENT ON COLUMN pgsched.run_logs.run_id IS 'The run.';
+COMMENT ON COLUMN pgsched.run_logs.attempt IS 'The attempt.';
+COMMENT ON COLUMN pgsched.run_logs.seq IS 'The place of the chunk.';
+COMMENT ON COLUMN pgsched.run_logs.at IS 'When it was written.';
+COMMENT ON COLUMN pgsched.run_logs.stream IS 'stdout, stderr, log, or cut: how much is left out at this place.';
+COMMENT ON COLUMN pgsched.run_logs.chunk IS 'The text.';
+COMMENT ON TABLE pgsched.runs IS 'One row for each run. Made by pgsched.enqueue, by INSERT or for a slot of a job; do not UPDATE or DELETE.';
+COMMENT ON COLUMN pgsched.runs.id IS 'Given by the database.';
+COMMENT ON COLUMN pgsched.runs.job_id IS 'The job that it is of; NULL: it was enqueued.';
+COMMENT ON COLUMN pgsched.runs.scheduled_at IS 'The slot of the job.';
+COMMENT ON COLUMN pgsched.runs.available_at IS 'It does not start before this instant.';
+COMMENT ON COLUMN pgsched.runs.created_at IS 'When it was made.';
+COMMENT ON COLUMN pgsched.runs.started_at IS 'When its last attempt started.';
+COMMENT ON COLUMN pgsched.runs.finished_at IS 'When it ended; NULL: it has not.';
+COMMENT ON COLUMN pgsched.runs.attempt IS 'How many attempts have started.';
+COMMENT ON COLUMN pgsched.runs.max_attempts IS 'After so many it is dead.';
+COMMENT ON COLUMN pgsched.runs.priority IS '0 to 9; lower goes first within a queue.';
+COMMENT ON COLUMN pgsched.runs.state IS 'waiting, scheduled, queued, running; ended: succeeded, dead, cancelled, skipped, missed.';
+COMMENT ON COLUMN pgsched.runs.queue IS 'The queue that it stands in.';
+COMMENT ON COLUMN pgsched.runs.kind IS 'How task is read: see jobs.kind.';
+COMMENT ON COLUMN pgsched.runs.task IS 'The name, program, command line, statements or URL.';
+COMMENT ON COLUMN pgsched.runs.args IS 'Arguments: a JSON object or array.';
+COMMENT ON COLUMN pgsched.runs.origin IS 'schedule, manual (triggered), backfill or enqueue.';
+COMMENT ON COLUMN pgsched.runs.unique_key IS 'No other unfinished run has this key.';
+COMMENT ON COLUMN pgsched.runs.idempotency_key IS 'The key of the request that made it.';
+COMMENT ON COLUMN pgsched.runs.concurrency_key IS 'What it shares limits with.';
+COMMENT ON COLUMN pgsched.runs.tags IS 'Labels.';
+COMMENT ON COLUMN pgsched.runs.cancel_requested_at IS 'When somebody asked its worker to stop it.';
+COMMENT ON COLUMN pgsched.runs.cancel_reason IS 'Who asked, and why.';
+COMMENT ON COLUMN pgsched.runs.reason IS 'Why it is in this state.';
+COMMENT ON COLUMN pgsched.runs.error IS 'The error of its last attempt that failed.';
+COMMENT ON COLUMN pgsched.runs.result IS 'What the task returned, as JSON.';
+COMMENT ON COLUMN pgsched.runs.progress IS 'What the task said of its progress.';
+COMMENT ON COLUMN pgsched.runs.covers_from IS 'The row stands for a stretch of slots: the first.';
+COMMENT ON COLUMN pgsched.runs.covers_until IS 'The last slot of the stretch.';
+COMMENT ON COLUMN pgsched.runs.covers_count IS 'How many slots the stretch has.';
+COMMENT ON COLUMN pgsched.runs.covers_state IS 'What became of the others, where that is not the state of this row.';
+COMMENT ON COLUMN pgsched.runs.covers_reason IS 'Why.';
+COMMENT ON SEQUENCE pgsched.told_at IS 'pgsched''s own: when workers were last notified (ms since 1970); believed for 20 ms.';
+COMMENT ON TABLE pgsched.workers IS 'pgsched''s own: the workers there are and were lately.';
+COMMENT ON FUNCTION pgsched.assert_claim(bigint,uuid) IS 'Fails with 55000 if the attempt no longer owns its run; else holds ownership until the transaction ends.';
+COMMENT ON FUNCTION pgsched.backfill(text,timestamp with time zone,timestamp with time zone,text,integer,boolean,integer) IS 'Runs the slots of a job in [from_at, to_at) once more. Returns the backfill''s id: docs/jobs.md.';
+COMMENT ON FUNCTION pgsched.cancel(bigint,text) IS 'Cancels a run. Returns cancelled, requested (its worker was asked), the state in which it had ended, or NULL: no such run.';
+COMMENT ON FUNCTION pgsched.cancel_backfill(bigint,text) IS 'Ends a backfill. Returns cancelled, finished (it was over), or NULL: no such backfill.';
+COMMENT ON FUNCTION pgsched.enqueue(text,jsonb,text,text,integer,interval,timestamp with time zone,text,integer,interval,text,text,text,interval,text[],timestamp with time zone,bigint[],bigint[],text,text) IS 'Makes a run; returns its id, or that of the run which has the key already. Call it with named arguments: docs/enqueue.md.';
+COMMENT ON FUNCTION pgsched.enqueue_result(text,jsonb,text,text,integer,interval,timestamp with time zone,text,integer,interval,text,text,text,interval,text[],timestamp with time zone,bigint[],bigint[],text,text) IS 'As enqueue; returns id and how: created, existing, replaced, repeated, rejected.';
+COMMENT ON FUNCTION pgsched.first_result(text) IS 'The run that the first enqueue with this idempotency key made, and what became of it; no row: unknown or expired.';
+COMMENT ON FUNCTION pgsched.retry(bigint) IS 'Revives a run that ended and did not succeed. Returns its state now, or NULL: no such run.';
+COMMENT ON FUNCTION pgsched.retry_now(bigint) IS 'As retry, without waiting again for the runs that it waited for.';
+COMMENT ON FUNCTION pgsched.trigger(text,jsonb,text) IS 'Runs a job now, beside its schedule. Returns the run''s id.';
