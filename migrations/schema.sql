@@ -2340,7 +2340,7 @@ DECLARE
     now_ms bigint := (date_part('epoch', clock_timestamp()) * 1000)::bigint;
 BEGIN
     PERFORM pgsched.forget_gates();
-    IF coalesce(pg_sequence_last_value('pgsched.asleep_until'), 0) NOT BETWEEN now_ms + 10000 AND now_ms + 2 * 86400000 THEN
+    IF pg_sequence_last_value('pgsched.asleep_until') > now_ms + 2 * 86400000 THEN  -- as in pgsched.workers_asleep
         PERFORM setval('pgsched.asleep_until', now_ms + 10000);
     END IF;
 END $function$;

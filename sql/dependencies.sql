@@ -71,7 +71,7 @@ SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM ended) AS en
 -- make edges.
 -- params: parallel arrays run_ids bigint[], parent_ids bigint[], on_failures text[], any_ofs boolean[]
 -- returns: nothing
--- locks: the runs that are held back; see migrations/0003/43_dependencies.sql
+-- locks: the runs that are held back; see migrations/1000_initial/43_dependencies.sql
 INSERT INTO pgsched.dependencies (run_id, parent_id, on_failure, any_of)
 SELECT run_id, parent_id, on_failure, any_of
 FROM unnest(%(run_ids)s::text::bigint[], %(parent_ids)s::text::bigint[], %(on_failures)s::text::text[],

@@ -40,16 +40,17 @@ EXCEPTION WHEN lock_not_available THEN
 END $$;
 
 -- Makes the flags anew that are kept outside of transactions (12_worker_tables.sql): each new leader and every
--- `pgsched migrate` does, so that nothing depends on what a restore, a crash or somebody's setval left in them. Nobody
--- knows who is asleep: for the next ten seconds somebody may be. While somebody changes the queues, their bits are left
--- as they are; the leader tries again with each pruning.
+-- `pgsched migrate` does, so that nothing depends on what a restore, a crash or somebody's setval left in them. While
+-- somebody changes the queues, their bits are left as they are; the leader tries again with each pruning. Workers raise
+-- asleep_until themselves, every few seconds: only a value beyond what any of them asks for is set back, to ten seconds
+-- from now, because somebody may be asleep.
 CREATE FUNCTION pgsched.rebuild_flags() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     now_ms bigint := (date_part('epoch', clock_timestamp()) * 1000)::bigint;
 BEGIN
     PERFORM pgsched.forget_gates();
-    IF coalesce(pg_sequence_last_value('pgsched.asleep_until'), 0) NOT BETWEEN now_ms + 10000 AND now_ms + 2 * 86400000 THEN
+    IF pg_sequence_last_value('pgsched.asleep_until') > now_ms + 2 * 86400000 THEN  -- as in pgsched.workers_asleep
         PERFORM setval('pgsched.asleep_until', now_ms + 10000);
     END IF;
 END $$;

@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 Key = tuple[int, int]
-HELD_BACK = 8998  # the year of available_at from which on a run waits for others: migrations/0003/43_dependencies.sql
+# the year of available_at from which on a run waits for others: migrations/1000_initial/43_dependencies.sql
+HELD_BACK = 8998
 How = Literal["created", "existing", "replaced", "repeated"]
 
 

@@ -1,4 +1,4 @@
-"""Unique and idempotency keys of recorded runs: the rules of migrations/0003/52_enqueue.sql, without a database."""
+"""Unique and idempotency keys of recorded runs, without a database: the rules of migrations/*/44_enqueue.sql."""
 
 from __future__ import annotations
 

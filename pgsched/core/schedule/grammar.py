@@ -1,7 +1,7 @@
 """The rule: nothing reaches the engine unless this grammar accepts it, and what it hands on is canonical.
 
 Strict on purpose: a typing error is refused with the field and the reason, never guessed at. The database keeps the
-same grammar in `migrations/0001/20_schedule_grammar.sql`, word for word; change both or neither.
+same grammar in `migrations/1000_initial/21_schedules.sql`, word for word; change both or neither.
 `nW` means the weekday nearest to the n-th inside the month, or to its last day when the month is shorter, so `31W` is
 `LW`.
 """

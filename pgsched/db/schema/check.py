@@ -14,6 +14,20 @@ from pgsched.db.connection.transaction_pooling import begin
 def drift(conn: Connection[Any]) -> list[str]:
     """What differs between the database's tables and the ones of this version, each as one phrase."""
     import sqlalchemy
+
+    engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: conn, poolclass=sqlalchemy.StaticPool)
+    # what is found by the search path is taken for a table of no schema
+    begin(conn)
+    try:
+        conn.execute("SET LOCAL search_path = pg_catalog")
+        with engine.connect() as bind:
+            return [phrase(difference) for difference in differences(bind)]
+    finally:
+        conn.rollback()
+
+
+def differences(bind: Any) -> list[Any]:
+    """As alembic gives them: what would have to be done to the database. Comments, for people, are not compared."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
@@ -21,16 +35,8 @@ def drift(conn: Connection[Any]) -> list[str]:
     from pgsched.db.schema.tables import runs  # noqa: F401  metadata must hold them
 
     options = {"include_schemas": True, "include_name": ours, "version_table_schema": "pgsched", "compare_type": True}
-    engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: conn, poolclass=sqlalchemy.StaticPool)
-    # what is found by the search path is taken for a table of no schema
-    begin(conn)
-    try:
-        conn.execute("SET LOCAL search_path = pg_catalog")
-        with engine.connect() as bind:
-            found = compare_metadata(MigrationContext.configure(bind, opts=options), metadata)
-    finally:
-        conn.rollback()
-    return [phrase(difference) for difference in found]
+    bind.dialect.supports_comments = False
+    return list(compare_metadata(MigrationContext.configure(bind, opts=options), metadata))
 
 
 def ours(name: str | None, kind: str, _: object) -> bool:

@@ -1,7 +1,7 @@
 """The rule: what an HTTP job asks for is known to be sendable before anything is sent.
 
-The database refuses the same things at INSERT with the same words (migrations/0002/20_http.sql); a wrong request that
-reaches a worker all the same fails for good.
+The database refuses the same things at INSERT with the same words (migrations/1000_initial/22_kinds.sql); a wrong
+request that reaches a worker all the same fails for good.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Rest:
         self._count += count
         if count and self._count >= MANY:
             self._busy_until = now + WINDOW_S
-        if count:  # others, whose transactions overlapped, may not have been announced (0003/39_tell_workers.sql)
+        if count:  # others, whose transactions overlapped, may not have been announced (pgsched.tell_workers)
             self._look_s = NAP_S
         self.idle = not count and now >= self._busy_until
 

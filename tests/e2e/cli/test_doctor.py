@@ -115,8 +115,10 @@ def test_missing_and_invalid_indexes_disabled_triggers_and_drift_are_named(
 
 
 def test_missing_checks_keys_and_row_security_are_named(db: psycopg.Connection, connect: Open) -> None:
-    held = db.execute(expected_objects.HELD).fetchall()
-    assert {name for (name,) in held} == expected_objects.CHECKS
+    bodies, triggers, checks = expected_objects.expected()
+    assert {name for (name,) in db.execute(expected_objects.CHECKS).fetchall()} == checks
+    assert {name for name, _ in db.execute(expected_objects.FUNCTIONS).fetchall()} == set(bodies)
+    assert set(db.execute(expected_objects.TRIGGERS).fetchall()) == triggers
     db.execute("ALTER TABLE pgsched.runs DROP CONSTRAINT runs_state")
     db.execute("ALTER TABLE pgsched.alert_deliveries DROP CONSTRAINT alert_deliveries_alert_id_fkey")
     db.execute("CREATE POLICY pgsched_own ON pgsched.jobs USING (true)")

@@ -152,8 +152,8 @@ def test_a_malformed_dsn_is_bad_input(pgsched: Callable[..., object]) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--to", "0003", "--roles"], "to: the roles are those of version"),
-        (["--sql", "--to", "0003"], "sql: the script leads to this program's version"),
+        (["--to", "0003"], "to: there is no version '0003': there are 1000_initial"),
+        (["--sql", "--to", "1000_initial"], "sql: the script leads to this program's version"),
         (["--sql", "--set-search-path"], "sql: the script leads to this program's version"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",
@@ -190,6 +190,24 @@ def test_a_missing_schema_ends_with_five_and_is_not_made(
 def test_a_newer_schema_ends_with_six(pgsched: Callable[..., object], db: psycopg.Connection, args: list[str]) -> None:
     db.execute("UPDATE pgsched.alembic_version SET version_num = '9999'")
     one_line(pgsched(*args), 6, "upgrade this pgsched")
+
+
+@pytest.mark.parametrize("version", ["0001", "0011"])
+@pytest.mark.parametrize("args", [*READS, ["migrate"], ["worker"], ["check"]], ids=" ".join)
+def test_a_schema_from_before_0_1_0_ends_with_five_and_is_left_alone(
+    pgsched: Callable[..., object], db: psycopg.Connection, args: list[str], version: str
+) -> None:
+    db.execute("UPDATE pgsched.alembic_version SET version_num = %s", [version])
+    reason = (
+        f"version {version}, made before 0.1.0: dump what you need, drop schema pgsched, then run `pgsched migrate`"
+    )
+    if args == ["check"]:
+        found = pgsched(*args)
+        assert (found.code, reason in found.out) == (5, True)
+    else:
+        one_line(pgsched(*args), 5, reason)
+    assert db.execute("SELECT version_num FROM pgsched.alembic_version").fetchall() == [(version,)]
+    assert db.execute("SELECT to_regclass('pgsched.runs') IS NOT NULL").fetchone() == (True,)
 
 
 def test_a_missing_grant_ends_with_seven(pgsched: Callable[..., object], db: psycopg.Connection, dsn: str) -> None:

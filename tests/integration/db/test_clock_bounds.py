@@ -7,10 +7,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.db.plans import numbering
 
 from pgsched.db.connection.connect import BY_INDEX
 from pgsched.db.statements import sql
+from tests.support.db.plans import numbering
 
 BOUNDED = [
     ("prune_keys", "expires_at <"),

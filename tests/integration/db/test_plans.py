@@ -67,7 +67,7 @@ EACH_ONE = [  # what people and clients of other languages send: its triggers an
     "UPDATE pgsched.jobs SET schedule = '@every 6s', paused = true WHERE name = 'n'",
     "DELETE FROM pgsched.jobs WHERE name = 'n'",
 ]
-EMPTY = ("dependencies_backward",)  # there is hardly ever such an edge (migrations/0003/43_dependencies.sql)
+EMPTY = ("dependencies_backward",)  # there is hardly ever such an edge (migrations/1000_initial/90_indexes.sql)
 SCAN = {"Node Type": "Index Scan", "Relation Name": "runs", "Index Name": "runs_claim", "Index Cond": "(queue = $1)"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,6 +21,7 @@ from pgsched.leader.election import Leader
 from tests.support.apps.releases import new, old
 from tests.support.logins import Logins, alone, not_refused, one
 from tests.support.releases import begin, end, process, time_passes
+from tests.support.schema.releases import next_release, run
 from tests.support.waiting import wait_until
 from tests.support.working import all_ended, work
 
@@ -360,16 +362,17 @@ def test_a_worker_that_may_not_settle_says_so_before_there_is_work(logins: Login
         work(logins.dsn("worker"), App(), lambda: False, timeout=20)
 
 
-def test_a_migration_puts_the_roles_in_force_again(logins: Logins, db: psycopg.Connection[Any], dsn: str) -> None:
+def test_a_migration_puts_the_roles_in_force_again(
+    logins: Logins, db: psycopg.Connection[Any], dsn: str, tmp_path: Path
+) -> None:
     db.execute("GRANT SELECT ON pgsched.audit TO PUBLIC")
     migrate.upgrade(dsn)
     assert not_refused(logins.connect("alice"), "SELECT * FROM audit") != {}, "nothing was migrated"
-    definers = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'pgsched'::regnamespace AND prosecdef"
-    before = one(db, definers)
-    alone(lambda: migrate.upgrade(dsn, to="0003"))
-    alone(lambda: migrate.upgrade(dsn))
+    alone(lambda: run(next_release(tmp_path), "migrate", "--dsn", dsn))
     assert not_refused(logins.connect("alice"), "SELECT * FROM audit") == {}
-    assert one(db, definers) == before
+    assert not_refused(logins.connect("alice"), "SELECT pgsched.note_of(1)") != {}
+    owner = "SELECT pg_get_userbyid(proowner), has_function_privilege('public', oid, 'EXECUTE') FROM pg_proc"
+    assert db.execute(f"{owner} WHERE proname = 'note_of'").fetchall() == [("pgsched_owner", False)]
 
 
 def test_functions_with_anothers_rights_pin_their_search_path(logins: Logins, db: psycopg.Connection[Any]) -> None:

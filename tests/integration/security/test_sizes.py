@@ -9,7 +9,6 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from pgsched.core.model import Result
-from pgsched.db.schema import migrate
 from pgsched.execute.outcomes import refused, traceback_text
 from tests.support.db.setting import add_runs, done, reap, take
 from tests.support.db.settling import settle
@@ -146,12 +145,10 @@ def test_no_reason_is_so_long_that_the_leader_cannot_reap(db: psycopg.Connection
     assert [row["state"] for row in reap(db)] == ["cancelled"]
 
 
-def test_a_job_that_the_release_before_took_is_planned_after_the_migration(empty_dsn: str) -> None:
-    """Its limit was one of characters, and none at all for those of the first release."""
-    migrate.upgrade(empty_dsn, to="0003")
-    with psycopg.connect(empty_dsn, autocommit=True) as db:
-        db.execute("INSERT INTO pgsched.jobs (name, schedule, task, description)"
-                   " VALUES ('j', '@daily', 't', repeat('é', 65536))")  # fmt: skip
-        migrate.upgrade(empty_dsn)
-        db.execute("UPDATE pgsched.jobs SET decided_until = clock_timestamp()")
-        db.execute("UPDATE pgsched.jobs SET description = repeat('ü', 65536)")
+def test_the_longest_text_of_a_job_is_no_obstacle_to_the_leader(
+    db: psycopg.Connection[Any],
+) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, schedule, task, description)"
+               " VALUES ('j', '@daily', 't', repeat('é', 65536))")  # fmt: skip
+    db.execute("UPDATE pgsched.jobs SET decided_until = clock_timestamp()")
+    db.execute("UPDATE pgsched.jobs SET description = repeat('ü', 65536)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -302,3 +303,21 @@ def test_where_the_data_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
     monkeypatch.setenv("HOME", "/home/me")
     assert embedded_server.data_dir() == Path("/home/me/.local/share/pgsched")
+
+
+@pytest.mark.parametrize("command", ["status", "migrate", "psql -- -c 'SELECT 1'", "worker"])
+def test_a_database_from_before_0_1_0_is_refused_with_the_directory_to_move_away(home: Path, command: str) -> None:
+    with embedded_server.server(home) as dsn:
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            conn.execute("CREATE SCHEMA pgsched; CREATE TABLE pgsched.alembic_version (version_num varchar(32))")
+            conn.execute("INSERT INTO pgsched.alembic_version VALUES ('0011')")
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("PGSCHED_", "DATABASE_URL"))}
+        done = subprocess.run(
+            [sys.executable, "-m", "pgsched", *shlex.split(command)],
+            env=env | {"PGSCHED_HOME": str(home)}, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 5, done.stderr
+        assert "version 0011, made before 0.1.0: dump what you need, drop schema pgsched" in done.stderr
+        assert f"or end all that use it, and move {home} away" in done.stderr
+        with psycopg.connect(dsn) as conn:
+            assert conn.execute("SELECT version_num FROM pgsched.alembic_version").fetchall() == [("0011",)]

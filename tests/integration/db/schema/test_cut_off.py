@@ -1,23 +1,41 @@
-"""A migration that is killed anywhere is done again from there."""
+"""A migration that is killed anywhere is done again from there, and old rows hold up none."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from difflib import unified_diff
+from pathlib import Path
 
 import psycopg
+import pytest
 
-from pgsched.db.schema import migrate
-from pgsched.db.schema.version import VERSIONS
-from tests.support.paths import ROOT
-from tests.support.schema.catalog import catalog
+from pgsched.db.connection.connect import connect
+from pgsched.db.schema.dump import schema_text
 from tests.support.schema.probing import fill
+from tests.support.schema.releases import NEXT, STEPS, command, run
+
+ROWS = 5_000
 
 
-def killed_at(dsn: str, line: str) -> bool:
+@pytest.fixture
+def expected(released: Path, empty_dsn: str) -> str:
+    """What the next release's migration makes of an empty database."""
+    assert run(released, "migrate", "--dsn", empty_dsn).returncode == 0
+    return text_of(empty_dsn)
+
+
+def text_of(dsn: str) -> str:
+    with connect(dsn) as conn:
+        return schema_text(conn)
+
+
+def changed(text: str, expected: str) -> list[str]:
+    lines = unified_diff(expected.splitlines(), text.splitlines(), "expected", "found", lineterm="", n=0)
+    return list(lines)
+
+
+def killed_at(release: Path, dsn: str, line: str) -> bool:
     """Start a migration and kill it when it says this; False if it ended before."""
-    command = [sys.executable, "-m", "pgsched", "migrate", "--dsn", dsn]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = command(release, "migrate", "--dsn", dsn)
     assert process.stderr is not None
     for said in process.stderr:
         if said.startswith(line):
@@ -26,25 +44,35 @@ def killed_at(dsn: str, line: str) -> bool:
     return process.returncode == -9
 
 
-def test_a_migration_that_is_killed_is_done_again_from_there(empty_dsn: str, dsn: str) -> None:
-    migrate.upgrade(empty_dsn, to="0001")
-    fill(empty_dsn, 5_000)
-    told: list[str] = []
-    for version in VERSIONS[1:]:
-        told += [step.name for step in migrate.steps(version)] + [f"{version}: tables"]
-    assert len(told) > 10
-    assert sum(killed_at(empty_dsn, line) for line in told) > len(told) // 2
-    migrate.upgrade(empty_dsn)
-    assert catalog(empty_dsn) == catalog(dsn)
-    with psycopg.connect(empty_dsn) as db:
-        assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (5_000,)
-        assert db.execute("SELECT count(*) FROM pgsched.kept_keys").fetchone() == (50,)
+def test_a_migration_that_is_killed_is_done_again_from_there(released: Path, dsn: str, expected: str) -> None:
+    fill(dsn, ROWS)
+    told = [*STEPS, f"{NEXT}: tables"]
+    assert sum(killed_at(released, dsn, line) for line in told) > len(told) // 2
+    assert run(released, "migrate", "--dsn", dsn).returncode == 0
+    assert changed(text_of(dsn), expected) == []
+    with psycopg.connect(dsn) as db:
+        assert db.execute("SELECT count(*) FROM pgsched.runs WHERE note = 'from before'").fetchone() == (ROWS,)
 
 
-def test_an_index_of_which_the_build_was_cut_off_is_built_anew(empty_dsn: str, dsn: str) -> None:
-    migrate.upgrade(empty_dsn, to="0002")
-    with psycopg.connect(empty_dsn, autocommit=True) as db:
-        db.execute("CREATE INDEX runs_of_key ON pgsched.runs (id)")
-        db.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'pgsched.runs_of_key'::regclass")
-    migrate.upgrade(empty_dsn)
-    assert catalog(empty_dsn) == catalog(dsn)
+def test_an_index_of_which_the_build_was_cut_off_is_built_anew(released: Path, dsn: str, expected: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as db:
+        db.execute("CREATE INDEX runs_noted ON pgsched.runs (task)")
+        db.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'pgsched.runs_noted'::regclass")
+    assert run(released, "migrate", "--dsn", dsn).returncode == 0
+    assert changed(text_of(dsn), expected) == []
+
+
+def test_a_check_that_old_rows_break_stays_for_new_ones(released: Path, dsn: str) -> None:
+    add = "INSERT INTO pgsched.attempts (run_id, token, attempt, outcome) VALUES (%s, gen_random_uuid(), 1, 'failed')"
+    with psycopg.connect(dsn, autocommit=True) as db:
+        db.execute(add, [1])
+        db.execute("ALTER TABLE pgsched.attempts ADD CONSTRAINT attempts_old CHECK (attempt > 0) NOT VALID")
+        db.execute("ALTER TABLE pgsched.attempts ADD CONSTRAINT attempts_new CHECK (attempt > 7) NOT VALID")
+        told = run(released, "migrate", "--dsn", dsn).stderr
+        assert "attempts_new of attempts holds for new rows only" in told
+        valid = dict(db.execute("SELECT conname::text, convalidated FROM pg_constraint"
+                                " WHERE conname LIKE 'attempts_%'").fetchall())  # fmt: skip
+        assert valid["attempts_old"]
+        assert not valid["attempts_new"]
+        with pytest.raises(psycopg.errors.CheckViolation):
+            db.execute(add, [2])

@@ -134,7 +134,7 @@ def test_an_idle_worker_that_is_notified_looks_once_in_one_to_two_poll_periods()
         rest.waited()
     assert rest.wait_s(10.0) == rest.period_s == 2.0
     assert rest.wait_s(10.0) * (1 - rest.jitter(2.0)) == 1.0
-    assert 0.6 * rest.asleep_s >= rest.period_s, "somebody wakes it for so long (0002/40_runs.sql: three fifths)"
+    assert 0.6 * rest.asleep_s >= rest.period_s, "somebody wakes it for so long (pgsched.workers_asleep: three fifths)"
     assert rest.must_ask(68.1) and not rest.must_ask(67.9)
 
 

@@ -1,0 +1,90 @@
+"""Flags outside of transactions are derived: each new leader and each migration makes them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from pgsched.config import LeaderSettings
+from pgsched.db.queries.leader import leadership
+from pgsched.db.schema import migrate
+from pgsched.leader.election import Leader
+from tests.support.db.setting import Aside
+from tests.support.schema.psql import apply_script
+from tests.support.waiting import wait_until
+
+Open = Callable[..., psycopg.Connection]
+BITS = "SELECT coalesce(bit_or(pgsched.queue_bit(name)), 0) FROM pgsched.queues"
+GATED = "SELECT pg_sequence_last_value('pgsched.gated_queues')"
+ASLEEP_S = ("SELECT pg_sequence_last_value('pgsched.asleep_until') / 1000.0"
+            " - extract(epoch FROM clock_timestamp())")  # fmt: skip
+NONSENSE = (0, 1, 2**61 - 1, 2**63 - 1)
+
+
+def one(db: psycopg.Connection, query: str) -> float:
+    row = db.execute(query.encode()).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def lead(dsn: str, db: psycopg.Connection) -> None:
+    """Let a leader begin, and end it."""
+    leader = Leader(dsn, LeaderSettings(), "test")
+    aside = Aside(leader.run)
+    wait_until(lambda: db.execute("SELECT FROM pgsched.leader").fetchone() is not None, 20, "a leader")
+    leader.stop()
+    aside.result()
+
+
+def move(dsn: str, _: psycopg.Connection) -> None:
+    migrate.upgrade(dsn)
+
+
+def script(dsn: str, _: psycopg.Connection) -> None:
+    from pgsched.db.schema.script import upgrade_sql
+
+    assert apply_script(dsn, upgrade_sql()).returncode == 0
+
+
+@pytest.mark.parametrize("rebuild", [lead, move, script])
+@pytest.mark.parametrize("nonsense", NONSENSE)
+def test_the_bits_of_queues_are_made_anew(
+    db: psycopg.Connection, dsn: str, nonsense: int, rebuild: Callable[[str, psycopg.Connection], None]
+) -> None:
+    db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('a', 1), ('b', 1), ('c', 1)")
+    right = one(db, BITS)
+    db.execute("SELECT setval('pgsched.gated_queues', %s)", [nonsense])
+    rebuild(dsn, db)
+    assert one(db, GATED) == right
+    db.execute("SELECT pgsched.enqueue('t', queue => 'b')")
+    assert db.execute("SELECT state FROM pgsched.runs").fetchall() == [("waiting",)], "limits hold"
+
+
+@pytest.mark.parametrize("rebuild", [lead, move, script])
+def test_a_time_until_which_nobody_can_be_asleep_is_set_back(
+    db: psycopg.Connection, dsn: str, rebuild: Callable[[str, psycopg.Connection], None]
+) -> None:
+    db.execute("SELECT setval('pgsched.asleep_until', 8999999999999)")
+    rebuild(dsn, db)
+    assert 0 < one(db, ASLEEP_S) <= 10, "somebody may be asleep, for as long as a worker says that it is"
+
+
+def test_a_time_that_some_worker_has_asked_for_stays(db: psycopg.Connection, dsn: str) -> None:
+    db.execute("SELECT pgsched.workers_asleep(3600)")
+    lead(dsn, db)
+    assert 3500 < one(db, ASLEEP_S) <= 3600
+
+
+def test_whoever_changes_queues_holds_up_no_leader_and_loses_no_bit(
+    db: psycopg.Connection, connect: Open, dsn: str
+) -> None:
+    """What the leader could not do at its start it does with the next pruning."""
+    db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('a', 1)")
+    other = connect(autocommit=False)
+    other.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('b', 1)")
+    with db.transaction():
+        leadership.elect(db, "test")
+    other.commit()
+    assert one(db, GATED) == one(db, BITS)

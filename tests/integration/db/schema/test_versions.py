@@ -1,0 +1,103 @@
+"""Which version a program takes, and which it refuses without touching the database."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgsched.db.connection.connect import connect
+from pgsched.db.schema import migrate, version
+from pgsched.errors import InputError, SchemaTooNew, SchemaTooOld
+
+ROOT = Path(__file__).resolve().parents[2]
+MIGRATIONS = ROOT / "migrations"
+STAMP = "UPDATE pgsched.alembic_version SET version_num = %s"
+
+
+def test_every_revision_has_its_statements_and_alembic_knows_the_same_order() -> None:
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory.from_config(migrate.configuration())
+    assert tuple(reversed([script.revision for script in scripts.walk_revisions()])) == version.VERSIONS
+    assert {path.name for path in MIGRATIONS.iterdir() if path.is_dir()} - {"versions", "__pycache__"} == {
+        *version.VERSIONS
+    }
+    assert [name for name in version.VERSIONS if not list((MIGRATIONS / name).glob("*.sql"))] == []
+
+
+def test_migrating_twice_changes_nothing(empty_dsn: str) -> None:
+    assert migrate.upgrade(empty_dsn) == (None, version.SCHEMA_VERSION)
+    with psycopg.connect(empty_dsn, autocommit=True) as db:
+        before = db.execute("SELECT max(oid::bigint) FROM pg_class").fetchone()
+        assert migrate.upgrade(empty_dsn) == (version.SCHEMA_VERSION, version.SCHEMA_VERSION)
+        assert db.execute("SELECT max(oid::bigint) FROM pg_class").fetchone() == before
+
+
+def test_four_processes_may_migrate_at_once(empty_dsn: str) -> None:
+    code = f"from pgsched.db.schema.migrate import upgrade; print(upgrade({empty_dsn!r}))"
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    ended = [process.communicate(timeout=90) for process in started]
+    assert [process.returncode for process in started] == [0] * 4, ended
+    assert sum("(None," in output for output, _ in ended) == 1, ended
+    with connect(empty_dsn) as conn:
+        version.check(conn)
+
+
+def test_a_database_without_the_schema_is_too_old(empty_dsn: str) -> None:
+    with connect(empty_dsn) as conn, pytest.raises(SchemaTooOld, match="no pgsched schema: run `pgsched migrate`"):
+        version.check(conn)
+
+
+def test_an_older_schema_is_refused_with_what_to_do(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids are compared by their place in the list: as a string this one comes first."""
+    monkeypatch.setattr(version, "VERSIONS", ("1000_initial", "0500_later"))
+    monkeypatch.setattr(version, "SCHEMA_VERSION", "0500_later")
+    monkeypatch.setattr(version.missing, "__defaults__", ("0500_later",))
+    with connect(dsn) as conn:
+        with pytest.raises(SchemaTooOld, match=r"version 1000_initial, older than 0500_later: run `pgsched migrate`"):
+            version.check(conn)
+        conn.execute(STAMP, ["0500_later"])
+        version.check(conn)
+
+
+@pytest.mark.parametrize("unknown", ["9999", "0000", "0012", "1000", "1900_unknown"])
+def test_a_version_that_this_program_does_not_know_is_newer_and_not_touched(dsn: str, unknown: str) -> None:
+    with connect(dsn) as conn:
+        conn.execute(STAMP, [unknown])
+        with pytest.raises(SchemaTooNew, match=f"version {unknown}, newer than .*: upgrade this pgsched"):
+            version.check(conn)
+        with pytest.raises(SchemaTooNew):
+            migrate.upgrade(dsn)
+        assert version.current(conn) == unknown
+
+
+@pytest.mark.parametrize("old", [f"{number:04}" for number in range(1, 12)])
+def test_a_database_from_before_0_1_0_is_refused_by_name_and_never_touched(empty_dsn: str, old: str) -> None:
+    with connect(empty_dsn) as conn:
+        conn.execute("CREATE SCHEMA pgsched")
+        conn.execute("CREATE TABLE pgsched.alembic_version (version_num varchar(32) NOT NULL)")
+        conn.execute("INSERT INTO pgsched.alembic_version VALUES (%s)", [old])
+        reason = f"version {old}, made before 0.1.0: dump what you need, drop schema pgsched"
+        for refuse in (lambda: version.check(conn), lambda: migrate.upgrade(empty_dsn)):
+            with pytest.raises(SchemaTooOld, match=reason) as raised:
+                refuse()
+            assert raised.value.exit_code == 5
+        left = "SELECT relname FROM pg_class WHERE relnamespace = 'pgsched'::regnamespace"
+        assert conn.execute(left).fetchall() == [("alembic_version",)]
+        assert version.current(conn) == old
+
+
+def test_there_is_no_way_to_a_version_that_does_not_exist(empty_dsn: str) -> None:
+    with pytest.raises(InputError, match="there is no version '0042'"):
+        migrate.upgrade(empty_dsn, to="0042")
+    with connect(empty_dsn) as conn:
+        assert version.current(conn) is None
