@@ -37,10 +37,10 @@ def refuse_unknown(version: str | None) -> None:
         raise SchemaTooNew(f"the schema is version {version}, newer than {SCHEMA_VERSION}: upgrade this pgsched")
 
 
-def missing(version: str | None, target: str = SCHEMA_VERSION) -> tuple[str, ...]:
-    """The revisions that lead from a known version to `target`."""
+def missing(version: str | None, target: str | None = None) -> tuple[str, ...]:
+    """The revisions that lead from a known version (None: an empty database) to `target`, or to this program's."""
     first = 0 if version is None else VERSIONS.index(version) + 1
-    return VERSIONS[first : VERSIONS.index(target) + 1]
+    return VERSIONS[first : VERSIONS.index(target or SCHEMA_VERSION) + 1]
 
 
 def check(conn: Connection[Any]) -> None:

@@ -99,7 +99,7 @@ LEADER = {
 # Nobody's run waits for these: what a person, a page, a command or a start-up asks, by its prefix or its name.
 ASKED = (
     "alert_list alert_test audit_ backfill_calendar backfill_cancel backfill_count backfill_rerun"
-    " backfill_show calendar_ check_ declare_ declared_by dependencies_progress dependencies_retry"
+    " backfill_show calendar_ catalog_ check_ declare_ declared_by dependencies_progress dependencies_retry"
     " dependencies_tree dependencies_waits doctor_ explain_ first_result job_ jobs_after jobs_counted"
     " jobs_in_error jobs_live jobs_of_clock jobs_of_interest limit_applied limit_list limit_remove limit_save"
     " limit_unapplied limit_writers may_check metrics_ migrate_ open_runs pause_ prune_count queue_list"
@@ -115,6 +115,7 @@ ASKED = (
 # (`dependencies_release` goes by its indexes from PostgreSQL 16 on; without statistics 15 hashes the edges.)
 FEW = (
     "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance clock now"
+    " flags_rebuild"
     " leader_candidates"
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_checked enqueue_keyed"
     " enqueue_keyed_traced enqueue_plain enqueue_rows enqueue_told enqueue_traced leader_elect leader_resign"
