@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from pgsched.db.schema.version import SCHEMA_VERSION
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NEXT = "1900_notes"
 REVISION = f'''"""A column for tests, filled for the rows there are, with an index."""
 
@@ -54,7 +54,7 @@ STEPS = [f"{NEXT}/{name.removeprefix('before/').removesuffix('.sql')}" for name 
 
 def next_release(folder: Path) -> Path:
     """The copy, in `folder`."""
-    for name in ("pgsched", "sql", "migrations", "tests/apps"):
+    for name in ("pgsched", "sql", "migrations", "tests/support/apps"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     migrations = folder / "migrations"
     (migrations / "versions" / f"{NEXT}.py").write_text(REVISION)

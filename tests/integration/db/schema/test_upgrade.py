@@ -8,10 +8,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.fleet import Fleet, fleet_on, one
 
 from pgsched.db.schema import version
 from tests.support.apps import ledger
+from tests.support.fleet import Fleet, fleet_on, one
 from tests.support.schema.probing import fill
 from tests.support.schema.releases import NEXT, ROOT, STEPS, run
 from tests.support.waiting import wait_until
