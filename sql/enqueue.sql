@@ -3,18 +3,24 @@
 
 
 -- name: enqueue
--- make one ad-hoc run of a Python task.
+-- make one ad-hoc run of a Python task, or find the one with its key.
 -- params: task text, args text (JSON), queue text, priority smallint, max_attempts integer, timeout interval,
---         at timestamptz or delay interval (from now), tags text[], concurrency_key text; null takes the
---         default
--- returns: (the id of the run, 'created')
--- locks: none but the new row's
-INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, available_at, tags, concurrency_key)
-VALUES (%(task)s::text, %(args)s::text::jsonb, coalesce(%(queue)s::text, 'default'),
-        coalesce(%(priority)s::smallint, 5), coalesce(%(max_attempts)s::integer, 3), %(timeout)s::interval,
-        coalesce(%(at)s::timestamptz, clock_timestamp() + %(delay)s::interval, clock_timestamp()), %(tags)s::text[],
-        %(concurrency_key)s::text)
-RETURNING id, 'created'
+--         at timestamptz or delay interval (from now), tags text[], concurrency_key text, unique_key text,
+--         unique_scope text, on_conflict text, idempotency_key text, idempotency_retention interval, after bigint[],
+--         after_any bigint[], on_failure text, trace text: a JSON object with traceparent and perhaps tracestate; null
+--         takes the default
+-- returns: (the id of the run; how: created, existing, replaced, rejected, repeated; nothing)
+-- locks: the new row's, or of a run whose payload is replaced that one's. Waits for a transaction that is just
+--        inserting the same key.
+SELECT id, how, CASE WHEN %(trace)s::text IS NOT NULL THEN pgsched.carry_trace(id, how, %(trace)s::text::jsonb)::text END
+FROM pgsched.enqueue_result(
+    task => %(task)s::text, args => %(args)s::text::jsonb, queue => %(queue)s::text, priority => %(priority)s::integer,
+    max_attempts => %(max_attempts)s::integer, timeout => %(timeout)s::interval, at => %(at)s::timestamptz,
+    delay => %(delay)s::interval, tags => %(tags)s::text[], unique_key => %(unique_key)s::text,
+    unique_scope => coalesce(%(unique_scope)s::text, 'while_active'), on_conflict => %(on_conflict)s::text,
+    idempotency_key => %(idempotency_key)s::text, idempotency_retention => %(idempotency_retention)s::interval,
+    after => %(after)s::bigint[], after_any => %(after_any)s::bigint[],
+    on_failure => coalesce(%(on_failure)s::text, 'cancel'), concurrency_key => %(concurrency_key)s::text)
 
 
 -- name: enqueue_at
@@ -27,57 +33,6 @@ RETURNING id, 'created'
 SELECT coalesce(%(at)s::timestamptz, clock_timestamp() + %(delay)s::interval)::text, %(timeout)s::interval::text,
     %(tags)s::text[]::text, row_security_active('pgsched.runs'), has_table_privilege('pgsched.runs', 'INSERT')
         AND num_nonnulls(%(at)s::timestamptz, %(delay)s::interval, %(concurrency_key)s::text) = 0
-
-
--- name: enqueue_checked
--- `enqueue`, by one who may say that a run has been checked: what the trigger does is done in here.
--- params: those of `enqueue`
--- returns: (the id of the run, 'created')
--- locks: none but the new row's
-INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, available_at, tags, concurrency_key, checked)
-VALUES (%(task)s::text, %(args)s::text::jsonb, coalesce(%(queue)s::text, 'default'),
-        coalesce(%(priority)s::smallint, 5), coalesce(%(max_attempts)s::integer, 3), %(timeout)s::interval,
-        coalesce(%(at)s::timestamptz, clock_timestamp() + %(delay)s::interval, clock_timestamp()), %(tags)s::text[],
-        %(concurrency_key)s::text,
-        CASE WHEN %(at)s::timestamptz IS NULL AND %(delay)s::interval IS NULL AND %(concurrency_key)s::text IS NULL
-            AND NOT pgsched.may_be_asleep() THEN
-            pgsched.is_plain(%(task)s::text, %(args)s::text::jsonb, coalesce(%(queue)s::text, 'default'),
-                coalesce(%(priority)s::smallint, 5::smallint), coalesce(%(max_attempts)s::integer, 3),
-                %(timeout)s::interval)
-        END)
-RETURNING id, 'created'
-
-
--- name: enqueue_keyed
--- make one ad-hoc run of a Python task that has a key or waits for others, or find the one with that key.
--- params: as enqueue, and unique_key text, unique_scope text, on_conflict text, idempotency_key text,
---         idempotency_retention interval, after bigint[], after_any bigint[], on_failure text
--- returns: (the id of the run; how: created, existing, replaced, rejected, repeated)
--- locks: the new row's, or of a run whose payload is replaced that one's. Waits for a transaction that is just
---        inserting the same key.
-SELECT id, how FROM pgsched.enqueue_result(
-    task => %(task)s::text, args => %(args)s::text::jsonb, queue => %(queue)s::text, priority => %(priority)s::integer,
-    max_attempts => %(max_attempts)s::integer, timeout => %(timeout)s::interval, at => %(at)s::timestamptz,
-    delay => %(delay)s::interval, tags => %(tags)s::text[], unique_key => %(unique_key)s::text,
-    unique_scope => coalesce(%(unique_scope)s::text, 'while_active'), on_conflict => %(on_conflict)s::text,
-    idempotency_key => %(idempotency_key)s::text, idempotency_retention => %(idempotency_retention)s::interval,
-    after => %(after)s::bigint[], after_any => %(after_any)s::bigint[],
-    on_failure => coalesce(%(on_failure)s::text, 'cancel'), concurrency_key => %(concurrency_key)s::text)
-
-
--- name: enqueue_keyed_traced
--- as enqueue_keyed, for a run that belongs to a trace.
--- params: those of enqueue_keyed, and trace text: a JSON object with traceparent and perhaps tracestate
--- returns: (the id of the run; how: created, existing, replaced, rejected, repeated; nothing)
--- locks: as enqueue_keyed
-SELECT id, how, pgsched.carry_trace(id, how, %(trace)s::text::jsonb) FROM pgsched.enqueue_result(
-    task => %(task)s::text, args => %(args)s::text::jsonb, queue => %(queue)s::text, priority => %(priority)s::integer,
-    max_attempts => %(max_attempts)s::integer, timeout => %(timeout)s::interval, at => %(at)s::timestamptz,
-    delay => %(delay)s::interval, tags => %(tags)s::text[], unique_key => %(unique_key)s::text,
-    unique_scope => coalesce(%(unique_scope)s::text, 'while_active'), on_conflict => %(on_conflict)s::text,
-    idempotency_key => %(idempotency_key)s::text, idempotency_retention => %(idempotency_retention)s::interval,
-    after => %(after)s::bigint[], after_any => %(after_any)s::bigint[],
-    on_failure => coalesce(%(on_failure)s::text, 'cancel'), concurrency_key => %(concurrency_key)s::text)
 
 
 -- name: enqueue_plain
@@ -112,30 +67,9 @@ FROM unnest(%(args)s::text[]) AS a(args)
 SELECT pgsched.tell_workers(coalesce(%(queue)s::text, 'default')) WHERE pgsched.may_be_asleep()
 
 
--- name: enqueue_traced
--- as enqueue, for a run that belongs to a trace.
--- params: those of enqueue, and trace text: a JSON object with traceparent and perhaps tracestate
--- returns: (the id of the run, 'created')
--- locks: none but the new row's
-INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, available_at, tags, concurrency_key, options)
-VALUES (%(task)s::text, %(args)s::text::jsonb, coalesce(%(queue)s::text, 'default'),
-        coalesce(%(priority)s::smallint, 5), coalesce(%(max_attempts)s::integer, 3), %(timeout)s::interval,
-        coalesce(%(at)s::timestamptz, clock_timestamp() + %(delay)s::interval, clock_timestamp()), %(tags)s::text[],
-        %(concurrency_key)s::text, jsonb_build_object('trace', %(trace)s::text::jsonb))
-RETURNING id, 'created'
-
-
 -- name: first_result
 -- what became of the run that an idempotency key stands for.
 -- params: key text
 -- returns: (run_id, state, result, error, finished_at); no row once the key has expired
 -- locks: none
 SELECT run_id, state, result, error, finished_at FROM pgsched.first_result(%(key)s::text)
-
-
--- name: may_check
--- may this connection's role say that a run has been checked (runs.checked)?
--- params: none
--- returns: boolean
--- locks: none
-SELECT has_table_privilege('pgsched.runs', 'INSERT') AND NOT row_security_active('pgsched.runs')

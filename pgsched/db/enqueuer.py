@@ -118,7 +118,7 @@ class Enqueueing:
         # After a fork the parent and the child would talk on the same socket.
         if conn is None or pid != os.getpid() or not is_alive(conn):
             self.close()
-            conn = statements.own(connect(self.dsn(), purpose="enqueue"))
+            conn = connect(self.dsn(), purpose="enqueue")
             self._thread.held = (os.getpid(), conn)
         return conn
 
@@ -127,7 +127,7 @@ class Enqueueing:
             if mine.conn is not None:
                 await mine.conn.close()
             dsn = await apart(self.dsn)
-            mine.conn = await statements.own_async(await aconnect(dsn, purpose="enqueue"))
+            mine.conn = await aconnect(dsn, purpose="enqueue")
         return mine.conn
 
     def dsn(self) -> str:

@@ -1,7 +1,7 @@
 """The rule: runs are enqueued by one statement, on the caller's connection and in the caller's transaction.
 
 The two forms share the statement and differ in the line that sends it. A trigger judges each row (and tells sleeping
-workers of it), unless the statement has: `checked` says so, which takes a third of the time and the right to say it.
+workers of it), but not those of a COPY that have been judged together: `checked` says so, to whoever may say it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Protocol
-from weakref import WeakSet
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg import sql as composing
@@ -21,8 +20,6 @@ from pgsched.errors import AlreadyEnqueued, InputError
 
 LINES = 500
 WORTH_CHECKING = 100  # fewer runs are sooner judged one by one than asked about
-CHECKING: WeakSet[Any] = WeakSet()  # connections of our own whose role may write runs.checked
-KEYED = ("unique_key", "idempotency_key", "after", "after_any")
 BACKSLASH, DOUBLED = "\\", "\\\\"
 CHECKED = {"checked": "true"}
 
@@ -38,7 +35,7 @@ def enqueue(conn: Connection[Any], **values: Any) -> RunId:
     """Make a run; returns its id, or that of the run with the same key. Raises AlreadyEnqueued."""
     if not isinstance(conn, Connection):
         raise wrong_connection(conn, "psycopg.Connection")
-    text = statement(conn, values)
+    text, values = sql("enqueue"), {"trace": None, **values}
     # A cursor of our own: the caller's connection may make cursors with another row factory.
     with Cursor(conn, row_factory=tuple_row) as cursor:
         return run_id(cursor.execute(text, values).fetchone(), values)
@@ -48,35 +45,9 @@ async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> RunId:
     """The asyncio form of `enqueue`."""
     if not isinstance(conn, AsyncConnection):
         raise wrong_connection(conn, "psycopg.AsyncConnection")
-    text = statement(conn, values)
+    text, values = sql("enqueue"), {"trace": None, **values}
     async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
         return run_id(await (await cursor.execute(text, values)).fetchone(), values)
-
-
-def statement(conn: Any, values: Mapping[str, Any]) -> bytes:
-    """The statement for one run: without a key it need not look for another."""
-    plain = all(values[name] is None for name in KEYED)
-    if "trace" in values:  # pgsched/telemetry/tracing.py
-        return sql("enqueue_traced" if plain else "enqueue_keyed_traced")
-    if not plain:
-        return sql("enqueue_keyed")
-    return sql("enqueue_checked" if conn in CHECKING else "enqueue")
-
-
-def own(conn: Connection[Any]) -> Connection[Any]:
-    """Prepare a connection of ours for enqueueing, and for nothing else."""
-    row = conn.execute(sql("may_check")).fetchone()
-    if row is not None and row[0]:
-        CHECKING.add(conn)
-    return conn
-
-
-async def own_async(conn: AsyncConnection[Any]) -> AsyncConnection[Any]:
-    """The asyncio form of `own`."""
-    row = await (await conn.execute(sql("may_check"))).fetchone()
-    if row is not None and row[0]:
-        CHECKING.add(conn)
-    return conn
 
 
 def run_id(row: Any, values: Mapping[str, Any]) -> RunId:
