@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 from uuid import uuid4
 
 import psycopg
@@ -11,6 +12,7 @@ import pytest
 
 from pgsched.core.model import Claim
 from pgsched.db.connection.connect import aconnect
+from pgsched.db.connection.transaction_pooling import AsyncKeptConnection, AsyncSharedConnection
 from pgsched.db.queries.runs import claim_rows, claims
 from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, claim_again
 from pgsched.db.statements import sql
@@ -121,6 +123,28 @@ def test_a_claim_s_columns_are_found_by_their_names(
     assert len(found) == 4
     in_order = {(one.timeout, one.kill_after) == (timedelta(minutes=1), timedelta(seconds=2)) for one in found}
     assert in_order == {guarded}
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_a_worker_sends_all_the_time_is_prepared_at_once(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        for module in (claim_rows, claims):
+            monkeypatch.setattr(module, "prepare", lambda _: None)
+
+    async def scene() -> list[tuple[int]]:
+        async with await aconnect(dsn) as conn:
+            await claims.plan_claims(conn, Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"]))
+            await claims.plan_settlements(conn)
+            return await (await conn.execute("SELECT count(*) FROM pg_prepared_statements")).fetchall()
+
+    assert asyncio.run(scene()) == [(3 if guarded else 0,)]
+
+
+def test_nothing_is_prepared_at_once_behind_a_pooler_that_lends_its_sessions() -> None:
+    assert claim_rows.prepare(Mock(spec=AsyncSharedConnection)) is None
+    assert claim_rows.prepare(Mock(spec=AsyncKeptConnection)) is True
 
 
 @pytest.mark.parametrize("name", CLAIMS)
