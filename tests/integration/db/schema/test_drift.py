@@ -12,6 +12,8 @@ from pgsched.db.schema import migrate
 from pgsched.db.schema.check import differences
 from pgsched.db.schema.tables import metadata
 
+pytestmark = pytest.mark.pg14
+
 
 @pytest.fixture
 def engine(db: psycopg.Connection) -> sqlalchemy.Engine:

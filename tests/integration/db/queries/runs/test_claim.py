@@ -30,6 +30,8 @@ from tests.support.db.setting import (
     wait_until_blocked,
 )
 
+pytestmark = pytest.mark.pg14
+
 
 def test_eight_claimers_claim_every_run_once(dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 2000)

@@ -23,6 +23,8 @@ from tests.support.db.setting import (
 )
 from tests.support.db.settling import TOKEN, settle, zombie
 
+pytestmark = pytest.mark.pg14
+
 FENCE = "CASE WHEN r.token = g.token AND r.state = 'running' THEN true END"
 WITHOUT_TOKEN = "CASE WHEN r.state = 'running' THEN true END"
 WITHOUT_STATE = "CASE WHEN r.token = g.token THEN true END"
