@@ -40,7 +40,7 @@ class WorkerSettings:
 
     concurrency: int = 8
     queues: tuple[str, ...] = ()
-    allow: frozenset[Kind] = frozenset({Kind.PYTHON})
+    allow: frozenset[Kind] = frozenset({Kind.TASK})
     lease_s: float = 30.0
     poll_s: float = 1.0
     grace_s: float = 25.0

@@ -3,9 +3,9 @@
 
 
 -- fragment: claim_columns
--- What a claim says of a run r. Queue and kind are null where they are the queue asked for and python: what each row says
+-- What a claim says of a run r. Queue and kind are null where they are the queue asked for and task: what each row says
 -- would be read for each.
-r.id, r.attempt, r.max_attempts, nullif(r.queue, %(queue)s) AS queue, r.priority, nullif(r.kind, 'python') AS kind, r.task,
+r.id, r.attempt, r.max_attempts, nullif(r.queue, %(queue)s) AS queue, r.priority, nullif(r.kind, 'task') AS kind, r.task,
     r.args, r.job_id, r.scheduled_at, r.available_at::text, r.owner, r.timeout, r.kill_after, r.backoff, r.backoff_base,
     r.backoff_max, r.backoff_jitter, r.options
 
@@ -13,7 +13,7 @@ r.id, r.attempt, r.max_attempts, nullif(r.queue, %(queue)s) AS queue, r.priority
 -- name: claim
 -- take up to `n` queued runs of one queue for this worker, in (priority, available_at, id) order.
 -- params: queue text, n int, token uuid, worker_id bigint, lease_s float8, kinds text[] (every task of these
---         kinds), tasks text[] (python tasks this worker knows), parallel arrays priorities smallint[],
+--         kinds), tasks text[] (the registered tasks that this worker knows), parallel arrays priorities smallint[],
 --         after_ats timestamptz[], after_ids bigint[]: the claim cursor of each priority
 -- returns: one row per claim, unordered; none when there is nothing to do
 -- The cursor, each priority's last claimed key, spares the scan the dead entries of what was claimed before, which
@@ -31,7 +31,7 @@ WITH picked AS MATERIALIZED (
         SELECT id FROM pgsched.runs
         WHERE phase = 2 /* claimable */ AND state = 'queued' AND queue = %(queue)s AND priority = c.priority
           AND (available_at, id) > (c.after_at, c.after_id)
-          AND (kind = ANY (%(kinds)s::text[]) OR kind = 'python' AND task = ANY (%(tasks)s::text[]))
+          AND (kind = ANY (%(kinds)s::text[]) OR kind = 'task' AND task = ANY (%(tasks)s::text[]))
           AND task <> ALL (ARRAY(SELECT p.name FROM pgsched.pauses p WHERE p.what = 'task'
                                  AND coalesce(p.resume_at > clock_timestamp(), true)))
           AND (expires_at IS NULL OR expires_at > clock_timestamp() OR started_at IS NOT NULL)
@@ -71,7 +71,7 @@ WHERE phase = 2 /* claimable */ AND state = 'running' AND queue = %(queue)s AND 
 WITH picked AS MATERIALIZED (
     SELECT id FROM pgsched.runs
     WHERE phase = 2 /* claimable */ AND state = 'queued' AND queue = %(queue)s
-      AND (kind = ANY (%(kinds)s::text[]) OR kind = 'python' AND task = ANY (%(tasks)s::text[]))
+      AND (kind = ANY (%(kinds)s::text[]) OR kind = 'task' AND task = ANY (%(tasks)s::text[]))
       AND task <> ALL (ARRAY(SELECT p.name FROM pgsched.pauses p WHERE p.what = 'task'
                              AND coalesce(p.resume_at > clock_timestamp(), true)))
       AND (expires_at IS NULL OR expires_at > clock_timestamp() OR started_at IS NOT NULL)

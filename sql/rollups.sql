@@ -13,7 +13,7 @@ WITH ended AS (
     SELECT date_bin('1 minute', r.finished_at, '2000-01-01Z') AS minute, coalesce(r.job_id, 0) AS job_id, r.queue, r.state,
         r.finished_at, r.attempt, r.started_at IS NOT NULL AS started,
         -- one for all of a kind where the task may be another text in each run
-        CASE WHEN r.kind IN ('python', 'command') THEN left(r.task, 100) ELSE '(' || r.kind || ')' END AS task,
+        CASE WHEN r.kind IN ('task', 'command') THEN left(r.task, 100) ELSE '(' || r.kind || ')' END AS task,
         greatest(date_part('epoch', r.finished_at - r.started_at), 0) AS duration_s,
         -- settling what failed for good moves available_at behind the start: how long it had waited is not known any more
         CASE WHEN r.available_at <= r.started_at THEN date_part('epoch', r.started_at - r.available_at) END AS wait_s,

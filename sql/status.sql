@@ -38,11 +38,11 @@ ORDER BY r.id DESC
 
 -- name: workers_offering
 -- how many live workers would claim a run of this queue, kind and task.
--- params: queue text, kind text, task text (of python)
+-- params: queue text, kind text, task text (of kind task)
 -- returns: (workers bigint, alive bigint: live workers altogether)
 -- locks: none
 SELECT count(*) FILTER (WHERE (queues IS NULL OR %(queue)s = ANY (queues)) AND %(kind)s = ANY (kinds)
-                          AND (%(kind)s <> 'python' OR %(task)s = ANY (tasks))) AS workers, count(*) AS alive
+                          AND (%(kind)s <> 'task' OR %(task)s = ANY (tasks))) AS workers, count(*) AS alive
 FROM pgsched.workers WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_at > clock_timestamp() - lease
 
 
@@ -150,14 +150,14 @@ FROM pgsched.jobs j WHERE NOT j.paused AND j.next_run_at IS NOT NULL ORDER BY j.
 -- the unfinished runs by queue and state, queued ones also by what they need and whether any live worker
 -- offers it. One pass over at most n open runs of each phase, through its partial index.
 -- params: n int
--- returns: (queue, state, kind, task: of python runs, n, oldest_s: age of the oldest since it could start, offered)
+-- returns: (queue, state, kind, task: of runs of kind task, n, oldest_s: age of the oldest since it could start, offered)
 -- locks: none
 WITH alive AS MATERIALIZED (
     SELECT queues, kinds, tasks FROM pgsched.workers
     WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_at > clock_timestamp() - lease
 ), open AS (
     SELECT queue, state, CASE WHEN state = 'queued' THEN kind END AS kind,
-        CASE WHEN state = 'queued' AND kind = 'python' THEN task END AS task,
+        CASE WHEN state = 'queued' AND kind = 'task' THEN task END AS task,
         count(*) AS n, min(CASE WHEN state = 'running' THEN started_at ELSE available_at END) AS oldest_at
     FROM ((SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs
         WHERE phase = 2 /* claimable */ LIMIT %(n)s)
@@ -175,7 +175,7 @@ WITH alive AS MATERIALIZED (
 SELECT queue, state, kind, task, n, extract(epoch FROM clock_timestamp() - oldest_at)::float8 AS oldest_s,
     state <> 'queued' OR EXISTS (
         SELECT FROM alive a WHERE (a.queues IS NULL OR open.queue = ANY (a.queues)) AND open.kind = ANY (a.kinds)
-          AND (open.kind <> 'python' OR open.task = ANY (a.tasks))) AS offered
+          AND (open.kind <> 'task' OR open.task = ANY (a.tasks))) AS offered
 FROM open ORDER BY queue, state, n DESC
 
 

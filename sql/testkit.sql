@@ -8,7 +8,7 @@
 -- returns: (state text, n bigint)
 -- locks: none
 SELECT state, count(*) FROM pgsched.runs
-WHERE phase >= 3 /* ended */ AND finished_at >= %(since)s AND kind = 'python'
+WHERE phase >= 3 /* ended */ AND finished_at >= %(since)s AND kind = 'task'
     AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
 GROUP BY state ORDER BY state
 
@@ -19,7 +19,7 @@ GROUP BY state ORDER BY state
 -- returns: nothing
 -- locks: those runs
 UPDATE pgsched.runs SET available_at = clock_timestamp()
-WHERE phase = 1 /* scheduled */ AND available_at > clock_timestamp() AND kind = 'python'
+WHERE phase = 1 /* scheduled */ AND available_at > clock_timestamp() AND kind = 'task'
     AND task = ANY (%(tasks)s::text[])
     AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
 
@@ -40,7 +40,7 @@ WHERE schedule IS NOT NULL AND NOT paused ORDER BY name
 -- returns: (id bigint, task text, state text) of each, oldest first
 -- locks: none
 SELECT id, task, state FROM pgsched.runs
-WHERE phase < 3 /* open */ AND kind = 'python' AND task = ANY (%(tasks)s::text[])
+WHERE phase < 3 /* open */ AND kind = 'task' AND task = ANY (%(tasks)s::text[])
     AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
     AND (phase <> 1 /* scheduled */ OR %(scheduled)s::boolean OR available_at <= clock_timestamp())
     -- those that it waits for count themselves; it does once they have ended, and the leader is to tell it
@@ -59,7 +59,7 @@ ORDER BY id LIMIT 20
 SELECT id, task, args, queue, priority, available_at, tags, unique_key, idempotency_key,
     concurrency_key, state, result, error, attempt,
     max_attempts, scheduled_at
-FROM pgsched.runs WHERE phase < 3 /* open */ AND kind = 'python' AND (%(task)s::text IS NULL OR task = %(task)s::text)
+FROM pgsched.runs WHERE phase < 3 /* open */ AND kind = 'task' AND (%(task)s::text IS NULL OR task = %(task)s::text)
 ORDER BY id
 
 

@@ -293,7 +293,7 @@ WITH guard AS (
              THEN (SELECT pgsched.job_options(o) FROM pgsched.jobs o WHERE o.id = j.id) END, j.tags,
         CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL
             THEN pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args) END,
-        CASE WHEN s.state = 'queued' AND j.kind = 'python' AND coalesce(j.after_jobs, '{}') = '{}'
+        CASE WHEN s.state = 'queued' AND j.kind = 'task' AND coalesce(j.after_jobs, '{}') = '{}'
                 AND j.concurrency_key IS NULL AND j.concurrency_limit IS NULL
                 AND (j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter)
                     = ('10 seconds', 'exponential', '5 seconds', '1 hour', 0.2)

@@ -5,7 +5,7 @@ CREATE TABLE pgsched.jobs (
     name             text NOT NULL,
     description      text,
     -- what to run
-    kind             text NOT NULL DEFAULT 'python',
+    kind             text NOT NULL DEFAULT 'task',
     task             text NOT NULL,
     args             jsonb NOT NULL DEFAULT '{}',
     queue            text NOT NULL DEFAULT 'default',
@@ -70,7 +70,7 @@ CREATE TABLE pgsched.jobs (
     expect_every     interval,
     CONSTRAINT jobs_name_key UNIQUE (name),
     CONSTRAINT jobs_name_length CHECK (length(name) BETWEEN 1 AND 200),
-    CONSTRAINT jobs_kind CHECK (kind IN ('python', 'command', 'shell', 'sql', 'http')),
+    CONSTRAINT jobs_kind CHECK (kind IN ('task', 'command', 'shell', 'sql', 'http')),
     CONSTRAINT jobs_task_length CHECK (length(task) BETWEEN 1 AND 65536),
     CONSTRAINT jobs_args_size CHECK (pg_column_size(args) <= 1048576),
     CONSTRAINT jobs_queue_length CHECK (length(queue) BETWEEN 1 AND 100),

@@ -24,7 +24,7 @@ CREATE TABLE pgsched.runs (
     phase           smallint NOT NULL DEFAULT 2,
     state           text NOT NULL DEFAULT 'queued',
     queue           text NOT NULL DEFAULT 'default',
-    kind            text NOT NULL DEFAULT 'python',
+    kind            text NOT NULL DEFAULT 'task',
     task            text NOT NULL,
     args            jsonb NOT NULL DEFAULT '{}',
     origin          text NOT NULL DEFAULT 'enqueue',

@@ -32,11 +32,11 @@ CREATE FUNCTION pgsched.job_error(j pgsched.jobs) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(
         pgsched.bad_text('name', j.name, 200),
-        pgsched.not_one_of('kind', j.kind, ARRAY['python', 'command', 'shell', 'sql', 'http']),
+        pgsched.not_one_of('kind', j.kind, ARRAY['task', 'command', 'shell', 'sql', 'http']),
         CASE WHEN j.task IS NULL OR btrim(j.task) = '' THEN 'task: must not be empty'
              WHEN length(j.task) > 65536 THEN
                  format('task: %s characters, at most 65536 are allowed', length(j.task)) END,
-        CASE WHEN j.kind = 'python' THEN pgsched.bad_text('task', j.task, 200) END,
+        CASE WHEN j.kind = 'task' THEN pgsched.bad_text('task', j.task, 200) END,
         CASE WHEN j.kind = 'http' THEN pgsched.http_url_error(j.task) END,
         pgsched.args_error(j.kind, j.args),
         pgsched.bad_text('queue', j.queue, 100),

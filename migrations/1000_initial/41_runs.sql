@@ -27,7 +27,7 @@ END $$;
 CREATE FUNCTION pgsched.run_error(r pgsched.runs) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(
-        pgsched.not_one_of('kind', r.kind, ARRAY['python', 'command', 'shell', 'sql', 'http']),
+        pgsched.not_one_of('kind', r.kind, ARRAY['task', 'command', 'shell', 'sql', 'http']),
         CASE WHEN btrim(r.task) = '' THEN 'task: must not be empty'
              WHEN length(r.task) > 65536 THEN
                  format('task: %s characters, at most 65536 are allowed', length(r.task)) END,

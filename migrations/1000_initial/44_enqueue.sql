@@ -186,7 +186,7 @@ END $$;
 -- and took the new payload), rejected (it has, and on_conflict is reject), repeated (the idempotency key has been used).
 -- A run that is made waits for all runs of `after` and one of `after_any` (43_dependencies.sql). NULL takes the default.
 -- Kept keys are written by take_key and bind_key alone.
-CREATE FUNCTION pgsched.enqueue_result(task text, args jsonb DEFAULT '{}', kind text DEFAULT 'python',
+CREATE FUNCTION pgsched.enqueue_result(task text, args jsonb DEFAULT '{}', kind text DEFAULT 'task',
     queue text DEFAULT 'default', priority integer DEFAULT 5, delay interval DEFAULT NULL,
     at timestamptz DEFAULT NULL, unique_key text DEFAULT NULL, max_attempts integer DEFAULT 3,
     timeout interval DEFAULT NULL, unique_scope text DEFAULT 'while_active', on_conflict text DEFAULT 'return',
@@ -248,7 +248,7 @@ BEGIN
     WHILE how IS NULL LOOP
         INSERT INTO pgsched.runs (task, args, kind, queue, priority, available_at, unique_key, max_attempts, timeout,
                                   idempotency_key, tags, concurrency_key)
-        VALUES (enqueue_result.task, coalesce(enqueue_result.args, '{}'), coalesce(enqueue_result.kind, 'python'),
+        VALUES (enqueue_result.task, coalesce(enqueue_result.args, '{}'), coalesce(enqueue_result.kind, 'task'),
                 coalesce(enqueue_result.queue, 'default'), coalesce(enqueue_result.priority, 5)::smallint, due,
                 CASE WHEN bucket IS NULL THEN enqueue_result.unique_key END,
                 coalesce(enqueue_result.max_attempts, 3), enqueue_result.timeout, enqueue_result.idempotency_key,
@@ -277,7 +277,7 @@ BEGIN
 END $$;
 
 -- The same for who wants only the run's id. on_conflict => 'reject' raises unique_violation.
-CREATE FUNCTION pgsched.enqueue(task text, args jsonb DEFAULT '{}', kind text DEFAULT 'python',
+CREATE FUNCTION pgsched.enqueue(task text, args jsonb DEFAULT '{}', kind text DEFAULT 'task',
     queue text DEFAULT 'default', priority integer DEFAULT 5, delay interval DEFAULT NULL,
     at timestamptz DEFAULT NULL, unique_key text DEFAULT NULL, max_attempts integer DEFAULT 3,
     timeout interval DEFAULT NULL, unique_scope text DEFAULT 'while_active', on_conflict text DEFAULT 'return',

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pgsched.core.model import Kind
 from pgsched.core.planning.overlap import IN_TURN
 from pgsched.core.units import elapsed
 
@@ -152,7 +153,7 @@ def queued(run: Row, around: Around) -> Answer:
         since += f", to be tried again after {tries(run)}"
     if around.held is not None:
         return Answer("paused", f"{since}, and does not start: {around.held}")
-    needs = f"task {run['task']}" if run["kind"] == "python" else f"kind {run['kind']}"
+    needs = f"task {run['task']}" if run["kind"] == Kind.TASK else f"kind {run['kind']}"
     if not around.alive:
         return Answer("unroutable", f"{since}, and there is no live worker")
     if not around.offering:

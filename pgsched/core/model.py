@@ -21,9 +21,9 @@ How = Literal["created", "existing", "replaced", "repeated"]
 
 
 class Kind(StrEnum):
-    """How `task` is read: a registered name, a program, a command line, a statement, a URL."""
+    """How `task` is read: the name of a registered handler, a program, a command line, a statement, a URL."""
 
-    PYTHON = "python"
+    TASK = "task"
     COMMAND = "command"
     SHELL = "shell"
     SQL = "sql"

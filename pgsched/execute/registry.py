@@ -44,7 +44,7 @@ def executors(
     """
     processes = Processes(journal)
     made: dict[Kind, Executor] = {
-        Kind.PYTHON: PythonExecutor(app.tasks if app else {}, concurrency, app, journal, app.hooks if app else None),
+        Kind.TASK: PythonExecutor(app.tasks if app else {}, concurrency, app, journal, app.hooks if app else None),
         Kind.COMMAND: CommandExecutor(processes),
         Kind.SHELL: ShellExecutor(processes),
         Kind.SQL: SqlExecutor(dsn, journal, fenced=True, named=sql_dsns),

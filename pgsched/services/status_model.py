@@ -93,7 +93,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Unroutable:
-    """Queued runs that no live worker offers to run. `task` only for python."""
+    """Queued runs that no live worker offers to run. `task` only for kind `task`."""
 
     queue: str
     kind: str

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from pgsched.core.model import Kind
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills
 from pgsched.db.queries.runs import runs
@@ -50,4 +51,4 @@ def offered(conn: Connection[Any], run: Row) -> bool:
 
 def what(run: Row) -> str:
     """What a worker has to offer to run it."""
-    return f"task {run['task']}" if run["kind"] == "python" else f"kind {run['kind']}"
+    return f"task {run['task']}" if run["kind"] == Kind.TASK else f"kind {run['kind']}"

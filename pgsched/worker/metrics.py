@@ -158,8 +158,8 @@ class WorkerMeter:
         labels = self._known.get(way)
         if labels is None:
             queue, kind, task = way
-            labels = self._queue(queue), kind, self._task(task) if kind == Kind.PYTHON else OTHER
-            if kind == Kind.PYTHON and len(self._known) < MOST_KNOWN:
+            labels = self._queue(queue), kind, self._task(task) if kind == Kind.TASK else OTHER
+            if kind == Kind.TASK and len(self._known) < MOST_KNOWN:
                 self._known[way] = labels
         return labels
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pgsched
 from pgsched import gc_tuning, log
 from pgsched.config import Settings
+from pgsched.core.model import Kind
 from pgsched.db.connection import failover, pooler
 from pgsched.db.connection.connect import connect, ssl_problem
 from pgsched.db.queries.runs import workers
@@ -179,7 +180,7 @@ def make_worker(
         concurrency=mine.concurrency,
         queues=list(mine.queues) or None,
         kinds=sorted(chosen),
-        tasks=sorted(app.tasks) if app is not None and "python" in chosen else [],
+        tasks=sorted(app.tasks) if app is not None and Kind.TASK in chosen else [],
         lease_s=mine.lease_s,
         jobs=app.jobs if app is not None and declares else None,
         # two programs that are both called main must not delete each other's jobs

@@ -167,7 +167,7 @@ class Traced:
         return self._executor.abandoned
 
     async def execute(self, claim: Claim) -> Outcome:
-        if claim.task in self._untraced and claim.kind == Kind.PYTHON:
+        if claim.task in self._untraced and claim.kind == Kind.TASK:
             return await self._executor.execute(claim)
         shared = self._shared
         span, context = shared.begin(claim)
@@ -207,7 +207,7 @@ def described(claim: Claim, worker: str) -> dict[str, Any]:
         "pgsched.attempt": claim.attempt,
         "pgsched.max_attempts": claim.max_attempts,
     }
-    if claim.kind == Kind.PYTHON:  # a command line, a statement or a URL may hold secrets
+    if claim.kind == Kind.TASK:  # a command line, a statement or a URL may hold secrets
         found["pgsched.app.task"] = claim.task
     if claim.job_id is not None:
         found["pgsched.job_id"] = claim.job_id
@@ -238,7 +238,7 @@ def mark(span: trace.Span, outcome: Outcome) -> None:
 def trace_attempts(worker: Worker) -> Tracing:
     """Have a worker's attempts traced."""
     shared = Tracing(worker.dsn, worker.registration.name, worker.slots.attempt_of)
-    python = worker.executors.get(Kind.PYTHON)
+    python = worker.executors.get(Kind.TASK)
     gathered: frozenset[str] = frozenset()
     if isinstance(python, PythonExecutor):
         gathered, python.batches.around = python.batches.gathered, shared.call

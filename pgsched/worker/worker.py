@@ -227,7 +227,7 @@ class Worker:
     # ---- what the parts tell each other
 
     def _whole_kinds(self) -> list[str]:
-        return [kind for kind in self.executors if kind != Kind.PYTHON]
+        return [kind for kind in self.executors if kind != Kind.TASK]
 
     def _settle(self, claims: Sequence[Claim], outcome: Outcome) -> None:
         if outcome.result is SUCCEEDED:
@@ -247,7 +247,7 @@ class Worker:
         self._put([Settlement.of(claim, outcome, retry_in_s(claim, outcome, random.random))])
 
     def _code_of(self, task: str) -> CodeType | None:
-        python = self.executors.get(Kind.PYTHON)
+        python = self.executors.get(Kind.TASK)
         return python.code_of(task) if isinstance(python, PythonExecutor) else None
 
     def _put(self, settlements: Sequence[Settlement]) -> None:

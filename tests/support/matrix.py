@@ -105,13 +105,13 @@ class Table:
     def python(self, place: str) -> dict[str, Cell]:
         task = f"{place}."
         return {
-            "success": Cell("python", task + "ok", result=is_("done")),
-            "failure": dead("python", task + "fail", error="ValueError: no luck"),
-            "flood": Cell("python", task + "flood", result=is_("done")),
-            "not utf-8": dead("python", task + "not_utf8", error=r"ValueError: caf\?\ufffd$"),
-            "error text": dead("python", task + "unprintable", error="Unprintable: .its text raises RuntimeError"),
-            "not json": dead("python", task + "not_json", error="the result .dict. .*"),
-            "hostile": Cell("python", task + "echo", {"values": self.hostile}, result=is_(self.hostile)),
+            "success": Cell("task", task + "ok", result=is_("done")),
+            "failure": dead("task", task + "fail", error="ValueError: no luck"),
+            "flood": Cell("task", task + "flood", result=is_("done")),
+            "not utf-8": dead("task", task + "not_utf8", error=r"ValueError: caf\?\ufffd$"),
+            "error text": dead("task", task + "unprintable", error="Unprintable: .its text raises RuntimeError"),
+            "not json": dead("task", task + "not_json", error="the result .dict. .*"),
+            "hostile": Cell("task", task + "echo", {"values": self.hostile}, result=is_(self.hostile)),
         }
 
     def command(self) -> dict[str, Cell]:
@@ -184,7 +184,7 @@ class Table:
         self.server.answers[f"/{case}"] = never
         script = f"timeout 3600 sleep 3600 & sleep 3600 & touch {self.on(case, 'command')}; sleep 3600"
         loop, thread, process = (
-            Cell("python", f"{place}.wait", {"on": str(self.on(case, place))}, **more) for place in PLACES
+            Cell("task", f"{place}.wait", {"on": str(self.on(case, place))}, **more) for place in PLACES
         )
         return {
             "loop": loop,
@@ -206,8 +206,7 @@ class Table:
         END $$"""
         self.server.answers["/gated"] = self.until_open
         loop, thread, process = (
-            Cell("python", f"{place}.gated", {"gate": str(gate), "on": str(self.on("start", place))})
-            for place in PLACES
+            Cell("task", f"{place}.gated", {"gate": str(gate), "on": str(self.on("start", place))}) for place in PLACES
         )
         return {
             "loop": loop,

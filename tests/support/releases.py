@@ -62,7 +62,7 @@ def time_passes(db: psycopg.Connection, minutes: int, pid: int | None = None) ->
 
 def process(app: App, name: str = "host:1", lease_s: float = 30.0) -> Registration:
     """What a process of this release says of itself."""
-    return Registration(name, "1", app.name, 1, None, ["python"], [], lease_s, app.jobs, app.named)
+    return Registration(name, "1", app.name, 1, None, ["task"], [], lease_s, app.jobs, app.named)
 
 
 def begin(db: psycopg.Connection, *apps: App) -> list[int]:

@@ -32,8 +32,8 @@ def serve(
     """A worker with the app's handlers, until the condition holds. `meanwhile` runs beside it."""
     settings = WorkerSettings(concurrency=2, lease_s=lease_s, poll_s=0.1, grace_s=0, leader=False)
     names = sorted(app.tasks)
-    registration = workers.Registration("w", "0", None, 2, None, ["python"], names, lease_s)
-    worker = Worker(dsn, settings, {"python": PythonExecutor(app.tasks, 2, app)}, registration)
+    registration = workers.Registration("w", "0", None, 2, None, ["task"], names, lease_s)
+    worker = Worker(dsn, settings, {"task": PythonExecutor(app.tasks, 2, app)}, registration)
 
     async def scene() -> None:
         work = asyncio.create_task(worker.run())

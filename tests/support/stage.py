@@ -28,7 +28,7 @@ class Stage:
         self.told: list[tuple[str, Outcome]] = []
         self.bugs: list[BaseException] = []
         self.slots = Slots(
-            {"python": PythonExecutor(app.tasks, concurrency)},
+            {"task": PythonExecutor(app.tasks, concurrency)},
             concurrency,
             Leases(30),
             lambda claims, outcome: self.told.extend((claim.task, outcome) for claim in claims),
@@ -42,7 +42,7 @@ class Stage:
         """Claims of these tasks arrive."""
         args = args or {}
         claims = [
-            Claim(next(self.ids), uuid4(), 1, 1, "default", 5, "python", name, args, kill_after=self.grace, **more)
+            Claim(next(self.ids), uuid4(), 1, 1, "default", 5, "task", name, args, kill_after=self.grace, **more)
             for name in names
         ]
         self.slots.take(claims, asyncio.get_running_loop().time())

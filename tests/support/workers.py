@@ -43,11 +43,11 @@ class Handler:
 
 
 def registration(lease_s: float = 3.0) -> workers.Registration:
-    return workers.Registration("w", "0", None, 2, None, ["python"], ["t"], lease_s)
+    return workers.Registration("w", "0", None, 2, None, ["task"], ["t"], lease_s)
 
 
 def make(dsn: str, handler: Handler, **settings: Any) -> Worker:
-    return Worker(dsn, replace(SETTINGS, **settings), {"python": handler}, registration())
+    return Worker(dsn, replace(SETTINGS, **settings), {"task": handler}, registration())
 
 
 async def becomes(condition: Callable[[], Any], what: str, within_s: float = 10.0) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pgsched.db.connection.connect import Connection
 
 SETTLE_S = 15.0
-COMMAND = ["worker", "--concurrency", "8", "--allow", "python,command,sql", "--app", "pgsched.cli.demo_app:app"]
+COMMAND = ["worker", "--concurrency", "8", "--allow", "task,command,sql", "--app", "pgsched.cli.demo_app:app"]
 
 
 def register(app: typer.Typer) -> None:

@@ -33,6 +33,8 @@ REAP = "Seconds between two looks for expired claims."
 Webhook = Annotated[list[str] | None, typer.Option(help=WEBHOOK, metavar="URL", envvar="PGSCHED_ALERT_WEBHOOK")]
 Command = Annotated[str | None, typer.Option(help=COMMAND, metavar="CMD", envvar="PGSCHED_ALERT_COMMAND")]
 
+OTHER_WORDS = {"python": Kind.TASK}  # of --allow
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
@@ -46,8 +48,8 @@ def worker(
     concurrency: Annotated[int, typer.Option(help="Runs at the same time.")] = 8,
     queue: Annotated[list[str] | None, typer.Option(help="Only this queue (repeatable). Default: all.")] = None,
     allow: Annotated[
-        str, typer.Option(help="Kinds this worker may run, comma-separated: python,command,shell,sql,http.")
-    ] = "python",
+        str, typer.Option(help="Kinds this worker may run, comma-separated: task,command,shell,sql,http.")
+    ] = "task",
     http_allow: Annotated[list[str] | None, typer.Option(help=HTTP_ALLOW)] = None,
     sql_dsn: Annotated[list[str] | None, typer.Option(help=SQL_DSN)] = None,
     lease: Annotated[float, typer.Option(help=LEASE)] = 30.0,
@@ -172,8 +174,8 @@ def configure_log(json: bool, **fields: object) -> None:
 
 
 def kinds(text: str) -> frozenset[Kind]:
-    """The kinds named in a comma-separated list. Raises InputError."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    """The kinds named in a comma-separated list; `python` is another word for `task`. Raises InputError."""
+    names = [OTHER_WORDS.get(word, word) for name in text.split(",") if (word := name.strip())]
     unknown = [name for name in names if name not in list(Kind)]
     if unknown or not names:
         raise InputError(f"allow: {', '.join(unknown) or 'nothing'} is not one of {', '.join(Kind)}", "allow")

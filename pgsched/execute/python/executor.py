@@ -36,7 +36,7 @@ from pgsched.execute.python.batches import Batches
 from pgsched.threads import Threads
 
 Call = Callable[[], Any]
-PYTHON = Kind.PYTHON.value  # a member costs more to compare with than a text
+TASK = Kind.TASK.value  # a member costs more to compare with than a text
 LAST_WORDS_S = 5.0
 LAST_STATEMENT_S = 2.0
 
@@ -122,7 +122,7 @@ class PythonExecutor:
 
     def inline_handler(self, claim: Claim) -> Handler | None:
         """The handler that makes this attempt, if it needs nothing but its arguments and the Run, and they fit."""
-        handler = self._tasks.get(claim.task) if claim.kind == PYTHON else None
+        handler = self._tasks.get(claim.task) if claim.kind == TASK else None
         if handler is None or self._hooks.per_run:
             return None
         names, args = handler.inline_names, claim.args

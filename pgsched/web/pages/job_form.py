@@ -47,7 +47,7 @@ class Field:
 
 WHAT = (
     Field("name"),
-    Field("kind", choices=tuple(Kind), default="python"),
+    Field("kind", choices=tuple(Kind), default=Kind.TASK),
     Field("task", "registered name, program, command line, statement or URL", long=True),
     Field("args", "JSON: an object or an array", long=True, default="{}"),
     Field("description", long=True),

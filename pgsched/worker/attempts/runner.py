@@ -78,7 +78,7 @@ class Slots:
         self._context = contextvars.copy_context()
         self._freed = asyncio.Event()
         self._waiting: set[Sized] = set()  # the attempts of each call that waits for a slot
-        python = executors.get(Kind.PYTHON)
+        python = executors.get(Kind.TASK)
         self._gathered: frozenset[str] = frozenset()  # tasks whose attempts take no slot: their calls do
         if isinstance(python, PythonExecutor):
             self.inline_handler, self.run_for = python.inline_handler, python.run_for
@@ -359,7 +359,7 @@ class Slots:
                 if self._left == 0:
                     log.ATTEMPT.set(None)  # what is said of it is of no attempt
                     self._on_last()  # which stops these slots: from here on 0 would mean any number
-            if self._gathered and claim.task in self._gathered and claim.kind == Kind.PYTHON:
+            if self._gathered and claim.task in self._gathered and claim.kind == Kind.TASK:
                 self._start(self._gather(claim))
                 continue
             return claim

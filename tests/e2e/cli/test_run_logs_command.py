@@ -153,7 +153,7 @@ def steps(db: psycopg.Connection) -> tuple[App, int]:
         run.cancelled.wait(2.5)
         run.progress(4, 4, "last")
 
-    return app, add(db, "python", "steps")
+    return app, add(db, "task", "steps")
 
 
 def test_watch_prints_every_change_and_its_code_says_how_it_ended(dsn: str, db: psycopg.Connection) -> None:

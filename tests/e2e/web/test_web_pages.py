@@ -67,7 +67,7 @@ def test_control_characters_are_shown_and_not_obeyed(browser: Browser, db: psyco
 def test_a_job_is_made_from_the_form_and_its_fields_are_kept_when_it_is_refused(
     browser: Browser, db: psycopg.Connection
 ) -> None:
-    form = {"name": "a/b c", "task": "reports.build", "kind": "python", "schedule": "0 99 * * *", "args": '{"x": 1}',
+    form = {"name": "a/b c", "task": "reports.build", "kind": "task", "schedule": "0 99 * * *", "args": '{"x": 1}',
             "timezone": "Europe/Berlin", "tags": "eu, slow", "timeout": "90 seconds"}  # fmt: skip
     refused = browser.post("/job/new", form)
     assert refused.status_code == 422

@@ -34,7 +34,7 @@ def made() -> PythonExecutor:
 
 
 def run(place: str, what: str) -> Outcome:
-    return execute(made(), claim("python", place, {"what": what}))
+    return execute(made(), claim("task", place, {"what": what}))
 
 
 def notes(path: Path) -> list[str]:
@@ -55,9 +55,9 @@ def test_a_plain_handler_below_async_middleware_may_run_a_loop_of_its_own(task: 
     async def main() -> None:
         executor = made()
         for _ in range(2):
-            outcome = await executor.execute(claim("python", task))
+            outcome = await executor.execute(claim("task", task))
             assert (outcome.error, outcome.value) == (None, "<['from a loop', 'none runs here']>")
-        assert (await executor.execute(claim("python", "process_async", {"what": "hi"}))).value == "<hi>"
+        assert (await executor.execute(claim("task", "process_async", {"what": "hi"}))).value == "<hi>"
         await executor.close()
 
     asyncio.run(main())
@@ -87,7 +87,7 @@ def test_a_snooze_is_no_failure(place: str, notes_file: Path) -> None:
 @pytest.mark.parametrize("place", ["loop", "process"])
 def test_a_cancelled_attempt_unwinds_through_its_middleware(place: str, notes_file: Path) -> None:
     began = time.monotonic()
-    given = claim("python", place, {"what": "sleeps"}, kill_after_s=60)
+    given = claim("task", place, {"what": "sleeps"}, kill_after_s=60)
     stopped = cancel_when(made(), given, lambda: notes_file.exists() and "handler" in notes_file.read_text())
     assert isinstance(stopped, asyncio.CancelledError)
     assert notes(notes_file)[-1] == "outer ends cancelled", "nobody is told of a failure"
@@ -96,7 +96,7 @@ def test_a_cancelled_attempt_unwinds_through_its_middleware(place: str, notes_fi
 
 def test_a_thread_that_does_not_stop_is_abandoned_with_middleware_too(notes_file: Path) -> None:
     executor = made()
-    given = claim("python", "thread", {"what": "sleeps"})
+    given = claim("task", "thread", {"what": "sleeps"})
     cancel_when(executor, given, lambda: notes_file.exists() and "handler in" in notes_file.read_text())
     assert executor.abandoned == 1
     assert notes(notes_file)[-1] == "outer ends cancelled"
@@ -112,7 +112,7 @@ def test_a_child_process_starts_and_ends_with_its_hooks(notes_file: Path) -> Non
 def test_timeouts_and_crashes_are_told_as_exceptions_of_their_own(result: Result, notes_file: Path) -> None:
     async def main() -> None:
         executor = made()
-        executor.ended_badly(claim("python", "loop", {}), Outcome(result, error="it was bad"))
+        executor.ended_badly(claim("task", "loop", {}), Outcome(result, error="it was bad"))
         await executor.close()
 
     asyncio.run(main())
@@ -178,7 +178,7 @@ def test_without_hooks_nothing_is_made_for_them(monkeypatch: pytest.MonkeyPatch)
     one.task(name="t")(lambda: 1)
     one.on_start(lambda: None)
     monkeypatch.setattr("pgsched.execute.python.executor.run_of", lambda *_: pytest.fail("a Run was made"))
-    assert execute(PythonExecutor(one.tasks, 1, one, hooks=one.hooks), claim("python", "t")).value == 1
+    assert execute(PythonExecutor(one.tasks, 1, one, hooks=one.hooks), claim("task", "t")).value == 1
 
 
 FAILS = """
@@ -219,5 +219,5 @@ def test_nothing_that_a_hook_raises_leaves_it(is_async: bool, raised: BaseExcept
     async def fails() -> None:
         raise ValueError("no")
 
-    outcome = execute(PythonExecutor(one.tasks, 1, one, hooks=one.hooks), claim("python", "t"))
+    outcome = execute(PythonExecutor(one.tasks, 1, one, hooks=one.hooks), claim("task", "t"))
     assert (outcome.error, called) == ("ValueError: no", ["no"])

@@ -24,7 +24,7 @@ def a_leader(db: psycopg.Connection, term: int = 1, seen: str = "0s", resigned: 
 
 
 def a_worker(db: psycopg.Connection, seen: str = "0s", **more: Any) -> None:
-    values: dict[str, Any] = {"kinds": ["python"], "tasks": ["known"], "queues": None, "abandoned": 0, "running": 1}
+    values: dict[str, Any] = {"kinds": ["task"], "tasks": ["known"], "queues": None, "abandoned": 0, "running": 1}
     db.execute(
         "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, queues, lease, seen_at,"
         " running, abandoned) VALUES ('host:1', 'host', 1, '1', 8, %(kinds)s, %(tasks)s, %(queues)s, '30s',"
@@ -41,7 +41,7 @@ def queued(db: psycopg.Connection, task: str = "known", ago: str = "0s", n: int 
     db.execute(
         "INSERT INTO pgsched.runs (task, available_at, queue, kind) SELECT %(task)s, "
         "clock_timestamp() - %(ago)s::interval, %(queue)s, %(kind)s FROM generate_series(1, %(n)s)",
-        {"queue": "default", "kind": "python"} | more | {"task": task, "ago": ago, "n": n},
+        {"queue": "default", "kind": "task"} | more | {"task": task, "ago": ago, "n": n},
     )
 
 
@@ -125,7 +125,7 @@ def test_queued_runs_without_a_live_worker_are_unhealthy(db: psycopg.Connection,
 
 
 def test_runs_that_no_worker_offers_to_run_are_unroutable(db: psycopg.Connection, pgsched: Pgsched) -> None:
-    a_worker(db, queues=["default", "mail"], kinds=["python", "shell"])
+    a_worker(db, queues=["default", "mail"], kinds=["task", "shell"])
     queued(db, "unheard.of", n=4)
     queued(db, "echo 1", kind="shell")
     queued(db, "SELECT 1", kind="sql")
@@ -135,11 +135,11 @@ def test_runs_that_no_worker_offers_to_run_are_unroutable(db: psycopg.Connection
     assert found.code == 1
     lost = {(u["queue"], u["kind"], u["task"], u["count"]) for u in found.json["unroutable"]}
     assert lost == {
-        ("default", "python", "unheard.of", 4), ("default", "sql", None, 1), ("elsewhere", "python", "known", 1),
+        ("default", "task", "unheard.of", 4), ("default", "sql", None, 1), ("elsewhere", "task", "known", 1),
     }  # fmt: skip
     assert "no live worker offers task unheard.of on queue default (4 queued)" in "\n".join(found.json["problems"])
     assert "unheard.of" in pgsched("status").out
-    a_worker(db, kinds=["python", "sql"], tasks=["known", "unheard.of"])
+    a_worker(db, kinds=["task", "sql"], tasks=["known", "unheard.of"])
     assert problems(db) == ""
 
 

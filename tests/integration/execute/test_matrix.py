@@ -100,7 +100,7 @@ def test_a_worker_that_drains_hands_everything_back(
 ) -> None:
     (worker,) = fleet.start(1, *ALL, "--grace", "0")
     runs = insert(db, table.hanging("term"))
-    runs["deaf"] = Cell("python", "thread.deaf", {"on": str(table.on("term", "deaf"))}).insert(db)
+    runs["deaf"] = Cell("task", "thread.deaf", {"on": str(table.on("term", "deaf"))}).insert(db)
     wait_until(lambda: table.all_on(db, "term") and table.on("term", "deaf").exists(), PATIENCE_S, "all to begin")
     worker.signal(signal.SIGTERM)
     assert worker.ended(PATIENCE_S) == 0

@@ -208,7 +208,7 @@ def test_lost_claims_are_counted(dsn: str, db: psycopg.Connection) -> None:
 
     found = {(name, labels): value for name, labels, value in asyncio.run(main()).snapshot()}
     assert found["pgsched_leases_lost_total", ("denied",)] == 1
-    assert found["pgsched_attempts_total", ("default", "python", "long", "lost")] == 1
+    assert found["pgsched_attempts_total", ("default", "task", "long", "lost")] == 1
 
 
 def test_the_figures_do_not_slow_down_with_the_scrapes(db: psycopg.Connection, fleet: Fleet) -> None:

@@ -137,7 +137,7 @@ def test_spans_follow_the_conventions_for_messaging(
     assert attempt["attributes"] == {
         "messaging.system": "pgsched", "messaging.operation.name": "process", "messaging.operation.type": "process",
         "messaging.destination.name": "mail", "messaging.message.id": str(run_id), "pgsched.app.task": "child",
-        "pgsched.kind": "python", "pgsched.attempt": 1, "pgsched.max_attempts": 3, "pgsched.outcome": "succeeded",
+        "pgsched.kind": "task", "pgsched.attempt": 1, "pgsched.max_attempts": 3, "pgsched.outcome": "succeeded",
     }  # fmt: skip
     assert attempt["status"]["status_code"] == "UNSET"
 

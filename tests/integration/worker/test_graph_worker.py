@@ -23,8 +23,8 @@ def serve(app: App, dsn: str, until: Callable[[], Any], grace_s: float = 5) -> N
     """A worker and a leader, until the condition holds."""
     app.dsn = dsn
     settings = WorkerSettings(concurrency=2, lease_s=30, poll_s=0.1, grace_s=grace_s, leader=False)
-    registration = workers.Registration("w", "0", None, 2, None, ["python"], sorted(app.tasks), 30)
-    worker = Worker(dsn, settings, {"python": PythonExecutor(app.tasks, 2, app)}, registration)
+    registration = workers.Registration("w", "0", None, 2, None, ["task"], sorted(app.tasks), 30)
+    worker = Worker(dsn, settings, {"task": PythonExecutor(app.tasks, 2, app)}, registration)
     leader = Leader(dsn, LeaderSettings(), "l", on_fatal=lambda error: pytest.fail(str(error)))
     thread = threading.Thread(target=leader.run, daemon=True)
 

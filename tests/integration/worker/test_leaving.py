@@ -103,7 +103,7 @@ def test_a_task_of_a_handler_that_exits_ends_neither_the_worker_nor_the_attempts
         executor = PythonExecutor(app.tasks, 2)
 
         async def attempt(task: str) -> None:
-            outcomes[task] = await executor.execute(claim("python", task))
+            outcomes[task] = await executor.execute(claim("task", task))
 
         await asyncio.gather(attempt("beside"), attempt("exits"))
         await executor.close()

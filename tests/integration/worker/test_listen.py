@@ -162,7 +162,7 @@ def test_a_worker_and_a_leader_outlast_whatever_is_notified(channel: str, dsn: s
         for payload in ("\u00b2", "9" * 5000, "x" * 7999, "a b\n'\";%s\\", "\U0001f600", ""):
             db.execute("SELECT pg_notify(%s, %s)", [channel, payload])
         time.sleep(0.2)
-        add(db, "python", "it")
+        add(db, "task", "it")
         wait_until(lambda: all_ended(db), 10, "the run")
         return True
 

@@ -222,7 +222,7 @@ def test_a_claim_whose_answer_came_after_its_lease_is_not_started(
     async def scene() -> None:
         handler = Handler()
         settings = WorkerSettings(concurrency=2, lease_s=1, poll_s=0.1, grace_s=0, leader=False)
-        worker = Worker(dsn, settings, {"python": handler}, registration(1))
+        worker = Worker(dsn, settings, {"task": handler}, registration(1))
         work = asyncio.create_task(worker.run())
         await becomes(lambda: handler.begun, "a start")
         given_back = handler.begun[0].token not in late
@@ -240,7 +240,7 @@ def test_a_locked_row_holds_up_no_other_settlement(dsn: str, db: psycopg.Connect
     async def scene() -> None:
         handler = Handler()
         settings = WorkerSettings(concurrency=40, lease_s=30, poll_s=0.1, grace_s=5, leader=False)
-        worker = Worker(dsn, settings, {"python": handler}, registration(30))
+        worker = Worker(dsn, settings, {"task": handler}, registration(30))
         work = asyncio.create_task(worker.run())
         await becomes(lambda: len(handler.begun) == 40, "all starts")
         await asyncio.to_thread(person.execute, "SELECT pgsched.cancel(7)")  # and leaves its transaction open
@@ -266,7 +266,7 @@ def test_rows_that_stay_locked_hold_up_no_later_settlement(
     async def scene() -> None:
         handler = Handler()
         settings = WorkerSettings(concurrency=40, lease_s=30, poll_s=0.1, grace_s=5, leader=False)
-        worker = Worker(dsn, settings, {"python": handler}, registration(30))
+        worker = Worker(dsn, settings, {"task": handler}, registration(30))
         work = asyncio.create_task(worker.run())
         await becomes(lambda: len(handler.begun) == 40, "all starts")
         await asyncio.to_thread(person.execute, "SELECT pgsched.cancel(id) FROM pgsched.runs WHERE id IN (7, 8)")
@@ -387,7 +387,7 @@ def test_a_heartbeat_that_fails_for_an_unknown_reason_ends_the_worker(
 
 def test_a_claim_past_its_deadline_is_past_and_an_unknown_one_too() -> None:
     leases, token = Leases(10), uuid4()
-    claim = Claim(1, token, 1, 3, "default", 5, "python", "t", {})
+    claim = Claim(1, token, 1, 3, "default", 5, "task", "t", {})
     leases.add([claim], sent_at=100.0)
     assert not leases.past(claim, 108.9)
     assert leases.past(claim, 109.1)
@@ -401,7 +401,7 @@ def test_a_claim_past_its_deadline_is_past_and_an_unknown_one_too() -> None:
 
 def test_leases_are_held_and_let_go_of_one_by_one_whatever_tokens_they_have() -> None:
     leases, one, other = Leases(10), uuid4(), uuid4()
-    claims = [Claim(run, token, 1, 3, "default", 5, "python", "t", {}) for run in (1, 2, 3) for token in (one, other)]
+    claims = [Claim(run, token, 1, 3, "default", 5, "task", "t", {}) for run in (1, 2, 3) for token in (one, other)]
     keys = [claim.key for claim in claims]
     leases.add(claims[:4], sent_at=100.0)
     leases.add(claims[4:], sent_at=101.0)  # of the same tokens: what an answer that was lost had taken
@@ -416,7 +416,7 @@ def test_leases_are_held_and_let_go_of_one_by_one_whatever_tokens_they_have() ->
 
 def test_a_few_slow_runs_of_a_large_batch_keep_no_room_for_the_others() -> None:
     leases, token = Leases(10), uuid4()
-    claims = [Claim(run, token, 1, 3, "default", 5, "python", "t", {}) for run in range(4000)]
+    claims = [Claim(run, token, 1, 3, "default", 5, "task", "t", {}) for run in range(4000)]
     leases.add(claims, sent_at=100.0)
     leases.drop(claims[:3997])
     assert leases.held() == [claim.key for claim in claims[3997:]]
@@ -546,7 +546,7 @@ def test_what_was_claimed_ahead_is_not_parked_behind_a_slow_run_while_another_wo
         slow.go.set()
         free.go.set()
         settings = WorkerSettings(concurrency=1, lease_s=30, poll_s=0.1, grace_s=0, leader=False)
-        first, second = (Worker(dsn, settings, {"python": handler}, registration(30)) for handler in (slow, free))
+        first, second = (Worker(dsn, settings, {"task": handler}, registration(30)) for handler in (slow, free))
         work = [asyncio.create_task(first.run())]
         await becomes(lambda: first.verdicts.get("succeeded") == 50, "quick work, so that it claims ahead")
         slow.go.clear()
@@ -588,7 +588,7 @@ def test_a_run_whose_maker_did_not_know_that_the_worker_sleeps_is_found_long_bef
         handler = Handler()
         handler.go.set()
         settings = WorkerSettings(concurrency=2, lease_s=30, poll_s=300, grace_s=0, leader=False)
-        worker = Worker(dsn, settings, {"python": handler}, registration(30))
+        worker = Worker(dsn, settings, {"task": handler}, registration(30))
         work = asyncio.create_task(worker.run())
         await listens.wait()  # which makes it look, and say that it sleeps, once more
         looked = lambda: worker._claimer._discovered_at > 0 and worker._claimer._rest._asleep_until > 0  # noqa: E731

@@ -47,7 +47,7 @@ def status(**more: Any) -> Status:
     """Unhealthy, with something of everything."""
     leader = Leader(3, "web-1:77", "web-1", 77, before(hours=1), 0.5, False, 1, True)
     worker = LiveWorker(
-        1, "web-1:77", "web-1", 77, "0.1.0", "shop", 8, 3, 0, ["python", "sql"], None, 4, before(hours=2), 1.0, False
+        1, "web-1:77", "web-1", 77, "0.1.0", "shop", 8, 3, 0, ["task", "sql"], None, 4, before(hours=2), 1.0, False
     )
     values: dict[str, Any] = {
         "healthy": False, "problems": ["job broken is in error: schedule: never fires"], "leader": leader,
@@ -68,7 +68,7 @@ def progress(done: float, total: float | None = None, note: str = "") -> Row:
 def run(run_id: int, state: str = "running", **more: Any) -> Row:
     """A row with the columns that all lists of runs have together."""
     values = {
-        "id": run_id, "state": state, "job": "nightly", "task": "reports.build", "kind": "python", "queue": "default",
+        "id": run_id, "state": state, "job": "nightly", "task": "reports.build", "kind": "task", "queue": "default",
         "priority": 5, "origin": "schedule", "attempt": 1, "max_attempts": 3, "available_at": before(minutes=3),
         "scheduled_at": before(minutes=3), "created_at": before(minutes=3), "started_at": before(minutes=2),
         "finished_at": None if state in ("running", "queued", "scheduled") else before(minutes=1), "worker": "web-1:77",
@@ -82,7 +82,7 @@ def job(name: str, state: str = "active", **more: Any) -> Row:
     values = {
         "id": 1, "name": name, "state": state, "schedule": "0 2 * * *", "timezone": "UTC", "run_at": None,
         "queue": "default",
-        "kind": "python", "task": "reports.build", "args": {}, "error": None, "run_state": "succeeded", "late_s": 0.02,
+        "kind": "task", "task": "reports.build", "args": {}, "error": None, "run_state": "succeeded", "late_s": 0.02,
         "took_s": 61.0, "next_at": NOW + timedelta(minutes=2), "next_allowed_at": NOW + timedelta(minutes=2),
         "now": NOW,
         "next_run_at": NOW + timedelta(minutes=2), "paused": state == "paused", "paused_at": before(minutes=9),

@@ -111,7 +111,7 @@ def enqueueing(play: Play) -> dict[str, Any]:
 def run_enqueue(play: Play) -> None:
     commit(play)
     is_so(
-        play, "SELECT task, count(*) FROM pgsched.runs WHERE kind = 'python' GROUP BY task ORDER BY task",
+        play, "SELECT task, count(*) FROM pgsched.runs WHERE kind = 'task' GROUP BY task ORDER BY task",
         [("charge", 2), ("digest", 1), ("reindex", 1), ("reports.build", 1), ("save", 1), ("welcome", 1006)],
     )  # fmt: skip
     is_so(play, "SELECT args FROM pgsched.runs WHERE task = 'save'", [({"text": "draft"},)])
@@ -214,7 +214,7 @@ def after_moving(play: Play) -> None:
     is_so(play, "SELECT array_agg(jobid ORDER BY 1) FROM cron.job", [([3, 4],)])
     is_so(
         play, "SELECT name, schedule, args, queue, overlap, max_attempts FROM pgsched.jobs"
-        " WHERE kind = 'python' ORDER BY 1",
+        " WHERE kind = 'task' ORDER BY 1",
         [("clean", "0 3 * * mon-fri", {"days": 30}, "default", "skip", 1),
          ("mailbox", "@every 5m", {}, "default", "skip", 1),
          ("nightly-report", "0 2 * * *", {"days": 7}, "reports", "skip", 5),

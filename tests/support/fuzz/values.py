@@ -53,7 +53,7 @@ NASTY = [
     "pg_catalog.now()",
 ]
 WORDS = {
-    "kind": ["python", "command", "shell", "sql", "http", "PYTHON"],
+    "kind": ["task", "command", "shell", "sql", "http", "PYTHON"],
     "task": ["t", "echo", "SELECT 1", "https://example.org/x", "http://[::1", "http://a b", "ftp://x", "/bin/true"],
     "overlap": ["allow", "skip", "buffer_one", "buffer_all", "replace", "terminate"],
     "catch_up": ["latest", "skip", "earliest", "all"],

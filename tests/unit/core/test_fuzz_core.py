@@ -248,7 +248,7 @@ rows = st.fixed_dictionaries(
             st.fixed_dictionaries({"error": st.one_of(st.none(), anything), "started_at": optional_moments}), max_size=3
         ),
         "task": anything,
-        "kind": st.just("python"),
+        "kind": st.just("task"),
         "priority": st.integers(0, 9),
         "job_id": st.just(1),
         "options": st.none(),

@@ -11,7 +11,7 @@ def test_pairs_of_many_queues_and_many_tasks_are_bounded_and_all_are_counted() -
     meter = Meter()
     for queue in range(100):
         for task in range(100):
-            labels = f"q{queue}", "python", f"t{task}"
+            labels = f"q{queue}", "task", f"t{task}"
             meter.observe("pgsched_attempt_duration_seconds", [1.0], labels)
             meter.count("pgsched_attempts_total", (*labels, "failed" if task % 2 else "succeeded"))
     found = meter.snapshot()
@@ -22,7 +22,7 @@ def test_pairs_of_many_queues_and_many_tasks_are_bounded_and_all_are_counted() -
         series = {labels: value(v) for given, labels, v in found if given == name}
         assert len(series) <= MOST_SERIES + 2
         assert sum(series.values()) == 10_000
-        assert series["q0", "python", "t1", *(("failed",) if name.endswith("total") else ())] == 1
+        assert series["q0", "task", "t1", *(("failed",) if name.endswith("total") else ())] == 1
     assert {labels[3] for name, labels, _ in found if len(labels) == 4 and labels[0] == OTHER} == {
         "failed",
         "succeeded",

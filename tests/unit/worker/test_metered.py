@@ -47,7 +47,7 @@ class Counted(Meter):
 
 
 def claims(n: int, tasks: int = 1) -> list[Claim]:
-    return [Claim(i, uuid4(), 1, 1, "default", 5, "python", f"t{i % tasks}", None) for i in range(n)]
+    return [Claim(i, uuid4(), 1, 1, "default", 5, "task", f"t{i % tasks}", None) for i in range(n)]
 
 
 def settled(counted: WorkerMeter, made: list[Claim]) -> None:
@@ -77,7 +77,7 @@ async def work(counted: WorkerMeter, made: list[Claim]) -> MeteredSlots:
         if not left:
             ended.set()
 
-    slots = MeteredSlots(counted, {"python": Nothing()}, 4, Leases(30), settle, lambda: None, print)
+    slots = MeteredSlots(counted, {"task": Nothing()}, 4, Leases(30), settle, lambda: None, print)
     slots.take(made, time.monotonic())
     await asyncio.wait_for(ended.wait(), 60)
     return slots

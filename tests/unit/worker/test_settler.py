@@ -34,7 +34,7 @@ def test_few_outcomes_wait_for_more_and_many_do_not(
         settler = Settler("", "host:1", 60.0, lambda *_: None)
         work = asyncio.create_task(settler.run())
         for n in range(waiting):
-            settler.put([Settlement.of(Claim(n, uuid4(), 1, 1, "default", 5, "python", "noop", {}), DONE)])
+            settler.put([Settlement.of(Claim(n, uuid4(), 1, 1, "default", 5, "task", "noop", {}), DONE)])
         for _ in range(10):
             await asyncio.sleep(0)
         if written:

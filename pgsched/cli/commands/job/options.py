@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The job's name.")]
-Kind = Annotated[str | None, typer.Option(help="How the task is read: python (default), command, shell, sql, http.")]
+Kind = Annotated[str | None, typer.Option(help="How the task is read: task (default), command, shell, sql, http.")]
 Schedule = Annotated[str | None, typer.Option(help="Cron expression, '@every 90s', '@daily', ...")]
 Zone = Annotated[str | None, typer.Option(help="IANA time zone of the schedule. Default: UTC.")]
 Args = Annotated[str | None, typer.Option(help="JSON object or array; @FILE or - reads it from there.")]

@@ -18,7 +18,7 @@ State = Annotated[
 Job = Annotated[str | None, typer.Option(help="Only runs of this job.")]
 Queue = Annotated[str | None, typer.Option(help="Only this queue.")]
 Task = Annotated[str | None, typer.Option(help="Only this task.")]
-Kind = Annotated[str | None, typer.Option(help="Only this kind: python, command, shell, sql or http.")]
+Kind = Annotated[str | None, typer.Option(help="Only this kind: task, command, shell, sql or http.")]
 Error = Annotated[str | None, typer.Option(metavar="TEXT", help="Only with this text in the error or reason.")]
 Tag = Annotated[str | None, typer.Option(help="Only with this tag.")]
 Worker = Annotated[str | None, typer.Option(help="Only what ran on this worker, or host.")]

@@ -23,7 +23,7 @@ from pgsched.db.connection.connect import AsyncConnection
 from pgsched.db.connection.transaction_pooling import is_shared
 
 Row = tuple[Any, ...]
-PYTHON = Kind.PYTHON.value
+TASK = Kind.TASK.value
 ORDER = itemgetter(*map(Claim._fields.index, ("priority", "available_at", "id")))
 COLUMNS = tuple(name for name in Claim._fields if name != "token")  # a row's, in the order that `claims_of` takes
 ARGS, OPTIONS = COLUMNS.index("args"), COLUMNS.index("options")
@@ -75,7 +75,7 @@ def claims_of(token: UUID, columns: tuple[str, ...], rows: Sequence[Row], asked:
     for part in (rows[begin : begin + FEW] for begin in range(0, len(rows), FEW)):
         every_args, every_options = read([row[ARGS] for row in part]), read([row[OPTIONS] for row in part])
         claims += [
-            make(Claim, (run, token, attempt, most, queue or asked, priority, kind or PYTHON, one_of(task, task), args,
+            make(Claim, (run, token, attempt, most, queue or asked, priority, kind or TASK, one_of(task, task), args,
                          job, slot, at, owner, timeout, kill_after, backoff, base, longest, jitter, options))
             for (run, attempt, most, queue, priority, kind, task, _, job, slot, at, owner, timeout, kill_after, backoff,
                  base, longest, jitter, _), args, options in zip(part, every_args, every_options, strict=True)

@@ -130,7 +130,7 @@ def unroutable() -> ColumnElement[bool]:
     takes = (
         or_(w.queues.is_(None), r.queue == any_(w.queues)),
         r.kind == any_(w.kinds),
-        or_(r.kind != Kind.PYTHON, r.task == any_(w.tasks)),
+        or_(r.kind != Kind.TASK, r.task == any_(w.tasks)),
     )
     offered = exists().select_from(workers).where(*alive, *takes)
     return ((r.state == State.QUEUED) & ~offered).label("unroutable")

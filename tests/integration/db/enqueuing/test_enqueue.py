@@ -52,7 +52,7 @@ def test_an_enqueued_run_waits_in_its_queue(greet: Task[Any, Any], db: psycopg.C
     run = run_of(db, greet.enqueue("Ada"))
     assert (run["task"], run["args"], run["queue"], run["state"]) == ("greet", {"name": "Ada"}, "mail", "queued")
     assert (run["timeout"], run["priority"], run["max_attempts"]) == (timedelta(seconds=30), 5, 3)
-    assert (run["job_id"], run["origin"], run["kind"]) == (None, "enqueue", "python")
+    assert (run["job_id"], run["origin"], run["kind"]) == (None, "enqueue", "task")
 
 
 def test_both_forms_make_the_same_row(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:

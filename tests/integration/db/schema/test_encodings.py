@@ -68,7 +68,7 @@ def test_what_a_run_says_that_has_no_place_there_costs_neither_its_retry_nor_the
         raise ValueError(f"no {SAID[word]}")
 
     with connect(encoded) as db:
-        runs = {word: add(db, "python", "snows", {"word": word}) for word in SAID}
+        runs = {word: add(db, "task", "snows", {"word": word}) for word in SAID}
         db.execute("UPDATE pgsched.runs SET max_attempts = 2")
         work(encoded, app, lambda: not db.execute(BUSY).fetchall())
         states = db.execute("SELECT state, attempt FROM pgsched.runs").fetchall()

@@ -34,7 +34,7 @@ def made(size: int = 2) -> PythonExecutor:
 
 
 def job(task: str, kill_after_s: float = 5.0, **args: Any) -> Claim:
-    return claim("python", task, args, kill_after_s=kill_after_s)
+    return claim("task", task, args, kill_after_s=kill_after_s)
 
 
 def run(task: str, **args: Any) -> Outcome:
@@ -428,7 +428,7 @@ from pgsched.client.application import load
 from pgsched.execute.python.executor import PythonExecutor
 from tests.support.executing import claim
 app = load("tests.support.apps.processes:app")
-asyncio.run(PythonExecutor(app.tasks, 1, app).execute(claim("python", sys.argv[1], {"on": sys.argv[2]})))
+asyncio.run(PythonExecutor(app.tasks, 1, app).execute(claim("task", sys.argv[1], {"on": sys.argv[2]})))
 """
 
 
@@ -497,7 +497,7 @@ def work():
     import asyncio
     from pgsched.execute.python.executor import PythonExecutor
     from tests.support.executing import claim, execute
-    outcome = execute(PythonExecutor(app.tasks, 1, app), claim("python", "buy"))
+    outcome = execute(PythonExecutor(app.tasks, 1, app), claim("task", "buy"))
     print(outcome.value or outcome.error)
 """
 )

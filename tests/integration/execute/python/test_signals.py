@@ -18,7 +18,7 @@ app = load("tests.support.apps.contract:app")
 
 
 def run(task: str, place: str, **args: Any) -> Outcome:
-    return execute(PythonExecutor(app.tasks, 1, app), claim("python", f"{task}.{place}", args))
+    return execute(PythonExecutor(app.tasks, 1, app), claim("task", f"{task}.{place}", args))
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -17,7 +17,7 @@ def stuck():
     print("on", flush=True)
     time.sleep(3600)
 async def main():
-    claim = Claim(1, uuid.uuid4(), 1, 1, "default", 5, "python", "stuck", {})
+    claim = Claim(1, uuid.uuid4(), 1, 1, "default", 5, "task", "stuck", {})
     await asyncio.wait({asyncio.ensure_future(PythonExecutor(app.tasks, 1).execute(claim))}, timeout=0.1)
 asyncio.run(main())
 """

@@ -184,7 +184,7 @@ def listens(db: psycopg.Connection) -> bool:
 
 def start(dsn: str, handler: Handler, lease_s: float = 3.0) -> tuple[working.Worker, asyncio.Task[None]]:
     settings = replace(SETTINGS, lease_s=lease_s)
-    worker = working.Worker(dsn, settings, {"python": handler}, registration(lease_s))
+    worker = working.Worker(dsn, settings, {"task": handler}, registration(lease_s))
     return worker, asyncio.create_task(worker.run())
 
 

@@ -14,7 +14,7 @@ app = load("tests.support.apps.talking:app")
 
 
 def ran(dsn: str, db: psycopg.Connection, task: str, **args: object) -> int:
-    run_id = add(db, "python", task, args)
+    run_id = add(db, "task", task, args)
     work(dsn, app, lambda: all_ended(db))
     return run_id
 
@@ -57,7 +57,7 @@ def test_the_streams_are_left_as_they_were_found(dsn: str, db: psycopg.Connectio
 
 @pytest.mark.parametrize("task", ["meets", "takes_turns"])
 def test_two_handlers_at_once_are_told_apart(task: str, dsn: str, db: psycopg.Connection) -> None:
-    one, two = (add(db, "python", task, {"word": word}) for word in ("one", "two"))
+    one, two = (add(db, "task", task, {"word": word}) for word in ("one", "two"))
     work(dsn, app, lambda: all_ended(db))
     for run_id, word in ((one, "one"), (two, "two")):
         assert output(db, run_id, "stdout") == "".join(f"{word} {n}\n" for n in range(50))

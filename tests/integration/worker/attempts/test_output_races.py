@@ -289,7 +289,7 @@ def held(dsn: str, db: psycopg.Connection, holder: psycopg.Connection) -> tuple[
             run.progress(1, 2)
         run.progress(2, 2)
 
-    told = add(db, "python", "tells")
+    told = add(db, "task", "tells")
     other: list[int] = []
     seen: list[str] = []
 

@@ -14,7 +14,7 @@ FITS, TOO_LARGE = 1_000_000, 1_048_575
 
 @pytest.mark.parametrize("task", ["gives", "gives_on_loop", "gives_from_a_process"])
 def test_a_result_over_the_cap_is_a_failure_that_says_so(task: str, dsn: str, db: psycopg.Connection) -> None:
-    small, large, other = (add(db, "python", task, {"size": size}) for size in (FITS, TOO_LARGE, 3))
+    small, large, other = (add(db, "task", task, {"size": size}) for size in (FITS, TOO_LARGE, 3))
     db.execute("UPDATE pgsched.runs SET max_attempts = 3")
     worker = work(dsn, app, lambda: all_ended(db))
     assert worker.verdicts == {"succeeded": 2, "dead": 1}
@@ -27,7 +27,7 @@ def test_a_result_over_the_cap_is_a_failure_that_says_so(task: str, dsn: str, db
 
 
 def test_many_small_values_count_by_what_they_take_in_the_database(dsn: str, db: psycopg.Connection) -> None:
-    add(db, "python", "gives_numbers", {"count": 150_000})
+    add(db, "task", "gives_numbers", {"count": 150_000})
     work(dsn, app, lambda: all_ended(db))
     row = db.execute("SELECT state, error FROM pgsched.runs").fetchone()
     assert row is not None and row[0] == "dead"

@@ -44,7 +44,7 @@ def test_a_row_that_python_cannot_read_is_dead_and_its_batch_is_run(bad: str, ds
     add_runs(db, 1)
 
     async def scene() -> None:
-        worker = Worker(dsn, SETTINGS, {"python": PythonExecutor(app_of(dsn).tasks, 2)}, registration())
+        worker = Worker(dsn, SETTINGS, {"task": PythonExecutor(app_of(dsn).tasks, 2)}, registration())
         work = asyncio.create_task(worker.run())
         await becomes(lambda: sum(worker.verdicts.values()) == 3 or work.done(), "three settlements")
         worker.stop()
@@ -64,7 +64,7 @@ def test_if_reading_raised_such_a_row_would_end_the_worker(
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('t', %s)", [bad])
 
     async def scene() -> None:
-        worker = Worker(dsn, SETTINGS, {"python": PythonExecutor(app_of(dsn).tasks, 2)}, registration())
+        worker = Worker(dsn, SETTINGS, {"task": PythonExecutor(app_of(dsn).tasks, 2)}, registration())
         with pytest.raises((PgschedError, ValueError, RecursionError)):
             await worker.run()
 
@@ -87,10 +87,10 @@ def test_a_column_is_read_in_order(at_once: int, monkeypatch: pytest.MonkeyPatch
     assert claim_rows.read([]) == []
 
 
-@pytest.mark.parametrize("kind", ["python", "command", "shell", "sql"])
+@pytest.mark.parametrize("kind", ["task", "command", "shell", "sql"])
 def test_every_executor_refuses_it_for_good(kind: str, dsn: str) -> None:
     made: dict[str, Executor] = {
-        "python": PythonExecutor(app_of(dsn).tasks, 1),
+        "task": PythonExecutor(app_of(dsn).tasks, 1),
         "command": CommandExecutor(Processes()),
         "shell": ShellExecutor(Processes()),
         "sql": SqlExecutor(dsn),

@@ -32,7 +32,7 @@ def outcomes_of(handler: Callable[..., Any], args: Any = None) -> list[Outcome]:
     for function in (handler, as_async):
         app = App()
         app.task(name="it")(function)
-        made.append(execute(PythonExecutor(app.tasks, 2), claim("python", "it", args)))
+        made.append(execute(PythonExecutor(app.tasks, 2), claim("task", "it", args)))
     return made
 
 
@@ -51,7 +51,7 @@ def test_a_handler_may_ask_for_its_run() -> None:
     def described(run: Run, word: str) -> list[Any]:
         return [run.id, run.job_id, run.attempt, word, run.cancelled.is_set()]
 
-    outcome = execute(PythonExecutor(app.tasks, 1), claim("python", described.name, {"word": "hi"}))
+    outcome = execute(PythonExecutor(app.tasks, 1), claim("task", described.name, {"word": "hi"}))
     assert outcome.value == [7, 3, 1, "hi", False]
 
 
@@ -67,8 +67,8 @@ def test_sync_handlers_run_beside_the_loop_and_async_ones_on_it() -> None:
         return threading.current_thread().name
 
     executor = PythonExecutor(app.tasks, 1)
-    assert execute(executor, claim("python", beside.name)).value == "pgsched-handler"
-    assert execute(executor, claim("python", on.name)).value == threading.current_thread().name
+    assert execute(executor, claim("task", beside.name)).value == "pgsched-handler"
+    assert execute(executor, claim("task", on.name)).value == threading.current_thread().name
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_unknown_tasks_and_arguments_that_do_not_fit_are_failures_that_are_retri
         return number
 
     executor = PythonExecutor(app.tasks, 1)
-    for given in (claim("python", "two"), claim("python", one.name, {"nmber": 1}), claim("python", one.name, 5)):
+    for given in (claim("task", "two"), claim("task", one.name, {"nmber": 1}), claim("task", one.name, 5)):
         outcome = execute(executor, given)
         assert (outcome.result, outcome.retry) == (Result.FAILED, True)
 
@@ -187,7 +187,7 @@ def test_cancelling_an_async_handler_lets_it_clean_up() -> None:
             seen.append("clean")
 
     executor = PythonExecutor(app.tasks, 1)
-    assert isinstance(cancel_when(executor, claim("python", sleeper.name), lambda: seen), asyncio.CancelledError)
+    assert isinstance(cancel_when(executor, claim("task", sleeper.name), lambda: seen), asyncio.CancelledError)
     assert seen == ["on", "clean"] and executor.abandoned == 0
 
 
@@ -201,7 +201,7 @@ def test_a_sync_handler_that_looks_at_its_run_stops_and_is_not_abandoned() -> No
         seen.append("stopped")
 
     executor = PythonExecutor(app.tasks, 1)
-    assert isinstance(cancel_when(executor, claim("python", patient.name), lambda: seen), asyncio.CancelledError)
+    assert isinstance(cancel_when(executor, claim("task", patient.name), lambda: seen), asyncio.CancelledError)
     assert seen == ["on", "stopped"] and executor.abandoned == 0
 
 
@@ -217,7 +217,7 @@ def test_an_attempt_for_which_there_is_no_thread_is_a_failure_that_is_retried(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", start)
-    outcome = execute(PythonExecutor(app.tasks, 1), claim("python", "t"))
+    outcome = execute(PythonExecutor(app.tasks, 1), claim("task", "t"))
     assert (outcome.result, outcome.retry) == (Result.FAILED, True)
     assert "can't start new thread" in (outcome.error or "")
 
@@ -236,13 +236,13 @@ def test_a_stuck_thread_is_counted_until_it_ends_and_does_not_take_a_place() -> 
 
     async def main() -> None:
         executor = PythonExecutor(app.tasks, 1)
-        work = asyncio.ensure_future(executor.execute(claim("python", stuck.name, kill_after_s=3600)))
+        work = asyncio.ensure_future(executor.execute(claim("task", stuck.name, kill_after_s=3600)))
         await holds(lambda: seen)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
         assert executor.abandoned == 1
-        assert (await executor.execute(claim("python", quick.name))).value == "done"
+        assert (await executor.execute(claim("task", quick.name))).value == "done"
         release.set()
         await holds(lambda: executor.abandoned == 0)
         await executor.close()
@@ -261,7 +261,7 @@ def test_threads_are_used_again_and_end_with_the_executor() -> None:
         executor = PythonExecutor(app.tasks, 2)
         found = set()
         for _ in range(20):
-            found.add((await executor.execute(claim("python", ident.name))).value)
+            found.add((await executor.execute(claim("task", ident.name))).value)
         await executor.close()
         return found
 

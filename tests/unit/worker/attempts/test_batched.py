@@ -31,7 +31,7 @@ class Bench:
         self.executor = PythonExecutor(app.tasks, concurrency, hooks=app.hooks)
         self.bugs: list[BaseException] = []
         self.slots = Slots(
-            {"python": self.executor}, concurrency, Leases(60.0), self._settle, lambda: None, self.bugs.append
+            {"task": self.executor}, concurrency, Leases(60.0), self._settle, lambda: None, self.bugs.append
         )
 
     def _settle(self, claims: Sequence[Claim], outcome: Outcome) -> None:
@@ -46,7 +46,7 @@ class Bench:
             "timeout": None if timeout_s is None else timedelta(seconds=timeout_s),
             "kill_after": timedelta(seconds=kill_after_s),
         }
-        claims = [Claim(n, uuid4(), 1, 3, "default", 5, "python", task, {"n": n}, **more) for n in numbers]
+        claims = [Claim(n, uuid4(), 1, 3, "default", 5, "task", task, {"n": n}, **more) for n in numbers]
         self.slots.take(claims, time.monotonic())
         return claims
 

@@ -169,7 +169,7 @@ HANDLERS = [
 def staged(handlers: dict[str, Any], *, at_once: bool) -> Stage:
     """Slots that make the first steps of attempts themselves, or leave it to the executor."""
     stage = Stage(handlers)
-    executor = stage.slots.executors["python"]
+    executor = stage.slots.executors["task"]
     assert isinstance(executor, PythonExecutor)
     executor.attach(stage.slots.attempt_of, "")
     if not at_once:
@@ -211,7 +211,7 @@ def test_an_attempt_comes_to_the_same_with_a_first_step_of_its_own(handler: Call
 def test_what_is_made_at_once_is_what_needs_nothing_but_its_arguments() -> None:
     async def scene() -> None:
         stage = Stage({"t": returns})
-        executor = stage.slots.executors["python"]
+        executor = stage.slots.executors["task"]
         assert isinstance(executor, PythonExecutor)
         (claim,) = stage.give("t")
         handler = executor.inline_handler(claim)

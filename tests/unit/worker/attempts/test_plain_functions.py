@@ -21,7 +21,7 @@ VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", defau
 
 
 def python(stage: Stage) -> PythonExecutor:
-    found = stage.slots.executors["python"]
+    found = stage.slots.executors["task"]
     assert isinstance(found, PythonExecutor)
     return found
 

@@ -687,7 +687,7 @@ def test_an_attempt_that_waits_keeps_no_claim_of_its_turn(last: str) -> None:
     async def scene(stage: Stage) -> None:
         stage.slots._turns.ends_at = time.monotonic() + 60
         made = [
-            Claim(n, uuid4(), 1, 1, "default", 5, "python", "quick", {"value": Value(), "wait": False}, options=Value())
+            Claim(n, uuid4(), 1, 1, "default", 5, "task", "quick", {"value": Value(), "wait": False}, options=Value())
             for n in range(20)
         ]
         kept.extend(weakref.ref(value) for claim in made for value in (claim.options, claim.args["value"]))

@@ -19,7 +19,7 @@ TOKEN = uuid4()
 def row(key: Key) -> tuple[object, ...]:
     """What `claim` answers: a claim without its token, with JSON as text."""
     priority, second, run_id = key
-    claim = Claim(run_id, TOKEN, 1, 3, "q", priority, "python", "t", '{"i": 1}',
+    claim = Claim(run_id, TOKEN, 1, 3, "q", priority, "task", "t", '{"i": 1}',
                   available_at=str(BEGAN + timedelta(seconds=second)))  # fmt: skip
     return claim[:1] + claim[2:]
 
@@ -106,7 +106,7 @@ def test_what_an_answer_leaves_out_is_the_queue_asked_for_and_python() -> None:
     queue, kind = (COLUMNS.index(name) for name in ("queue", "kind"))
     values[queue] = values[kind] = None
     (claim,) = claims_of(TOKEN, COLUMNS, [values], "q")
-    assert (claim.queue, claim.kind) == ("q", "python")
+    assert (claim.queue, claim.kind) == ("q", "task")
     values[queue], values[kind] = "other", "sql"
     (claim,) = claims_of(TOKEN, COLUMNS, [values], "q")
     assert (claim.queue, claim.kind) == ("other", "sql")

@@ -16,7 +16,7 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 def claimed(run_id: int, seconds: int = 0, priority: int = 5) -> Claim:
     at = f"{NOON + timedelta(seconds=seconds)}"
-    return Claim(run_id, uuid4(), 1, 1, "default", priority, "python", "t", {}, available_at=at)
+    return Claim(run_id, uuid4(), 1, 1, "default", priority, "task", "t", {}, available_at=at)
 
 
 def test_it_begins_at_the_start() -> None:

@@ -154,7 +154,7 @@ def test_a_plain_insert_gets_the_defaults(db: psycopg.Connection) -> None:
     before = now(db)
     db.execute("INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('a', '0 2 * * *', 'reports.build')")
     columns = ("kind", "args", "queue", "priority", "timezone", "overlap", "catch_up", "max_attempts", "paused")
-    assert job(db, *columns) == ("python", {}, "default", 5, "UTC", "skip", "latest", 3, False)
+    assert job(db, *columns) == ("task", {}, "default", 5, "UTC", "skip", "latest", 3, False)
     created, anchor, decided, planned_at = job(db, "created_at", "anchor_at", "decided_until", "next_run_at")
     assert before <= created <= now(db)
     assert created == anchor == decided == planned_at

@@ -133,7 +133,7 @@ def test_nobody_makes_an_sql_run_with_somebody_elses_rights(
     statement: str, low: psycopg.Connection, db: psycopg.Connection
 ) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, kind, task, run_at) VALUES ('j', 'sql', 'SELECT 1', '2999-01-01')")
-    db.execute("INSERT INTO pgsched.runs (kind, task) VALUES ('sql', 'SELECT 2'), ('python', 't')")
+    db.execute("INSERT INTO pgsched.runs (kind, task) VALUES ('sql', 'SELECT 2'), ('task', 't')")
     with pytest.raises(psycopg.errors.CheckViolation, match=r"owner: role .* may not act for role"):
         low.execute(statement.replace("{boss}", f"'{db.info.user}'").encode())
 
