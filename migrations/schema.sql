@@ -911,7 +911,7 @@ BEGIN
         RETURN NULL;
     END IF;
     PERFORM pgsched.refuse_others(format('run %s', r.id), r.owner);
-    IF r.phase >= 3 THEN
+    IF r.phase >= 3 /* ended */ THEN
         RETURN r.state;
     END IF;
     PERFORM pgsched.note('cancelled', 'run', r.id::text,
@@ -954,7 +954,7 @@ BEGIN
     UPDATE pgsched.backfills SET cancelled_at = clock_timestamp(), finished_at = clock_timestamp(),
         cancelled_by = author WHERE id = b.id;
     PERFORM pgsched.cancel(r.id, format('backfill %s was cancelled%s', b.id, coalesce(': ' || cancel_backfill.why, '')))
-    FROM (SELECT id FROM pgsched.runs WHERE backfill_id = b.id AND phase < 3 ORDER BY id) r;
+    FROM (SELECT id FROM pgsched.runs WHERE backfill_id = b.id AND phase < 3 /* open */ ORDER BY id) r;
     RETURN 'cancelled';
 END $function$;
 
@@ -965,7 +965,7 @@ CREATE OR REPLACE FUNCTION pgsched.carry_trace(run_id bigint, how text, trace js
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
     UPDATE pgsched.runs SET options = coalesce(options, '{}') || jsonb_build_object('trace', trace)
-    WHERE id = run_id AND how IN ('created', 'replaced') AND phase < 3 AND attempt = 0
+    WHERE id = run_id AND how IN ('created', 'replaced') AND phase < 3 /* open */ AND attempt = 0
         AND NOT coalesce(options, '{}') ? 'trace' AND jsonb_typeof(trace) = 'object'
         AND octet_length(trace::text) <= 1000 AND pgsched.may_change(owner)
 $function$;
@@ -1000,7 +1000,7 @@ CREATE OR REPLACE FUNCTION pgsched.dependencies_after_delete()
 AS $function$
 BEGIN
     UPDATE pgsched.runs r SET available_at = '8999-01-01 00:00Z' FROM removed d
-    WHERE r.id = d.run_id AND r.phase = 0 AND r.available_at = '9000-01-01 00:00Z' AND d.state <> 'met';
+    WHERE r.id = d.run_id AND r.phase = 0 /* waiting */ AND r.available_at = '9000-01-01 00:00Z' AND d.state <> 'met';
     IF FOUND THEN
         PERFORM pg_notify('pgsched_leader', 'runs');
     END IF;
@@ -1040,7 +1040,7 @@ BEGIN
     -- transaction has ended (leader/rollups.py). An old snapshot tells neither whether one has ended by now, nor whether
     -- it is there still: there any is locked, and that fails where one has gone.
     PERFORM FROM pgsched.runs r WHERE r.id = ANY (ARRAY(SELECT DISTINCT a.parent_id FROM added a))
-        AND (r.phase >= 3 OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable'))
+        AND (r.phase >= 3 /* ended */ OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable'))
     FOR KEY SHARE;
     SELECT a.parent_id INTO wrong FROM added a
     WHERE (SELECT r.id FROM pgsched.runs r WHERE r.id = a.parent_id) IS NULL LIMIT 1;
@@ -1227,7 +1227,7 @@ AS $function$
 DECLARE
     r pgsched.runs;
 BEGIN
-    FOR r IN SELECT * FROM pgsched.runs WHERE job_id = end_open_runs.job_id AND phase < 3 AND origin <> 'backfill'
+    FOR r IN SELECT * FROM pgsched.runs WHERE job_id = end_open_runs.job_id AND phase < 3 /* open */ AND origin <> 'backfill'
              ORDER BY id LOOP
         PERFORM pgsched.cancel(r.id, why);
         CONTINUE WHEN NOT terminate;
@@ -1310,7 +1310,7 @@ BEGIN
                                                    AND q.max_depth IS NOT NULL)
     THEN
         SELECT r.id INTO enqueue_result.id FROM pgsched.runs r
-        WHERE r.unique_key = enqueue_result.unique_key AND r.phase < 3;
+        WHERE r.unique_key = enqueue_result.unique_key AND r.phase < 3 /* open */;
         IF FOUND THEN
             how := pgsched.meet_run(enqueue_result.id, policy, task, args, due);
         END IF;
@@ -1323,7 +1323,7 @@ BEGIN
                 CASE WHEN bucket IS NULL THEN enqueue_result.unique_key END,
                 coalesce(enqueue_result.max_attempts, 3), enqueue_result.timeout, enqueue_result.idempotency_key,
                 enqueue_result.tags, enqueue_result.concurrency_key)
-        ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 DO NOTHING
+        ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 /* open */ DO NOTHING
         RETURNING id INTO enqueue_result.id;
         IF FOUND THEN
             how := 'created';
@@ -1703,7 +1703,7 @@ AS $function$
 BEGIN
     UPDATE pgsched.runs
     SET state = 'cancelled', finished_at = clock_timestamp(), reason = format('job %s was deleted', OLD.name)
-    WHERE job_id = OLD.id AND phase < 3 AND state <> 'running';
+    WHERE job_id = OLD.id AND phase < 3 /* open */ AND state <> 'running';
     RETURN NULL;
 END $function$;
 
@@ -1884,7 +1884,7 @@ BEGIN
     UPDATE pgsched.runs r SET concurrency_key = pgsched.run_key(NEW.id, NEW.concurrency_key, NEW.concurrency_limit, r.args),
         ready_at = CASE WHEN r.state = 'queued' THEN coalesce(r.ready_at, clock_timestamp()) ELSE r.ready_at END,
         state = CASE WHEN r.state = 'queued' THEN 'waiting' ELSE r.state END
-    WHERE r.job_id = NEW.id AND r.phase < 3;
+    WHERE r.job_id = NEW.id AND r.phase < 3 /* open */;
     PERFORM pg_notify('pgsched_leader', 'limits');
     RETURN NULL;
 END $function$;
@@ -2057,9 +2057,9 @@ BEGIN
     ELSIF q.on_full = 'shed_oldest' THEN
         SELECT r.id INTO oldest FROM pgsched.runs r WHERE r.queue = q.name AND r.state IN ('queued', 'waiting') AND (
             r.id IN (SELECT f.id FROM generate_series(0, 9) p CROSS JOIN LATERAL (
-                         SELECT a.id FROM pgsched.runs a WHERE a.phase = 2 AND a.queue = q.name AND a.priority = p
+                         SELECT a.id FROM pgsched.runs a WHERE a.phase = 2 /* claimable */ AND a.queue = q.name AND a.priority = p
                              AND a.state = 'queued' ORDER BY a.available_at, a.id LIMIT 1) f)
-            OR r.id IN (SELECT a.id FROM pgsched.runs a WHERE a.phase = 0 AND a.ready_at IS NOT NULL
+            OR r.id IN (SELECT a.id FROM pgsched.runs a WHERE a.phase = 0 /* waiting */ AND a.ready_at IS NOT NULL
                             AND a.queue = q.name ORDER BY a.ready_at, a.id LIMIT 1))
         ORDER BY r.available_at, r.id LIMIT 1 FOR UPDATE SKIP LOCKED;
         UPDATE pgsched.runs SET state = 'cancelled', finished_at = clock_timestamp(),
@@ -2109,7 +2109,7 @@ BEGIN
     END IF;
     SELECT * INTO r FROM pgsched.runs WHERE id = existing FOR NO KEY UPDATE;
     PERFORM pgsched.refuse_others(format('run %s, which has the key,', r.id), r.owner) WHERE r.id IS NOT NULL;
-    IF r.id IS NULL OR r.phase >= 3 THEN
+    IF r.id IS NULL OR r.phase >= 3 /* ended */ THEN
         RETURN NULL;
     ELSIF r.task <> meet_run.task THEN
         PERFORM pgsched.raise_bad_value(format('unique_key: run %s has it, of task "%s": it cannot take the payload of'
@@ -2292,10 +2292,10 @@ CREATE OR REPLACE FUNCTION pgsched.queue_depth(queue text, most bigint)
  SET enable_sort TO 'off'
 AS $function$
     SELECT count(*) FROM (
-        (SELECT FROM pgsched.runs r WHERE r.phase = 2 AND r.queue = $1 AND r.state = 'queued'
+        (SELECT FROM pgsched.runs r WHERE r.phase = 2 /* claimable */ AND r.queue = $1 AND r.state = 'queued'
          ORDER BY r.queue, r.priority LIMIT $2)
         UNION ALL
-        (SELECT FROM pgsched.runs r WHERE r.phase = 0 AND r.ready_at IS NOT NULL AND r.queue = $1
+        (SELECT FROM pgsched.runs r WHERE r.phase = 0 /* waiting */ AND r.ready_at IS NOT NULL AND r.queue = $1
          ORDER BY r.queue, coalesce(r.concurrency_key, '') LIMIT $2)) d
 $function$;
 
@@ -2458,7 +2458,7 @@ BEGIN
     PERFORM pgsched.refuse_others(format('run %s', r.id), r.owner);
     IF r.state NOT IN ('dead', 'cancelled', 'missed', 'skipped') THEN
         RETURN r.state;
-    ELSIF EXISTS (SELECT FROM pgsched.runs o WHERE o.unique_key = r.unique_key AND o.phase < 3) THEN
+    ELSIF EXISTS (SELECT FROM pgsched.runs o WHERE o.unique_key = r.unique_key AND o.phase < 3 /* open */) THEN
         RAISE EXCEPTION USING ERRCODE = 'check_violation', COLUMN = 'unique_key', MESSAGE =
             format('unique_key: an unfinished run has the key "%s" of run %s already', r.unique_key, run_id);
     END IF;
@@ -2591,7 +2591,7 @@ AS $function$
 DECLARE
     r record;
 BEGIN
-    SELECT o.id, o.owner INTO r FROM pgsched.runs o WHERE o.unique_key = run_of_key.unique_key AND o.phase < 3;
+    SELECT o.id, o.owner INTO r FROM pgsched.runs o WHERE o.unique_key = run_of_key.unique_key AND o.phase < 3 /* open */;
     PERFORM pgsched.refuse_others('the run that has the unique key', r.owner) WHERE r.id IS NOT NULL;
     RETURN r.id;
 END $function$;
@@ -3175,7 +3175,7 @@ DECLARE
 BEGIN
     SELECT count(*), count(*) FILTER (WHERE r.state = 'waiting' AND r.ready_at IS NULL AND NOT pgsched.waits_in_turn(r.reason)), max(r.id)
         INTO open_runs, held, newest
-    FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3 AND r.origin <> 'backfill';
+    FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3 /* open */ AND r.origin <> 'backfill';
     triggered_state.state := 'queued';
     IF open_runs = 0 THEN
         RETURN;
@@ -3242,9 +3242,9 @@ CREATE OR REPLACE FUNCTION pgsched.wait_again(run_ids bigint[])
 AS $function$
 BEGIN
     UPDATE pgsched.dependencies d SET
-        state = CASE WHEN p.state IS NULL OR p.state = 'succeeded' OR p.phase >= 3 AND d.on_failure = 'run_anyway'
+        state = CASE WHEN p.state IS NULL OR p.state = 'succeeded' OR p.phase >= 3 /* ended */ AND d.on_failure = 'run_anyway'
                      THEN 'met' ELSE 'open' END,
-        on_failure = CASE WHEN p.phase >= 3 AND p.state <> 'succeeded' AND d.on_failure = 'cancel'
+        on_failure = CASE WHEN p.phase >= 3 /* ended */ AND p.state <> 'succeeded' AND d.on_failure = 'cancel'
                           THEN 'wait' ELSE d.on_failure END
     FROM pgsched.dependencies e LEFT JOIN LATERAL (SELECT * FROM pgsched.runs r WHERE r.id = e.parent_id OFFSET 0) p ON true
     WHERE e.run_id = ANY (run_ids) AND d.run_id = e.run_id AND d.parent_id = e.parent_id;

@@ -289,7 +289,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE pgsched.runs
     SET state = 'cancelled', finished_at = clock_timestamp(), reason = format('job %s was deleted', OLD.name)
-    WHERE job_id = OLD.id AND phase < 3 AND state <> 'running';
+    WHERE job_id = OLD.id AND phase < 3 /* open */ AND state <> 'running';
     RETURN NULL;
 END $$;
 

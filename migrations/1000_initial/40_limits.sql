@@ -99,10 +99,10 @@ $$;
 CREATE FUNCTION pgsched.queue_depth(queue text, most bigint) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_sort = off AS $$
     SELECT count(*) FROM (
-        (SELECT FROM pgsched.runs r WHERE r.phase = 2 AND r.queue = $1 AND r.state = 'queued'
+        (SELECT FROM pgsched.runs r WHERE r.phase = 2 /* claimable */ AND r.queue = $1 AND r.state = 'queued'
          ORDER BY r.queue, r.priority LIMIT $2)
         UNION ALL
-        (SELECT FROM pgsched.runs r WHERE r.phase = 0 AND r.ready_at IS NOT NULL AND r.queue = $1
+        (SELECT FROM pgsched.runs r WHERE r.phase = 0 /* waiting */ AND r.ready_at IS NOT NULL AND r.queue = $1
          ORDER BY r.queue, coalesce(r.concurrency_key, '') LIMIT $2)) d
 $$;
 
@@ -122,9 +122,9 @@ BEGIN
     ELSIF q.on_full = 'shed_oldest' THEN
         SELECT r.id INTO oldest FROM pgsched.runs r WHERE r.queue = q.name AND r.state IN ('queued', 'waiting') AND (
             r.id IN (SELECT f.id FROM generate_series(0, 9) p CROSS JOIN LATERAL (
-                         SELECT a.id FROM pgsched.runs a WHERE a.phase = 2 AND a.queue = q.name AND a.priority = p
+                         SELECT a.id FROM pgsched.runs a WHERE a.phase = 2 /* claimable */ AND a.queue = q.name AND a.priority = p
                              AND a.state = 'queued' ORDER BY a.available_at, a.id LIMIT 1) f)
-            OR r.id IN (SELECT a.id FROM pgsched.runs a WHERE a.phase = 0 AND a.ready_at IS NOT NULL
+            OR r.id IN (SELECT a.id FROM pgsched.runs a WHERE a.phase = 0 /* waiting */ AND a.ready_at IS NOT NULL
                             AND a.queue = q.name ORDER BY a.ready_at, a.id LIMIT 1))
         ORDER BY r.available_at, r.id LIMIT 1 FOR UPDATE SKIP LOCKED;
         UPDATE pgsched.runs SET state = 'cancelled', finished_at = clock_timestamp(),
@@ -192,7 +192,7 @@ BEGIN
     UPDATE pgsched.runs r SET concurrency_key = pgsched.run_key(NEW.id, NEW.concurrency_key, NEW.concurrency_limit, r.args),
         ready_at = CASE WHEN r.state = 'queued' THEN coalesce(r.ready_at, clock_timestamp()) ELSE r.ready_at END,
         state = CASE WHEN r.state = 'queued' THEN 'waiting' ELSE r.state END
-    WHERE r.job_id = NEW.id AND r.phase < 3;
+    WHERE r.job_id = NEW.id AND r.phase < 3 /* open */;
     PERFORM pg_notify('pgsched_leader', 'limits');
     RETURN NULL;
 END $$;

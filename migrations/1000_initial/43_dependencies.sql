@@ -106,7 +106,7 @@ BEGIN
     -- transaction has ended (leader/rollups.py). An old snapshot tells neither whether one has ended by now, nor whether
     -- it is there still: there any is locked, and that fails where one has gone.
     PERFORM FROM pgsched.runs r WHERE r.id = ANY (ARRAY(SELECT DISTINCT a.parent_id FROM added a))
-        AND (r.phase >= 3 OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable'))
+        AND (r.phase >= 3 /* ended */ OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable'))
     FOR KEY SHARE;
     SELECT a.parent_id INTO wrong FROM added a
     WHERE (SELECT r.id FROM pgsched.runs r WHERE r.id = a.parent_id) IS NULL LIMIT 1;
@@ -133,7 +133,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enab
 SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
     UPDATE pgsched.runs r SET available_at = '8999-01-01 00:00Z' FROM removed d
-    WHERE r.id = d.run_id AND r.phase = 0 AND r.available_at = '9000-01-01 00:00Z' AND d.state <> 'met';
+    WHERE r.id = d.run_id AND r.phase = 0 /* waiting */ AND r.available_at = '9000-01-01 00:00Z' AND d.state <> 'met';
     IF FOUND THEN
         PERFORM pg_notify('pgsched_leader', 'runs');
     END IF;

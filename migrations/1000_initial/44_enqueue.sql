@@ -117,7 +117,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r record;
 BEGIN
-    SELECT o.id, o.owner INTO r FROM pgsched.runs o WHERE o.unique_key = run_of_key.unique_key AND o.phase < 3;
+    SELECT o.id, o.owner INTO r FROM pgsched.runs o WHERE o.unique_key = run_of_key.unique_key AND o.phase < 3 /* open */;
     PERFORM pgsched.refuse_others('the run that has the unique key', r.owner) WHERE r.id IS NOT NULL;
     RETURN r.id;
 END $$;
@@ -138,7 +138,7 @@ BEGIN
     END IF;
     SELECT * INTO r FROM pgsched.runs WHERE id = existing FOR NO KEY UPDATE;
     PERFORM pgsched.refuse_others(format('run %s, which has the key,', r.id), r.owner) WHERE r.id IS NOT NULL;
-    IF r.id IS NULL OR r.phase >= 3 THEN
+    IF r.id IS NULL OR r.phase >= 3 /* ended */ THEN
         RETURN NULL;
     ELSIF r.task <> meet_run.task THEN
         PERFORM pgsched.raise_bad_value(format('unique_key: run %s has it, of task "%s": it cannot take the payload of'
@@ -240,7 +240,7 @@ BEGIN
                                                    AND q.max_depth IS NOT NULL)
     THEN
         SELECT r.id INTO enqueue_result.id FROM pgsched.runs r
-        WHERE r.unique_key = enqueue_result.unique_key AND r.phase < 3;
+        WHERE r.unique_key = enqueue_result.unique_key AND r.phase < 3 /* open */;
         IF FOUND THEN
             how := pgsched.meet_run(enqueue_result.id, policy, task, args, due);
         END IF;
@@ -253,7 +253,7 @@ BEGIN
                 CASE WHEN bucket IS NULL THEN enqueue_result.unique_key END,
                 coalesce(enqueue_result.max_attempts, 3), enqueue_result.timeout, enqueue_result.idempotency_key,
                 enqueue_result.tags, enqueue_result.concurrency_key)
-        ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 DO NOTHING
+        ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 /* open */ DO NOTHING
         RETURNING id INTO enqueue_result.id;
         IF FOUND THEN
             how := 'created';

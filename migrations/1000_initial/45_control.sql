@@ -30,7 +30,7 @@ BEGIN
         RETURN NULL;
     END IF;
     PERFORM pgsched.refuse_others(format('run %s', r.id), r.owner);
-    IF r.phase >= 3 THEN
+    IF r.phase >= 3 /* ended */ THEN
         RETURN r.state;
     END IF;
     PERFORM pgsched.note('cancelled', 'run', r.id::text,
@@ -83,7 +83,7 @@ BEGIN
     PERFORM pgsched.refuse_others(format('run %s', r.id), r.owner);
     IF r.state NOT IN ('dead', 'cancelled', 'missed', 'skipped') THEN
         RETURN r.state;
-    ELSIF EXISTS (SELECT FROM pgsched.runs o WHERE o.unique_key = r.unique_key AND o.phase < 3) THEN
+    ELSIF EXISTS (SELECT FROM pgsched.runs o WHERE o.unique_key = r.unique_key AND o.phase < 3 /* open */) THEN
         RAISE EXCEPTION USING ERRCODE = 'check_violation', COLUMN = 'unique_key', MESSAGE =
             format('unique_key: an unfinished run has the key "%s" of run %s already', r.unique_key, run_id);
     END IF;
@@ -114,9 +114,9 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off 
 SET enable_mergejoin = off AS $$
 BEGIN
     UPDATE pgsched.dependencies d SET
-        state = CASE WHEN p.state IS NULL OR p.state = 'succeeded' OR p.phase >= 3 AND d.on_failure = 'run_anyway'
+        state = CASE WHEN p.state IS NULL OR p.state = 'succeeded' OR p.phase >= 3 /* ended */ AND d.on_failure = 'run_anyway'
                      THEN 'met' ELSE 'open' END,
-        on_failure = CASE WHEN p.phase >= 3 AND p.state <> 'succeeded' AND d.on_failure = 'cancel'
+        on_failure = CASE WHEN p.phase >= 3 /* ended */ AND p.state <> 'succeeded' AND d.on_failure = 'cancel'
                           THEN 'wait' ELSE d.on_failure END
     FROM pgsched.dependencies e LEFT JOIN LATERAL (SELECT * FROM pgsched.runs r WHERE r.id = e.parent_id OFFSET 0) p ON true
     WHERE e.run_id = ANY (run_ids) AND d.run_id = e.run_id AND d.parent_id = e.parent_id;
@@ -170,7 +170,7 @@ END $$;
 CREATE FUNCTION pgsched.carry_trace(run_id bigint, how text, trace jsonb) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     UPDATE pgsched.runs SET options = coalesce(options, '{}') || jsonb_build_object('trace', trace)
-    WHERE id = run_id AND how IN ('created', 'replaced') AND phase < 3 AND attempt = 0
+    WHERE id = run_id AND how IN ('created', 'replaced') AND phase < 3 /* open */ AND attempt = 0
         AND NOT coalesce(options, '{}') ? 'trace' AND jsonb_typeof(trace) = 'object'
         AND octet_length(trace::text) <= 1000 AND pgsched.may_change(owner)
 $$;
@@ -183,7 +183,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r pgsched.runs;
 BEGIN
-    FOR r IN SELECT * FROM pgsched.runs WHERE job_id = end_open_runs.job_id AND phase < 3 AND origin <> 'backfill'
+    FOR r IN SELECT * FROM pgsched.runs WHERE job_id = end_open_runs.job_id AND phase < 3 /* open */ AND origin <> 'backfill'
              ORDER BY id LOOP
         PERFORM pgsched.cancel(r.id, why);
         CONTINUE WHEN NOT terminate;
@@ -211,7 +211,7 @@ DECLARE
 BEGIN
     SELECT count(*), count(*) FILTER (WHERE r.state = 'waiting' AND r.ready_at IS NULL AND NOT pgsched.waits_in_turn(r.reason)), max(r.id)
         INTO open_runs, held, newest
-    FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3 AND r.origin <> 'backfill';
+    FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3 /* open */ AND r.origin <> 'backfill';
     triggered_state.state := 'queued';
     IF open_runs = 0 THEN
         RETURN;

@@ -93,7 +93,7 @@ CREATE TRIGGER a_check_size AFTER UPDATE OF unique_key, tags, options, progress,
     FOR EACH ROW WHEN (octet_length(concat(NEW.unique_key, NEW.tags, NEW.options, NEW.progress, NEW.cancel_reason)) > 4000)
     EXECUTE FUNCTION pgsched.runs_refuse_size();
 CREATE TRIGGER z_phase BEFORE INSERT ON pgsched.runs FOR EACH ROW
-    WHEN (NEW.state <> 'queued' OR NEW.phase <> 2) EXECUTE FUNCTION pgsched.runs_born_in_phase();
+    WHEN (NEW.state <> 'queued' OR NEW.phase <> 2 /* claimable */) EXECUTE FUNCTION pgsched.runs_born_in_phase();
 CREATE TRIGGER z_phase_after AFTER UPDATE ON pgsched.runs FOR EACH ROW
     WHEN (NEW.phase <> CASE NEW.state WHEN 'running' THEN 2 WHEN 'succeeded' THEN 3 WHEN 'queued' THEN 2
         WHEN 'waiting' THEN 0 WHEN 'scheduled' THEN 1 WHEN 'dead' THEN 4 WHEN 'missed' THEN 4 ELSE 3 END)

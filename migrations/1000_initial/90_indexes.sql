@@ -20,29 +20,29 @@ CREATE INDEX backfills_open ON pgsched.backfills (id) WHERE finished_at IS NULL;
 
 -- One run for each slot, and one unfinished run for each unique key.
 CREATE UNIQUE INDEX runs_slot ON pgsched.runs (job_id, scheduled_at) WHERE job_id IS NOT NULL;
-CREATE UNIQUE INDEX runs_unique_key ON pgsched.runs (unique_key) WHERE unique_key IS NOT NULL AND phase < 3;
+CREATE UNIQUE INDEX runs_unique_key ON pgsched.runs (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 /* open */;
 -- What is to be claimed; what becomes due; what something else than limits holds.
-CREATE INDEX runs_claim ON pgsched.runs (queue, priority, available_at, id) WHERE phase = 2;
-CREATE INDEX runs_scheduled ON pgsched.runs (available_at, id) WHERE phase = 1;
-CREATE INDEX runs_waiting ON pgsched.runs (available_at, id) WHERE phase = 0 AND ready_at IS NULL;
+CREATE INDEX runs_claim ON pgsched.runs (queue, priority, available_at, id) WHERE phase = 2 /* claimable */;
+CREATE INDEX runs_scheduled ON pgsched.runs (available_at, id) WHERE phase = 1 /* scheduled */;
+CREATE INDEX runs_waiting ON pgsched.runs (available_at, id) WHERE phase = 0 /* waiting */ AND ready_at IS NULL;
 -- The oldest held run of each job is found by one probe a job, however many of them are held.
-CREATE INDEX runs_waiting_of_job ON pgsched.runs (job_id, scheduled_at, id) WHERE phase = 0 AND ready_at IS NULL;
+CREATE INDEX runs_waiting_of_job ON pgsched.runs (job_id, scheduled_at, id) WHERE phase = 0 /* waiting */ AND ready_at IS NULL;
 -- What waits for limits alone, by queue and key in the order of admission. There may be a million of them.
 CREATE INDEX runs_ready ON pgsched.runs (queue, coalesce(concurrency_key, ''), priority, ready_at, id)
-    WHERE ready_at IS NOT NULL AND phase = 0;
+    WHERE ready_at IS NOT NULL AND phase = 0 /* waiting */;
 -- The same by key in the order of arrival; and what of a key was admitted.
 CREATE INDEX runs_of_key ON pgsched.runs (concurrency_key, phase, ready_at, id)
-    WHERE concurrency_key IS NOT NULL AND phase < 3;
+    WHERE concurrency_key IS NOT NULL AND phase < 3 /* open */;
 -- Bounds that few runs have: what may no longer start is ended in the round in which it expires.
-CREATE INDEX runs_expiring ON pgsched.runs (expires_at) WHERE phase < 3 AND expires_at IS NOT NULL;
-CREATE INDEX runs_held ON pgsched.runs (held_until) WHERE phase = 0 AND held_until IS NOT NULL;
-CREATE INDEX runs_open_of_job ON pgsched.runs (job_id) WHERE phase < 3 AND job_id IS NOT NULL;
-CREATE INDEX runs_finished ON pgsched.runs (finished_at) WHERE phase >= 3;
-CREATE INDEX runs_attention ON pgsched.runs (finished_at) WHERE phase = 4;
+CREATE INDEX runs_expiring ON pgsched.runs (expires_at) WHERE phase < 3 /* open */ AND expires_at IS NOT NULL;
+CREATE INDEX runs_held ON pgsched.runs (held_until) WHERE phase = 0 /* waiting */ AND held_until IS NOT NULL;
+CREATE INDEX runs_open_of_job ON pgsched.runs (job_id) WHERE phase < 3 /* open */ AND job_id IS NOT NULL;
+CREATE INDEX runs_finished ON pgsched.runs (finished_at) WHERE phase >= 3 /* ended */;
+CREATE INDEX runs_attention ON pgsched.runs (finished_at) WHERE phase = 4 /* ended badly */;
 -- Which runs a backfill asked for.
 CREATE INDEX runs_backfill ON pgsched.runs (backfill_id, phase) WHERE backfill_id IS NOT NULL;
 -- Parents that have ended and that the leader has yet to look at.
-CREATE INDEX runs_ended_parents ON pgsched.runs (id) WHERE phase >= 3 AND has_children;
+CREATE INDEX runs_ended_parents ON pgsched.runs (id) WHERE phase >= 3 /* ended */ AND has_children;
 
 -- ---- what belongs to runs
 

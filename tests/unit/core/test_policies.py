@@ -43,7 +43,10 @@ def test_an_enqueue_takes_exactly_the_values_of_an_option(option: str, values: t
 PHASE = re.compile(r"\bphase (?:=|<>) (\d)( /\* ([a-z ]+) \*/)?")
 
 
-@pytest.mark.parametrize("path", sorted(folder("sql").glob("*.sql")), ids=lambda path: path.stem)
+FILES = [*folder("sql").glob("*.sql"), *folder("migrations").glob("[0-9]*/*.sql")]
+
+
+@pytest.mark.parametrize("path", sorted(FILES), ids=lambda path: path.stem)
 def test_a_number_of_a_phase_has_its_name_beside_it(path: Path) -> None:
     code = "\n".join(line.partition("--")[0] for line in path.read_text(encoding="utf-8").splitlines())
     names = {str(phase.value): phase.name.lower().replace("_", " ") for phase in policies.Phase}
