@@ -66,6 +66,7 @@ def test_idle_threads_run_calls_side_by_side() -> None:
         for _ in range(20):
             await use(threads, 4)
         assert running_threads() == before
+        await use(threads, 8)  # four of them in threads of their own
         threads.close()
 
     asyncio.run(main())
