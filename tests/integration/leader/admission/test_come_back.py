@@ -7,10 +7,9 @@ import pytest
 
 from pgsched.core.model import Claim, Result
 from pgsched.db.queries.leader import leadership
-from tests.integration.db.queries.runs.test_settle import reap
 from tests.support.db.limiting import add, admit, end, limit, limit_queue
 from tests.support.db.overlapping import bound_run, finish, job_with_a_run, ticked, time_passes
-from tests.support.db.setting import add_runs, cut, done, let_expire, row_of, take
+from tests.support.db.setting import add_runs, cut, done, let_expire, reap, row_of, take
 from tests.support.db.settling import settle
 from tests.support.fleet import one
 

@@ -1,0 +1,55 @@
+"""tests/guards.toml names every guard, and the test that fails without it: the tests and the places are there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+
+from tests.support.paths import ROOT
+
+TABLE = tomllib.loads((ROOT / "tests" / "guards.toml").read_text())["guard"]
+KINDS = {"lock", "token", "constraint", "mark", "limit", "grant"}
+TAKE_OUT = {"cut", "text_without"}
+
+
+def functions_of(path: str) -> dict[str, ast.FunctionDef]:
+    tree = ast.parse((ROOT / path).read_text())
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_test_of_the_table_exists() -> None:
+    missing = [
+        row["test"] for row in TABLE if row["test"].split("::")[1] not in functions_of(row["test"].split("::")[0])
+    ]
+    assert missing == []
+
+
+def test_every_place_of_the_table_exists() -> None:
+    statements = "".join(path.read_text() for path in (ROOT / "sql").glob("*.sql"))
+    schema = "".join(path.read_text() for path in (ROOT / "migrations").rglob("*.sql"))
+
+    def is_there(where: str) -> bool:
+        sort, name = where.split(" ", 1)
+        if sort == "statement":
+            return f"-- name: {name}\n" in statements
+        if sort == "module":
+            return (ROOT / name).exists()
+        return re.search(rf"\b{name}\b", schema) is not None
+
+    assert [row["where"] for row in TABLE if not is_there(row["where"])] == []
+    assert {row["kind"] for row in TABLE} == KINDS
+
+
+def test_every_test_that_takes_a_guard_out_of_a_statement_is_in_the_table() -> None:
+    named = {row["test"] for row in TABLE}
+    found = {
+        f"{path.relative_to(ROOT)}::{name}"
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name, node in functions_of(str(path.relative_to(ROOT))).items()
+        if name.startswith("test_")
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in TAKE_OUT
+    }
+    assert len(found) > 40
+    assert found - named == set()

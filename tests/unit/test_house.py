@@ -1,0 +1,99 @@
+"""The house stays one that a stranger can live in: sizes of folders and modules, and what tests import.
+
+The allowances are what was too large when the rule was made. They may only shrink.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+CODE = ("pgsched", "tests", "bench")
+MOST_FILES, MOST_FILES_SQL, MOST_LINES = 20, 30, 350
+FILES_ALLOWED = {"bench": 30, "pgsched/leader": 22, "pgsched/worker": 21}
+LINES_ALLOWED = {
+    "pgsched/execute/python/executor.py": 362,
+    "pgsched/leader/loop.py": 375,
+    "pgsched/worker/attempts/runner.py": 509,
+    "pgsched/worker/claiming/claimer.py": 367,
+    "tests/e2e/cli/test_top_terminal.py": 367,
+    "tests/integration/db/enqueuing/test_graph.py": 353,
+    "tests/integration/execute/process_pool/test_process_pool.py": 575,
+    "tests/integration/leader/admission/test_limits.py": 635,
+    "tests/integration/leader/backfill/test_backfill.py": 457,
+    "tests/integration/leader/dependents/test_dependencies.py": 507,
+    "tests/integration/leader/test_ahead.py": 369,
+    "tests/integration/leader/test_duties.py": 430,
+    "tests/integration/leader/test_tick.py": 519,
+    "tests/integration/security/test_roles.py": 485,
+    "tests/integration/services/test_explain.py": 412,
+    "tests/integration/worker/attempts/test_own_transaction.py": 370,
+    "tests/integration/worker/claiming/test_seats.py": 394,
+    "tests/integration/worker/claiming/test_turns.py": 728,
+    "tests/integration/worker/test_worker.py": 605,
+    "tests/unit/cli/test_top.py": 377,
+    "tests/unit/worker/attempts/test_batched.py": 645,
+    "tests/unit/worker/attempts/test_first_step.py": 386,
+    "tests/unit/worker/attempts/test_hand.py": 1023,
+    "tests/unit/worker/attempts/test_slots.py": 728,
+}
+
+
+def python_files() -> Iterator[Path]:
+    for top in CODE:
+        yield from (path for path in sorted((ROOT / top).rglob("*.py")) if "__pycache__" not in path.parts)
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def check(large: dict[str, int], allowed: dict[str, int]) -> None:
+    assert {name: count for name, count in large.items() if count > allowed.get(name, 0)} == {}, "too large"
+    assert sorted(allowed.keys() - large.keys()) == [], "these are small enough: take them off the list"
+
+
+def test_no_folder_holds_more_files_than_one_can_look_through() -> None:
+    folders = Counter(relative(path.parent) for path in python_files())
+    folders["sql"] = len([*(ROOT / "sql").glob("*.sql")])
+    most = Counter({"sql": MOST_FILES_SQL})
+    large = {name: count for name, count in folders.items() if count > (most[name] or MOST_FILES)}
+    check(large, FILES_ALLOWED)
+
+
+def test_no_module_is_longer_than_one_reads_at_once() -> None:
+    lines = {relative(path): len(path.read_text().splitlines()) for path in python_files()}
+    long = {name: count for name, count in lines.items() if count > MOST_LINES}
+    check(long, LINES_ALLOWED)
+
+
+def test_no_test_module_imports_another() -> None:
+    shared = re.compile(r"tests\.(support|conftest)\b")
+    wrong = [
+        f"{relative(path)}: {node.module}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests.")
+        if not shared.match(node.module or "")
+    ]
+    assert wrong == []
+
+
+def test_tests_have_names_of_their_own() -> None:
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_each_statement_has_one_name() -> None:
+    names = Counter(
+        name
+        for path in (ROOT / "sql").glob("*.sql")
+        for name in re.findall(r"^-- name: (\w+)$", path.read_text(), re.MULTILINE)
+    )
+    assert len(names) > 200
+    assert [name for name, count in names.items() if count > 1] == []
