@@ -44,6 +44,9 @@ LINES_ALLOWED = {
 }
 
 
+PRIVATE_ALLOWED = 161  # places
+
+
 def python_files() -> Iterator[Path]:
     for top in CODE:
         yield from (path for path in sorted((ROOT / top).rglob("*.py")) if "__pycache__" not in path.parts)
@@ -87,6 +90,18 @@ def test_no_test_module_imports_another() -> None:
 def test_tests_have_names_of_their_own() -> None:
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_tests_of_more_than_a_unit_keep_off_private_attributes() -> None:
+    used = Counter(
+        relative(path)
+        for tier in ("integration", "e2e")
+        for path in (ROOT / "tests" / tier).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr)
+        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "os", "sys"))
+    )
+    assert used.total() <= PRIVATE_ALLOWED, used.most_common(20)
 
 
 def test_each_statement_has_one_name() -> None:
