@@ -1,7 +1,7 @@
 """The values that a column may have, each set of them once.
 
 Invariant: the checks of the schema, of declarations, of forms and of the API allow exactly these
-(tests/unit/core/test_policies.py).
+(tests/unit/core/test_policy_values.py).
 """
 
 from __future__ import annotations

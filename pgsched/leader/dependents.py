@@ -2,18 +2,24 @@
 
 The rule: an edge is decided by the leader alone, in a fenced transaction, from the state that its parent has ended in.
 A run that ends here is a parent that has ended, too: the pass goes on until nothing more follows.
+
+A slot that waits for slots of other jobs (jobs.after_jobs) gets those jobs' runs of the same instant as parents. It
+waits as long as one of the jobs has yet to decide that slot; it is skipped if one of them has none.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs import dependencies
-from pgsched.leader.slot_parents import find_parents
+from pgsched.db.queries.runs.dependencies import Slot
+from pgsched.leader.bisecting import apart
 
+CIRCLE = 0  # the job that a slot is said to lack when it would wait for itself
 LONGEST_S = 0.3  # the rest is for the next round: the tick must have its turn, and what is locked is not claimed
 
 
@@ -62,3 +68,25 @@ class Sweep:
         self._after = last or 0
         if run_ids:
             dependencies.judge(conn, run_ids)
+
+
+def find_parents(conn: Connection[Any], after: int, n: int) -> tuple[int, int]:
+    """Looks at `n` slots behind the id `after`. Returns how many have got their parents or were skipped, and behind
+    which id to go on."""
+    slots = dependencies.slots(conn, after, n)
+    skipped = {slot.run_id: slot.missing for slot in slots if slot.missing is not None}
+    whole = [slot for slot in slots if slot.missing is None and not slot.undecided]
+    skipped |= dict.fromkeys(attach(conn, whole), CIRCLE)
+    dependencies.skip(conn, skipped)
+    last = max(slot.run_id for slot in slots) if len(slots) == n else 0
+    return len(skipped) + len(whole), last
+
+
+def attach(conn: Connection[Any], whole: list[Slot]) -> list[int]:
+    """Make the edges; returns the slots that would wait for themselves."""
+
+    def add(some: Sequence[Slot]) -> list[int]:
+        dependencies.add(conn, [(slot.run_id, parent, "cancel", False) for slot in some for parent in slot.parents])
+        return []
+
+    return [run_id for circle in apart(conn, whole, add, lambda slot, _: [slot.run_id]) for run_id in circle]
