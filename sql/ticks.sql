@@ -78,7 +78,7 @@ SELECT (SELECT count(*) FROM admitted) AS admitted, (SELECT count(*) FROM woken)
 -- returns: n int: sessions of leader candidates in this database, the leader's and this one among them
 -- locks: none
 SELECT count(*)::int AS n FROM pg_stat_activity
-WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND application_name LIKE 'pgsched leader %'
+WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND application_name LIKE 'pgsched leader %%'
 
 
 -- name: passed_over_take
