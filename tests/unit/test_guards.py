@@ -11,6 +11,10 @@ from tests.support.paths import ROOT
 TABLE = tomllib.loads((ROOT / "tests" / "guards.toml").read_text())["guard"]
 KINDS = {"lock", "token", "constraint", "mark", "limit", "grant"}
 TAKE_OUT = {"cut", "text_without"}
+ROW_LOCK = re.compile(r"\bFOR (?:NO KEY )?UPDATE\b|\bFOR (?:KEY )?SHARE\b")
+PASSES_BY = re.compile(r"\bSKIP LOCKED\b|\bNOWAIT\b")
+# the only statements that wait for whoever holds a row, and the number of their locks that do
+WAITING = {"rollup_lock": 1}
 
 
 def functions_of(path: str) -> dict[str, ast.FunctionDef]:
@@ -53,3 +57,14 @@ def test_every_test_that_takes_a_guard_out_of_a_statement_is_in_the_table() -> N
     }
     assert len(found) > 40
     assert found - named == set()
+
+
+def test_no_other_statement_waits_for_a_row_that_somebody_holds() -> None:
+    waiting = {}
+    for path in (ROOT / "sql").glob("*.sql"):
+        for block in re.split(r"^-- name: ", path.read_text(), flags=re.MULTILINE)[1:]:
+            name, _, body = block.partition("\n")
+            text = re.sub(r"--[^\n]*|/\*.*?\*/", "", body, flags=re.DOTALL)
+            if count := len(ROW_LOCK.findall(text)) - len(PASSES_BY.findall(text)):
+                waiting[name] = count
+    assert waiting == WAITING
