@@ -8,7 +8,9 @@ What takes long to import is imported by the fixtures that need it: a test of pu
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import sys
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
     from tests.support.databases import Databases
     from tests.support.server import PrivateCluster, SessionServer
+
+# Hundreds of the tests' processes import all of pgsched: compiling it each time took longer than many a test.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 WORKERS = 3  # for two cores: tests wait more than they compute
 SESSION = pytest.StashKey[str]()

@@ -13,9 +13,8 @@ from pgsched.chaos.site.site import Places, places
 
 # Of each kind of fault (a module of pgsched/chaos/faults) one or two that do not take long.
 SHORT = {
-    "claim-unanswered", "enqueue-unanswered", "tick-unanswered", "worker-clock", "leader-killed-after-insert",
-    "leader-lock-held", "silence-of-two-leases", "server-crash", "table-locked", "standby-first",
-    "worker-killed-after-work", "worker-frozen-successor-done",
+    "claim-unanswered", "enqueue-unanswered", "worker-clock", "leader-killed-after-insert", "silence-of-two-leases",
+    "server-crash", "table-locked", "standby-first", "worker-killed-after-work",
 }  # fmt: skip
 FAULTS = [
     pytest.param(one.name, marks=() if one.name in SHORT else pytest.mark.long) for one in registry.load().values()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 import psycopg
+import pytest
 
 from tests.support.fleet import Fleet, Member, clock, one, wait_for_leader
 from tests.support.waiting import wait_until
@@ -47,6 +48,7 @@ def test_another_leads_within_two_seconds_of_the_leader_s_death(fleet: Fleet, db
     check_slots(db, elected_at(db, term + 1))
 
 
+@pytest.mark.long
 def test_another_leads_within_twelve_seconds_of_the_leader_s_freezing(fleet: Fleet, db: psycopg.Connection) -> None:
     leader, term = start_with_slots(fleet, db)
     frozen_at = clock(db)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.support.bouncer import Bouncer
 from tests.support.fleet import Fleet, enqueue, one, unaccounted, wait_for_leader
@@ -29,6 +30,7 @@ LOCKS = (
 )
 
 
+@pytest.mark.long
 def test_in_session_mode_workers_listen_and_the_leader_holds_its_lock(
     pooled: Pooled, fleet_through: Callable[[Bouncer], Fleet], db: Db
 ) -> None:
