@@ -57,8 +57,6 @@ def handler_threads() -> set[threading.Thread]:
 
 
 def test_idle_threads_run_calls_side_by_side() -> None:
-    """One thread is woken by `submit`, and each that takes a call wakes the next one."""
-
     async def main() -> None:
         threads: Threads[Any] = Threads(4)
         await use(threads, 4)
@@ -83,23 +81,6 @@ def test_a_call_does_not_wait_behind_a_long_one() -> None:
         assert not long.done()
         go.set()
         assert await asyncio.wait_for(long, 5)
-        threads.close()
-
-    asyncio.run(main())
-
-
-def test_a_result_does_not_wait_for_a_long_call_that_the_same_thread_takes_next() -> None:
-    async def main() -> None:
-        threads: Threads[Any] = Threads(1)
-        await use(threads, 1)
-        begun, go = threading.Event(), threading.Event()
-        quick = threads.submit(lambda: begun.wait(5))
-        # what would be waiting when that call ends
-        threads._waiting.append(lambda: go.wait(10))
-        begun.set()
-        assert await asyncio.wait_for(quick, 5)
-        assert not go.is_set()
-        go.set()
         threads.close()
 
     asyncio.run(main())
