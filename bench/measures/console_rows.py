@@ -92,7 +92,7 @@ FROM generate_series(1, %(n)s) i
 """
 MORE = (
     "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease, running)"
-    " SELECT 'bench-' || n || ':1', 'bench-' || n, 1, '0', 16, '{python}', ARRAY(SELECT 'task.' || t FROM"
+    " SELECT 'bench-' || n || ':1', 'bench-' || n, 1, '0', 16, '{task}', ARRAY(SELECT 'task.' || t FROM"
     " generate_series(0, 39) t), '1 day', 8 FROM generate_series(1, 8) n",
     "INSERT INTO pgsched.run_logs (run_id, attempt, seq, stream, chunk) SELECT r.id, 1, n, 'stdout',"
     " 'line ' || n || chr(10) FROM (SELECT id FROM pgsched.runs WHERE state = 'dead' ORDER BY id DESC LIMIT 200) r,"

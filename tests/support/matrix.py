@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 
 from tests.support.http.answering import Server, answer, never
 
-ALL = ("--app", "tests.support.apps.matrix:app", "--allow", "python,command,shell,sql,http", "--http-allow",
+ALL = ("--app", "tests.support.apps.matrix:app", "--allow", "task,command,shell,sql,http", "--http-allow",
        "127.0.0.1", "--concurrency", "60")  # fmt: skip
 
 PLACES = ("loop", "thread", "process")

@@ -211,7 +211,7 @@ def test_a_host_s_clock_that_is_moved_is_seen_at_the_next_heartbeat(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.execute("INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease,"
-               " clock_ahead_s) VALUES ('w', 'h', 1, '1', 1, '{python}', '{}', '30 s', 0)")  # fmt: skip
+               " clock_ahead_s) VALUES ('w', 'h', 1, '1', 1, '{task}', '{}', '30 s', 0)")  # fmt: skip
     now = time.time()
     monkeypatch.setattr("pgsched.db.queries.runs.claims.time.time", lambda: now + 7200)
     claims.heartbeat(db, 1, 30.0, [], name="w")
@@ -223,7 +223,7 @@ def test_workers_that_are_gone_or_differ_are_named(db: psycopg.Connection, conne
     add = (
         "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease, seen_at,"
         " clock_ahead_s, tz_version)"
-        " VALUES (%s, 'h', 1, '1', 1, '{python}', '{}', '30 s', now() - %s::interval, %s, %s)"
+        " VALUES (%s, 'h', 1, '1', 1, '{task}', '{}', '30 s', now() - %s::interval, %s, %s)"
     )
     db.execute(add, ["gone", "90 s", 0.01, "2025a"])
     db.execute(add, ["old", "1 s", 0.01, "2025a"])

@@ -36,7 +36,7 @@ def test_in_session_mode_workers_listen_and_the_leader_holds_its_lock(
 ) -> None:
     bouncer = pooled(pool_mode="session", default_pool_size=40)
     fleet = fleet_through(bouncer)
-    fleet.start(2, "--app", "tests.support.apps.pooled:app", "--poll", "30", "--allow", "python,sql")
+    fleet.start(2, "--app", "tests.support.apps.pooled:app", "--poll", "30", "--allow", "task,sql")
     leader = wait_for_leader(db)
     db.execute(SECONDLY.encode())
     runs = [enqueue(db, task) for task in ("own", "own_async", "talk", "spawn")]  # a poll would come much later

@@ -56,7 +56,7 @@ def test_a_foreign_client_never_sees_a_setting_of_ours(
     foreign.execute("SET TimeZone TO 'Asia/Tokyo'")  # one that poolers keep apart: his own
     watcher = Watcher(foreign)
     watcher.start()
-    fleet.start(2, "--app", "tests.support.apps.pooled:app", "--allow", "python,sql")
+    fleet.start(2, "--app", "tests.support.apps.pooled:app", "--allow", "task,sql")
     db.execute(SECONDLY.encode())
     wait_for_leader(db)
     made = [enqueue(db, task) for task in ("own", "own_async", "talk", "spawn") for _ in range(5)]

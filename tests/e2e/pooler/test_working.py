@@ -42,7 +42,7 @@ def test_every_way_to_enqueue_passes_and_is_run(bouncer: Bouncer, fleet: Fleet, 
 
 
 def test_a_worker_with_a_leader_does_everything_that_it_does_without_one(fleet: Fleet, db: Db) -> None:
-    fleet.start(2, "--app", "tests.support.apps.pooled:app", "--allow", "python,sql")
+    fleet.start(2, "--app", "tests.support.apps.pooled:app", "--allow", "task,sql")
     db.execute(SECONDLY.encode())
     own, own_async, talk, spawn = (enqueue(db, task) for task in ("own", "own_async", "talk", "spawn"))
     assert [ended(db, run_id) for run_id in (own, own_async, talk, spawn)] == ["succeeded"] * 4

@@ -26,7 +26,7 @@ def run_id(db: psycopg.Connection) -> Any:
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('nightly', 't', '0 2 * * *')")
     row = db.execute("INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id").fetchone()
     db.execute("INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
-               " VALUES ('w:1', 'w', 1, '0', 1, '{python}', '{t}', '1 min')")  # fmt: skip
+               " VALUES ('w:1', 'w', 1, '0', 1, '{task}', '{t}', '1 min')")  # fmt: skip
     alone(lambda: roles.apply(db))
     assert row is not None
     return row[0]

@@ -20,7 +20,7 @@ def test_a_job_is_added_shown_changed_paused_run_and_deleted(pgsched: Pgsched) -
             "--overlap", "buffer_one", "--catch-up", "skip", "--set", "tags={a,b}", "--set", "max_runs=3"]  # fmt: skip
     said = pgsched("job", "add", "nightly", "--task", "reports.build", *args)
     assert (said.code, said.err) == (0, "")
-    assert said.out == "created job nightly: python reports.build, schedule 0 2 * * * (Europe/Berlin)\n"
+    assert said.out == "created job nightly: task reports.build, schedule 0 2 * * * (Europe/Berlin)\n"
     job = pgsched("job", "show", "nightly", "--json").json
     assert (job["args"], job["timeout"], job["tags"], job["max_runs"]) == ({"region": "eu"}, 7200, ["a", "b"], 3)
     assert (job["overlap"], job["catch_up"], job["recent"]) == ("buffer_one", "skip", [])
@@ -68,7 +68,7 @@ def test_a_job_can_be_renamed(pgsched: Pgsched) -> None:
 def test_a_job_born_paused_or_for_one_time(pgsched: Pgsched) -> None:
     assert pgsched("job", "add", "a", "--task", "t", "--schedule", "@daily", "--paused", "--json").json["paused"]
     said = pgsched("job", "add", "b", "--task", "t", "--run-at", "2040-01-01 10:00")
-    assert said.out == "created job b: python t, once, at 2040-01-01 10:00:00 UTC\n"
+    assert said.out == "created job b: task t, once, at 2040-01-01 10:00:00 UTC\n"
 
 
 def test_a_long_task_is_said_to_go_on(pgsched: Pgsched) -> None:

@@ -91,7 +91,7 @@ def test_many_are_cancelled_by_a_filter(pgsched: Pgsched, letters: psycopg.Conne
 def test_a_queued_run_that_nobody_offers_says_so(pgsched: Pgsched, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task, kind) VALUES ('send', 'task'), ('true', 'command')")
     worker = "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease) VALUES "
-    db.execute(worker + "('h:1', 'h', 1, '1', 1, '{python}', '{send}', '1 minute')")
+    db.execute(worker + "('h:1', 'h', 1, '1', 1, '{task}', '{send}', '1 minute')")
     (command, send) = pgsched("run", "list", "--json").json
     assert (command["unroutable"], send["unroutable"]) == (True, False)
     assert "unroutable: no live worker offers it" in pgsched("run", "list").out

@@ -15,7 +15,7 @@ from tests.support.fleet import one
 
 WORKER = (
     "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
-    " VALUES ('w:1', 'w', 1, '0', 4, '{python}', '{t}', '1 h') RETURNING id"
+    " VALUES ('w:1', 'w', 1, '0', 4, '{task}', '{t}', '1 h') RETURNING id"
 )
 RUNNING = (
     "INSERT INTO pgsched.runs (task, queue, priority, state, attempt, token, lease_until, started_at, worker_id,"

@@ -72,9 +72,7 @@ def fleet(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
 
 
 def start(fleet: Fleet, *options: str) -> None:
-    fleet.start(
-        1, "--allow", "python,http", "--http-allow", "127.0.0.1", "--lease", "2", "--reap-every", "0.2", *options
-    )
+    fleet.start(1, "--allow", "task,http", "--http-allow", "127.0.0.1", "--lease", "2", "--reap-every", "0.2", *options)
 
 
 def add(db: psycopg.Connection, url: str, **columns: Any) -> int:
@@ -184,7 +182,7 @@ def test_a_worker_that_allows_hosts_and_not_the_kind_says_so_and_ends(dsn: str) 
     ("options", "said"),
     [
         (["--http-allow", "10.0.0.1/8"], "http-allow: '10.0.0.1/8' is not a host, host:port, address or CIDR network"),
-        (["--allow", "https"], "allow: https is not one of python, command, shell, sql, http"),
+        (["--allow", "https"], "allow: https is not one of task, command, shell, sql, http"),
         ([], "allow: http needs the package httpx: pip install 'pgsched[http]', or leave http out"),
     ],
 )

@@ -175,7 +175,7 @@ def test_a_new_leader_reaps_nothing_for_a_full_lease(
     lease_s = 3
     db.execute(
         "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
-        " VALUES ('w', 'h', 1, '0', 1, '{python}', '{t}', make_interval(secs => %s))",
+        " VALUES ('w', 'h', 1, '0', 1, '{task}', '{t}', make_interval(secs => %s))",
         [lease_s],
     )
     add_runs(db, 1)

@@ -23,7 +23,7 @@ from tests.support.db.settling import settle
 def worker(db: psycopg.Connection, *tasks: str) -> None:
     db.execute(
         "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
-        " VALUES ('w1', 'h', 1, '0', 1, '{python}', %s, '30 seconds')",
+        " VALUES ('w1', 'h', 1, '0', 1, '{task}', %s, '30 seconds')",
         [list(tasks)],
     )
 

@@ -71,7 +71,7 @@ def traces(
     monkeypatch.setenv(traced.FILE, str(file))
     monkeypatch.setattr(traced.app, "dsn", dsn)
     fleet.start(
-        1, "--app", "tests.support.apps.traced:app", "--allow", "python,command,shell,sql", "--poll", "0.2", "--json"
+        1, "--app", "tests.support.apps.traced:app", "--allow", "task,command,shell,sql", "--poll", "0.2", "--json"
     )
     yield Traces(file)
     traced.app.close()

@@ -27,7 +27,7 @@ def test_a_job_is_made_breaks_is_repaired_retried_paused_backfilled_and_explaine
     page.get_by_role("link", name="New job").click()
     page.get_by_label("name", exact=True).fill("load ledger")
     page.get_by_label("kind").select_option("shell")
-    page.get_by_label("task").fill(f"echo reading; cat {data}")
+    page.get_by_role("textbox", name="task").fill(f"echo reading; cat {data}")
     page.get_by_label("schedule").fill("0 0 30 2 *")
     expect(page.locator("#preview")).to_contain_text("never")
     page.get_by_label("schedule").fill("@every 2s")

@@ -35,7 +35,11 @@ def without(db: psycopg.Connection, function: str, guard: str, instead: str = ""
 
 def without_first_come(db: psycopg.Connection) -> None:
     """Take away what decides who was first: the unique indexes, and that inserts heed them."""
-    without(db, "enqueue_result", "ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 DO NOTHING")
+    without(
+        db,
+        "enqueue_result",
+        "ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 /* open */ DO NOTHING",
+    )
     without(db, "take_key", "ON CONFLICT (scope, key) DO NOTHING")
     db.execute("DROP INDEX pgsched.runs_unique_key")
     db.execute("ALTER TABLE pgsched.kept_keys DROP CONSTRAINT kept_keys_pkey")
@@ -159,7 +163,7 @@ def test_a_payload_never_goes_to_a_run_that_is_just_ending(
     guarded: bool, policy: str, db: psycopg.Connection, connect: Open
 ) -> None:
     if not guarded:
-        without(db, "meet_run", " OR r.phase >= 3")
+        without(db, "meet_run", " OR r.phase >= 3 /* ended */")
     ending, client = connect(autocommit=False), connect()
     run_id = put(db, '{"n": 1}', **ACTIVE)
     ending.execute("SELECT FROM pgsched.runs FOR UPDATE")  # so that the client finds it unfinished, and waits for it

@@ -3,11 +3,12 @@ r"""`\d+` explains itself: what docs/sql.md and docs/jobs.md let other programs 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import psycopg
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+from tests.support.paths import ROOT
+
+DOCS = ROOT / "docs"
 ROW = re.compile(r"^\| `(\w+)`[^|]*\| (.*) \|$", re.MULTILINE)
 NAME = re.compile(r"`(\w+)`")
 WRITTEN = ("job_calendars", "queues", "limits", "pauses", "retention")  # docs/sql.md: yours to write, every column

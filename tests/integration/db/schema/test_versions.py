@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -12,8 +11,8 @@ import pytest
 from pgsched.db.connection.connect import connect
 from pgsched.db.schema import migrate, version
 from pgsched.errors import InputError, SchemaTooNew, SchemaTooOld
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 MIGRATIONS = ROOT / "migrations"
 STAMP = "UPDATE pgsched.alembic_version SET version_num = %s"
 

@@ -276,4 +276,4 @@ def test_a_guard_that_was_killed_is_replaced_and_knows_the_old_groups(tmp_path: 
 
 def test_only_allowed_kinds_have_an_executor() -> None:
     made = executors(None, frozenset({Kind.TASK, Kind.SHELL, Kind.HTTP}), "", 2)
-    assert sorted(made) == ["http", "task", "shell"]
+    assert sorted(made) == ["http", "shell", "task"]

@@ -18,7 +18,7 @@ BAD = [
     ("name", "x" * 201, "name: 201 characters, at most 200 are allowed"),
     ("name", "a\nb", "name: must not contain control characters"),
     ("name", " a", "name: must not begin or end with a space"),
-    ("kind", "magic", 'kind: "magic" is not one of python, command, shell, sql, http'),
+    ("kind", "magic", 'kind: "magic" is not one of task, command, shell, sql, http'),
     ("kind", None, "kind: must not be null"),
     ("task", "", "task: must not be empty"),
     ("task", " ", "task: must not be empty"),

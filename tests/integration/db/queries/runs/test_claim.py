@@ -236,7 +236,7 @@ def test_a_unique_key_is_free_again_when_the_other_process_rolls_back(db: psycop
 
 
 def test_without_the_index_a_unique_key_makes_two_runs(db: psycopg.Connection, connect: Open) -> None:
-    guard = "ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 DO NOTHING"
+    guard = "ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 /* open */ DO NOTHING"
     found = db.execute("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'enqueue_result'").fetchone()
     assert found is not None
     assert found[0].count(guard) == 1

@@ -26,7 +26,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"backoff_jitter": 2}, "backoff_jitter: 2 is out of range 0-1"),
     ({"priority": 10}, "priority: 10 is out of range 0-9"),
     ({"max_attempts": 0}, "max_attempts: 0 is out of range 1-1000"),
-    ({"kind": "cobol"}, 'kind: "cobol" is not one of python, command, shell, sql, http'),
+    ({"kind": "cobol"}, 'kind: "cobol" is not one of task, command, shell, sql, http'),
     ({"task": ""}, "task: must not be empty"),
     ({"task": "x" * 65537}, "task: 65537 characters, at most 65536 are allowed"),
     ({"queue": ""}, "queue: must not be empty"),
