@@ -32,7 +32,6 @@ ROOM = 4 << 30
 THROW_AWAY = {
     "fsync": "off",
     "full_page_writes": "off",
-    "synchronous_commit": "off",
     "max_connections": "300",
     "timezone": "UTC",
     "log_timezone": "UTC",
