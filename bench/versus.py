@@ -213,6 +213,9 @@ def main() -> int:
         "pick-up": lambda made: pick_up(made, 100),
     }
     chosen = {name: work for name, work in works.items() if given.only is None or name in given.only.split(",")}
+    for checkout in (ours, other):  # where nothing is kept of it, each start would compile the program anew
+        compile_all = checkout.command("-m", "compileall", "-q", str(checkout.folder / "pgsched"))
+        subprocess.run(compile_all, check=True, timeout=LIMIT_S)
     with server(None) as on:
         assert on.pid is not None
         apps = Path(f"/proc/{on.pid}/cwd").resolve().parent / "apps"

@@ -3,13 +3,26 @@
 
 
 -- name: enqueue
--- make one ad-hoc run of a Python task, or find the one with its key.
+-- make one ad-hoc run of a registered task.
 -- params: task text, args text (JSON), queue text, priority smallint, max_attempts integer, timeout interval,
---         at timestamptz or delay interval (from now), tags text[], concurrency_key text, unique_key text,
---         unique_scope text, on_conflict text, idempotency_key text, idempotency_retention interval, after bigint[],
---         after_any bigint[], on_failure text, trace text: a JSON object with traceparent and perhaps tracestate; null
---         takes the default
--- returns: (the id of the run; how: created, existing, replaced, rejected, repeated; nothing)
+--         at timestamptz or delay interval (from now), tags text[], concurrency_key text, trace text: a JSON object with
+--         traceparent and perhaps tracestate; null takes the default
+-- returns: (id of the run; how: created)
+-- locks: none but the new row's
+INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, available_at, tags, concurrency_key, options)
+VALUES (%(task)s::text, %(args)s::text::jsonb, coalesce(%(queue)s::text, 'default'),
+        coalesce(%(priority)s::smallint, 5), coalesce(%(max_attempts)s::integer, 3), %(timeout)s::interval,
+        coalesce(%(at)s::timestamptz, clock_timestamp() + %(delay)s::interval, clock_timestamp()), %(tags)s::text[],
+        %(concurrency_key)s::text,
+        CASE WHEN %(trace)s::text IS NOT NULL THEN jsonb_build_object('trace', %(trace)s::text::jsonb) END)
+RETURNING id, 'created' AS how
+
+
+-- name: enqueue_keyed
+-- make one ad-hoc run of a registered task that has a key or waits for others, or find the one with that key.
+-- params: those of `enqueue`, and unique_key text, unique_scope text, on_conflict text, idempotency_key text,
+--         idempotency_retention interval, after bigint[], after_any bigint[], on_failure text
+-- returns: (id of the run; how: created, existing, replaced, rejected, repeated; nothing)
 -- locks: the new row's, or of a run whose payload is replaced that one's. Waits for a transaction that is just
 --        inserting the same key.
 SELECT id, how, CASE WHEN %(trace)s::text IS NOT NULL THEN pgsched.carry_trace(id, how, %(trace)s::text::jsonb)::text END

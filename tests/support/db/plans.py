@@ -117,8 +117,8 @@ FEW = (
     "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance clock now"
     " flags_rebuild"
     " leader_candidates"
-    " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_plain enqueue_rows"
-    " enqueue_told leader_elect leader_resign"
+    " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_keyed enqueue_plain"
+    " enqueue_rows enqueue_told leader_elect leader_resign"
     " leader_seen leader_try leader_vacant limit_refunds prune_audit prune_workers rollup_lock rollup_stretches"
     " tick_wait"
 )
