@@ -24,7 +24,7 @@ from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, cla
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, claimable_queues, plan_claims
 from pgsched.errors import PgschedError
-from pgsched.worker.claiming.cursor import SHARE, Budget, Cursor
+from pgsched.worker.claiming.cursor import SHARE, Budget, Cursor, Rescans
 from pgsched.worker.claiming.polling import NAP_S, Polling, Rest
 from pgsched.worker.claiming.recovery import Unconfirmed
 from pgsched.worker.claiming.rotation import Rotation
@@ -60,12 +60,12 @@ class Claimer:
         self._conn: AsyncConnection[Any] | None = None
         self._unconfirmed = Unconfirmed(on_claims, self._wake.set)
         self._claiming: tuple[UUID, str] | None = None
-        self.asking = 0  # how many runs the claim is for that is on its way
         self._discovered_at = -math.inf
         self.starved = False  # did the last round leave something for want of room?
         self._looking = Budget()
         self._stopped = False
-        self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)
+        rescans = Rescans()
+        self._cursors: defaultdict[str, Cursor] = defaultdict(lambda: Cursor(rescans))
         self._rotation = Rotation()
         self._looking_s = 0.0  # what the last look for queues took, with the claims that followed
         self._again_s = poll_s
@@ -214,7 +214,7 @@ class Claimer:
         """One claim statement; how many runs it took."""
         token, sent_at = uuid4(), time.monotonic()
         self._unconfirmed.sent(token, queue, sent_at)
-        self._claiming, self.asking = (token, queue), n
+        self._claiming = token, queue
         idle = self.idle()
         hold(conn, HOLD_S if idle else 0.0)
         try:
@@ -225,7 +225,6 @@ class Claimer:
             raise
         finally:
             hold(conn, 0.0)
-            self.asking = 0
         self._claiming = None
         self._unconfirmed.settled(token, queue)
         now = time.monotonic()

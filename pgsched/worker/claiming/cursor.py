@@ -6,7 +6,8 @@ long report, a forgotten transaction); then each scan from the start reads all o
 Invariant: the cursor is a hint. A run may become claimable behind it (a transaction that commits late, a run handed
 back), so a scan from the start follows whenever the cursor finds too little, and in any case once a second. Where that
 would take more than a twentieth of the time, the scans are further apart: RESCAN_S at most, or four times as long as
-one takes if that is longer. Where a scan from the start takes next to nothing, each claim is one.
+those of all slow queues of this worker take together if that is longer. Where a scan from the start takes next to
+nothing, each claim is one.
 
 Where others have many runs that this worker does not know, any scan reads those, with a cursor or without: what is slow
 and in vain twice in a row takes no more than a twentieth of the time either. So a run behind them is claimed within
@@ -47,16 +48,34 @@ class Budget:
         self.pause_s = 0.0
         self.next_at = 0.0
 
-    def spent(self, seconds: float, now: float, longest_s: float = LONGEST_S) -> None:
-        """It took so long, until now; the pause is at most `longest_s`."""
-        self.pause_s = min(longest_s, SHARE * seconds, max(EVERY_S, 2 * self.pause_s))
+    def spent(self, seconds: float, now: float, longest_s: float = LONGEST_S, least_s: float = 0.0) -> None:
+        """It took so long, until now; the pause is at most `longest_s`, and not less than `least_s`."""
+        self.pause_s = min(longest_s, max(least_s, min(SHARE * seconds, max(EVERY_S, 2 * self.pause_s))))
         self.next_at = now + self.pause_s
+
+
+class Rescans:
+    """What the last scan from the start of each slow queue took, in seconds: they share one connection, so each waits
+    for the others, too."""
+
+    def __init__(self) -> None:
+        self._took_s: dict[Cursor, float] = {}
+
+    def note(self, cursor: Cursor, took_s: float) -> float:
+        """A scan for this cursor took so long; returns what those of the other slow queues took."""
+        self._took_s.pop(cursor, None)
+        if took_s <= SLOW_S:
+            return 0.0
+        others_s = sum(self._took_s.values())
+        self._took_s[cursor] = took_s
+        return others_s
 
 
 class Cursor:
     """The cursor of one queue. All times are monotonic seconds of this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, rescans: Rescans | None = None) -> None:
+        self._rescans = rescans or Rescans()
         self._after: Places = {}
         self._full = Budget()
         self._overdue_at = 0.0
@@ -93,8 +112,14 @@ class Cursor:
         self.move(claims)
 
     def not_scanned(self, sent_at: float, now: float) -> None:
-        """A scan from the start had no answer: the next one has to wait as after one that took as long."""
+        """A scan from the start had no answer: the next one waits as after one that took as long, and no less than
+        after the last one."""
+        before_s = self._full.pause_s
         self._pace(now - sent_at, now)
+        self._full.pause_s = max(before_s, self._full.pause_s)
+        self._full.next_at = now + self._full.pause_s
+        self._overdue_at = now + max(EVERY_S, self._full.pause_s)
+        self._quick = False
 
     def went_on(self, claims: Sequence[Claim], sent_at: float, now: float) -> None:
         """A scan from the cursor on, sent at `sent_at`, was answered now."""
@@ -102,7 +127,9 @@ class Cursor:
         self.move(claims)
 
     def _pace(self, took_s: float, now: float) -> None:
-        self._full.spent(took_s, now, max(RESCAN_S, SHARE_AT_MOST * took_s))
+        others_s = self._rescans.note(self, took_s)
+        longest_s = max(RESCAN_S, SHARE_AT_MOST * (others_s + took_s))
+        self._full.spent(took_s, now, longest_s, SHARE_AT_MOST * others_s)
         self._quick = took_s <= QUICK_S
         self._overdue_at = now + max(EVERY_S, self._full.pause_s)
 

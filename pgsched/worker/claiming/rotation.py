@@ -21,10 +21,6 @@ class Rotation:
         self._no_room: list[str] = []
         self._full: list[str] = []
 
-    def __bool__(self) -> bool:
-        """Has any queue been hinted since the round began?"""
-        return bool(self._hinted)
-
     @property
     def has_left_something(self) -> bool:
         """Has this round left a queue that may have more?"""

@@ -9,7 +9,7 @@ import pytest
 
 from pgsched.core.model import Claim
 from pgsched.db.queries.runs.claims import FROM_THE_START
-from pgsched.worker.claiming.cursor import EVERY_S, QUICK_S, RESCAN_S, SHARE, SHARE_AT_MOST, Cursor
+from pgsched.worker.claiming.cursor import EVERY_S, QUICK_S, RESCAN_S, SHARE, SHARE_AT_MOST, Cursor, Rescans
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -129,3 +129,41 @@ def test_slow_scans_from_the_start_do_not_put_off_those_behind_the_cursor() -> N
     for _ in range(3):
         cursor.scanned([], 5, sent_at=now - 0.5, now=now)
         assert cursor.wait_s(now) == 0.0
+
+
+@pytest.mark.parametrize(("queues", "took_s"), [(1, 2.0), (10, 2.0), (15, 2.0), (5, 7.5), (40, 0.1)])
+def test_the_rescans_of_all_slow_queues_take_a_quarter_of_the_time_at_most(queues: int, took_s: float) -> None:
+    """They share one connection: whichever is due is scanned, one after the other."""
+    rescans = Rescans()
+    cursors = [Cursor(rescans) for _ in range(queues)]
+    now, spent_s = 0.0, 0.0
+    for cursor in cursors:
+        cursor.scanned([claimed(1)], 1, sent_at=now, now=(now := now + took_s))
+    begin = now = now + 60.0  # the first pauses are short, because a server may have been busy just once
+    while now < begin + 1000.0:
+        due = next((cursor for cursor in cursors if cursor.after(now) is FROM_THE_START), None)
+        if due is None:
+            now += 0.1
+            continue
+        due.scanned([claimed(1)], 1, sent_at=now, now=(now := now + took_s))
+        spent_s += took_s
+    assert 0 < spent_s / (now - begin) <= 0.3
+
+
+def test_a_scan_that_fails_at_once_does_not_make_the_next_one_come_sooner() -> None:
+    cursor = Cursor()
+    for sent_at in range(0, 400, 40):
+        cursor.scanned([claimed(1)], 1, sent_at=float(sent_at), now=sent_at + 2.0)
+    pause_s = cursor.full_in(362.0)
+    cursor.not_scanned(400.0, 400.001)
+    assert cursor.full_in(400.001) >= pause_s > 20
+    assert cursor.after(400.1) is not FROM_THE_START
+
+
+def test_a_queue_that_is_quick_again_holds_up_no_other() -> None:
+    rescans = Rescans()
+    slow, other = Cursor(rescans), Cursor(rescans)
+    slow.scanned([claimed(1)], 1, sent_at=0.0, now=9.0)
+    slow.scanned([claimed(2)], 1, sent_at=60.0, now=60.001)
+    other.scanned([claimed(1)], 1, sent_at=100.0, now=100.1)
+    assert other.full_in(100.1) <= EVERY_S
