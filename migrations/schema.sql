@@ -1826,14 +1826,8 @@ CREATE OR REPLACE FUNCTION pgsched.jobs_plan_again()
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-DECLARE
-    fence bigint := hashtextextended('pgsched.leader.fence', 0);  -- as in leader_fence in sql/leadership.sql
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted
-                       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-                       AND (l.classid::bigint << 32) + l.objid::bigint = fence AND l.objsubid = 1) THEN
-        NEW.next_run_at := clock_timestamp();
-    END IF;
+    NEW.next_run_at := clock_timestamp();
     RETURN NEW;
 END $function$;
 
@@ -2340,6 +2334,7 @@ DECLARE
     now_ms bigint := (date_part('epoch', clock_timestamp()) * 1000)::bigint;
 BEGIN
     PERFORM pgsched.forget_gates();
+    INSERT INTO pgsched.backward_edges DEFAULT VALUES ON CONFLICT DO NOTHING;  -- a dump of the schema alone lacks the row
     IF pg_sequence_last_value('pgsched.asleep_until') > now_ms + 2 * 86400000 THEN  -- as in pgsched.workers_asleep
         PERFORM setval('pgsched.asleep_until', now_ms + 10000);
     END IF;
@@ -2359,6 +2354,9 @@ BEGIN
     IF isolated THEN
         BEGIN
             PERFORM FROM pgsched.backward_edges FOR SHARE;
+            IF NOT FOUND THEN
+                RAISE EXCEPTION 'dependencies: the row of pgsched.backward_edges is missing: run pgsched migrate';
+            END IF;
         EXCEPTION WHEN serialization_failure THEN
             RAISE EXCEPTION USING ERRCODE = 'serialization_failure', MESSAGE =
                 'dependencies: an edge that this transaction does not see was made meanwhile; repeat the transaction';
@@ -2373,7 +2371,7 @@ BEGIN
             'dependencies: while a run waits for one made after it, edges can only be made under READ COMMITTED';
     END IF;
     PERFORM pg_advisory_xact_lock(edges_lock);
-    UPDATE pgsched.backward_edges SET made = made + 1;
+    INSERT INTO pgsched.backward_edges AS e DEFAULT VALUES ON CONFLICT (name) DO UPDATE SET made = e.made + 1;
     child := pgsched.dependency_cycle(children);
     IF child IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'dependencies', MESSAGE =
@@ -3456,7 +3454,7 @@ COMMENT ON COLUMN pgsched.jobs.delete_after_run IS 'A job that runs once is dele
 COMMENT ON COLUMN pgsched.jobs.overlap IS 'What a slot does while an earlier run is not finished: allow, skip, buffer_one, buffer_all, replace, terminate.';
 COMMENT ON COLUMN pgsched.jobs.max_buffer IS 'How many slots may wait under overlap buffer_all.';
 COMMENT ON COLUMN pgsched.jobs.retry_within IS 'Under overlap skip: the slot still starts if the earlier run ends within this time.';
-COMMENT ON COLUMN pgsched.jobs.misfire_after IS 'A slot decided up to this late is on time.';
+COMMENT ON COLUMN pgsched.jobs.misfire_after IS 'A slot decided up to this late is on time; always up to a second late.';
 COMMENT ON COLUMN pgsched.jobs.catch_up IS 'Which of the late slots run: latest, skip (none), earliest, all.';
 COMMENT ON COLUMN pgsched.jobs.max_catch_up IS 'At most so many under catch_up all.';
 COMMENT ON COLUMN pgsched.jobs.catch_up_window IS 'Slots later than this are recorded as missed.';

@@ -11,6 +11,14 @@
 SELECT pgsched.rebuild_flags()
 
 
+-- name: flags_may_rebuild
+-- may this session make the flags anew? A migration that has nothing to do is no reason to refuse a worker's login.
+-- params: none
+-- returns: may boolean
+-- locks: none
+SELECT has_function_privilege('pgsched.rebuild_flags()', 'EXECUTE') AND NOT pg_is_in_recovery() AS may
+
+
 -- name: leader_elect
 -- begin a new term. Runs under leader_fence.
 -- params: holder text, hostname text, pid int

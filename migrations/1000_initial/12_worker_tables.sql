@@ -123,7 +123,7 @@ CREATE TABLE pgsched.refunds (
 -- Three flags that a transaction of any isolation level must see at once, which no row can give: under REPEATABLE READ an
 -- enqueue would read an old row, and whoever changes a row makes the others wait. They are sequences, read without a
 -- query. Each follows from rows or from the clock: pgsched.rebuild_flags makes it anew for every new leader and every
--- `pgsched migrate`, and a value that is out of range is not believed.
+-- `pgsched migrate`.
 
 -- Every queue that anything is set for has its bit here (pgsched.queue_bit). A bit too many costs a look-up for each run of
 -- a queue; one too few would let runs pass a limit: bits are taken out only while nobody changes the table

@@ -253,18 +253,12 @@ BEGIN
     RETURN pgsched.edit_schedule(OLD, NEW, moment, resumed);
 END $$;
 
--- Which slot is next, the leader says. Another answer would stop the job in silence: it is due now, and planned again.
--- A leader that was started before the upgrade goes on and does not set pgsched.ticks: it is known by the fence it holds.
+-- Which slot is next, the leader says (it sets pgsched.ticks). Another answer would stop the job in silence: it is due now,
+-- and planned again.
 CREATE FUNCTION pgsched.jobs_plan_again() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    fence bigint := hashtextextended('pgsched.leader.fence', 0);  -- as in leader_fence in sql/leadership.sql
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted
-                       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-                       AND (l.classid::bigint << 32) + l.objid::bigint = fence AND l.objsubid = 1) THEN
-        NEW.next_run_at := clock_timestamp();
-    END IF;
+    NEW.next_run_at := clock_timestamp();
     RETURN NEW;
 END $$;
 

@@ -50,6 +50,7 @@ DECLARE
     now_ms bigint := (date_part('epoch', clock_timestamp()) * 1000)::bigint;
 BEGIN
     PERFORM pgsched.forget_gates();
+    INSERT INTO pgsched.backward_edges DEFAULT VALUES ON CONFLICT DO NOTHING;  -- a dump of the schema alone lacks the row
     IF pg_sequence_last_value('pgsched.asleep_until') > now_ms + 2 * 86400000 THEN  -- as in pgsched.workers_asleep
         PERFORM setval('pgsched.asleep_until', now_ms + 10000);
     END IF;

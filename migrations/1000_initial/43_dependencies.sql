@@ -55,6 +55,9 @@ BEGIN
     IF isolated THEN
         BEGIN
             PERFORM FROM pgsched.backward_edges FOR SHARE;
+            IF NOT FOUND THEN
+                RAISE EXCEPTION 'dependencies: the row of pgsched.backward_edges is missing: run pgsched migrate';
+            END IF;
         EXCEPTION WHEN serialization_failure THEN
             RAISE EXCEPTION USING ERRCODE = 'serialization_failure', MESSAGE =
                 'dependencies: an edge that this transaction does not see was made meanwhile; repeat the transaction';
@@ -69,7 +72,7 @@ BEGIN
             'dependencies: while a run waits for one made after it, edges can only be made under READ COMMITTED';
     END IF;
     PERFORM pg_advisory_xact_lock(edges_lock);
-    UPDATE pgsched.backward_edges SET made = made + 1;
+    INSERT INTO pgsched.backward_edges AS e DEFAULT VALUES ON CONFLICT (name) DO UPDATE SET made = e.made + 1;
     child := pgsched.dependency_cycle(children);
     IF child IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'dependencies', MESSAGE =

@@ -1,5 +1,5 @@
 -- What \d+ and \df+ say of the tables, columns and functions that docs/sql.md lets other programs use, and in one line of
--- every other table. A test holds that none is forgotten (tests/migration/test_comments.py).
+-- every other table. A test holds that none is forgotten (tests/integration/db/schema/test_comments.py).
 
 COMMENT ON SCHEMA pgsched IS 'pgsched: scheduler and work queue. What other programs may use: docs/sql.md.';
 
@@ -26,7 +26,7 @@ COMMENT ON COLUMN pgsched.jobs.delete_after_run IS 'A job that runs once is dele
 COMMENT ON COLUMN pgsched.jobs.overlap IS 'What a slot does while an earlier run is not finished: allow, skip, buffer_one, buffer_all, replace, terminate.';
 COMMENT ON COLUMN pgsched.jobs.max_buffer IS 'How many slots may wait under overlap buffer_all.';
 COMMENT ON COLUMN pgsched.jobs.retry_within IS 'Under overlap skip: the slot still starts if the earlier run ends within this time.';
-COMMENT ON COLUMN pgsched.jobs.misfire_after IS 'A slot decided up to this late is on time.';
+COMMENT ON COLUMN pgsched.jobs.misfire_after IS 'A slot decided up to this late is on time; always up to a second late.';
 COMMENT ON COLUMN pgsched.jobs.catch_up IS 'Which of the late slots run: latest, skip (none), earliest, all.';
 COMMENT ON COLUMN pgsched.jobs.max_catch_up IS 'At most so many under catch_up all.';
 COMMENT ON COLUMN pgsched.jobs.catch_up_window IS 'Slots later than this are recorded as missed.';

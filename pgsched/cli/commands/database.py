@@ -51,8 +51,8 @@ def migrate(
     Workers go on meanwhile: no lock is held for long, nor waited for for more than half a second at a time. What it
     does, and who is in the way, goes to standard error. Where it was cut off, it goes on.
 
-    Exit code: 1 if somebody was in the way for longer than --wait, 6 if the schema is newer than this program, 7 if the
-    role may not create it.
+    Exit code: 1 if somebody was in the way for longer than --wait, 5 if the schema was made before 0.1.0, 6 if it is
+    newer than this program, 7 if the role may not create it.
 
     \b
     Example:

@@ -14,6 +14,7 @@ from typing import Any
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import explain
 from pgsched.db.connection.transaction_pooling import is_shared
+from pgsched.db.rows import value
 from pgsched.db.schema import roles
 from pgsched.db.schema.steps import Tell, patiently, progress, run, steps, turn
 from pgsched.db.schema.version import SCHEMA_VERSION, VERSIONS, current, missing, refuse_unknown
@@ -72,7 +73,8 @@ def upgrade(
                 refuse_unknown(before)
                 move(conn, before, target, wait_s, tell)
                 conn.execute(validation())
-                conn.execute(sql("flags_rebuild"))
+                if before != target or value(conn, "flags_may_rebuild"):
+                    conn.execute(sql("flags_rebuild"))
                 if with_roles:
                     patiently(conn, lambda: roles.apply(conn), "roles", wait_s, tell)
                 if set_search_path:

@@ -30,7 +30,11 @@ SELECT count(*) > 0 AS newer FROM pgsched.alembic_version WHERE version_num <> A
 """
 MISSING = """SELECT count(*) = 0 AS missing FROM pgsched.alembic_version WHERE version_num = ANY (:'reached') \\gset
 \\if :missing"""
-TAIL = "DO $$ BEGIN PERFORM pgsched.rebuild_flags(); END $$;"
+TAIL = """DO $$ BEGIN
+    IF has_function_privilege('pgsched.rebuild_flags()', 'EXECUTE') THEN
+        PERFORM pgsched.rebuild_flags();
+    END IF;
+END $$;"""
 REACHED = """DELETE FROM pgsched.alembic_version;
 INSERT INTO pgsched.alembic_version VALUES (:'version');
 COMMIT;

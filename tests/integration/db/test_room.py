@@ -56,7 +56,7 @@ def test_claimed_and_settled_runs_stay_on_their_page(dsn: str, db: psycopg.Conne
 
 
 def test_without_the_room_they_move(dsn: str, db: psycopg.Connection) -> None:
-    db.execute("ALTER TABLE pgsched.runs SET (fillfactor = 50)")
+    db.execute("ALTER TABLE pgsched.runs SET (fillfactor = 60)")
     for _ in range(5):
         by_claim, by_settlement = work(dsn, db)
         assert by_claim > N / 10

@@ -38,7 +38,7 @@ class Registration:
 
 
 def start(conn: Connection[Any], registration: Registration) -> int:
-    """Write the worker's row; returns its id. What it declares is written by `registering.register`, with this."""
+    """Write the worker's row; returns its id. What it declares is written by `registration.register`, with this."""
     values = {name: getattr(registration, name) for name in Registration.__slots__}
     process = {"hostname": socket.gethostname(), "pid": os.getpid()}
     time_of_host = {"tz_version": tzdata_version(), "clock_s": time.time()}

@@ -12,6 +12,7 @@ from pgsched.db.queries.leader import leadership
 from pgsched.db.schema import migrate
 from pgsched.leader.election import Leader
 from tests.support.db.setting import Aside
+from tests.support.logins import Logins, alone
 from tests.support.schema.psql import apply_script
 from tests.support.waiting import wait_until
 
@@ -88,3 +89,7 @@ def test_whoever_changes_queues_holds_up_no_leader_and_loses_no_bit(
         leadership.elect(db, "test")
     other.commit()
     assert one(db, GATED) == one(db, BITS)
+
+
+def test_a_worker_s_login_may_ask_for_a_migration_that_has_nothing_to_do(logins: Logins) -> None:
+    alone(lambda: migrate.upgrade(logins.dsn("worker")))

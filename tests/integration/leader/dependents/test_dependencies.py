@@ -170,55 +170,6 @@ def test_two_transactions_cannot_close_a_cycle_together(db: psycopg.Connection, 
         aside.result()
 
 
-def test_two_transactions_with_old_snapshots_cannot_close_a_longer_cycle_together(
-    db: psycopg.Connection, connect: Open
-) -> None:
-    a, b, c, d = add(db), add(db), add(db), add(db)
-    link(db, b, a)
-    link(db, d, c)
-    old = connect(autocommit=False)
-    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    old.execute("SELECT count(*) FROM pgsched.dependencies")
-    link(db, a, d)
-    with pytest.raises(psycopg.errors.SerializationFailure, match="repeat the transaction"):
-        link(old, c, b)
-    old.rollback()
-    end(db, d)
-    admit(db)
-    link(old, add(db), a)
-    old.rollback()
-
-
-def test_an_old_snapshot_waits_for_an_edge_to_a_later_run_that_is_being_made(
-    db: psycopg.Connection, connect: Open
-) -> None:
-    a, b, c, d = add(db), add(db), add(db), add(db)
-    link(db, b, a)
-    link(db, d, c)
-    old, maker = connect(autocommit=False), connect(autocommit=False)
-    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    old.execute("SELECT count(*) FROM pgsched.dependencies")
-    link(maker, a, d)
-    aside = Aside(lambda: link(old, c, b))
-    wait_until_blocked(db, old)
-    maker.commit()
-    with pytest.raises(psycopg.errors.SerializationFailure, match="repeat the transaction"):
-        aside.result()
-
-
-def test_an_edge_to_a_later_run_that_was_undone_refuses_no_old_snapshot(db: psycopg.Connection, connect: Open) -> None:
-    a, b, c = add(db), add(db), add(db)
-    old, maker = connect(autocommit=False), connect(autocommit=False)
-    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    old.execute("SELECT count(*) FROM pgsched.dependencies")
-    link(maker, a, c)
-    maker.rollback()
-    link(old, c, b)
-    old.commit()
-    admit(db)
-    assert states(db, c) == ["waiting"]
-
-
 def test_a_child_or_a_parent_that_somebody_has_locked_is_looked_at_again(db: psycopg.Connection, connect: Open) -> None:
     a = add(db)
     b = add(db, a)
@@ -488,26 +439,6 @@ def test_without_the_lock_two_transactions_do_close_a_cycle(db: psycopg.Connecti
     link(other, a, d)
     one.commit()
     other.commit()
-    found = db.execute("SELECT pgsched.dependency_cycle(ARRAY[%s, %s]::bigint[])", [a, c]).fetchone()
-    assert found != (None,)
-
-
-def test_without_the_row_lock_an_old_snapshot_does_close_a_longer_cycle(db: psycopg.Connection, connect: Open) -> None:
-    """The twin of test_two_transactions_with_old_snapshots_cannot_close_a_longer_cycle_together."""
-    row = db.execute("SELECT pg_get_functiondef('pgsched.refuse_dependency_cycle'::regproc)").fetchone()
-    assert row is not None
-    lock = "PERFORM FROM pgsched.backward_edges FOR SHARE;"
-    assert str(row[0]).count(lock) == 1
-    db.execute(str(row[0]).replace(lock, "").encode())
-    a, b, c, d = add(db), add(db), add(db), add(db)
-    link(db, b, a)
-    link(db, d, c)
-    old = connect(autocommit=False)
-    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    old.execute("SELECT count(*) FROM pgsched.dependencies")
-    link(db, a, d)
-    link(old, c, b)
-    old.commit()
     found = db.execute("SELECT pgsched.dependency_cycle(ARRAY[%s, %s]::bigint[])", [a, c]).fetchone()
     assert found != (None,)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from pgsched.db.queries.leader import leadership
 from pgsched.leader.ticker import tick
 from tests.support.db.inserting import add, job
 from tests.support.db.passing import lead, now, pass_time
@@ -35,21 +34,19 @@ def test_a_job_in_error_or_at_its_end_is_not_planned_again(db: psycopg.Connectio
     assert job(db, "next_run_at") is None
 
 
-@pytest.mark.parametrize("leads", [True, False])
-def test_a_leader_of_the_first_version_may_go_on(
-    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, leads: bool
+@pytest.mark.parametrize("guarded", [True, False])
+def test_the_next_slots_that_the_leader_writes_are_not_planned_again(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """It does not say that it ticks; what it holds is the leader's fence. Without it, it is anybody."""
-    cut(monkeypatch, "tick_advance", "set_config('pgsched.ticks', 'on', true)", "'on'")
+    if not guarded:
+        cut(monkeypatch, "tick_advance", "set_config('pgsched.ticks', 'on', true)", "'on'")
     add(db, schedule="@every 1s")
     add(db, name="b", schedule="@hourly")
     pass_time(db, 5)
     with db.transaction():
-        if leads:
-            leadership.fence(db, None)
         assert tick(db, 100).jobs == 2
     later = db.execute("SELECT count(*) FROM pgsched.jobs WHERE next_run_at > clock_timestamp()").fetchone()
-    assert later == (2 if leads else 0,)
+    assert later == (2 if guarded else 0,)
 
 
 @pytest.mark.parametrize("column", ["created_at", "updated_at", "paused_at"])

@@ -23,7 +23,7 @@ from tests.support.fleet import one
 from tests.support.releases import a_run_that_waits, begin, declared, end, process, rounds, state_of, time_passes
 
 GRACE_S = 600.0
-LOCK = "pg_try_advisory_xact_lock(hashtextextended('pgsched.app.declarations', 0))"
+LOCK = "pg_try_advisory_xact_lock(hashtextextended('pgsched.declare', 0))"
 BOTH = {"salaries", "letters", "bonuses"}
 
 
