@@ -8,7 +8,7 @@
 -- returns: nothing
 -- locks: advisory, until the transaction ends. One for all apps: two that declare the same names in other orders
 --        would deadlock.
-SELECT pg_advisory_xact_lock(hashtextextended('pgsched.app.declarations', 0))
+SELECT pg_advisory_xact_lock(hashtextextended('pgsched.declare', 0))
 
 
 -- name: declare_others
@@ -43,7 +43,7 @@ WHERE NOT %(remove)s AND declared_by = %(declared_by)s AND name <> ALL (%(names)
 -- params: none
 -- returns: locked boolean
 -- locks: advisory, until the transaction ends
-SELECT pg_try_advisory_xact_lock(hashtextextended('pgsched.app.declarations', 0)) AS locked
+SELECT pg_try_advisory_xact_lock(hashtextextended('pgsched.declare', 0)) AS locked
 
 
 -- name: declare_withdraw

@@ -133,7 +133,7 @@ class Sending(Quiet):
         if len(queues) == 1:
             attributes["messaging.destination.name"] = next(iter(queues))
         if len(tasks) == 1:
-            attributes["pgsched.app.task"] = next(iter(tasks))
+            attributes["pgsched.task"] = next(iter(tasks))
         self._current = tracer().start_as_current_span(name, kind=SpanKind.PRODUCER, attributes=attributes)
         self._span = self._current.__enter__()
         if found := carrier():

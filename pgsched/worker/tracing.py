@@ -208,7 +208,7 @@ def described(claim: Claim, worker: str) -> dict[str, Any]:
         "pgsched.max_attempts": claim.max_attempts,
     }
     if claim.kind == Kind.TASK:  # a command line, a statement or a URL may hold secrets
-        found["pgsched.app.task"] = claim.task
+        found["pgsched.task"] = claim.task
     if claim.job_id is not None:
         found["pgsched.job_id"] = claim.job_id
     if claim.scheduled_at is not None:

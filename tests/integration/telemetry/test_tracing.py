@@ -128,7 +128,7 @@ def test_spans_follow_the_conventions_for_messaging(
     assert sent.name == "send mail"
     assert dict(sent.attributes or {}) == {
         "messaging.system": "pgsched", "messaging.operation.name": "send", "messaging.operation.type": "send",
-        "messaging.destination.name": "mail", "messaging.message.id": str(run_id), "pgsched.app.task": "child",
+        "messaging.destination.name": "mail", "messaging.message.id": str(run_id), "pgsched.task": "child",
     }  # fmt: skip
     assert attempt["kind"] == "SpanKind.CONSUMER"
     assert attempt["name"] == "process mail"
@@ -136,7 +136,7 @@ def test_spans_follow_the_conventions_for_messaging(
     assert client
     assert attempt["attributes"] == {
         "messaging.system": "pgsched", "messaging.operation.name": "process", "messaging.operation.type": "process",
-        "messaging.destination.name": "mail", "messaging.message.id": str(run_id), "pgsched.app.task": "child",
+        "messaging.destination.name": "mail", "messaging.message.id": str(run_id), "pgsched.task": "child",
         "pgsched.kind": "task", "pgsched.attempt": 1, "pgsched.max_attempts": 3, "pgsched.outcome": "succeeded",
     }  # fmt: skip
     assert attempt["status"]["status_code"] == "UNSET"
