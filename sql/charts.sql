@@ -50,7 +50,7 @@ LEFT JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY r.finished_at DESC
 WITH newest AS MATERIALIZED (
     SELECT r.scheduled_at, r.state, r.covers_count,
         r.origin = 'schedule' AND r.attempt = 1
-            AND r.started_at > r.scheduled_at + coalesce(j.jitter, '0') + coalesce(j.misfire_after, '60 seconds') AS late
+            AND r.started_at > r.scheduled_at + coalesce(j.jitter, '0') + greatest(coalesce(j.misfire_after, '60 seconds'), '1 second') AS late
     FROM pgsched.runs r LEFT JOIN pgsched.jobs j ON j.id = r.job_id
     WHERE r.job_id = %(job_id)s AND r.scheduled_at >= (%(edges)s::timestamptz[])[1]
       AND r.scheduled_at < (%(edges)s::timestamptz[])[cardinality(%(edges)s::timestamptz[])]
@@ -110,7 +110,7 @@ SELECT b.from_at, b.until_at, s.* FROM (
 SELECT r.id, r.state, r.origin, r.scheduled_at, r.started_at, r.finished_at, r.attempt, r.max_attempts, r.reason, r.error,
     r.covers_from, r.covers_until, r.covers_count,
     CASE WHEN r.origin = 'schedule' AND r.attempt = 1
-              AND r.started_at > r.scheduled_at + coalesce(j.jitter, '0') + coalesce(j.misfire_after, '60 seconds')
+              AND r.started_at > r.scheduled_at + coalesce(j.jitter, '0') + greatest(coalesce(j.misfire_after, '60 seconds'), '1 second')
          THEN extract(epoch FROM r.started_at - r.scheduled_at)::float8 END AS late_s
 FROM pgsched.runs r LEFT JOIN pgsched.jobs j ON j.id = r.job_id
 WHERE r.job_id = %(job_id)s AND r.scheduled_at >= %(from_at)s AND r.scheduled_at < %(until_at)s
@@ -125,7 +125,7 @@ ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT %(n)s
 -- locks: none
 SELECT r.job_id, r.id, r.state, r.scheduled_at, r.started_at, r.finished_at, r.covers_count,
     coalesce(r.error, r.reason) AS reason,
-    CASE WHEN r.origin = 'schedule' AND r.attempt = 1 AND r.started_at > r.scheduled_at + j.jitter + j.misfire_after
+    CASE WHEN r.origin = 'schedule' AND r.attempt = 1 AND r.started_at > r.scheduled_at + j.jitter + greatest(j.misfire_after, '1 second')
          THEN extract(epoch FROM r.started_at - r.scheduled_at)::float8 END AS late_s
 FROM pgsched.jobs j CROSS JOIN LATERAL (
     SELECT * FROM pgsched.runs s WHERE s.job_id = j.id ORDER BY s.job_id DESC, s.scheduled_at DESC LIMIT %(n)s
@@ -135,7 +135,7 @@ ORDER BY r.job_id, r.scheduled_at
 
 
 -- name: workers_alive_draining
--- the workers that are alive, as status_workers, and whether somebody asked them to drain.
+-- the workers that are alive, as workers_alive, and whether somebody asked them to drain.
 -- params: none
 -- returns: (id, name, hostname, pid, version, app, concurrency, running, abandoned, kinds, queues, tasks: how many,
 --          started_at, seen_s, stopping, blocked_s: for how long its loop has not turned, blocked_by, drain_asked)

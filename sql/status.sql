@@ -103,7 +103,7 @@ FROM (
     SELECT n.finished_at, n.started_at IS NOT NULL AND n.state IN ('succeeded', 'dead', 'cancelled') AS executed,
         -- a retried run's started_at is that of its last attempt, which says nothing about the slot
         n.origin = 'schedule' AND n.attempt = 1
-            AND n.started_at > n.scheduled_at + j.jitter + j.misfire_after AS late
+            AND n.started_at > n.scheduled_at + j.jitter + greatest(j.misfire_after, '1 second') AS late
     FROM newest n LEFT JOIN pgsched.jobs j ON j.id = n.job_id
 ) f
 

@@ -23,7 +23,7 @@ FROM (
 -- params: n int, find text (a part of the name, in any case of letters; null: all)
 -- returns: (id, name, schedule, timezone, anchor_at, ends_at, queue, state: error, active, paused or done, error,
 --          next_run_at, run_id, run_state, late_s: from slot to start, of first attempts, took_s, excluded: as in
---          status_next, now)
+--          slots_next, now)
 -- locks: none
 WITH found AS (
     (SELECT id, 1 AS place FROM pgsched.jobs

@@ -1,4 +1,4 @@
-"""Looking for claims that are not to be believed any more, without making the leader late.
+"""Find expired leases without delaying the tick.
 
 The rule: such a look reads whatever is queued or running, because claims move no index entry. It comes after the tick.
 While it takes no longer than QUICK_S it is made in the leader's session: every reap period while a worker is silent,
@@ -49,7 +49,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer: runs, as `leading.astray` says."""
+    """The answer: runs, as `expired_leases.astray` says."""
 
     asked: Asked
     expired: list[int]

@@ -10,7 +10,7 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.rows import Row, one, rows
 
 STRETCHES = 60
-RANGES = {"15m": 15.0, "1h": 60.0}  # seconds of each of STRETCHES stretches; longer ones: longer.py
+RANGES = {"15m": 15.0, "1h": 60.0}  # seconds of each of STRETCHES stretches; longer ones: long_charts.py
 SAMPLE = 300
 DEPTH_COUNTED = 50_000
 

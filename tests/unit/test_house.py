@@ -23,7 +23,7 @@ LINES_ALLOWED = {
     "tests/integration/execute/process_pool/test_process_pool.py": 575,
     "tests/integration/leader/admission/test_limits.py": 635,
     "tests/integration/leader/backfill/test_backfill.py": 457,
-    "tests/integration/leader/dependents/test_dependencies.py": 556,
+    "tests/integration/leader/dependents/test_dependencies.py": 487,
     "tests/integration/leader/test_duties.py": 430,
     "tests/integration/leader/test_tick.py": 523,
     "tests/integration/security/test_roles.py": 492,

@@ -27,7 +27,7 @@ HEALTH = "Serve only /healthz and /readyz at this address."
 WEBHOOK = "Tell this URL of alerts, by POST (repeatable). Every machine that may lead needs it."
 COMMAND = "Run this program for each alert, with the alert as JSON on its standard input."
 OTEL = "Set up OpenTelemetry as its OTEL_* variables say, unless the app does."
-POLL = "Seconds between two looks for work when nothing wakes it; many idle workers take turns."
+POLL = "Seconds between two looks for work when no notification comes; up to twice that when idle."
 REAP = "Seconds between two looks for expired claims."
 
 Webhook = Annotated[list[str] | None, typer.Option(help=WEBHOOK, metavar="URL", envvar="PGSCHED_ALERT_WEBHOOK")]

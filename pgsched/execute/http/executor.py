@@ -1,7 +1,7 @@
 """The rule: an HTTP job is one request, bounded in time and in what is kept, and sent only where the worker may.
 
-`task` is the URL and `args` says the rest (http_request.py). Every attempt of a run carries the same Idempotency-Key.
-An answer within the time-outs becomes an outcome (http_answer.py); no answer is a failure that is retried. Cancelled
+`task` is the URL and `args` says the rest (request.py). Every attempt of a run carries the same Idempotency-Key.
+An answer within the time-outs becomes an outcome (response.py); no answer is a failure that is retried. Cancelled
 means aborted: the connection is closed at once, and `kill_after` has no meaning here.
 """
 

@@ -1,1 +1,1 @@
-"""The executor of kind `python`."""
+"""The executor of kind `task`, for handlers in Python."""

@@ -2,8 +2,8 @@
 
 It starts the very command it was started by, once for each worker, which knows by its environment that it is one. It
 runs no user code and has no connection to the database. The workers have sessions of their own, so that a signal from
-a terminal reaches them only once, through the parent; whatever ends the parent ends them (supervised.py), and nothing
-that stayed in a worker's session outlives that worker.
+a terminal reaches them only once, through the parent; whatever ends the parent ends them (supervisor_link.py), and
+nothing that stayed in a worker's session outlives that worker.
 """
 
 from __future__ import annotations

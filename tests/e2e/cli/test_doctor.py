@@ -175,8 +175,12 @@ def test_who_fills_the_notification_queue_is_named(private_cluster: PrivateClust
 
 
 def test_an_asynchronous_standby_and_settings_that_lose_data_are_warned_of(private_cluster: PrivateCluster) -> None:
-    """The tests' servers have fsync, full_page_writes and synchronous_commit off."""
+    """The tests' servers have fsync and full_page_writes off."""
     upgrade(private_cluster.dsn)
+    with psycopg.connect(private_cluster.dsn, autocommit=True) as db:
+        db.execute("ALTER SYSTEM SET synchronous_commit = off")
+        db.execute("SELECT pg_reload_conf()")
+        wait_until(lambda: db.execute("SHOW synchronous_commit").fetchone() == ("off",), 10, "the setting")
     found = doctor.doctor(private_cluster.dsn, {}, trend_s=0)
     for name in ("fsync", "full_page_writes", "synchronous_commit"):
         assert f"{name} = off" in told(found, name, "warn")
