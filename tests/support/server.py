@@ -29,6 +29,7 @@ from pgsched.db.embedded.server import bin_dir, readable_binaries, server_accoun
 IMAGE = "postgres:17"
 PREFIX = "pgsched-test-"
 ROOM = 4 << 30
+MEMORY = Path("/dev/shm")
 THROW_AWAY = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -198,8 +199,9 @@ def _embedded_server() -> TestServer:
 def memory() -> str | None:
     """The folder whose files are in memory, if there is room for a server: a database of its own for each test costs
     there 20 ms, and several hundred where files are written to a disk that others use too."""
-    folder = Path("/dev/shm")
-    return str(folder) if folder.is_dir() and shutil.disk_usage(folder).free > ROOM else None
+    if not MEMORY.is_dir() or os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:  # the server's programs may be copied there
+        return None
+    return str(MEMORY) if shutil.disk_usage(MEMORY).free > ROOM else None
 
 
 class Place:
@@ -214,7 +216,7 @@ class Place:
 
 def sweep() -> None:
     """Stop and delete what killed sessions, or killed workers of this one, left."""
-    for parent in (None, memory()):
+    for parent in (None, str(MEMORY) if MEMORY.is_dir() else None):
         folders.sweep(PREFIX, parent)
 
 

@@ -29,6 +29,14 @@ def test_every_test_of_the_table_exists() -> None:
     assert missing == []
 
 
+def test_only_the_tests_that_say_so_are_left_out_of_the_test_command() -> None:
+    def is_long(test: str) -> bool:
+        path, name = test.split("::")
+        return any("pytest.mark.long" in ast.unparse(mark) for mark in functions_of(path)[name].decorator_list)
+
+    assert [row["test"] for row in TABLE if is_long(row["test"]) != row.get("long", False)] == []
+
+
 def test_every_place_of_the_table_exists() -> None:
     statements = "".join(path.read_text() for path in (ROOT / "sql").glob("*.sql"))
     schema = "".join(path.read_text() for path in (ROOT / "migrations").rglob("*.sql"))
@@ -39,7 +47,10 @@ def test_every_place_of_the_table_exists() -> None:
             return f"-- name: {name}\n" in statements
         if sort == "module":
             return (ROOT / name).exists()
-        return re.search(rf"\b{name}\b", schema) is not None
+        if sort == "function":
+            return re.search(rf"^CREATE FUNCTION pgsched\.{name}\(", schema, re.MULTILINE) is not None
+        kinds = r"CONSTRAINT|INDEX|TRIGGER|TABLE|SEQUENCE"
+        return re.search(rf"\b(?:{kinds}) (?:ONLY )?(?:pgsched\.)?{name}\b", schema) is not None
 
     assert [row["where"] for row in TABLE if not is_there(row["where"])] == []
     assert {row["kind"] for row in TABLE} == KINDS
