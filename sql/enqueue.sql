@@ -25,7 +25,7 @@ RETURNING id, 'created' AS how
 -- returns: (id of the run; how: created, existing, replaced, rejected, repeated; nothing)
 -- locks: the new row's, or of a run whose payload is replaced that one's. Waits for a transaction that is just
 --        inserting the same key.
-SELECT id, how, CASE WHEN %(trace)s::text IS NOT NULL THEN pgsched.carry_trace(id, how, %(trace)s::text::jsonb)::text END
+SELECT id, how, CASE WHEN %(trace)s::text IS NOT NULL THEN pgsched.carry_trace(id, how, %(trace)s::text::jsonb)::text END AS traced
 FROM pgsched.enqueue_result(
     task => %(task)s::text, args => %(args)s::text::jsonb, queue => %(queue)s::text, priority => %(priority)s::integer,
     max_attempts => %(max_attempts)s::integer, timeout => %(timeout)s::interval, at => %(at)s::timestamptz,
@@ -40,21 +40,22 @@ FROM pgsched.enqueue_result(
 -- what `enqueue` makes of a delay, an instant, a time-out and tags, as text, for a COPY of many runs.
 -- params: at timestamptz or delay interval (from now), timeout interval, tags text[], concurrency_key text; null: not
 --         given
--- returns: (available_at text, null: now; timeout text or null; tags text or null; boolean: row security forbids COPY;
---         boolean: enqueue_plain may say that the runs have been checked)
+-- returns: (available_at text, null: now; timeout text or null; tags text or null; by_rows boolean: row security forbids
+--         COPY; may_check boolean: enqueue_plain may say that the runs have been checked)
 -- locks: none
-SELECT coalesce(%(at)s::timestamptz, clock_timestamp() + %(delay)s::interval)::text, %(timeout)s::interval::text,
-    %(tags)s::text[]::text, row_security_active('pgsched.runs'), has_table_privilege('pgsched.runs', 'INSERT')
-        AND num_nonnulls(%(at)s::timestamptz, %(delay)s::interval, %(concurrency_key)s::text) = 0
+SELECT coalesce(%(at)s::timestamptz, clock_timestamp() + %(delay)s::interval)::text AS available_at,
+    %(timeout)s::interval::text AS timeout, %(tags)s::text[]::text AS tags, row_security_active('pgsched.runs') AS by_rows,
+    has_table_privilege('pgsched.runs', 'INSERT')
+        AND num_nonnulls(%(at)s::timestamptz, %(delay)s::interval, %(concurrency_key)s::text) = 0 AS may_check
 
 
 -- name: enqueue_plain
 -- need a trigger not look at each of these runs? Asked in the transaction that makes them.
 -- params: those of `enqueue`, but args, at, delay and concurrency_key
--- returns: boolean
+-- returns: plain boolean
 -- locks: that of a writer on runs
 SELECT pgsched.are_plain(%(task)s::text, coalesce(%(queue)s::text, 'default'), coalesce(%(priority)s::smallint, 5::smallint),
-    coalesce(%(max_attempts)s::integer, 3), %(timeout)s::interval)
+    coalesce(%(max_attempts)s::integer, 3), %(timeout)s::interval) AS plain
 
 
 -- name: enqueue_rows

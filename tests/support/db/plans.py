@@ -115,7 +115,7 @@ ASKED = (
 # (`dependencies_release` goes by its indexes from PostgreSQL 16 on; without statistics 15 hashes the edges.)
 FEW = (
     "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance clock now"
-    " flags_rebuild"
+    " flags_may_rebuild flags_rebuild"
     " leader_candidates"
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_keyed enqueue_plain"
     " enqueue_rows enqueue_told leader_elect leader_resign"

@@ -14,12 +14,15 @@ from operator import itemgetter, lt
 from typing import Any
 from uuid import UUID, uuid4
 
+from psycopg.rows import dict_row
+
 from pgsched.config import CRASH_LIMIT
 from pgsched.core import payload
 from pgsched.core.model import DONE, SUCCEEDED, Claim, Key, Settlement, keys_of
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connection.connect import AsyncConnection, Connection
 from pgsched.db.queries.runs.claim_rows import claimed, prepare
+from pgsched.db.rows import Row, fetch
 from pgsched.db.statements import sql
 
 RUN, OUTCOME = itemgetter(Settlement._fields.index("id")), itemgetter(Settlement._fields.index("outcome"))
@@ -88,8 +91,10 @@ async def claimable_queues(
     """The queues that have open runs (with `look`), but for those `known`. For `asleep_s` seconds, who makes a run is
     to notify (None: as it was); the second value is for how many seconds that is sure."""
     values = {"asleep_s": asleep_s, "look": look, "known": literal(known)}
-    rows = await (await conn.execute(sql("claimable_queues"), values)).fetchall()
-    return [row[0] for row in rows[1:]], rows[0][1]
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        rows = await (await cursor.execute(sql("claimable_queues"), values)).fetchall()
+    (asked,) = [row for row in rows if row["queue"] is None]
+    return [row["queue"] for row in rows if row["queue"] is not None], asked["sure_s"]
 
 
 async def settle_succeeded(conn: AsyncConnection[Any], values: Mapping[str, str | None]) -> int:
@@ -124,13 +129,15 @@ async def settle(
     others = [s for s in order if s.outcome.result is not SUCCEEDED] if succeeded else order
     if others:
         told = {**keys(others), **evidence(others), "worker": worker, "crash_limit": crash_limit}
-        cursor = await conn.execute(sql("settle"), told)
-        verdicts.update((others[row[0] - 1].key, row[1]) for row in await cursor.fetchall())
+        async with conn.cursor(row_factory=dict_row) as cursor:
+            await cursor.execute(sql("settle"), told)
+            verdicts.update((others[row["n"] - 1].key, row["state"]) for row in await cursor.fetchall())
     missing = [s for s in order if s.key not in verdicts]
     if missing:
-        cursor = await conn.execute(sql("settle_missing"), keys(missing))
-        for n, verdict in await cursor.fetchall():
-            s = missing[n - 1]
+        async with conn.cursor(row_factory=dict_row) as cursor:
+            found = await (await cursor.execute(sql("settle_missing"), keys(missing))).fetchall()
+        for row in found:
+            s, verdict = missing[row["n"] - 1], row["verdict"]
             # a batch is sent again as a whole: if some were ours now, what is recorded is so by this statement (or a
             # handler's own transaction did it, a moment before)
             now = verdict == "repeated" and ours > 0 and s.outcome.result is SUCCEEDED
@@ -199,7 +206,7 @@ class Beat:
 
 def cancel_asked(conn: Connection[Any], held: Sequence[Key]) -> frozenset[Key]:
     """Those of the held claims that somebody wants cancelled."""
-    return frozenset((row[0], row[1].int) for row in conn.execute(sql("cancel_asked"), fences(held)).fetchall())
+    return frozenset(map(key_of, fetch(conn, "cancel_asked", fences(held))))
 
 
 def heartbeat(
@@ -227,12 +234,17 @@ def heartbeat(
         "clock_s": time.time(),
         **fences(held),
     }
-    found = conn.execute(sql("heartbeat"), values).fetchall()
-    rows, mine = [r for r in found if r[0] is not None], [r for r in found if r[0] is None]
+    found = fetch(conn, "heartbeat", values)
+    rows, mine = [row for row in found if row["id"] is not None], [row for row in found if row["id"] is None]
     return Beat(
-        kept=frozenset((r[0], r[1].int) for r in rows if r[3]),
-        unsure=frozenset((r[0], r[1].int) for r in rows if not r[3]),
-        cancel=frozenset((r[0], r[1].int) for r in rows if r[2]),
+        kept=frozenset(key_of(row) for row in rows if row["renewed"]),
+        unsure=frozenset(key_of(row) for row in rows if not row["renewed"]),
+        cancel=frozenset(key_of(row) for row in rows if row["cancel"]),
         known=bool(mine),
-        drain_by=str(mine[0][4]) if mine and mine[0][2] else None,
+        drain_by=str(mine[0]["asked_by"]) if mine and mine[0]["cancel"] else None,
     )
+
+
+def key_of(row: Row) -> Key:
+    """The key of a claim, of a row that names it."""
+    return row["id"], row["token"].int

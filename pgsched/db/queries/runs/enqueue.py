@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg import sql as composing
-from psycopg.rows import tuple_row
+from psycopg.rows import class_row, dict_row
 
 from pgsched.core.model import FirstResult, RunId
 from pgsched.db.statements import sql
@@ -38,7 +38,7 @@ def enqueue(conn: Connection[Any], **values: Any) -> RunId:
         raise wrong_connection(conn, "psycopg.Connection")
     text, values = statement(values), {"trace": None, **values}
     # A cursor of our own: the caller's connection may make cursors with another row factory.
-    with Cursor(conn, row_factory=tuple_row) as cursor:
+    with Cursor(conn, row_factory=dict_row) as cursor:
         return run_id(cursor.execute(text, values).fetchone(), values)
 
 
@@ -47,7 +47,7 @@ async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> RunId:
     if not isinstance(conn, AsyncConnection):
         raise wrong_connection(conn, "psycopg.AsyncConnection")
     text, values = statement(values), {"trace": None, **values}
-    async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
+    async with AsyncCursor(conn, row_factory=dict_row) as cursor:
         return run_id(await (await cursor.execute(text, values)).fetchone(), values)
 
 
@@ -58,7 +58,7 @@ def statement(values: Mapping[str, Any]) -> bytes:
 
 def run_id(row: Any, values: Mapping[str, Any]) -> RunId:
     """What a statement said of the run. Raises AlreadyEnqueued."""
-    found, how = row[0], decoded(row[1])
+    found, how = row["id"], decoded(row["how"])
     if how == "created":
         return RunId(found)
     if how == "rejected":
@@ -76,15 +76,15 @@ def enqueue_many(conn: Connection[Any], args: Texts, values: Mapping[str, Any]) 
     text is of an object, and fits (`core/payload.py`)."""
     if not isinstance(conn, Connection):
         raise wrong_connection(conn, "psycopg.Connection")
-    with Cursor(conn, row_factory=tuple_row) as cursor:
+    with Cursor(conn, row_factory=dict_row) as cursor:
         # before `transaction`, which would commit if it were the first in a connection without autocommit
         row = cursor.execute(sql("enqueue_at"), values).fetchone()
-        if row is not None and row[3]:
+        if row is not None and row["by_rows"]:
             with conn.transaction():
                 return sum(cursor.execute(sql("enqueue_rows"), page).rowcount for page in pages(args, values))
         columns = constants(row, values)
         with conn.transaction():
-            if plain := asks(row, args) and said(cursor.execute(sql("enqueue_plain"), values).fetchone()):
+            if plain := asks(row, args) and is_plain(cursor.execute(sql("enqueue_plain"), values).fetchone()):
                 columns |= CHECKED
             with cursor.copy(copy_statement(columns)) as copy:
                 for chunk in chunks(args, columns):
@@ -99,14 +99,16 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Texts, values: Ma
     """The asyncio form of `enqueue_many`."""
     if not isinstance(conn, AsyncConnection):
         raise wrong_connection(conn, "psycopg.AsyncConnection")
-    async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
+    async with AsyncCursor(conn, row_factory=dict_row) as cursor:
         row = await (await cursor.execute(sql("enqueue_at"), values)).fetchone()
-        if row is not None and row[3]:
+        if row is not None and row["by_rows"]:
             async with conn.transaction():
                 return sum([(await cursor.execute(sql("enqueue_rows"), page)).rowcount for page in pages(args, values)])
         columns = constants(row, values)
         async with conn.transaction():
-            if plain := asks(row, args) and said(await (await cursor.execute(sql("enqueue_plain"), values)).fetchone()):
+            if plain := asks(row, args) and is_plain(
+                await (await cursor.execute(sql("enqueue_plain"), values)).fetchone()
+            ):
                 columns |= CHECKED
             async with cursor.copy(copy_statement(columns)) as copy:
                 for chunk in chunks(args, columns):
@@ -119,17 +121,17 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Texts, values: Ma
 
 def asks(row: Any, args: Texts) -> bool:
     """Is it worth the question whether the runs need the trigger's look? `row`: what `enqueue_at` said."""
-    return bool(row[4]) and len(args) >= WORTH_CHECKING
+    return bool(row["may_check"]) and len(args) >= WORTH_CHECKING
 
 
-def said(row: Any) -> bool:
-    """A boolean answer."""
-    return bool(row[0])
+def is_plain(row: Any) -> bool:
+    """What `enqueue_plain` said."""
+    return bool(row["plain"])
 
 
 def constants(row: Any, values: Mapping[str, Any]) -> dict[str, str]:
     """The columns that all runs of a COPY share, as text; those that take their default are left out."""
-    shared = {"task": values["task"], "available_at": row[0], "timeout": row[1], "tags": row[2]}
+    shared = {"task": values["task"], **{name: row[name] for name in ("available_at", "timeout", "tags")}}
     shared |= {name: values[name] for name in ("queue", "priority", "max_attempts", "concurrency_key")}
     if "trace" in values:
         shared["options"] = f'{{"trace": {values["trace"]}}}'
@@ -174,13 +176,11 @@ def wrong_connection(conn: object, expected: str) -> InputError:
 
 def first_result(conn: Connection[Any], key: str) -> FirstResult | None:
     """What became of the run that an idempotency key stands for."""
-    with Cursor(conn, row_factory=tuple_row) as cursor:
-        row = cursor.execute(sql("first_result"), {"key": key}).fetchone()
-    return None if row is None else FirstResult(*row)
+    with Cursor(conn, row_factory=class_row(FirstResult)) as cursor:
+        return cursor.execute(sql("first_result"), {"key": key}).fetchone()
 
 
 async def first_result_async(conn: AsyncConnection[Any], key: str) -> FirstResult | None:
     """The asyncio form of `first_result`."""
-    async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
-        row = await (await cursor.execute(sql("first_result"), {"key": key})).fetchone()
-    return None if row is None else FirstResult(*row)
+    async with AsyncCursor(conn, row_factory=class_row(FirstResult)) as cursor:
+        return await (await cursor.execute(sql("first_result"), {"key": key})).fetchone()
