@@ -132,7 +132,7 @@ def psql(
       pgsched psql
       pgsched psql -- -c "INSERT INTO jobs (name, task) VALUES ('hello', 'demo.hello')"
     """
-    from pgsched.cli.psql import command
+    from pgsched.db.psql import command
 
     place = locate(dsn)
     if not place.embedded:
@@ -146,8 +146,8 @@ def embedded_psql(dsn: str, arguments: list[str]) -> int:
     import signal
     import subprocess
 
-    from pgsched.cli.psql import command
     from pgsched.db.embedded import server
+    from pgsched.db.psql import command
 
     migrate_embedded(dsn)
     line, environ = command(dsn, arguments, server.bin_dir())

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pgsched.cli.psql import SESSION, command, environment
 from pgsched.db.embedded.server import data_dir
+from pgsched.db.psql import SESSION, command, environment
 from pgsched.errors import InputError
 
 Process = Callable[..., Any]
