@@ -26,7 +26,8 @@ from pgsched.db.queries.runs.claims import FROM_THE_START
 Place = tuple[str, int]  # available_at and id: where a run stands among those of its priority
 Places = dict[int, Place]  # by priority
 
-SHARE, SHARE_AT_MOST = 20, 4  # a pause is so many times as long as what it follows, or as the least of a long one
+SHARE = 20  # a pause is so many times as long as the scan before it: scans take a twentieth of the time
+SHARE_AT_MOST = 4  # where scans are so slow that such a pause would be too long: they take a fifth
 QUICK_S = 0.003
 SLOW_S = 0.01
 EVERY_S = 1.0
@@ -60,6 +61,10 @@ class Rescans:
 
     def __init__(self) -> None:
         self._took_s: dict[Cursor, float] = {}
+
+    def took_s(self, cursor: Cursor) -> float:
+        """What the last scan for this cursor took; 0 if it was quick."""
+        return self._took_s.get(cursor, 0.0)
 
     def note(self, cursor: Cursor, took_s: float) -> float:
         """A scan for this cursor took so long; returns what those of the other slow queues took."""
@@ -112,14 +117,9 @@ class Cursor:
         self.move(claims)
 
     def not_scanned(self, sent_at: float, now: float) -> None:
-        """A scan from the start had no answer: the next one waits as after one that took as long, and no less than
-        after the last one."""
-        before_s = self._full.pause_s
-        self._pace(now - sent_at, now)
-        self._full.pause_s = max(before_s, self._full.pause_s)
-        self._full.next_at = now + self._full.pause_s
-        self._overdue_at = now + max(EVERY_S, self._full.pause_s)
-        self._quick = False
+        """A scan from the start had no answer. The next one waits as after one that took as long, or as long as the
+        last slow one: a failure does not say that a scan would be quick."""
+        self._pace(max(now - sent_at, self._rescans.took_s(self)), now)
 
     def went_on(self, claims: Sequence[Claim], sent_at: float, now: float) -> None:
         """A scan from the cursor on, sent at `sent_at`, was answered now."""

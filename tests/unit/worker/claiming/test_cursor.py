@@ -167,3 +167,12 @@ def test_a_queue_that_is_quick_again_holds_up_no_other() -> None:
     slow.scanned([claimed(2)], 1, sent_at=60.0, now=60.001)
     other.scanned([claimed(1)], 1, sent_at=100.0, now=100.1)
     assert other.full_in(100.1) <= EVERY_S
+
+
+def test_a_slow_queue_whose_scan_failed_still_holds_up_the_others() -> None:
+    rescans = Rescans()
+    slow, other = Cursor(rescans), Cursor(rescans)
+    slow.scanned([claimed(1)], 1, sent_at=0.0, now=9.0)
+    slow.not_scanned(60.0, 60.001)
+    other.scanned([claimed(1)], 1, sent_at=100.0, now=100.1)
+    assert other.full_in(100.1) >= SHARE_AT_MOST * 9 - EVERY_S
