@@ -145,7 +145,7 @@ def slot_taken(error: DatabaseError) -> bool:
 def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> set[int]:
     """End the unfinished runs of these jobs; the value says whether running ones are terminated or asked.
 
-    Returns the jobs of which nothing was ended, because somebody holds one of their runs.
+    Returns the jobs that keep their runs for now, because another transaction has locked one of them.
     """
     if not jobs:
         return set()

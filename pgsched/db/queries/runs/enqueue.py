@@ -1,7 +1,7 @@
 """The rule: runs are enqueued by one statement, on the caller's connection and in the caller's transaction.
 
-The two forms share the statement and differ in the line that sends it. A trigger judges each row (and tells sleeping
-workers of it), but not those of a COPY that have been judged together: `checked` says so, to whoever may say it.
+The two forms share the statement and differ in the line that sends it. A trigger judges each row and notifies
+sleeping workers. The rows of a COPY can be judged together instead: a role that may write `checked` says so.
 """
 
 from __future__ import annotations
