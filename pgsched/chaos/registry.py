@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from pgsched.chaos.stage import Stage
 
 Tier = Literal["quick", "full"]
-NEEDS = ("root", "netns", "faketime", "standby", "tmpfs")
+NEEDS = ("root", "netns", "clock", "standby", "tmpfs")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """How the stage of one fault is set. Durations in seconds."""
 
-    server: str = "private"  # or: standby, tmpfs, faketime (servers.py)
+    server: str = "private"  # or: standby, tmpfs, clock (servers.py)
     direct: bool = False  # no proxy between the processes and the server
     workers: int = 3
     concurrency: int = 4

@@ -6,9 +6,9 @@ sees a prepared row before its instant, and what a batch was prepared for still 
 
 from __future__ import annotations
 
-import threading
 import time
 from datetime import datetime
+from time import sleep
 from typing import Any
 
 from pgsched.db.connection.connect import Connection
@@ -56,11 +56,6 @@ class PreparationLead:
             return
         if seconds > lead_s:  # jobs are locked meanwhile
             raise NotAsPrepared(f"the database's clock went back: the instant is {seconds:g} s away")
-        sleep(seconds)
+        sleep(max(0.0, seconds))
         if ticks.crossed(conn, done.looking, instant):
             raise NotAsPrepared("a job has got an unfinished run")
-
-
-def sleep(seconds: float) -> None:
-    """As time.sleep(), which fails in a process whose wall clock libfaketime fakes."""
-    threading.Event().wait(seconds)

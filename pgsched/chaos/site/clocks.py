@@ -1,41 +1,51 @@
-"""The rule: a clock is faked for the processes that are started with its environment, and for no other.
+"""The rule: a clock is moved for the processes that are started with its environment, and for no other.
 
-libfaketime reads how far a clock is off from a file, so that it can be moved while its processes run. Monotonic time is
-never faked: no machine moves that.
+The library that does it (clock.c) is compiled when a fault needs it, and preloaded. Monotonic time is never moved: no
+machine moves that.
 """
 
 from __future__ import annotations
 
+import mmap
+import shutil
+import struct
+import subprocess
 from pathlib import Path
 
-WHERE = ("usr/lib/*/faketime", "usr/lib*/faketime", "usr/local/lib/faketime")
+SOURCE = Path(__file__).with_name("clock.c")
+COMPILERS = ("cc", "gcc", "clang")
+INSTALL = "apt install gcc libc6-dev"
 
 
-def library() -> Path | None:
-    """libfaketime for programs with threads; None: it is not installed (Debian: apt install faketime)."""
-    return next((found for where in WHERE for found in Path("/").glob(f"{where}/libfaketimeMT.so.1")), None)
+def compiler() -> str | None:
+    """The C compiler that is installed; None: there is none."""
+    return next(filter(None, map(shutil.which, COMPILERS)), None)
 
 
 class Clock:
-    """The clock of the processes that get `environment`. Raises RuntimeError where libfaketime is missing."""
+    """The clock of the processes that get `environment`. Raises RuntimeError where it cannot be compiled."""
 
     def __init__(self, file: Path) -> None:
-        found = library()
-        if found is None:
-            raise RuntimeError("libfaketime is not installed (apt install faketime)")
         self.file = file
-        self.set(0)
-        self.environment = {
-            "LD_PRELOAD": str(found),
-            "FAKETIME_TIMESTAMP_FILE": str(file),
-            "FAKETIME_NO_CACHE": "1",  # or each process would see the clock move at a time of its own
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "FAKETIME_DISABLE_SHM": "1",  # a server's children would each look for what belongs to another process
-        }
+        self.library = compiled(file.with_suffix(".so"))
+        file.write_bytes(struct.pack("l", 0))
+        for made in (self.file, self.library):
+            made.chmod(0o755)
+        self.environment = {"LD_PRELOAD": str(self.library), "PGSCHED_CHAOS_CLOCK": str(file)}
 
     def set(self, ahead_s: int) -> None:
         """From now on the clock shows so many seconds more than the host's; negative: less."""
-        fresh = self.file.with_suffix(".new")
-        fresh.write_text(f"{ahead_s:+d}\n")
-        fresh.chmod(0o644)
-        fresh.replace(self.file)  # whoever reads it at this moment reads one value or the other
+        with self.file.open("r+b") as file, mmap.mmap(file.fileno(), struct.calcsize("l")) as shared:
+            shared[:] = struct.pack("l", ahead_s)  # the file stays the one that the processes have mapped
+
+
+def compiled(library: Path) -> Path:
+    """The library, made at that path."""
+    found = compiler()
+    if found is None:
+        raise RuntimeError(f"no C compiler is installed ({INSTALL})")
+    command = [found, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"the clock could not be compiled: {done.stderr.strip()}")
+    return library

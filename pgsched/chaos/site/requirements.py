@@ -19,8 +19,8 @@ def netns() -> str | None:
     return root() or (f"{' and '.join(missing)} not installed (apt install iproute2 iptables)" if missing else None)
 
 
-def faketime() -> str | None:
-    return None if clocks.library() else "libfaketime is not installed (apt install faketime)"
+def clock() -> str | None:
+    return None if clocks.compiler() else f"no C compiler is installed ({clocks.INSTALL})"
 
 
 def standby() -> str | None:
@@ -33,7 +33,7 @@ def tmpfs() -> str | None:
 
 
 PROBES: dict[str, Callable[[], str | None]] = {
-    "root": root, "netns": netns, "faketime": faketime, "standby": standby, "tmpfs": tmpfs,
+    "root": root, "netns": netns, "clock": clock, "standby": standby, "tmpfs": tmpfs,
 }  # fmt: skip
 
 

@@ -159,7 +159,7 @@ class SmallDisk(PlainServer):
 
 
 class FakeClock(PlainServer):
-    """A server whose clock can be moved. Needs libfaketime."""
+    """A server whose clock can be moved. Needs a C compiler."""
 
     def __init__(self, folder: Path, binaries: Path | None = None) -> None:
         self.clock = Clock(folder / "clock")
@@ -237,7 +237,7 @@ class Pair:
             raise EmbeddedUnavailable(f"the standby was not promoted; its log: {self.standby.log}")
 
 
-KINDS = {"plain": PlainServer, "tmpfs": SmallDisk, "faketime": FakeClock, "standby": Pair}
+KINDS = {"plain": PlainServer, "tmpfs": SmallDisk, "clock": FakeClock, "standby": Pair}
 
 
 def dsn_of(server: PlainServer) -> str:

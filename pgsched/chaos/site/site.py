@@ -1,6 +1,6 @@
 """Where a stage stands: a private server, shared by the faults that leave it whole, and a fresh database for each.
 
-The rule: a fault whose stage asks for more than a plain server (tmpfs, faketime, standby) gets a server of its own.
+The rule: a fault whose stage asks for more than a plain server (tmpfs, clock, standby) gets a server of its own.
 """
 
 from __future__ import annotations
