@@ -114,12 +114,14 @@ def brief(run: Run, seconds: float = 0.0) -> None:
 
 
 @app.task(name="hold")
-def hold(run: Run, gate: str) -> None:
-    """Goes on until its gate opens or it is told to stop."""
+def hold(run: Run, gate: str, result_kb: int = 0) -> str | None:
+    """Goes on until its gate opens or it is told to stop. Its result is random text of that size."""
     note(run, "start")
-    if wait_for_gate(run, gate):
-        return finish(run)
-    return note(run, "stopped")
+    if not wait_for_gate(run, gate):
+        note(run, "stopped")
+        return None
+    finish(run)
+    return os.urandom(result_kb * 512).hex() or None
 
 
 @app.task(name="linger")

@@ -14,8 +14,9 @@ from pgsched.chaos.stage import Stage
 
 FULL_S = 12.0
 MOST = 300
+RESULT_KB = 50  # to settle it takes new pages: those that there are may have room for smaller ones
 WAL = "SELECT pg_logical_emit_message(true, 'chaos', repeat('x', 1000000))"
-PAGES = "INSERT INTO chaos.journal (what, op, id) VALUES ('room', 'insert', 0)"  # each settlement writes there too
+PAGES = "INSERT INTO chaos.journal (what, op, id) VALUES ('room', 'insert', 0)"  # what has no result writes there too
 UNHEALTHY = ("No space left", "could not extend", "could not write", "cannot reach", "connection lost", "again")
 STARTED = "SELECT count(*) FROM chaos.ledger WHERE run_id = ANY (%s) AND event = 'start'"
 OPEN = "SELECT count(*) FROM pgsched.runs WHERE id = ANY (%s) AND phase < 3"
@@ -27,7 +28,7 @@ def suffer(stage: Stage, leave_kb: int) -> None:
     """Fill the disk under load; let every worker finish what it runs, which cannot be written; make room."""
     under_load(stage)
     most = stage.options.workers * stage.options.concurrency
-    held = [stage.enqueue("hold", gate="full") for _ in range(most)]
+    held = [stage.enqueue("hold", gate="full", result_kb=RESULT_KB) for _ in range(most)]
     stage.wait(lambda: stage.ledger.execute(STARTED, [held]).fetchone() == (most,), 30, "every slot to hold a run")
     logged = {worker.pid: worker.log.stat().st_size for worker in stage.workers}
     with stage.outage("the disk was full"):
