@@ -115,11 +115,11 @@ class Supervisor:
 
     def _handle_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._stop)
+            self._loop.add_signal_handler(number, self.stop)
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
             on_terminal = any(os.isatty(fd) for fd in (0, 1, 2))
-            self._loop.add_signal_handler(signal.SIGHUP, self._stop if on_terminal else self._renew)
+            self._loop.add_signal_handler(signal.SIGHUP, self.stop if on_terminal else self.renew)
 
     # ---- starting
 
@@ -266,8 +266,8 @@ class Supervisor:
 
     # ---- signals
 
-    def _stop(self) -> None:
-        """The first drains, the second hurries, the third kills."""
+    def stop(self) -> None:
+        """The first call drains the workers, the second hurries them, the third kills them."""
         self._stops += 1
         self._end_renewal()
         for place in self._places:
@@ -278,7 +278,7 @@ class Supervisor:
         if not self._children:
             self._over.set()
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
         """Replace the workers one after the other, each when its successor is ready."""
         if self._heir is not None:
             self._renew_again = True
@@ -294,7 +294,7 @@ class Supervisor:
                 return self._start(place, heir=True)
         if self._renew_again:
             self._renew_again = False
-            self._renew()
+            self.renew()
         return None
 
     def _end_renewal(self) -> None:

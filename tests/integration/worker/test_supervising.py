@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -53,14 +55,19 @@ def play(processes: int, scene: Callable[[Supervisor], Any], monkeypatch: pytest
         running = asyncio.create_task(one.run())
         await asyncio.sleep(0)
         await scene(one)
-        one._stop()
+        one.stop()
         await asyncio.wait_for(running, 10)
 
     asyncio.run(played())
 
 
-def ready(one: Supervisor) -> list[int]:
-    return [child.place.number for child in one._children.values() if child.ready]
+def ready(one: Supervisor) -> list[str]:
+    """The places of the workers that are ready, in order; an heir is not in its place yet."""
+    return sorted(member.name for member in one.members() if member.ready)
+
+
+def pids(one: Supervisor) -> list[int]:
+    return [member.pid for member in one.members()]
 
 
 @pytest.mark.parametrize("failing", [{1}, {2}, {3, 4}], ids=["the first", "another", "twice"])
@@ -68,7 +75,7 @@ def test_a_worker_that_could_not_be_forked_is_started_later(failing: set[int], m
     forks = Forks(monkeypatch, failing)
 
     async def scene(one: Supervisor) -> None:
-        await becomes(lambda: sorted(ready(one)) == [1, 2, 3], "all three workers")
+        await becomes(lambda: ready(one) == ["1", "2", "3"], "all three workers")
         assert forks.calls == 3 + len(failing)
 
     play(3, scene, monkeypatch)
@@ -78,10 +85,10 @@ def test_a_worker_that_died_has_a_successor_though_the_first_fork_fails(monkeypa
     Forks(monkeypatch, {3})
 
     async def scene(one: Supervisor) -> None:
-        await becomes(lambda: sorted(ready(one)) == [1, 2], "both workers")
-        died = next(child for child in one._children.values() if child.place.number == 2)
-        died.kill()
-        await becomes(lambda: died.pid not in one._children and sorted(ready(one)) == [1, 2], "its successor")
+        await becomes(lambda: ready(one) == ["1", "2"], "both workers")
+        died = next(member.pid for member in one.members() if member.name == "2")
+        os.kill(died, signal.SIGKILL)
+        await becomes(lambda: died not in pids(one) and ready(one) == ["1", "2"], "its successor")
 
     play(2, scene, monkeypatch)
 
@@ -92,11 +99,11 @@ def test_where_no_successor_can_be_forked_the_worker_that_was_to_be_renewed_stay
     forks = Forks(monkeypatch, {2})
 
     async def scene(one: Supervisor) -> None:
-        await becomes(lambda: ready(one) == [1], "the worker")
-        before = list(one._children)
-        one._renew()
-        assert (list(one._children), one._heir, forks.calls) == (before, None, 2)
-        one._renew()
-        await becomes(lambda: list(one._children) != before and ready(one) == [1], "its successor")
+        await becomes(lambda: ready(one) == ["1"], "the worker")
+        before = pids(one)
+        one.renew()
+        assert (pids(one), forks.calls) == (before, 2)
+        one.renew()
+        await becomes(lambda: pids(one) != before and ready(one) == ["1"], "its successor")
 
     play(1, scene, monkeypatch)
