@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 import pytest
@@ -68,9 +68,11 @@ def test_a_word_that_no_command_begins_with_is_told_of_all() -> None:
 
 def test_help_is_quick() -> None:
     def once(*path: str) -> float:
-        start = time.perf_counter()
+        """Seconds of processor time: what else the machine does is not ours."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-m", "pgsched", *path, "--help"], cwd=ROOT, check=True, capture_output=True)
-        return time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
     assert min(once() for _ in range(5)) < HELP_S
     assert min(once("job", "add") for _ in range(5)) < HELP_S
