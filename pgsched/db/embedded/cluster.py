@@ -223,7 +223,10 @@ class Cluster:
 
     def _check_major(self) -> None:
         found = (self.data / "PG_VERSION").read_text().strip()
-        if found != str(MAJOR):
+        if found == str(MAJOR):
+            return
+        _, version = self.run("postgres", "--version")  # `postgres (PostgreSQL) 16.14`: other programs were chosen
+        if f" {found}." not in version:
             text = f"{self.data} was written by PostgreSQL {found}, this program brings PostgreSQL {MAJOR}"
             raise EmbeddedUnavailable(f"{text}: set PGSCHED_HOME to another directory {INSTEAD}")
 

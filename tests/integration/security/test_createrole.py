@@ -44,7 +44,8 @@ def test_a_role_that_may_make_roles_puts_them_in_force(private_cluster: PrivateC
             assert conn.execute("SELECT pgsched.cancel(1)").fetchone() == ("cancelled",)
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 conn.execute("UPDATE pgsched.runs SET state = 'queued'")
-        with pytest.raises(NotPermitted, match="GRANT pgsched_owner TO second"):
-            migrate.upgrade(dsn(private_cluster, "second", "db_second"), with_roles=True)
+        if admin.info.server_version >= 160_000:  # before, CREATEROLE grants any role that is no superuser
+            with pytest.raises(NotPermitted, match="GRANT pgsched_owner TO second"):
+                migrate.upgrade(dsn(private_cluster, "second", "db_second"), with_roles=True)
         admin.execute("GRANT pgsched_owner TO second")
         migrate.upgrade(dsn(private_cluster, "second", "db_second"), with_roles=True)

@@ -119,7 +119,8 @@ ACTS = {"insert": enqueue, "enqueue with a key": enqueue_once, "claim and settle
 @contextmanager
 def copied(maintenance: psycopg.Connection[Any], source: str, name: str) -> Iterator[None]:
     """A copy of a database, for as long as it is needed."""
-    maintenance.execute(psycopg.sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(
+    how = " STRATEGY file_copy" if maintenance.info.server_version >= 150_000 else ""  # before, there is no other
+    maintenance.execute(psycopg.sql.SQL("CREATE DATABASE {} TEMPLATE {}" + how).format(
         psycopg.sql.Identifier(name), psycopg.sql.Identifier(source)))  # fmt: skip
     try:
         yield
