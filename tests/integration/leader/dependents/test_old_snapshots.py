@@ -9,15 +9,27 @@ from tests.support.db.dependencies import add, admit, end, link, states
 from tests.support.db.setting import Aside, Open, wait_until_blocked
 
 
-def test_two_transactions_with_old_snapshots_cannot_close_a_longer_cycle_together(
-    db: psycopg.Connection, connect: Open
-) -> None:
+def two_chains(db: psycopg.Connection) -> tuple[int, int, int, int]:
+    """Four runs, of which the second waits for the first, and the fourth for the third."""
     a, b, c, d = add(db), add(db), add(db), add(db)
     link(db, b, a)
     link(db, d, c)
+    return a, b, c, d
+
+
+def old_snapshot(connect: Open) -> psycopg.Connection:
+    """A transaction that sees the edges that there are now, and none that is made later."""
     old = connect(autocommit=False)
     old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     old.execute("SELECT count(*) FROM pgsched.dependencies")
+    return old
+
+
+def test_two_transactions_with_old_snapshots_cannot_close_a_longer_cycle_together(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    a, b, c, d = two_chains(db)
+    old = old_snapshot(connect)
     link(db, a, d)
     with pytest.raises(psycopg.errors.SerializationFailure, match="repeat the transaction"):
         link(old, c, b)
@@ -31,12 +43,8 @@ def test_two_transactions_with_old_snapshots_cannot_close_a_longer_cycle_togethe
 def test_an_old_snapshot_waits_for_an_edge_to_a_later_run_that_is_being_made(
     db: psycopg.Connection, connect: Open
 ) -> None:
-    a, b, c, d = add(db), add(db), add(db), add(db)
-    link(db, b, a)
-    link(db, d, c)
-    old, maker = connect(autocommit=False), connect(autocommit=False)
-    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    old.execute("SELECT count(*) FROM pgsched.dependencies")
+    a, b, c, d = two_chains(db)
+    old, maker = old_snapshot(connect), connect(autocommit=False)
     link(maker, a, d)
     aside = Aside(lambda: link(old, c, b))
     wait_until_blocked(db, old)
@@ -47,9 +55,7 @@ def test_an_old_snapshot_waits_for_an_edge_to_a_later_run_that_is_being_made(
 
 def test_an_edge_to_a_later_run_that_was_undone_refuses_no_old_snapshot(db: psycopg.Connection, connect: Open) -> None:
     a, b, c = add(db), add(db), add(db)
-    old, maker = connect(autocommit=False), connect(autocommit=False)
-    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    old.execute("SELECT count(*) FROM pgsched.dependencies")
+    old, maker = old_snapshot(connect), connect(autocommit=False)
     link(maker, a, c)
     maker.rollback()
     link(old, c, b)
@@ -82,12 +88,8 @@ def test_without_the_row_lock_an_old_snapshot_does_close_a_longer_cycle(db: psyc
     lock = "backward_edges FOR SHARE;"
     assert str(row[0]).count(lock) == 1
     db.execute(str(row[0]).replace(lock, "backward_edges;").encode())
-    a, b, c, d = add(db), add(db), add(db), add(db)
-    link(db, b, a)
-    link(db, d, c)
-    old = connect(autocommit=False)
-    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    old.execute("SELECT count(*) FROM pgsched.dependencies")
+    a, b, c, d = two_chains(db)
+    old = old_snapshot(connect)
     link(db, a, d)
     link(old, c, b)
     old.commit()
