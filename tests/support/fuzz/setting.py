@@ -62,4 +62,5 @@ def answer(
 
 def unread(db: psycopg.Connection[Any], error: psycopg.Error) -> bool:
     """Was it the server that could not read an interval? Before 17 it knows no infinite one, and fewer large ones."""
-    return db.info.server_version < 170_000 and error.sqlstate in ("22007", "22008", "22015")
+    of_interval = "interval" in (error.diag.message_primary or "")
+    return db.info.server_version < 170_000 and of_interval and error.sqlstate in ("22007", "22008", "22015")
