@@ -18,7 +18,7 @@ from pgsched.core.model import Claim, Key, Settlement
 MARGIN = 0.1
 RUN, TOKEN = itemgetter(0), itemgetter(1)  # of a claim, or of its settlement
 NONE: Mapping[int, float] = MappingProxyType({})
-ROOMY_BYTES = 400  # of a dict, for each claim in it: above that, seven eighths of its room are empty
+ROOMY_BYTES = 400  # for each claim: a dict that takes more is seven eighths empty
 
 
 class Leases:

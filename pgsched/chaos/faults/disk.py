@@ -14,9 +14,9 @@ from pgsched.chaos.stage import Stage
 
 FULL_S = 12.0
 MOST = 300
-RESULT_KB = 50  # to settle it takes new pages: those that there are may have room for smaller ones
+RESULT_KB = 50  # a settlement with such a result needs new pages; a small one may fit into those that there are
 WAL = "SELECT pg_logical_emit_message(true, 'chaos', repeat('x', 1000000))"
-PAGES = "INSERT INTO chaos.journal (what, op, id) VALUES ('room', 'insert', 0)"  # what has no result writes there too
+PAGES = "INSERT INTO chaos.journal (what, op, id) VALUES ('room', 'insert', 0)"  # where settlements are written as well
 UNHEALTHY = ("No space left", "could not extend", "could not write", "cannot reach", "connection lost", "again")
 STARTED = "SELECT count(*) FROM chaos.ledger WHERE run_id = ANY (%s) AND event = 'start'"
 OPEN = "SELECT count(*) FROM pgsched.runs WHERE id = ANY (%s) AND phase < 3"

@@ -117,8 +117,8 @@ class Cursor:
         self.move(claims)
 
     def not_scanned(self, sent_at: float, now: float) -> None:
-        """A scan from the start had no answer. The next one waits as after one that took as long, or as long as the
-        last slow one: a failure does not say that a scan would be quick."""
+        """A scan from the start had no answer. The next one waits as if it had taken as long as the last slow scan, or
+        longer if it did: a failure does not say that a scan would be quick."""
         self._pace(max(now - sent_at, self._rescans.took_s(self)), now)
 
     def went_on(self, claims: Sequence[Claim], sent_at: float, now: float) -> None:
