@@ -9,7 +9,8 @@ CREATE SCHEMA pgsched;
 
 CREATE SEQUENCE pgsched.asleep_until MINVALUE 0 MAXVALUE 9000000000000 START 0;
 CREATE SEQUENCE pgsched.gated_queues MINVALUE 0 MAXVALUE 9223372036854775807 START 0;
-CREATE SEQUENCE pgsched.told_at MINVALUE 0 MAXVALUE 9000000000000 START 0;
+CREATE SEQUENCE pgsched.leader_looks_at MINVALUE 0 MAXVALUE 9000000000000 START 0;
+CREATE SEQUENCE pgsched.told_at MINVALUE 0 MAXVALUE 9223372036854775807 START 0;
 
 -- tables
 
@@ -50,7 +51,8 @@ CREATE TABLE pgsched.archived_runs (
     finished_at timestamp with time zone NOT NULL,
     archived_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
     run jsonb NOT NULL,
-    CONSTRAINT archived_runs_pkey PRIMARY KEY (run_id)
+    outside_name text,
+    CONSTRAINT archived_runs_pkey PRIMARY KEY (run_id, finished_at)
 );
 
 CREATE TABLE pgsched.attempts (
@@ -81,8 +83,9 @@ CREATE TABLE pgsched.audit (
     what text NOT NULL,
     name text NOT NULL,
     change jsonb,
+    for_user text,
     CONSTRAINT audit_pkey PRIMARY KEY (id),
-    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text]))
+    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text, 'worker'::text]))
 );
 
 CREATE TABLE pgsched.backfills (
@@ -113,6 +116,11 @@ CREATE TABLE pgsched.backfills (
     CONSTRAINT backfills_mode CHECK (mode = ANY (ARRAY['missing'::text, 'failed'::text, 'all'::text])),
     CONSTRAINT backfills_order CHECK (from_at < to_at),
     CONSTRAINT backfills_priority CHECK (priority >= 0 AND priority <= 9),
+    CONSTRAINT backfills_range CHECK (
+CASE
+    WHEN finished_at IS NOT NULL OR from_at < '1970-01-01 00:00:00+00'::timestamp with time zone OR to_at > '9000-01-01 00:00:00+00'::timestamp with time zone THEN true
+    ELSE (to_at - from_at) <= '36525 days'::interval
+END),
     CONSTRAINT backfills_slots CHECK (slots >= 1 AND slots <= 100000),
     CONSTRAINT backfills_texts_size CHECK (COALESCE(octet_length(error), 0) <= 65536 AND COALESCE(octet_length(cancelled_by), 0) <= 65536)
 ) WITH (fillfactor=50);
@@ -143,6 +151,14 @@ CREATE TABLE pgsched.dependencies (
     CONSTRAINT dependencies_on_failure_check CHECK (on_failure = ANY (ARRAY['cancel'::text, 'run_anyway'::text, 'wait'::text])),
     CONSTRAINT dependencies_state_check CHECK (state = ANY (ARRAY['open'::text, 'met'::text, 'failed'::text]))
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+CREATE TABLE pgsched.identity (
+    name text NOT NULL DEFAULT 'database'::text,
+    database uuid NOT NULL DEFAULT gen_random_uuid(),
+    fleet uuid NOT NULL DEFAULT gen_random_uuid(),
+    CONSTRAINT identity_pkey PRIMARY KEY (name),
+    CONSTRAINT identity_name_check CHECK (name = 'database'::text)
+);
 
 CREATE TABLE pgsched.job_calendars (
     job_id bigint NOT NULL,
@@ -255,6 +271,9 @@ CREATE TABLE pgsched.leader (
     elected_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
     seen_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
     resigned_at timestamp with time zone,
+    steady_since timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    by_lock boolean NOT NULL DEFAULT false,
+    backend integer,
     CONSTRAINT leader_pkey PRIMARY KEY (term),
     CONSTRAINT leader_texts_size CHECK (octet_length(holder) <= 1024 AND octet_length(hostname) <= 1024)
 ) WITH (fillfactor=50);
@@ -299,6 +318,7 @@ CREATE TABLE pgsched.pauses (
     paused_by text NOT NULL DEFAULT SESSION_USER,
     reason text,
     resume_at timestamp with time zone,
+    waits_for integer,
     CONSTRAINT pauses_pkey PRIMARY KEY (what, name),
     CONSTRAINT pauses_all_has_no_name CHECK ((what = 'all'::text) = (name = ''::text)),
     CONSTRAINT pauses_name_check CHECK (length(name) <= 200),
@@ -448,6 +468,9 @@ CREATE TABLE pgsched.runs (
     ready_at timestamp with time zone,
     has_children boolean,
     checked boolean,
+    begun boolean,
+    suspect boolean,
+    reruns integer,
     CONSTRAINT runs_pkey PRIMARY KEY (id),
     CONSTRAINT runs_result_size CHECK (result IS NULL OR pg_column_size(result) <= 1048576),
     CONSTRAINT runs_state CHECK (
@@ -461,6 +484,22 @@ CASE state
 END),
     CONSTRAINT runs_texts_size CHECK ((COALESCE(octet_length(error), 0) + COALESCE(octet_length(reason), 0)) <= 65536)
 ) WITH (autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=1000, fillfactor=37);
+
+CREATE TABLE pgsched.set_aside (
+    duty text NOT NULL,
+    row_id text NOT NULL,
+    error text NOT NULL,
+    tries integer NOT NULL DEFAULT 1,
+    since timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    next_at timestamp with time zone NOT NULL,
+    CONSTRAINT set_aside_pkey PRIMARY KEY (duty, row_id),
+    CONSTRAINT set_aside_texts_size CHECK (octet_length(duty) <= 100 AND octet_length(row_id) <= 4000 AND octet_length(error) <= 4000)
+) WITH (fillfactor=50);
+
+CREATE TABLE pgsched.turns (
+    name text NOT NULL,
+    CONSTRAINT turns_pkey PRIMARY KEY (name)
+);
 
 CREATE TABLE pgsched.workers (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -488,8 +527,10 @@ CREATE TABLE pgsched.workers (
     tz_version text,
     pooler text,
     declares text[],
+    lost_runs jsonb,
     CONSTRAINT workers_pkey PRIMARY KEY (id),
     CONSTRAINT workers_declares_size CHECK (COALESCE(pg_column_size(declares), 0) <= 16777216),
+    CONSTRAINT workers_lost_runs_size CHECK (COALESCE(pg_column_size(lost_runs), 0) <= 65536),
     CONSTRAINT workers_texts_size CHECK (octet_length(name) <= 1024 AND octet_length(hostname) <= 1024 AND octet_length(version) <= 1024 AND COALESCE(octet_length(app), 0) <= 1024 AND COALESCE(octet_length(blocked_by), 0) <= 65536 AND COALESCE(octet_length(drain_asked_by), 0) <= 1024 AND pg_column_size(tasks) <= 16777216 AND COALESCE(pg_column_size(queues), 0) <= 1048576)
 ) WITH (fillfactor=50);
 
@@ -500,6 +541,19 @@ ALTER TABLE pgsched.job_calendars ADD CONSTRAINT job_calendars_job_id_fkey FOREI
 ALTER TABLE pgsched.passed_over ADD CONSTRAINT passed_over_job_id_fkey FOREIGN KEY (job_id) REFERENCES pgsched.jobs(id) ON DELETE CASCADE;
 
 -- functions
+
+CREATE OR REPLACE FUNCTION pgsched.acting_for()
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT left(nullif(current_setting('pgsched.user', true), ''), 200)
+    WHERE EXISTS (SELECT FROM pg_roles r
+                  WHERE (r.rolname = 'pgsched_console'
+                         OR r.oid = (SELECT c.relowner FROM pg_class c WHERE c.oid = 'pgsched.audit'::regclass))
+                    AND pg_has_role(session_user, r.oid, 'MEMBER'))
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.add_bins(a bigint[], b bigint[])
  RETURNS bigint[]
@@ -521,15 +575,28 @@ BEGIN
     RETURN bins;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.after_jobs_of(options jsonb)
+ RETURNS SETOF bigint
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT CASE WHEN a.item ~ '^[0-9]{1,18}$' THEN a.item::bigint END
+    FROM pg_catalog.jsonb_array_elements_text(CASE pg_catalog.jsonb_typeof(options -> 'after_jobs')
+        WHEN 'array' THEN options -> 'after_jobs' ELSE '[]'::jsonb END) a(item)
+    WHERE a.item ~ '^[0-9]{1,18}$'
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.alerts_notify()
  RETURNS trigger
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET "IntervalStyle" TO 'postgres'
+ SET "TimeZone" TO 'UTC'
+ SET extra_float_digits TO '1'
 AS $function$
 BEGIN
-    PERFORM pg_notify('pgsched_alerts', jsonb_build_object('id', NEW.id,
-        'event', CASE WHEN NEW.closed_at IS NULL THEN 'opened' ELSE 'closed' END, 'kind', NEW.kind, 'job', NEW.job,
-        'run_id', NEW.run_id, 'opened_at', NEW.opened_at, 'closed_at', NEW.closed_at)::text);
+    PERFORM pgsched.notify('pgsched_alerts', jsonb_build_object('id', NEW.id,
+        'event', CASE WHEN NEW.closed_at IS NULL THEN 'opened' ELSE 'closed' END)::text);
     RETURN NULL;
 END $function$;
 
@@ -557,6 +624,7 @@ AS $function$
             format('args: a %s job takes a JSON object', kind)
         WHEN pg_column_size(args) > 1048576 THEN
             format('args: %s bytes, at most 1048576 are allowed', pg_column_size(args))
+        WHEN jsonb_path_exists(args, 'strict $.**{201}') THEN 'args: nested more than 200 deep'
         WHEN kind = 'http' THEN pgsched.http_args_error(args)
         WHEN kind = 'sql' THEN pgsched.sql_args_error(args)
     END
@@ -575,10 +643,29 @@ BEGIN
     END IF;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.assert_fleet(expected uuid)
+ RETURNS uuid
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    found uuid := (SELECT i.fleet FROM pgsched.identity i);
+BEGIN
+    IF found <> expected THEN
+        RAISE EXCEPTION USING ERRCODE = 'PS409', MESSAGE =
+            format('this database is of the fleet %s, and the process of %s', found, expected);
+    END IF;
+    RETURN found;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.audit_backfills()
  RETURNS trigger
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET "IntervalStyle" TO 'postgres'
+ SET "TimeZone" TO 'UTC'
+ SET extra_float_digits TO '1'
 AS $function$
 BEGIN
     PERFORM pgsched.note('created', 'backfill', NEW.id::text, jsonb_build_object('job', NEW.job, 'from', NEW.from_at,
@@ -586,10 +673,39 @@ BEGIN
     RETURN NULL;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.audit_calendars()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    was jsonb := CASE WHEN TG_OP <> 'INSERT' THEN jsonb_build_array(OLD.from_date, OLD.until_date, OLD.reason) END;
+    is_now jsonb := CASE WHEN TG_OP <> 'DELETE' THEN jsonb_build_array(NEW.from_date, NEW.until_date, NEW.reason) END;
+BEGIN
+    IF was IS DISTINCT FROM is_now THEN
+        PERFORM pgsched.note('changed', 'job', j.name, jsonb_build_object('excluded', jsonb_build_array(was, is_now)))
+        FROM pgsched.jobs j WHERE j.id = CASE WHEN TG_OP = 'DELETE' THEN OLD.job_id ELSE NEW.job_id END;
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.audit_drains()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.note('drained', 'worker', NEW.name, jsonb_build_object('by', NEW.drain_asked_by));
+    RETURN NULL;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.audit_jobs_added()
  RETURNS trigger
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET "IntervalStyle" TO 'postgres'
+ SET "TimeZone" TO 'UTC'
+ SET extra_float_digits TO '1'
 AS $function$
 BEGIN
     PERFORM pgsched.note('created', 'job', a.name, pgsched.audited(to_jsonb(a))) FROM added a;
@@ -600,6 +716,9 @@ CREATE OR REPLACE FUNCTION pgsched.audit_jobs_changed()
  RETURNS trigger
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET "IntervalStyle" TO 'postgres'
+ SET "TimeZone" TO 'UTC'
+ SET extra_float_digits TO '1'
 AS $function$
 DECLARE
     change jsonb := pgsched.audited_change(to_jsonb(OLD), to_jsonb(NEW));
@@ -616,6 +735,9 @@ CREATE OR REPLACE FUNCTION pgsched.audit_jobs_gone()
  RETURNS trigger
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET "IntervalStyle" TO 'postgres'
+ SET "TimeZone" TO 'UTC'
+ SET extra_float_digits TO '1'
 AS $function$
 BEGIN
     PERFORM pgsched.note('deleted', 'job', g.name, pgsched.audited(to_jsonb(g))) FROM gone g
@@ -627,6 +749,9 @@ CREATE OR REPLACE FUNCTION pgsched.audit_setting()
  RETURNS trigger
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET "IntervalStyle" TO 'postgres'
+ SET "TimeZone" TO 'UTC'
+ SET extra_float_digits TO '1'
 AS $function$
 DECLARE
     was jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END;
@@ -695,6 +820,8 @@ DECLARE
         pgsched.bad_instant('to_at', backfill.to_at),
         CASE WHEN backfill.from_at >= backfill.to_at THEN
             format('to_at: %s is not later than %s', backfill.to_at, backfill.from_at) END,
+        CASE WHEN backfill.to_at - backfill.from_at > interval '36525 days' THEN
+            'to_at: the range is longer than 100 years: ask for a shorter one' END,
         pgsched.not_one_of('mode', backfill.mode, ARRAY['missing', 'failed', 'all']),
         pgsched.out_of_range('max_active', backfill.max_active, 1, 1000),
         pgsched.out_of_range('priority', backfill.priority, 0, 9),
@@ -721,7 +848,7 @@ BEGIN
     VALUES (j.id, j.name, j.schedule, j.timezone, j.anchor_at, backfill.from_at, least(backfill.to_at, decided),
         backfill.mode, backfill.max_active, backfill.reverse, backfill.priority::smallint)
     RETURNING id INTO new_id;
-    PERFORM pg_notify('pgsched_leader', 'backfills');
+    PERFORM pgsched.notify('pgsched_leader', 'backfills');
     RETURN new_id;
 END $function$;
 
@@ -831,6 +958,7 @@ CREATE OR REPLACE FUNCTION pgsched.bad_text(field text, value text, longest inte
  LANGUAGE sql
  IMMUTABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
 AS $function$
     SELECT CASE
         WHEN value = '' OR value IS NULL THEN format('%s: must not be empty', field)
@@ -919,11 +1047,11 @@ BEGIN
     IF r.state = 'running' THEN
         UPDATE pgsched.runs SET cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()),
             cancel_reason = author WHERE id = run_id;
-        PERFORM pg_notify('pgsched_cancel', run_id::text);
+        PERFORM pgsched.notify('pgsched_cancel', '');
         RETURN 'requested';
     END IF;
     UPDATE pgsched.runs SET state = 'cancelled', finished_at = clock_timestamp(), reason = author WHERE id = run_id;
-    PERFORM pg_notify('pgsched_leader', 'runs');
+    PERFORM pgsched.tell_leader();
     RETURN 'cancelled';
 END $function$;
 
@@ -989,6 +1117,32 @@ BEGIN
     END IF;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.claim_limit(notes integer[], places integer)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE STRICT
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT min(n.place) - 1 FROM (
+        SELECT place, note, sum(note >> 2) OVER (ORDER BY place ROWS UNBOUNDED PRECEDING) AS bytes
+        FROM unnest(notes) WITH ORDINALITY AS u (note, place)
+    ) n
+    WHERE n.note & 3 > 0 AND n.place > places
+       OR n.place > 1 AND ((n.note | notes[1]) & 2 > 0 OR n.bytes > 16777216)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.delete_job(job text, OUT id bigint, OUT running bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+BEGIN
+    DELETE FROM pgsched.jobs j WHERE j.name = delete_job.job AND pgsched.may_change(j.owner) RETURNING j.id INTO delete_job.id;
+    running := CASE WHEN delete_job.id IS NOT NULL THEN (SELECT count(*) FROM pgsched.runs r
+        WHERE r.job_id = delete_job.id AND r.phase < 3 /* open */ AND r.state = 'running') END;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.dependencies_after_delete()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1002,7 +1156,7 @@ BEGIN
     UPDATE pgsched.runs r SET available_at = '8999-01-01 00:00Z' FROM removed d
     WHERE r.id = d.run_id AND r.phase = 0 /* waiting */ AND r.available_at = '9000-01-01 00:00Z' AND d.state <> 'met';
     IF FOUND THEN
-        PERFORM pg_notify('pgsched_leader', 'runs');
+        PERFORM pgsched.tell_leader();
     END IF;
     RETURN NULL;
 END $function$;
@@ -1057,7 +1211,7 @@ BEGIN
                          AND r.available_at < '8998-01-01 00:00Z'
                     THEN '{"overlap": true}'::jsonb ELSE '{}' END, '{}')
     WHERE r.id = ANY (children) AND (r.state <> 'waiting' OR r.available_at <> '8999-01-01 00:00Z');
-    PERFORM pg_notify('pgsched_leader', 'runs');
+    PERFORM pgsched.tell_leader();
     RETURN NULL;
 END $function$;
 
@@ -1368,6 +1522,7 @@ CREATE OR REPLACE FUNCTION pgsched.every_interval(schedule text)
  LANGUAGE sql
  IMMUTABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
 AS $function$
     SELECT make_interval(secs => coalesce(p[1], '0')::float8 * 86400 + coalesce(p[2], '0')::float8 * 3600
                                  + coalesce(p[3], '0')::float8 * 60 + coalesce(p[4], '0')::float8)
@@ -1412,26 +1567,6 @@ AS $function$
         || CASE WHEN overlap THEN '{"overlap": true}'::jsonb ELSE '{}' END
 $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.held_options_error(options jsonb)
- RETURNS text
- LANGUAGE plpgsql
- STABLE
- SET search_path TO 'pg_catalog', 'pg_temp'
-AS $function$
-BEGIN
-    IF (options ?| '{not_before,after_jobs}') IS NOT TRUE THEN
-        RETURN NULL;
-    ELSIF jsonb_typeof(options -> 'after_jobs') <> 'array' THEN
-        RETURN 'options: after_jobs is no array of the numbers of jobs';
-    END IF;
-    BEGIN
-        PERFORM a.job_id::bigint FROM jsonb_array_elements_text(options -> 'after_jobs') AS a (job_id);
-        RETURN pgsched.bad_instant('options: not_before', (options ->> 'not_before')::timestamptz);
-    EXCEPTION WHEN data_exception THEN
-        RETURN format('options: not_before or after_jobs: %s', SQLERRM);
-    END;
-END $function$;
-
 CREATE OR REPLACE FUNCTION pgsched.hold_back(run_id bigint, after bigint[], after_any bigint[], on_failure text)
  RETURNS void
  LANGUAGE plpgsql
@@ -1448,6 +1583,15 @@ BEGIN
         SELECT unnest(after) AS id, false AS any_of UNION ALL SELECT unnest(after_any), true) p
     WHERE p.id IS NOT NULL GROUP BY p.id;
 END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.hold_run(run_id bigint)
+ RETURNS TABLE(id bigint, state text, unique_key text)
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT r.id, r.state, r.unique_key FROM pgsched.runs r
+    WHERE r.id = $1 AND pgsched.may_change(r.owner) FOR NO KEY UPDATE SKIP LOCKED
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.http_args_error(args jsonb)
  RETURNS text
@@ -1487,6 +1631,7 @@ CREATE OR REPLACE FUNCTION pgsched.http_header_error(name text, value jsonb)
  LANGUAGE sql
  IMMUTABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
 AS $function$
     SELECT CASE
         WHEN name !~ '^[A-Za-z0-9!#$%&''*+.^_`|~-]{1,100}$' THEN
@@ -1507,6 +1652,7 @@ CREATE OR REPLACE FUNCTION pgsched.http_url_error(url text)
  LANGUAGE plpgsql
  IMMUTABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
 AS $function$
 DECLARE
     authority text := substring(url FROM '(?i)^https?://([^/?#]*)');
@@ -1566,6 +1712,25 @@ BEGIN
     RETURN NULL;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.include_dates(job text, first_date date, last_date date)
+ RETURNS TABLE(from_date date, until_date date, reason text)
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    WITH gone AS (
+        DELETE FROM pgsched.job_calendars c USING pgsched.jobs j
+        WHERE j.name = $1 AND c.job_id = j.id AND c.from_date <= $3 AND c.until_date >= $2 AND pgsched.may_change(j.owner)
+        RETURNING c.job_id, c.from_date, c.until_date, c.reason
+    ), rest AS (
+        INSERT INTO pgsched.job_calendars AS c (job_id, from_date, until_date, reason)
+        SELECT job_id, from_date, $2 - 1, reason FROM gone WHERE from_date < $2
+        UNION ALL
+        SELECT job_id, $3 + 1, until_date, reason FROM gone WHERE until_date > $3
+        ON CONFLICT (job_id, from_date) DO UPDATE SET until_date = greatest(c.until_date, excluded.until_date)
+    )
+    SELECT from_date, until_date, reason FROM gone ORDER BY from_date
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.is_limited(queue text, concurrency_key text)
  RETURNS boolean
  LANGUAGE sql
@@ -1580,6 +1745,8 @@ CREATE OR REPLACE FUNCTION pgsched.is_plain(task text, args jsonb, queue text, p
 AS $function$
     SELECT CASE WHEN pg_catalog.btrim(task) <> '' AND pg_catalog.length(task) <= 65536
         AND pg_catalog.jsonb_typeof(args) = 'object' AND pg_catalog.pg_column_size(args) <= 1048576
+        AND (pg_catalog.pg_column_size(args) <= 1600 AND pg_catalog.pg_column_compression(args) IS NULL
+             OR NOT pg_catalog.jsonb_path_exists(args, 'strict $.**{201}'))
         AND (queue = 'default' OR queue ~ '^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,99}$')
         AND priority BETWEEN 0 AND 9 AND max_attempts BETWEEN 1 AND 1000
         AND (run_timeout IS NULL OR run_timeout BETWEEN '1 millisecond' AND '10 years')
@@ -1596,7 +1763,7 @@ AS $function$
 BEGIN
     UPDATE pgsched.jobs SET next_run_at = clock_timestamp()
     WHERE id IN (OLD.job_id, NEW.job_id) AND schedule IS NOT NULL AND next_run_at > clock_timestamp();
-    PERFORM pg_notify('pgsched_leader', 'jobs');
+    PERFORM pgsched.notify('pgsched_leader', 'jobs');
     RETURN NULL;
 END $function$;
 
@@ -1716,7 +1883,7 @@ DECLARE
     problem text;
     wrong bigint;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended('pgsched.after_jobs', 0));
+    PERFORM pgsched.take_turn('after_jobs');
     SELECT a.id INTO wrong FROM unnest(NEW.after_jobs) a(id)
     WHERE NOT EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = a.id AND pgsched.may_change(j.owner))
       AND a.id IS DISTINCT FROM NEW.id LIMIT 1;
@@ -1807,7 +1974,12 @@ CREATE OR REPLACE FUNCTION pgsched.jobs_high_water_mark()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    NEW.decided_until := OLD.decided_until;
+    IF coalesce(current_setting('pgsched.lowers_mark', true), '') <> 'on' THEN
+        NEW.decided_until := OLD.decided_until;
+    ELSE
+        NEW.decided_until := least(OLD.decided_until,
+            greatest(NEW.decided_until, clock_timestamp(), pgsched.newest_slot(NEW.id)));
+    END IF;
     RETURN NEW;
 END $function$;
 
@@ -1817,7 +1989,7 @@ CREATE OR REPLACE FUNCTION pgsched.jobs_notify()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    PERFORM pg_notify('pgsched_leader', 'jobs');
+    PERFORM pgsched.notify('pgsched_leader', 'jobs');
     RETURN NULL;
 END $function$;
 
@@ -1879,7 +2051,7 @@ BEGIN
         ready_at = CASE WHEN r.state = 'queued' THEN coalesce(r.ready_at, clock_timestamp()) ELSE r.ready_at END,
         state = CASE WHEN r.state = 'queued' THEN 'waiting' ELSE r.state END
     WHERE r.job_id = NEW.id AND r.phase < 3 /* open */;
-    PERFORM pg_notify('pgsched_leader', 'limits');
+    PERFORM pgsched.notify('pgsched_leader', 'limits');
     RETURN NULL;
 END $function$;
 
@@ -1888,6 +2060,7 @@ CREATE OR REPLACE FUNCTION pgsched.keep_error(keep jsonb)
  LANGUAGE plpgsql
  STABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET "IntervalStyle" TO 'postgres'
 AS $function$
 DECLARE
     outcome text;
@@ -1933,6 +2106,17 @@ BEGIN
     RETURN NEW;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.leader_sleeps(seconds double precision)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM setval('pgsched.leader_looks_at', (date_part('epoch', clock_timestamp()) * 1000)::bigint
+        + (least(greatest(seconds, 0), 60) * 1000)::bigint);
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.limit_of(key text, OUT name text, OUT concurrency integer, OUT rate integer, OUT period_s double precision, OUT burst integer, OUT ordered boolean, OUT weight integer)
  RETURNS SETOF record
  LANGUAGE sql
@@ -1953,7 +2137,7 @@ CREATE OR REPLACE FUNCTION pgsched.limits_changed()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    PERFORM pg_notify('pgsched_leader', 'limits');
+    PERFORM pgsched.notify('pgsched_leader', 'limits');
     IF TG_OP = 'DELETE' THEN
         DELETE FROM pgsched.pauses WHERE TG_TABLE_NAME = 'queues' AND what = 'limit' AND name = OLD.name;
         RETURN OLD;
@@ -2059,7 +2243,7 @@ BEGIN
         UPDATE pgsched.runs SET state = 'cancelled', finished_at = clock_timestamp(),
             reason = format('shed: queue %s was full (max_depth %s) and newer runs came', q.name, q.max_depth)
         WHERE id = oldest;
-        PERFORM pg_notify('pgsched_leader', 'runs');
+        PERFORM pgsched.tell_leader();
         RETURN;
     END IF;
     RAISE EXCEPTION USING ERRCODE = 'PS429', TABLE = 'runs', SCHEMA = 'pgsched', COLUMN = 'queue', MESSAGE =
@@ -2086,6 +2270,16 @@ AS $function$
     FROM pgsched.caller() AS c(name)
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.may_lead()
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT pg_has_role((SELECT relowner FROM pg_class WHERE oid = 'pgsched.runs'::regclass), 'USAGE')
+        OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname = 'pgsched_leader' AND pg_has_role(r.oid, 'USAGE'))
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.meet_run(existing bigint, on_conflict text, task text, args jsonb, due timestamp with time zone)
  RETURNS text
  LANGUAGE plpgsql
@@ -2095,11 +2289,20 @@ DECLARE
     r pgsched.runs;
     later boolean;
     held boolean;
+    problem text;
 BEGIN
     IF on_conflict = 'reject' THEN
         RETURN 'rejected';
     ELSIF on_conflict = 'return' THEN
         RETURN 'existing';
+    END IF;
+    problem := coalesce(pgsched.not_one_of('on_conflict', on_conflict, ARRAY['replace', 'keep_time']), CASE
+        WHEN due IS NULL THEN 'at: must not be null'
+        WHEN due >= '8998-01-01 00:00Z' THEN  -- the leader's markers
+            format('at: %s is not an instant between 1970 and 8997', due)
+        ELSE pgsched.bad_instant('at', due) END);
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'runs');
     END IF;
     SELECT * INTO r FROM pgsched.runs WHERE id = existing FOR NO KEY UPDATE;
     PERFORM pgsched.refuse_others(format('run %s, which has the key,', r.id), r.owner) WHERE r.id IS NOT NULL;
@@ -2124,7 +2327,7 @@ BEGIN
         ready_at = CASE WHEN NOT later THEN r.ready_at END
     WHERE id = r.id;
     IF on_conflict = 'replace' THEN
-        PERFORM pg_notify('pgsched_leader', 'runs');
+        PERFORM pgsched.tell_leader();
     END IF;
     RETURN 'replaced';
 END $function$;
@@ -2137,6 +2340,33 @@ CREATE OR REPLACE FUNCTION pgsched.my_roles()
 AS $function$
     SELECT array_agg(rolname) FROM pg_roles WHERE pg_has_role(oid, 'MEMBER')
 $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.newest_slot(job_id bigint)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT greatest(r.scheduled_at, r.covers_until) FROM pgsched.runs r WHERE r.job_id = newest_slot.job_id
+    ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 1
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.not_before_of(options jsonb)
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET "DateStyle" TO 'ISO, YMD'
+ SET standard_conforming_strings TO 'on'
+AS $function$
+BEGIN
+    IF options ->> 'not_before' ~ '^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:\d\d(:\d\d)?)?)$' THEN
+        RETURN (options ->> 'not_before')::timestamptz;
+    END IF;
+    RETURN NULL;
+EXCEPTION WHEN data_exception THEN
+    RETURN NULL;
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.not_one_of(field text, value text, allowed text[])
  RETURNS text
@@ -2155,8 +2385,16 @@ CREATE OR REPLACE FUNCTION pgsched.note(action text, what text, name text, chang
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    INSERT INTO pgsched.audit (action, what, name, change, acting_as)
-    VALUES ($1, $2, $3, $4, nullif(current_setting('role'), 'none'))
+    INSERT INTO pgsched.audit (action, what, name, change, acting_as, for_user)
+    VALUES ($1, $2, $3, $4, nullif(current_setting('role'), 'none'), pgsched.acting_for())
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.notify(channel text, payload text)
+ RETURNS text
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN pg_notification_queue_usage() < 0.5 THEN nullif(pg_notify(channel, payload)::text, '') END
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.out_of_range(field text, value numeric, low numeric, high numeric)
@@ -2168,6 +2406,16 @@ AS $function$
     SELECT CASE WHEN value BETWEEN low AND high THEN NULL
            WHEN value IS NULL THEN format('%s: must not be null', field)
            ELSE format('%s: %s is out of range %s-%s', field, value, low, high) END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.outside_name(number bigint, made_at timestamp with time zone, reruns integer DEFAULT NULL::integer)
+ RETURNS text
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT concat_ws('-', i.database, number, (extract(epoch FROM made_at) * 1000000)::bigint, nullif(reruns, 0))
+    FROM pgsched.identity i
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.pass_over(j pgsched.jobs, moment timestamp with time zone, edited boolean)
@@ -2239,8 +2487,9 @@ CREATE OR REPLACE FUNCTION pgsched.pauses_notify()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    PERFORM pg_notify('pgsched_runs', CASE WHEN OLD.what IN ('queue', 'limit') THEN OLD.name ELSE '' END);
-    PERFORM pg_notify('pgsched_leader', 'limits');
+    PERFORM pgsched.notify('pgsched_runs',
+        CASE WHEN OLD.what IN ('queue', 'limit') THEN pgsched.queue_mark(OLD.name) ELSE '' END);
+    PERFORM pgsched.notify('pgsched_leader', 'limits');
     RETURN NULL;
 END $function$;
 
@@ -2293,6 +2542,15 @@ AS $function$
          ORDER BY r.queue, coalesce(r.concurrency_key, '') LIMIT $2)) d
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.queue_mark(queue text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT left(encode(sha256(convert_to(queue, 'UTF8')), 'hex'), 16)
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.queues_gate()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -2300,7 +2558,7 @@ CREATE OR REPLACE FUNCTION pgsched.queues_gate()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended('pgsched.gated_queues', 0));
+    PERFORM pgsched.take_turn('gated_queues');
     PERFORM setval('pgsched.gated_queues',
                    coalesce(pg_sequence_last_value('pgsched.gated_queues'), 0) | pgsched.queue_bit(NEW.name));
     NEW.applied_at := NULL;
@@ -2309,7 +2567,7 @@ BEGIN
     WHERE (NEW.concurrency_limit IS NOT NULL OR NEW.rate IS NOT NULL OR NEW.fair OR NEW.ageing IS NOT NULL)
       AND NOT EXISTS (SELECT FROM pgsched.queues q WHERE q.name = NEW.name AND q.limited)
     ON CONFLICT (what, name) DO NOTHING;
-    PERFORM pg_notify('pgsched_leader', 'limits');
+    PERFORM pgsched.notify('pgsched_leader', 'limits');
     RETURN NEW;
 END $function$;
 
@@ -2334,9 +2592,14 @@ DECLARE
     now_ms bigint := (date_part('epoch', clock_timestamp()) * 1000)::bigint;
 BEGIN
     PERFORM pgsched.forget_gates();
-    INSERT INTO pgsched.backward_edges DEFAULT VALUES ON CONFLICT DO NOTHING;  -- a dump of the schema alone lacks the row
+    -- a dump of the schema alone lacks these rows
+    INSERT INTO pgsched.backward_edges DEFAULT VALUES ON CONFLICT DO NOTHING;
+    INSERT INTO pgsched.turns VALUES ('declare'), ('gated_queues'), ('after_jobs') ON CONFLICT DO NOTHING;
     IF pg_sequence_last_value('pgsched.asleep_until') > now_ms + 2 * 86400000 THEN  -- as in pgsched.workers_asleep
         PERFORM setval('pgsched.asleep_until', now_ms + 10000);
+    END IF;
+    IF pg_sequence_last_value('pgsched.leader_looks_at') > now_ms + 60000 THEN  -- as in pgsched.leader_sleeps
+        PERFORM setval('pgsched.leader_looks_at', now_ms + 10000);
     END IF;
 END $function$;
 
@@ -2346,11 +2609,12 @@ CREATE OR REPLACE FUNCTION pgsched.refuse_dependency_cycle(children bigint[], ba
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
-    edges_lock CONSTANT bigint := hashtextextended('pgsched.dependencies', 0);
     isolated boolean := current_setting('transaction_isolation') IN ('repeatable read', 'serializable');
     child bigint;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(edges_lock) WHERE NOT backward;
+    IF NOT backward THEN
+        LOCK TABLE pgsched.backward_edges IN ROW SHARE MODE;
+    END IF;
     IF isolated THEN
         BEGIN
             PERFORM FROM pgsched.backward_edges FOR SHARE;
@@ -2370,7 +2634,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE =
             'dependencies: while a run waits for one made after it, edges can only be made under READ COMMITTED';
     END IF;
-    PERFORM pg_advisory_xact_lock(edges_lock);
+    LOCK TABLE pgsched.backward_edges IN EXCLUSIVE MODE;
     INSERT INTO pgsched.backward_edges AS e DEFAULT VALUES ON CONFLICT (name) DO UPDATE SET made = e.made + 1;
     child := pgsched.dependency_cycle(children);
     IF child IS NOT NULL THEN
@@ -2420,6 +2684,38 @@ BEGIN
     RETURN NEW;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.reset_mark(job text)
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    j pgsched.jobs;
+    mark timestamptz;
+    before text := coalesce(current_setting('pgsched.lowers_mark', true), '');
+BEGIN
+    SELECT * INTO j FROM pgsched.jobs WHERE name = reset_mark.job FOR NO KEY UPDATE;
+    IF j.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pgsched.refuse_others(format('job "%s"', j.name), j.owner);
+    -- behind the lock: nobody decides a slot of this job meanwhile
+    mark := greatest(clock_timestamp(), pgsched.newest_slot(j.id));
+    IF mark >= j.decided_until THEN
+        RETURN j.decided_until;
+    END IF;
+    PERFORM set_config('pgsched.lowers_mark', 'on', true);
+    UPDATE pgsched.jobs SET decided_until = mark,
+        next_run_at = CASE WHEN schedule IS NULL OR error IS NOT NULL THEN next_run_at ELSE clock_timestamp() END
+    WHERE id = j.id;
+    PERFORM set_config('pgsched.lowers_mark', before, true);
+    PERFORM pgsched.note('mark reset', 'job', j.name,
+        jsonb_build_object('decided_until', jsonb_build_array(j.decided_until, mark)));
+    PERFORM pgsched.notify('pgsched_leader', 'jobs');
+    RETURN mark;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.retry(run_id bigint)
  RETURNS text
  LANGUAGE plpgsql
@@ -2466,7 +2762,7 @@ BEGIN
                         OR current_setting('transaction_isolation') <> 'read committed' THEN 'waiting' ELSE 'queued' END;
     UPDATE pgsched.runs SET state = r.state, finished_at = NULL, token = NULL, available_at = clock_timestamp(),
         ready_at = CASE r.state WHEN 'waiting' THEN clock_timestamp() END,
-        crashes = 0, max_attempts = least(1000, greatest(max_attempts, attempt + 1)), cancel_requested_at = NULL,
+        reruns = coalesce(reruns, 0) + 1, crashes = 0, max_attempts = least(1000, greatest(max_attempts, attempt + 1)), cancel_requested_at = NULL,
         cancel_reason = NULL, reason = NULL, expires_at = NULL, held_until = NULL,
         has_children = (SELECT true FROM pgsched.dependencies d WHERE d.parent_id = r.id AND d.state = 'open' LIMIT 1),
         covers_state = CASE WHEN apart THEN state ELSE covers_state END,
@@ -2475,8 +2771,8 @@ BEGIN
     IF EXISTS (SELECT FROM pgsched.dependencies d WHERE d.run_id = r.id AND d.state <> 'met') THEN  -- a right of its own
         UPDATE pgsched.dependencies d SET state = 'met' WHERE d.run_id = r.id AND d.state <> 'met';
     END IF;
-    PERFORM CASE r.state WHEN 'queued' THEN pg_notify('pgsched_runs', r.queue)
-        ELSE pg_notify('pgsched_leader', 'runs') END;
+    PERFORM CASE r.state WHEN 'queued' THEN pgsched.notify('pgsched_runs', pgsched.queue_mark(r.queue))
+        ELSE pgsched.tell_leader() END;
     RETURN r.state;
 END $function$;
 
@@ -2502,6 +2798,24 @@ BEGIN
     PERFORM pgsched.wait_again(revived);
     RETURN QUERY SELECT r.id, r.state FROM pgsched.runs r WHERE r.id = ANY (revived) ORDER BY r.id;
 END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.run_codes_error(field text, codes jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
+AS $function$
+    SELECT CASE
+        WHEN codes IS NULL OR codes = 'null' THEN NULL
+        WHEN jsonb_typeof(codes) <> 'array' OR codes = '[]' THEN
+            format('options.%s: expected an array of exit codes', field)
+        ELSE (SELECT format('options.%s: %s is no exit code 0-255', field, left(c.code::text, 60))
+              FROM jsonb_array_elements(codes) c(code)
+              WHERE CASE WHEN jsonb_typeof(c.code) <> 'number' THEN true
+                    ELSE c.code::text !~ '^\d{1,3}$' OR c.code::text::integer > 255 END LIMIT 1)
+    END
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.run_error(r pgsched.runs)
  RETURNS text
@@ -2560,25 +2874,50 @@ CREATE OR REPLACE FUNCTION pgsched.run_key(job_id bigint, template text, concurr
  LANGUAGE plpgsql
  IMMUTABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
 AS $function$
 DECLARE
-    name text;
     made text := template;
 BEGIN
     IF template IS NULL AND concurrency_limit IS NULL THEN
         RETURN NULL;
     END IF;
-    FOR name IN SELECT DISTINCT m[1] FROM regexp_matches(template, '\{([^{}]+)\}', 'g') m LOOP
-        made := replace(made, '{' || name || '}', coalesce(CASE
-            WHEN jsonb_typeof(args) = 'object' THEN args ->> name
-            WHEN name ~ '^\d{1,4}$' THEN args ->> name::integer END, ''));
-    END LOOP;
+    IF strpos(template, '{') > 0 THEN
+        -- of two that match at one place the longer one is taken: a name in braces before the brace alone
+        SELECT string_agg(CASE
+                WHEN p.name IS NULL THEN p.part
+                WHEN length(v.value) > 200 THEN left(v.value, 160) || md5(v.value)
+                ELSE coalesce(v.value, '') END, '' ORDER BY p.n) INTO made
+        FROM (SELECT m[1] AS part, substring(m[1] FROM '^\{([^{}]+)\}$') AS name, n
+              FROM regexp_matches(template, '(\{[^{}]+\}|\{|[^{]+)', 'g') WITH ORDINALITY AS r(m, n)) p
+        CROSS JOIN LATERAL (SELECT CASE
+            WHEN jsonb_typeof(args) = 'object' THEN args ->> p.name
+            WHEN p.name ~ '^\d{1,4}$' THEN args ->> p.name::integer END AS value) v;
+    END IF;
     made := CASE WHEN template IS NOT NULL THEN coalesce(nullif(btrim(made), ''), '-') END;
     IF concurrency_limit IS NOT NULL THEN
         made := 'job:' || job_id || coalesce(':' || made, '');
+    ELSIF made ~ '^job(:|$)' THEN
+        made := '-' || made;
     END IF;
     RETURN CASE WHEN length(made) <= 200 THEN made ELSE left(made, 160) || md5(made) END;
 END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.run_marker_error(r pgsched.runs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN r.available_at >= '8998-01-01 00:00Z'
+            AND (r.state = 'waiting' AND r.ready_at IS NULL AND r.available_at = '8999-01-01 00:00Z' AND r.job_id IS NULL
+                 OR pgsched.may_lead()) IS NOT TRUE THEN
+            format('available_at: %s is not an instant between 1970 and 8997', r.available_at)
+        WHEN r.job_id IS NULL AND r.concurrency_key ~ '^job(:|$)' THEN
+            'concurrency_key: job:... is the limit of a job: its runs alone have it'
+    END
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.run_of_key(unique_key text)
  RETURNS bigint
@@ -2593,6 +2932,35 @@ BEGIN
     PERFORM pgsched.refuse_others('the run that has the unique key', r.owner) WHERE r.id IS NOT NULL;
     RETURN r.id;
 END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.run_options_error(kind text, options jsonb, marked boolean)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN options IS NULL THEN NULL
+        WHEN jsonb_typeof(options) <> 'object' THEN
+            format('options: must be a JSON object, not a %s', jsonb_typeof(options))
+        WHEN jsonb_path_exists(options, 'strict $.**{201}') THEN 'options: nested more than 200 deep'
+        WHEN options ?| '{after_jobs,overlap}' AND NOT pgsched.may_lead() THEN
+            'options: after_jobs and overlap are set by pgsched itself'
+        WHEN options ? 'after_jobs' AND (jsonb_typeof(options -> 'after_jobs') <> 'array' OR jsonb_array_length(
+                CASE jsonb_typeof(options -> 'after_jobs') WHEN 'array' THEN options -> 'after_jobs' ELSE '[]' END)
+                <> (SELECT count(*) FROM pgsched.after_jobs_of(options))) THEN
+            'options: after_jobs is no array of the numbers of jobs'
+        WHEN options ? 'not_before' AND NOT marked AND NOT pgsched.may_lead() THEN
+            'options: not_before is set by pgsched itself'
+        WHEN options ? 'not_before' AND coalesce(pgsched.not_before_of(options) NOT BETWEEN '1970-01-01 00:00Z'
+                                                 AND '8998-01-01 00:00Z', true) THEN
+            'options: not_before is no instant as in "2026-05-01T12:00:00+00:00", between 1970 and 8997'
+        WHEN kind IN ('command', 'shell') THEN coalesce(
+            pgsched.run_codes_error('success_codes', options -> 'success_codes'),
+            pgsched.run_codes_error('retry_codes', options -> 'retry_codes'),
+            pgsched.run_codes_error('dead_codes', options -> 'dead_codes'))
+    END
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.run_owner_error(r pgsched.runs)
  RETURNS text
@@ -2612,8 +2980,8 @@ CREATE OR REPLACE FUNCTION pgsched.run_size_error(unique_key text, tags text[], 
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
     SELECT format('%s: %s bytes, at most %s are allowed', name, size, most) FROM (VALUES
-        ('unique_key', octet_length(unique_key), 4000), ('tags', pg_column_size(tags), 65536),
-        ('options', pg_column_size(options), 65536), ('progress', pg_column_size(progress), 65536),
+        ('unique_key', octet_length(unique_key), 4000), ('tags', octet_length(array_to_json(tags)::text), 65536),
+        ('options', octet_length(options::text), 65536), ('progress', octet_length(progress::text), 65536),
         ('cancel_reason', octet_length(cancel_reason), 65536)) AS v(name, size, most)
     WHERE size > most LIMIT 1
 $function$;
@@ -2654,7 +3022,9 @@ DECLARE
     problem text;
     told text;
 BEGIN
-    IF NEW.concurrency_key IS NOT NULL AND pg_catalog.strpos(NEW.concurrency_key, '{') > 0 THEN
+    IF NEW.concurrency_key IS NOT NULL AND pg_catalog.strpos(NEW.concurrency_key, '{') > 0
+        AND pg_catalog.length(NEW.concurrency_key) <= 500
+    THEN
         NEW.concurrency_key := pgsched.run_key(NULL, NEW.concurrency_key, NULL, NEW.args);
     END IF;
     IF (NEW.kind IN ('task', 'command', 'shell', 'sql') AND (NEW.job_id IS NULL) = (NEW.scheduled_at IS NULL) AND pg_catalog.btrim(NEW.task) <> ''
@@ -2662,12 +3032,15 @@ BEGIN
         AND (pg_catalog.jsonb_typeof(NEW.args) = 'object'
              OR pg_catalog.jsonb_typeof(NEW.args) = 'array' AND NEW.kind <> 'shell')
         AND pg_catalog.pg_column_size(NEW.args) <= 1048576
+        -- each level takes eight bytes: what is small is not deep
+        AND (pg_catalog.pg_column_size(NEW.args) <= 1600 AND pg_catalog.pg_column_compression(NEW.args) IS NULL
+             OR NOT pg_catalog.jsonb_path_exists(NEW.args, 'strict $.**{201}'))
         AND (NEW.queue = 'default' OR NEW.queue <> '' AND pg_catalog.length(NEW.queue) <= 100
              AND NEW.queue = pg_catalog.btrim(NEW.queue)
-             AND NEW.queue !~ '[\x01-\x1f\x7f]')
+             AND NEW.queue !~ E'[\\x01-\\x1f\\x7f]')
         AND NEW.priority BETWEEN 0 AND 9 AND NEW.max_attempts BETWEEN 1 AND 1000
         AND NEW.origin IN ('enqueue', 'schedule', 'manual', 'backfill')
-        AND NEW.available_at BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z'
+        AND NEW.available_at >= '1970-01-01 00:00Z' AND NEW.available_at < '8998-01-01 00:00Z'
         AND (NEW.scheduled_at IS NULL OR NEW.scheduled_at BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z')
         AND (NEW.expires_at IS NULL OR NEW.expires_at BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z')
         AND (NEW.timeout IS NULL OR NEW.timeout BETWEEN '1 millisecond' AND '10 years')
@@ -2676,12 +3049,14 @@ BEGIN
         AND (NEW.backoff_base IS NULL OR NEW.backoff_base BETWEEN '0' AND '10 years')
         AND (NEW.backoff_max IS NULL OR NEW.backoff_max BETWEEN '0' AND '10 years')
         AND (NEW.backoff_jitter IS NULL OR NEW.backoff_jitter BETWEEN 0::float8 AND 1::float8)
-        AND (NEW.concurrency_key IS NULL OR pg_catalog.length(NEW.concurrency_key) BETWEEN 1 AND 500)
+        AND (NEW.concurrency_key IS NULL OR pg_catalog.length(NEW.concurrency_key) BETWEEN 1 AND 500
+             AND (NEW.job_id IS NOT NULL OR NEW.concurrency_key !~ '^job(:|$)'))
         AND pg_catalog.num_nonnulls(NEW.unique_key, NEW.tags, NEW.options, NEW.progress, NEW.cancel_reason) = 0) IS NOT TRUE
     THEN
         problem := coalesce(pgsched.run_slot_error(NEW), pgsched.run_error(NEW), pgsched.run_size_error(
             NEW.unique_key, NEW.tags, NEW.options, NEW.progress, NEW.cancel_reason),
-            pgsched.held_options_error(NEW.options));
+            pgsched.run_marker_error(NEW), pgsched.run_options_error(NEW.kind, NEW.options,
+                NEW.available_at = '8999-01-01 00:00Z'));
         IF problem IS NOT NULL THEN
             PERFORM pgsched.raise_bad_value(problem, 'runs');
         END IF;
@@ -2709,8 +3084,10 @@ BEGIN
            >= pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000::float8 THEN  -- pgsched.may_be_asleep
             told := pgsched.tell_workers(NEW.queue);
         END IF;
-    ELSIF NEW.state IN ('scheduled', 'waiting') THEN
-        told := pg_catalog.pg_notify('pgsched_leader', 'runs');
+    ELSIF NEW.state = 'waiting' OR NEW.state = 'scheduled'
+        AND pg_catalog.pg_sequence_last_value('pgsched.leader_looks_at'::regclass)::float8
+            > pg_catalog.date_part('epoch', NEW.available_at) * 1000::float8 THEN
+        told := pgsched.tell_leader(CASE NEW.state WHEN 'scheduled' THEN NEW.available_at END);
     END IF;
     RETURN NEW;
 END $function$;
@@ -2782,6 +3159,7 @@ CREATE OR REPLACE FUNCTION pgsched.schedule_error(expression text)
  LANGUAGE plpgsql
  IMMUTABLE STRICT
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
 AS $function$
 DECLARE
     words text[] := regexp_split_to_array(btrim(expression, E' \t'), '[ \t]+');
@@ -2811,6 +3189,7 @@ CREATE OR REPLACE FUNCTION pgsched.schedule_field_error(field text, entry text)
  LANGUAGE plpgsql
  IMMUTABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
 AS $function$
 DECLARE
     items text[] := string_to_array(entry, ',');
@@ -2995,6 +3374,24 @@ BEGIN
     RETURN NULL;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.set_tags(run_id bigint, tags text[])
+ RETURNS text[]
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text := CASE WHEN tags IS NOT NULL THEN pgsched.bad_tags(tags) END;
+    r record;
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'runs');
+    END IF;
+    SELECT o.id, o.owner INTO r FROM pgsched.runs o WHERE o.id = set_tags.run_id;
+    PERFORM pgsched.refuse_others(format('run %s', r.id), r.owner) WHERE r.id IS NOT NULL;
+    UPDATE pgsched.runs o SET tags = set_tags.tags WHERE o.id = r.id;
+    RETURN CASE WHEN FOUND THEN coalesce(set_tags.tags, '{}') END;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.settled_state(outcome text, retry boolean, attempts_left boolean, cancel boolean)
  RETURNS text
  LANGUAGE sql
@@ -3007,6 +3404,20 @@ AS $function$
         WHEN outcome = 'snoozed' OR retry AND attempts_left THEN 'scheduled'
         ELSE 'dead' END
 $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.share_declare_turn()
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET lock_timeout TO '1s'
+AS $function$
+BEGIN
+    PERFORM FROM pgsched.turns t WHERE t.name = 'declare' FOR SHARE;
+    RETURN FOUND;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.sheds_oldest(queue text)
  RETURNS boolean
@@ -3029,6 +3440,20 @@ AS $function$
             'args.dsn: expected the name of a database that workers know (--sql-dsn): lower-case letters, digits, - and _'
     END
 $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.take_declare_turn()
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET lock_timeout TO '5s'
+AS $function$
+BEGIN
+    PERFORM pgsched.take_turn('declare');
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.take_key(scope text, key text, task text, expires_at timestamp with time zone, OUT run_id bigint, OUT by_task text)
  RETURNS record
@@ -3062,25 +3487,62 @@ BEGIN
     END LOOP;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.tell_workers(queue text)
+CREATE OR REPLACE FUNCTION pgsched.take_turn(name text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM FROM pgsched.turns t WHERE t.name = take_turn.name FOR NO KEY UPDATE;
+    IF NOT FOUND THEN  -- a dump of the schema alone lacks the rows
+        INSERT INTO pgsched.turns VALUES (take_turn.name) ON CONFLICT DO NOTHING;
+        PERFORM FROM pgsched.turns t WHERE t.name = take_turn.name FOR NO KEY UPDATE;
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.tell_leader(due timestamp with time zone DEFAULT NULL::timestamp with time zone)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF pg_sequence_last_value('pgsched.leader_looks_at')
+        > date_part('epoch', greatest(due, clock_timestamp())) * 1000 THEN
+        RETURN pgsched.tell_once('pgsched_leader', 'runs');
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.tell_once(channel text, payload text)
  RETURNS text
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
+    what bigint := hashtextextended(channel || ' ' || payload, 7236838);
     now_ms bigint;
+    told bigint;
 BEGIN
-    IF NOT pg_try_advisory_xact_lock(hashtextextended(tell_workers.queue, 7236838)) THEN
+    IF NOT pg_try_advisory_xact_lock(what) THEN
         now_ms := (date_part('epoch', clock_timestamp()) * 1000)::bigint;
+        told := coalesce(pg_sequence_last_value('pgsched.told_at'), 0);
         -- a value of a clock that ran ahead is not believed
-        IF coalesce(pg_sequence_last_value('pgsched.told_at'), 0) BETWEEN now_ms - 20 AND now_ms THEN
+        IF (told & 1048575) = (what & 1048575) AND (told >> 20) BETWEEN now_ms - 20 AND now_ms THEN
             RETURN NULL;
         END IF;
-        PERFORM setval('pgsched.told_at', now_ms);
+        PERFORM setval('pgsched.told_at', (now_ms << 20) | (what & 1048575));
     END IF;
-    PERFORM pg_notify('pgsched_runs', tell_workers.queue);
-    RETURN NULL;
+    RETURN pgsched.notify(channel, payload);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.tell_workers(queue text)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    RETURN pgsched.tell_once('pgsched_runs', pgsched.queue_mark(tell_workers.queue));
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.timezone_error(zone text)
@@ -3088,6 +3550,7 @@ CREATE OR REPLACE FUNCTION pgsched.timezone_error(zone text)
  LANGUAGE plpgsql
  STABLE STRICT
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
 AS $function$
 DECLARE
     region text := CASE WHEN strpos(zone, '/') > 0 THEN split_part(zone, '/', 1) ELSE '' END;
@@ -3191,10 +3654,24 @@ BEGIN
     END IF;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.try_declare_turn()
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM FROM pgsched.turns t WHERE t.name = 'declare' FOR NO KEY UPDATE SKIP LOCKED;
+    RETURN FOUND;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.unique_bucket(unique_scope text, due timestamp with time zone, OUT name text, OUT ends_at timestamp with time zone)
  RETURNS record
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
+ SET "IntervalStyle" TO 'postgres'
+ SET "TimeZone" TO 'UTC'
 AS $function$
 DECLARE
     wanted text := substring(unique_scope FROM '^bucket\((.+)\)$');
@@ -3251,7 +3728,7 @@ BEGIN
           HAVING bool_or(d.state = 'open' AND NOT d.any_of)
               OR bool_or(d.any_of) AND NOT bool_or(d.any_of AND d.state = 'met')) held
     WHERE r.id = held.run_id AND r.state IN ('waiting', 'queued');
-    PERFORM pg_notify('pgsched_leader', 'runs') WHERE FOUND;
+    PERFORM pgsched.tell_leader() WHERE FOUND;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.waits_in_turn(reason text)
@@ -3292,8 +3769,10 @@ CREATE UNIQUE INDEX alerts_open ON pgsched.alerts USING btree (job_id, kind) WHE
 CREATE INDEX audit_at ON pgsched.audit USING btree (at);
 CREATE INDEX audit_of ON pgsched.audit USING btree (what, name, id);
 CREATE INDEX backfills_open ON pgsched.backfills USING btree (id) WHERE finished_at IS NULL;
+CREATE INDEX dependencies_any ON pgsched.dependencies USING btree (run_id, state, parent_id) WHERE any_of;
 CREATE INDEX dependencies_backward ON pgsched.dependencies USING btree (run_id) WHERE parent_id > run_id AND state = 'open'::text;
 CREATE INDEX dependencies_parent ON pgsched.dependencies USING btree (parent_id);
+CREATE INDEX dependencies_unmet ON pgsched.dependencies USING btree (run_id, state, parent_id) WHERE state <> 'met'::text AND NOT any_of;
 CREATE INDEX jobs_declared ON pgsched.jobs USING btree (declared_by) WHERE declared_by IS NOT NULL;
 CREATE INDEX jobs_done_once ON pgsched.jobs USING btree (id) WHERE delete_after_run AND schedule IS NULL AND next_run_at IS NULL;
 CREATE INDEX jobs_due ON pgsched.jobs USING btree (next_run_at) WHERE NOT paused AND next_run_at IS NOT NULL;
@@ -3321,6 +3800,7 @@ CREATE UNIQUE INDEX runs_unique_key ON pgsched.runs USING btree (unique_key) WHE
 CREATE INDEX runs_waiting ON pgsched.runs USING btree (available_at, id) WHERE phase = 0 AND ready_at IS NULL;
 CREATE INDEX runs_waiting_of_job ON pgsched.runs USING btree (job_id, scheduled_at, id) WHERE phase = 0 AND ready_at IS NULL;
 CREATE INDEX workers_alive ON pgsched.workers USING btree (id) WHERE stopped_at IS NULL;
+CREATE INDEX workers_stopped ON pgsched.workers USING btree (stopped_at) WHERE stopped_at IS NOT NULL;
 
 -- triggers
 
@@ -3333,12 +3813,14 @@ CREATE TRIGGER a_look_again AFTER DELETE ON pgsched.dependencies REFERENCING OLD
 CREATE TRIGGER a_no_update BEFORE UPDATE OF run_id, parent_id ON pgsched.dependencies FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_no_update();
 CREATE TRIGGER a_complete BEFORE INSERT OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.job_calendars_before();
 CREATE TRIGGER b_plan_again AFTER INSERT OR DELETE OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.job_calendars_after();
+CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.audit_calendars();
 CREATE TRIGGER a_check_insert BEFORE INSERT ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_insert();
 CREATE TRIGGER a_check_update BEFORE UPDATE OF id, name, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_at, paused_by, paused_reason, resume_from, declared_by, description, owner, created_at, updated_at, keep, alert_after_failures, max_lateness, max_duration, expect_every ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_update();
 CREATE TRIGGER a_refuse_keep BEFORE INSERT OR UPDATE OF keep ON pgsched.jobs FOR EACH ROW WHEN (new.keep IS NOT NULL) EXECUTE FUNCTION pgsched.refuse_keep();
 CREATE TRIGGER a_refuse_watch BEFORE INSERT OR UPDATE OF alert_after_failures, max_lateness, max_duration, expect_every ON pgsched.jobs FOR EACH ROW WHEN (new.alert_after_failures IS NOT NULL OR new.max_lateness IS NOT NULL OR new.max_duration IS NOT NULL OR new.expect_every IS NOT NULL) EXECUTE FUNCTION pgsched.jobs_refuse_watch();
 CREATE TRIGGER b_high_water_mark BEFORE UPDATE OF decided_until ON pgsched.jobs FOR EACH ROW WHEN (new.decided_until < old.decided_until) EXECUTE FUNCTION pgsched.jobs_high_water_mark();
-CREATE TRIGGER b_plan_again BEFORE UPDATE OF next_run_at ON pgsched.jobs FOR EACH ROW WHEN (current_setting('pgsched.ticks'::text, true) IS DISTINCT FROM 'on'::text AND new.error IS NULL AND new.next_run_at IS DISTINCT FROM old.next_run_at AND (new.next_run_at IS NULL OR new.next_run_at > clock_timestamp())) EXECUTE FUNCTION pgsched.jobs_plan_again();
+CREATE TRIGGER b_plan_again BEFORE UPDATE OF next_run_at ON pgsched.jobs FOR EACH ROW WHEN (current_setting('pgsched.ticks'::text, true) IS DISTINCT FROM 'on'::text AND new.error IS NULL AND new.next_run_at IS DISTINCT FROM old.next_run_at) EXECUTE FUNCTION pgsched.jobs_plan_again();
+CREATE TRIGGER c_due_now BEFORE INSERT OR UPDATE OF paused, schedule, run_at, starts_at ON pgsched.jobs FOR EACH ROW WHEN (new.next_run_at < (clock_timestamp() - '00:00:01'::interval)) EXECUTE FUNCTION pgsched.jobs_plan_again();
 CREATE TRIGGER c_notify_insert AFTER INSERT ON pgsched.jobs FOR EACH STATEMENT EXECUTE FUNCTION pgsched.jobs_notify();
 CREATE TRIGGER c_notify_update AFTER UPDATE OF schedule, timezone, run_at, starts_at, ends_at, max_runs, paused, jitter, overlap ON pgsched.jobs FOR EACH STATEMENT EXECUTE FUNCTION pgsched.jobs_notify();
 CREATE TRIGGER d_after_delete AFTER DELETE ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_after_delete();
@@ -3352,8 +3834,8 @@ CREATE TRIGGER z_after_jobs_update BEFORE UPDATE OF after_jobs ON pgsched.jobs F
 CREATE TRIGGER a_met BEFORE UPDATE OF run_id ON pgsched.kept_keys FOR EACH ROW WHEN (new.scope = 'idempotency'::text) EXECUTE FUNCTION pgsched.kept_keys_met();
 CREATE TRIGGER a_changed BEFORE INSERT OR DELETE OR UPDATE OF name, concurrency, rate, rate_period, rate_burst, ordered, weight ON pgsched.limits FOR EACH ROW EXECUTE FUNCTION pgsched.limits_changed();
 CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, concurrency, rate, rate_period, rate_burst, ordered, weight ON pgsched.limits FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('limit');
-CREATE TRIGGER a_notify AFTER DELETE OR UPDATE ON pgsched.pauses FOR EACH ROW EXECUTE FUNCTION pgsched.pauses_notify();
-CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE ON pgsched.pauses FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('pause');
+CREATE TRIGGER a_notify AFTER DELETE OR UPDATE OF what, name, paused_at, paused_by, reason, resume_at ON pgsched.pauses FOR EACH ROW EXECUTE FUNCTION pgsched.pauses_notify();
+CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF what, name, paused_at, paused_by, reason, resume_at ON pgsched.pauses FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('pause');
 CREATE TRIGGER a_gate BEFORE INSERT OR UPDATE OF name, concurrency_limit, rate, rate_period, rate_burst, max_depth, on_full, fair, ageing ON pgsched.queues FOR EACH ROW EXECUTE FUNCTION pgsched.queues_gate();
 CREATE TRIGGER a_refuse_keep BEFORE INSERT OR UPDATE OF keep ON pgsched.queues FOR EACH ROW WHEN (new.keep IS NOT NULL) EXECUTE FUNCTION pgsched.refuse_keep();
 CREATE TRIGGER b_removed BEFORE DELETE ON pgsched.queues FOR EACH ROW EXECUTE FUNCTION pgsched.limits_changed();
@@ -3380,11 +3862,13 @@ CREATE TRIGGER z_phase_after AFTER UPDATE ON pgsched.runs FOR EACH ROW WHEN (new
             ELSE 3
         END) EXECUTE FUNCTION pgsched.runs_mend_phase();
 ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER z_phase_after;
+CREATE TRIGGER f_audit AFTER UPDATE OF drain_asked_at ON pgsched.workers FOR EACH ROW WHEN (new.drain_asked_at IS NOT NULL AND old.drain_asked_at IS NULL) EXECUTE FUNCTION pgsched.audit_drains();
 
 -- grants
 
 GRANT SELECT ON SEQUENCE pgsched.asleep_until TO PUBLIC;
 GRANT SELECT ON SEQUENCE pgsched.gated_queues TO PUBLIC;
+GRANT SELECT ON SEQUENCE pgsched.leader_looks_at TO PUBLIC;
 GRANT SELECT ON SEQUENCE pgsched.told_at TO PUBLIC;
 
 -- comments
@@ -3401,6 +3885,7 @@ COMMENT ON COLUMN pgsched.alerts.details IS 'What was found.';
 COMMENT ON COLUMN pgsched.alerts.run_id IS 'The run that gave rise to it.';
 COMMENT ON COLUMN pgsched.alerts.recovery IS 'Why it was closed.';
 COMMENT ON TABLE pgsched.archived_runs IS 'Pruned runs, if retention.archive is set. Nothing in pgsched reads it: move or empty it as you like.';
+COMMENT ON COLUMN pgsched.archived_runs.outside_name IS 'The name of this run outside of the database: run_id may come again.';
 COMMENT ON SEQUENCE pgsched.asleep_until IS 'pgsched''s own: until when a worker may be asleep (ms since 1970); made anew by rebuild_flags().';
 COMMENT ON TABLE pgsched.attempts IS 'Attempts that ended, with what went wrong. One that succeeded need not have a row. Read only.';
 COMMENT ON COLUMN pgsched.attempts.run_id IS 'The run.';
@@ -3419,6 +3904,7 @@ COMMENT ON COLUMN pgsched.audit.action IS 'What was done.';
 COMMENT ON COLUMN pgsched.audit.what IS 'To what kind of thing.';
 COMMENT ON COLUMN pgsched.audit.name IS 'Which one.';
 COMMENT ON COLUMN pgsched.audit.change IS 'Of an edit {column: [before, after]}, else what was made, taken away or asked for.';
+COMMENT ON COLUMN pgsched.audit.for_user IS 'The person for whom the session acted, as a login of pgsched_console or of the owner of this table said; null: nobody was named.';
 COMMENT ON TABLE pgsched.backfills IS 'pgsched''s own: made by pgsched.backfill, and worked on by the leader.';
 COMMENT ON TABLE pgsched.backward_edges IS 'pgsched''s own: one row that whoever makes an edge to a later run writes.';
 COMMENT ON TABLE pgsched.buckets IS 'pgsched''s own: what rate limits have left.';
@@ -3428,6 +3914,9 @@ COMMENT ON COLUMN pgsched.dependencies.parent_id IS 'The run that it waits for.'
 COMMENT ON COLUMN pgsched.dependencies.on_failure IS 'What happens if the parent does not succeed: cancel, run_anyway, wait.';
 COMMENT ON COLUMN pgsched.dependencies.any_of IS 'Of all edges of a run that say so, one has to be met; every other has to be.';
 COMMENT ON SEQUENCE pgsched.gated_queues IS 'pgsched''s own: a bit for each queue that has settings; made anew by rebuild_flags().';
+COMMENT ON TABLE pgsched.identity IS 'Which database this is, and of which fleet. One row.';
+COMMENT ON COLUMN pgsched.identity.database IS 'In the names of what leaves the database (outside_name).';
+COMMENT ON COLUMN pgsched.identity.fleet IS 'Processes of another fleet refuse this database, as it refuses them.';
 COMMENT ON TABLE pgsched.job_calendars IS 'Dates on which a job does not run, in the job''s time zone. INSERT, UPDATE and DELETE rows.';
 COMMENT ON COLUMN pgsched.job_calendars.job_id IS 'The job.';
 COMMENT ON COLUMN pgsched.job_calendars.from_date IS 'The first excluded date.';
@@ -3494,6 +3983,9 @@ COMMENT ON COLUMN pgsched.jobs.max_duration IS 'An alert is open while an attemp
 COMMENT ON COLUMN pgsched.jobs.expect_every IS 'An alert is open while it has not succeeded for this long.';
 COMMENT ON TABLE pgsched.kept_keys IS 'pgsched''s own: keys that outlive the run they stand for.';
 COMMENT ON TABLE pgsched.leader IS 'pgsched''s own: one row a term; the newest leads.';
+COMMENT ON COLUMN pgsched.leader.by_lock IS 'Did the session also hold the advisory lock by which candidates wait?';
+COMMENT ON COLUMN pgsched.leader.backend IS 'The session of the server that leads; null: a pooler lends it others.';
+COMMENT ON SEQUENCE pgsched.leader_looks_at IS 'Until when the leader looks at nothing by itself that becomes due before, in milliseconds since 1970.';
 COMMENT ON TABLE pgsched.limits IS 'Limits of concurrency keys: of the key with this name, and of each key that begins with it and a colon.';
 COMMENT ON COLUMN pgsched.limits.name IS 'The key, or what its keys have before their first colon.';
 COMMENT ON COLUMN pgsched.limits.concurrency IS 'So many runs of a key at once.';
@@ -3510,6 +4002,7 @@ COMMENT ON COLUMN pgsched.pauses.paused_at IS 'Since when.';
 COMMENT ON COLUMN pgsched.pauses.paused_by IS 'By whom.';
 COMMENT ON COLUMN pgsched.pauses.reason IS 'Why.';
 COMMENT ON COLUMN pgsched.pauses.resume_at IS 'When the pause ends by itself.';
+COMMENT ON COLUMN pgsched.pauses.waits_for IS 'Of a queue that is shut while its first limit is applied (what = limit, since paused_at): the process id of the session whose open transaction it waits for.';
 COMMENT ON TABLE pgsched.queues IS 'Settings of queues: limits, depth, fairness, retention. A queue without settings needs no row.';
 COMMENT ON COLUMN pgsched.queues.name IS 'The queue.';
 COMMENT ON COLUMN pgsched.queues.concurrency_limit IS 'So many of its runs at once.';
@@ -3548,6 +4041,7 @@ COMMENT ON COLUMN pgsched.runs.finished_at IS 'When it ended; NULL: it has not.'
 COMMENT ON COLUMN pgsched.runs.attempt IS 'How many attempts have started.';
 COMMENT ON COLUMN pgsched.runs.max_attempts IS 'After so many it is dead.';
 COMMENT ON COLUMN pgsched.runs.priority IS '0 to 9; lower goes first within a queue.';
+COMMENT ON COLUMN pgsched.runs.crashes IS 'How many attempts in a row took their worker or their process down.';
 COMMENT ON COLUMN pgsched.runs.state IS 'waiting, scheduled, queued, running; ended: succeeded, dead, cancelled, skipped, missed.';
 COMMENT ON COLUMN pgsched.runs.queue IS 'The queue that it stands in.';
 COMMENT ON COLUMN pgsched.runs.kind IS 'How task is read: see jobs.kind.';
@@ -3569,15 +4063,27 @@ COMMENT ON COLUMN pgsched.runs.covers_until IS 'The last slot of the stretch.';
 COMMENT ON COLUMN pgsched.runs.covers_count IS 'How many slots the stretch has.';
 COMMENT ON COLUMN pgsched.runs.covers_state IS 'What became of the others, where that is not the state of this row.';
 COMMENT ON COLUMN pgsched.runs.covers_reason IS 'Why.';
+COMMENT ON COLUMN pgsched.runs.begun IS 'The worker''s last heartbeat said that the attempt was being made. Null where no heartbeat has said so.';
+COMMENT ON COLUMN pgsched.runs.suspect IS 'A worker died that held this run, and no attempt has ended by itself since: it is claimed alone. Null: not so.';
+COMMENT ON COLUMN pgsched.runs.reruns IS 'How often somebody asked for it again once it had ended; NULL: never.';
+COMMENT ON TABLE pgsched.set_aside IS 'Rows that a duty of the leader fails with, and duties that fail: each with its error and when it is tried again.';
 COMMENT ON SEQUENCE pgsched.told_at IS 'pgsched''s own: when workers were last notified (ms since 1970); believed for 20 ms.';
+COMMENT ON TABLE pgsched.turns IS 'Rows to lock: what is to be done by one at a time.';
 COMMENT ON TABLE pgsched.workers IS 'pgsched''s own: the workers there are and were lately.';
+COMMENT ON COLUMN pgsched.workers.lost_runs IS 'What it held when it was lost: runs by task.';
 COMMENT ON FUNCTION pgsched.assert_claim(bigint,uuid) IS 'Fails with 55000 if the attempt no longer owns its run; else holds ownership until the transaction ends.';
+COMMENT ON FUNCTION pgsched.assert_fleet(uuid) IS 'Fails with PS409 unless this database is of that fleet.';
 COMMENT ON FUNCTION pgsched.backfill(text,timestamp with time zone,timestamp with time zone,text,integer,boolean,integer) IS 'Runs the slots of a job in [from_at, to_at) once more. Returns the backfill''s id: docs/jobs.md.';
 COMMENT ON FUNCTION pgsched.cancel(bigint,text) IS 'Cancels a run. Returns cancelled, requested (its worker was asked), the state in which it had ended, or NULL: no such run.';
 COMMENT ON FUNCTION pgsched.cancel_backfill(bigint,text) IS 'Ends a backfill. Returns cancelled, finished (it was over), or NULL: no such backfill.';
+COMMENT ON FUNCTION pgsched.delete_job(text) IS 'Deletes a job: its unstarted runs are cancelled, running ones go on. Returns its id and how many run; NULL if there is none.';
 COMMENT ON FUNCTION pgsched.enqueue(text,jsonb,text,text,integer,interval,timestamp with time zone,text,integer,interval,text,text,text,interval,text[],timestamp with time zone,bigint[],bigint[],text,text) IS 'Makes a run; returns its id, or that of the run which has the key already. Call it with named arguments: docs/enqueue.md.';
 COMMENT ON FUNCTION pgsched.enqueue_result(text,jsonb,text,text,integer,interval,timestamp with time zone,text,integer,interval,text,text,text,interval,text[],timestamp with time zone,bigint[],bigint[],text,text) IS 'As enqueue; returns id and how: created, existing, replaced, repeated, rejected.';
 COMMENT ON FUNCTION pgsched.first_result(text) IS 'The run that the first enqueue with this idempotency key made, and what became of it; no row: unknown or expired.';
+COMMENT ON FUNCTION pgsched.include_dates(text,date,date) IS 'Allows dates of a job again that were excluded; returns the stretches that were cut or removed, as they were.';
+COMMENT ON FUNCTION pgsched.outside_name(bigint,timestamp with time zone,integer) IS 'A name that no other database, and no other thing with this number, has: database, number, microsecond, reruns.';
+COMMENT ON FUNCTION pgsched.reset_mark(text) IS 'Sets the mark of a job that lies ahead of the clock to now or to its newest slot; returns the new mark.';
 COMMENT ON FUNCTION pgsched.retry(bigint) IS 'Revives a run that ended and did not succeed. Returns its state now, or NULL: no such run.';
 COMMENT ON FUNCTION pgsched.retry_now(bigint) IS 'As retry, without waiting again for the runs that it waited for.';
+COMMENT ON FUNCTION pgsched.set_tags(bigint,text[]) IS 'Gives a run these tags in place of those that it has; returns them. NULL when there is no such run.';
 COMMENT ON FUNCTION pgsched.trigger(text,jsonb,text) IS 'Runs a job now, beside its schedule. Returns the run''s id.';

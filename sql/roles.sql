@@ -1,4 +1,4 @@
--- roles: least privilege. Makes six roles, gives everything to the first and to the others what their work needs.
+-- roles: least privilege. Makes seven roles, gives everything to the first and to the others what their work needs.
 -- params: none. Run by `pgsched migrate --roles`, and again by each later `pgsched migrate`; printed by --roles --sql.
 -- returns: nothing
 -- locks: ACCESS EXCLUSIVE on all tables of pgsched, until the transaction ends
@@ -9,20 +9,33 @@
 --   pgsched_producer  makes jobs and runs, and sees, edits and cancels its own
 --   pgsched_operator  sees everything; edits, pauses, cancels and retries what is anybody's; sets limits
 --   pgsched_viewer    sees everything
+--   pgsched_console   an operator whose word is taken for which person it acts (the audit's for_user): for the console
 --
 -- A login gets one or more of them: GRANT pgsched_worker, pgsched_leader TO app_worker. Roles belong to the whole
 -- server; what they may do is said here for one database.
+--
+-- All in one transaction, in which nothing is looked up in a schema where others may create functions: what these make
+-- is executed here with every right.
+
+SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL standard_conforming_strings = on;
 
 DO $$
 DECLARE
     role text;
 BEGIN
-    FOREACH role IN ARRAY ARRAY['owner', 'worker', 'leader', 'producer', 'operator', 'viewer'] LOOP
+    FOREACH role IN ARRAY ARRAY['owner', 'worker', 'leader', 'producer', 'operator', 'viewer', 'console'] LOOP
         IF to_regrole('pgsched_' || role) IS NULL THEN
             BEGIN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', 'pgsched_' || role);
-            EXCEPTION WHEN duplicate_object OR unique_violation THEN
-                NULL;  -- made by somebody else meanwhile, for another database
+            EXCEPTION
+                WHEN duplicate_object OR unique_violation THEN
+                    NULL;  -- made by somebody else meanwhile, for another database
+                WHEN insufficient_privilege THEN
+                    -- it came later than the others: a later migration need not be run by who may make roles
+                    IF role <> 'console' OR to_regrole('pgsched_owner') IS NULL THEN
+                        RAISE;
+                    END IF;
             END;
         END IF;
     END LOOP;
@@ -34,6 +47,11 @@ BEGIN
     END IF;
     IF NOT pg_has_role('pgsched_operator', 'pgsched_viewer', 'USAGE') THEN
         GRANT pgsched_viewer TO pgsched_operator;
+    END IF;
+    IF to_regrole('pgsched_console') IS NOT NULL THEN
+        IF NOT pg_has_role('pgsched_console', 'pgsched_operator', 'USAGE') THEN
+            GRANT pgsched_operator TO pgsched_console;
+        END IF;
     END IF;
 END $$;
 
@@ -74,7 +92,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pgsched FROM PUBLIC, pgsched_worker, pgsch
 
 GRANT USAGE ON SCHEMA pgsched TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
 -- read by the insert of a run; setting one takes a function
-GRANT SELECT ON SEQUENCE pgsched.asleep_until, pgsched.told_at, pgsched.gated_queues
+GRANT SELECT ON SEQUENCE pgsched.asleep_until, pgsched.told_at, pgsched.gated_queues, pgsched.leader_looks_at
     TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
 
 -- Most functions have only the rights of who calls them.
@@ -99,7 +117,9 @@ REVOKE EXECUTE ON FUNCTION pgsched.note(text, text, text, jsonb) FROM pgsched_wo
     pgsched_operator, pgsched_viewer;
 REVOKE EXECUTE ON FUNCTION pgsched.prune_audit(integer) FROM pgsched_worker, pgsched_producer, pgsched_operator,
     pgsched_viewer;
-REVOKE EXECUTE ON FUNCTION pgsched.forget_gates(), pgsched.rebuild_flags()
+REVOKE EXECUTE ON FUNCTION pgsched.take_turn(text)
+    FROM pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
+REVOKE EXECUTE ON FUNCTION pgsched.forget_gates(), pgsched.rebuild_flags(), pgsched.leader_sleeps(double precision)
     FROM pgsched_worker, pgsched_producer, pgsched_operator, pgsched_viewer;
 
 -- ---- functions that run with the rights of pgsched_owner, and why that gives nobody more than he should have
@@ -111,9 +131,14 @@ ALTER FUNCTION pgsched.retry_now(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry_tree(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.cancel_backfill(bigint, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.trigger(text, jsonb, text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.reset_mark(text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.backfill(text, timestamptz, timestamptz, text, integer, boolean, integer) SECURITY DEFINER;
 ALTER FUNCTION pgsched.meet_run(bigint, text, text, jsonb, timestamptz) SECURITY DEFINER;
 ALTER FUNCTION pgsched.run_of_key(text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.set_tags(bigint, text[]) SECURITY DEFINER;
+ALTER FUNCTION pgsched.hold_run(bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.delete_job(text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.include_dates(text, date, date) SECURITY DEFINER;
 -- It asks for the token, and changes nothing.
 ALTER FUNCTION pgsched.assert_claim(bigint, uuid) SECURITY DEFINER;
 -- It makes room in a full queue as an enqueue would, by the queue's own settings.
@@ -138,18 +163,25 @@ ALTER FUNCTION pgsched.audit_jobs_changed() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_jobs_gone() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_setting() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_backfills() SECURITY DEFINER;
+ALTER FUNCTION pgsched.audit_calendars() SECURITY DEFINER;
+ALTER FUNCTION pgsched.audit_drains() SECURITY DEFINER;
 
 -- ---- who reads what
 
 GRANT SELECT ON ALL TABLES IN SCHEMA pgsched TO pgsched_viewer, pgsched_leader;
+GRANT SELECT ON pgsched.identity TO pgsched_producer, pgsched_worker, pgsched_operator;
 GRANT SELECT ON pgsched.alembic_version, pgsched.jobs, pgsched.job_calendars, pgsched.runs, pgsched.attempts,
-    pgsched.run_logs, pgsched.workers, pgsched.leader, pgsched.queues, pgsched.limits, pgsched.pauses, pgsched.buckets,
+    pgsched.run_logs, pgsched.workers, pgsched.queues, pgsched.limits, pgsched.pauses, pgsched.buckets,
     pgsched.dependencies, pgsched.backfills, pgsched.kept_keys TO pgsched_producer;
+-- not what its duties fail with: such an error may show others' values
+GRANT SELECT (term, holder, hostname, pid, elected_at, seen_at, resigned_at) ON pgsched.leader TO pgsched_producer;
 REVOKE SELECT ON pgsched.audit FROM pgsched_leader;
 
 -- ---- producers: what to run and when; never a state, a claim or an attempt
 
-GRANT DELETE, INSERT (name, description, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at,
+-- No table privilege but SELECT: with DELETE, UPDATE or TRUNCATE on a whole table one may lock it against everybody. And no
+-- UPDATE of any column of runs: with that one may lock rows that workers are to settle.
+GRANT INSERT (name, description, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at,
         ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up,
         max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base,
         backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit,
@@ -162,18 +194,20 @@ GRANT DELETE, INSERT (name, description, kind, task, args, queue, priority, tags
         after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, owner, keep, alert_after_failures,
         max_lateness, max_duration, expect_every)
     ON pgsched.jobs TO pgsched_producer, pgsched_operator;
--- state: which one a new run may have, its row policy says. tags: an UPDATE of some column allows locking one's rows.
+-- state: which one a new run may have, its row policy says
 GRANT INSERT (task, args, kind, queue, priority, available_at, unique_key, idempotency_key, concurrency_key, max_attempts,
         timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, expires_at, options, tags, owner, state,
-        has_children),
-    UPDATE (tags) ON pgsched.runs TO pgsched_producer, pgsched_operator;
-GRANT INSERT, UPDATE, DELETE ON pgsched.job_calendars TO pgsched_producer, pgsched_operator;
+        has_children) ON pgsched.runs TO pgsched_producer, pgsched_operator;
+GRANT INSERT (job_id, from_date, until_date, reason), UPDATE (from_date, until_date, reason)
+    ON pgsched.job_calendars TO pgsched_producer, pgsched_operator;
 GRANT INSERT (run_id, parent_id, on_failure, any_of) ON pgsched.dependencies TO pgsched_producer, pgsched_operator;
-GRANT INSERT (job_id, job, schedule, timezone, anchor_at, from_at, to_at, mode, max_active, reverse, priority, slots)
-    ON pgsched.backfills TO pgsched_producer, pgsched_operator;
+-- whether the leader does its work; not with what it fails, which may be somebody else's
+GRANT SELECT (duty, row_id, tries, since, next_at) ON pgsched.set_aside TO pgsched_producer;
 
 -- ---- operators: settings of everybody
 
+GRANT DELETE ON pgsched.jobs, pgsched.job_calendars TO pgsched_operator;
+GRANT UPDATE (tags) ON pgsched.runs TO pgsched_operator;
 GRANT INSERT, UPDATE, DELETE ON pgsched.limits, pgsched.queues, pgsched.pauses TO pgsched_operator;
 GRANT DELETE ON pgsched.kept_keys TO pgsched_operator;  -- one that is in somebody's way
 -- but not how long it is known who changed what
@@ -184,7 +218,8 @@ GRANT UPDATE (drain_asked_at, drain_asked_by) ON pgsched.workers TO pgsched_oper
 -- ---- workers: claims, and what comes of them
 
 GRANT UPDATE (state, phase, token, worker_id, attempt, started_at, finished_at, lease_until, available_at, expires_at,
-        ready_at, crashes, result, error, reason, progress, options) ON pgsched.runs TO pgsched_worker;
+        ready_at, crashes, begun, suspect, result, error, reason, progress, options) ON pgsched.runs TO pgsched_worker;
+GRANT DELETE ON pgsched.jobs TO pgsched_worker;  -- those that its code does not declare any more
 GRANT INSERT ON pgsched.attempts, pgsched.refunds TO pgsched_worker;
 GRANT INSERT, UPDATE (stream, chunk), DELETE ON pgsched.run_logs TO pgsched_worker;
 GRANT INSERT, UPDATE ON pgsched.workers TO pgsched_worker;
@@ -199,11 +234,13 @@ GRANT DELETE, UPDATE (decided_until, next_run_at, run_count, error, error_at) ON
 GRANT UPDATE, DELETE ON pgsched.passed_over, pgsched.backfills, pgsched.kept_keys TO pgsched_leader;
 GRANT INSERT, DELETE ON pgsched.attempts TO pgsched_leader;
 GRANT DELETE ON pgsched.run_logs, pgsched.pauses, pgsched.refunds TO pgsched_leader;
-GRANT DELETE, UPDATE (stopped_at) ON pgsched.workers TO pgsched_leader;
+GRANT UPDATE (waits_for) ON pgsched.pauses TO pgsched_leader;
+GRANT DELETE, UPDATE (stopped_at, lost_runs) ON pgsched.workers TO pgsched_leader;
 GRANT UPDATE (applied_at) ON pgsched.queues, pgsched.limits TO pgsched_leader;
 GRANT INSERT, UPDATE, DELETE ON pgsched.rollups, pgsched.alerts, pgsched.alert_deliveries TO pgsched_leader;
 GRANT UPDATE ON pgsched.rollup_mark TO pgsched_leader;
 GRANT INSERT ON pgsched.archived_runs TO pgsched_leader;
+GRANT INSERT, UPDATE, DELETE ON pgsched.set_aside TO pgsched_leader;
 
 -- ---- whose rows: producers have their own, the others all. A row belongs to the role that made it (its column owner).
 
@@ -216,7 +253,7 @@ DECLARE
     name text;
     policy record;
 BEGIN
-    FOR policy IN SELECT tablename, policyname FROM pg_policies WHERE schemaname = 'pgsched' AND policyname LIKE 'pgsched\_%' LOOP
+    FOR policy IN SELECT tablename, policyname FROM pg_policies WHERE schemaname = 'pgsched' AND policyname LIKE E'pgsched\\_%' LOOP
         EXECUTE format('DROP POLICY %I ON pgsched.%I', policy.policyname, policy.tablename);
     END LOOP;
     FOREACH name IN ARRAY ARRAY['jobs', 'job_calendars', 'runs', 'attempts', 'run_logs', 'dependencies', 'backfills',
@@ -248,11 +285,9 @@ CREATE POLICY pgsched_own ON pgsched.dependencies TO pgsched_producer
     USING (EXISTS (SELECT FROM pgsched.runs r WHERE r.id = run_id))
     WITH CHECK (EXISTS (SELECT FROM pgsched.runs r WHERE r.id = run_id)
                 AND EXISTS (SELECT FROM pgsched.runs r WHERE r.id = parent_id));
--- the schedule of the job as it is, which was checked when it was written
-CREATE POLICY pgsched_own ON pgsched.backfills TO pgsched_producer
-    USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id))
-    WITH CHECK (EXISTS (SELECT FROM pgsched.jobs j WHERE (j.id, j.name, j.schedule, j.timezone, j.anchor_at)
-                        = (backfills.job_id, backfills.job, backfills.schedule, backfills.timezone, backfills.anchor_at)));
+-- made by pgsched.backfill alone
+CREATE POLICY pgsched_own ON pgsched.backfills FOR SELECT TO pgsched_producer
+    USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id));
 -- No policy lets a producer write one: that is for the functions that keep keys.
 CREATE POLICY pgsched_own ON pgsched.kept_keys FOR SELECT TO pgsched_producer
     USING (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]));

@@ -165,6 +165,9 @@ runs = Table(
     Column("ready_at", Instant),
     Column("has_children", Boolean),
     Column("checked", Boolean),
+    Column("begun", Boolean),
+    Column("suspect", Boolean),
+    Column("reruns", Integer),
     partial("runs_slot", "job_id", "scheduled_at", where="job_id IS NOT NULL", unique=True),
     partial("runs_unique_key", "unique_key", where="unique_key IS NOT NULL AND phase < 3", unique=True),
     partial("runs_claim", "queue", "priority", "available_at", "id", where="phase = 2"),
@@ -248,7 +251,9 @@ workers = Table(
     Column("tz_version", Text),
     Column("pooler", Text),
     Column("declares", Texts),
+    Column("lost_runs", JSONB),
     partial("workers_alive", "id", where="stopped_at IS NULL"),
+    partial("workers_stopped", "stopped_at", where="stopped_at IS NOT NULL"),
 )
 
 dependencies = Table(
@@ -261,6 +266,8 @@ dependencies = Table(
     need("state", Text),
     Index("dependencies_parent", "parent_id"),
     partial("dependencies_backward", "run_id", where="parent_id > run_id AND state = 'open'"),
+    partial("dependencies_unmet", "run_id", "state", "parent_id", where="state <> 'met' AND NOT any_of"),
+    partial("dependencies_any", "run_id", "state", "parent_id", where="any_of"),
 )
 
 backward_edges = Table("backward_edges", metadata, key("name", Text), need("made", BigInteger))
@@ -275,4 +282,9 @@ leader = Table(
     need("elected_at", Instant),
     need("seen_at", Instant),
     Column("resigned_at", Instant),
+    need("steady_since", Instant),
+    need("by_lock", Boolean),
+    Column("backend", Integer),
 )
+
+turns = Table("turns", metadata, key("name", Text))

@@ -1,0 +1,2 @@
+-- Tables and columns of this revision.
+SELECT 1;

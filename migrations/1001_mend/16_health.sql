@@ -1,0 +1,48 @@
+-- What `pgsched status` needs to judge whether work gets done, and a way out of a mark that lies ahead of the clock.
+
+-- What a worker held when it was lost, by task: {"reports.build": 4}. Written by the leader when it takes the claims back.
+ALTER TABLE pgsched.workers ADD COLUMN lost_runs jsonb;
+ALTER TABLE pgsched.workers ADD CONSTRAINT workers_lost_runs_size CHECK (coalesce(pg_column_size(lost_runs), 0) <= 65536);
+
+-- Sets the mark of a job that lies ahead of the clock (a clock that was wrong, a restored server) back to now, or to the
+-- newest slot that has a row, whichever is later: no slot that may have run comes again. Returns the new mark; NULL: there
+-- is no such job.
+CREATE FUNCTION pgsched.reset_mark(job text) RETURNS timestamptz
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    j pgsched.jobs;
+    mark timestamptz;
+    before text := coalesce(current_setting('pgsched.lowers_mark', true), '');
+BEGIN
+    SELECT * INTO j FROM pgsched.jobs WHERE name = reset_mark.job FOR NO KEY UPDATE;
+    IF j.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pgsched.refuse_others(format('job "%s"', j.name), j.owner);
+    -- behind the lock: nobody decides a slot of this job meanwhile
+    mark := greatest(clock_timestamp(), pgsched.newest_slot(j.id));
+    IF mark >= j.decided_until THEN
+        RETURN j.decided_until;
+    END IF;
+    PERFORM set_config('pgsched.lowers_mark', 'on', true);
+    UPDATE pgsched.jobs SET decided_until = mark,
+        next_run_at = CASE WHEN schedule IS NULL OR error IS NOT NULL THEN next_run_at ELSE clock_timestamp() END
+    WHERE id = j.id;
+    PERFORM set_config('pgsched.lowers_mark', before, true);
+    PERFORM pgsched.note('mark reset', 'job', j.name,
+        jsonb_build_object('decided_until', jsonb_build_array(j.decided_until, mark)));
+    PERFORM pgsched.notify('pgsched_leader', 'jobs');
+    RETURN mark;
+END $$;
+
+-- The newest slot of a job that has a row, through the index over slots. NULL: none has.
+CREATE FUNCTION pgsched.newest_slot(job_id bigint) RETURNS timestamptz
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT greatest(r.scheduled_at, r.covers_until) FROM pgsched.runs r WHERE r.job_id = newest_slot.job_id
+    ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 1
+$$;
+
+COMMENT ON FUNCTION pgsched.reset_mark(text) IS
+    'Sets the mark of a job that lies ahead of the clock to now or to its newest slot; returns the new mark.';
+COMMENT ON COLUMN pgsched.workers.lost_runs IS 'What it held when it was lost: runs by task.';

@@ -1,0 +1,106 @@
+-- Notify the sleeping workers of a queue.
+CREATE OR REPLACE FUNCTION pgsched.tell_workers(queue text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN pgsched.tell_once('pgsched_runs', pgsched.queue_mark(tell_workers.queue));
+END $$;
+
+-- The condition is cheap and catches every row that is wrong; run_error, which is not, says what is wrong with it (and
+-- passes kind http, whose URL and arguments it alone can judge). No search_path is set, which would cost as much as all
+-- the rest. Instead every function is named with its schema, and every operator has operands of the very types that
+-- pg_catalog has it for: nothing in another schema fits better; and no text of it means something else under another
+-- setting.
+CREATE OR REPLACE FUNCTION pgsched.runs_before_insert() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    problem text;
+    told text;
+BEGIN
+    IF NEW.concurrency_key IS NOT NULL AND pg_catalog.strpos(NEW.concurrency_key, '{') > 0
+        AND pg_catalog.length(NEW.concurrency_key) <= 500
+    THEN
+        NEW.concurrency_key := pgsched.run_key(NULL, NEW.concurrency_key, NULL, NEW.args);
+    END IF;
+    IF (NEW.kind IN ('task', 'command', 'shell', 'sql') AND (NEW.job_id IS NULL) = (NEW.scheduled_at IS NULL) AND pg_catalog.btrim(NEW.task) <> ''
+        AND pg_catalog.length(NEW.task) <= 65536
+        AND (pg_catalog.jsonb_typeof(NEW.args) = 'object'
+             OR pg_catalog.jsonb_typeof(NEW.args) = 'array' AND NEW.kind <> 'shell')
+        AND pg_catalog.pg_column_size(NEW.args) <= 1048576
+        -- each level takes eight bytes: what is small is not deep
+        AND (pg_catalog.pg_column_size(NEW.args) <= 1600 AND pg_catalog.pg_column_compression(NEW.args) IS NULL
+             OR NOT pg_catalog.jsonb_path_exists(NEW.args, 'strict $.**{201}'))
+        AND (NEW.queue = 'default' OR NEW.queue <> '' AND pg_catalog.length(NEW.queue) <= 100
+             AND NEW.queue = pg_catalog.btrim(NEW.queue)
+             AND NEW.queue !~ E'[\\x01-\\x1f\\x7f]')
+        AND NEW.priority BETWEEN 0 AND 9 AND NEW.max_attempts BETWEEN 1 AND 1000
+        AND NEW.origin IN ('enqueue', 'schedule', 'manual', 'backfill')
+        AND NEW.available_at >= '1970-01-01 00:00Z' AND NEW.available_at < '8998-01-01 00:00Z'
+        AND (NEW.scheduled_at IS NULL OR NEW.scheduled_at BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z')
+        AND (NEW.expires_at IS NULL OR NEW.expires_at BETWEEN '1970-01-01 00:00Z' AND '9000-01-01 00:00Z')
+        AND (NEW.timeout IS NULL OR NEW.timeout BETWEEN '1 millisecond' AND '10 years')
+        AND (NEW.kill_after IS NULL OR NEW.kill_after BETWEEN '0' AND '10 years')
+        AND (NEW.backoff IS NULL OR NEW.backoff IN ('exponential', 'fixed', 'linear'))
+        AND (NEW.backoff_base IS NULL OR NEW.backoff_base BETWEEN '0' AND '10 years')
+        AND (NEW.backoff_max IS NULL OR NEW.backoff_max BETWEEN '0' AND '10 years')
+        AND (NEW.backoff_jitter IS NULL OR NEW.backoff_jitter BETWEEN 0::float8 AND 1::float8)
+        AND (NEW.concurrency_key IS NULL OR pg_catalog.length(NEW.concurrency_key) BETWEEN 1 AND 500
+             AND (NEW.job_id IS NOT NULL OR NEW.concurrency_key !~ '^job(:|$)'))
+        AND pg_catalog.num_nonnulls(NEW.unique_key, NEW.tags, NEW.options, NEW.progress, NEW.cancel_reason) = 0) IS NOT TRUE
+    THEN
+        problem := coalesce(pgsched.run_slot_error(NEW), pgsched.run_error(NEW), pgsched.run_size_error(
+            NEW.unique_key, NEW.tags, NEW.options, NEW.progress, NEW.cancel_reason),
+            pgsched.run_marker_error(NEW), pgsched.run_options_error(NEW.kind, NEW.options,
+                NEW.available_at = '8999-01-01 00:00Z'));
+        IF problem IS NOT NULL THEN
+            PERFORM pgsched.raise_bad_value(problem, 'runs');
+        END IF;
+    END IF;
+    IF NEW.state = 'queued' AND NEW.available_at > pg_catalog.clock_timestamp() THEN
+        NEW.state := 'scheduled';
+    END IF;
+    IF NEW.state = 'queued' AND (NEW.concurrency_key IS NOT NULL
+        OR (pg_catalog.pg_sequence_last_value('pgsched.gated_queues'::regclass)
+            >> pg_catalog.mod(pg_catalog.hashtext(NEW.queue) & 2147483647, 61)) & 1::bigint = 1::bigint)
+    THEN
+        -- Nobody hears that a slot, or a run of a backfill, is refused: the leader makes them, many at a time, and one that
+        -- is refused would take all others with it. So a full queue takes them in addition, unless it sheds its oldest.
+        IF NEW.origin IN ('schedule', 'backfill') AND NOT pgsched.sheds_oldest(NEW.queue) THEN
+            NEW.state := pgsched.back_in_line(NEW.state, NEW.queue, NEW.concurrency_key);
+        ELSE
+            NEW.state := pgsched.entry_state(NEW.queue, NEW.concurrency_key);
+        END IF;
+        IF NEW.state = 'waiting' THEN
+            NEW.ready_at := pg_catalog.clock_timestamp();
+        END IF;
+    END IF;
+    IF NEW.state = 'queued' THEN
+        IF pg_catalog.pg_sequence_last_value('pgsched.asleep_until'::regclass)::float8
+           >= pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000::float8 THEN  -- pgsched.may_be_asleep
+            told := pgsched.tell_workers(NEW.queue);
+        END IF;
+    ELSIF NEW.state = 'waiting' OR NEW.state = 'scheduled'
+        AND pg_catalog.pg_sequence_last_value('pgsched.leader_looks_at'::regclass)::float8
+            > pg_catalog.date_part('epoch', NEW.available_at) * 1000::float8 THEN
+        told := pgsched.tell_leader(CASE NEW.state WHEN 'scheduled' THEN NEW.available_at END);
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- Nothing is to be refused or changed in a run of a Python task that takes its defaults otherwise: what the trigger would
+-- find, as an expression that becomes part of the caller's prepared statement. Null: let the trigger judge. Whoever asks
+-- must hold the lock of one who writes runs: a queue's first limit waits for those. No search_path is set, because it is
+-- to be inlined; see pgsched.runs_before_insert.
+CREATE OR REPLACE FUNCTION pgsched.is_plain(task text, args jsonb, queue text, priority smallint, max_attempts integer,
+    run_timeout interval) RETURNS boolean
+LANGUAGE sql VOLATILE AS $$
+    SELECT CASE WHEN pg_catalog.btrim(task) <> '' AND pg_catalog.length(task) <= 65536
+        AND pg_catalog.jsonb_typeof(args) = 'object' AND pg_catalog.pg_column_size(args) <= 1048576
+        AND (pg_catalog.pg_column_size(args) <= 1600 AND pg_catalog.pg_column_compression(args) IS NULL
+             OR NOT pg_catalog.jsonb_path_exists(args, 'strict $.**{201}'))
+        AND (queue = 'default' OR queue ~ '^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,99}$')
+        AND priority BETWEEN 0 AND 9 AND max_attempts BETWEEN 1 AND 1000
+        AND (run_timeout IS NULL OR run_timeout BETWEEN '1 millisecond' AND '10 years')
+        AND (pg_catalog.pg_sequence_last_value('pgsched.gated_queues'::regclass)
+            >> pg_catalog.mod(pg_catalog.hashtext(queue) & 2147483647, 61)) & 1::bigint IS DISTINCT FROM 1::bigint
+        THEN true END
+$$;
