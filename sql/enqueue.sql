@@ -1,5 +1,7 @@
 -- Making runs.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
+-- They are sent on connections of the application's as well, whose search path may be any: every function is named with
+-- its schema, and what is read and written as text is the same under every setting.
 
 
 -- name: enqueue
@@ -12,21 +14,23 @@
 INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, available_at, tags, concurrency_key, options)
 VALUES (%(task)s::text, %(args)s::text::jsonb, coalesce(%(queue)s::text, 'default'),
         coalesce(%(priority)s::smallint, 5), coalesce(%(max_attempts)s::integer, 3), %(timeout)s::interval,
-        coalesce(%(at)s::timestamptz, clock_timestamp() + %(delay)s::interval, clock_timestamp()), %(tags)s::text[],
-        %(concurrency_key)s::text,
-        CASE WHEN %(trace)s::text IS NOT NULL THEN jsonb_build_object('trace', %(trace)s::text::jsonb) END)
+        coalesce(%(at)s::timestamptz, pg_catalog.clock_timestamp() + %(delay)s::interval, pg_catalog.clock_timestamp()),
+        %(tags)s::text[], %(concurrency_key)s::text,
+        CASE WHEN %(trace)s::text IS NOT NULL THEN pg_catalog.jsonb_build_object('trace', %(trace)s::text::jsonb) END)
 RETURNING id, 'created' AS how
 
 
 -- name: enqueue_keyed
 -- make one ad-hoc run of a registered task that has a key or waits for others, or find the one with that key.
 -- params: those of `enqueue`, and unique_key text, unique_scope text, on_conflict text, idempotency_key text,
---         idempotency_retention interval, after bigint[], after_any bigint[], on_failure text
--- returns: (id of the run; how: created, existing, replaced, rejected, repeated; nothing)
+--         idempotency_retention interval, after bigint[], after_any bigint[], on_failure text, fleet uuid (the database
+--         must be of it, because a key says something in one database only; null: any)
+-- returns: (id of the run; how: created, existing, replaced, rejected, repeated; nothing; fleet uuid: the database's)
 -- locks: the new row's, or of a run whose payload is replaced that one's. Waits for a transaction that is just
 --        inserting the same key.
-SELECT id, how, CASE WHEN %(trace)s::text IS NOT NULL THEN pgsched.carry_trace(id, how, %(trace)s::text::jsonb)::text END AS traced
-FROM pgsched.enqueue_result(
+SELECT id, how, CASE WHEN %(trace)s::text IS NOT NULL THEN pgsched.carry_trace(id, how, %(trace)s::text::jsonb)::text END AS traced,
+    fleet
+FROM pgsched.assert_fleet(%(fleet)s::uuid) AS fleet, pgsched.enqueue_result(
     task => %(task)s::text, args => %(args)s::text::jsonb, queue => %(queue)s::text, priority => %(priority)s::integer,
     max_attempts => %(max_attempts)s::integer, timeout => %(timeout)s::interval, at => %(at)s::timestamptz,
     delay => %(delay)s::interval, tags => %(tags)s::text[], unique_key => %(unique_key)s::text,
@@ -43,10 +47,12 @@ FROM pgsched.enqueue_result(
 -- returns: (available_at text, null: now; timeout text or null; tags text or null; by_rows boolean: row security forbids
 --         COPY; may_check boolean: enqueue_plain may say that the runs have been checked)
 -- locks: none
-SELECT coalesce(%(at)s::timestamptz, clock_timestamp() + %(delay)s::interval)::text AS available_at,
-    %(timeout)s::interval::text AS timeout, %(tags)s::text[]::text AS tags, row_security_active('pgsched.runs') AS by_rows,
-    has_table_privilege('pgsched.runs', 'INSERT')
-        AND num_nonnulls(%(at)s::timestamptz, %(delay)s::interval, %(concurrency_key)s::text) = 0 AS may_check
+SELECT pg_catalog.to_jsonb(coalesce(%(at)s::timestamptz, pg_catalog.clock_timestamp() + %(delay)s::interval)) #>> '{}'::text[]
+        AS available_at,  -- as text, a time zone's name for people may be read as another one's
+    %(timeout)s::interval::text AS timeout, %(tags)s::text[]::text AS tags,
+    pg_catalog.row_security_active('pgsched.runs') AS by_rows,
+    pg_catalog.has_table_privilege('pgsched.runs', 'INSERT')
+        AND pg_catalog.num_nonnulls(%(at)s::timestamptz, %(delay)s::interval, %(concurrency_key)s::text) = 0 AS may_check
 
 
 -- name: enqueue_plain
@@ -67,10 +73,10 @@ INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, av
     options)
 SELECT %(task)s::text, a.args::jsonb, coalesce(%(queue)s::text, 'default'), coalesce(%(priority)s::smallint, 5),
     coalesce(%(max_attempts)s::integer, 3), %(timeout)s::interval,
-    coalesce(%(at)s::timestamptz, clock_timestamp() + %(delay)s::interval, clock_timestamp()), %(tags)s::text[],
-    %(concurrency_key)s::text,
-    CASE WHEN %(trace)s::text IS NOT NULL THEN jsonb_build_object('trace', %(trace)s::text::jsonb) END
-FROM unnest(%(args)s::text[]) AS a(args)
+    coalesce(%(at)s::timestamptz, pg_catalog.clock_timestamp() + %(delay)s::interval, pg_catalog.clock_timestamp()),
+    %(tags)s::text[], %(concurrency_key)s::text,
+    CASE WHEN %(trace)s::text IS NOT NULL THEN pg_catalog.jsonb_build_object('trace', %(trace)s::text::jsonb) END
+FROM pg_catalog.unnest(%(args)s::text[]) AS a(args)
 
 
 -- name: enqueue_told

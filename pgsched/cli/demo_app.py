@@ -24,22 +24,22 @@ RETRY = "demo-retry"
 NAMES = (SAMPLE, STAMP, FILL, RETRY)
 
 INSERTS = {
-    SAMPLE: """INSERT INTO jobs (name, schedule, task, overlap)
+    SAMPLE: """INSERT INTO pgsched.jobs (name, schedule, task, overlap)
 VALUES ('demo-sample', '* * * * * *', 'demo.sample', 'allow')""",
-    STAMP: """INSERT INTO jobs (name, schedule, kind, task, args, overlap)
+    STAMP: """INSERT INTO pgsched.jobs (name, schedule, kind, task, args, overlap)
 VALUES ('demo-stamp', '*/5 * * * * *', 'command', 'sh',
         '["-c", "date -u \\"+%F %T run $PGSCHED_RUN_ID\\" >> \\"$0\\"", "{file}"]', 'allow')""",
-    FILL: """INSERT INTO jobs (name, schedule, kind, task, overlap)
+    FILL: """INSERT INTO pgsched.jobs (name, schedule, kind, task, overlap)
 VALUES ('demo-fill', '@every 2s', 'sql',
-        'INSERT INTO demo_readings (value) VALUES (random() * 100)', 'allow')""",
-    RETRY: """INSERT INTO jobs (name, task, max_attempts, backoff_base)
+        'INSERT INTO pgsched.demo_readings (value) VALUES (random() * 100)', 'allow')""",
+    RETRY: """INSERT INTO pgsched.jobs (name, task, max_attempts, backoff_base)
 VALUES ('demo-retry', 'demo.third_time_lucky', 3, '1 second')""",
 }
-TABLE = """CREATE TABLE IF NOT EXISTS demo_readings
+TABLE = """CREATE TABLE IF NOT EXISTS pgsched.demo_readings
     (at timestamptz NOT NULL DEFAULT now(), value double precision NOT NULL)"""
-AGAIN = "UPDATE jobs SET run_at = clock_timestamp() WHERE name = 'demo-retry'"
-RESUME = "UPDATE jobs SET paused = false WHERE name LIKE 'demo-%' AND paused"
-PAUSE = """UPDATE jobs SET paused = true, paused_reason = 'the demo ended'
+AGAIN = "UPDATE pgsched.jobs SET run_at = clock_timestamp() WHERE name = 'demo-retry'"
+RESUME = "UPDATE pgsched.jobs SET paused = false WHERE name LIKE 'demo-%' AND paused"
+PAUSE = """UPDATE pgsched.jobs SET paused = true, paused_reason = 'the demo ended'
 WHERE name LIKE 'demo-%' AND schedule IS NOT NULL"""
 
 

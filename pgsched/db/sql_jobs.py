@@ -24,29 +24,32 @@ from uuid import UUID
 import psycopg
 from psycopg import AsyncClientCursor, AsyncConnection, errors, generators, pq
 from psycopg.abc import PQGen
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 from psycopg.errors import error_from_result
 from psycopg.types.json import Jsonb
 
-from pgsched.db.connection.connect import aconnect
+from pgsched.db.connection.connect import LOOK_FOR_CLIENT, aconnect
+from pgsched.db.connection.dsn import parameters
+from pgsched.db.connection.sealed import ELSEWHERE, THEIRS
 from pgsched.db.connection.transaction_pooling import begin_async, is_shared
 from pgsched.db.queries.runs import handler_transaction
 from pgsched.errors import InputError
 
-BECOME_OWNER = "SELECT set_config('role', %(owner)s, %(local)s) WHERE current_user <> %(owner)s"
-# Qualified: the text may have a table of this name, or a search_path of its own.
-TRANSACTION = "SELECT pid, virtualtransaction FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() LIMIT 1"
+# Qualified, operators too: the text may have set any search path, and the second is sent with the worker's rights.
+TRANSACTION = (
+    "SELECT pid, virtualtransaction FROM pg_catalog.pg_locks"
+    " WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() LIMIT 1"
+)
+BECOME_OWNER = (
+    "SELECT pg_catalog.set_config('role', %(owner)s, %(local)s) WHERE current_user OPERATOR(pg_catalog.<>) %(owner)s"
+)
 # What a statement says that has committed. ROLLBACK is what ROLLBACK TO a savepoint says, too.
 COMMITTED = (b"COMMIT", b"PREPARE TRANSACTION")
 COPY = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH)
 UNREACHABLE_S = 2.0
 # The settlement as ourselves, because an owner may have no right on our schema; then as the owner again, for triggers
 # at the commit.
-AS_OURSELVES = "SELECT set_config('role', 'none', true)"
-# When the worker is gone the server would notice only at the end of the statement. Not every system can look sooner.
-LOOK_FOR_CLIENT = "SET client_connection_check_interval = '2s'"
-# As in a session of the user's own: what a job creates without naming a schema does not end up among our tables.
-SETTINGS = {"search_path": '"$user",public,pgsched'}
+AS_OURSELVES = "SET LOCAL ROLE NONE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,8 @@ class SqlJob:
 
     async def run(self, text: SqlText) -> int:
         """Run and commit; returns how many rows all statements together touched or returned."""
-        conn = await aconnect(self._dsn, purpose=self._purpose, timeout_s=0, settings=SETTINGS, encoding=None)
+        settings = ELSEWHERE if text.claim is None else THEIRS
+        conn = await aconnect(self._dsn, purpose=self._purpose, timeout_s=0, settings=settings, encoding=None)
         self._conn = conn
         try:
             conn.add_notice_handler(lambda notice: self._on_notice(notice.message_primary or ""))
@@ -149,9 +153,9 @@ async def transaction(conn: AsyncConnection[Any]) -> tuple[int, str]:
 def elsewhere(name: str, dsn: str) -> str:
     """The connection string of another database: one that takes no writes will do. Raises InputError without it."""
     try:
-        given = conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError:  # its text repeats the string, with the password
-        raise InputError(f"sql-dsn: {name}: this is no connection string", "sql-dsn") from None
+        given = parameters(dsn)
+    except InputError as error:
+        raise InputError(f"sql-dsn: {name}: {str(error).removeprefix('dsn: ')}", "sql-dsn") from None
     return make_conninfo("", **{"target_session_attrs": "any", **given})
 
 

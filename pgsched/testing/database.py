@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from psycopg import Cursor
 from psycopg import sql as composing
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 from pgsched.core.schedule.cron import parse
 from pgsched.db.connection.connect import Connection, connect
+from pgsched.db.connection.transaction_pooling import cursor_on
 from pgsched.db.schema.migrate import upgrade
 from pgsched.db.statements import sql
 from pgsched.errors import InputError
@@ -24,7 +24,7 @@ SLOTS = 1000
 
 def runs_of(conn: Connection[Any], task: str | None) -> list[dict[str, Any]]:
     """The unfinished runs of a task, or of all."""
-    with Cursor(conn, row_factory=dict_row) as cursor:
+    with cursor_on(conn, dict_row) as cursor:
         return cursor.execute(sql("runs_unfinished_of_task"), {"task": task}).fetchall()
 
 

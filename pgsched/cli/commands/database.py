@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import textwrap
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pgsched.cli.common import Dsn, Json, locate, migrate_embedded
-from pgsched.cli.output.printing import clean, print_json
+from pgsched.cli.output.printing import clean, folded, print_json
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,12 +20,17 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("migrate")(migrate)
     app.command("check")(check)
-    app.command("psql")(psql)
+    app.command("psql", context_settings={"ignore_unknown_options": True})(psql)
 
 
 def migrate(
     set_search_path: Annotated[
-        bool, typer.Option("--set-search-path", help="Let plain `INSERT INTO jobs` work in new sessions.")
+        bool,
+        typer.Option(
+            "--set-search-path",
+            help="Let plain `INSERT INTO jobs` work in new sessions. Not beside tables of an application's own that are"
+            " called jobs, runs, workers, queues, alerts...: it would take ours for them, or drop ours.",
+        ),
     ] = False,
     as_sql: Annotated[
         bool, typer.Option("--sql", help="Print a psql script that does it, for an empty or an older database.")
@@ -56,7 +58,7 @@ def migrate(
 
     \b
     Example:
-      pgsched migrate --set-search-path
+      pgsched migrate
       pgsched migrate --roles
       pgsched migrate --sql | psql -f - "$PGSCHED_DSN"
       pgsched migrate --to 1000_initial
@@ -67,14 +69,18 @@ def migrate(
     if as_sql:
         if to is not None or set_search_path:
             raise InputError("sql: the script leads to this program's version and no further: leave that out", "sql")
-        return typer.echo(roles.text() if with_roles else script.upgrade_sql())
+        return typer.echo(roles.script() if with_roles else script.upgrade_sql())
     place = locate(dsn)
-    upgrade = migrate_embedded if place.embedded else partial(moving.upgrade, set_search_path=set_search_path)
-    before, after = upgrade(place.dsn, with_roles=with_roles, to=to, wait_s=wait, tell=tell)
+    upgrade = migrate_embedded if place.embedded else moving.upgrade
+    before, after = upgrade(
+        place.dsn, set_search_path=set_search_path, with_roles=with_roles, to=to, wait_s=wait, tell=tell
+    )
     if json:
         return print_json({"before": before, "after": after, "roles": with_roles})
     if with_roles:
         typer.echo(f"the roles are pgsched_{', pgsched_'.join(roles.ROLES)}")
+    if before is None:
+        return typer.echo(f"created schema pgsched, version {after}")
     return typer.echo(f"the schema is version {after}" + (" already" if before == after else f" (was {before})"))
 
 
@@ -113,24 +119,18 @@ def print_findings(found: list[Finding], code: int, json: bool) -> None:
     return None
 
 
-def folded(text: str, indent: int) -> str:
-    """The text; in a terminal, between words and below itself. A pipe gets one line."""
-    if not sys.stdout.isatty():
-        return text
-    room = max(30, shutil.get_terminal_size().columns - indent)
-    return ("\n" + " " * indent).join(textwrap.wrap(text, room, break_on_hyphens=False) or [""])
-
-
 def psql(
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Passed to psql.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]", help="Passed to psql.")] = None,
     dsn: Dsn = None,
 ) -> None:
-    """Open psql on the database. `SELECT * FROM jobs` works there. Exit code: that of psql.
+    """Open psql on the database. `SELECT * FROM jobs` works there; tables of other schemas are named with theirs.
+
+    Exit code: that of psql.
 
     \b
     Example:
       pgsched psql
-      pgsched psql -- -c "INSERT INTO jobs (name, task) VALUES ('hello', 'demo.hello')"
+      pgsched psql -c "INSERT INTO jobs (name, task) VALUES ('hello', 'demo.hello')"
     """
     from pgsched.db.psql import command
 

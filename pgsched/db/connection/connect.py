@@ -1,11 +1,12 @@
 """One way to open a connection.
 
-Every session pins its search path, time zone, date style, encoding and timeouts, notices a dead peer by itself, and
-refuses a standby. psycopg is spoken only inside `db`; the rest of pgsched names its types from here.
+Every session is sealed (sealed.py beside this), has bounds of time, notices a dead peer by itself, and refuses a
+standby. psycopg is spoken only inside `db`; the rest of pgsched names its types from here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Mapping
@@ -15,14 +16,14 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg import Error as DatabaseError
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
-from pgsched.db.connection import failover, routes
+from pgsched.db.connection import failover, routes, sealed
 from pgsched.db.connection.bounded import bound_s, let_go
 from pgsched.db.connection.connect_counter import TRIED
-from pgsched.db.connection.failures import explain, first_line
-from pgsched.errors import InputError
-from pgsched.log import redact
+from pgsched.db.connection.dsn import in_use, parameters
+from pgsched.db.connection.failures import explain
+from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.threads import apart
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "DatabaseError",
     "aconnect",
     "connect",
+    "look_for_client",
     "ssl_problem",
 ]
 
@@ -55,34 +57,32 @@ DEFAULTS: dict[str, Any] = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
-    "target_session_attrs": "read-write",
+    "target_session_attrs": "primary",  # not read-write: a primary whose default is read-only takes our writes
 }
+# A server whose client is gone would notice only at the end of a statement. Not every system can look sooner.
+LOOK_FOR_CLIENT = "SET client_connection_check_interval = '2s'"
+Settings = Mapping[str, str | None]
 # The same at the server's end: the locks of a session whose host is gone must not stay for hours.
 THERE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=15000"
 
 
-def session_settings(purpose: str, timeout_s: float, settings: Mapping[str, str] | None) -> dict[str, str]:
-    """What the session of a connection has, by name. `purpose` becomes part of application_name."""
-    return {
+def session_settings(purpose: str, timeout_s: float, settings: Settings | None) -> dict[str, str]:
+    """What the session of a connection has, by name. `purpose` becomes part of application_name; None in `settings`
+    leaves one to the server."""
+    given = {
         "application_name": f"pgsched {purpose} {socket.gethostname()}"[:63],
-        "search_path": "pgsched,public",
-        "TimeZone": "UTC",
-        "DateStyle": "ISO",
-        # Each statement sees what others committed before it: that is what all of ours are written for.
-        "default_transaction_isolation": "read committed",
+        **sealed.SETTINGS,
         "statement_timeout": f"{int(timeout_s * 1000)}",
         "lock_timeout": f"{int(min(timeout_s, 10) * 1000)}",
         **(settings or {}),
     }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def conninfo(dsn: str, settings: dict[str, str], encoding: str | None) -> tuple[str, str]:
     """The connection string with our defaults where the user's names nothing else: one that starts a session with
     these settings, and one with none of them, for a pooler. What the user names itself is taken out of `settings`."""
-    try:
-        given = conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError as error:
-        raise InputError(f"dsn: {redact(first_line(error))}", "dsn") from None
+    given = parameters(dsn)
     if "application_name" in given:
         settings.pop("application_name", None)
     bare = {**DEFAULTS, **given} | ({"client_encoding": encoding} if encoding else {})
@@ -98,7 +98,7 @@ def connect(
     *,
     purpose: str = "cli",
     timeout_s: float = 30,
-    settings: dict[str, str] | None = None,
+    settings: Settings | None = None,
     encoding: str | None = "utf8",
 ) -> Connection[Any]:
     """A blocking autocommit connection. Raises the `PgschedError` that explains why there is none.
@@ -123,7 +123,7 @@ async def aconnect(
     *,
     purpose: str = "worker",
     timeout_s: float = 30,
-    settings: dict[str, str] | None = None,
+    settings: Settings | None = None,
     encoding: str | None = "utf8",
 ) -> AsyncConnection[Any]:
     """The asyncio form of `connect`."""
@@ -141,6 +141,13 @@ async def aconnect(
     return conn
 
 
+def look_for_client(conn: Connection[Any]) -> None:
+    """Let the server end a long statement soon after this process is gone, where it can: not behind a pooler."""
+    if not is_shared(conn):
+        with contextlib.suppress(DatabaseError):
+            conn.execute(LOOK_FOR_CLIENT)
+
+
 def ssl_problem(conn: Connection[Any]) -> str | None:
     """What is unwise about the way to a server on another host; None for one on this, by a socket or loopback."""
     host = conn.info.host
@@ -148,7 +155,7 @@ def ssl_problem(conn: Connection[Any]) -> str | None:
         near = host.startswith("/") or ipaddress.ip_address(conn.info.hostaddr or host).is_loopback
     except ValueError:
         near = not host or host == "localhost"
-    mode = conn.info.get_parameters().get("sslmode", "prefer")
+    mode = in_use(conn).get("sslmode", "prefer")
     if near or mode == "verify-full":
         return None
     if not conn.pgconn.ssl_in_use:

@@ -17,17 +17,16 @@ from psycopg import AsyncConnection, Connection, pq
 from psycopg.rows import tuple_row
 
 from pgsched.db.connection.connect import aconnect, connect
-from pgsched.db.connection.transaction_pooling import is_shared
+from pgsched.db.connection.sealed import THEIRS
+from pgsched.db.connection.transaction_pooling import AsyncKeptConnection, KeptConnection, is_shared
 
 MOST_IDLE = 4
 # All of DISCARD ALL but the prepared statements, which psycopg keeps count of.
 RESET = (
     "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; "
-    "SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
+    "SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
 )
 STILL_THERE = "SELECT 1"  # through a pooler: the session is not ours to reset
-# As in a session of the user's own.
-SETTINGS = {"search_path": '"$user",public,pgsched'}
 PURPOSE = "run"
 
 
@@ -44,7 +43,7 @@ class Idle:
     @contextmanager
     def taken(self) -> Iterator[Connection[Any]]:
         """A connection, for the block alone."""
-        conn = self._reset() or connect(self._dsn, purpose=PURPOSE, timeout_s=0, settings=SETTINGS, encoding=None)
+        conn = self._reset() or connect(self._dsn, purpose=PURPOSE, timeout_s=0, settings=THEIRS, encoding=None)
         try:
             yield conn
         finally:
@@ -60,7 +59,7 @@ class Idle:
         """The asyncio form of `taken`."""
         idle = self._of_loop()
         conn = await reset_async(idle) or await aconnect(
-            self._dsn, purpose=PURPOSE, timeout_s=0, settings=SETTINGS, encoding=None
+            self._dsn, purpose=PURPOSE, timeout_s=0, settings=THEIRS, encoding=None
         )
         try:
             yield conn
@@ -87,6 +86,8 @@ class Idle:
                 return None
             try:
                 conn.execute(STILL_THERE if is_shared(conn) else RESET)
+                if isinstance(conn, KeptConnection):
+                    conn.execute(conn.settings)
                 conn.row_factory = tuple_row
                 return conn
             except psycopg.Error:
@@ -110,6 +111,8 @@ async def reset_async(idle: list[AsyncConnection[Any]]) -> AsyncConnection[Any] 
         conn = idle.pop()
         try:
             await conn.execute(STILL_THERE if is_shared(conn) else RESET)
+            if isinstance(conn, AsyncKeptConnection):
+                await conn.execute(conn.settings)
             conn.row_factory = tuple_row
             return conn
         except psycopg.Error:

@@ -25,6 +25,7 @@ from pgsched.errors import InputError
 ROUNDS = 4
 PATIENCE_S = 2.0
 SESSION_HOLDS_S = 10.0
+IS_PREPARED = "SELECT EXISTS (SELECT FROM pg_catalog.pg_prepared_statements WHERE name = %s)"
 PROBE = b"SELECT 'pgsched probe'"
 
 
@@ -37,11 +38,13 @@ class Pooler(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the way to a server. `prepares`: statements prepared by the protocol survive a transaction."""
+    """What is known of the way to a server. `prepares`: statements prepared by the protocol survive a transaction;
+    `read_only`: transactions are read-only unless they say otherwise."""
 
     pooler: Pooler
     prepares: bool
     until: float  # monotonic
+    read_only: bool = False
 
 
 def of(conn: Any) -> Pooler | None:
@@ -52,8 +55,10 @@ def of(conn: Any) -> Pooler | None:
 
 
 def refuses_settings(error: BaseException) -> bool:
-    """Is it a pooler that does not pass settings on at the start?"""
-    return "startup parameter" in str(error)
+    """May it be the refusal of a pooler that takes no settings at the start? Each has words of its own for it, and
+    libpq tells no code. It costs one more try, without settings, to take another failure for one."""
+    text = str(error).lower() if getattr(error, "sqlstate", None) is None else ""
+    return "fatal" in text and ("startup parameter" in text or "option" in text or "not support" in text)
 
 
 def learn(conninfo: str, before: Known | None = None) -> Known:
@@ -67,14 +72,15 @@ def learn(conninfo: str, before: Known | None = None) -> Known:
             kept = all(keeps(one, two, home) for _ in range(ROUNDS)) and hears(one, two)
         pooler = Pooler.SESSION if kept else Pooler.TRANSACTION
         prepares = kept or (psycopg.capabilities.has_send_close_prepared() and renames(one))
-    return Known(pooler, prepares, time.monotonic() + (SESSION_HOLDS_S if kept else float("inf")))
+        read_only = one.execute("SHOW default_transaction_read_only").fetchone() == ("on",)
+    return Known(pooler, prepares, time.monotonic() + (SESSION_HOLDS_S if kept else float("inf")), read_only)
 
 
 def session_of(conn: Connection[Any]) -> int:
     """The process of the server that answers a transaction."""
     try:
         conn.execute("BEGIN")
-        row = conn.execute("SELECT pg_backend_pid()").fetchone()
+        row = conn.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
         conn.execute("COMMIT")
     except psycopg.Error as error:
         if "statement pool" not in str(error):
@@ -96,7 +102,7 @@ def keeps(one: Connection[Any], two: Connection[Any], home: int) -> bool:
 def soon(conn: Connection[Any]) -> int | None:
     """The process that answers; None when none is free."""
     until = time.monotonic() + PATIENCE_S
-    conn.pgconn.send_query(b"SELECT pg_backend_pid()")
+    conn.pgconn.send_query(b"SELECT pg_catalog.pg_backend_pid()")
     found = None
     while True:
         while conn.pgconn.is_busy():
@@ -120,7 +126,10 @@ def readable(conn: Connection[Any], seconds: float) -> bool:
 def hears(one: Connection[Any], two: Connection[Any]) -> bool:
     """Does a notification reach who listens for it?"""
     with listening(one) as channel:
-        two.execute("SELECT pg_notify(%s, '')", [channel])
+        try:
+            two.execute("SELECT pg_catalog.pg_notify(%s, '')", [channel])
+        except psycopg.errors.ProgramLimitExceeded:  # the server's queue is full: that is another trouble
+            return True
         return any(note.channel == channel for note in one.notifies(timeout=PATIENCE_S, stop_after=1))
 
 
@@ -140,7 +149,9 @@ def renames(conn: Connection[Any]) -> bool:
     name = f"pgsched_probe_{uuid.uuid4().hex}"
     with conn.transaction():
         conn.pgconn.prepare(name.encode(), PROBE)
-        row = conn.execute("SELECT EXISTS (SELECT FROM pg_prepared_statements WHERE name = %s)", [name]).fetchone()
+        row = conn.execute(
+            "SELECT EXISTS (SELECT FROM pg_catalog.pg_prepared_statements WHERE name = %s)", [name]
+        ).fetchone()
         plain = row is None or row[0]
         if plain:
             conn.execute(sql.SQL("DEALLOCATE {}").format(sql.Identifier(name)))

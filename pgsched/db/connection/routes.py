@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, Connection
 
 from pgsched.db.connection import transaction_pooling
 from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnection
 from pgsched.db.connection.pooler import Known, Pooler, learn, refuses_settings
 
-WHO_ANSWERS = "SELECT pg_backend_pid()"
+WHO_ANSWERS = "SELECT pg_catalog.pg_backend_pid()"
 PREPARE_AFTER = 5  # psycopg's own
 _known: dict[str, Known] = {}
 
@@ -78,13 +76,13 @@ def through(found: Known, conninfo: str, settings: Mapping[str, str]) -> Patient
     prepare = PREPARE_AFTER if found.prepares else None
     if found.pooler is Pooler.SESSION:
         kept = transaction_pooling.KeptConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
-        kept.execute(transaction_pooling.assigning(settings, local=False))
+        kept.settings = transaction_pooling.assigning(settings, local=False)
+        kept.execute(kept.settings)
         return kept
     conn = transaction_pooling.SharedConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
+    transaction_pooling.make_ready(conn, settings)
     conn.isolation_level = transaction_pooling.READ_COMMITTED
-    transaction_pooling.prepared(conn, settings)
-    if zone := zone_to_set(conn, settings):
-        transaction_pooling.plain(conn).execute(zone)
+    conn.read_only = read_only(found, settings)
     return conn
 
 
@@ -95,17 +93,17 @@ async def through_async(found: Known, conninfo: str, settings: Mapping[str, str]
         kept = await transaction_pooling.AsyncKeptConnection.connect(
             conninfo, autocommit=True, prepare_threshold=prepare
         )
-        await kept.execute(transaction_pooling.assigning(settings, local=False))
+        kept.settings = transaction_pooling.assigning(settings, local=False)
+        await kept.execute(kept.settings)
         return kept
     conn = await transaction_pooling.AsyncSharedConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
+    transaction_pooling.make_ready(conn, settings)
     await conn.set_isolation_level(transaction_pooling.READ_COMMITTED)
-    transaction_pooling.prepared(conn, settings)
-    if zone := zone_to_set(conn, settings):
-        await transaction_pooling.plain_async(conn).execute(zone)
+    await conn.set_read_only(read_only(found, settings))
     return conn
 
 
-def zone_to_set(conn: Connection[Any] | AsyncConnection[Any], settings: Mapping[str, str]) -> bytes | None:
-    """The statement for our time zone, if need be. Poolers keep this one setting apart for each of their clients: it is
-    one of those that a server reports."""
-    return None if conn.info.parameter_status("TimeZone") == settings["TimeZone"] else b"SET TimeZone TO 'UTC'"
+def read_only(found: Known, settings: Mapping[str, str]) -> bool | None:
+    """What each BEGIN says of it: READ WRITE (False) where transactions are read-only unless they say otherwise, else
+    nothing (None): a standby, where a pooler may lead after a failover, refuses it with an error of its own."""
+    return False if found.read_only and settings.get("default_transaction_read_only") == "off" else None

@@ -13,18 +13,19 @@ from typing import Any
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, Error, IsolationLevel, pq, sql
 from psycopg.rows import tuple_row
 
+from pgsched.db.connection import sealed
 from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnection
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+BEGIN_WRITING = BEGIN + " READ WRITE"  # a standby refuses it
 COMMIT = "COMMIT"
-# What has no meaning within one transaction, or is said when it begins.
-OF_SESSIONS = ("idle_session_timeout", "default_transaction_isolation", "TimeZone", "DateStyle")
 
 
 def assigning(settings: Mapping[str, str], *, local: bool) -> sql.Composed:
     """The statement that gives these settings, until the transaction's end or the session's."""
-    given = {name: value for name, value in settings.items() if not (local and name in OF_SESSIONS)}
-    one = sql.SQL("set_config({}, {}, {})")
+    # what has no meaning within one transaction, or is said when it begins
+    given = {name: value for name, value in settings.items() if not (local and name in sealed.SESSIONS)}
+    one = sql.SQL("pg_catalog.set_config({}, {}, {})")  # the session is not sealed yet
     return sql.SQL("SELECT ") + sql.SQL(", ").join(one.format(name, value, local) for name, value in given.items())
 
 
@@ -53,7 +54,7 @@ class SharedConnection(PatientConnection):
 
     def begin(self) -> None:
         """Open a transaction that ends with a COMMIT or ROLLBACK of the caller's."""
-        plain(self).execute(BEGIN)
+        plain(self).execute(BEGIN if self.read_only is None else BEGIN_WRITING)
         plain(self).execute(self.settings)
 
     @contextmanager
@@ -120,7 +121,7 @@ class AsyncSharedConnection(AsyncPatientConnection):
 
     async def begin(self) -> None:
         """Open a transaction that ends with a COMMIT or ROLLBACK of the caller's."""
-        await plain_async(self).execute(BEGIN)
+        await plain_async(self).execute(BEGIN if self.read_only is None else BEGIN_WRITING)
         await plain_async(self).execute(self.settings)
 
     @asynccontextmanager
@@ -163,11 +164,16 @@ class AsyncSharedConnection(AsyncPatientConnection):
 
 
 class KeptConnection(PatientConnection):
-    """A blocking connection through a pooler that keeps one session for it: as good as a direct one."""
+    """A blocking connection through a pooler that keeps one session for it: as good as a direct one, but that RESET ALL
+    takes its settings away; `settings` is the statement that gives them again."""
+
+    settings: sql.Composed
 
 
 class AsyncKeptConnection(AsyncPatientConnection):
     """The asyncio form of `KeptConnection`."""
+
+    settings: sql.Composed
 
 
 def plain(conn: Connection[Any]) -> Cursor[Any]:
@@ -178,6 +184,18 @@ def plain(conn: Connection[Any]) -> Cursor[Any]:
 def plain_async(conn: AsyncConnection[Any]) -> AsyncCursor[Any]:
     """The asyncio form of `plain`."""
     return AsyncCursor(conn, row_factory=tuple_row)
+
+
+def cursor_on(conn: Connection[Any], row_factory: Any) -> Cursor[Any]:
+    """A cursor with these rows, on a connection of ours or of the application's, whatever cursors that makes."""
+    return (SharedCursor if isinstance(conn, SharedConnection) else Cursor)(conn, row_factory=row_factory)
+
+
+def cursor_on_async(conn: AsyncConnection[Any], row_factory: Any) -> AsyncCursor[Any]:
+    """The asyncio form of `cursor_on`."""
+    return (AsyncSharedCursor if isinstance(conn, AsyncSharedConnection) else AsyncCursor)(
+        conn, row_factory=row_factory
+    )
 
 
 def is_shared(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
@@ -195,10 +213,11 @@ async def begin_async(conn: AsyncConnection[Any]) -> None:
     await (conn.begin() if isinstance(conn, AsyncSharedConnection) else conn.execute("BEGIN"))
 
 
-def prepared(conn: Any, settings: Mapping[str, str]) -> None:
-    """Make a fresh SharedConnection ready: its cursors, and what each of its transactions begins with."""
+def make_ready(conn: Any, settings: Mapping[str, str]) -> None:
+    """Make a fresh SharedConnection ready: its cursors, what it reads, and what its transactions begin with."""
     conn.settings = assigning(settings, local=True)
     conn.cursor_factory = SharedCursor if isinstance(conn, Connection) else AsyncSharedCursor
+    sealed.read_our_styles(conn)
 
 
 READ_COMMITTED = IsolationLevel.READ_COMMITTED

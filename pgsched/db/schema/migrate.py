@@ -11,7 +11,7 @@ import io
 from functools import partial
 from typing import Any
 
-from pgsched.db.connection.connect import Connection, DatabaseError, connect
+from pgsched.db.connection.connect import Connection, DatabaseError, connect, look_for_client
 from pgsched.db.connection.failures import explain
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.rows import value
@@ -22,8 +22,7 @@ from pgsched.db.statements import folder, sql
 from pgsched.errors import InputError
 
 WAIT_S = 600.0
-# a statement whose process was killed ends soon, and with it that process's turn
-SETTINGS = {"client_connection_check_interval": "2s", "client_min_messages": "warning"}
+SETTINGS = {"client_min_messages": "warning"}
 MIGRATE_LOCK = 0x70677363_6D696772  # "pgscmigr"
 
 
@@ -53,8 +52,9 @@ def upgrade(
     """Bring the database to this program's version, or to `to`. Returns (version before, version after).
 
     `set_search_path` puts pgsched into the database's default search_path, so that `INSERT INTO jobs` works
-    unqualified in new sessions. `with_roles` puts sql/roles.sql in force; where it is, a migration does so again.
-    `wait_s`: seconds to try for a lock that others hold. `tell` is called with one line for each thing that takes time.
+    unqualified in new sessions; an application that has tables of these names would take ours for its own.
+    `with_roles` puts sql/roles.sql in force; where it is, a migration does so again. `wait_s`: seconds to try for a
+    lock that others hold. `tell` is called with one line for each thing that takes time.
     Raises SchemaTooNew, NotPermitted, InputError (no such version, or an older one), and SchemaTooOld for a database
     made before 0.1.0, which it leaves as it is.
     """
@@ -67,6 +67,7 @@ def upgrade(
         conn.add_notice_handler(lambda notice: tell(str(notice.message_primary)))
         if is_shared(conn):
             raise InputError("dsn: migrate needs a session of its own: give a DSN that goes round the pooler", "dsn")
+        look_for_client(conn)  # a statement whose process was killed ends soon, and with it that process's turn
         try:
             with turn(conn, MIGRATE_LOCK, tell):
                 before = current(conn)
@@ -75,6 +76,8 @@ def upgrade(
                 conn.execute(validation())
                 if before != target or value(conn, "flags_may_rebuild"):
                     conn.execute(sql("flags_rebuild"))
+                if target == SCHEMA_VERSION and value(conn, "identity_missing"):
+                    conn.execute(sql("identity_make"))
                 if with_roles:
                     patiently(conn, lambda: roles.apply(conn), "roles", wait_s, tell)
                 if set_search_path:

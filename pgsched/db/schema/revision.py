@@ -9,6 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pgsched.db.connection.sealed import SEARCH_PATH
+
+# What a revision makes keeps the functions and operators that its text was taken to mean.
+SEAL = f"SET LOCAL search_path = {SEARCH_PATH};\nSET LOCAL standard_conforming_strings = on;\n"
 # Vacuum is waited for, and called off, with a lock that nobody else minds; then everybody else, for half a second. In
 # the order in which statements and their triggers take them: who has runs and wants another would wait for us, and we
 # for him.
@@ -36,7 +40,7 @@ def run_files(folder: Path) -> None:
     from alembic import context
 
     texts = [] if context.config.attributes.get("online") else steps_at_once(folder)
-    for text in [*texts, *LOCKS, *(file.read_text() for file in sorted(folder.glob("*.sql")))]:
+    for text in [SEAL, *texts, *LOCKS, *(file.read_text() for file in sorted(folder.glob("*.sql")))]:
         send(text)
 
 

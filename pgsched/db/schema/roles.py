@@ -13,13 +13,18 @@ from pgsched.db.connection.failures import explain
 from pgsched.db.statements import folder
 from pgsched.errors import NotPermitted
 
-ROLES = ("owner", "worker", "leader", "producer", "operator", "viewer")
+ROLES = ("owner", "worker", "leader", "producer", "operator", "viewer", "console")
 IN_FORCE = "SELECT EXISTS (SELECT FROM pg_policies WHERE schemaname = 'pgsched' AND policyname = 'pgsched_all')"
 
 
 def text() -> str:
     """The statements, as they are sent."""
     return (folder("sql") / "roles.sql").read_text(encoding="utf-8")
+
+
+def script() -> str:
+    """The same for psql, all or nothing."""
+    return f"BEGIN;\n{text()}COMMIT;"
 
 
 def in_force(conn: Connection[Any]) -> bool:

@@ -16,6 +16,8 @@ from pgsched.db.statements import folder
 HEAD = """\\set ON_ERROR_STOP on
 \\set QUIET on
 SET client_min_messages = warning;
+SET search_path = pg_catalog, pg_temp;
+SET standard_conforming_strings = on;
 CREATE SCHEMA IF NOT EXISTS pgsched;
 CREATE TABLE IF NOT EXISTS pgsched.alembic_version (
     version_num varchar(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from pgsched.db.connection.bounded import PatientConnection
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
@@ -167,14 +168,27 @@ def test_options_of_migrate_that_do_not_go_together_are_refused(
 
 
 @pytest.mark.parametrize("args", [*READS, ["migrate"], ["check"]], ids=" ".join)
-def test_a_read_only_database_ends_with_four(
-    pgsched: Callable[..., object], db: psycopg.Connection, args: list[str]
+def test_a_standby_ends_with_four(
+    pgsched: Callable[..., object], monkeypatch: pytest.MonkeyPatch, args: list[str]
 ) -> None:
-    db.execute(f'ALTER DATABASE "{db.info.dbname}" SET default_transaction_read_only = on')
+    def refused(*_: object, **__: object) -> None:
+        raise psycopg.OperationalError("connection failed: server is in hot standby mode")
+
+    monkeypatch.setattr(PatientConnection, "connect", refused)
     said = pgsched(*args)
     assert said.code == 4, said
     assert "takes no writes" in said.err + said.out
     assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("args", [*READS, ["migrate"], ["check"]], ids=" ".join)
+def test_a_primary_that_is_read_only_by_default_takes_our_writes(
+    pgsched: Callable[..., object], db: psycopg.Connection, args: list[str]
+) -> None:
+    db.execute(f'ALTER DATABASE "{db.info.dbname}" SET default_transaction_read_only = on')
+    said = pgsched(*args)
+    assert said.code in (0, 8), said
+    assert "takes no writes" not in said.err + said.out
 
 
 @pytest.mark.parametrize("args", READS, ids=" ".join)

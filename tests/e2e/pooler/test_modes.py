@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
-from pgsched.db.connection import pooler, routes
+from pgsched.db.connection import pooler, routes, sealed
 from pgsched.db.connection.connect import BY_KEY, aconnect, connect
+from pgsched.db.connection.handler_pool import Idle
 from pgsched.db.connection.pooler import Pooler
 from pgsched.errors import DatabaseUnreachable, InputError
 from tests.support.bouncer import Bouncer
 
 Pooled = Callable[..., Bouncer]
-SHOWN = (
-    "search_path",
-    "statement_timeout",
-    "lock_timeout",
-    "enable_seqscan",
-    "TimeZone",
-    "default_transaction_isolation",
-)
-SHOW = "SELECT " + ", ".join(f"current_setting('{name}')" for name in SHOWN)
-OURS = ("pgsched,public", "7s", "7s", "off", "UTC", "read committed")
+ASKED = {"statement_timeout": "7s", "lock_timeout": "7s", "enable_seqscan": "off"}
+OF_TRANSACTIONS = sealed.STYLES | sealed.RIGHTS | sealed.OURS | ASKED
+OURS = tuple((OF_TRANSACTIONS | {"DateStyle": "ISO, MDY"}).values())
+SHOW = "SELECT " + ", ".join(f"current_setting('{name}')" for name in OF_TRANSACTIONS)
 
 
 def shown(conn: psycopg.Connection[Any]) -> Any:
@@ -138,3 +134,15 @@ def test_a_session_is_believed_in_while_no_other_is_to_be_had(pooled: Pooled, mo
         other.execute("SELECT 1")
         with connect(bouncer.dsn) as last:
             assert pooler.of(last) is Pooler.SESSION
+
+
+def test_a_kept_session_is_as_new_each_time_a_handler_gets_it(pooled: Pooled, db: psycopg.Connection[Any]) -> None:
+    db.execute(f"ALTER DATABASE \"{db.info.dbname}\" SET IntervalStyle = 'iso_8601'".encode())
+    idle = Idle(pooled(pool_mode="session").dsn)
+    for _ in range(2):
+        with idle.taken() as conn:
+            assert pooler.of(conn) is Pooler.SESSION
+            assert conn.execute("SELECT interval '1 hour', current_setting('IntervalStyle')").fetchone() == (
+                timedelta(hours=1),
+                "postgres",
+            )

@@ -46,13 +46,13 @@ def test_a_worker_with_a_leader_does_everything_that_it_does_without_one(fleet: 
     db.execute(SECONDLY.encode())
     own, own_async, talk, spawn = (enqueue(db, task) for task in ("own", "own_async", "talk", "spawn"))
     assert [ended(db, run_id) for run_id in (own, own_async, talk, spawn)] == ["succeeded"] * 4
-    assert one(db, "SELECT result FROM pgsched.runs WHERE id = %s", own) == {"path": '"$user",public,pgsched'}
+    assert one(db, "SELECT result FROM pgsched.runs WHERE id = %s", own) == {"path": '"$user", public'}
     wait_until(lambda: one(db, "SELECT count(*) FROM pgsched.run_logs WHERE run_id = %s", talk) > 0, what="its output")
     assert one(db, "SELECT progress ->> 'note' FROM pgsched.runs WHERE id = %s", talk) == "half"
     text = "INSERT INTO public.gates VALUES (current_setting('search_path'))"
     statement = one(db, "INSERT INTO pgsched.runs (kind, task) VALUES ('sql', %s) RETURNING id", text)
     assert ended(db, statement) == "succeeded"
-    assert one(db, "SELECT name FROM gates") == '"$user",public,pgsched'
+    assert one(db, "SELECT name FROM gates") == '"$user", public'
     ended_slots = "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL AND state = 'succeeded'"
     wait_until(lambda: one(db, ended_slots) > 3,
                30, "slots")  # fmt: skip

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Protocol
 
-from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+from psycopg import AsyncConnection, Connection
 from psycopg import sql as composing
 from psycopg.rows import class_row, dict_row
 
 from pgsched.core.model import FirstResult, RunId
+from pgsched.db import fleets
+from pgsched.db.connection.transaction_pooling import cursor_on, cursor_on_async
 from pgsched.db.statements import sql
 from pgsched.errors import AlreadyEnqueued, InputError
 
@@ -36,19 +38,18 @@ def enqueue(conn: Connection[Any], **values: Any) -> RunId:
     """Make a run; returns its id, or that of the run with the same key. Raises AlreadyEnqueued."""
     if not isinstance(conn, Connection):
         raise wrong_connection(conn, "psycopg.Connection")
-    text, values = statement(values), {"trace": None, **values}
-    # A cursor of our own: the caller's connection may make cursors with another row factory.
-    with Cursor(conn, row_factory=dict_row) as cursor:
-        return run_id(cursor.execute(text, values).fetchone(), values)
+    text, values = statement(values), {"trace": None, "fleet": fleets.expected(conn), **values}
+    with cursor_on(conn, dict_row) as cursor:
+        return run_id(conn, cursor.execute(text, values).fetchone(), values)
 
 
 async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> RunId:
     """The asyncio form of `enqueue`."""
     if not isinstance(conn, AsyncConnection):
         raise wrong_connection(conn, "psycopg.AsyncConnection")
-    text, values = statement(values), {"trace": None, **values}
-    async with AsyncCursor(conn, row_factory=dict_row) as cursor:
-        return run_id(await (await cursor.execute(text, values)).fetchone(), values)
+    text, values = statement(values), {"trace": None, "fleet": fleets.expected(conn), **values}
+    async with cursor_on_async(conn, dict_row) as cursor:
+        return run_id(conn, await (await cursor.execute(text, values)).fetchone(), values)
 
 
 def statement(values: Mapping[str, Any]) -> bytes:
@@ -56,9 +57,11 @@ def statement(values: Mapping[str, Any]) -> bytes:
     return sql("enqueue" if all(values[name] is None for name in KEYED) else "enqueue_keyed")
 
 
-def run_id(row: Any, values: Mapping[str, Any]) -> RunId:
+def run_id(conn: fleets.Either, row: Any, values: Mapping[str, Any]) -> RunId:
     """What a statement said of the run. Raises AlreadyEnqueued."""
     found, how = row["id"], decoded(row["how"])
+    if "fleet" in row:
+        fleets.met(conn, row["fleet"])
     if how == "created":
         return RunId(found)
     if how == "rejected":
@@ -76,7 +79,7 @@ def enqueue_many(conn: Connection[Any], args: Texts, values: Mapping[str, Any]) 
     text is of an object, and fits (`core/payload.py`)."""
     if not isinstance(conn, Connection):
         raise wrong_connection(conn, "psycopg.Connection")
-    with Cursor(conn, row_factory=dict_row) as cursor:
+    with cursor_on(conn, dict_row) as cursor:
         # before `transaction`, which would commit if it were the first in a connection without autocommit
         row = cursor.execute(sql("enqueue_at"), values).fetchone()
         if row is not None and row["by_rows"]:
@@ -99,7 +102,7 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Texts, values: Ma
     """The asyncio form of `enqueue_many`."""
     if not isinstance(conn, AsyncConnection):
         raise wrong_connection(conn, "psycopg.AsyncConnection")
-    async with AsyncCursor(conn, row_factory=dict_row) as cursor:
+    async with cursor_on_async(conn, dict_row) as cursor:
         row = await (await cursor.execute(sql("enqueue_at"), values)).fetchone()
         if row is not None and row["by_rows"]:
             async with conn.transaction():
@@ -176,11 +179,11 @@ def wrong_connection(conn: object, expected: str) -> InputError:
 
 def first_result(conn: Connection[Any], key: str) -> FirstResult | None:
     """What became of the run that an idempotency key stands for."""
-    with Cursor(conn, row_factory=class_row(FirstResult)) as cursor:
+    with cursor_on(conn, class_row(FirstResult)) as cursor:
         return cursor.execute(sql("first_result"), {"key": key}).fetchone()
 
 
 async def first_result_async(conn: AsyncConnection[Any], key: str) -> FirstResult | None:
     """The asyncio form of `first_result`."""
-    async with AsyncCursor(conn, row_factory=class_row(FirstResult)) as cursor:
+    async with cursor_on_async(conn, class_row(FirstResult)) as cursor:
         return await (await cursor.execute(sql("first_result"), {"key": key})).fetchone()

@@ -22,6 +22,7 @@ from pgsched.adapters import sqlalchemy
 from pgsched.core import payload
 from pgsched.db.connection.connect import BY_KEY
 from pgsched.db.connection.handler_pool import idle
+from pgsched.db.connection.sealed import SEARCH_PATH
 from pgsched.db.queries.runs.claims import array, ended
 from pgsched.db.statements import sql
 from pgsched.errors import ClaimLost, InputError
@@ -29,14 +30,21 @@ from pgsched.threads import apart
 
 ASSERT = "SELECT pgsched.assert_claim(%s, %s)"
 STRICTER = (
-    "SELECT current_setting('transaction_isolation') AS level"
-    " WHERE current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')"
+    "SELECT pg_catalog.current_setting('transaction_isolation') AS level"
+    " WHERE pg_catalog.current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')"
 )
-ASSERT_TEXT = "SELECT transaction_timestamp(), pgsched.assert_claim(:run_id, CAST(:token AS uuid))"
+ASSERT_TEXT = "SELECT pg_catalog.transaction_timestamp(), pgsched.assert_claim(:run_id, CAST(:token AS uuid))"
 INTERRUPT_S = 2.0
 LOST = ObjectNotInPrerequisiteState.sqlstate
-# The settlement is the last statement of its transaction: nothing of the handler's is planned by these.
-PLAN = "".join(f"SET LOCAL {name} = {value};" for name, value in BY_KEY.items())
+# The settlement is the last statement of its transaction, and finds functions and operators in pg_catalog alone: in a
+# handler's search path there may be schemas where others create things. Afterwards the path is the handler's again,
+# because triggers may be deferred to the commit; nothing of the handler's is planned by the rest.
+SEAL = (
+    "SELECT pg_catalog.set_config('pgsched.search_path', pg_catalog.current_setting('search_path'), true);"
+    f"SET LOCAL search_path = {SEARCH_PATH};"
+    + "".join(f"SET LOCAL {name} = {value};" for name, value in BY_KEY.items())
+)
+UNSEAL = "SELECT set_config('search_path', current_setting('pgsched.search_path'), true)"
 
 
 def assert_claim(conn: Any, run_id: int, token: UUID) -> Any:
@@ -152,16 +160,18 @@ def settlement(run_id: int, token: UUID, value: Any) -> dict[str, str | None]:
 
 def settle(conn: psycopg.Connection[Any], run_id: int, token: UUID, value: Any) -> None:
     """Record the success as the last statement of the open transaction. Raises ClaimLost."""
-    conn.execute(PLAN)
+    conn.execute(SEAL)
     if conn.execute(sql("settle_succeeded"), settlement(run_id, token, value)).rowcount != 1:
         raise lost(run_id)
+    conn.execute(UNSEAL)
 
 
 async def settle_async(conn: AsyncConnection[Any], run_id: int, token: UUID, value: Any) -> None:
     """The asyncio form of `settle`."""
-    await conn.execute(PLAN)
+    await conn.execute(SEAL)
     if (await conn.execute(sql("settle_succeeded"), settlement(run_id, token, value))).rowcount != 1:
         raise lost(run_id)
+    await conn.execute(UNSEAL)
 
 
 async def interrupt(conn: Connection[Any]) -> None:
