@@ -4,15 +4,11 @@
 
 -- name: backfill_add
 -- ask for the slots of a job in [from_at, to_at) once more; the leader is told.
--- params: job_id bigint, job, schedule, timezone text, anchor_at, from_at, to_at timestamptz, mode text,
---         max_active int, reverse boolean, priority smallint, slots bigint (how many there are)
+-- params: job text, from_at, to_at timestamptz, mode text, max_active int, reverse boolean, priority int
 -- returns: id
 -- locks: none beyond the new row
-INSERT INTO pgsched.backfills (job_id, job, schedule, timezone, anchor_at, from_at, to_at, mode, max_active, reverse,
-    priority, slots)
-VALUES (%(job_id)s, %(job)s, %(schedule)s, %(timezone)s, %(anchor_at)s, %(from_at)s, %(to_at)s, %(mode)s,
-        %(max_active)s, %(reverse)s, %(priority)s, %(slots)s)
-RETURNING id, pg_notify('pgsched_leader', 'backfills')
+SELECT pgsched.backfill(%(job)s::text, %(from_at)s::timestamptz, %(to_at)s::timestamptz, %(mode)s::text,
+    %(max_active)s::integer, %(reverse)s::boolean, %(priority)s::integer) AS id
 
 
 -- name: backfill_advance
@@ -70,7 +66,7 @@ RETURNING id
 -- name: backfill_open
 -- lock some open backfills that something can be done for now: nothing of theirs is open, or less than
 -- max_active and slots are left. One that only waits for its last runs takes nobody's place. They take turns.
--- params: n int, after bigint (the id that was looked at last)
+-- params: n int, after bigint (the id that was looked at last), aside bigint[] as text: backfills that wait
 -- returns: one row per backfill; active: its open runs; slots: null where nobody has counted them; job_exists
 -- locks: FOR UPDATE on those backfills, skipping one that somebody is cancelling
 SELECT b.id, b.job_id, b.job, b.schedule, b.timezone, b.anchor_at, b.from_at, b.to_at, b.mode, b.max_active, b.reverse,
@@ -79,7 +75,7 @@ SELECT b.id, b.job_id, b.job, b.schedule, b.timezone, b.anchor_at, b.from_at, b.
 FROM pgsched.backfills b CROSS JOIN LATERAL (
     SELECT count(*) AS active FROM pgsched.runs r WHERE r.backfill_id = b.id AND r.phase < 3 /* open */
 ) r
-WHERE b.finished_at IS NULL
+WHERE b.finished_at IS NULL AND b.id <> ALL (%(aside)s::text::bigint[])
   AND (r.active = 0 OR r.active < b.max_active AND coalesce(b.considered < b.slots, true))
 ORDER BY b.id <= %(after)s, b.id LIMIT %(n)s
 FOR UPDATE OF b SKIP LOCKED
@@ -110,7 +106,7 @@ WITH old AS MATERIALIZED (
             pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args)),
         concurrency_key = pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args), ready_at = clock_timestamp(),
         finished_at = NULL, token = NULL, lease_until = NULL,
-        available_at = clock_timestamp(), crashes = 0, cancel_requested_at = NULL, cancel_reason = NULL, reason = NULL,
+        available_at = clock_timestamp(), reruns = coalesce(r.reruns, 0) + 1, crashes = 0, cancel_requested_at = NULL, cancel_reason = NULL, reason = NULL,
         expires_at = NULL, held_until = NULL, result = NULL, backfill_id = %(id)s, origin = 'backfill',
         priority = %(priority)s,
         max_attempts = least(1000, r.attempt + j.max_attempts), queue = j.queue, kind = j.kind, task = j.task,
@@ -126,8 +122,8 @@ WITH old AS MATERIALIZED (
     FROM old JOIN pgsched.jobs j ON j.id = %(job_id)s WHERE r.id = old.id
     RETURNING r.id, r.queue, r.state
 )
-SELECT id, CASE state WHEN 'queued' THEN pg_notify('pgsched_runs', queue)
-    ELSE pg_notify('pgsched_leader', 'runs') END AS woken FROM again
+SELECT id, CASE state WHEN 'queued' THEN pgsched.notify('pgsched_runs', pgsched.queue_mark(queue))
+    ELSE pgsched.notify('pgsched_leader', 'runs') END AS woken FROM again
 
 
 -- name: backfill_rows

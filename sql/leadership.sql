@@ -19,64 +19,141 @@ SELECT pgsched.rebuild_flags()
 SELECT has_function_privilege('pgsched.rebuild_flags()', 'EXECUTE') AND NOT pg_is_in_recovery() AS may
 
 
+-- name: leader_contested
+-- may a candidate that did not get the session lock stand all the same? It may where a session that does not lead holds
+-- the lock, as anybody can, and the last term has not been seen for a while. A leader's own session is waited for: the
+-- server ends it.
+-- params: gone_s float8
+-- returns: contested boolean
+-- locks: none
+SELECT CASE WHEN pg_is_in_recovery() OR newest.seen_at > clock_timestamp() - make_interval(secs => %(gone_s)s)
+                 AND newest.seen_at < clock_timestamp() + interval '2 seconds' AND newest.resigned_at IS NULL THEN false
+    ELSE NOT EXISTS (
+        SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND (l.classid::bigint << 32) + l.objid::bigint = hashtextextended('pgsched.leader', 0::bigint)
+            AND newest.by_lock AND l.pid = newest.backend)
+    END AS contested
+FROM (VALUES (1)) one LEFT JOIN pgsched.leader newest ON newest.term = (SELECT max(term) FROM pgsched.leader)
+
+
+-- name: identity_missing
+-- has the database no name? A dump of the schema alone lacks it.
+-- params: none
+-- returns: missing boolean
+-- locks: none
+SELECT NOT EXISTS (SELECT FROM pgsched.identity) AS missing
+
+
+-- name: identity_make
+-- give the database a name, and a fleet.
+-- params: none
+-- returns: nothing
+-- locks: the new row
+INSERT INTO pgsched.identity DEFAULT VALUES ON CONFLICT DO NOTHING
+
+
 -- name: leader_elect
 -- begin a new term. Runs under leader_fence.
--- params: holder text, hostname text, pid int
--- returns: (term bigint, grace_s float8: the longest lease of any worker seen lately; nothing is reaped before that)
+-- params: holder text, hostname text, pid int, by_lock boolean (this session holds the session lock), shared boolean (a
+--         pooler lends this session to others, too), first boolean (leader_fence found no term to lock)
+-- returns: (term bigint, grace_s float8: nothing is reaped before so many seconds have passed. That is the longest lease of
+--          any worker seen lately, less the time for which leaders have been at work without a gap of half of the shortest
+--          lease (steady_since): who could renew has renewed. So terms that end soon, one after the other, do not keep
+--          claims from being reaped); no row: another candidate began the very first term
 -- locks: the new row
-INSERT INTO pgsched.leader (term, holder, hostname, pid)
-SELECT coalesce(max(term), 0) + 1, %(holder)s, %(hostname)s, %(pid)s FROM pgsched.leader
-RETURNING term, (SELECT extract(epoch FROM max(lease))::float8 FROM pgsched.workers
-                 WHERE stopped_at IS NULL AND seen_at > clock_timestamp() - interval '1 day') AS grace_s
+WITH leases AS MATERIALIZED (
+    -- a leader may pause for nearly three seconds: of shorter leases nothing is known
+    SELECT max(lease) AS longest, CASE WHEN min(lease) >= interval '6 seconds' THEN min(lease) / 2 END AS gap
+    FROM pgsched.workers WHERE stopped_at IS NULL AND seen_at > clock_timestamp() - interval '1 day'
+), new AS MATERIALIZED (
+    SELECT CASE WHEN %(first)s THEN 1 ELSE coalesce(l.term, 0) + 1 END AS term, c.now,
+        CASE WHEN l.seen_at BETWEEN c.now - leases.gap AND c.now THEN least(l.steady_since, c.now) ELSE c.now END AS since
+    FROM leases CROSS JOIN (SELECT clock_timestamp() AS now) c
+    LEFT JOIN pgsched.leader l ON l.term = (SELECT max(term) FROM pgsched.leader)
+)
+INSERT INTO pgsched.leader (term, holder, hostname, pid, by_lock, backend, steady_since)
+SELECT term, %(holder)s, %(hostname)s, %(pid)s, %(by_lock)s, CASE WHEN NOT %(shared)s THEN pg_backend_pid() END, since
+FROM new
+ON CONFLICT (term) DO NOTHING
+RETURNING term, (SELECT greatest(0, extract(epoch FROM leases.longest - (new.now - new.since)))::float8
+                 FROM leases CROSS JOIN new) AS grace_s
 
 
 -- name: leader_fence
--- first statement of every leader transaction: one leader at a time writes, whatever sessions believe.
--- params: none
--- returns: locked boolean
--- locks: advisory, until the transaction ends
-SELECT pg_try_advisory_xact_lock(hashtextextended('pgsched.leader.fence', 0)) AS locked
+-- first statement of every leader transaction: one leader at a time writes, whatever sessions believe. Only leaders may
+-- lock the row of a term. A term that writes is seen to be alive, too.
+-- params: term bigint (null: electing)
+-- returns: term bigint: the newest, whose row is locked now; no row: another leader has it locked, or nobody ever led
+-- locks: the row of the newest term, until the transaction ends
+WITH newest AS MATERIALIZED (
+    SELECT l.term, l.seen_at FROM pgsched.leader l WHERE l.term = (SELECT max(term) FROM pgsched.leader)
+    FOR NO KEY UPDATE SKIP LOCKED
+), seen AS (
+    UPDATE pgsched.leader l SET seen_at = clock_timestamp() FROM newest
+    WHERE l.term = newest.term AND l.term = %(term)s::bigint
+      AND (newest.seen_at < clock_timestamp() - interval '1 second' OR newest.seen_at > clock_timestamp())
+)
+SELECT term FROM newest
 
 
 -- name: leader_look
 -- what is there for the leader to do, and when will there be? One statement a round, so that a leader with
 -- nothing to do costs next to nothing. It also says that this term is alive.
 -- params: term bigint, searched_s float8 (when claims were last looked at, since 1970), count boolean (whether to look for
---         runs that are to be counted), lead_s float8 (due jobs are those due within so many seconds)
+--         runs that are to be counted), lead_s float8 (due jobs are those due within so many seconds), aside bigint[] as
+--         text (jobs that are not looked at); jobs_s, scheduled_s, expires_s, held_s float8 (since 1970: nothing is looked
+--         for below, see pgsched/leader/timing/floors.py)
 -- returns: (wait_s float8: seconds until something is due, null: nothing known; jobs, runs, waiting, silent,
 --          passed_over, backfills, limited, unapplied, ended boolean: due jobs; runs to be made claimable or ended; held
 --          runs that nothing but another run's end can free; a worker that has said nothing for a lease, whose claims
 --          may have ended since they were looked at: a claim ends within two leases of its worker's last sign of
 --          life, and within one of its sign-off (not all is settled then); stretches to record; open backfills; runs
 --          that only limits hold; limits that were changed and are yet to be applied; runs to count;
---          now_s float8: the database's clock, since 1970)
+--          now_s float8: the database's clock, since 1970; job_s, scheduled_s, expires_s, held_s float8: the first
+--          instants that were found, null: none)
 -- locks: the row of the term, once a second
 WITH seen AS (
-    UPDATE pgsched.leader SET seen_at = clock_timestamp()
+    UPDATE pgsched.leader SET seen_at = clock_timestamp(),
+        steady_since = CASE WHEN seen_at > clock_timestamp() - interval '3 seconds' OR seen_at > clock_timestamp() - (
+            SELECT min(w.lease) / 2 FROM pgsched.workers w
+            WHERE w.stopped_at IS NULL AND w.seen_at > clock_timestamp() - interval '1 day') THEN steady_since
+            ELSE clock_timestamp() END
     -- a clock that was moved back must not make a leader look alive that is not
     WHERE term = %(term)s AND (seen_at < clock_timestamp() - interval '1 second' OR seen_at > clock_timestamp())
       AND term = (SELECT max(term) FROM pgsched.leader)
 ), next AS MATERIALIZED (
     SELECT clock_timestamp() AS now,
-        (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT paused AND next_run_at IS NOT NULL)
-            - make_interval(secs => %(lead_s)s) AS job_at,
-        least((SELECT min(available_at) FROM pgsched.runs WHERE phase = 1 /* scheduled */),
-              (SELECT min(expires_at) FROM pgsched.runs WHERE phase < 3 /* open */ AND state <> 'running'
-                  AND started_at IS NULL),
-              (SELECT min(held_until) FROM pgsched.runs WHERE phase = 0 /* waiting */ AND started_at IS NULL)) AS run_at,
+        (SELECT min(next_run_at) FROM pgsched.jobs
+         WHERE NOT paused AND next_run_at >= to_timestamp(%(jobs_s)s::float8)
+           AND id <> ALL (%(aside)s::text::bigint[])) AS first_job_at,
+        (SELECT min(available_at) FROM pgsched.runs
+         WHERE phase = 1 /* scheduled */ AND available_at >= to_timestamp(%(scheduled_s)s::float8)) AS scheduled_at,
+        -- what has started is no exception: runs_expire takes its bound away, so that it is met once
+        (SELECT min(expires_at) FROM pgsched.runs
+         WHERE phase < 3 /* open */ AND state <> 'running' AND expires_at >= to_timestamp(%(expires_s)s::float8)) AS expires_at,
+        (SELECT min(held_until) FROM pgsched.runs
+         WHERE phase = 0 /* waiting */ AND started_at IS NULL AND held_until >= to_timestamp(%(held_s)s::float8)) AS held_until,
         (SELECT available_at FROM pgsched.runs
          -- asked once: it bounds the scan, so that what waits since earlier is not read in every round
          WHERE phase = 0 /* waiting */ AND ready_at IS NULL AND available_at > (SELECT clock_timestamp())
          -- not min(): PostgreSQL 15 would not use the index for it
          ORDER BY available_at LIMIT 1) AS start_at
+), due AS (
+    SELECT next.*, first_job_at - make_interval(secs => %(lead_s)s) AS job_at,
+        least(scheduled_at, expires_at, held_until) AS run_at FROM next
 )
 SELECT CASE WHEN coalesce(job_at, run_at, start_at) IS NOT NULL THEN
         greatest(0, extract(epoch FROM least(job_at, run_at, start_at) - now))::float8 END AS wait_s,
     coalesce(job_at <= now, false) AS jobs, coalesce(run_at <= now, false) AS runs,
     EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL) AS waiting,
-    EXISTS (SELECT FROM pgsched.workers WHERE seen_at < clock_timestamp() - lease
-            AND seen_at > to_timestamp(%(searched_s)s::float8)
-                          - CASE WHEN stopped_at IS NULL THEN 2 * lease ELSE lease END) AS silent,
+    EXISTS (SELECT FROM pgsched.workers WHERE stopped_at IS NULL AND seen_at < clock_timestamp() - lease
+            AND seen_at > to_timestamp(%(searched_s)s::float8) - 2 * lease)
+        OR EXISTS (SELECT FROM pgsched.workers WHERE seen_at < clock_timestamp() - lease
+            AND seen_at > to_timestamp(%(searched_s)s::float8) - lease
+            -- nobody stops before it is seen for the last time: only those that stopped of late are read
+            AND stopped_at > to_timestamp(%(searched_s)s::float8) - greatest(interval '10 minutes', (
+                SELECT max(lease) FROM pgsched.workers WHERE stopped_at IS NULL))) AS silent,
     EXISTS (SELECT FROM pgsched.passed_over) AS passed_over,
     EXISTS (SELECT FROM pgsched.backfills WHERE finished_at IS NULL) AS backfills,
     EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NOT NULL) AS limited,
@@ -86,16 +163,36 @@ SELECT CASE WHEN coalesce(job_at, run_at, start_at) IS NOT NULL THEN
         SELECT FROM pgsched.runs WHERE phase >= 3 /* ended */ AND finished_at > (SELECT counted_until
             FROM pgsched.rollup_mark))
         ELSE false END AS ended,
-    extract(epoch FROM now)::float8 AS now_s
-FROM next
+    extract(epoch FROM now)::float8 AS now_s, extract(epoch FROM first_job_at)::float8 AS job_s,
+    extract(epoch FROM scheduled_at)::float8 AS scheduled_s, extract(epoch FROM expires_at)::float8 AS expires_s,
+    extract(epoch FROM held_until)::float8 AS held_s
+FROM due
+
+
+-- name: leader_look_below
+-- what leader_look does not see, because it lies below where that begins to look: due since long, and become visible late.
+-- params: low_s float8, high_s float8 (since 1970: from the one to right before the other)
+-- returns: (job_s, scheduled_s, expires_s, held_s float8: the first instants that were found, null: none)
+-- locks: none
+SELECT extract(epoch FROM (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT paused
+        AND next_run_at >= to_timestamp(%(low_s)s::float8) AND next_run_at < to_timestamp(%(high_s)s::float8)))::float8 AS job_s,
+    extract(epoch FROM (SELECT min(available_at) FROM pgsched.runs WHERE phase = 1 /* scheduled */
+        AND available_at >= to_timestamp(%(low_s)s::float8) AND available_at < to_timestamp(%(high_s)s::float8)))::float8
+        AS scheduled_s,
+    extract(epoch FROM (SELECT min(expires_at) FROM pgsched.runs WHERE phase < 3 /* open */ AND state <> 'running'
+        AND expires_at >= to_timestamp(%(low_s)s::float8) AND expires_at < to_timestamp(%(high_s)s::float8)))::float8
+        AS expires_s,
+    extract(epoch FROM (SELECT min(held_until) FROM pgsched.runs WHERE phase = 0 /* waiting */ AND started_at IS NULL
+        AND held_until >= to_timestamp(%(low_s)s::float8) AND held_until < to_timestamp(%(high_s)s::float8)))::float8 AS held_s
 
 
 -- name: leader_resign
--- give the session lock back and wake the candidates.
--- params: none
+-- give the session lock back, if this session has it, and wake the candidates.
+-- params: locked boolean
 -- returns: nothing of interest
 -- locks: releases the advisory lock
-SELECT pg_advisory_unlock(hashtextextended('pgsched.leader', 0)), pg_notify('pgsched_election', 'resigned')
+SELECT CASE WHEN %(locked)s THEN pg_advisory_unlock(hashtextextended('pgsched.leader', 0::bigint)) END,
+    pgsched.notify('pgsched_election', 'resigned')
 
 
 -- name: leader_seen
@@ -110,11 +207,11 @@ WHERE term = %(term)s
 
 -- name: leader_term
 -- second statement of every leader transaction: the newest term. A statement of its own, because its
--- snapshot must be younger than the fence lock.
--- params: none
--- returns: term bigint (null: nobody ever led)
+-- snapshot must be younger than the lock of leader_fence.
+-- params: fleet uuid (the database must be of it; null: any)
+-- returns: (term bigint, null: nobody ever led; fleet uuid: the database's)
 -- locks: none
-SELECT max(term) AS term FROM pgsched.leader
+SELECT max(term) AS term, pgsched.assert_fleet(%(fleet)s::uuid) AS fleet FROM pgsched.leader
 
 
 -- name: leader_try
@@ -123,17 +220,96 @@ SELECT max(term) AS term FROM pgsched.leader
 -- returns: (led boolean: this session holds the lock now, standby boolean)
 -- locks: advisory, session level
 SELECT CASE WHEN pg_is_in_recovery() THEN false
-       ELSE pg_try_advisory_lock(hashtextextended('pgsched.leader', 0)) END AS led, pg_is_in_recovery() AS standby
+       ELSE pg_try_advisory_lock(hashtextextended('pgsched.leader', 0::bigint)) END AS led, pg_is_in_recovery() AS standby
+
+
+-- name: leader_sleeps
+-- say that the leader looks again in so many seconds: who makes something that is due before that notifies it.
+-- params: seconds float8
+-- returns: nothing
+-- locks: none
+SELECT pgsched.leader_sleeps(%(seconds)s)
+
+
+-- name: leader_unlock
+-- give the session lock back, and wake nobody: who leads does so without it.
+-- params: none
+-- returns: nothing of interest
+-- locks: releases the advisory lock
+SELECT pg_advisory_unlock(hashtextextended('pgsched.leader', 0::bigint))
 
 
 -- name: leader_vacant
--- may a candidate that can hold no session lock stand for leader? Asked again behind leader_fence.
+-- may a candidate begin a term? Asked again behind leader_fence. The session lock says that a leader who had it is gone; a
+-- term that was begun without it has ended when it resigned or was not seen for a while.
 -- A term that was seen in the future was seen before the clock went back (a failover): it is not waited for. Should it be
 -- alive, the new term and leader_fence end it.
--- params: gone_s float8 (a term that has not been seen for so long has ended)
+-- params: gone_s float8 (a term that has not been seen for so long has ended), locked boolean (this session has the lock)
 -- returns: vacant boolean
 -- locks: none
 SELECT NOT pg_is_in_recovery() AND NOT EXISTS (
     SELECT FROM pgsched.leader WHERE term = (SELECT max(term) FROM pgsched.leader) AND resigned_at IS NULL
+      AND NOT (by_lock AND %(locked)s)
       AND seen_at > clock_timestamp() - make_interval(secs => %(gone_s)s)
       AND seen_at < clock_timestamp() + interval '2 seconds') AS vacant
+
+
+-- name: notifications_clear
+-- have the server take out of its queue of notifications what everybody has read, which it does only when somebody
+-- notifies, or asks this.
+-- params: none
+-- returns: usage float8, 0 to 1
+-- locks: none
+SELECT pg_notification_queue_usage()::float8 AS usage
+
+
+-- name: set_aside_all
+-- what the leader's duties do without for a while, and the duties that fail.
+-- params: none
+-- returns: (duty, row_id (empty: the duty as a whole; 'session': it cost the leader its session), error, tries, in_s float8:
+--          seconds until it is tried again)
+-- locks: none
+SELECT duty, row_id, error, tries, extract(epoch FROM next_at - clock_timestamp())::float8 AS in_s FROM pgsched.set_aside
+
+
+-- name: set_aside_drop
+-- what has gone through again is not set aside any more.
+-- params: duty text, row_ids text[]
+-- returns: nothing
+-- locks: those rows
+DELETE FROM pgsched.set_aside WHERE duty = %(duty)s::text AND row_id = ANY (%(row_ids)s::text[])
+
+
+-- name: set_aside_note
+-- a row that a duty failed with is set aside.
+-- params: duty, row_id, error text, in_s float8 (seconds until it is tried again)
+-- returns: tries integer: how many times it has been set aside, one after the other
+-- locks: the row
+INSERT INTO pgsched.set_aside AS s (duty, row_id, error, next_at)
+VALUES (%(duty)s::text, %(row_id)s::text, %(error)s::text, clock_timestamp() + make_interval(secs => %(in_s)s::float8))
+ON CONFLICT (duty, row_id) DO UPDATE SET error = excluded.error, next_at = excluded.next_at, tries = s.tries + 1
+RETURNING tries
+
+
+-- name: set_aside_seen
+-- what is set aside, as a person reads it.
+-- params: none
+-- returns: (duty, row_id, error, tries, for_s, in_s), at most a hundred, those of whole duties first
+-- locks: none
+SELECT duty, row_id, error, tries, extract(epoch FROM clock_timestamp() - since)::float8 AS for_s,
+    extract(epoch FROM next_at - clock_timestamp())::float8 AS in_s
+FROM pgsched.set_aside WHERE row_id <> 'session' OR tries > 1
+ORDER BY row_id NOT IN ('', 'session'), duty, row_id LIMIT 100
+
+
+-- name: set_aside_session
+-- a duty cost a leader its session. From the second time on it is not done for 1, 5 and 30 minutes; a leader with which it
+-- goes through takes the row away.
+-- params: duty, error text
+-- returns: nothing
+-- locks: the row
+INSERT INTO pgsched.set_aside AS s (duty, row_id, error, next_at)
+VALUES (%(duty)s::text, 'session', %(error)s::text, clock_timestamp())
+ON CONFLICT (duty, row_id) DO UPDATE SET error = excluded.error, tries = s.tries + 1,
+    next_at = clock_timestamp() + CASE s.tries WHEN 1 THEN interval '1 minute' WHEN 2 THEN interval '5 minutes'
+                                  ELSE interval '30 minutes' END

@@ -5,7 +5,7 @@
 -- name: rollup
 -- count the endings behind the mark up to an instant, and move the mark there. The caller holds the mark
 -- (rollup_lock), and nobody can still commit an ending of that time.
--- params: after text (timestamptz), until timestamptz
+-- params: after text (timestamptz), until timestamptz, aside bigint[] as text: runs that are not counted
 -- returns: counted bigint
 -- locks: the rows of those minutes and hours, and the mark
 WITH ended AS (
@@ -21,6 +21,7 @@ WITH ended AS (
              THEN greatest(date_part('epoch', r.started_at - r.scheduled_at), 0) END AS late_s
     FROM pgsched.runs r
     WHERE r.phase >= 3 /* ended */ AND r.finished_at > %(after)s::timestamptz AND r.finished_at <= %(until)s
+      AND r.id <> ALL (%(aside)s::text::bigint[])
 ), fine AS MATERIALIZED (
     -- the only step that has a row for each run
     SELECT e.minute, e.job_id, e.queue, e.task, e.state,
@@ -132,12 +133,13 @@ DELETE FROM pgsched.rollups WHERE ctid = ANY (ARRAY(SELECT ctid FROM gone UNION 
 
 -- name: rollup_reach
 -- how far the next endings to count reach.
--- params: after text (timestamptz), safe timestamptz, n int
--- returns: (found bigint, until_at timestamptz: the end of the last of them)
+-- params: after text (timestamptz), safe timestamptz, n int, aside bigint[] as text: runs that are not counted
+-- returns: (found bigint, until_at timestamptz: the end of the last of them, last_id bigint: one that ended then)
 -- locks: none
-SELECT count(*) AS found, max(finished_at) AS until_at FROM (
-    SELECT finished_at FROM pgsched.runs
+SELECT count(*) AS found, max(finished_at) AS until_at, max(id) AS last_id FROM (
+    SELECT finished_at, id FROM pgsched.runs
     WHERE phase >= 3 /* ended */ AND finished_at > %(after)s::timestamptz AND finished_at <= %(safe)s
+      AND id <> ALL (%(aside)s::text::bigint[])
     ORDER BY finished_at LIMIT %(n)s
 ) next
 

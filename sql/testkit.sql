@@ -94,7 +94,7 @@ UPDATE pgsched.runs SET
     available_at = CASE WHEN available_at < '8998-01-01 00:00Z' THEN available_at - %(by)s::interval
                         ELSE available_at END,
     options = CASE WHEN options ? 'not_before' THEN options || jsonb_build_object('not_before',
-        (options ->> 'not_before')::timestamptz - %(by)s::interval) ELSE options END,
+        pgsched.not_before_of(options) - %(by)s::interval) ELSE options END,
     expires_at = expires_at - %(by)s::interval,
     held_until = held_until - %(by)s::interval
 WHERE phase < 3 /* open */ AND state <> 'running'

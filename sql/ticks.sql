@@ -5,13 +5,15 @@
 -- name: admit_scheduled
 -- scheduled runs whose time has come become claimable, and their queues are woken; those that are
 -- limited wait for their limits from now on.
--- params: n int
--- returns: admitted bigint
+-- params: n int, aside bigint[] as text (runs that are left alone), act boolean (false: only say which is the first),
+--         scheduled_s float8 (since 1970: what was due before is left out)
+-- returns: done bigint: how many; first bigint: one of them
 -- locks: row locks on those runs, skipping locked ones
 WITH due AS MATERIALIZED (
     -- the clock is asked once, and bounds the scan; asked for each row it would only filter it, and all that is
     -- scheduled be read
     SELECT id FROM pgsched.runs WHERE phase = 1 /* scheduled */ AND available_at <= (SELECT clock_timestamp())
+      AND available_at >= to_timestamp(%(scheduled_s)s::float8) AND id <> ALL (%(aside)s::text::bigint[])
     ORDER BY available_at, id LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), admitted AS (
     UPDATE pgsched.runs r SET (state, phase) = (  -- OFFSET 0: asked for once
@@ -20,19 +22,20 @@ WITH due AS MATERIALIZED (
         -- what was admitted before keeps its place
         ready_at = CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key)
                    THEN coalesce(r.ready_at, clock_timestamp()) ELSE r.ready_at END
-    FROM due WHERE r.id = due.id RETURNING r.queue, r.state
+    FROM due WHERE r.id = due.id AND %(act)s::boolean RETURNING r.queue, r.state
 ), woken AS (
-    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM admitted WHERE state = 'queued') q
+    SELECT pgsched.notify('pgsched_runs', pgsched.queue_mark(queue)) FROM (SELECT DISTINCT queue FROM admitted WHERE state = 'queued') q
 )
-SELECT (SELECT count(*) FROM admitted) AS admitted, (SELECT count(*) FROM woken) AS notified
+SELECT (SELECT count(*) FROM admitted) AS done, (SELECT id FROM due LIMIT 1) AS first,
+    (SELECT count(*) FROM woken) AS notified
 
 
 -- name: admit_waiting
 -- per job, the oldest run held back by a policy starts once no other run of the job is open, unless it may
 -- not start any more; what has started once may. A backfill's runs hold nothing back. One that is limited waits for its
 -- limits from then on, and counts as open; retry_within binds it no more.
--- params: n int
--- returns: admitted bigint
+-- params: n int, aside bigint[] as text (runs that are left alone), act boolean (false: only say which is the first)
+-- returns: done bigint: how many; first bigint: one of them
 -- locks: row locks on those runs, skipping locked ones
 WITH RECURSIVE oldest AS (
     -- one probe of the index a job, not one row of it for each held run: a job may have a hundred thousand of them
@@ -59,17 +62,19 @@ WITH RECURSIVE oldest AS (
     WHERE w.id = ANY (ARRAY(SELECT id FROM unblocked)) AND w.state = 'waiting' AND w.ready_at IS NULL
       AND w.available_at <= clock_timestamp()
       AND coalesce(least(w.held_until, w.expires_at) > clock_timestamp() OR w.started_at IS NOT NULL, true)
+      AND w.id <> ALL (%(aside)s::text::bigint[])
     ORDER BY w.available_at, w.id LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), admitted AS (
     UPDATE pgsched.runs r SET (state, phase) = (  -- OFFSET 0: asked for once
             SELECT b.state, pgsched.phase_of(b.state)
             FROM (SELECT pgsched.back_in_line('queued', r.queue, r.concurrency_key) OFFSET 0) AS b(state)),
         ready_at = CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key) THEN clock_timestamp() END, held_until = NULL
-    FROM free WHERE r.id = free.id RETURNING r.queue, r.state
+    FROM free WHERE r.id = free.id AND %(act)s::boolean RETURNING r.queue, r.state
 ), woken AS (
-    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM admitted WHERE state = 'queued') q
+    SELECT pgsched.notify('pgsched_runs', pgsched.queue_mark(queue)) FROM (SELECT DISTINCT queue FROM admitted WHERE state = 'queued') q
 )
-SELECT (SELECT count(*) FROM admitted) AS admitted, (SELECT count(*) FROM woken) AS notified
+SELECT (SELECT count(*) FROM admitted) AS done, (SELECT id FROM free LIMIT 1) AS first,
+    (SELECT count(*) FROM woken) AS notified
 
 
 -- name: leader_candidates
@@ -81,16 +86,24 @@ SELECT count(*)::int AS n FROM pg_stat_activity
 WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND application_name LIKE 'pgsched leader %%'
 
 
+-- name: passed_over_first
+-- the stretch that passed_over_take would begin with.
+-- params: aside bigint[] as text
+-- returns: id, or null
+-- locks: none
+SELECT min(id) AS id FROM pgsched.passed_over WHERE id <> ALL (%(aside)s::text::bigint[])
+
+
 -- name: passed_over_take
 -- take out stretches of slots that an edit or a resume passed over. The rows that tell of them are
 -- inserted in the same transaction.
--- params: n int
+-- params: n int, aside bigint[] as text: stretches that are left alone
 -- returns: (job_id, schedule (null: the job runs once, and its slot is until_at), timezone, anchor_at, after_at,
 --          until_at, state, reason, known: the instants in the stretch that the job has a row for), oldest first
 -- locks: those stretches, skipping locked ones
 WITH taken AS (
     DELETE FROM pgsched.passed_over WHERE id IN (
-        SELECT id FROM pgsched.passed_over ORDER BY id LIMIT %(n)s FOR UPDATE SKIP LOCKED
+        SELECT id FROM pgsched.passed_over WHERE id <> ALL (%(aside)s::text::bigint[]) ORDER BY id LIMIT %(n)s FOR UPDATE SKIP LOCKED
     )
     RETURNING id, job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason
 )
@@ -156,14 +169,15 @@ WHERE j.id = i.id AND t.ticks = 'on'
 
 
 -- name: tick_again
--- jobs whose time zone the tz database of a former leader did not know are due again: this one's may. What
--- came meanwhile is decided late.
+-- jobs whose time zone the tz database of a former leader did not know are due again: this one's may. So are those whose
+-- rows the database refused, before only their own values put them in error. What came meanwhile is decided late.
 -- params: none
 -- returns: nothing; the number of rows says how many
 -- locks: FOR NO KEY UPDATE on those jobs, skipping locked ones. Those that are paused are looked at when they go on.
 UPDATE pgsched.jobs j SET next_run_at = clock_timestamp() WHERE j.id = ANY (ARRAY(
     SELECT o.id FROM pgsched.jobs o
-    WHERE o.error IS NOT NULL AND starts_with(o.error, 'timezone: ') AND o.next_run_at IS NULL AND NOT o.paused
+    WHERE o.error IS NOT NULL AND (starts_with(o.error, 'timezone: ') OR starts_with(o.error, 'the database refuses its row: '))
+      AND o.next_run_at IS NULL AND NOT o.paused
     FOR NO KEY UPDATE SKIP LOCKED))
 
 
@@ -183,7 +197,8 @@ SELECT EXISTS (
 -- name: tick_due
 -- lock the jobs whose next slot (or plan) is due. What only others' transactions can change beside these rows
 -- (unfinished runs) is read by a later statement: this one's snapshot is older than its locks.
--- params: n int, lead_s float8: if nothing is due, jobs that are due within so many seconds, all at one instant
+-- params: n int, lead_s float8: if nothing is due, jobs that are due within so many seconds, all at one instant; aside
+--         bigint[] as text: jobs that are left alone; since_s float8 (since 1970: what was due before is left out)
 -- returns: (id, now, mark, anchor, dated, shape). `now` is the one instant that the whole batch is decided at, which
 --          lies ahead of the clock if nothing is due before; `mark`:
 --          its slots lie after this, which is the high-water mark or what is right before its start (null: a job that
@@ -194,7 +209,9 @@ SELECT EXISTS (
 WITH clock AS MATERIALIZED (
     SELECT CASE WHEN at BETWEEN now AND now + make_interval(secs => %(lead_s)s) THEN at ELSE now END AS now
     FROM (SELECT clock_timestamp() AS now,
-                 (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT paused AND next_run_at IS NOT NULL) AS at) c
+                 (SELECT min(next_run_at) FROM pgsched.jobs
+                  WHERE NOT paused AND next_run_at >= to_timestamp(%(since_s)s::float8)
+                    AND id <> ALL (%(aside)s::text::bigint[])) AS at) c
 )
 SELECT j.id, (SELECT now FROM clock) AS now,
     CASE WHEN j.decided_until <> '-infinity' THEN greatest(j.decided_until, j.starts_at - interval '1 microsecond')
@@ -207,6 +224,7 @@ SELECT j.id, (SELECT now FROM clock) AS now,
 FROM pgsched.jobs j
 -- a sub-select and no join: only so is it where the scan of the index ends, and what is not due is not read
 WHERE NOT j.paused AND j.next_run_at <= (SELECT now FROM clock)
+  AND j.next_run_at >= to_timestamp(%(since_s)s::float8) AND j.id <> ALL (%(aside)s::text::bigint[])
 ORDER BY j.next_run_at
 LIMIT %(n)s
 FOR NO KEY UPDATE OF j SKIP LOCKED
@@ -297,7 +315,7 @@ WITH guard AS (
                 AND j.concurrency_key IS NULL AND j.concurrency_limit IS NULL
                 AND (j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter)
                     = ('10 seconds', 'exponential', '5 seconds', '1 hour', 0.2)
-                AND coalesce(pg_column_size(j.tags), 0) <= 65536  -- run_size_error
+                AND coalesce(octet_length(array_to_json(j.tags)::text), 0) <= 65536  -- run_size_error
                 AND s.slot >= '1970-01-01 00:00Z' AND coalesce(s.expires_at, s.slot) <= '9000-01-01 00:00Z'
             THEN pgsched.is_plain(j.task, j.args, j.queue, j.priority, j.max_attempts, j.timeout) END
     FROM (SELECT u.*, coalesce(u.available_at, u.slot) AS starts
@@ -310,7 +328,7 @@ WITH guard AS (
     JOIN pgsched.jobs j ON j.id = i.id
     RETURNING queue, checked
 ), told AS (
-    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM made WHERE checked) q
+    SELECT pgsched.notify('pgsched_runs', pgsched.queue_mark(queue)) FROM (SELECT DISTINCT queue FROM made WHERE checked) q
     WHERE pgsched.may_be_asleep()
 )
 -- the count is there for its CTE: one that only selects is not run at all where nothing asks for its rows
@@ -385,7 +403,7 @@ WITH open AS MATERIALIZED (
     FROM old JOIN taken USING (id)
     ON CONFLICT (run_id, token) DO NOTHING
 ), woken AS (
-    SELECT pg_notify('pgsched_cancel', id::text) FROM old WHERE state = 'running'
+    SELECT pgsched.notify('pgsched_cancel', '') FROM old WHERE state = 'running'
 )
 -- woken comes first: a CTE that only selects is not run at all where nothing asks for its rows
 SELECT busy.job_id, told.notified FROM (SELECT count(*) AS notified FROM woken) told LEFT JOIN busy ON true

@@ -29,7 +29,7 @@ from bench.server import ALL_CORES, Server, core_to_spare, move, scalar
 from pgsched.config import LeaderSettings
 from pgsched.db.connection.connect import BY_INDEX, Connection, connect
 from pgsched.db.queries.leader import rollups
-from pgsched.leader.loop import breather
+from pgsched.leader.periodic import breather
 from pgsched.leader.pruner import REST, Pruner
 from pgsched.leader.rollups import BATCH
 

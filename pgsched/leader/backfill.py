@@ -9,23 +9,25 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from pgsched import log
-from pgsched.core.planning.backfill import Choice, batch, count, up_to
+from pgsched.core.planning.backfill import Choice, Late, batch, count_on, up_to
 from pgsched.core.schedule.cron import Schedule, parse
+from pgsched.db.arrays import literal
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.backfills import decided, left_out
 from pgsched.db.rows import Row, fetch
 from pgsched.db.statements import sql
-from pgsched.errors import PgschedError
-from pgsched.leader.bisecting import isolated
+from pgsched.errors import InputError, PgschedError
+from pgsched.leader.isolation.guard import ends_session, is_conflict
 
 logger = log.get("leader")
 BACKFILLS = 20
 SLOTS = 500
-LONGEST_S = 1.0
+LONGEST_S = 0.1  # the tick must have its turn
 SHORTEST_PAUSE_S = 0.1  # how late the end of a short run may be noticed
 LONGEST_PAUSE_S = 1.0
 
@@ -33,74 +35,90 @@ LONGEST_PAUSE_S = 1.0
 @dataclass
 class Turn:
     """Where a leader is among the open backfills. `after`: the id that it looked at last; `moved_at`: the monotonic
-    instant at which one of them last went on."""
+    instant at which one of them last went on; `counting`: of those whose slots it counts, how many it found and up to
+    where."""
 
     after: int = 0
     moved_at: float = -math.inf
+    counting: dict[int, tuple[int, datetime]] = field(default_factory=dict)
 
     def pause_s(self) -> float:
         """Until the next look: about as long as nothing has moved, so a long run costs no polling."""
         return min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, time.monotonic() - self.moved_at))
 
 
-def work(conn: Connection[Any], turn: Turn | None = None) -> bool:
-    """Start what the open backfills may start, in the caller's transaction; True when more can be done at once."""
-    turn = turn or Turn()
+@dataclass
+class Done:
+    """What a round did: whether more can be done at once, how many backfills went on, and those that failed."""
+
+    more: bool = False
+    went: int = 0
+    failed: dict[int, Exception] = field(default_factory=dict)
+
+
+def work(conn: Connection[Any], turn: Turn | None = None, aside: Sequence[int] = ()) -> Done:
+    """Start what the open backfills may start, in the caller's transaction. Those that are set `aside` wait. What one
+    cannot do now (a run or the job is locked) must not stop the others."""
+    turn, done = turn or Turn(), Done()
     until = time.monotonic() + LONGEST_S
-    more = False
-    for wanted in fetch(conn, "backfill_open", {"n": BACKFILLS, "after": turn.after}):
-        if time.monotonic() > until:
-            return True
+    found = fetch(conn, "backfill_open", {"n": BACKFILLS, "after": turn.after, "aside": literal(aside)})
+    for place, wanted in enumerate(found):
+        if place and time.monotonic() > until:  # one, however long it took to ask for them
+            done.more = True
+            break
         turn.after = wanted["id"]
-        more |= alone(conn, wanted, turn)
-    return more
+        try:
+            with conn.transaction():
+                done.more |= step(conn, wanted, turn, lambda: time.monotonic() > until)
+        except Exception as error:
+            if ends_session(conn, error):
+                raise
+            if is_conflict(error):
+                logger.debug("backfill waits", id=wanted["id"], error=str(error))
+            else:
+                done.failed[wanted["id"]] = error
+        else:
+            done.went += 1
+            turn.moved_at = time.monotonic()
+    return done
 
 
-def alone(conn: Connection[Any], wanted: Row, turn: Turn) -> bool:
-    """One batch of one backfill; what it cannot do now (a run or the job is locked) must not stop the others."""
-
-    def one() -> bool:
-        with conn.transaction():
-            more = step(conn, wanted)
-        turn.moved_at = time.monotonic()
-        return more
-
-    return bool(
-        isolated(
-            one,
-            lambda error: logger.debug("backfill waits", id=wanted["id"], error=error),
-            lambda error: logger.error("backfill failed", id=wanted["id"], error=error),
-        )
-    )
-
-
-def step(conn: Connection[Any], wanted: Row) -> bool:
-    """One batch of one backfill; True when it looked at many slots and has room still."""
+def step(conn: Connection[Any], wanted: Row, turn: Turn, late: Late) -> bool:
+    """One batch of one backfill; True when it looked at many slots and has room still, or it is `late`."""
     if not wanted["job_exists"]:
         return ended(conn, wanted, f"job {wanted['job']} was deleted")
     try:
         schedule = parse(wanted["schedule"], wanted["timezone"], wanted["anchor_at"])
-        if wanted["slots"] is None and not counted(conn, wanted, schedule):
-            return ended(conn, wanted, "there is no slot in that range")
-        slots = batch(schedule, wanted, SLOTS)
+        if wanted["slots"] is None and not counted(conn, wanted, schedule, turn, late):
+            return True
+        found = batch(schedule, wanted, SLOTS, late)
     except PgschedError as error:
         return ended(conn, wanted, str(error))
-    if not slots:
-        return False if wanted["active"] else ended(conn, wanted, None)
+    if not found.slots:
+        if found.over:
+            return False if wanted["active"] else ended(conn, wanted, None)
+        advance(conn, wanted, cursor_at=found.cursor)
+        return True
     room = wanted["max_active"] - wanted["active"]
     dates = left_out(conn, wanted["job_id"], wanted["timezone"])
-    chosen = up_to(decided(conn, wanted["job_id"], wanted["mode"], slots, dates), room)
+    chosen = up_to(decided(conn, wanted["job_id"], wanted["mode"], found.slots, dates), room)
     started = start(conn, wanted, chosen)
     advance(conn, wanted, cursor_at=chosen[-1].slot, considered=len(chosen), started=started)
     return bool(started < room)
 
 
-def counted(conn: Connection[Any], wanted: Row, schedule: Schedule) -> int:
-    """Count the slots of a backfill that pgsched.backfill() asked for; InputError where there are too many."""
-    found = count(schedule, wanted["from_at"], wanted["to_at"])
-    if found:
-        conn.execute(sql("backfill_count"), {"id": wanted["id"], "slots": found})
-    return found
+def counted(conn: Connection[Any], wanted: Row, schedule: Schedule, turn: Turn, late: Late) -> bool:
+    """Count the slots of a backfill on from where the rounds before came to; True when that is done. InputError where
+    there are too many, or none."""
+    found, since = turn.counting.pop(wanted["id"], (0, wanted["from_at"]))
+    found, until = count_on(schedule, since, wanted["to_at"], found, late)
+    if until < wanted["to_at"]:
+        turn.counting[wanted["id"]] = (found, until)
+        return False
+    if not found:
+        raise InputError("there is no slot in that range")
+    conn.execute(sql("backfill_count"), {"id": wanted["id"], "slots": found})
+    return True
 
 
 def start(conn: Connection[Any], wanted: Row, chosen: Sequence[Choice]) -> int:

@@ -1,13 +1,15 @@
 """The rule: a batch of decisions is written whole, or so that only the rows that the database refuses are missing.
 
 Whole means a few set-based statements. Where one of them is refused, the batch is halved until the jobs are found whose
-rows are at fault: those are marked, and all others have theirs.
+rows are at fault: all others have theirs. A job is marked with the error, and waits for an edit, only where that names
+a value of the job itself; any other refusal may pass (a sequence that is behind, a full disk, somebody's own trigger),
+so that the job keeps its slot and is tried again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pgsched import log
@@ -15,7 +17,7 @@ from pgsched.core.planning.plan import Advance, Decided
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.leader import ticks
-from pgsched.leader.bisecting import apart
+from pgsched.leader.isolation.bisecting import apart
 
 logger = log.get("leader")
 # a job's part of a batch
@@ -24,14 +26,17 @@ Part = tuple[int, Decided]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a batch: jobs that have moved on, new rows, jobs whose rows were refused."""
+    """What became of a batch: jobs that have moved on, new rows, jobs that are in error for good; `failed`: jobs that
+    are as they were, each with the error that its rows met."""
 
     jobs: int = 0
     slots: int = 0
     refused: int = 0
+    failed: dict[int, DatabaseError] = field(default_factory=dict)
 
     def __add__(self, other: Written) -> Written:
-        return Written(self.jobs + other.jobs, self.slots + other.slots, self.refused + other.refused)
+        numbers = (self.jobs + other.jobs, self.slots + other.slots, self.refused + other.refused)
+        return Written(*numbers, self.failed | other.failed)
 
 
 def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
@@ -48,7 +53,7 @@ def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[in
 
 
 def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
-    """Write what the database takes of a batch, and mark the jobs whose rows it refuses.
+    """Write what the database takes of a batch, and say which jobs' rows it refuses.
 
     A job of which a slot got its row from somebody else meanwhile stays due: the next tick decides it with that row.
     """
@@ -57,13 +62,15 @@ def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Contai
         if ticks.slot_taken(error):
             logger.warning("a slot got its row meanwhile; its job stays due", job=part[0])
             return Written()
-        return mark(conn, part[0], f"the database refuses its row: {first_line(error)}")
+        if ticks.own_value(error):
+            return mark(conn, part[0], f"the database refuses its row: {first_line(error)}")
+        return Written(failed={part[0]: error})
 
     return sum(apart(conn, parts, lambda some: write(conn, some, terminates), alone), Written())
 
 
 def mark(conn: Connection[Any], job: int, error: str) -> Written:
-    """Mark a job with its error, if its row can be written at all."""
+    """Mark a job with its error, if its row can be written."""
     try:
         with conn.transaction():
             ticks.advance_jobs(conn, [((job,), Advance(None, None, error=error))])
@@ -71,8 +78,7 @@ def mark(conn: Connection[Any], job: int, error: str) -> Written:
     except DatabaseError as refusal:
         if not ticks.refused(refusal):
             raise
-        logger.error("a job cannot be decided", job=job, error=error, refusal=first_line(refusal))
-        return Written()
+        return Written(failed={job: refusal})
 
 
 def end_others(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Sequence[Part]:

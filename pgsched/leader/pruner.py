@@ -8,13 +8,13 @@ setting has changed, all is read again: for what was locked, or uncounted, or wa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import retention
-from pgsched.db.queries.leader.retention import BEGINNING, Rules
+from pgsched.db.queries.leader.retention import BEGINNING, Picked, Rules
 from pgsched.db.rows import Row
 
 AGAIN_S = 3600.0
@@ -31,14 +31,16 @@ class Pruner:
 
     def __init__(self, keep_rows: Keep | None = None) -> None:
         self.more = False
+        self.picked: Picked | None = None  # by the batch that was begun last
         self._keep_rows = keep_rows
         self._reached: dict[float, datetime] = {}
         self._version: str | None = None
         self._again_at = 0.0
         self._longest_s: float | None = None
 
-    def work(self, conn: Connection[Any], n: int) -> int:
-        """Delete what may go of the next `n` ended runs, in the caller's transaction; returns how many went."""
+    def work(self, conn: Connection[Any], n: int, aside: Sequence[int] = ()) -> int:
+        """Delete what may go of the next `n` ended runs, in the caller's transaction; returns how many went. Those that
+        are set `aside` stay."""
         rules = retention.rules(conn)
         self._longest_s, now = max(rules.keeps_s), time.monotonic()
         if rules.version != self._version or now >= self._again_at:
@@ -47,25 +49,29 @@ class Pruner:
         gone = 0
         self.more = False
         for keep_s in rules.keeps_s:
-            gone += self._batch(conn, rules, keep_s, n)
+            gone += self._batch(conn, rules, keep_s, n, aside)
             if self.more:
                 break
         return gone
 
-    def tidy(self, conn: Connection[Any], n: int) -> int:
+    def again(self) -> None:
+        """Read everything again: something that was set aside may go now."""
+        self._reached.clear()
+
+    def tidy(self, conn: Connection[Any], n: int, keep_workers_s: float = retention.WORKERS_KEPT_S) -> int:
         """Drop what else has had its time, in the caller's transaction; returns how many of what there may be many."""
         longest_s = max(retention.rules(conn).keeps_s) if self._longest_s is None else self._longest_s
-        return retention.tidy(conn, longest_s, n)
+        return retention.tidy(conn, longest_s, n, keep_workers_s)
 
-    def _batch(self, conn: Connection[Any], rules: Rules, keep_s: float, n: int) -> int:
+    def _batch(self, conn: Connection[Any], rules: Rules, keep_s: float, n: int, aside: Sequence[int]) -> int:
         until = end_of(rules, keep_s)
         after = self._reached.get(keep_s)
         if until is None or (after is not None and until <= after):
             return 0
         tell, since = self._keep_rows is not None, BEGINNING if after is None else after.isoformat()
         # what is told to others must not come back when the server falls over
-        picked = retention.pick(conn, keep_s, since, until, n, durable=tell)
-        gone = 0
+        picked = retention.pick(conn, keep_s, since, until, n, aside, durable=tell)
+        self.picked, gone = picked, 0
         if picked.locked:
             gone, told = retention.delete(conn, picked.ids, archive=rules.archive, tell=tell)
             if self._keep_rows is not None and told:

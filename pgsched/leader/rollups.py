@@ -8,7 +8,7 @@ that has a transaction of its own may commit its success minutes afterwards.)
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,13 +33,15 @@ class Counting:
         self._asked: tuple[datetime, frozenset[str]] | None = None
         self._moved_at: datetime | None = None
         self._stale_at = 0.0
+        self._counts_until: datetime | None = None
 
     def wants(self, now: float) -> bool:
         """Is there something to do at this monotonic instant, even where nothing has ended?"""
         return self.waits or now >= self._stale_at
 
-    def work(self, conn: Connection[Any], begin: Transaction) -> int:
-        """Count a batch in a transaction of `begin`, which proves that this process may; returns how many."""
+    def work(self, conn: Connection[Any], begin: Transaction, n: int = BATCH, aside: Sequence[int] = ()) -> int:
+        """Count a batch in a transaction of `begin`, which proves that this process may; returns how many. Runs that
+        are set `aside` are left out for good: the mark goes past them."""
         found = rollups.look(conn)
         self.behind_s = (found.now - self._asked[0]).total_seconds() if self._asked else 0.0
         safe = self._safe(found)
@@ -47,10 +49,15 @@ class Counting:
         if safe is None or not (found.some or self._stale(found.now)):
             return 0
         with begin() as proved:
-            counted = rollups.count(proved, safe, BATCH)
+            self._counts_until = safe
+            counted = rollups.count(proved, safe, n, aside)
         self._moved_at, self._stale_at = safe, time.monotonic() + STALE.total_seconds()
-        self.waits = counted >= BATCH
+        self.waits = counted >= n
         return counted
+
+    def first(self, conn: Connection[Any], aside: Sequence[int]) -> int | None:
+        """The run that a failed `work` began with."""
+        return None if self._counts_until is None else rollups.first(conn, self._counts_until, aside)
 
     def _safe(self, found: Look) -> datetime | None:
         """The instant up to which nothing can be committed any more; None: the transactions of the last look are there

@@ -6,7 +6,7 @@ has its row already (a backfill's), the stretch is told in parts.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,20 +14,22 @@ from pgsched import log
 from pgsched.core.planning.intervals import parts
 from pgsched.core.planning.plan import SlotRow
 from pgsched.core.schedule.cron import parse
+from pgsched.db.arrays import literal
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.leader import ticks
-from pgsched.db.rows import fetch
+from pgsched.db.rows import fetch, value
 from pgsched.errors import PgschedError
-from pgsched.leader.bisecting import apart
+from pgsched.leader.isolation.bisecting import apart
 
 logger = log.get("leader")
 BATCH = 200
 
 
-def record(conn: Connection[Any]) -> int:
-    """Turn a batch of stretches into rows, in the caller's transaction; returns how many stretches there were."""
-    stretches = fetch(conn, "passed_over_take", {"n": BATCH})
+def record(conn: Connection[Any], n: int = BATCH, aside: Sequence[int] = ()) -> int:
+    """Turn a batch of stretches into rows, in the caller's transaction; returns how many stretches there were. Those
+    set `aside` stay."""
+    stretches = fetch(conn, "passed_over_take", {"n": n, "aside": literal(aside)})
     slots: list[tuple[tuple[int], SlotRow]] = []
     told: dict[int, set[datetime]] = {}  # two stretches of a job may share a slot
     for stretch in stretches:
@@ -39,10 +41,16 @@ def record(conn: Connection[Any]) -> int:
     return len(stretches)
 
 
+def first(conn: Connection[Any], aside: Sequence[int]) -> int | None:
+    """The stretch that `record` would begin with."""
+    found: int | None = value(conn, "passed_over_first", {"aside": literal(aside)})
+    return found
+
+
 def refused(slot: tuple[tuple[int], SlotRow], error: DatabaseError) -> None:
-    """The database refuses the row of slots that were passed over; all others have theirs. Raises the error where the
-    slot got its row meanwhile: then the stretch is told next time, with that row known."""
-    if ticks.slot_taken(error):
+    """The database refuses a value of the row of slots that were passed over; all others have theirs. Raises any other
+    error: where the slot got its row meanwhile, the stretch is told next time, with that row known."""
+    if not ticks.own_value(error):
         raise error
     (job,), row = slot
     logger.error("the database refuses the row of slots that were passed over", job=job, slot=str(row.slot),

@@ -7,9 +7,10 @@ host cannot read a file now (no descriptor is left, the environment was replaced
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -33,7 +34,7 @@ Key = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What a batch did: jobs decided, rows made, jobs in error.
+    """What a batch did: jobs decided, rows made, jobs in error. `failed`: jobs that stay due, with what their rows met.
 
     `instant`: that of a batch that was prepared ahead of it, which must not commit before. `left`: jobs due at that
     instant that have to be decided when it has come. `looking`: jobs that were prepared because nothing of them was
@@ -46,20 +47,26 @@ class Ticked:
     instant: datetime | None = None
     left: int = 0
     looking: Sequence[int] = ()
+    failed: Mapping[int, DatabaseError] = field(default_factory=dict)
 
 
-def tick(conn: Connection[Any], batch: int, lead_s: float = 0.0) -> Ticked:
-    """Decide one batch of due jobs in the caller's transaction. If none is due, prepare those due within `lead_s`."""
+def tick(
+    conn: Connection[Any], batch: int, lead_s: float = 0.0, aside: Sequence[int] = (), since_s: float = -math.inf
+) -> Ticked:
+    """Decide one batch of due jobs in the caller's transaction. If none is due, prepare those due within `lead_s`. The
+    jobs that are set `aside` are not looked at, nor is what was due before `since_s` (seconds since 1970)."""
     try:
         # the locks belong to the savepoint too: to lock a row outside and update it inside would cost a multixact
         with conn.transaction():
-            work = Work(conn, batch, lead_s)
+            work = Work(conn, batch, lead_s, aside, since_s)
             parts = work.decide()
             return work.told(parts, write(conn, parts, work.terminates))
-    except DatabaseError as error:  # a row's fault; or a slot has its row, a backfill's or that of a mark that was lost
+    except (
+        DatabaseError
+    ) as error:  # perhaps a row's fault; or a slot has its row, a backfill's or that of a mark that was lost
         if not ticks.refused(error):
             raise
-    work = Work(conn, batch, lead_s)
+    work = Work(conn, batch, lead_s, aside, since_s)
     parts = work.without_known(conn, work.decide())
     return work.told(parts, write_apart(conn, parts, work.terminates))
 
@@ -67,8 +74,10 @@ def tick(conn: Connection[Any], batch: int, lead_s: float = 0.0) -> Ticked:
 class Work:
     """Due jobs, locked, with what deciding them needs. `terminates`: those that terminate what their slots replace."""
 
-    def __init__(self, conn: Connection[Any], batch: int, lead_s: float) -> None:
-        due = ticks.due_jobs(conn, batch, lead_s)
+    def __init__(
+        self, conn: Connection[Any], batch: int, lead_s: float, aside: Sequence[int], since_s: float = -math.inf
+    ) -> None:
+        due = ticks.due_jobs(conn, batch, lead_s, aside, since_s)
         # the oldest marks first: a plan holds for a later mark before the same slot
         due.sort(key=lambda job: job[2] or job[1])
         self.shapes = read_shapes(conn, due)
@@ -143,7 +152,8 @@ class Work:
     def told(self, parts: Sequence[Part], written: Written) -> Ticked:
         """The batch as its caller hears of it."""
         errors = sum(decided.advance.error is not None for _, decided in parts) + written.refused
-        return Ticked(written.jobs, written.slots, errors, self.instant, self.left, self.looking)
+        looking = [job for job in self.looking if job not in written.failed]
+        return Ticked(written.jobs, written.slots, errors, self.instant, self.left, looking, written.failed)
 
 
 def key_of(job: ticks.Due) -> Key:

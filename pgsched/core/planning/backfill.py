@@ -7,7 +7,7 @@ why it has none. What is not finished is never asked for twice, and a date that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -26,7 +26,14 @@ MOST_SLOTS = 100_000
 INSTANT = timedelta(microseconds=1)
 PIECE = timedelta(days=100)  # what a schedule counts in one go
 Row = Mapping[str, Any]
-WINDOWS = 1000  # a backward walk reads a range in so many windows
+FIRST_WINDOW, LONGEST_WINDOW = timedelta(hours=1), timedelta(days=400)
+FULL_WINDOW = 4000  # slots; what is read beyond that is a second each of an hour
+Late = Callable[[], bool]
+
+
+def never() -> bool:
+    """There is time for all of it."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,30 +78,61 @@ def skipped(text: str, tz: ZoneInfo) -> str | None:
 
 def count(schedule: Schedule, start: datetime, end: datetime) -> int:
     """How many slots lie in [start, end); InputError beyond MOST_SLOTS."""
-    found = 0
+    return count_on(schedule, start, end)[0]
+
+
+def count_on(
+    schedule: Schedule, start: datetime, end: datetime, found: int = 0, late: Late = never
+) -> tuple[int, datetime]:
+    """How many slots lie in [start, end), beside those that were found before; and how far they are counted: to the
+    end, or to where it was `late`."""
     while start < end:
         stop = min(start + PIECE, end)
         piece = schedule.count(start - INSTANT, stop - INSTANT)
-        found += sum(1 for _ in slots(schedule, start, stop)) if piece is None else piece
+        if piece is None:
+            piece = sum(1 for _ in islice(schedule.between(start - INSTANT, stop - INSTANT), MOST_SLOTS + 1))
+        found += piece
         if found > MOST_SLOTS:
             raise InputError(f"the range has more than {MOST_SLOTS:,} slots: ask for a shorter one")
         start = stop
-    return found
+        if late():
+            break
+    return found, start
 
 
 def slots(
     schedule: Schedule, start: datetime, end: datetime, *, reverse: bool = False, cursor: datetime | None = None
 ) -> Iterator[datetime]:
     """The slots of [start, end) behind the cursor, oldest first or newest first."""
-    if not reverse:
-        yield from schedule.between((start - INSTANT) if cursor is None else cursor, end - INSTANT)
-        return
-    width = max((end - start) / WINDOWS, timedelta(seconds=1))
-    end = end if cursor is None else min(end, cursor)
-    while start < end:
-        begin = max(start, end - width)
-        yield from reversed(list(schedule.between(begin - INSTANT, end - INSTANT)))
-        end = begin
+    for found, _ in windows(schedule, start, end, reverse=reverse, cursor=cursor):
+        yield from found
+
+
+def windows(
+    schedule: Schedule, start: datetime, end: datetime, *, reverse: bool = False, cursor: datetime | None = None
+) -> Iterator[tuple[list[datetime], datetime]]:
+    """The same, some at a time, with the cursor behind each window. Windows grow where slots are rare, so that none
+    holds many slots or takes long."""
+    low, high, width = start - INSTANT, end - INSTANT, FIRST_WINDOW
+    if cursor is not None and reverse:
+        high = min(high, cursor - INSTANT)
+    elif cursor is not None:
+        low = cursor
+    while low < high:
+        if reverse:
+            begin = max(low, high - width)
+            found = [*schedule.between(begin, high)][::-1]
+            yield found, begin + INSTANT
+            high = begin
+        else:
+            until = min(high, low + width)
+            found = [*schedule.between(low, until)]
+            yield found, until
+            low = until
+        if len(found) < FULL_WINDOW / 4:
+            width = min(2 * width, LONGEST_WINDOW)
+        elif len(found) > FULL_WINDOW:
+            width /= 2
 
 
 def choices(
@@ -153,10 +191,27 @@ def said_of_stretch(run: Row) -> str:
     return f"{then}; later it was revived, for slot {run['scheduled_at'].astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC alone"
 
 
-def batch(schedule: Schedule, wanted: Mapping[str, Any], n: int) -> list[datetime]:
-    """The next slots of a backfill (a row of `backfills`)."""
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Slots that come next; the cursor behind all that was looked at; `over`: that was the end of the range."""
+
+    slots: list[datetime]
+    cursor: datetime | None
+    over: bool
+
+
+def batch(schedule: Schedule, wanted: Mapping[str, Any], n: int, late: Late = never) -> Batch:
+    """The next slots of a backfill (a row of `backfills`): `n` at most, and only what is found until it is `late`."""
     start, end, reverse, cursor = (wanted[name] for name in ("from_at", "to_at", "reverse", "cursor_at"))
-    return list(islice(slots(schedule, start, end, reverse=reverse, cursor=cursor), n))
+    found: list[datetime] = []
+    for some, reached in windows(schedule, start, end, reverse=reverse, cursor=cursor):
+        found += some[: n - len(found)]
+        if len(found) >= n:
+            return Batch(found, found[-1], over=False)
+        cursor = reached
+        if late():
+            return Batch(found, cursor, over=False)
+    return Batch(found, cursor, over=True)
 
 
 def up_to(found: Sequence[Choice], room: int) -> Sequence[Choice]:

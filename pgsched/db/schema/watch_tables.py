@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text
-from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, UUID
 
 from pgsched.db.schema.table_parts import Instant, key, metadata, need, partial
 
@@ -30,10 +30,13 @@ archived_runs = Table(
     need("task", Text),
     need("state", Text),
     Column("scheduled_at", Instant),
-    need("finished_at", Instant),
+    key("finished_at", Instant),
     need("archived_at", Instant),
     need("run", JSONB),
+    Column("outside_name", Text),
 )
+
+identity = Table("identity", metadata, key("name", Text), need("database", UUID), need("fleet", UUID))
 
 rollups = Table(
     "rollups",
@@ -57,6 +60,17 @@ rollups = Table(
     need("lates", Bins),
     need("last_at", Instant),
     partial("rollups_of_job", "job_id", "from_at", where="job_id <> 0"),
+)
+
+set_aside = Table(
+    "set_aside",
+    metadata,
+    key("duty", Text),
+    key("row_id", Text),
+    need("error", Text),
+    need("tries", Integer),
+    need("since", Instant),
+    need("next_at", Instant),
 )
 
 rollup_mark = Table("rollup_mark", metadata, key("name", Text), need("counted_until", Instant))

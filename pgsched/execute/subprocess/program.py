@@ -92,7 +92,9 @@ def not_started(program: Program, error: OSError) -> str:
     reason = (error.strerror or str(error)).lower()
     if program.cwd is not None and error.filename == program.cwd:
         return f"cwd: cannot change to {program.cwd!r}: {reason}"
-    return f"task: cannot start {program.argv[0]!r}: {reason}"
+    name = program.argv[0]
+    hint = ": a command is one program, its arguments belong in args; or use kind shell" if " " in name.strip() else ""
+    return f"task: cannot start {name!r}: {reason}{hint}"
 
 
 def ended(claim: Claim, code: int | None, output: Output) -> Outcome:
@@ -100,16 +102,21 @@ def ended(claim: Claim, code: int | None, output: Output) -> Outcome:
     if code is None:
         return refused(UNKNOWN, retry=True, log_tail=output.text())
     shown = code if code >= 0 else 128 - code
-    codes: Any = claim.options or {}
     log_tail = output.text()
-    success_codes = codes.get("success_codes")
+    success_codes, retry_codes = codes(claim, "success_codes"), codes(claim, "retry_codes")
     if shown in (success_codes if success_codes is not None else [0]):
         return Outcome(Result.SUCCEEDED, value={"exit_code": shown}, log_tail=log_tail)
-    retry_codes = codes.get("retry_codes")
-    retry = shown not in (codes.get("dead_codes") or []) and (retry_codes is None or shown in retry_codes)
+    retry = shown not in (codes(claim, "dead_codes") or []) and (retry_codes is None or shown in retry_codes)
     said = output.last_line()
     how = f"exit code {code}" if code >= 0 else f"killed by {signal_name(-code)}"
     return refused(f"{how}: {said}" if said else how, retry=retry, log_tail=log_tail)
+
+
+def codes(claim: Claim, name: str) -> list[Any] | None:
+    """The exit codes that a run names; None where it names none, or (a row of before that was refused) no list."""
+    options: Any = claim.options
+    found = options.get(name) if isinstance(options, dict) else None
+    return found if isinstance(found, list) else None
 
 
 def signal_name(number: int) -> str:

@@ -231,7 +231,7 @@ def test_a_job_whose_zone_one_leader_does_not_know_is_planned_again_by_the_next(
     with monkeypatch.context() as old:
         old.setattr(zones, "names", lambda: known - {"Pacific/Chatham"})
         lead(db).perform()
-        look = "SELECT DISTINCT error, next_run_at FROM pgsched.jobs"
+        look = "SELECT DISTINCT split_part(error, '; did', 1), next_run_at FROM pgsched.jobs"
         told = ('timezone: "Pacific/Chatham" is not a known IANA zone', None)
         assert db.execute(look).fetchall() == [told]
         since = db.execute("SELECT error_at FROM pgsched.jobs WHERE name = 'a'").fetchone()
@@ -241,7 +241,7 @@ def test_a_job_whose_zone_one_leader_does_not_know_is_planned_again_by_the_next(
     db.execute("UPDATE pgsched.jobs SET paused = true WHERE name = 'paused'")
     db.execute("SELECT pg_sleep_until(decided_until + interval '1 second') FROM pgsched.jobs WHERE name = 'a'")
     lead(db).perform()
-    found = db.execute("SELECT name, error FROM pgsched.jobs ORDER BY name").fetchall()
+    found = db.execute("SELECT name, split_part(error, '; did', 1) FROM pgsched.jobs ORDER BY name").fetchall()
     assert found == [("a", None), ("paused", told[0])]
     row = db.execute("SELECT min(scheduled_at) FROM pgsched.runs").fetchone()
     began = db.execute("SELECT date_trunc('second', anchor_at) + interval '1 second' FROM pgsched.jobs").fetchone()
@@ -286,6 +286,7 @@ def test_a_leader_that_fails_for_an_unknown_reason_says_so(dsn: str, monkeypatch
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(election.Duties, "perform", broken)
+    monkeypatch.setattr(election, "back_off_s", lambda *_: 0.01)
     told: list[PgschedError] = []
     Leader(dsn, LeaderSettings(), "test", on_fatal=told.append).run()
     assert [str(error) for error in told] == ["leader failed: ZeroDivisionError('a bug')"]
@@ -327,7 +328,7 @@ def test_a_duty_that_fails_stops_no_other(
     impossible: bytes, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tick that cannot be done, whatever the reason, must not keep expired claims from being taken back."""
-    monkeypatch.setattr(ticks, "due_jobs", lambda conn, n, lead_s: conn.execute(impossible).fetchall())
+    monkeypatch.setattr(ticks, "due_jobs", lambda conn, *_: conn.execute(impossible).fetchall())
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)
@@ -427,4 +428,4 @@ def test_what_a_run_keeps_until_it_is_let_go_is_readable(options: str, field: st
     with pytest.raises(psycopg.errors.CheckViolation, match=f"options: .*{field}"):
         db.execute("INSERT INTO pgsched.runs (task, options) VALUES ('t', %s)", [options])
     kept = '{"not_before": "2030-01-01T00:00:00+00:00", "after_jobs": [1, 2], "x": 1}'
-    db.execute("INSERT INTO pgsched.runs (task, options) VALUES ('t', %s), ('t', '[\"after_jobs\"]')", [kept])
+    db.execute("INSERT INTO pgsched.runs (task, options) VALUES ('t', %s)", [kept])

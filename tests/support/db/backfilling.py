@@ -18,7 +18,7 @@ WEEK = [MAY + n * DAY for n in range(7)]
 def work(db: psycopg.Connection) -> bool:
     """A leader's round; whether it would go on at once."""
     with db.transaction():
-        return backfill.work(db)
+        return backfill.work(db).more
 
 
 def open_slots(db: psycopg.Connection) -> list[datetime]:

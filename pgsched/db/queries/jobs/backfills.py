@@ -53,16 +53,14 @@ class Range:
 def add(conn: Connection[Any], name: str, request: Request) -> Row:
     """Ask for a backfill; returns it as `show` does."""
     found = ranged(jobs.show(conn, name), request)
-    job = found.job
     values = {
-        **{"job_id": job["id"], "job": job["name"], "schedule": job["schedule"], "timezone": job["timezone"]},
-        **{"anchor_at": job["anchor_at"], "from_at": found.start, "to_at": found.end, "slots": found.slots},
-        **{"mode": request.mode, "max_active": request.max_active, "reverse": request.reverse},
-        **{"priority": request.priority},
+        **{"job": found.job["name"], "from_at": found.start, "to_at": found.end, "mode": request.mode},
+        **{"max_active": request.max_active, "reverse": request.reverse, "priority": request.priority},
     }
     added = one(conn, "backfill_add", values)
     assert added is not None
-    return show(conn, added["id"]) | {"undecided_from": found.undecided_from}
+    # the leader counts them for itself
+    return show(conn, added["id"]) | {"slots": found.slots, "undecided_from": found.undecided_from}
 
 
 def ranged(job: Row, request: Request) -> Range:

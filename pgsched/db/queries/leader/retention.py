@@ -6,6 +6,7 @@ that moment, and with everything that says something of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,6 +20,7 @@ from pgsched.db.rows import Row, fetch, one, rows
 from pgsched.db.statements import sql
 
 BEGINNING = "-infinity"
+WORKERS_KEPT_S = 3600.0  # the row of a worker, after its last sign of life
 SETTINGS = ("keep", "archive", "keep_minutes", "keep_hours", "keep_audit")
 
 
@@ -44,6 +46,11 @@ class Picked:
     read: int
     last_at: datetime | None
 
+    @property
+    def numbers(self) -> list[int]:
+        """The runs."""
+        return [int(one) for one in self.ids.strip("{}").split(",") if one]
+
 
 def rules(conn: Connection[Any]) -> Rules:
     """The settings as they are."""
@@ -51,9 +58,19 @@ def rules(conn: Connection[Any]) -> Rules:
     return Rules(tuple(row["keeps_s"]), row["version"], row["archive"], row["now"], row["counted_until"] or BEGINNING)
 
 
-def pick(conn: Connection[Any], keep_s: float, after: str, until: datetime, n: int, *, durable: bool = True) -> Picked:
-    """Read the next `n` ended runs from `after` (text of an instant) to `until`; lock those kept at most `keep_s`."""
-    values = {"keep_s": keep_s, "after": after, "until": until, "n": n, "durable": durable}
+def pick(
+    conn: Connection[Any],
+    keep_s: float,
+    after: str,
+    until: datetime,
+    n: int,
+    aside: Sequence[int] = (),
+    *,
+    durable: bool = True,
+) -> Picked:
+    """Read the next `n` ended runs from `after` (text of an instant) to `until`; lock those kept at most `keep_s`, but
+    for those set `aside`."""
+    values = {"keep_s": keep_s, "after": after, "until": until, "n": n, "durable": durable, "aside": plain(aside)}
     (row,) = fetch(conn, "prune_pick", values)
     return Picked(**row)
 
@@ -64,15 +81,16 @@ def delete(conn: Connection[Any], ids: str, *, archive: bool = False, tell: bool
     return int(gone["gone"]), told
 
 
-def tidy(conn: Connection[Any], keep_s: float, n: int) -> int:
-    """Drop what else has had its time: keys, backfills, workers, jobs that ran once, figures; returns how many keys."""
+def tidy(conn: Connection[Any], keep_s: float, n: int, keep_workers_s: float = WORKERS_KEPT_S) -> int:
+    """Drop what else has had its time: keys, backfills, workers, jobs that ran once, figures; returns how many keys or
+    workers, whichever were more."""
     keys = conn.execute(sql("prune_keys"), {"n": n}).fetchone()
     conn.execute(sql("prune_backfills"), {"keep_s": keep_s, "n": n})
-    conn.execute(sql("prune_workers"))
+    workers = conn.execute(sql("prune_workers"), {"keep_s": keep_workers_s, "n": n}).fetchone()
     conn.execute(sql("prune_jobs"), {"n": n})
     conn.execute(sql("rollup_prune"), {"n": n})
     conn.execute(sql("prune_audit"), {"n": n})
-    return int(keys[0]) if keys else 0
+    return max(int(row[0]) for row in (keys, workers) if row is not None)
 
 
 def exists(conn: Connection[Any], run_id: int) -> bool:

@@ -6,10 +6,12 @@ commit an earlier one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from pgsched.db.arrays import literal
 from pgsched.db.connection.connect import Connection
 from pgsched.db.rows import Row, fetch, rows
 from pgsched.db.statements import sql
@@ -33,14 +35,23 @@ def look(conn: Connection[Any]) -> Look:
     return Look(row["now"], frozenset(row["writers"]), row["some"])
 
 
-def count(conn: Connection[Any], safe: datetime, n: int) -> int:
-    """Count about `n` endings behind the mark, none after `safe`; returns how many. In the caller's transaction."""
+def count(conn: Connection[Any], safe: datetime, n: int, aside: Sequence[int] = ()) -> int:
+    """Count about `n` endings behind the mark, none after `safe`; returns how many. In the caller's transaction. Runs
+    that are set `aside` are not counted."""
     (mark,) = fetch(conn, sql("rollup_lock"))
-    after = mark["counted_until"]
-    (reach,) = fetch(conn, "rollup_reach", {"after": after, "safe": safe, "n": n})
+    values = {"after": mark["counted_until"], "aside": literal(aside)}
+    (reach,) = fetch(conn, "rollup_reach", values | {"safe": safe, "n": n})
     until = reach["until_at"] if reach["found"] >= n else safe
-    (row,) = fetch(conn, "rollup", {"after": after, "until": until})
+    (row,) = fetch(conn, "rollup", values | {"until": until})
     return int(row["counted"])
+
+
+def first(conn: Connection[Any], safe: datetime, aside: Sequence[int]) -> int | None:
+    """The run that `count` would begin with."""
+    (mark,) = fetch(conn, sql("rollup_lock"))
+    values = {"after": mark["counted_until"], "aside": literal(aside), "safe": safe, "n": 1}
+    (reach,) = fetch(conn, "rollup_reach", values)
+    return None if reach["last_id"] is None else int(reach["last_id"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -10,10 +11,15 @@ from pgsched.core.planning.plan import Advance, SlotRow
 from pgsched.db.arrays import literal, literals
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import Reaction, classify
+from pgsched.db.queries.leader.leadership import EVER, Instants
 from pgsched.db.rows import fetch, fetch_as, value
 from pgsched.db.statements import sql
 
 UNIQUE_VIOLATION = "23505"
+CHECK_VIOLATION = "23514"
+# what admission does with runs that only the time or other runs of their job held; by the names of their statements
+ADMITTING = {"runs_expire": "expiry", "admit_scheduled": "scheduled runs", "admit_waiting": "held runs"}
+Aside = Callable[[str], Sequence[int]]
 
 
 class Due(NamedTuple):
@@ -45,9 +51,13 @@ class Known(NamedTuple):
     last: datetime
 
 
-def due_jobs(conn: Connection[Any], n: int, lead_s: float = 0.0) -> list[Due]:
-    """Lock up to `n` jobs that are due, within `lead_s` seconds if none is now: `tick_due` in sql/ticks.sql."""
-    return fetch_as(conn, Due, "tick_due", {"n": n, "lead_s": lead_s})
+def due_jobs(
+    conn: Connection[Any], n: int, lead_s: float = 0.0, aside: Sequence[int] = (), since_s: float = -math.inf
+) -> list[Due]:
+    """Lock up to `n` jobs that are due, within `lead_s` seconds if none is now, but for those set aside: `tick_due` in
+    sql/ticks.sql."""
+    values = {"n": n, "lead_s": lead_s, "aside": literal(aside), "since_s": since_s}
+    return fetch_as(conn, Due, "tick_due", values)
 
 
 def planned(conn: Connection[Any], after: int, n: int) -> list[Planned]:
@@ -132,8 +142,17 @@ def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type[SlotRow | Ad
 
 
 def refused(error: DatabaseError) -> bool:
-    """Is it the fault of a row that a statement wrote, so that the statement does without that row?"""
-    return error.sqlstate is not None and classify(error) is Reaction.VALUE
+    """May it be the fault of a row that a statement wrote, so that it goes through without that row? Yes, but for what
+    is about the session, or about another transaction."""
+    others = (Reaction.VALUE, Reaction.BUG, Reaction.BACK_OFF, Reaction.CONFIGURATION)
+    return error.sqlstate is not None and classify(error) in others
+
+
+def own_value(error: DatabaseError) -> bool:
+    """Does it name a value of the job, so that nothing but an edit of the job mends it? (pgsched.raise_bad_value)"""
+    found = error.diag
+    named = found.column_name is not None and found.constraint_name is None
+    return error.sqlstate == CHECK_VIOLATION and found.schema_name == "pgsched" and named
 
 
 def slot_taken(error: DatabaseError) -> bool:
@@ -153,8 +172,30 @@ def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> set[int]:
     return {row["job_id"] for row in fetch(conn, "tick_replace", params) if row["job_id"] is not None}
 
 
-def admit(conn: Connection[Any], n: int) -> int:
-    """End what may no longer start, then make due and unblocked held runs claimable; returns how many of both."""
-    ended = conn.execute(sql("runs_expire"), {"n": n}).rowcount
-    admitted = [*fetch(conn, "admit_scheduled", {"n": n}), *fetch(conn, "admit_waiting", {"n": n})]
-    return ended + sum(int(row["admitted"]) for row in admitted)
+def nobody(_: str) -> Sequence[int]:
+    """Nothing is set aside."""
+    return ()
+
+
+def admit(conn: Connection[Any], n: int, aside: Aside = nobody, since: Instants = EVER) -> int:
+    """End what may no longer start, then make due and unblocked held runs claimable, but for what was due before
+    `since`; returns how many of both. `aside`: the runs that are left as they are, by the names in ADMITTING."""
+    return sum(admit_step(conn, step, n, aside(name), since) for step, name in ADMITTING.items())
+
+
+def admit_step(conn: Connection[Any], step: str, n: int, aside: Sequence[int] = (), since: Instants = EVER) -> int:
+    """One of the statements in ADMITTING; returns how many runs it changed."""
+    (found,) = fetch(conn, step, admitting(n, aside, since, act=True))
+    return int(found["done"])
+
+
+def admit_first(conn: Connection[Any], step: str, aside: Sequence[int] = ()) -> int | None:
+    """The run that such a statement would begin with."""
+    (found,) = fetch(conn, step, admitting(1, aside, EVER, act=False))
+    return None if found["first"] is None else int(found["first"])
+
+
+def admitting(n: int, aside: Sequence[int], since: Instants, *, act: bool) -> dict[str, Any]:
+    """What the statements in ADMITTING take."""
+    begins = {"scheduled_s": since.scheduled_s, "expires_s": since.expires_s, "held_s": since.held_s}
+    return {"n": n, "aside": literal(aside), "act": act} | begins

@@ -33,7 +33,7 @@ def rounds(conn: psycopg.Connection) -> Iterator[bool]:
     turn = backfill.Turn()
     while True:
         with conn.transaction():
-            more = backfill.work(conn, turn)
+            more = backfill.work(conn, turn).more
         yield more
 
 
@@ -106,8 +106,8 @@ def test_a_backfill_that_cannot_be_done_holds_up_no_other(
     bad, good = ask(db), ask(db, "b")
     real = backfill.step
 
-    def broken(conn: psycopg.Connection, wanted: querying.Row) -> bool:
-        real(conn, wanted)
+    def broken(conn: psycopg.Connection, wanted: querying.Row, *rest: Any) -> bool:
+        real(conn, wanted, *rest)
         if wanted["id"] == bad:
             conn.execute("SELECT 1/0")
         return False

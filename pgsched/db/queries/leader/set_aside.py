@@ -1,0 +1,51 @@
+"""Rows that a duty does without for a while, and duties that fail: `pgsched.set_aside`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, fetch, fetch_as, rows
+from pgsched.db.statements import sql
+
+LONGEST_TEXT = 1000  # characters, of at most four bytes each
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A row of the table. `in_s`: seconds until it is tried again; negative where that is over."""
+
+    duty: str
+    row_id: str
+    error: str
+    tries: int
+    in_s: float
+
+
+def load(conn: Connection[Any]) -> list[Noted]:
+    """All that is set aside."""
+    return fetch_as(conn, Noted, "set_aside_all")
+
+
+def note(conn: Connection[Any], duty: str, row_id: str, error: str, in_s: float) -> int:
+    """Set a row aside, or again; returns how many times that was done."""
+    (row,) = fetch(conn, "set_aside_note", {"duty": duty, "row_id": row_id[:LONGEST_TEXT],
+                                            "error": error[:LONGEST_TEXT], "in_s": in_s})  # fmt: skip
+    return int(row["tries"])
+
+
+def session_lost(conn: Connection[Any], duty: str, error: str) -> None:
+    """A duty cost a leader its session. From the second time on it is not done for one, five, thirty minutes."""
+    conn.execute(sql("set_aside_session"), {"duty": duty, "error": error[:LONGEST_TEXT]})
+
+
+def drop(conn: Connection[Any], duty: str, row_ids: Sequence[str]) -> None:
+    """These are not set aside any more."""
+    conn.execute(sql("set_aside_drop"), {"duty": duty, "row_ids": [row_id[:LONGEST_TEXT] for row_id in row_ids]})
+
+
+def seen(conn: Connection[Any]) -> list[Row]:
+    """All of it with its errors, for a person."""
+    return rows(conn, "set_aside_seen")

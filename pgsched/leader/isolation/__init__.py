@@ -1,0 +1,1 @@
+"""What one row, one job or one duty cannot do stops nothing else."""

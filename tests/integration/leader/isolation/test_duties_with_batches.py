@@ -1,0 +1,92 @@
+"""Figures, pruning, backfills and stretches: one row that cannot be written holds up no other."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from pgsched.leader.isolation import set_aside
+from tests.support.db.leading import lead
+from tests.support.db.poisoning import GOOD, add_backfills, aside, heal, poison, until, waiting_run
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.pg14
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is set aside is tried again within a test."""
+    monkeypatch.setattr(set_aside, "PROVEN_S", (0.5, 0.5, 0.5))
+
+
+def prunable(db: psycopg.Connection) -> None:
+    db.execute("UPDATE pgsched.retention SET archive = true, keep = jsonb_build_object('succeeded', '1 second')")
+    waiting_run(db, GOOD, "state, finished_at", "'succeeded', now() - interval '1 hour' + n * interval '1 second'")
+    db.execute("UPDATE pgsched.rollup_mark SET counted_until = now()")
+
+
+LEFT = "SELECT array_agg(id) FROM pgsched.runs"
+
+
+def test_one_run_that_cannot_be_archived_keeps_no_other(db: psycopg.Connection) -> None:
+    prunable(db)
+    poison(db, "INSERT", "NEW.run_id = 7", "archived_runs")
+    duties = lead(db, prune_every_s=0.05)
+    wait_until(lambda: duties.perform() >= 0 and aside(db), what="what is set aside")
+    assert db.execute(LEFT.encode()).fetchone() == ([7],)
+    assert aside(db) == [("pruning", "7", "poisoned")]
+    heal(db)
+    until(duties, db, LEFT, None)
+
+
+def test_a_number_that_comes_again_is_archived_again(db: psycopg.Connection) -> None:
+    for _ in range(2):
+        prunable(db)
+        duties = lead(db, prune_every_s=0.05)
+        until(duties, db, LEFT, None)
+        db.execute("SELECT setval(pg_get_serial_sequence('pgsched.runs', 'id'), 1, false)")
+    assert db.execute("SELECT count(*), count(DISTINCT run_id) FROM pgsched.archived_runs").fetchone() == (
+        2 * GOOD,
+        GOOD,
+    )
+    assert aside(db) == []
+
+
+def test_one_run_that_cannot_be_counted_holds_up_no_other(db: psycopg.Connection) -> None:
+    ended = "'succeeded', now() - interval '1 minute' + n * interval '1 second', CASE n WHEN 7 THEN 'bad' ELSE 'q' END"
+    waiting_run(db, GOOD, "state, finished_at, queue", ended)
+    poison(db, "INSERT", "NEW.queue = 'bad'", "rollups")
+    duties = lead(db, count_every_s=0.05)
+    counted = "SELECT sum(runs) FROM pgsched.rollups WHERE width = 'minute'"
+    until(duties, db, counted, GOOD - 1)
+    assert aside(db) == [("figures", "7", "poisoned")]
+
+
+def test_one_stretch_that_cannot_be_told_holds_up_no_other(db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule)"
+               " SELECT 'j' || n, 't', '@every 1s' FROM generate_series(1, %s) n", [GOOD])  # fmt: skip
+    db.execute("INSERT INTO pgsched.passed_over"
+               " (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason) SELECT id, schedule,"
+               " timezone, '2026-01-01Z', '2026-01-01Z', '2026-01-01 00:00:05Z', 'skipped', 'x'"
+               " FROM pgsched.jobs ORDER BY id")  # fmt: skip
+    poison(db, "INSERT", "NEW.job_id = 7 AND NEW.reason = 'x'")
+    duties = lead(db)
+    left = "SELECT array_agg(job_id) FROM pgsched.passed_over"
+    wait_until(lambda: duties.perform() >= 0 and aside(db), what="what is set aside")
+    assert db.execute(left.encode()).fetchone() == ([7],)
+    heal(db)
+    until(duties, db, left, None)
+
+
+def test_one_backfill_that_cannot_be_begun_holds_up_no_other(db: psycopg.Connection) -> None:
+    add_backfills(db, GOOD)
+    poison(db, "INSERT", "NEW.job_id = 7")
+    duties = lead(db)
+    for _ in range(4):
+        duties.perform()
+    started = "SELECT array_agg(id ORDER BY id) FROM pgsched.backfills WHERE started = 0"
+    assert db.execute(started.encode()).fetchone() == ([7],)
+    assert aside(db) == [("backfills", "7", "poisoned")]
+    heal(db)
+    until(duties, db, started, None)
+    until(duties, db, "SELECT count(*) FROM pgsched.set_aside", 0)
