@@ -35,9 +35,7 @@ SELECT pgsched.cancel(%(id)s, %(reason)s) AS what
 --          run that is not there, or that another session holds
 -- locks: those runs, skipping those that others hold
 WITH held AS MATERIALIZED (
-    SELECT found.* FROM unnest(%(ids)s::text::bigint[]) AS g(id) CROSS JOIN LATERAL (
-        SELECT r.id, r.state FROM pgsched.runs r WHERE r.id = g.id FOR NO KEY UPDATE SKIP LOCKED
-    ) found
+    SELECT found.* FROM unnest(%(ids)s::text::bigint[]) AS g(id) CROSS JOIN LATERAL pgsched.hold_run(g.id) found
 ), judged AS MATERIALIZED (
     SELECT id, state, CASE WHEN state <> ALL (%(states)s::text::text[]) THEN 'it is ' || state || ' by now' END
         AS obstacle
@@ -101,9 +99,7 @@ SELECT (SELECT state FROM pgsched.runs WHERE id = %(id)s) AS before,
 -- locks: those runs, skipping those that others hold. A unique_key that an unfinished run has, or one revived here before
 --        it, is no error; one that is taken between the look and the change is, and fails the statement.
 WITH held AS MATERIALIZED (
-    SELECT found.* FROM unnest(%(ids)s::text::bigint[]) AS g(id) CROSS JOIN LATERAL (
-        SELECT r.id, r.state, r.unique_key FROM pgsched.runs r WHERE r.id = g.id FOR UPDATE SKIP LOCKED
-    ) found
+    SELECT found.* FROM unnest(%(ids)s::text::bigint[]) AS g(id) CROSS JOIN LATERAL pgsched.hold_run(g.id) found
 ), judged AS MATERIALIZED (
     SELECT id, state, CASE
         WHEN state <> ALL (%(states)s::text::text[]) THEN 'it is ' || state || ' by now'

@@ -3,29 +3,33 @@
 
 
 -- name: cancel_asked
--- which of the claims that this worker holds somebody wants cancelled; asked between two heartbeats.
+-- which of the claims that this worker holds somebody wants cancelled or has taken away; asked between two heartbeats.
 -- params: parallel arrays ids bigint[], tokens uuid[]
--- returns: (id, token)
+-- returns: (id, token, cancel boolean: it is still this worker's)
 -- locks: none. Each claim is looked up by its key, whatever the statistics say.
-SELECT asked.id, asked.token
-FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) AS g(id, token) CROSS JOIN LATERAL (
-    SELECT r.id, r.token FROM pgsched.runs r
-    WHERE (r.id, r.token) = (g.id, g.token) AND r.state = 'running' AND r.cancel_requested_at IS NOT NULL
+SELECT g.id, g.token, held.cancel IS NOT NULL AS cancel
+FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) AS g(id, token) LEFT JOIN LATERAL (
+    SELECT r.cancel_requested_at IS NOT NULL AS cancel FROM pgsched.runs r
+    WHERE (r.id, r.token) = (g.id, g.token) AND r.state = 'running'
     OFFSET 0
-) asked
+) held ON true
+WHERE held.cancel IS DISTINCT FROM false
 
 
 -- name: heartbeat
 -- renew the lease of every claim this worker holds, and the worker's own row.
 -- params: worker_id bigint, lease_s float8, running int, abandoned int, stopping boolean, blocked_s float8 (for how long
 --         its loop has not turned; null: it turns), blocked_by text, clock_s float8 (the host's, since 1970), parallel
---         arrays ids bigint[], tokens uuid[], name text
+--         arrays ids bigint[], tokens uuid[], begun boolean[] (is the attempt being made?), name text, fleet uuid
+--         (the database must be of it; null: any)
 -- returns: (id, token, cancel, renewed, null) of the claims still ours; a claim that is absent was lost. cancel: somebody
 --          asked. Not renewed: somebody holds the row, the next heartbeat will tell. And (null, null, drain: somebody
 --          asked the worker for that, null, drain_asked_by), or no such row: the database does not know a worker of this
 --          number and name (any more): a failover may have lost its row, and given the number to another one, or it was
 --          silent for so long that it counts as stopped. Then it has to register again, and its row stays as it is,
 --          unless it is to drain anyhow.
+-- Which attempts have begun is written with their leases, and costs nothing beside that: a worker's death is charged to
+-- those (reap).
 -- locks: row locks on those runs, skipping those that others hold: one row that a person has locked must not cost
 --        all the others their lease. A worker that has stopped stays stopped. Each claim is looked up by its key,
 --        whatever the statistics say.
@@ -39,15 +43,15 @@ WITH me AS (
                   AND (stopped_at IS NULL OR coalesce(stopping_at, drain_asked_at) IS NOT NULL OR %(stopping)s)
                 FOR NO KEY UPDATE SKIP LOCKED)
 ), given AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) AS g(id, token)
+    SELECT * FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[], %(begun)s::text::boolean[]) AS g(id, token, begun)
 ), mine AS MATERIALIZED (
-    SELECT found.id FROM given g CROSS JOIN LATERAL (
+    SELECT found.id, g.begun FROM given g CROSS JOIN LATERAL (
         SELECT r.id FROM pgsched.runs r
         WHERE r.id = g.id AND r.token = g.token AND r.state = 'running'
         FOR NO KEY UPDATE OF r SKIP LOCKED
     ) found
 ), renewed AS (
-    UPDATE pgsched.runs r SET lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
+    UPDATE pgsched.runs r SET lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s), begun = mine.begun
     FROM mine WHERE r.id = mine.id
     RETURNING r.id, r.token, r.cancel_requested_at
 )
@@ -61,7 +65,7 @@ FROM given g CROSS JOIN LATERAL (
 ) held
 WHERE g.id NOT IN (SELECT id FROM renewed)
 UNION ALL
-SELECT NULL, NULL, drain_asked_at IS NOT NULL, NULL, drain_asked_by FROM pgsched.workers
+SELECT NULL, NULL, drain_asked_at IS NOT NULL, NULL, drain_asked_by FROM pgsched.workers, pgsched.assert_fleet(%(fleet)s::uuid)
 WHERE id = %(worker_id)s AND name = %(name)s
   AND (stopped_at IS NULL OR coalesce(stopping_at, drain_asked_at) IS NOT NULL OR %(stopping)s)
 
@@ -77,7 +81,7 @@ WHERE id = %(worker_id)s AND name = %(name)s
 -- either, and a run that no attempt has begun has not started yet, so that its start deadline holds. 'snoozed' costs no
 -- attempt and leaves no evidence either, but the run has started: it goes on when it asked to, and has no start deadline
 -- any more. 'crashed' took its process down with it, and counts towards the quarantine as if that had been the worker
--- (reap).
+-- (reap); any other attempt that ends by itself begins that count anew, and clears the run of what its worker died of.
 -- A limited run that is given back goes through admission again, in the place that it has had since it was claimable if
 -- it became limited while it ran; one that was released gets the tokens back that it was charged (refunds).
 -- The fence is one expression that the planner cannot estimate, so that stale statistics cannot make it read all runs.
@@ -96,7 +100,9 @@ WITH settled AS (
         available_at = CASE WHEN g.outcome IN ('succeeded', 'interrupted', 'released') THEN r.available_at
                             ELSE clock_timestamp() + make_interval(secs => coalesce(g.retry_in, 0)) END,
         attempt = r.attempt - CASE WHEN g.outcome IN ('interrupted', 'released', 'snoozed') THEN 1 ELSE 0 END,
-        crashes = r.crashes + CASE WHEN g.outcome = 'crashed' THEN 1 ELSE 0 END,
+        crashes = CASE WHEN g.outcome = 'crashed' THEN r.crashes + 1
+                       WHEN g.outcome IN ('interrupted', 'released') THEN r.crashes ELSE 0 END,
+        suspect = CASE WHEN g.outcome IN ('interrupted', 'released') THEN r.suspect END,
         started_at = CASE WHEN g.outcome = 'released' AND (SELECT a.run_id FROM pgsched.attempts a
                                                            WHERE a.run_id = r.id LIMIT 1) IS NULL
                           THEN NULL ELSE r.started_at END,
@@ -138,14 +144,36 @@ WITH settled AS (
         OR EXISTS (SELECT FROM pgsched.limit_of(o.concurrency_key) l WHERE l.rate IS NOT NULL))
     ON CONFLICT DO NOTHING
 ), woken AS (
-    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM settled WHERE state = 'queued') q
+    SELECT pgsched.notify('pgsched_runs', pgsched.queue_mark(queue)) FROM (SELECT DISTINCT queue FROM settled WHERE state = 'queued') q
     UNION ALL
-    SELECT pg_notify('pgsched_leader', 'runs') WHERE EXISTS (
+    SELECT pgsched.tell_leader() WHERE EXISTS (
         SELECT FROM settled s WHERE s.state IN ('scheduled', 'waiting') OR s.has_children OR s.ready_at IS NOT NULL
             OR s.expires_at IS NOT NULL AND s.started_at IS NULL OR s.job_id IS NOT NULL AND EXISTS (
             SELECT FROM pgsched.runs w WHERE w.job_id = s.job_id AND w.phase < 3 /* open */ AND w.state = 'waiting'))
 )
 SELECT n, state, (SELECT count(*) FROM woken) AS notified FROM settled
+
+
+-- name: settle_lock
+-- the claims of a batch whose rows nobody else has locked; the others are left for later. Before `settle` in its
+-- transaction, where a locked row was met lately.
+-- params: parallel arrays ids bigint[], tokens uuid[]
+-- returns: (n: place in the arrays, from 1; locked boolean: somebody else has the row of this claim locked), for claims that
+--          are still ours
+-- locks: row locks on those runs, skipping those that others hold
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) WITH ORDINALITY AS g(id, token, n)
+), free AS MATERIALIZED (
+    SELECT g.n FROM given g CROSS JOIN LATERAL (
+        SELECT FROM pgsched.runs r
+        WHERE r.id = g.id AND r.token = g.token AND r.state = 'running' FOR NO KEY UPDATE OF r SKIP LOCKED
+    ) found
+)
+SELECT n, false AS locked FROM free
+UNION ALL
+SELECT g.n, true FROM given g CROSS JOIN LATERAL (
+    SELECT FROM pgsched.runs r WHERE (r.id, r.token) = (g.id, g.token) AND r.state = 'running' OFFSET 0
+) held WHERE g.n NOT IN (SELECT n FROM free)
 
 
 -- name: settle_missing
@@ -168,11 +196,12 @@ LEFT JOIN pgsched.runs r ON r.id = g.id
 --          number of rows that it wrote.
 -- locks: row locks on those runs, in the order given. Repeating it is harmless.
 -- One pass over the key's index takes all ids; a row's place in an array is found by halving it (width_bucket).
--- The reason is always null: pg_notify's empty answer is none. The leader is told of what may free other runs.
+-- The reason is always null, as is the answer of tell_leader: the leader is told of what may free other runs.
 UPDATE pgsched.runs r SET state = 'succeeded', phase = 3 /* ended well */, finished_at = clock_timestamp(), error = NULL,
+    suspect = NULL,
     reason = CASE WHEN r.has_children OR r.ready_at IS NOT NULL OR r.job_id IS NOT NULL AND EXISTS (
             SELECT FROM pgsched.runs w WHERE w.job_id = r.job_id AND w.phase < 3 /* open */ AND w.state = 'waiting')
-        THEN nullif(pg_notify('pgsched_leader', 'runs')::text, '') END,
+        THEN pgsched.tell_leader() END,
     result = CASE WHEN %(results)s::jsonb IS NOT NULL
                   THEN nullif(%(results)s::jsonb -> width_bucket(r.id, %(ids)s::bigint[]) - 1, 'null') END
 WHERE r.id = ANY (%(ids)s::bigint[])

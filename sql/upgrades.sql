@@ -27,3 +27,21 @@ SELECT p.phase || CASE WHEN p.blocks_total > 0 THEN format(' (%%s %%%%)', 100 * 
                                left(regexp_replace(a.query, '\s+', ' ', 'g'), 100))
                  FROM pg_stat_activity a WHERE a.pid = p.current_locker_pid), '')
 FROM pg_stat_progress_create_index p WHERE p.pid = %(pid)s
+
+
+-- name: migrate_turn
+-- our turn to migrate. Anybody may take the lock: one who may not migrate is passed by, and the next key is asked for.
+-- params: key bigint
+-- returns: (got boolean; waits boolean: one who may migrate has it)
+-- locks: advisory, session level
+WITH asked AS MATERIALIZED (SELECT pg_try_advisory_lock(%(key)s::bigint) AS got)
+SELECT got, NOT got AND EXISTS (
+    SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND (l.classid::bigint << 32) + l.objid::bigint = %(key)s::bigint
+      AND (pg_has_role(a.usesysid, (SELECT datdba FROM pg_database WHERE datname = current_database()), 'MEMBER')
+           OR has_database_privilege(a.usesysid, current_database(), 'CREATE')
+           OR pg_has_role(a.usesysid, coalesce((SELECT nspowner FROM pg_namespace WHERE nspname = 'pgsched'), a.usesysid),
+                          'MEMBER') AND EXISTS (SELECT FROM pg_namespace WHERE nspname = 'pgsched'))) AS waits
+FROM asked

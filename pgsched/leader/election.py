@@ -1,14 +1,16 @@
-"""One leader at a time: a session lock chooses it, a fence in every transaction proves it, a term names it.
+"""One leader at a time: a term names it, and its row, locked in every transaction of the leader, proves it.
 
-A candidate asks for the lock about once a second and never waits for it in the server; one of many asks less often
-(`pace_s`). The leader's session times out by itself when its process freezes, so that the others need not wait for TCP
-to notice. Behind a pooler that lends sessions for a transaction there is no session to hold a lock: a candidate stands
-when the last term has resigned or has not been seen for as long as such a session would have lasted, and the fence
-alone decides.
+A candidate asks for a session lock about once a second and never waits for it in the server; one of many asks less
+often (`pace_s`). The leader's session times out by itself when its process freezes, so that the others need not wait
+for TCP to notice. The lock is only the cheap way to wait, for anybody may take it: where one who does not lead has it,
+a candidate stands when the last term has not been seen for GONE_S. Behind a pooler that lends sessions for a
+transaction there is no session to hold a lock: a candidate stands when the last term has resigned or has not been seen
+for as long as such a session would have lasted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
@@ -21,18 +23,28 @@ from typing import Any
 from pgsched import log
 from pgsched.config import LeaderSettings
 from pgsched.db.connection.connect import BY_INDEX, Connection, DatabaseError, connect
-from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain
+from pgsched.db.connection.failures import (
+    UNFORESEEN,
+    Reaction,
+    back_off_s,
+    classify,
+    explain,
+    notifications_full,
+)
 from pgsched.db.connection.transaction_pooling import is_shared
-from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader import leadership, set_aside
 from pgsched.db.queries.leader.leadership import NotLeading
 from pgsched.errors import PgschedError
 from pgsched.leader.alerting.incidents import Watch
 from pgsched.leader.loop import Duties
 from pgsched.leader.metrics import LeaderMeter
+from pgsched.leader.periodic import Sleep
 from pgsched.leader.reaper import Search
 
 logger = log.get("leader")
 
+GONE_S = 3.0  # a term that was begun without the session lock and was not seen for so long has ended
+HEED_S = 0.05  # for so long after a try a candidate heeds no notification: anybody may send any
 FEW = 20  # candidates that try as often as they are told
 SELDOM = 3.0  # times that pause at most: most candidates may have gone at the same moment as the leader
 # What a leader outlasts on the connection that it has, and after how many seconds it asks again at first: a new one
@@ -67,8 +79,12 @@ class Leader:
         self.on_fatal = on_fatal
         self.term: int | None = None
         self._broken_off = 0  # rounds in a row
+        self._locked = False  # does the session hold the lock?
+        self._contested = False  # does somebody who does not lead?
+        self._cost: tuple[str, str] | None = None  # the duty that the last session was lost in, and how
         self.counted: LeaderMeter | None = None
         self.nudge: Callable[[], object] = bool  # there may be alerts to tell
+        self.unled: Callable[[Connection[Any]], object] = bool  # called now and then while nobody leads
         self.heard_at: float | None = None  # when the database last answered
         self._stop = threading.Event()
         # written from a signal handler; an Event's wait could be interrupted by the very handler that sets it
@@ -83,12 +99,14 @@ class Leader:
 
     def run(self) -> None:
         """Campaign, lead, and reconnect for as long as the process lives."""
-        failures = 0
+        failures, bugs = 0, 0
         while not self._stop.is_set():
             try:
                 with self._session() as conn:
                     failures = 0
+                    self._note_cost(conn)
                     self._campaign(conn)
+                    bugs = 0
             except (DatabaseError, PgschedError) as error:
                 if classify(error) is Reaction.CONFIGURATION:
                     self._give_up(error)
@@ -97,10 +115,21 @@ class Leader:
                 delay = back_off_s(failures, 0.1)
                 logger.warning("connection lost", error=log.redact(str(error)), retry_in_s=round(delay, 2))
                 self.pause(None, delay)
-            except Exception as error:  # never silent: a process that can no longer lead must not look healthy
-                logger.error("leader failed", exc_info=True)
-                self._give_up(PgschedError(f"leader failed: {error!r}"))
-                return
+            except Exception as error:  # outside of any duty
+                logger.error("leader failed", exc_info=bugs == 0, error=repr(error))
+                bugs += 1
+                if bugs >= UNFORESEEN:  # a process that can no longer lead must not look healthy
+                    self._give_up(PgschedError(f"leader failed: {error!r}"))
+                    return
+                self.pause(None, back_off_s(bugs, 0.1))
+
+    def _note_cost(self, conn: Connection[Any]) -> None:
+        """Write down the duty that cost the last session: one that did so twice is not done for some minutes, whoever
+        leads."""
+        if self._cost is not None:
+            (name, error), self._cost = self._cost, None
+            with contextlib.suppress(DatabaseError):  # a candidate may lack the right
+                set_aside.session_lost(conn, name, error)
 
     def _give_up(self, error: DatabaseError | PgschedError) -> None:
         reason = error if isinstance(error, PgschedError) else explain(error)
@@ -125,17 +154,31 @@ class Leader:
     def _campaign(self, conn: Connection[Any]) -> None:
         tries, recount, seconds = 0, 0, 0.0
         while not self._stop.is_set():
-            if self._vacant(conn) if is_shared(conn) else leadership.try_lead(conn):
+            if self._may_stand(conn):
                 self._lead(conn)
                 return
             if tries == recount:
                 seconds = pace_s(self.settings, leadership.candidates(conn))
                 recount += min(max(tries, 1), RECOUNT)
             tries += 1
-            self.pause(conn, seconds)
+            self.pause(conn, seconds, HEED_S)
+
+    def _may_stand(self, conn: Connection[Any]) -> bool:
+        self._locked = not is_shared(conn) and leadership.try_lead(conn)
+        if not (self._locked or is_shared(conn)):
+            # twice in a row: another candidate may have got the lock this instant
+            before, self._contested = self._contested, leadership.contested(conn, GONE_S)
+            return before and self._contested
+        if vacant := self._vacant(conn):
+            return vacant
+        if self._locked:  # who leads does so without the lock
+            leadership.unlock(conn)
+            self._locked = False
+        return False
 
     def _vacant(self, conn: Connection[Any]) -> bool:
-        return leadership.vacant(conn, self.settings.session_timeout_s)
+        gone_s = self.settings.session_timeout_s if is_shared(conn) else GONE_S
+        return leadership.vacant(conn, gone_s, locked=self._locked)
 
     def _lead(self, conn: Connection[Any]) -> None:
         term, grace_s = self._begin_term(conn)
@@ -145,28 +188,35 @@ class Leader:
         logger.info("leading", term=term, reaps_in_s=round(grace_s, 1))
         if not is_shared(conn):
             conn.execute("LISTEN pgsched_leader")
-        duties = Duties(conn, term, self.settings, reap_from=time.monotonic() + grace_s)
+        duties = Duties(conn, term, self.settings, reap_from=time.monotonic() + grace_s, locked=self._locked)
         duties.counted = self.counted
         duties.watch, duties.search = Watch(self._nudged), Search(self.dsn, time.monotonic() + FIRST_LOOK_S)
+        sleep = Sleep()
+        duties.aside.load(conn)
         try:
             while not self._stop.is_set():
-                self._round(conn, duties)
+                self._round(conn, duties, sleep)
             duties.resign()
             if not is_shared(conn):
-                leadership.unlock(conn)
+                leadership.wake_candidates(conn, locked=self._locked)
+        except DatabaseError as error:
+            if classify(error) is Reaction.LOST and duties.guard.current is not None:
+                self._cost = duties.guard.current, log.redact(str(error).strip())
+                logger.warning("a duty cost the session", duty=duties.guard.current, error=self._cost[1])
+            raise
         except NotLeading as reason:
             # closing the session gives the lock back
             logger.warning("leadership lost", term=term, reason=str(reason))
 
-    def _round(self, conn: Connection[Any], duties: Duties) -> None:
+    def _round(self, conn: Connection[Any], duties: Duties, sleep: Sleep) -> None:
         """What is due, and a pause. A server that has no room, or a table that somebody has locked, keeps its leader,
         who asks less and less often."""
         try:
             seconds = duties.perform()
             self._broken_off = 0
         except NotLeading:
-            # Without a session lock a candidate may be looking behind the fence just now: the term tells who leads.
-            if not is_shared(conn) or leadership.newest(conn) != duties.term:
+            # A candidate may be looking behind the fence just now: the term tells who leads.
+            if leadership.newest(conn) != duties.term:
                 raise
             self.pause(conn, 0.1)
         except DatabaseError as error:
@@ -177,9 +227,13 @@ class Leader:
             what, first_s = OUTLASTS[reaction]
             delay = min(back_off_s(self._broken_off, first_s), self.settings.session_timeout_s / 2)
             logger.warning(what, error=log.redact(str(error)), retry_in_s=round(delay, 2))
+            if notifications_full(error):
+                leadership.clear_notifications(conn)
             self.pause(None, delay)
         else:
-            self.pause(conn, seconds)
+            deaf_s = sleep.deaf_s(useful=duties.useful)
+            if self.pause(conn, sleep.pause_s(conn, seconds), deaf_s):
+                sleep.woken()
 
     def _nudged(self) -> None:
         self.nudge()
@@ -193,30 +247,32 @@ class Leader:
         """A new term, once the fence is free: a former leader may be inside its last transaction."""
         while not self._stop.is_set():
             try:
-                if is_shared(conn) and not self._vacant(conn):
+                if not self._vacant(conn):
                     break  # another candidate was first
                 with conn.transaction():
-                    leadership.fence(conn, None)
-                    if is_shared(conn) and not self._vacant(conn):
+                    first = leadership.fence(conn, None) is None
+                    if not self._vacant(conn):
                         break
-                    return leadership.elect(conn, self.holder)
+                    return leadership.elect(conn, self.holder, locked=self._locked, first=first)
             except NotLeading:
                 self.pause(conn, 0.2)
         return None, 0.0
 
-    def pause(self, conn: Connection[Any] | None, seconds: float) -> None:
-        """Wait for a notification, a stop, or so many seconds."""
+    def pause(self, conn: Connection[Any] | None, seconds: float, deaf_s: float = 0.0) -> bool:
+        """Wait for a notification, a stop, or so many seconds; did a notification come? For `deaf_s` none is heeded."""
         if conn is not None:
             self.heard_at = time.monotonic()
         if self._stop.is_set() or seconds <= 0:
-            return
+            return False
+        if deaf_s > 0:
+            self.pause(None, min(deaf_s, seconds))
+            return self.pause(conn, seconds - deaf_s)
         # one may have come with the answer to a statement: then the socket has nothing to read any more
         if conn is not None and list(conn.notifies(timeout=0)):
-            return
+            return True
         ready = select.poll()  # not select(): a worker with many children has descriptors beyond 1023
         ready.register(self._wake_read, select.POLLIN)
         if conn is not None:
             ready.register(conn.fileno(), select.POLLIN)
         ready.poll(seconds * 1000)
-        if conn is not None:
-            list(conn.notifies(timeout=0))
+        return conn is not None and bool(list(conn.notifies(timeout=0)))

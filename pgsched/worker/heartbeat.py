@@ -5,9 +5,11 @@ It has a thread and a connection of its own, so that a busy handler cannot cost 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pgsched import log
@@ -16,14 +18,17 @@ from pgsched.db.connection.bounded import expect
 from pgsched.db.connection.connect import BY_KEY, Connection, DatabaseError, connect
 from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain
 from pgsched.db.queries.runs import workers
-from pgsched.db.queries.runs.claims import Beat, cancel_asked, heartbeat
+from pgsched.db.queries.runs.claims import Beat, Vitals, cancel_asked, heartbeat
 from pgsched.errors import PgschedError
 from pgsched.worker.leases import Leases
-from pgsched.worker.registration import register_again
+from pgsched.worker.registration import declare_again, register_again
 
 logger = log.get("lease")
 LOOK_S = 0.8  # so that a cancel request is heard within a second
+SHARE = 20  # a look that a notification asked for is followed by a pause of so many times what it took
+LEAST_PAUSE_S = 0.02
 AGAIN_S = 0.25
+DECLARE_AGAIN_S = 30.0
 
 
 def patience_s(lease_s: float) -> tuple[float, float]:
@@ -47,8 +52,7 @@ class Heartbeat(threading.Thread):
         leases: Leases,
         on_beat: Callable[[list[Key], frozenset[Key]], object],
         on_fatal: Callable[[PgschedError], object],
-        abandoned: Callable[[], int],
-        blocked: Callable[[], tuple[float, str] | None] = lambda: None,
+        vitals: Callable[[], Vitals],
     ) -> None:
         super().__init__(name="pgsched-heartbeat", daemon=True)
         self.dsn = dsn
@@ -58,23 +62,33 @@ class Heartbeat(threading.Thread):
         self.leases = leases
         self.on_beat = on_beat
         self.on_fatal = on_fatal
-        self.abandoned = abandoned
-        self.blocked = blocked
+        self.vitals = vitals
         self.on_drain: Callable[[str], object] = bool
         self._stopping = self._stopped = False
         self._nudge = threading.Event()
+        self._beat_now = self._hinted = False
+        self._affordable_at = 0.0  # when a notification may make it look again
         self._looked_at: frozenset[Key] = frozenset()
         self.beaten_at = time.monotonic()  # when the database last answered a beat
         self.after_beat: Callable[[Connection[Any]], object] = bool
+        self.declare_at = math.inf  # monotonic: what the code declares could not be declared yet
 
     def drain(self) -> None:
         """Let everybody see at once that this worker takes no more."""
         self._stopping = True
-        self._nudge.set()
+        self.beat_soon()
 
     def beat_soon(self) -> None:
         """There is something to say of this worker."""
+        self._beat_now = True
         self._nudge.set()
+
+    def look_soon(self) -> None:
+        """A notification says that somebody wants a run cancelled. Anybody may send one, so it makes this worker ask
+        the database about its claims, and no more often than that takes a twentieth of the time."""
+        if not self._hinted:
+            self._hinted = True
+            self._nudge.set()
 
     def stop(self) -> None:
         """End the thread after the beat in progress."""
@@ -91,16 +105,18 @@ class Heartbeat(threading.Thread):
     def _run(self) -> None:
         period = self.leases.lease_s / 3
         conn: Connection[Any] | None = None
-        beat_at, failures = 0.0, 0
+        beat_at, look_at, failures = 0.0, 0.0, 0
         while not self._stopped:
             try:
                 conn = conn or self._connect()
                 if time.monotonic() >= beat_at:
                     beat_at = time.monotonic() + period
                     self._beat(conn)
-                else:
+                    look_at = time.monotonic() + LOOK_S
+                elif self._hinted or time.monotonic() >= look_at:
                     self._look(conn)
-                failures, wait = 0, max(0.0, min(LOOK_S, beat_at - time.monotonic()))
+                    look_at = time.monotonic() + LOOK_S
+                failures, wait = 0, max(0.0, min(look_at, beat_at) - time.monotonic())
             except (DatabaseError, PgschedError) as error:
                 reaction = classify(error)
                 if reaction is Reaction.CONFIGURATION:
@@ -112,10 +128,21 @@ class Heartbeat(threading.Thread):
                 if conn is not None and reaction is not Reaction.RETRY:
                     conn.close()
                     conn = None
-            if self._nudge.wait(wait):
-                self._nudge.clear()
+            if self._wait(wait, heeding=not failures):
                 beat_at = 0.0
         self._sign_off(conn)
+
+    def _wait(self, seconds: float, *, heeding: bool) -> bool:
+        """Until it is time, or a beat is asked for (True), or a hint is affordable, if hints are heeded."""
+        until = time.monotonic() + seconds
+        while not (self._beat_now or self._stopped):
+            at = min(until, self._affordable_at) if self._hinted and heeding else until
+            if (left_s := at - time.monotonic()) <= 0:
+                return False
+            if self._nudge.wait(left_s):
+                self._nudge.clear()
+        self._beat_now = False
+        return True
 
     def _connect(self) -> Connection[Any]:
         timeout_s, within_s = patience_s(self.leases.lease_s)
@@ -138,10 +165,8 @@ class Heartbeat(threading.Thread):
             self.worker_id,
             self.leases.lease_s,
             held,
-            self.abandoned(),
+            replace(self.vitals(), stopping=self._stopping),
             name=self.registration.name,
-            stopping=self._stopping,
-            blocked=self.blocked(),
         )
         self.leases.renewed(beat.kept, sent_at)
         self.beaten_at = time.monotonic()
@@ -152,6 +177,9 @@ class Heartbeat(threading.Thread):
         if not self._stopping:
             self._heed(conn, beat)
         self.after_beat(conn)
+        if time.monotonic() >= self.declare_at and not self._stopping:
+            done = declare_again(conn, self.registration)
+            self.declare_at = math.inf if done else time.monotonic() + DECLARE_AGAIN_S
 
     def _heed(self, conn: Connection[Any], beat: Beat) -> None:
         """Is this worker to drain? And does the database know it at all? A failover to a standby that lagged may have
@@ -167,10 +195,15 @@ class Heartbeat(threading.Thread):
             self.on_drain(beat.drain_by)
 
     def _look(self, conn: Connection[Any]) -> None:
-        """Between two beats: which of the claims that last for a while are to be cancelled? The notification may have
-        been lost, or not be there at all behind a pooler."""
+        """Between two beats: which of the claims are to be cancelled, or were taken away? Of all, where a notification
+        said so; else of those that last for a while: it may have been lost, or none passes a pooler."""
+        began, hinted, self._hinted = time.monotonic(), self._hinted, False  # first: what comes meanwhile asks again
         held = frozenset(self.leases.held())
-        lasting = held & self._looked_at
+        asked = held if hinted else held & self._looked_at
         self._looked_at = held
-        if lasting and (cancel := cancel_asked(conn, list(lasting))):
-            self.on_beat([], cancel)
+        lost, cancel = cancel_asked(conn, list(asked)) if asked else ([], frozenset())
+        if lost or cancel:
+            self.on_beat(lost, cancel)
+        if hinted:
+            now = time.monotonic()
+            self._affordable_at = now + max(LEAST_PAUSE_S, SHARE * (now - began))

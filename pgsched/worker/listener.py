@@ -1,11 +1,15 @@
 """LISTEN on one dedicated connection: hints that shorten waits. Nothing depends on them, and behind a pooler that lends
-sessions for a transaction there are none."""
+sessions for a transaction there are none.
+
+Invariant: anybody who may connect may notify, anything and at any rate. A notification makes this worker look at the
+database; nothing that it says is believed or kept.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from pgsched import log
@@ -16,18 +20,19 @@ from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.errors import PgschedError
 
 logger = log.get("listen")
-RUN_ID = re.compile(r"[0-9]{1,19}")  # anybody may notify anything
+AT_ONCE = 1000  # notifications read before the event loop goes on with something else
 
 
-async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Callable[[int], None]) -> None:
-    """Pass notifications on until cancelled. `on_queue(None)` when it cannot, and once it can again: any may have been
-    missed."""
+async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Callable[[], None]) -> None:
+    """Pass notifications on until cancelled: `on_queue(mark)`, a queue may have got work (db.queries.runs.claims.mark);
+    `on_cancel()`, somebody may have asked to cancel a run. `on_queue(None)` when it cannot, and once it can again: any
+    may have been missed."""
 
     def heard(channel: str, payload: str) -> None:
         if channel == "pgsched_runs":
-            on_queue(payload or None)
-        elif RUN_ID.fullmatch(payload):
-            on_cancel(int(payload))
+            on_queue(payload)
+        else:
+            on_cancel()
 
     failures = 0
     while True:
@@ -57,13 +62,18 @@ async def pass_on(conn: AsyncConnection[Any], heard: Callable[[str, str], None])
     ended = loop.create_future()
 
     def read() -> None:
+        if ended.done():
+            return
         try:
-            for channel, payload in notices(conn):
+            count = 0
+            for channel, payload in islice(notices(conn), AT_ONCE):
                 heard(channel, payload)
+                count += 1
+            if count == AT_ONCE:  # the socket will not tell of the rest, which libpq has read
+                loop.call_soon(read)
         except Exception as error:
             loop.remove_reader(socket)
-            if not ended.done():
-                ended.set_exception(error)
+            ended.set_exception(error)
 
     socket = conn.fileno()
     loop.add_reader(socket, read)

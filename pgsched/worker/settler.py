@@ -8,6 +8,7 @@ an outcome a failure: any other says nothing of the work, and what cannot be wri
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -18,16 +19,17 @@ from pgsched.core.backoff import delay
 from pgsched.core.model import Claim, Outcome, Result, Settlement
 from pgsched.db.connection.connect import BY_KEY, AsyncConnection, DatabaseError, aconnect
 from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify, explain, first_line
-from pgsched.db.queries.runs.claims import plan_settlements, settle
+from pgsched.db.queries.runs.claims import LOCKED, plan_settlements, settle, settle_unlocked
 from pgsched.errors import PgschedError
 from pgsched.execute.outcomes import escaped
+from pgsched.worker.settling_later import Aside
 
 logger = log.get("settle")
 LARGEST_BATCH = 4000
 ENOUGH = 1000  # to be written without waiting for more
 BEHIND = LARGEST_BATCH  # outcomes that wait: from so many on the worker claims nothing
-LOCK_TIMEOUT_MS = "200"  # waited for by each half of a batch, and by all outcomes behind it
-ASIDE_S = 1.0
+LOCK_TIMEOUT_MS = "50"  # waited for once, by all outcomes behind it too; from then on locked rows are passed by
+WARY_S = 30.0  # for so long
 AGAIN = (Result.FAILED, Result.TIMED_OUT, Result.CRASHED, Result.SNOOZED)
 
 POLICY = ("exponential", timedelta(seconds=5), timedelta(hours=1), 0.2)
@@ -65,9 +67,9 @@ class Settler:
         self.on_fatal: Callable[[PgschedError], object] = bool  # what cannot be written for an unknown reason
         self.on_taken: Callable[[], object] = bool  # fewer wait now: it may be behind no more
         self._waiting: list[Settlement] = []
-        self._alone: list[Settlement] = []
-        self._alone_last = False
-        self._aside = 0
+        self._aside = Aside(self._due_again)
+        self._aside_last = False
+        self._wary_until = 0.0
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -101,7 +103,7 @@ class Settler:
                 batch = self._next()
                 self.on_taken()
                 await self._write(batch, UNFORESEEN)
-                if not (self._waiting or self._alone or self._aside):
+                if not (self._waiting or self._aside):
                     self._idle.set()
         finally:
             if self._conn is not None:
@@ -123,21 +125,27 @@ class Settler:
         return self._conn
 
     def _next(self) -> list[Settlement]:
-        self._alone_last = bool(self._alone) and not (self._alone_last and self._waiting)  # in turns: neither starves
-        if self._alone_last:
-            batch = [self._alone.pop(0)]
+        due = self._aside.due
+        self._aside_last = bool(due) and not (self._aside_last and self._waiting)  # in turns: neither starves
+        if self._aside_last:
+            batch = self._aside.take(LARGEST_BATCH)
         else:
             batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
-        if not (self._waiting or self._alone):
+        if not (self._waiting or self._aside.due):
             self._arrived.clear()
         return batch
+
+    def _due_again(self) -> None:
+        self._arrived.set()
 
     async def _write(self, batch: list[Settlement], unforeseen: int) -> None:
         """`unforeseen`: errors of unknown meaning to be taken for ones that pass."""
         failures = 0
         while True:
+            wary = time.monotonic() < self._wary_until
             try:
-                self._report(batch, await settle(await self._connected(), batch, self.worker))
+                write = settle_unlocked if wary else settle
+                self._report(batch, await write(await self._connected(), batch, self.worker))
                 return
             except (DatabaseError, PgschedError, ValueError, TypeError) as error:  # the last two: no JSON, no UTF-8
                 reaction = classify(error)
@@ -147,28 +155,25 @@ class Settler:
                     await self._write_apart(batch, error, unforeseen)
                     return
                 if reaction is Reaction.RETRY:
-                    await self._write_around(batch, error, unforeseen)
-                    return
+                    self._wary_until = time.monotonic() + WARY_S
+                    if wary:
+                        await self._write_around(batch, error, unforeseen)
+                        return
+                    continue
                 unforeseen -= reaction is Reaction.BUG
                 failures += 1
                 await self._back_off(failures, error)
 
     async def _write_around(self, batch: list[Settlement], error: BaseException, unforeseen: int) -> None:
-        """A row that somebody has locked must not hold up the others: halve the batch until it is alone, and let it
-        wait aside."""
+        """What cannot be written now, although it waits for no row, must not hold up the others: halve the batch until
+        it is alone, and let it wait aside."""
         if len(batch) > 1:
             middle = len(batch) // 2
             await self._write(batch[:middle], unforeseen)
             await self._write(batch[middle:], unforeseen)
             return
         logger.warning("settling later", run=batch[0].id, error=first_line(error))
-        self._aside += 1
-        asyncio.get_running_loop().call_later(ASIDE_S, self._back_from_aside, batch[0])
-
-    def _back_from_aside(self, settlement: Settlement) -> None:
-        self._aside -= 1
-        self._alone.append(settlement)
-        self._arrived.set()
+        self._aside.put(batch)
 
     async def _write_apart(self, batch: list[Settlement], error: BaseException, unforeseen: int) -> None:
         """One value that the database refuses must not hold up the others: write each alone, the bad one as failed. One
@@ -202,6 +207,13 @@ class Settler:
         await asyncio.sleep(delay)
 
     def _report(self, batch: list[Settlement], verdicts: list[str]) -> None:
+        if LOCKED in verdicts:
+            self._wary_until = time.monotonic() + WARY_S
+            pairs = list(zip(batch, verdicts, strict=True))
+            self._aside.put([s for s, verdict in pairs if verdict == LOCKED])
+            batch, verdicts = [s for s, v in pairs if v != LOCKED], [v for v in verdicts if v != LOCKED]
+        for settlement in batch if self._aside.known else ():
+            self._aside.forget(settlement)
         if "lost" in verdicts:
             for settlement, verdict in zip(batch, verdicts, strict=True):
                 if verdict == "lost":

@@ -18,6 +18,8 @@ from typing import Any
 from psycopg.conninfo import make_conninfo
 
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
+from pgsched.db.connection.dsn import in_use
+from pgsched.db.rows import fetch
 from pgsched.db.schema.revision import LOCKS
 from pgsched.db.statements import folder, sql
 from pgsched.errors import PgschedError
@@ -102,9 +104,12 @@ def in_the_way(conn: Connection[Any]) -> str:
 @contextmanager
 def turn(conn: Connection[Any], key: int, tell: Tell) -> Iterator[None]:
     """Our turn to migrate. Asked for again and again: who waits in one statement holds a snapshot, and whoever builds
-    an index would wait for that."""
+    an index would wait for that. Anybody may hold the lock: of one who may not migrate the next key is tried."""
     asked = 0
-    while not conn.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchone()[0]:  # type: ignore[index]
+    while not (row := fetch(conn, "migrate_turn", {"key": key})[0])["got"]:
+        if not row["waits"]:
+            key += 1
+            continue
         if asked % 50 == 0:
             tell("another process is migrating: waiting for it")
         asked += 1
@@ -123,7 +128,7 @@ def progress(conn: Connection[Any], one: Step, tell: Tell) -> Iterator[None]:
         yield
         return
     done = threading.Event()
-    about = (make_conninfo(conn.info.dsn, password=conn.info.password or None), conn.info.backend_pid)
+    about = (make_conninfo("", **in_use(conn)), conn.info.backend_pid)
     watcher = threading.Thread(target=watch, args=(*about, one, tell, done), daemon=True)
     watcher.start()
     try:

@@ -10,34 +10,35 @@ import asyncio
 import math
 import random
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 from pgsched import log
-from pgsched.core.model import Claim
+from pgsched.core.model import Claims
 from pgsched.db.connection.bounded import hold
 from pgsched.db.connection.connect import BY_KEY, AsyncConnection, DatabaseError, aconnect
 from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify, explain, first_line
 from pgsched.db.connection.transaction_pooling import is_shared
-from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, claimable_queues, plan_claims
+from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, claim_many, claimable_queues, plan_claims
 from pgsched.errors import PgschedError
-from pgsched.worker.claiming.cursor import SHARE, Budget, Cursor, Rescans
+from pgsched.worker.claiming.cursor import SHARE, Budget
+from pgsched.worker.claiming.hearing import Hearing
+from pgsched.worker.claiming.known_queues import KnownQueues
 from pgsched.worker.claiming.polling import NAP_S, Polling, Rest
-from pgsched.worker.claiming.recovery import Unconfirmed
-from pgsched.worker.claiming.rotation import Rotation
+from pgsched.worker.claiming.recovery import Unconfirmed, counted_from
+from pgsched.worker.claiming.rotation import Rotation, sorted_by_queue
 
 logger = log.get("claim")
 LARGEST_BATCH = 4000
-LAST_QUESTION_S = 5.0
-NAPPING_LOOK_S = 0.05
+LAST_QUESTION_S, NAPPING_LOOK_S, SINGLY_S = 5.0, 0.05, 60.0
 HOLD_S = 0.002  # a claim that takes longer waits in the event loop
 
 
 class Claimer:
-    """Claims as long as there is room; `on_claims(claims, sent_at)` takes them. `idle()`: no attempt is being made."""
+    """Claims as long as there is room; `on_claims(claims, sent_at)` takes them. `idle()`: no attempt is being made.
+    `places()`: how many of the claims for which there is room may be such as begin at once."""
 
     def __init__(
         self,
@@ -46,8 +47,9 @@ class Claimer:
         queues: tuple[str, ...],
         poll_s: float,
         room: Callable[[], int],
-        on_claims: Callable[[list[Claim], float], None],
+        on_claims: Callable[[Claims, float], None],
         idle: Callable[[], bool] = bool,
+        places: Callable[[], int] | None = None,
     ) -> None:
         self.dsn = dsn
         self.wanted = wanted
@@ -56,19 +58,21 @@ class Claimer:
         self.room = room
         self.on_claims = on_claims
         self.idle = idle
+        self.places = places or room
         self._wake = asyncio.Event()
         self._conn: AsyncConnection[Any] | None = None
         self._unconfirmed = Unconfirmed(on_claims, self._wake.set)
-        self._claiming: tuple[UUID, str] | None = None
+        self._claiming: tuple[UUID, tuple[str, ...]] | None = None
+        self._after = ""  # behind this name the next look goes on
+        self._singly_until = 0.0
         self._discovered_at = -math.inf
         self.starved = False  # did the last round leave something for want of room?
         self._looking = Budget()
         self._stopped = False
-        rescans = Rescans()
-        self._cursors: defaultdict[str, Cursor] = defaultdict(lambda: Cursor(rescans))
+        self._known = KnownQueues(queues)
+        self._hearing = Hearing(self._wake.set)
         self._rotation = Rotation()
-        self._looking_s = 0.0  # what the last look for queues took, with the claims that followed
-        self._again_s = poll_s
+        self._again_s, self._looking_s = poll_s, 0.0  # the latter: the last look for queues, with the claims after it
         self._rest = Rest(poll_s)
         self._unforeseen = 0  # errors since the last round that went well
 
@@ -77,22 +81,39 @@ class Claimer:
         self.wanted = replace(self.wanted, worker_id=worker_id)
 
     def wake(self) -> None:
-        """There is room again: look again now, if the last round left something for want of it."""
-        if self.starved:
+        """There is room again, or a free place: look again now, if something was left for want of it."""
+        if self._rotation.hint_wanting() or self.starved:
             self._wake.set()
 
     def hint(self, queue: str | None) -> None:
         """Look again now: a queue got work (None: any may have)."""
         if queue is None:
             self._look_everywhere()
-        elif not self.queues or queue in self.queues:
+        else:
             self._rotation.hint(queue)
         self._wake.set()
+
+    def heard(self, mark: str | None) -> None:
+        """A notification: a queue with this mark may have work (None: any may have been missed). Anybody may send any,
+        so it makes the claimer look, at known queues or for queues with work, and no more often than is affordable."""
+        if mark is None:
+            self.hint(None)
+        elif (queue := self._known.of(mark)) is not None:
+            self._rotation.hint(queue)
+            self._hearing.wake(self._hearing.next_at)
+        elif not (self.queues and mark):  # empty: of any queue
+            self._discovered_at = -math.inf
+            self._hearing.wake(max(self._hearing.next_at, self._looking.next_at))
 
     def stop(self) -> None:
         """Claim no more: `run` ends with the statement in progress."""
         self._stopped = True
         self._wake.set()
+
+    @property
+    def wants_place(self) -> bool:
+        """May something have been left for want of a free place?"""
+        return bool(self._rotation.wanting)
 
     async def run(self) -> None:
         """Claim until stopped. Raises PgschedError when no retry can help."""
@@ -111,6 +132,7 @@ class Claimer:
     async def close(self) -> None:
         """Disconnect once `run` has ended. What a claim without an answer took is taken over first, to be handed back:
         nobody else would know of it until its lease ends."""
+        self._hearing.close()
         try:
             async with asyncio.timeout(LAST_QUESTION_S):
                 await self._disconnect()
@@ -162,15 +184,21 @@ class Claimer:
         await self._unconfirmed.ask(self._conn, time.monotonic(), self.wanted.lease_s)
         if self.starved:
             return False
-        rotation = self._rotation
+        rotation, hinted_at = self._rotation, time.monotonic()
+        was_hinted = rotation.has_hints
         await self._try(self._conn, rotation.begin())
-        self._rest.found(known := rotation.count, time.monotonic())
+        self._rest.found(known := rotation.count, now := time.monotonic())
+        if was_hinted:
+            self._hearing.looked(found=known > 0, took_s=now - hinted_at, now=now)
         # questions come after what is hinted: it does not wait for them, nor do they if it never runs dry
         began, idle = time.monotonic(), self._rest.idle
         napping = not (idle or rotation.has_left_something)
         found = await self._discover(self._conn, rotation.known(idle), napping=napping)
         if others := rotation.others(found):
+            tried_at = time.monotonic()
             await self._try(self._conn, others)
+            if rotation.count == known and found:
+                self._looking.spent(time.monotonic() - tried_at + self._looking.pause_s / SHARE, time.monotonic())
             if rotation.count > known:
                 self._rest.found(rotation.count - known, time.monotonic())
         if self._discovered_at >= began:
@@ -180,18 +208,45 @@ class Claimer:
         return self.starved and self.room() > 0
 
     async def _try(self, conn: AsyncConnection[Any], queues: list[str]) -> None:
-        """Claim of each queue in turn, as long as there is room."""
-        for queue in queues:
+        """Claim of each queue in turn, as long as there is room; of many that are quick to scan in one statement."""
+        for group in self._known.groups(queues, singly=time.monotonic() < self._singly_until):
             n = min(self.room(), LARGEST_BATCH)
             if n <= 0:
-                self._rotation.no_room(queue)
-            elif await self._claim(conn, queue, n):
-                self._rotation.full(queue)
+                for queue in group:
+                    self._rotation.no_room(queue)
+            elif len(group) > 1:
+                await self._claim_many(conn, group, n)
+            elif await self._claim(conn, group[0], n):
+                self._rotation.full(group[0])
+
+    async def _claim_many(self, conn: AsyncConnection[Any], queues: list[str], n: int) -> None:
+        """Claim up to `n` runs of these queues, of the first ones first."""
+        token, sent_at, key = uuid4(), time.monotonic(), tuple(queues)
+        self._unconfirmed.sent(token, key, sent_at)
+        self._claiming, places = (token, key), self.places()
+        claims = await claim_many(conn, self.wanted, queues, n, token, places)
+        self._claiming = None
+        self._unconfirmed.settled(token, key)
+        each_s = (time.monotonic() - sent_at) / len(queues)
+        if claims:
+            self.on_claims(claims, await counted_from(conn, claims, sent_at, self.wanted.lease_s))
+        self._rotation.note_wanting(queues, nothing=not claims and places <= 0)
+        by_queue = sorted_by_queue(claims)
+        last = max((queues.index(queue) for queue in by_queue), default=-1)
+        for place, queue in enumerate(queues):
+            taken = by_queue.get(queue, [])
+            if taken:
+                self._rotation.took(queue, len(taken))
+            # there was no room for more, or one that is suspect was taken alone
+            if (len(claims) == n or (claims and claims[0].suspect)) and place >= last:
+                self._rotation.full(queue) if place == last else self._rotation.no_room(queue)
+            else:
+                self._known.cursor(queue).scanned(taken, n, sent_at, sent_at + each_s)
 
     async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
         """Claim up to `n` runs of one queue; True when there may be more. Too few from the cursor on: a scan from the
         start follows as soon as that is affordable."""
-        cursor, now = self._cursors[queue], time.monotonic()
+        cursor, now = self._known.cursor(queue), time.monotonic()
         if (wait_s := cursor.wait_s(now)) > 0:
             return self._later(queue, wait_s)
         after = cursor.after(now)
@@ -213,29 +268,31 @@ class Claimer:
     async def _scan(self, conn: AsyncConnection[Any], queue: str, n: int, span: Mapping[str, str]) -> int:
         """One claim statement; how many runs it took."""
         token, sent_at = uuid4(), time.monotonic()
-        self._unconfirmed.sent(token, queue, sent_at)
-        self._claiming = token, queue
-        idle = self.idle()
+        self._unconfirmed.sent(token, (queue,), sent_at)
+        self._claiming = token, (queue,)
+        idle, places = self.idle(), self.places()
         hold(conn, HOLD_S if idle else 0.0)
         try:
-            claims = await claim(conn, self.wanted, queue, n, token, span)
+            claims = await claim(conn, self.wanted, queue, n, token, span, places)
         except BaseException:
             if span is FROM_THE_START:
-                self._cursors[queue].not_scanned(sent_at, time.monotonic())
+                self._known.cursor(queue).not_scanned(sent_at, time.monotonic())
             raise
         finally:
             hold(conn, 0.0)
         self._claiming = None
-        self._unconfirmed.settled(token, queue)
+        self._unconfirmed.settled(token, (queue,))
         now = time.monotonic()
         if claims:
             self._rotation.took(queue, len(claims))
-            self.on_claims(claims, sent_at)
+            self.on_claims(claims, await counted_from(conn, claims, sent_at, self.wanted.lease_s))
+        self._rotation.note_wanting([queue], nothing=not claims and places <= 0)
         if idle:
             await asyncio.sleep(0)  # what was claimed begins before anything else is done, and others have their turn
-        cursor = self._cursors[queue]
+        cursor = self._known.cursor(queue)
         if span is FROM_THE_START:
-            cursor.scanned(claims, n, sent_at, now)
+            # one that is suspect was taken alone, and others may follow where it was
+            cursor.scanned(claims, len(claims) if claims and claims[0].suspect else n, sent_at, now)
         else:
             cursor.went_on(claims, sent_at, now)
         return len(claims)
@@ -257,14 +314,22 @@ class Claimer:
             return []
         if look:  # said before, because it may be told meanwhile to look once more
             self._discovered_at = now
-        found, sure_s = await claimable_queues(conn, self._rest.asleep_s if must_ask else None, look=look, known=known)
-        if sure_s is not None:
-            self._rest.asked(now, sure_s)
+        found = await claimable_queues(
+            conn, self.wanted, self._rest.asleep_s if must_ask else None, look=look, known=known, among=self.queues,
+            after=self._after,
+        )  # fmt: skip
+        if found.sure_s is not None:
+            self._rest.asked(now, found.sure_s)
         if not look:
             return []
-        # the dead entries of what was claimed are in its way too
-        self._looking.spent(time.monotonic() - now, time.monotonic())
-        return [queue for queue in self.queues if queue in found] if self.queues else found
+        self._known.learn(found.queues)
+        # the dead entries of what was claimed are in its way too, and the runs of many queues that are not for it
+        took_s = time.monotonic() - now
+        self._looking.spent(took_s if found.queues else 2 * took_s, time.monotonic())
+        self._after = found.after or ""
+        if self._after:
+            self._discovered_at = -math.inf
+        return found.queues
 
     async def _recover(self, error: DatabaseError | PgschedError, failures: int) -> None:
         reaction = classify(error)
@@ -276,7 +341,9 @@ class Claimer:
         if reaction is not Reaction.RETRY:
             await self._disconnect()
         self._look_everywhere()
-        self._rotation.failed(self._claiming and self._claiming[1])
+        if together := self._claiming is not None and len(self._claiming[1]) > 1:  # one may be in the way of the others
+            self._singly_until = time.monotonic() + SINGLY_S
+        self._rotation.failed(self._claiming[1][0] if self._claiming and not together else None)
         if self._claiming is not None and reaction is Reaction.RETRY:  # the server says that it has taken nothing
             self._unconfirmed.settled(*self._claiming)
         self._claiming = None

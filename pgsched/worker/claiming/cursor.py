@@ -75,6 +75,10 @@ class Rescans:
         self._took_s[cursor] = took_s
         return others_s
 
+    def forget(self, cursor: Cursor) -> None:
+        """This cursor is not used any more."""
+        self._took_s.pop(cursor, None)
+
 
 class Cursor:
     """The cursor of one queue. All times are monotonic seconds of this process."""
@@ -91,6 +95,10 @@ class Cursor:
     def wait_s(self, now: float) -> float:
         """Seconds until the queue may be looked at, because looks were slow and in vain."""
         return max(0.0, self._in_vain.next_at - now) if self._again_in_vain else 0.0
+
+    def is_plain(self, now: float) -> bool:
+        """May it be scanned from the start, and at once?"""
+        return not self.wait_s(now) and self.after(now) is FROM_THE_START
 
     def full_in(self, now: float) -> float:
         """Seconds until a scan from the start may follow one that found too little."""

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pgsched.core.model import Claim
+
 
 class Rotation:
     """The queues of one claimer. `taken`: how many runs of each queue the present round has claimed."""
 
     def __init__(self) -> None:
         self.taken: dict[str, int] = {}
+        self.wanting: set[str] = set()  # of these something may have been left for want of a free place
         self._hinted: dict[str, None] = {}  # they got work, or may have more
         self._lately: list[str] = []  # of these the last round claimed runs
         self._failed: list[str] = []  # the queue whose claim failed is tried last, once
@@ -20,6 +23,11 @@ class Rotation:
         self._trying: list[str] = []
         self._no_room: list[str] = []
         self._full: list[str] = []
+
+    @property
+    def has_hints(self) -> bool:
+        """Is there a queue that may have work?"""
+        return bool(self._hinted)
 
     @property
     def has_left_something(self) -> bool:
@@ -78,3 +86,25 @@ class Rotation:
         """The round was cut short, by the claim of this queue if one is given: the next is for all that it was for."""
         self._failed = [] if queue is None else [queue]
         self._hinted, self._lately = dict.fromkeys([*self._hinted, *self._trying]), []
+
+    def note_wanting(self, queues: list[str], *, nothing: bool) -> None:
+        """What comes first in these queues may be such as begins at once, and there was no free place for it; unless
+        something was taken."""
+        if nothing:
+            self.wanting.update(queues)
+        elif self.wanting:
+            self.wanting.difference_update(queues)
+
+    def hint_wanting(self) -> bool:
+        """There is a free place: try those queues. Are there any?"""
+        for queue in self.wanting:
+            self.hint(queue)
+        return bool(self.wanting)
+
+
+def sorted_by_queue(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
+    """The claims of each queue, in their order."""
+    found: dict[str, list[Claim]] = {}
+    for claim in claims:
+        found.setdefault(claim.queue, []).append(claim)
+    return found

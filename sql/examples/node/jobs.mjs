@@ -37,6 +37,6 @@ console.log("paused", paused.paused_reason);
 await db.query("UPDATE pgsched.jobs SET paused = false WHERE name = $1", ["nightly totals"]);
 console.log("resumed");
 
-await db.query("DELETE FROM pgsched.jobs WHERE name = $1", ["nightly totals"]);
+await db.query("SELECT pgsched.delete_job($1)", ["nightly totals"]);
 console.log("deleted nightly totals");
 await db.end();

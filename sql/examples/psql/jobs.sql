@@ -24,4 +24,4 @@ RETURNING 'paused', paused_reason;
 UPDATE pgsched.jobs SET paused = false WHERE name = 'nightly totals'
 RETURNING 'resumed';
 
-DELETE FROM pgsched.jobs WHERE name = 'nightly totals' RETURNING 'deleted', name;
+SELECT 'deleted', 'nightly totals' FROM pgsched.delete_job('nightly totals');

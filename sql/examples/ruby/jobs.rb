@@ -30,5 +30,5 @@ puts "paused #{paused["paused_reason"]}"
 db.exec_params("UPDATE pgsched.jobs SET paused = false WHERE name = $1", ["nightly totals"])
 puts "resumed"
 
-db.exec_params("DELETE FROM pgsched.jobs WHERE name = $1", ["nightly totals"])
+db.exec_params("SELECT pgsched.delete_job($1)", ["nightly totals"])
 puts "deleted nightly totals"

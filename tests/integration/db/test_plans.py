@@ -43,10 +43,10 @@ NEEDED = [
     "runs_ended_parents", "jobs_done_once", "jobs_watched", "jobs_declared", "dependencies_parent",
     "kept_keys_expires_at", "rollups_of_job", "kept_keys_met", "jobs_in_error",
 ]  # fmt: skip
-CLAIMS = ["claim", "claim_start", "claim_unconfirmed", "limit_queues", "limit_take_back"]
+CLAIMS = ["claim", "claim_start", "claim_many", "claim_unconfirmed", "limit_queues", "limit_take_back"]
 WORSE = [
     ("runs_claim", "(available_at) WHERE phase = 2", [*CLAIMS, "claimable_queues"]),
-    ("runs_claim", "(queue) WHERE phase = 2", ["claim", "claim_start"]),
+    ("runs_claim", "(queue) WHERE phase = 2", ["claim", "claim_start", "claim_many"]),
     ("runs_claim", "(priority, queue, available_at, id) WHERE phase = 2", ["claim_start", "claimable_queues"]),
     ("runs_waiting_of_job", "(job_id) WHERE phase = 0 AND ready_at IS NULL", ["admit_waiting"]),
     ("runs_scheduled", "(id) WHERE phase = 1", ["admit_scheduled"]),

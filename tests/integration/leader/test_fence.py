@@ -22,15 +22,15 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.pg14
 
-SESSION_LOCK = "pg_try_advisory_lock(hashtextextended('pgsched.leader', 0))"
-FENCE_LOCK = "pg_try_advisory_xact_lock(hashtextextended('pgsched.leader.fence', 0))"
+SESSION_LOCK = "pg_try_advisory_lock(hashtextextended('pgsched.leader', 0::bigint))"
+FENCE_LOCK = "    FOR NO KEY UPDATE SKIP LOCKED\n"
 QUICK = LeaderSettings(election_every_s=0.1, reap_every_s=0.1, session_timeout_s=2)
 
 
-def begin_term(conn: psycopg.Connection, holder: str) -> int:
+def begin_term(conn: psycopg.Connection, holder: str, *, locked: bool = False) -> int:
     with conn.transaction():
         fence(conn, None)
-        return elect(conn, holder)[0]
+        return elect(conn, holder, locked=locked)[0]
 
 
 Lead = Callable[[int], list[Leader]]
@@ -69,7 +69,8 @@ def test_a_second_leader_cannot_enter_while_one_is_inside(
     guarded: bool, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, "leader_fence", FENCE_LOCK, "true")
+        cut(monkeypatch, "leader_fence", FENCE_LOCK, "")
+    begin_term(connect(), "somebody")
     first, second = connect(autocommit=False), connect(autocommit=False)
     fence(first, None)
     if guarded:
@@ -77,6 +78,19 @@ def test_a_second_leader_cannot_enter_while_one_is_inside(
             fence(second, None)
     else:
         fence(second, None)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_of_two_who_find_no_term_to_lock_one_begins_the_first(guarded: bool, connect: Open) -> None:
+    one, other = connect(), connect()
+    with other.transaction():
+        assert fence(other, None) is None
+        assert begin_term(one, "one") == 1
+        if guarded:
+            with pytest.raises(NotLeading, match="another candidate began the first term"):
+                elect(other, "other", first=True)
+        else:
+            assert elect(other, "other")[0] == 2
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -171,7 +185,7 @@ def test_a_new_leader_reaps_nothing_for_a_full_lease(
 ) -> None:
     """After an outage longer than a lease every claim looks expired, although its worker is well."""
     if not guarded:
-        monkeypatch.setattr(leadership, "elect", lambda conn, holder: (elect(conn, holder)[0], 0.0))
+        monkeypatch.setattr(leadership, "elect", lambda conn, holder, **more: (elect(conn, holder, **more)[0], 0.0))
     lease_s = 3
     db.execute(
         "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
@@ -236,12 +250,13 @@ def test_candidates_of_this_database_are_counted(lead: Lead, connect: Open, dsn:
 def test_a_candidate_heeds_how_many_there_are(dsn: str, connect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     holder = connect()
     assert try_lead(holder)
+    begin_term(holder, "holder", locked=True)
     leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "candidate")
     monkeypatch.setattr(election, "RECOUNT", 3)
     counts, pauses = iter((1, 40, 1, 40, 60, 20)), []
     monkeypatch.setattr(leadership, "candidates", lambda _conn: next(counts))
 
-    def pause(_conn: object, seconds: float) -> None:
+    def pause(_conn: object, seconds: float, _deaf_s: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 11:
             leader.stop()

@@ -18,7 +18,8 @@ from tests.support.db.setting import Aside
 from tests.support.waiting import wait_until
 
 TIMEOUT_S = 1
-FENCE = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = %s"
+FENCE = """SELECT count(*) FROM pg_locks WHERE pid = %s AND (locktype = 'advisory'
+    OR relation = 'pgsched.leader'::regclass AND mode = 'RowShareLock')"""
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_a_leader_parted_while_it_admits_gives_its_locks_back(
         pid = conn.info.backend_pid
         duties: Duties = lead(conn)
         part_in(proxy, db, pid, monkeypatch)
-        admitting = Aside(lambda: duties._limit(False))
+        admitting = Aside(duties._limit)
         wait_until(lambda: locks(db, pid) == 1)
         wait_until(lambda: locks(db, pid) == 0, TIMEOUT_S + 5, "the server to end the session")
         proxy.heal()

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from pgsched.leader.ticker import tick
+from pgsched.worker.claiming.known_queues import mark
 from tests.support.db.setting import ASLEEP, Open, add_jobs, cut, heard, put_back
 from tests.support.fleet import one
 
@@ -81,7 +82,7 @@ def test_a_limited_queue_holds_them(db: psycopg.Connection) -> None:
 
 
 def told(db: psycopg.Connection, connect: Open) -> list[str]:
-    """Tick; of which queues a sleeping worker was told."""
+    """Tick; of which queues a sleeping worker was told, by their marks."""
     listener = connect()
     listener.execute("LISTEN pgsched_runs")
     assert ticked(db) == 0
@@ -93,7 +94,7 @@ def test_sleeping_workers_are_told_of_each_queue(db: psycopg.Connection, connect
     add_jobs(db, 4, 4)
     db.execute("UPDATE pgsched.jobs SET queue = 'other' WHERE name IN ('j1', 'j2')")
     put_back(db, 4)
-    assert sorted(told(db, connect)) == ["default", "other"]
+    assert sorted(told(db, connect)) == sorted(map(mark, ("default", "other")))
     assert one(db, CHECKED) == 16
 
 
@@ -102,7 +103,7 @@ def test_no_other_transaction_silences_a_tick(db: psycopg.Connection, connect: O
     db.execute(ASLEEP, [600_000])
     db.execute("CREATE OR REPLACE FUNCTION pgsched.tell_workers(queue text) RETURNS text LANGUAGE sql AS 'SELECT NULL'")
     add_jobs(db, 4, 4)
-    assert told(db, connect) == ["default"]
+    assert told(db, connect) == [mark("default")]
 
 
 def test_nobody_is_told_while_nobody_sleeps(db: psycopg.Connection, connect: Open) -> None:

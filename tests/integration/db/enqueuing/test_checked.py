@@ -13,6 +13,7 @@ from pgsched.app.task import Task
 from pgsched.db.queries.leader.limits import writers
 from pgsched.db.queries.runs import enqueue
 from pgsched.errors import QueueFull
+from pgsched.worker.claiming.known_queues import mark
 from tests.support.db.setting import ASLEEP
 from tests.support.fleet import one
 
@@ -80,7 +81,7 @@ def test_a_full_queue_refuses_them(task: Task[Any, Any], db: psycopg.Connection)
 def test_a_queue_that_is_limited_while_they_are_made_knows_of_the_writer(connect: Open, db: psycopg.Connection) -> None:
     """The lock is there before the question whether the queue is limited: no limit can come in between unseen."""
     producer = connect(autocommit=False)
-    assert writers(db) == frozenset()
+    assert writers(db) == {}
     row = producer.execute(enqueue.sql("enqueue_plain"), VALUES).fetchone()
     assert row == (True,)
     assert len(writers(db)) == 1
@@ -95,7 +96,7 @@ def test_a_sleeping_worker_is_told(how: str, task: Task[Any, Any], connect: Open
         task.enqueue(n=1)
     else:
         task.enqueue_many(MANY)
-    assert [notify.payload for notify in listener.notifies(timeout=10, stop_after=1)] == ["default"]
+    assert [notify.payload for notify in listener.notifies(timeout=10, stop_after=1)] == [mark("default")]
     assert one(db, CHECKED) == (0 if how == "one" else len(MANY))
 
 

@@ -615,8 +615,7 @@ def test_two_leaders_do_not_admit_at_the_same_moment(
     first, second = connect(), connect()
     add(db, 2, "k")
     if not guarded:
-        lock = "pg_try_advisory_xact_lock(hashtextextended('pgsched.leader.fence', 0))"
-        cut(monkeypatch, "leader_fence", lock, "true")
+        cut(monkeypatch, "leader_fence", "    FOR NO KEY UPDATE SKIP LOCKED\n", "")
     with db.transaction():
         term, _ = leadership.elect(db, "one")
     with first.transaction():

@@ -117,6 +117,7 @@ def test_the_leader_is_told_of_a_claim_that_was_given_back(
     if not guarded:
         cut(monkeypatch, "settle", " OR s.expires_at IS NOT NULL AND s.started_at IS NULL")
     (claim,) = take(db)
+    db.execute("SELECT pgsched.leader_sleeps(60)")
     listener = connect()
     listener.execute("LISTEN pgsched_leader")
     settle(dsn, done(claim, Result.RELEASED))

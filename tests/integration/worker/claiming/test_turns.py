@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from pgsched.core.model import Claim
-from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted
+from pgsched.db.queries.runs.claims import FROM_THE_START, Found, Wanted
 from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.claiming import cursor
 from pgsched.worker.claiming import polling as resting
@@ -57,7 +57,7 @@ class Scene:
         self.claimer = Claimer(
             dsn, Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"]), (), 1.0, lambda: self.free, self.take, lambda: True
         )
-        for name in ("claim", "claimable_queues"):
+        for name in ("claim", "claim_many", "claimable_queues"):
             monkeypatch.setattr(claiming, name, self.noting(name, getattr(claiming, name)))
 
     def noting(self, name: str, really: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
@@ -347,19 +347,19 @@ def test_the_loop_is_held_for_claims_only(dsn: str, db: psycopg.Connection, monk
 def test_looks_of_one_who_naps_take_a_small_share_of_its_time_with_the_claims_that_follow(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = claiming.claim
+    really = claiming.claim_many
 
-    async def slow(conn: Any, wanted: Wanted, queue: str, *more: Any) -> Any:
-        await asyncio.sleep(0.02 if queue != "a" else 0)
-        return await really(conn, wanted, queue, *more)
+    async def slow(*given: Any) -> Any:
+        await asyncio.sleep(0.1)
+        return await really(*given)
 
     monkeypatch.setattr(resting, "WINDOW_S", 60.0)
-    monkeypatch.setattr(claiming, "claim", slow)
+    monkeypatch.setattr(claiming, "claim_many", slow)
 
     async def scene(it: Scene) -> None:
         db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'a', 't' FROM generate_series(1, 60)")
         await it.round()
-        db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'q' || n, 'unknown' FROM generate_series(1, 5) n")
+        db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'q' || n % 5, '?' FROM generate_series(1, 100) n")
         asked, until = 0, time.monotonic() + 1.5
         while time.monotonic() < until:
             asked += (await it.round()).count("claimable_queues")
@@ -438,7 +438,7 @@ def slow_scene(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """A claimer for which a scan of a queue from its start counts as 50 ms, and that is told of work by hints only."""
 
     async def nothing(*_: Any, **__: Any) -> Any:
-        return [], 120.0
+        return Found([], 120.0, None)
 
     really = Cursor._pace
     monkeypatch.setattr(Cursor, "_pace", lambda one, took_s, now: really(one, took_s + 0.05, now))
@@ -482,7 +482,7 @@ def test_a_run_behind_the_cursor_is_claimed_by_the_next_rescan(
     async def scene(it: Scene) -> None:
         await leave_behind(it, db, dsn)
         if not guarded:
-            it.claimer._cursors["default"]._overdue_at = math.inf
+            it.claimer._known.cursor("default")._overdue_at = math.inf
         it.free = 5
         async with running(it):
             it.claimer.hint("default")
@@ -510,7 +510,7 @@ def test_a_run_behind_the_cursor_is_claimed_although_the_cursor_never_runs_dry(
             it.claimer.hint("default")
             await it.round()
         if not guarded:
-            it.claimer._cursors["default"]._overdue_at = math.inf
+            it.claimer._known.cursor("default")._overdue_at = math.inf
         assert row is not None and row[0] not in taken
         until = time.monotonic() + 1.0
         while time.monotonic() < until and row[0] not in taken:
@@ -530,7 +530,7 @@ def test_rescans_of_a_slow_queue_are_paced_however_often_it_is_hinted(
 
     async def counted(*given: Any) -> list[Claim]:
         nonlocal from_the_start
-        from_the_start += given[-1] is FROM_THE_START
+        from_the_start += given[5] is FROM_THE_START
         return await really(*given)
 
     async def scene(it: Scene) -> None:
@@ -556,7 +556,7 @@ def test_a_scan_from_the_start_that_has_no_answer_is_not_repeated_at_once(
         db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
         it.claimer.hint("default")
         await it.round()
-        one = it.claimer._cursors["default"]
+        one = it.claimer._known.cursor("default")
         one._overdue_at = 0.0
         assert one.after(time.monotonic()) is FROM_THE_START
         it.free = 1

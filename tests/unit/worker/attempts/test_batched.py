@@ -434,9 +434,9 @@ def test_the_last_of_a_call_to_be_cancelled_waits_for_its_end() -> None:
         bench = Bench(app)
         one, other = bench.take(1, 2)
         await called.wait()
-        bench.slots.cancel(one.id)
+        bench.slots.beaten([], frozenset({one.key}))
         await bench.all_settled(1)
-        bench.slots.cancel(other.id)
+        bench.slots.beaten([], frozenset({other.key}))
         await asyncio.sleep(0.05)
         assert list(bench.settled) == [one.id]
         go.set()

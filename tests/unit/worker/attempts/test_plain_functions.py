@@ -183,7 +183,7 @@ def test_a_cancelled_claim_that_was_not_begun_is_let_go_of_and_what_is_being_mad
 
     async def scene(stage: Stage) -> None:
         claims = await long.has_begun(stage)
-        stage.slots.cancel(claims[2].id)
+        stage.slots.beaten([], frozenset({claims[2].key}))
         assert stage.results() == [("t", "cancelled")]
         await asyncio.sleep(0.05)
         long.go.set()

@@ -14,6 +14,7 @@ from pgsched.db.queries.jobs import queues
 from pgsched.db.queries.leader import limits
 from pgsched.db.statements import sql
 from pgsched.leader.ticker import tick
+from pgsched.worker.claiming.known_queues import mark
 from tests.support.db.setting import CLAIMS, Aside, Open, add_jobs, take, text_without
 from tests.support.fleet import one
 from tests.support.waiting import wait_until
@@ -79,7 +80,7 @@ def test_a_resume_wakes_whoever_listens(db: psycopg.Connection, connect: Open) -
     ear = connect()
     ear.execute("LISTEN pgsched_runs")
     queues.resume(db, "queue", "mail")
-    assert [(n.channel, n.payload) for n in ear.notifies(timeout=5, stop_after=1)] == [("pgsched_runs", "mail")]
+    assert [(n.channel, n.payload) for n in ear.notifies(timeout=5, stop_after=1)] == [("pgsched_runs", mark("mail"))]
 
 
 # ---- full queues

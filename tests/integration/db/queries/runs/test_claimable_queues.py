@@ -18,16 +18,20 @@ from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.claiming import polling
 from pgsched.worker.claiming.claimer import Claimer
 from pgsched.worker.claiming.cursor import Budget
+from pgsched.worker.claiming.known_queues import mark
 from tests.support.db.setting import KINDS, Open
 
 # in the order of code points, in no language's
 NAMES = ["B", "Z", "_", "a", "a b", 'a"b', "a,b", "b", "default", "NULL", "z", "{}", "Ä", "ä", "\U0001f600"]
 
 
+MINE = Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"])
+
+
 def found(dsn: str, known: Iterable[str] = (), *, look: bool = True) -> list[str]:
     async def scene() -> list[str]:
         async with await aconnect(dsn, purpose="claim", settings=BY_KEY) as conn:
-            return (await claimable_queues(conn, look=look, known=known))[0]
+            return (await claimable_queues(conn, MINE, look=look, known=known)).queues
 
     return asyncio.run(scene())
 
@@ -54,7 +58,8 @@ def test_the_dead_entries_of_a_known_queue_are_not_read(
     db.execute("INSERT INTO pgsched.runs (queue, task) SELECT unnest(ARRAY['a', 'm', 'z']), 't'")
     for name, value in BY_KEY.items():
         db.execute("SELECT set_config(%s, %s, false)", [name, value])
-    values = {"asleep_s": None, "look": True, "known": "{m}" if known else "{}"}
+    values = {"asleep_s": None, "look": True, "known": "{m}" if known else "{}", "among": None, "after": "",
+              "steps": 1000, "kinds": MINE.values["kinds"], "tasks": MINE.values["tasks"]}  # fmt: skip
     [(plan,)] = db.execute(b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql("claimable_queues"), values).fetchall()
     read = plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"]
     assert read < 50 if known else read > 200, read
@@ -101,3 +106,85 @@ def test_a_claimer_that_has_just_found_work_in_a_queue_goes_round_it(
         await claimer.close()
 
     asyncio.run(scene())
+
+
+def test_queues_without_a_run_for_this_worker_are_not_found(dsn: str, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'others' || n, 'unknown' FROM generate_series(1, 50) n")
+    db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'deep', 'unknown' FROM generate_series(1, 20)")
+    db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('both', 'unknown'), ('both', 't'), ('mine', 't')")
+    assert sorted(found(dsn)) == ["both", "deep", "mine"], "of one that is deep nobody reads all to know"
+
+
+def test_a_look_goes_on_where_the_last_one_ended(dsn: str, db: psycopg.Connection) -> None:
+    names = [f"q{n:02}" for n in range(50)]
+    db.execute("INSERT INTO pgsched.runs (queue, task) SELECT unnest(%s::text[]), 't'", [names])
+
+    async def scene(known: list[str]) -> list[str]:
+        seen, after = list[str](), ""
+        async with await aconnect(dsn, purpose="claim", settings=BY_KEY) as conn:
+            while True:
+                one = await claimable_queues(conn, MINE, known=known, after=after, steps=7)
+                assert len(one.queues) <= 7
+                seen += one.queues
+                if one.after is None:
+                    return seen
+                after = one.after
+
+    assert sorted(asyncio.run(scene([]))) == names
+    assert sorted(asyncio.run(scene(names[3:40:4]))) == sorted(set(names) - set(names[3:40:4]))
+
+
+def test_one_who_is_for_some_queues_is_told_of_those_alone(dsn: str, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.runs (queue, task) SELECT unnest(ARRAY['a', 'b', 'c']), 't'")
+
+    async def scene() -> list[str]:
+        async with await aconnect(dsn, purpose="claim", settings=BY_KEY) as conn:
+            return (await claimable_queues(conn, MINE, among=("b", "c", "none"), known=["c"])).queues
+
+    assert asyncio.run(scene()) == ["b"]
+
+
+def test_many_queues_are_claimed_of_in_few_statements_and_none_starves(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'tenant ' || n, 't' FROM generate_series(1, 250) n")
+    db.execute(
+        "INSERT INTO pgsched.runs (queue, task) SELECT 'others ' || n, 'unknown' FROM generate_series(1, 2000) n"
+    )
+    sent: list[int] = []
+    taken: list[str] = []
+    really = claiming.claim_many
+
+    async def noted(conn: Any, wanted: Wanted, queues: list[str], *more: Any) -> Any:
+        sent.append(len(queues))
+        return await really(conn, wanted, queues, *more)
+
+    monkeypatch.setattr(claiming, "claim_many", noted)
+
+    async def scene() -> None:
+        claimer = Claimer(
+            dsn, MINE, (), 1.0, lambda: 40, lambda claims, _: taken.extend(claim.queue for claim in claims)
+        )  # fmt: skip
+        for _ in range(30):
+            claimer._looking = Budget()
+            await claimer._round()
+            if len(taken) == 250:
+                break
+        assert len(set(taken)) == len(taken) == 250
+        assert len(sent) < 30 and max(sent) <= 100
+        await asyncio.sleep(2 * polling.WINDOW_S)
+        for _ in range(3):
+            await claimer._round()
+        sent.clear()
+        claimer._looking, claimer._discovered_at = Budget(), -math.inf
+        for _ in range(5):
+            await claimer._round()
+        assert sent == [], "what others have is not tried again and again"
+        await claimer.close()
+
+    asyncio.run(scene())
+
+
+def test_the_marks_of_queues_are_the_same_on_both_sides(db: psycopg.Connection) -> None:
+    for name in NAMES:
+        assert db.execute("SELECT pgsched.queue_mark(%s)", [name]).fetchone() == (mark(name),)

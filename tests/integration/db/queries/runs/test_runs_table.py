@@ -77,6 +77,7 @@ def test_an_unstarted_run_is_missed_after_its_deadline(db: psycopg.Connection, d
 
 def test_a_run_that_started_in_time_is_retried_after_its_deadline(db: psycopg.Connection, deadline: int) -> None:
     (claim,) = take(db)
+    db.execute("UPDATE pgsched.runs SET begun = true")
     pass_deadline(db)
     let_expire(db)
     assert [row["state"] for row in reap(db)] == ["queued"]
@@ -100,7 +101,8 @@ def low(db: psycopg.Connection, connect: Callable[..., psycopg.Connection]) -> I
 
 
 def test_a_worker_may_say_that_it_sleeps_without_a_right_on_the_sequence(low: psycopg.Connection) -> None:
-    row = low.execute(sql("claimable_queues"), {"asleep_s": 2.5, "look": True, "known": "{}"}).fetchone()
+    values = {"known": "{}", "among": None, "after": "", "steps": 9, "kinds": "{}", "tasks": "{}"}
+    row = low.execute(sql("claimable_queues"), {"asleep_s": 2.5, "look": True, **values}).fetchone()
     assert row is not None and row[0] is None and 2.4 < row[1] <= 2.5
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         low.execute("SELECT setval('pgsched.asleep_until', 0)")

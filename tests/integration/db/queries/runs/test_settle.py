@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from uuid import uuid4
 
 import psycopg
 import pytest
 
 from pgsched.core.model import Outcome, Result, Settlement
+from pgsched.db.connection.connect import aconnect
 from pgsched.db.queries.runs import claims
 from tests.support.db.setting import (
     Aside,
@@ -136,7 +138,7 @@ def test_what_was_reaped_is_lost_to_its_former_owner(
     assert settle(dsn, done(claim)) == ["lost" if guarded else "repeated"]
     assert row_of(db, claim.id)["state"] == "queued"
     evidence = db.execute("SELECT attempt, outcome, token FROM pgsched.attempts").fetchall()
-    assert evidence == [(1, "crashed", claim.token)]
+    assert evidence == [(1, "interrupted", claim.token)]
 
 
 def test_one_lost_row_does_not_hold_up_its_batch(dsn: str, db: psycopg.Connection) -> None:
@@ -144,6 +146,41 @@ def test_one_lost_row_does_not_hold_up_its_batch(dsn: str, db: psycopg.Connectio
     first, second, third = take(db, 3)
     db.execute("UPDATE pgsched.runs SET token = %s WHERE id = %s", [uuid4(), second.id])
     assert settle(dsn, done(first), done(second), done(third)) == ["succeeded", "lost", "succeeded"]
+
+
+def settle_unlocked(dsn: str, *batch: Settlement) -> list[str]:
+    async def once() -> list[str]:
+        async with await aconnect(dsn, settings={"lock_timeout": "200"}) as conn:
+            return await claims.settle_unlocked(conn, batch, "w")
+
+    return asyncio.run(once())
+
+
+def test_outcomes_of_locked_runs_are_left_for_later_and_no_others(
+    dsn: str, db: psycopg.Connection, connect: Open
+) -> None:
+    add_runs(db, 5)
+    batch = [done(claim) for claim in take(db, 4)]
+    failed = done(take(db, 1)[0], Result.FAILED)
+    db.execute("UPDATE pgsched.runs SET token = %s WHERE id = %s", [uuid4(), batch[3].id])
+    person = connect(autocommit=False)
+    person.execute("SELECT pgsched.cancel(%s)", [batch[1].id])
+    told = settle_unlocked(dsn, failed, *batch)
+    assert told == ["scheduled", "succeeded", "locked", "succeeded", "lost"]
+    person.rollback()
+    assert settle_unlocked(dsn, *batch[:2]) == ["succeeded", "succeeded"], "what is sent again is sent as a whole"
+
+
+def test_without_skip_locked_outcomes_wait_for_a_locked_run(
+    dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(monkeypatch, "settle_lock", " SKIP LOCKED")
+    add_runs(db, 2)
+    batch = [done(claim) for claim in take(db, 2)]
+    person = connect(autocommit=False)
+    person.execute("SELECT pgsched.cancel(%s)", [batch[1].id])
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        settle_unlocked(dsn, *batch)
 
 
 def test_a_heartbeat_keeps_what_is_ours_and_is_denied_what_was_reaped(db: psycopg.Connection) -> None:

@@ -8,17 +8,19 @@ from functools import partial
 import psycopg
 import pytest
 
+from pgsched.worker.claiming.known_queues import mark
 from tests.support.db import setting
 from tests.support.waiting import wait_until
 
 Open = Callable[..., psycopg.Connection]
-TOLD = "SELECT setval('pgsched.told_at', (date_part('epoch', clock_timestamp()) * 1000)::bigint + %s)"
+TOLD = """SELECT setval('pgsched.told_at', (((date_part('epoch', clock_timestamp()) * 1000)::bigint + %s) << 20)
+    | (hashtextextended('pgsched_runs ' || pgsched.queue_mark('a'), 7236838) & 1048575))"""
 ENQUEUE = "SELECT pgsched.enqueue('t', queue => %s)"
 
 
 @pytest.fixture
 def heard(db: psycopg.Connection, connect: Open) -> Callable[[], list[str]]:
-    """The queues of which a sleeping worker was told since the last call."""
+    """The marks of queues of which a sleeping worker was told since the last call."""
     db.execute(setting.ASLEEP, [600_000])
     listener = connect()
     listener.execute("LISTEN pgsched_runs")
@@ -38,9 +40,9 @@ def test_of_transactions_that_overlap_one_is_announced(
 
     wait_until(unheard)
     first.commit()
-    assert heard() == ["a"]
+    assert heard() == [mark("a")]
     db.execute(ENQUEUE, ["a"])
-    assert heard() == ["a"], "nobody overlaps any more"
+    assert heard() == [mark("a")], "nobody overlaps any more"
 
 
 def test_a_long_transaction_does_not_silence_its_queue(
@@ -50,11 +52,83 @@ def test_a_long_transaction_does_not_silence_its_queue(
     for offset in (-21, 5000):  # long ago; a clock that ran ahead
         db.execute(TOLD, [offset])
         db.execute(ENQUEUE, ["a"])
-        assert heard() == ["a"]
+        assert heard() == [mark("a")]
 
 
-def test_another_queue_is_not_silenced(db: psycopg.Connection, connect: Open, heard: Callable[[], list[str]]) -> None:
+@pytest.mark.parametrize("held", [False, True])
+def test_another_queue_is_not_silenced(
+    held: bool, db: psycopg.Connection, connect: Open, heard: Callable[[], list[str]]
+) -> None:
+    """Nor is it where somebody just holds its lock: anybody may."""
     connect(autocommit=False).execute(ENQUEUE, ["a"])
+    if held:
+        lock = "SELECT pg_advisory_lock(hashtextextended('pgsched_runs ' || pgsched.queue_mark('b'), 7236838))"
+        connect().execute(lock)
     db.execute(TOLD, [0])
     db.execute(ENQUEUE, ["b"])
-    assert heard() == ["b"]
+    assert heard() == [mark("b")]
+
+
+# ---- the leader
+
+
+@pytest.fixture
+def told(db: psycopg.Connection, connect: Open) -> Callable[[], int]:
+    """How often the leader was told since the last call."""
+    listener = connect()
+    listener.execute("LISTEN pgsched_leader")
+
+    def count() -> int:
+        db.execute("NOTIFY pgsched_leader, 'end'")
+        for before, notify in enumerate(listener.notifies(timeout=10)):
+            if notify.payload == "end":
+                return before
+        raise AssertionError("a notification got lost")
+
+    return count
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted"),
+    [
+        ("delay => '1 hour'", 0),
+        ("delay => '2 s'", 1),
+        ("concurrency_key => 'k'", 1),
+        ("after => ARRAY[pgsched.enqueue('t')]", 1),
+    ],
+)
+def test_a_sleeping_leader_is_told_of_what_is_due_before_it_looks_again(
+    how: str, wanted: int, db: psycopg.Connection, told: Callable[[], int]
+) -> None:
+    enqueue = f"SELECT pgsched.enqueue('t', {how})".encode()
+    db.execute("SELECT pgsched.leader_sleeps(10)")
+    db.execute(enqueue)
+    assert told() == wanted
+    db.execute("SELECT pgsched.leader_sleeps(0)")
+    db.execute(enqueue)
+    assert told() == 0, "it is at work, or there is none"
+    db.execute("SELECT setval('pgsched.leader_looks_at', 8999999999999)")
+    db.execute(enqueue)
+    assert told() == 1, "nobody looks so late"
+    db.execute("SELECT pgsched.rebuild_flags()")
+    ahead = "SELECT pg_sequence_last_value('pgsched.leader_looks_at') / 1000 - extract(epoch FROM clock_timestamp())"
+    assert (db.execute(ahead).fetchone() or (99,))[0] < 15
+
+
+def test_many_runs_of_one_transaction_and_of_those_that_overlap_tell_the_leader_once(
+    db: psycopg.Connection, connect: Open, told: Callable[[], int]
+) -> None:
+    keyed = "SELECT pgsched.enqueue('t', concurrency_key => 'k')"
+    db.execute("SELECT pgsched.leader_sleeps(60)")
+    db.execute(f"{keyed} FROM generate_series(1, 100)".encode())
+    assert told() == 1
+    connect(autocommit=False).execute(keyed)
+
+    def unheard() -> bool:
+        with db.transaction():  # within 20 ms, unless the machine is busy
+            db.execute(keyed)
+        before = told()
+        db.execute(keyed)
+        return before == 1 and told() == 0
+
+    wait_until(unheard)

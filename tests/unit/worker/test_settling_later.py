@@ -1,0 +1,57 @@
+"""Outcomes of locked runs wait aside, each longer than the time before."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from pgsched.core.model import DONE, Settlement
+from pgsched.worker import settling_later
+from pgsched.worker.settling_later import Aside
+
+
+def settlement(run: int) -> Settlement:
+    return Settlement._make(
+        [run, UUID(int=run), *(DONE if name == "outcome" else None for name in Settlement._fields[2:])]
+    )
+
+
+def test_what_is_put_aside_comes_back_ever_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = list[float]()
+
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        really = loop.call_later
+        monkeypatch.setattr(loop, "call_later", lambda s, *what: (waits.append(s), really(0, *what))[1])
+        due = asyncio.Event()
+        aside = Aside(due.set)
+        one = settlement(1)
+        for _ in range(7):
+            aside.put([one])
+            assert aside
+            due.clear()
+            await due.wait()
+            assert aside.take(10) == [one]
+            assert not aside
+        aside.forget(one)
+        assert aside.known == {}
+        aside.put([one, settlement(2)])
+        assert waits[-1:] == [settling_later.FIRST_S]
+        await due.wait()
+
+    asyncio.run(scene())
+    assert waits[:7] == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+
+
+def test_no_more_are_taken_than_are_asked_for() -> None:
+    async def scene() -> list[Any]:
+        due = asyncio.Event()
+        aside = Aside(due.set)
+        aside.put([settlement(n) for n in range(5)])
+        await due.wait()
+        return [len(aside.take(3)), len(aside.take(3))]
+
+    assert asyncio.run(scene()) == [3, 2]
