@@ -113,6 +113,16 @@ class AlreadyEnqueued(PgschedError):
         self.run_id = run_id
 
 
+class LockTimeout(PgschedError):
+    """Another transaction holds what a statement needs, and did not end in time. Nothing was done: try again."""
+
+
+class WrongFleet(PgschedError):
+    """The database is of another fleet than this process: PGSCHED_FLEET, or where it was connected before."""
+
+    exit_code = 13
+
+
 class QueueFull(PgschedError):
     """The queue has its max_depth of runs, and refuses more."""
 

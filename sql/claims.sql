@@ -4,17 +4,40 @@
 
 -- fragment: claim_columns
 -- What a claim says of a run r. Queue and kind are null where they are the queue asked for and task: what each row says
--- would be read for each.
+-- would be read for each. Its name outside of the database is for whoever sends it there.
 r.id, r.attempt, r.max_attempts, nullif(r.queue, %(queue)s) AS queue, r.priority, nullif(r.kind, 'task') AS kind, r.task,
     r.args, r.job_id, r.scheduled_at, r.available_at::text, r.owner, r.timeout, r.kill_after, r.backoff, r.backoff_base,
-    r.backoff_max, r.backoff_jitter, r.options
+    r.backoff_max, r.backoff_jitter, r.options, r.suspect,
+    CASE WHEN r.kind = 'http' OR %(named)s THEN pgsched.outside_name(r.id, r.created_at, r.reruns) END AS outside_name
+
+
+-- fragment: claim_found
+-- What a claim looks at in a run that it has found, before it takes it. The note is 0 for nearly all: the bytes of large
+-- arguments times 4, + 1 if this is the run's only attempt, + 2 if it is suspect (see pgsched.claim_limit). Compressed
+-- arguments may be a hundred times as large; none has more than 1 MiB.
+id, CASE WHEN pg_column_size(args) <= 4096 AND pg_column_compression(args) IS NULL THEN 0
+         WHEN pg_column_compression(args) IS NULL THEN least(pg_column_size(args), 1048576)
+         ELSE least(100 * pg_column_size(args), 1048576) END * 4
+    + CASE WHEN max_attempts = 1 THEN 1 ELSE 0 END + CASE WHEN suspect THEN 2 ELSE 0 END AS note
+
+
+-- fragment: claim_update
+-- Take what is found: all of it, but for runs that count as begun once they are claimed where there is no free place for
+-- them, for others beside one that is suspect, and for arguments that are more than a worker should hold.
+UPDATE pgsched.runs r
+SET state = 'running', token = %(token)s, worker_id = %(worker_id)s, attempt = r.attempt + 1, begun = NULL,
+    started_at = clock_timestamp(), lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
+WHERE r.id = ANY (ARRAY(SELECT id FROM picked LIMIT pgsched.claim_limit(
+    (SELECT array_agg(note) FROM picked HAVING max(note) > 0), %(places)s::int)))
+RETURNING
 
 
 -- name: claim
 -- take up to `n` queued runs of one queue for this worker, in (priority, available_at, id) order.
--- params: queue text, n int, token uuid, worker_id bigint, lease_s float8, kinds text[] (every task of these
---         kinds), tasks text[] (the registered tasks that this worker knows), parallel arrays priorities smallint[],
---         after_ats timestamptz[], after_ids bigint[]: the claim cursor of each priority
+-- params: queue text, n int, places int (how many places of the worker are free now), token uuid, worker_id bigint,
+--         lease_s float8, named boolean (whether to say the outside name of every run), kinds text[] (every task of these kinds), tasks text[] (the registered tasks that this worker
+--         knows), parallel arrays priorities smallint[], after_ats timestamptz[], after_ids bigint[]: the claim cursor of
+--         each priority
 -- returns: one row per claim, unordered; none when there is nothing to do
 -- The cursor, each priority's last claimed key, spares the scan the dead entries of what was claimed before, which
 -- nothing can remove while some session pins xmin. A run that became claimable in front of it is not seen: the worker
@@ -24,11 +47,13 @@ r.id, r.attempt, r.max_attempts, nullif(r.queue, %(queue)s) AS queue, r.priority
 -- What is paused is not claimed: two questions to a table that is nearly always empty, asked once a statement.
 -- locks: row locks on the claimed runs, skipping those that others hold
 WITH picked AS MATERIALIZED (
-    SELECT found.id
+    SELECT found.id, found.note
     FROM unnest(%(priorities)s::text::smallint[], %(after_ats)s::text::timestamptz[], %(after_ids)s::text::bigint[])
         AS c(priority, after_at, after_id)
     CROSS JOIN LATERAL (
-        SELECT id FROM pgsched.runs
+        SELECT
+        -- include: claim_found
+        FROM pgsched.runs
         WHERE phase = 2 /* claimable */ AND state = 'queued' AND queue = %(queue)s AND priority = c.priority
           AND (available_at, id) > (c.after_at, c.after_id)
           AND (kind = ANY (%(kinds)s::text[]) OR kind = 'task' AND task = ANY (%(tasks)s::text[]))
@@ -43,33 +68,61 @@ WITH picked AS MATERIALIZED (
                         AND coalesce(p.resume_at > clock_timestamp(), true))
     LIMIT %(n)s
 )
-UPDATE pgsched.runs r
-SET state = 'running', token = %(token)s, worker_id = %(worker_id)s, attempt = r.attempt + 1,
-    started_at = clock_timestamp(), lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
-WHERE r.id = ANY (ARRAY(SELECT id FROM picked))
-RETURNING
+-- include: claim_update
+-- include: claim_columns
+
+
+-- name: claim_many
+-- as `claim_start`, of several queues: of those that come first in the array first.
+-- params: queues text[], queue text (empty: each row says its own), n int, places int, token uuid, worker_id bigint, lease_s float8,
+--         kinds text[], tasks text[]
+-- returns: as claim
+-- locks: row locks on the claimed runs, skipping those that others hold
+WITH picked AS MATERIALIZED (
+    SELECT found.id, found.note
+    FROM unnest(%(queues)s::text::text[]) AS q(queue) CROSS JOIN LATERAL (
+        SELECT
+        -- include: claim_found
+        FROM pgsched.runs
+        WHERE phase = 2 /* claimable */ AND state = 'queued' AND queue = q.queue
+          AND (kind = ANY (%(kinds)s::text[]) OR kind = 'task' AND task = ANY (%(tasks)s::text[]))
+          AND task <> ALL (ARRAY(SELECT p.name FROM pgsched.pauses p WHERE p.what = 'task'
+                                 AND coalesce(p.resume_at > clock_timestamp(), true)))
+          AND (expires_at IS NULL OR expires_at > clock_timestamp() OR started_at IS NOT NULL)
+          AND NOT EXISTS (SELECT FROM pgsched.pauses p
+                          WHERE (p.what, p.name) IN (('all', ''), ('queue', q.queue), ('limit', q.queue))
+                            AND coalesce(p.resume_at > clock_timestamp(), true))
+        ORDER BY priority, available_at, id
+        LIMIT %(n)s FOR UPDATE SKIP LOCKED
+    ) found
+    LIMIT %(n)s
+)
+-- include: claim_update
 -- include: claim_columns
 
 
 -- name: claim_unconfirmed
--- the claims that an earlier `claim` with this token made, when its answer was lost.
--- params: queue text, token uuid
+-- the claims that an earlier claim with this token made, when its answer was lost.
+-- params: queues text[], queue text (the only one of these, or empty), token uuid, named boolean
 -- returns: as claim
 -- locks: none
 SELECT
 -- include: claim_columns
 FROM pgsched.runs r
-WHERE phase = 2 /* claimable */ AND state = 'running' AND queue = %(queue)s AND token = %(token)s
+WHERE phase = 2 /* claimable */ AND state = 'running' AND queue = ANY (%(queues)s::text::text[]) AND token = %(token)s
 
 
 -- name: claim_start
 -- as `claim`, from the start of the queue on: no claim cursor, and no scan for each priority. The plan is
 -- smaller by as much as a worker that is alone with one run notices.
--- params: queue text, n int, token uuid, worker_id bigint, lease_s float8, kinds text[], tasks text[]
+-- params: queue text, n int, places int, token uuid, worker_id bigint, lease_s float8, named boolean, kinds text[],
+--         tasks text[]
 -- returns: as claim
 -- locks: row locks on the claimed runs, skipping those that others hold
 WITH picked AS MATERIALIZED (
-    SELECT id FROM pgsched.runs
+    SELECT
+    -- include: claim_found
+    FROM pgsched.runs
     WHERE phase = 2 /* claimable */ AND state = 'queued' AND queue = %(queue)s
       AND (kind = ANY (%(kinds)s::text[]) OR kind = 'task' AND task = ANY (%(tasks)s::text[]))
       AND task <> ALL (ARRAY(SELECT p.name FROM pgsched.pauses p WHERE p.what = 'task'
@@ -81,38 +134,61 @@ WITH picked AS MATERIALIZED (
     ORDER BY priority, available_at, id
     LIMIT %(n)s FOR UPDATE SKIP LOCKED
 )
-UPDATE pgsched.runs r
-SET state = 'running', token = %(token)s, worker_id = %(worker_id)s, attempt = r.attempt + 1,
-    started_at = clock_timestamp(), lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
-WHERE r.id = ANY (ARRAY(SELECT id FROM picked))
-RETURNING
+-- include: claim_update
 -- include: claim_columns
 
 
+-- name: claim_lease_left
+-- for how long claims of this worker are still believed, the first of them to end.
+-- params: ids bigint[], token uuid
+-- returns: (left_s float8), in seconds; null when none is its own any more
+-- locks: none
+SELECT extract(epoch FROM min(r.lease_until) - clock_timestamp())::float8 AS left_s
+FROM pgsched.runs r
+WHERE r.id = ANY (%(ids)s::text::bigint[]) AND CASE WHEN r.token = %(token)s AND r.state = 'running' THEN true END
+
+
 -- name: claimable_queues
--- the queues that have open runs, found by skipping through the claim index (one probe a queue).
+-- the queues that have open runs which this worker may take, found by skipping through the claim index (one probe a queue).
 -- params: asleep_s float8: for so long, whoever makes a run is to notify the workers, because this one may be asleep
---         (null: leave that as it is); look boolean: whether to look for queues; known text[]: but not for these
--- returns: (queue text, sure_s float8); first a row without a queue, which says for how many seconds it will be so
---          (null: not asked), then one for each queue
+--         (null: leave that as it is); look boolean: whether to look for queues; known text[]: but not for these; among
+--         text[]: these alone (null: any); after text: behind this name, steps int: at most so many steps; kinds text[],
+--         tasks text[]: as claim
+-- returns: (queue text, sure_s float8, after text); first a row without a queue, which says for how many seconds it will be
+--          so (null: not asked), and behind which name to go on (null: there are no more), then one for each queue
 -- What was claimed of a queue leaves dead entries, which each look reads again while some session pins xmin: so those of
--- the known queues are gone round, in the gaps between their names.
+-- the known queues are gone round, in the gaps between their names. Of each queue 20 open runs are read at most: where
+-- there are more, what is behind them is for a claim to find.
 -- locks: none
 WITH RECURSIVE asleep AS MATERIALIZED (
     SELECT CASE WHEN %(asleep_s)s::float8 IS NOT NULL THEN pgsched.workers_asleep(%(asleep_s)s::float8) END AS sure_s
-), q AS (
-    SELECT lag(k, 1, '') OVER (ORDER BY k NULLS LAST) AS queue, k AS upper, true AS is_known
-    FROM unnest(%(known)s::text::text[] || NULL::text) k WHERE %(look)s
+), bounds AS MATERIALIZED (
+    SELECT ARRAY(SELECT k FROM unnest(%(known)s::text::text[]) k WHERE k > %(after)s ORDER BY k) AS known
+    WHERE %(look)s AND %(among)s::text::text[] IS NULL
+), q AS (  -- each step finds the next queue in a gap, or goes on to the next gap
+    SELECT %(after)s::text AS queue, 1 AS gap, false AS is_found, 0 AS n FROM bounds
     UNION ALL
-    SELECT next.queue, q.upper, false
-    FROM q CROSS JOIN LATERAL (
-        (SELECT r.queue FROM pgsched.runs r WHERE r.phase = 2 /* claimable */ AND r.queue > q.queue AND r.queue < q.upper
+    SELECT coalesce(next.queue, b.known[q.gap]), CASE WHEN next.queue IS NULL THEN q.gap + 1 ELSE q.gap END,
+        next.queue IS NOT NULL, q.n + 1
+    FROM q CROSS JOIN bounds b LEFT JOIN LATERAL (
+        (SELECT r.queue FROM pgsched.runs r
+         WHERE r.phase = 2 /* claimable */ AND r.queue > q.queue AND r.queue < b.known[q.gap]
          ORDER BY r.queue LIMIT 1)
         UNION ALL
-        (SELECT r.queue FROM pgsched.runs r WHERE q.upper IS NULL AND r.phase = 2 /* claimable */ AND r.queue > q.queue
+        (SELECT r.queue FROM pgsched.runs r
+         WHERE b.known[q.gap] IS NULL AND r.phase = 2 /* claimable */ AND r.queue > q.queue
          ORDER BY r.queue LIMIT 1)
-    ) next
+    ) next ON true
+    WHERE q.queue IS NOT NULL AND q.n < %(steps)s
+), found AS (
+    SELECT queue FROM q WHERE is_found
+    UNION ALL
+    SELECT a FROM unnest(%(among)s::text::text[]) a WHERE %(look)s AND a <> ALL (%(known)s::text::text[])
 )
-SELECT NULL AS queue, sure_s FROM asleep
+SELECT NULL AS queue, sure_s, (SELECT q.queue FROM q WHERE q.n = %(steps)s) AS after FROM asleep
 UNION ALL
-SELECT queue, NULL FROM q WHERE NOT is_known
+SELECT f.queue, NULL, NULL FROM found f WHERE (
+    SELECT count(*) = 20 OR bool_or(o.state = 'queued' AND (o.kind = ANY (%(kinds)s::text[])
+        OR o.kind = 'task' AND o.task = ANY (%(tasks)s::text[])))
+    FROM (SELECT r.state, r.kind, r.task FROM pgsched.runs r WHERE r.phase = 2 /* claimable */ AND r.queue = f.queue
+          ORDER BY r.priority, r.available_at, r.id LIMIT 20) o)

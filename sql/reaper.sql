@@ -5,29 +5,39 @@
 -- name: runs_expire
 -- what may no longer start ends. A run whose start deadline passed is missed; a slot that waited for an
 -- earlier run (retry_within) in vain is skipped, as it would have been without waiting. The earlier bound counts. What
--- has started once is not bound any more.
--- params: n int
--- returns: nothing; the number of rows says how many
+-- has started once is not bound any more: it loses its deadline, so that it is met here once and not in every round.
+-- (`started_at IS NULL` in the predicate of runs_expiring would do as well; but then no claim were a heap-only update.)
+-- params: n int, aside bigint[] as text (runs that are left alone), act boolean (false: only say which is the first),
+--         expires_s float8, held_s float8 (since 1970: what ended before is left out)
+-- returns: done bigint: how many ended; first bigint: one of those that it begins with
 -- locks: FOR UPDATE on those runs, skipping locked ones
 WITH late AS MATERIALIZED (
     -- the clock is asked once, here and below, and bounds the scan: all bounds that are to come would be read else
-    SELECT id FROM pgsched.runs
-    WHERE phase < 3 /* open */ AND expires_at <= (SELECT clock_timestamp()) AND state <> 'running' AND started_at IS NULL
+    SELECT id, started_at IS NOT NULL AS started FROM pgsched.runs
+    WHERE phase < 3 /* open */ AND expires_at <= (SELECT clock_timestamp()) AND state <> 'running'
+      AND expires_at >= to_timestamp(%(expires_s)s::float8) AND id <> ALL (%(aside)s::text::bigint[])
     ORDER BY expires_at LIMIT %(n)s FOR UPDATE SKIP LOCKED
 ), in_vain AS MATERIALIZED (
     SELECT id FROM pgsched.runs
     WHERE phase = 0 /* waiting */ AND held_until <= (SELECT clock_timestamp()) AND started_at IS NULL
-      AND held_until < coalesce(expires_at, 'infinity')
+      AND held_until < coalesce(expires_at, 'infinity') AND held_until >= to_timestamp(%(held_s)s::float8)
+      AND id <> ALL (%(aside)s::text::bigint[])
     ORDER BY held_until LIMIT %(n)s FOR UPDATE SKIP LOCKED
+), unbound AS (
+    UPDATE pgsched.runs r SET expires_at = NULL FROM late
+    WHERE r.id = late.id AND late.started AND %(act)s::boolean
 ), ended AS (
     SELECT coalesce(late.id, in_vain.id) AS id, in_vain.id IS NOT NULL AS in_vain
-    FROM late FULL JOIN in_vain ON in_vain.id = late.id
+    FROM (SELECT id FROM late WHERE NOT started) late FULL JOIN in_vain ON in_vain.id = late.id
+), done AS (
+    UPDATE pgsched.runs r SET state = CASE WHEN ended.in_vain THEN 'skipped' ELSE 'missed' END,
+        finished_at = clock_timestamp(),
+        reason = CASE WHEN ended.in_vain THEN format('%%s, nor by %%s (retry_within)', r.reason, r.held_until)
+                      ELSE format('start_deadline passed: not started by %%s', r.expires_at) END
+    FROM ended WHERE r.id = ended.id AND %(act)s::boolean
+    RETURNING r.id
 )
-UPDATE pgsched.runs r SET state = CASE WHEN ended.in_vain THEN 'skipped' ELSE 'missed' END,
-    finished_at = clock_timestamp(),
-    reason = CASE WHEN ended.in_vain THEN format('%%s, nor by %%s (retry_within)', r.reason, r.held_until)
-                  ELSE format('start_deadline passed: not started by %%s', r.expires_at) END
-FROM ended WHERE r.id = ended.id
+SELECT (SELECT count(*) FROM done) AS done, coalesce((SELECT id FROM late LIMIT 1), (SELECT id FROM in_vain LIMIT 1)) AS first
 
 
 -- name: lease_look
@@ -75,16 +85,24 @@ WHERE stopped_at IS NULL AND seen_at > (SELECT max(seen_at) FROM pgsched.workers
 
 
 -- name: reap
--- give back those of these claims whose lease has passed, or bury them when their attempts are used up.
+-- take back those of these claims whose lease has passed. An attempt that had begun is charged, and the run is buried when
+-- its attempts are used up, or when so many in a row took their worker down. What is not known to have begun costs no
+-- attempt. Either is suspect from now on, until an attempt ends by itself: it is claimed alone.
 -- params: ids bigint[] (what lease_look has found), crash_limit int, before_s float8 (leases that had ended then, since
 --         1970: what the clock says later is not believed, it may have been moved; null: now)
--- returns: (id, job_id, queue, state, attempt, crashes)
+-- returns: (id, job_id, queue, state, attempt, crashes, begun boolean)
+-- It had begun if the worker's last heartbeat said so, or if it was claimed for a place that was free: so are runs that
+-- are suspect, and those with one attempt, which must not run twice. What may have begun unseen leaves evidence of that,
+-- and is bound by its start deadline again.
 -- A limited run that is given back goes through admission again, in the place that it has had since it was claimable if
 -- it became limited while it ran.
 -- locks: FOR UPDATE on those runs, skipping any that a handler holds by assert_claim; the lease is re-checked under
 --        the lock, and the token is cleared, so that the former owner is fenced from then on
 WITH stale AS MATERIALIZED (
-    SELECT id, token, attempt, worker_id, started_at, lease_until FROM pgsched.runs
+    SELECT id, token, attempt, worker_id, started_at, lease_until,
+        (begun OR suspect OR max_attempts = 1) IS TRUE AS begun,
+        attempt >= max_attempts OR crashes + 1 >= %(crash_limit)s AS is_last
+    FROM pgsched.runs
     -- without its phase: the index of one phase would be read from end to end
     WHERE id = ANY (%(ids)s::text::bigint[]) AND state = 'running'
       AND lease_until < least(clock_timestamp(), to_timestamp(%(before_s)s::float8))
@@ -92,28 +110,33 @@ WITH stale AS MATERIALIZED (
 ), reaped AS (
     UPDATE pgsched.runs r SET
         state = CASE WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'
-                     WHEN r.attempt >= r.max_attempts OR r.crashes + 1 >= %(crash_limit)s THEN 'dead'
+                     WHEN s.begun AND s.is_last THEN 'dead'
                      ELSE pgsched.back_in_line('queued', r.queue, r.concurrency_key) END,
-        finished_at = CASE WHEN r.cancel_requested_at IS NOT NULL OR r.attempt >= r.max_attempts
-                                OR r.crashes + 1 >= %(crash_limit)s THEN clock_timestamp() END,
+        finished_at = CASE WHEN r.cancel_requested_at IS NOT NULL OR s.begun AND s.is_last THEN clock_timestamp() END,
         reason = CASE WHEN r.cancel_requested_at IS NOT NULL THEN left(r.cancel_reason, 10000)  -- runs_texts_size
+                      WHEN NOT (s.begun AND s.is_last) THEN NULL
                       WHEN r.attempt >= r.max_attempts AND r.max_attempts = 1 THEN 'its only attempt used'
                       WHEN r.attempt >= r.max_attempts THEN format('all %%s attempts used', r.max_attempts)
-                      WHEN r.crashes + 1 >= %(crash_limit)s
-                          THEN format('quarantined: %%s attempts took their worker down', r.crashes + 1) END,
+                      ELSE format('quarantined: %%s attempts took their worker down', r.crashes + 1) END,
         ready_at = CASE WHEN r.ready_at IS NULL AND pgsched.is_limited(r.queue, r.concurrency_key)
                    THEN r.available_at ELSE r.ready_at END,
-        error = format('worker lost: the lease ended %%s without a heartbeat', s.lease_until),
-        crashes = r.crashes + 1, token = NULL, lease_until = NULL
+        error = format('worker lost: the lease ended %%s without a heartbeat', s.lease_until)
+            || CASE WHEN s.begun THEN '' ELSE '; whether the attempt had begun is not known, and it does not count' END,
+        attempt = r.attempt - CASE WHEN s.begun THEN 0 ELSE 1 END,
+        crashes = r.crashes + CASE WHEN s.begun THEN 1 ELSE 0 END,
+        started_at = CASE WHEN s.begun OR (SELECT a.run_id FROM pgsched.attempts a WHERE a.run_id = r.id LIMIT 1) IS NOT NULL
+                          THEN r.started_at END,
+        suspect = true, token = NULL, lease_until = NULL
     FROM stale s WHERE r.id = s.id
-    RETURNING r.id, r.job_id, r.queue, r.state, r.attempt, r.crashes, r.error, s.token, s.started_at, s.worker_id
+    RETURNING r.id, r.job_id, r.queue, r.state, r.attempt, r.crashes, r.error, s.token, s.started_at, s.worker_id,
+        s.begun, s.attempt AS made
 ), evidence AS (
     INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker_id, worker, error)
-    SELECT id, token, attempt, 'crashed', started_at, worker_id,
+    SELECT id, token, made, CASE WHEN begun THEN 'crashed' ELSE 'interrupted' END, started_at, worker_id,
         (SELECT w.name FROM pgsched.workers w WHERE w.id = worker_id), error
     FROM reaped
     ON CONFLICT (run_id, token) DO NOTHING
 ), woken AS (
-    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM reaped WHERE state = 'queued') q
+    SELECT pgsched.notify('pgsched_runs', pgsched.queue_mark(queue)) FROM (SELECT DISTINCT queue FROM reaped WHERE state = 'queued') q
 )
-SELECT id, job_id, queue, state, attempt, crashes, (SELECT count(*) FROM woken) AS notified FROM reaped
+SELECT id, job_id, queue, state, attempt, crashes, begun, (SELECT count(*) FROM woken) AS notified FROM reaped

@@ -123,11 +123,19 @@ class Claim(NamedTuple):
     backoff_max: timedelta | None = None
     backoff_jitter: float | None = None
     options: dict[str, Any] | Unreadable | None = None
+    suspect: bool | None = None  # a worker died that held this run: it was claimed alone
+    outside_name: str | None = None  # of the run, outside of the database; None: it is not sent there
 
     @property
     def key(self) -> Key:
         """What tells this claim from every other: the run's id and the token as a number, which is quick to hash."""
         return self.id, self.token.int
+
+
+class Claims(list[Claim]):
+    """What one statement has claimed. `size`: the length of their arguments in JSON."""
+
+    size = 0
 
 
 def keys_of(claims: Iterable[Claim | Settlement]) -> list[Key]:

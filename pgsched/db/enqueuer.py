@@ -17,10 +17,11 @@ from weakref import WeakKeyDictionary
 
 from psycopg import pq
 
+from pgsched.adapters.django import django_held
 from pgsched.adapters.sqlalchemy import held, held_async
 from pgsched.core.model import FirstResult, RunId
 from pgsched.db.connection.connect import AsyncConnection, Connection, DatabaseError, aconnect, connect
-from pgsched.db.connection.failures import QUEUE_FULL, explain
+from pgsched.db.connection.failures import QUEUE_FULL, WRONG_FLEET, explain
 from pgsched.db.queries.runs import enqueue as statements
 from pgsched.db.queries.runs.queue_room import patience, when_there_is_room, when_there_is_room_async
 from pgsched.errors import DatabaseUnreachable, PgschedError
@@ -78,7 +79,7 @@ class Enqueueing:
         """What `send` makes of the caller's connection, or of ours."""
         if conn is not None:
             try:
-                return send(conn if isinstance(conn, Connection) else held(conn))
+                return send(conn if isinstance(conn, Connection) else held(django_held(conn)))
             except DatabaseError as error:
                 raise refusal(error) from error
         try:
@@ -165,7 +166,7 @@ def refusal(error: DatabaseError) -> Exception:
     """The error for a caller whose connection it is: what pgsched refused, in its words; what happened to the
     connection or the transaction stays the driver's own."""
     ours = error.sqlstate in ("23514", QUEUE_FULL) and error.diag.schema_name == "pgsched"
-    return explain(error) if ours else error
+    return explain(error) if ours or error.sqlstate == WRONG_FLEET else error
 
 
 def reported(error: DatabaseError) -> PgschedError:

@@ -30,8 +30,9 @@ def from_here(conn: Connection[Any], settings: AlertSettings) -> list[dict[str, 
     told = []
     for sink in sinks(settings)[1:]:
         for event in ("opened", "closed"):
-            given = {"alert_id": 0, "event": event, "kind": "test", "job": None, "run_id": None, "details": "a test",
-                     "recovery": "it was only a test", "opened_at": now, "closed_at": now}  # fmt: skip
+            given = {"alert_id": 0, "outside_name": None, "event": event, "kind": "test", "job": None, "run_id": None,
+                     "details": "a test", "recovery": "it was only a test", "opened_at": now,
+                     "closed_at": now}  # fmt: skip
             error = tell(sink, given)
             told.append({"sink": sink.name, "event": event, "error": error, "delivered_at": None if error else now})
     return told

@@ -75,6 +75,10 @@ class Leases:
                 if held is not None and run in held:
                     held[run] = deadline
 
+    def holds(self, key: Key) -> bool:
+        """Is this claim held?"""
+        return key[0] in self._deadlines.get(key[1], NONE)
+
     def past(self, claim: Claim, now: float) -> bool:
         """Has this claim's deadline passed at monotonic `now`?"""
         return self._deadlines.get(claim[1].int, NONE).get(claim[0], now) <= now  # such look-ups need no lock

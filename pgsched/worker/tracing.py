@@ -28,7 +28,6 @@ from pgsched.execute.base import Executor
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.telemetry import tracing
 from pgsched.worker.attempts.attempt import OUTCOMES, Ended, Running, slot_of
-from pgsched.worker.attempts.runner import no_inline_handler
 from pgsched.worker.worker import Worker
 
 logger = log.get("tracing")
@@ -191,7 +190,10 @@ class Traced:
         await self._executor.close()
 
 
-PER_RUN = {"messaging.message.id", "pgsched.attempt", "pgsched.max_attempts", "pgsched.job_id", "pgsched.scheduled_at"}
+PER_RUN = {
+    "messaging.message.id", "pgsched.attempt", "pgsched.max_attempts", "pgsched.job_id", "pgsched.scheduled_at",
+    "pgsched.outside_name",
+}  # fmt: skip
 
 
 def described(claim: Claim, worker: str) -> dict[str, Any]:
@@ -213,6 +215,8 @@ def described(claim: Claim, worker: str) -> dict[str, Any]:
         found["pgsched.job_id"] = claim.job_id
     if claim.scheduled_at is not None:
         found["pgsched.scheduled_at"] = claim.scheduled_at.isoformat()
+    if claim.outside_name is not None:
+        found["pgsched.outside_name"] = claim.outside_name
     return found
 
 
@@ -242,7 +246,8 @@ def trace_attempts(worker: Worker) -> Tracing:
     gathered: frozenset[str] = frozenset()
     if isinstance(python, PythonExecutor):
         gathered, python.batches.around = python.batches.gathered, shared.call
-    worker.slots.inline_handler = no_inline_handler  # a span is around the first step too
+    worker.slots.inline_handler = lambda _: None  # a span is around the first step too
     worker.slots.drivers = {kind: Traced(one, shared, gathered) for kind, one in worker.executors.items()}
     worker.told_of = shared.told_of
+    worker.named = True
     return shared

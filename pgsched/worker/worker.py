@@ -19,17 +19,19 @@ from typing import Any
 from pgsched import log
 from pgsched.config import WorkerSettings
 from pgsched.core.model import SUCCEEDED, Claim, Kind, Outcome, Result, Settlement
+from pgsched.db.connection.dsn import place
 from pgsched.db.queries.runs import workers
-from pgsched.db.queries.runs.claims import Wanted
-from pgsched.errors import PgschedError
+from pgsched.db.queries.runs.claims import Vitals, Wanted
+from pgsched.errors import DatabaseUnreachable, PgschedError
 from pgsched.execute.base import Executor
 from pgsched.execute.output.record import Journal
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.threads import apart
+from pgsched.worker import log_lines
 from pgsched.worker.attempts.attempt import Ended, slot_of
 from pgsched.worker.attempts.runner import Slots
 from pgsched.worker.claiming.claimer import Claimer
-from pgsched.worker.heartbeat import Heartbeat
+from pgsched.worker.heartbeat import DECLARE_AGAIN_S, Heartbeat
 from pgsched.worker.leases import Leases
 from pgsched.worker.listener import listen
 from pgsched.worker.memory_limit import watch_memory
@@ -78,7 +80,9 @@ class Worker:
             if isinstance(executor, PythonExecutor):
                 executor.attach(self.slots.attempt_of, dsn)
         self.verdicts: dict[str, int] = {}
+        self.named = False  # do claims say what each run is called outside of the database?
         self._id: int | None = None
+        self._declared = True
         self._stops = 0
         self._heard_at: float | None = None
         self._stop_event = asyncio.Event()
@@ -124,17 +128,16 @@ class Worker:
     def register(self) -> int:
         """Have the database know this worker and its jobs, if it does not yet; the worker's id. Raises PgschedError."""
         if self._id is None:
-            self._id = register(self.dsn, self.registration)
+            self._id, self._declared = register(self.dsn, self.registration)
         return self._id
 
     async def run(self) -> None:
         """Work until stopped."""
         loop = asyncio.get_running_loop()
         worker_id = self.register()
-        logger.info("started", worker=self.registration.name, id=worker_id, concurrency=self.settings.concurrency,
-                    kinds=self.registration.kinds, tasks=len(self.registration.tasks))  # fmt: skip
+        logger.info("started", **log_lines.ready(worker_id, self.settings, self.registration, place(self.dsn)))
         self.tell(READY)
-        wanted = Wanted(worker_id, self.settings.lease_s, self._whole_kinds(), self.registration.tasks)
+        wanted = Wanted(worker_id, self.settings.lease_s, self._whole_kinds(), self.registration.tasks, self.named)
         self._settler = Settler(self.dsn, self.registration.name, self.settings.settle_wait_s, self._settled)
         self._settler.on_fatal, self._settler.on_taken = self.fail, self._more_room
         self._logs = LogPump(self.dsn, self.journal)
@@ -146,6 +149,7 @@ class Worker:
             self._room,
             self.slots.take,
             self.slots.is_idle,
+            self.slots.places,
         )
         self._watchdog = self.watchdog = Watchdog(self.slots.running, self._code_of, self.registration.tasks)
         heartbeat = self.heartbeat = Heartbeat(
@@ -155,9 +159,10 @@ class Worker:
             self.leases,
             lambda denied, cancel: loop.call_soon_threadsafe(self.slots.beaten, denied, cancel),
             lambda error: loop.call_soon_threadsafe(self.fail, error),
-            lambda: self.slots.abandoned + sum(executor.abandoned for executor in set(self.executors.values())),
-            self._watchdog.blocked,
+            self._vitals,
         )
+        if not self._declared:
+            heartbeat.declare_at = time.monotonic() + DECLARE_AGAIN_S
         if self.counted is not None:
             heartbeat.after_beat = self.counted.look_at_clock
         heartbeat.on_drain = lambda by: loop.call_soon_threadsafe(self.retire, f"{by} asked it to drain")
@@ -184,7 +189,7 @@ class Worker:
         claimer = self._part(self._claimer.run())
         logs = self._part(self._logs.run())
         others = [
-            self._part(listen(self.dsn, self._claimer.hint, self.slots.cancel)),
+            self._part(listen(self.dsn, self._claimer.heard, heartbeat.look_soon)),
             self._part(self._watch_deadlines()),
         ]
         if self.settings.max_memory_mb is not None:
@@ -238,13 +243,19 @@ class Worker:
 
     def _settle_other(self, claim: Claim, outcome: Outcome) -> None:
         if outcome.result not in (Result.INTERRUPTED, Result.RELEASED):
-            told = {"outcome": str(outcome.result), "error": (outcome.error or "")[:200], **self.told_of(claim)}
-            logger.info("attempt ended", run=claim.id, task=claim.task[:80], attempt=claim.attempt, **told)
+            attempt = {"run": claim.id, "task": claim.task[:80], "attempt": claim.attempt, **self.told_of(claim)}
+            log_lines.ended(outcome, **attempt)
         if outcome.result in (Result.TIMED_OUT, Result.CRASHED):
             executor = self.executors.get(claim.kind)
             if isinstance(executor, PythonExecutor):
                 executor.ended_badly(claim, outcome)
         self._put([Settlement.of(claim, outcome, retry_in_s(claim, outcome, random.random))])
+
+    def _vitals(self) -> Vitals:
+        """For the heartbeat, from its thread."""
+        begun = frozenset(running.key for running in self.slots.running() if running.begun)
+        abandoned = self.slots.abandoned + sum(executor.abandoned for executor in set(self.executors.values()))
+        return Vitals(begun, abandoned, blocked=None if self.watchdog is None else self.watchdog.blocked())
 
     def _code_of(self, task: str) -> CodeType | None:
         python = self.executors.get(Kind.TASK)
@@ -261,13 +272,16 @@ class Worker:
         return 0 if self._settler.is_behind(self._logs.held) else self.slots.room()
 
     def _more_room(self) -> None:
-        if self._claimer.starved and self._room() > 0:
-            self._claimer.wake()
+        claimer = self._claimer
+        if (claimer.starved or (claimer.wants_place and self.slots.places() > 0)) and self._room() > 0:
+            claimer.wake()
 
     def _settled(self, batch: list[Settlement], verdicts: list[str]) -> None:
         self.leases.drop(batch)
         if self.counted is not None:
             self.counted.settled(batch, verdicts)
+        if "dead" in verdicts:
+            log_lines.settled(batch, verdicts)
         for verdict, count in Counter(verdicts).items():
             self.verdicts[verdict] = self.verdicts.get(verdict, 0) + count
         self._more_room()
@@ -284,6 +298,7 @@ class Worker:
             self._watchdog.turned()
             self.slots.end(self.leases.expired(time.monotonic()), Ended.DEADLINE)
             self.slots.unpark()
+            self._more_room()
 
     # ---- stopping
 
@@ -300,15 +315,21 @@ class Worker:
         self.slots.hand_back()
         if not self._stops:  # nobody asked: what runs has all the time it needs, until somebody does
             await self.slots.idle(lambda: self._stops > 0)
-        logger.info("draining", running=len(self.slots), grace_s=self.settings.grace_s)
+        running = {"runs": log_lines.running(found), "hint": log_lines.HURRY} if (found := self.slots.running()) else {}
+        logger.info("draining", running=len(self.slots), grace_s=self.settings.grace_s, **running)
+        telling = asyncio.create_task(log_lines.tell_what_runs(self.slots.running))
         await self._until_idle(self.settings.grace_s, hurry=True)
         longest = self.slots.end_all(Ended.SHUTDOWN)
         await self._until_idle(max(longest, 10.0) + FLUSH_S + 1, hurry=False)
+        telling.cancel()
         try:
             async with asyncio.timeout(FLUSH_S):
                 await self._logs.finished()
                 await self._settler.flushed()
         except TimeoutError:
+            self._fatal = self._fatal or DatabaseUnreachable(
+                "stopped with unsettled outcomes: the database took no answer, so they run again when their leases end"
+            )
             logger.error("stopped with unsettled outcomes: they run again when their leases end")
 
     async def _until_idle(self, seconds: float, *, hurry: bool) -> None:

@@ -74,11 +74,12 @@ def one_at_a_time(history: History) -> Iterator[str]:
 
 def taken_early(history: History) -> Iterator[str]:
     """Nobody takes a claim away before its lease has ended."""
-    crashed = {(one.run_id, one.token) for one in history.attempts if one.outcome == "crashed"}
+    taken = ("crashed", "interrupted")  # known to have begun, or not
+    lost = {(one.run_id, one.token) for one in history.attempts if one.outcome in taken}
     for run_id, changes in of_runs(history).items():
         for one in spells(changes):
             end = one.released
-            if end is None or end.token is not None or (run_id, one.token) not in crashed:
+            if end is None or end.token is not None or (run_id, one.token) not in lost:
                 continue  # it was settled by its owner, who leaves the token
             if one.last.lease_until is not None and end.at < one.last.lease_until:
                 early = one.last.lease_until - end.at

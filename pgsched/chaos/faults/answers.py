@@ -3,6 +3,7 @@ sent it cannot tell the two apart."""
 
 from __future__ import annotations
 
+from pgsched.chaos.faults.network import CRASHED
 from pgsched.chaos.registry import fault
 from pgsched.chaos.site.proxy import Loss, of
 from pgsched.chaos.stage import Stage
@@ -91,4 +92,4 @@ def tick_unanswered(stage: Stage) -> None:
 
 def crashed(stage: Stage) -> int:
     """Attempts whose claim was taken away."""
-    return int(stage.one("SELECT count(*) FROM pgsched.attempts WHERE outcome = 'crashed'"))
+    return int(stage.one(CRASHED))

@@ -17,7 +17,7 @@ NEW_LEADER_S = 12.0
 CUT_OFF_S = 16.0
 TERM = "SELECT max(term) FROM pgsched.leader"
 ENDED = "SELECT count(*) FROM pgsched.runs WHERE finished_at IS NOT NULL"
-CRASHED = "SELECT count(*) FROM pgsched.attempts WHERE outcome = 'crashed'"
+CRASHED = "SELECT count(*) FROM pgsched.attempts WHERE outcome = 'crashed' OR error LIKE 'worker lost:%%'"
 REPEATED = """SELECT count(*) FROM (SELECT FROM chaos.ledger WHERE event = 'start'
 GROUP BY run_id HAVING count(DISTINCT token) > 1) r"""
 

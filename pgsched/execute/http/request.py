@@ -74,7 +74,8 @@ def read(claim: Claim) -> Ask:
 
 def identity(claim: Claim) -> dict[str, str]:
     """The headers that tell the receiver which run this is; the key is the same for every attempt of it."""
-    who = {"Idempotency-Key": str(claim.id), "X-Pgsched-Run-Id": str(claim.id), "X-Pgsched-Attempt": str(claim.attempt)}
+    key = claim.outside_name or str(claim.id)
+    who = {"Idempotency-Key": key, "X-Pgsched-Run-Id": str(claim.id), "X-Pgsched-Attempt": str(claim.attempt)}
     if claim.scheduled_at is not None:
         who["X-Pgsched-Scheduled-At"] = claim.scheduled_at.isoformat()
     return who

@@ -52,6 +52,10 @@ class Seats(Protocol):
         """Wait for a slot and take it, for a call that serves these."""
         ...
 
+    def begin(self, claims: Sequence[Claim]) -> None:
+        """The call begins, for these."""
+        ...
+
     def give_seat(self) -> None:
         """Give it back."""
         ...
@@ -213,6 +217,8 @@ class Batches:
 
     async def _serve(self, group: Group) -> None:
         group.called = True
+        if self.seats is not None:
+            self.seats.begin([member.claim for member in group.members])
         loop, timeout_s = asyncio.get_running_loop(), group.timeout_s()
         call, left = loop.create_task(self._call(group)), loop.create_task(group.left.wait())
         await asyncio.wait({call, left}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

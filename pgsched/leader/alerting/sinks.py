@@ -113,7 +113,7 @@ def message(row: dict[str, Any]) -> dict[str, Any]:
     times = {name: None if row[name] is None else row[name].isoformat() for name in ("opened_at", "closed_at")}
     kept = {name: row[name] for name in ("event", "kind", "job", "run_id", "details", "recovery")}
     kept["recovery"] = row["recovery"] if row["event"] == "closed" else None
-    return {"id": f"pgsched-alert-{row['alert_id']}", **kept, **times, "text": sentence(row)}
+    return {"id": f"pgsched-alert-{row['outside_name'] or row['alert_id']}", **kept, **times, "text": sentence(row)}
 
 
 def sentence(row: dict[str, Any]) -> str:

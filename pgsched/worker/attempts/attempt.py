@@ -46,6 +46,7 @@ class Running:
     """One executor call, awaited by the slot's `task`; `on_abandon(running)` is told when it is left behind."""
 
     # on the class, as nearly no attempt changes them
+    begun = True
     ended: Ended | None = None
     abandoned = False
     deadline: float | None = None
@@ -158,7 +159,9 @@ class Running:
 
 
 class Gathered(Running):
-    """An attempt that one call serves with others: the call has a time limit, and not the wait for it."""
+    """An attempt that one call serves with others. It begins with the call, which has a time limit."""
+
+    begun = False
 
     def _watch_the_clock(self, deadline: float) -> None:
         self.deadline = None

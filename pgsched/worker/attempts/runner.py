@@ -22,7 +22,7 @@ from pgsched.execute.base import Executor, kill_after_s
 from pgsched.execute.outcomes import succeeded
 from pgsched.execute.python.executor import Handler, PythonExecutor, end_record, going_on, raised
 from pgsched.worker.attempts.attempt import UNSTARTED, Ended, Gathered, Running
-from pgsched.worker.attempts.prefetch import Pace
+from pgsched.worker.attempts.room import Room
 from pgsched.worker.attempts.time_slice import Last, Turn, Turns, is_changed
 from pgsched.worker.leases import Leases
 
@@ -50,11 +50,12 @@ class Slots:
         """`left`: how many runs may be started, 0 for any number; `on_last` is told when the last one is."""
         self.executors = executors
         self.drivers = executors  # or what goes around them: worker/tracing.py
-        self.inline_handler: Callable[[Claim], Handler | None] = no_inline_handler  # called without an executor
+        self.inline_handler: Callable[[Claim], Handler | None] = lambda _: None  # called without an executor
         self.run_for: Callable[[Claim, Control], Run]  # the Run of such an attempt
         self.concurrency = concurrency
         self.leases = leases
-        self.pace = Pace(concurrency)
+        self._room = Room(concurrency, leases)
+        self.pace = self._room.pace
         self.abandoned = 0
         self._settle = settle
         self._on_room = on_room
@@ -68,12 +69,9 @@ class Slots:
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy = 0
         self._starting = 0  # how many of them have not taken their claim out of the buffer yet
-        self._ahead_before = 0
-        self._stopped = False
+        self._stopped = self._noting = False
         self._turns = Turns()
-        self._taken_at = 0.0
-        self._moved_at = 0.0  # when a slot last became free
-        self._noting = False
+        self._taken_at = self._moved_at = 0.0  # when claims last came, and when a slot last became free
         self._changed = asyncio.Event()
         self._context = contextvars.copy_context()
         self._freed = asyncio.Event()
@@ -94,21 +92,25 @@ class Slots:
 
     def room(self) -> int:
         """How many more claims are wanted now."""
+        return self._at_most(self._room.wanted)
+
+    def places(self) -> int:
+        """For how many of them there is a free place now: those may be such as count as begun once they are claimed."""
+        return self._at_most(self._room.places)
+
+    def _at_most(self, wanted: Callable[[int, int, bool], int]) -> int:
         if self._stopped:
             return 0
         free = self.concurrency - self._busy - sum(map(len, self._waiting))
-        ahead = self.pace.prefetch if not self._busy or time.monotonic() < self._moved_at + PARKED_S else 0
-        filled = max(0, len(self._buffer) - self._starting)
-        want = free + ahead - filled
-        if self._left > 0:
-            want = min(want, self._left - len(self._buffer))
-        # refill the prefetch when half of it is used, not one by one
-        return want if free > filled or want > ahead // 2 else 0
+        parked = self._busy > 0 and time.monotonic() >= self._moved_at + PARKED_S
+        count = wanted(free, max(0, len(self._buffer) - self._starting), parked)
+        return min(count, self._left - len(self._buffer)) if self._left > 0 else count
 
     def take(self, claims: list[Claim], sent_at: float) -> None:
         """Hold these claims, and start as many as there are free slots. `sent_at`: when the claim was sent."""
         self.leases.add(claims, sent_at)
         self._taken_at = time.monotonic()
+        self._room.took(claims, self._taken_at, alone=not self._buffer)
         if not (self._buffer or self._busy):
             self.pace.waited(self._moved_at, self._taken_at)
         self._buffer.extend(claims)
@@ -118,11 +120,6 @@ class Slots:
         """A heartbeat's answer: these claims are lost, and of those the attempt is to be cancelled."""
         self.end(denied, Ended.LOST)
         self.end(cancel, Ended.CANCEL)
-
-    def cancel(self, run_id: int) -> None:
-        """Somebody asked to cancel this run."""
-        held = [*self._running, *keys_of(self._buffer)]
-        self.end([key for key in held if key[0] == run_id], Ended.CANCEL)
 
     def running(self) -> list[Running]:
         """The attempts being made. To be asked from any thread."""
@@ -164,10 +161,8 @@ class Slots:
             self._hand_back(self._buffer.pop(), why)
 
     def unpark(self) -> None:
-        """Hand back what was claimed ahead when all slots turn out to be busy, and what work that has become slow
-        does not need ahead, now and when this was last called: to be called now and then."""
-        now, ahead = time.monotonic(), max(self.pace.prefetch, self._ahead_before)
-        self._ahead_before = self.pace.prefetch
+        """Hand back what was claimed ahead and is too much, or parked: to be called now and then."""
+        now, ahead = time.monotonic(), self._room.enough()
         if now > self._taken_at + PARKED_S:
             self.hand_back(Ended.PARKED, max(self._starting, ahead if now <= self._moved_at + PARKED_S else 0))
 
@@ -197,6 +192,11 @@ class Slots:
             self._waiting.discard(attempts)
         self._busy += 1
         self._on_room()
+
+    def begin(self, claims: Sequence[Claim]) -> None:
+        """The call begins, for these."""
+        for running in filter(None, map(self.attempt_of, keys_of(claims))):
+            running.begun = True
 
     def give_seat(self) -> None:
         """The call has ended."""
@@ -412,8 +412,3 @@ class Slots:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._on_bug(error)
-
-
-def no_inline_handler(_: Claim) -> Handler | None:
-    """Every attempt is made by its executor."""
-    return None

@@ -23,6 +23,7 @@ from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
 JOB = "INSERT INTO pgsched.jobs (name, kind, task, args) VALUES ('j', 'http', %s, %s)"
+NAME = "SELECT pgsched.outside_name(id, created_at) FROM pgsched.runs WHERE id = %s"
 RUN = "INSERT INTO pgsched.runs (kind, task, args) VALUES ('http', %s, %s)"
 
 
@@ -128,7 +129,8 @@ def test_attempts_after_a_time_out_carry_the_same_key(fleet: Fleet, db: psycopg.
     run = add(db, server.url(), timeout="0.3 s", max_attempts=2)
     wait_until(lambda: state(db, run) == "dead", what="the last attempt")
     keys = [(seen.headers["idempotency-key"], seen.headers["x-pgsched-attempt"]) for seen in server.seen]
-    assert keys == [(str(run), "1"), (str(run), "2")]
+    name = one(db, NAME, run)
+    assert keys == [(name, "1"), (name, "2")]
     assert row_of(db, run)["error"] == "timed out after 0.3 s"
     wait_until(lambda: server.left == 2, what="both connections to be closed")
 
@@ -154,8 +156,7 @@ def test_the_run_of_a_killed_worker_is_sent_again_with_the_same_key(
     server.answers["/"] = answer()
     start(fleet)
     wait_until(lambda: state(db, run) == "succeeded", timeout=30, what="the second attempt")
-    keys = [(seen.headers["idempotency-key"], seen.headers["x-pgsched-attempt"]) for seen in server.seen]
-    assert keys == [(str(run), "1"), (str(run), "2")]
+    assert [seen.headers["idempotency-key"] for seen in server.seen] == [one(db, NAME, run)] * 2
 
 
 def test_a_worker_that_is_told_to_stop_hands_its_request_back(
@@ -182,7 +183,7 @@ def test_a_worker_that_allows_hosts_and_not_the_kind_says_so_and_ends(dsn: str) 
     ("options", "said"),
     [
         (["--http-allow", "10.0.0.1/8"], "http-allow: '10.0.0.1/8' is not a host, host:port, address or CIDR network"),
-        (["--allow", "https"], "allow: https is not one of task, command, shell, sql, http"),
+        (["--allow", "https"], "allow: https is not one of task, command, shell, sql, http; did you mean http?"),
         ([], "allow: http needs the package httpx: pip install 'pgsched[http]', or leave http out"),
     ],
 )

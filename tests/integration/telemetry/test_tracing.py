@@ -134,6 +134,8 @@ def test_spans_follow_the_conventions_for_messaging(
     assert attempt["name"] == "process mail"
     client = attempt["attributes"].pop("messaging.client.id")
     assert client
+    name = db.execute("SELECT pgsched.outside_name(id, created_at) FROM pgsched.runs WHERE id = %s", [run_id])
+    assert (attempt["attributes"].pop("pgsched.outside_name"),) == name.fetchone()
     assert attempt["attributes"] == {
         "messaging.system": "pgsched", "messaging.operation.name": "process", "messaging.operation.type": "process",
         "messaging.destination.name": "mail", "messaging.message.id": str(run_id), "pgsched.task": "child",

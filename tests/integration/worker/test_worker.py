@@ -259,7 +259,7 @@ def test_rows_that_stay_locked_hold_up_no_later_settlement(
     dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of them is tried again before the other has given up: so one is always there to be tried."""
-    monkeypatch.setattr(settling, "ASIDE_S", 0.01)
+    monkeypatch.setattr("pgsched.worker.settling_later.LONGEST_S", 0.01)
     add_runs(db, 40)
     person = connect(autocommit=False)
 
@@ -364,7 +364,7 @@ def test_a_late_heartbeat_does_not_bring_a_stopped_worker_back(db: psycopg.Conne
 def test_a_worker_whose_number_was_given_to_another_says_nothing_of_that_one(db: psycopg.Connection) -> None:
     """A failover lost its row; it is draining, so it does not register again."""
     other = workers.start(db, replace(registration(), name="other"))
-    claims.heartbeat(db, other, 30.0, [], name="w", stopping=True)
+    claims.heartbeat(db, other, 30.0, [], claims.Vitals(stopping=True), name="w")
     workers.stop(db, other, "w", stopped=True)
     rows = db.execute("SELECT stopping_at, stopped_at FROM pgsched.workers").fetchall()
     assert rows == [(None, None)]
@@ -425,7 +425,7 @@ def test_a_few_slow_runs_of_a_large_batch_keep_no_room_for_the_others() -> None:
 
 def test_the_heartbeat_signs_off(dsn: str, db: psycopg.Connection) -> None:
     worker_id = workers.start(db, registration())
-    thread = Heartbeat(dsn, worker_id, registration(), Leases(3), lambda *_: None, lambda _: None, lambda: 0)
+    thread = Heartbeat(dsn, worker_id, registration(), Leases(3), lambda *_: None, lambda _: None, claims.Vitals)
     thread.start()
     thread.stop()
     thread.join(10)

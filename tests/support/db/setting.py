@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 Open = Callable[..., psycopg.Connection]
 ASLEEP = "SELECT setval('pgsched.asleep_until', (date_part('epoch', clock_timestamp()) * 1000)::bigint + %s)"  # in ms
 CLAIMS = ("claim", "claim_start")  # behind the cursor, and from the start of the queue
-KINDS = {"kinds": ["command", "shell", "sql"], "tasks": ["t"]}
+KINDS: dict[str, Any] = {"kinds": ["command", "shell", "sql"], "tasks": ["t"], "named": False}
 
 
 def text_without(name: str, guard: str, instead: str = "") -> bytes:
@@ -101,12 +101,22 @@ def take(
     lease_s: float = 30.0,
     text: bytes | None = None,
     span: Mapping[str, str] = FROM_THE_START,
+    places: int = 1000,
 ) -> list[Claim]:
-    """Claim on a plain connection, in its own transaction or the caller's."""
+    """Claim on a plain connection, in its own transaction or the caller's, for a worker with so many free places."""
     token = token or uuid4()
-    values = {"queue": "default", "n": n, "token": token, "worker_id": 1, "lease_s": lease_s, **KINDS, **span}
+    values = {
+        "queue": "default",
+        "n": n,
+        "places": places,
+        "token": token,
+        "worker_id": 1,
+        "lease_s": lease_s,
+        **KINDS,
+        **span,
+    }
     json_as_text(cursor := conn.cursor())
-    rows = cursor.execute(text or sql("claim"), values).fetchall()
+    rows = cursor.execute(text or sql("claim"), {**values, **KINDS, **span}).fetchall()
     return claims_of(token, columns_of(cursor), rows, str(values["queue"]))
 
 

@@ -33,6 +33,7 @@ def zombie(db: psycopg.Connection) -> tuple[Claim, Claim]:
     """A claim that was reaped, and the claim of the next owner."""
     add_runs(db, 1)
     (old,) = take(db)
+    db.execute("UPDATE pgsched.runs SET begun = true")
     let_expire(db)
     assert [run["state"] for run in reap(db)] == ["queued"]
     (new,) = take(db)

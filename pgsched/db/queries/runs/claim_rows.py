@@ -18,7 +18,7 @@ import psycopg
 from psycopg.abc import AdaptContext
 from psycopg.types.string import TextLoader
 
-from pgsched.core.model import Claim, Kind, Unreadable
+from pgsched.core.model import Claim, Claims, Kind, Unreadable
 from pgsched.db.connection.connect import AsyncConnection
 from pgsched.db.connection.transaction_pooling import is_shared
 
@@ -43,7 +43,7 @@ def prepare(conn: AsyncConnection[Any]) -> bool | None:
 
 async def claimed(
     conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object], token: UUID, asked: str
-) -> list[Claim]:
+) -> Claims:
     """What a statement that claims answers."""
     json_as_text(cursor := conn.cursor())
     await cursor.execute(text, values, prepare=prepare(conn))
@@ -63,39 +63,43 @@ def in_order(columns: tuple[str, ...]) -> Callable[[Row], Row] | None:
     return None if columns == COLUMNS else itemgetter(*map(columns.index, COLUMNS))
 
 
-def claims_of(token: UUID, columns: tuple[str, ...], rows: Sequence[Row], asked: str = "") -> list[Claim]:
+def claims_of(token: UUID, columns: tuple[str, ...], rows: Sequence[Row], asked: str = "") -> Claims:
     """The rows of `claim` and its like, with JSON as text, as claims in (priority, available_at, id) order; `asked` is
     the queue of those that say none."""
     if (ordered := in_order(columns)) is not None:
         rows = list(map(ordered, rows))
-    claims: list[Claim] = []
+    claims = Claims()
     make = tuple.__new__  # by it, and each value by its name: half of what the class's own way takes
     texts: dict[str, str] = {}
     one_of = texts.setdefault  # equal texts are one: fewer to keep, and to free when they are out of the cache
     for part in (rows[begin : begin + FEW] for begin in range(0, len(rows), FEW)):
-        every_args, every_options = read([row[ARGS] for row in part]), read([row[OPTIONS] for row in part])
+        (every_args, size), (every_options, _) = read([row[ARGS] for row in part]), read([row[OPTIONS] for row in part])
+        claims.size += size
         claims += [
             make(Claim, (run, token, attempt, most, queue or asked, priority, kind or TASK, one_of(task, task), args,
-                         job, slot, at, owner, timeout, kill_after, backoff, base, longest, jitter, options))
+                         job, slot, at, owner, timeout, kill_after, backoff, base, longest, jitter, options, bad, name))
             for (run, attempt, most, queue, priority, kind, task, _, job, slot, at, owner, timeout, kill_after, backoff,
-                 base, longest, jitter, _), args, options in zip(part, every_args, every_options, strict=True)
+                 base, longest, jitter, _, bad, name), args, options
+            in zip(part, every_args, every_options, strict=True)
         ]  # fmt: skip
     claims.sort(key=ORDER)  # RETURNING has no order, though it is nearly always this one
     return claims
 
 
-def read(column: Sequence[str | None]) -> list[Any]:
-    """The values of a column of JSON. It raises nothing: one row would end whatever claims it."""
+def read(column: Sequence[str | None]) -> tuple[list[Any], int]:
+    """The values of a column of JSON, and its length. It raises nothing: one row would end whatever claims it."""
     if len(column) == 1:  # nearly always where somebody waits for it
-        return [None if text is None else read_one(text) for text in column]
+        (text,) = column
+        return ([None], 0) if text is None else ([read_one(text)], len(text))
     if not any(column):
-        return list(column)
+        return list(column), 0
     texts = ["null" if text is None else text for text in column]
+    size = sum(map(len, texts))
     # all at once takes a tenth of the time that one by one takes
-    if sum(map(len, texts)) <= MOST_AT_ONCE:
+    if size <= MOST_AT_ONCE:
         with suppress(ValueError, RecursionError):
-            return list(json.loads(f"[{','.join(texts)}]"))
-    return [read_one(text) for text in texts]
+            return list(json.loads(f"[{','.join(texts)}]")), size
+    return [read_one(text) for text in texts], size
 
 
 def read_one(text: str) -> Any:

@@ -11,20 +11,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter, lt
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from psycopg.rows import dict_row
 
 from pgsched.config import CRASH_LIMIT
 from pgsched.core import payload
-from pgsched.core.model import DONE, SUCCEEDED, Claim, Key, Settlement, keys_of
+from pgsched.core.model import DONE, SUCCEEDED, Claim, Claims, Key, Settlement, keys_of
+from pgsched.db import fleets
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connection.connect import AsyncConnection, Connection
 from pgsched.db.queries.runs.claim_rows import claimed, prepare
 from pgsched.db.rows import Row, fetch
 from pgsched.db.statements import sql
 
+LOCKED = "locked"
+STEPS = 1000  # of one look for queues: a claim waits for it
 RUN, OUTCOME = itemgetter(Settlement._fields.index("id")), itemgetter(Settlement._fields.index("outcome"))
 TOKEN = itemgetter(1)  # of a run's id and its token
 FROM_THE_START: Mapping[str, str] = {
@@ -36,18 +39,20 @@ FROM_THE_START: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a worker may run: every task of `kinds`, and the python `tasks` that its app registered."""
+    """What a worker may run: every task of `kinds`, and the python `tasks` that its app registered. `named`: claims say
+    the name that each run has outside of the database."""
 
     worker_id: int
     lease_s: float
     kinds: list[str]
     tasks: list[str]
+    named: bool = False
     values: Mapping[str, object] = field(init=False)
 
     def __post_init__(self) -> None:
         kinds, tasks = literal(self.kinds), literal(self.tasks)
         values = {"worker_id": self.worker_id, "lease_s": self.lease_s, "kinds": kinds, "tasks": tasks}
-        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "values", values | {"named": self.named})
 
 
 async def claim(
@@ -57,9 +62,11 @@ async def claim(
     n: int,
     token: UUID,
     span: Mapping[str, str] = FROM_THE_START,
-) -> list[Claim]:
-    """Take up to `n` queued runs of `queue` whose keys lie in the span that a claim cursor gives."""
-    values = {"queue": queue, "n": n, "token": token, **wanted.values, **span}
+    places: int = 0,
+) -> Claims:
+    """Take up to `n` queued runs of `queue` whose keys lie in the span that a claim cursor gives. `places`: how many
+    places of the worker are free now."""
+    values = {"queue": queue, "n": n, "places": places, "token": token, **wanted.values, **span}
     text = sql("claim_start") if span is FROM_THE_START else sql("claim")
     return await claimed(conn, text, values, token, queue)
 
@@ -80,21 +87,64 @@ async def plan_settlements(conn: AsyncConnection[Any]) -> None:
     await settle_succeeded(conn, ended([], []))
 
 
-async def claim_again(conn: AsyncConnection[Any], queue: str, token: UUID) -> list[Claim]:
-    """The claims that a `claim` with this token made although its answer was lost."""
-    return await claimed(conn, sql("claim_unconfirmed"), {"queue": queue, "token": token}, token, queue)
+async def claim_many(
+    conn: AsyncConnection[Any], wanted: Wanted, queues: Sequence[str], n: int, token: UUID, places: int = 0
+) -> Claims:
+    """Take up to `n` queued runs of these queues, of the first ones first. `places`: as claim."""
+    values = {"queues": literal(queues), "queue": "", "n": n, "places": places, "token": token, **wanted.values}
+    found = await claimed(conn, sql("claim_many"), values, token, "")
+    found.sort(
+        key=lambda claim: claim.max_attempts > 1
+    )  # what begins at once has a place: it comes before other queues'
+    return found
+
+
+async def claim_again(conn: AsyncConnection[Any], queues: Sequence[str], token: UUID) -> Claims:
+    """The claims that a claim of these queues with this token made although its answer was lost."""
+    queue = queues[0] if len(queues) == 1 else ""
+    values = {"queues": literal(queues), "queue": queue, "token": token, "named": False}
+    return await claimed(conn, sql("claim_unconfirmed"), values, token, queue)
+
+
+class Found(NamedTuple):
+    """Queues with work; for how many seconds it is sure that who makes a run notifies (None: not asked); the name
+    behind which a look is to go on (None: it saw all)."""
+
+    queues: list[str]
+    sure_s: float | None
+    after: str | None
+
+
+async def lease_left(conn: AsyncConnection[Any], claims: Sequence[Claim]) -> float | None:
+    """For how many seconds claims of one token are still believed, the first of them to end."""
+    values = {"ids": plain(map(RUN, claims)), "token": claims[0].token}
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        (row,) = await (await cursor.execute(sql("claim_lease_left"), values)).fetchall()
+    left_s: float | None = row["left_s"]
+    return left_s
 
 
 async def claimable_queues(
-    conn: AsyncConnection[Any], asleep_s: float | None = None, *, look: bool = True, known: Iterable[str] = ()
-) -> tuple[list[str], float | None]:
-    """The queues that have open runs (with `look`), but for those `known`. For `asleep_s` seconds, who makes a run is
-    to notify (None: as it was); the second value is for how many seconds that is sure."""
-    values = {"asleep_s": asleep_s, "look": look, "known": literal(known)}
+    conn: AsyncConnection[Any],
+    wanted: Wanted,
+    asleep_s: float | None = None,
+    *,
+    look: bool = True,
+    known: Iterable[str] = (),
+    among: Sequence[str] = (),
+    after: str = "",
+    steps: int = STEPS,
+) -> Found:
+    """The queues (`among`: of these; else of all behind `after`, in so many steps) that have runs for this worker, with
+    `look`, but for those `known`. For `asleep_s` seconds, who makes a run is to notify (None: as it was)."""
+    values = {
+        "asleep_s": asleep_s, "look": look, "known": literal(known), "among": literal(among) if among else None,
+        "after": after, "steps": steps, "kinds": wanted.values["kinds"], "tasks": wanted.values["tasks"],
+    }  # fmt: skip
     async with conn.cursor(row_factory=dict_row) as cursor:
         rows = await (await cursor.execute(sql("claimable_queues"), values)).fetchall()
     (asked,) = [row for row in rows if row["queue"] is None]
-    return [row["queue"] for row in rows if row["queue"] is not None], asked["sure_s"]
+    return Found([row["queue"] for row in rows if row["queue"] is not None], asked["sure_s"], asked["after"])
 
 
 async def settle_succeeded(conn: AsyncConnection[Any], values: Mapping[str, str | None]) -> int:
@@ -145,6 +195,20 @@ async def settle(
     return [verdicts[s.key] for s in batch]
 
 
+async def settle_unlocked(
+    conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str, crash_limit: int = CRASH_LIMIT
+) -> list[str]:
+    """As `settle`, but it waits for nobody: an outcome whose run somebody has locked is not recorded, and its verdict
+    is LOCKED."""
+    async with conn.transaction():
+        async with conn.cursor(row_factory=dict_row) as cursor:
+            await cursor.execute(sql("settle_lock"), keys(batch))
+            locked = {row["n"] - 1 for row in await cursor.fetchall() if row["locked"]}
+        free = [s for n, s in enumerate(batch) if n not in locked]
+        verdicts = iter(await settle(conn, free, worker, crash_limit) if free else [])
+        return [LOCKED if n in locked else next(verdicts) for n in range(len(batch))]
+
+
 def keys(batch: Sequence[Settlement]) -> dict[str, str]:
     """What every settlement is fenced by."""
     return fences(keys_of(batch))
@@ -192,6 +256,20 @@ def evidence(batch: Sequence[Settlement]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class Vitals:
+    """What a worker says of itself with each heartbeat. `begun`: the attempts that are being made. `blocked`: for how
+    many seconds its loop has not turned, and who is at it."""
+
+    begun: frozenset[Key] = frozenset()
+    abandoned: int = 0
+    stopping: bool = False
+    blocked: tuple[float, str] | None = None
+
+
+WELL = Vitals()
+
+
+@dataclass(frozen=True, slots=True)
 class Beat:
     """What a heartbeat learned: the claims renewed, those it could not look at because somebody held the row, and
     which of either somebody wants cancelled. Any other claim was lost. Of the worker itself: does the database know it,
@@ -204,9 +282,10 @@ class Beat:
     drain_by: str | None
 
 
-def cancel_asked(conn: Connection[Any], held: Sequence[Key]) -> frozenset[Key]:
-    """Those of the held claims that somebody wants cancelled."""
-    return frozenset(map(key_of, fetch(conn, "cancel_asked", fences(held))))
+def cancel_asked(conn: Connection[Any], held: Sequence[Key]) -> tuple[list[Key], frozenset[Key]]:
+    """Those of the held claims that were taken away, and those that somebody wants cancelled."""
+    found = fetch(conn, "cancel_asked", fences(held))
+    return [key_of(row) for row in found if not row["cancel"]], frozenset(key_of(row) for row in found if row["cancel"])
 
 
 def heartbeat(
@@ -214,25 +293,24 @@ def heartbeat(
     worker_id: int,
     lease_s: float,
     held: Sequence[Key],
-    abandoned: int = 0,
+    vitals: Vitals = WELL,
     *,
     name: str = "",
-    stopping: bool = False,
-    blocked: tuple[float, str] | None = None,
 ) -> Beat:
-    """Renew the lease of every held claim and the worker's own row. `name`: the worker's. `blocked`: for how many
-    seconds its loop has not turned, and who is at it."""
+    """Renew the lease of every held claim and the worker's own row. `name`: the worker's."""
     values = {
         "worker_id": worker_id,
         "name": name,
+        "fleet": fleets.expected(conn),
         "lease_s": lease_s,
         "running": len(held),
-        "abandoned": abandoned,
-        "stopping": stopping,
-        "blocked_s": blocked and blocked[0],
-        "blocked_by": blocked and blocked[1],
+        "abandoned": vitals.abandoned,
+        "stopping": vitals.stopping,
+        "blocked_s": vitals.blocked and vitals.blocked[0],
+        "blocked_by": vitals.blocked and vitals.blocked[1],
         "clock_s": time.time(),
         **fences(held),
+        "begun": plain(["t" if key in vitals.begun else "f" for key in held]),
     }
     found = fetch(conn, "heartbeat", values)
     rows, mine = [row for row in found if row["id"] is not None], [row for row in found if row["id"] is None]

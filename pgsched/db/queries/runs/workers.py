@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pgsched.core.schedule.zones import tzdata_version
+from pgsched.db import fleets
 from pgsched.db.connection import pooler
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, one, value
+from pgsched.db.rows import Row, fetch, one
 from pgsched.db.statements import sql
 from pgsched.errors import NotFound
 
@@ -37,6 +38,13 @@ class Registration:
     removes: bool = False
 
 
+def which_database(conn: Connection[Any]) -> tuple[Any, ...]:
+    """What tells the database of this connection from every other."""
+    row = one(conn, "which_database")
+    assert row is not None
+    return tuple(row.values())
+
+
 def start(conn: Connection[Any], registration: Registration) -> int:
     """Write the worker's row; returns its id. What it declares is written by `registration.register`, with this."""
     values = {name: getattr(registration, name) for name in Registration.__slots__}
@@ -45,7 +53,10 @@ def start(conn: Connection[Any], registration: Registration) -> int:
     way = {"pooler": pooler.of(conn)}
     named = registration.jobs if registration.removes else None
     declares = {"declares": None if named is None else sorted(job.name for job in named)}
-    return int(value(conn, "worker_start", {**values, **process, **time_of_host, **way, **declares}))
+    values |= {"fleet": fleets.expected(conn), **process, **time_of_host, **way, **declares}
+    (row,) = fetch(conn, "worker_start", values)
+    fleets.met(conn, row["fleet"])
+    return int(row["id"])
 
 
 def stop(conn: Connection[Any], worker_id: int, name: str, *, stopped: bool) -> None:

@@ -89,6 +89,7 @@ def test_without_the_fence_it_would(dsn: str, db: psycopg.Connection, monkeypatc
 def test_a_zombies_last_words_are_kept_under_its_own_attempt(dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 1)
     (former,) = take(db)
+    db.execute("UPDATE pgsched.runs SET begun = true")
     let_expire(db)
     reap(db)
     assert say(dsn, former, "late\n") == 0

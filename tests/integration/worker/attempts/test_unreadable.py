@@ -37,10 +37,17 @@ def app_of(dsn: str) -> App:
     return app
 
 
+def add_unread(db: psycopg.Connection, args: str) -> None:
+    """A run whose arguments were stored before they were bounded."""
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('t', %s)", [args])
+
+
 @pytest.mark.parametrize("bad", [TOO_LONG, TOO_DEEP], ids=["digits", "levels"])
 def test_a_row_that_python_cannot_read_is_dead_and_its_batch_is_run(bad: str, dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 1)
-    db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('t', %s)", [bad])
+    add_unread(db, bad)
     add_runs(db, 1)
 
     async def scene() -> None:
@@ -61,7 +68,7 @@ def test_if_reading_raised_such_a_row_would_end_the_worker(
     bad: str, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claim_rows, "read_one", json.loads)
-    db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('t', %s)", [bad])
+    add_unread(db, bad)
 
     async def scene() -> None:
         worker = Worker(dsn, SETTINGS, {"task": PythonExecutor(app_of(dsn).tasks, 2)}, registration())
@@ -73,18 +80,19 @@ def test_if_reading_raised_such_a_row_would_end_the_worker(
 
 @pytest.mark.parametrize("text", ['{"a": 1' + "0" * 5000 + "}", TOO_DEEP], ids=["digits", "levels"])
 def test_reading_a_hot_column_raises_nothing(text: str) -> None:
-    first, second, bad, none = claim_rows.read(["{}", '{"a": [1]}', text, None])
+    (first, second, bad, none), size = claim_rows.read(["{}", '{"a": [1]}', text, None])
+    assert size == len('{}{"a": [1]}null') + len(text)
     assert (first, second, none) == ({}, {"a": [1]}, None)
     assert isinstance(bad, Unreadable)
-    assert isinstance(claim_rows.read([text])[0], Unreadable)
+    assert isinstance(claim_rows.read([text])[0][0], Unreadable)
 
 
 @pytest.mark.parametrize("at_once", [0, 1_000_000])
 def test_a_column_is_read_in_order(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_rows, "MOST_AT_ONCE", at_once)
-    assert claim_rows.read(["{}", '"x, y"', "[1, [2]]", "null"]) == [{}, "x, y", [1, [2]], None]
-    assert claim_rows.read([None, "3", None]) == [None, 3, None]
-    assert claim_rows.read([]) == []
+    assert claim_rows.read(["{}", '"x, y"', "[1, [2]]", "null"]) == ([{}, "x, y", [1, [2]], None], 20)
+    assert claim_rows.read([None, "3", None]) == ([None, 3, None], 9)
+    assert claim_rows.read([]) == ([], 0)
 
 
 @pytest.mark.parametrize("kind", ["task", "command", "shell", "sql"])

@@ -15,7 +15,6 @@ from pgsched import Retry, Run
 from pgsched.core.model import Outcome
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.worker.attempts.attempt import Ended
-from pgsched.worker.attempts.runner import no_inline_handler
 from tests.support.stage import Stage, play
 
 
@@ -173,7 +172,7 @@ def staged(handlers: dict[str, Any], *, at_once: bool) -> Stage:
     assert isinstance(executor, PythonExecutor)
     executor.attach(stage.slots.attempt_of, "")
     if not at_once:
-        stage.slots.inline_handler = no_inline_handler
+        stage.slots.inline_handler = lambda _: None
     return stage
 
 

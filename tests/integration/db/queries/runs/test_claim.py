@@ -119,7 +119,7 @@ def test_a_claim_s_columns_are_found_by_their_names(
         async with await aconnect(dsn) as conn:
             first = await claim(conn, wanted, "default", 1, token)
             second = await claim(conn, wanted, "default", 1, token, {**FROM_THE_START})
-            return [*first, *second, *await claim_again(conn, "default", token)]
+            return [*first, *second, *await claim_again(conn, ["default"], token)]
 
     found = asyncio.run(scene())
     assert len(found) == 4
@@ -189,11 +189,11 @@ def test_a_lost_answer_is_asked_for_again(dsn: str, db: psycopg.Connection) -> N
 
     async def ask() -> list[Claim]:
         async with await aconnect(dsn) as conn:
-            return await claim_again(conn, "default", token)
+            return await claim_again(conn, ["default"], token)
 
     assert asyncio.run(ask()) == lost
     assert [c.id for c in lost] == [1, 2, 3]
-    values = {"queue": "default", "token": token}
+    values = {"queue": "default", "queues": "{default}", "token": token, "named": False}
     unguarded = db.execute(
         text_without("claim_unconfirmed", " AND token = %(token)s", " AND %(token)s IS NOT NULL"), values
     )
@@ -205,7 +205,8 @@ def test_claiming_again_gives_nothing_once_the_lease_was_taken_away(db: psycopg.
     token = uuid4()
     take(db, 1, token, lease_s=-1)
     reap(db)
-    assert db.execute(sql("claim_unconfirmed"), {"queue": "default", "token": token}).fetchall() == []
+    values = {"queue": "default", "queues": "{default}", "token": token, "named": False}
+    assert db.execute(sql("claim_unconfirmed"), values).fetchall() == []
     assert row_of(db, 1)["state"] == "queued"
 
 

@@ -66,7 +66,12 @@ def test_a_run_that_keeps_taking_its_process_down_is_quarantined(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        cut(monkeypatch, "settle", "r.crashes + CASE WHEN g.outcome = 'crashed' THEN 1 ELSE 0 END", "0")
+        cut(
+            monkeypatch,
+            "settle",
+            "WHEN g.outcome = 'crashed' THEN r.crashes + 1\n",
+            "WHEN g.outcome = 'crashed' THEN 0\n",
+        )
     add_runs(db, 1)
     db.execute("UPDATE pgsched.runs SET max_attempts = 100")
     states = []
@@ -89,9 +94,9 @@ def test_deaths_of_the_worker_and_of_the_process_count_together(dsn: str, db: ps
     assert settle(dsn, done(claim, Result.CRASHED)._replace(retry_in_s=0)) == ["dead"]
 
 
-def test_an_ordinary_failure_does_not_count_as_a_crash(dsn: str, db: psycopg.Connection) -> None:
+def test_an_ordinary_failure_is_no_crash_and_ends_their_row(dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 1)
     db.execute("UPDATE pgsched.runs SET max_attempts = 100, crashes = 4")
     (claim,) = take(db)
     assert settle(dsn, done(claim, Result.FAILED)) == ["scheduled"]
-    assert row_of(db, claim.id)["crashes"] == 4
+    assert row_of(db, claim.id)["crashes"] == 0

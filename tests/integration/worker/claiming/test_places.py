@@ -1,0 +1,87 @@
+"""What begins once it is claimed waits for a free place; and a claim that took long is not handed back for that."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+from pgsched.core.model import Claims
+from pgsched.db.queries.runs.claims import Wanted
+from pgsched.worker.claiming import claimer as claiming
+from pgsched.worker.claiming.claimer import Claimer
+from tests.support.db.setting import KINDS, add_runs, cut, row_of
+from tests.support.workers import Handler, becomes, make, play
+
+ORDER = "    ORDER BY priority, available_at, id\n"
+
+
+def test_a_claimer_waits_for_a_place_and_is_woken_for_it(dsn: str, db: psycopg.Connection) -> None:
+    taken: list[int] = []
+    places = 0
+
+    def take(claims: Claims, _: float) -> None:
+        taken.extend(claim.id for claim in claims)
+
+    async def scene() -> None:
+        nonlocal places
+        wanted = Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"])
+        claimer = Claimer(dsn, wanted, (), 60.0, lambda: 5, take, lambda: True, lambda: places)
+        working = asyncio.create_task(claimer.run())
+        await asyncio.to_thread(add_runs, db, 1)
+        await asyncio.to_thread(db.execute, "UPDATE pgsched.runs SET max_attempts = 1")
+        claimer.hint("default")
+        await becomes(lambda: claimer.wants_place, "the claimer to want a place")
+        assert taken == []
+        places = 1
+        claimer.wake()
+        await becomes(lambda: taken, "a claim")
+        claimer.stop()
+        await working
+        await claimer.close()
+
+    play(scene)
+
+
+def test_a_heartbeat_says_what_has_begun(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        handler = Handler()
+        worker = make(dsn, handler)
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: handler.begun, "the start")
+        await becomes(lambda: row_of(db, 1)["begun"], "a heartbeat")
+        handler.go.set()
+        await becomes(lambda: worker.verdicts, "the settlement")
+        worker.stop()
+        await work
+
+    play(scene)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_scan_that_takes_longer_than_the_lease_is_not_in_vain(
+    guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(monkeypatch, "claim_start", ORDER, f"      AND (SELECT pg_sleep(1.5)) IS NOT NULL\n{ORDER}")
+    if not guarded:
+
+        async def from_the_sending(_conn: object, _claims: object, sent_at: float, _lease_s: float) -> float:
+            return sent_at
+
+        monkeypatch.setattr(claiming, "counted_from", from_the_sending)
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        handler = Handler()
+        handler.go.set()
+        worker = make(dsn, handler, lease_s=1.5)
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: worker.verdicts, "a settlement")
+        assert worker.verdicts == ({"succeeded": 1} if guarded else {"queued": 1})
+        worker.stop()
+        await work
+
+    play(scene)

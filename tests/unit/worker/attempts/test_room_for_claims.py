@@ -1,0 +1,128 @@
+"""What a worker claims ahead: as much as its pace and its memory allow, and nothing beside a suspect."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pgsched import App, Item
+from pgsched.core.model import Claim, Claims
+from pgsched.execute.python.executor import PythonExecutor
+from pgsched.worker.attempts import room as rooms
+from pgsched.worker.attempts.room import MOST_AHEAD_SIZE, Room
+from pgsched.worker.attempts.runner import Slots
+from pgsched.worker.leases import Leases
+from tests.support.executing import holds
+from tests.support.stage import Stage, play
+
+FREE, NOBODY_WAITS = 2, False
+
+
+def claims(count: int, size: int = 0, **more: Any) -> Claims:
+    """So many claims, of arguments of that size together."""
+    made = Claims(Claim(n, uuid4(), 1, 3, "default", 5, "task", "t", {}, **more) for n in range(1, count + 1))
+    made.size = size
+    return made
+
+
+class Held:
+    """A room, and the leases of what it holds."""
+
+    def __init__(self, prefetch: int = 100) -> None:
+        self.leases = Leases(30)
+        self.room = Room(8, self.leases)
+        self.room.pace.prefetch = prefetch
+
+    def take(self, made: Claims, *, alone: bool = True) -> Claims:
+        self.leases.add(made, time.monotonic())
+        self.room.took(made, time.monotonic(), alone=alone)
+        return made
+
+    def wanted(self, filled: int = 0) -> int:
+        return self.room.wanted(FREE, filled, NOBODY_WAITS)
+
+    def places(self, filled: int = 0) -> int:
+        return self.room.places(FREE, filled, NOBODY_WAITS)
+
+
+def test_beside_a_suspect_nothing_is_claimed_ahead() -> None:
+    held = Held()
+    assert held.wanted() == FREE + 100
+    suspect = held.take(claims(1, suspect=True))
+    assert held.wanted() == FREE
+    held.leases.drop(suspect)
+    assert held.wanted() == FREE + 100
+
+
+def test_nothing_that_begins_at_once_is_claimed_beside_a_young_suspect(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held()
+    assert (held.places(), held.places(filled=1), held.places(filled=5)) == (2, 1, 0)
+    held.take(claims(1, suspect=True))
+    assert held.places() == 0
+    monkeypatch.setattr(rooms, "YOUNG_S", 0.0)
+    assert held.places() == 2, "it did not kill its worker at once"
+
+
+def test_arguments_that_are_held_ahead_are_bounded() -> None:
+    held = Held(prefetch=5000)
+    held.take(claims(4, 4 << 20))
+    assert held.wanted() == FREE + MOST_AHEAD_SIZE // ((1 << 20) + 1)
+    held.take(claims(100, 100), alone=False)
+    assert held.wanted() == FREE + 15, "the large ones may be held still"
+    held.take(claims(100, 100))
+    assert held.wanted() == FREE + 5000
+
+
+def test_a_worker_has_places_for_as_many_as_it_has_free() -> None:
+    async def scene(stage: Stage) -> None:
+        slots = stage.slots
+        assert slots.places() == 3
+        stage.give("wait", "wait")
+        await holds(lambda: len(slots) == 2)
+        assert slots.places() == 1
+        stage.give("wait", "wait")
+        assert slots.places() == 0
+        go.set()
+        await stage.all_told(4)
+        assert slots.places() == 3
+        slots.stop()
+        assert slots.places() == 0
+
+    go = asyncio.Event()
+    play(Stage({"wait": go.wait}, concurrency=3), scene)
+
+
+def test_a_worker_that_may_start_one_more_run_has_one_place() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.slots._left = 1
+        assert stage.slots.places() == 1
+
+    play(Stage({}, concurrency=3), scene)
+
+
+def test_an_attempt_of_a_batch_has_begun_once_its_call_has() -> None:
+    app, called, go = App(), asyncio.Event(), asyncio.Event()
+
+    @app.task(name="many", batch=2, batch_wait=10)
+    async def many(items: list[Item]) -> None:
+        called.set()
+        await go.wait()
+
+    async def scene() -> None:
+        executor = PythonExecutor(app.tasks, 2)
+        slots = Slots({"task": executor}, 2, Leases(60), lambda *_: None, lambda: None, print)
+        one, other = (claims(1)[0]._replace(id=n, task="many", args={}) for n in (1, 2))
+        slots.take([one], time.monotonic())
+        await holds(slots.running)
+        assert [running.begun for running in slots.running()] == [False]
+        slots.take([other], time.monotonic())
+        await called.wait()
+        assert [running.begun for running in slots.running()] == [True, True]
+        go.set()
+        await holds(lambda: not slots.running())
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
