@@ -29,6 +29,7 @@ from bench.measures.every_second import every_second
 from bench.measures.history import Asked, history
 from bench.measures.idle import idle
 from bench.measures.latency import RATE, latency, latency_sql
+from bench.measures.leader.piled_up import piled_up
 from bench.measures.limits import limits
 from bench.measures.pinned import pinned
 from bench.measures.prune import prune
@@ -164,6 +165,10 @@ def run_tick(on: Server, given: argparse.Namespace) -> list[Result]:
     return [tick(on, [1000, 10_000, 100_000], (100_000, 20), (1_000_000, 20), given.rounds)]
 
 
+def run_piled_up(on: Server, given: argparse.Namespace) -> list[Result]:
+    return [piled_up(on, 0.01, 3.0) if given.quick else piled_up(on, 1.0, given.seconds or 30.0)]
+
+
 def run_limits(on: Server, given: argparse.Namespace) -> list[Result]:
     n, rounds, chain = (2000, 1, 50) if given.quick else (given.n or 50_000, given.rounds, 500)
     return [limits(on, n, rounds, chain)]
@@ -207,6 +212,7 @@ MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], Iterable[Result]]
     "history": run_history,
     "tick": run_tick,
     "limits": run_limits,
+    "piled-up": run_piled_up,
     "prune": run_prune,
     "roles": run_roles,
     "console": run_console,

@@ -18,7 +18,7 @@ WITH given AS MATERIALIZED (
     UPDATE pgsched.runs r SET state = 'queued', phase = 2 /* claimable */ FROM free
         WHERE r.id = free.id RETURNING r.id, r.queue
 ), woken AS (
-    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM admitted) q
+    SELECT pgsched.notify('pgsched_runs', pgsched.queue_mark(queue)) FROM (SELECT DISTINCT queue FROM admitted) q
 )
 SELECT id, (SELECT count(*) FROM woken) AS notified FROM admitted
 
@@ -131,15 +131,18 @@ SELECT pgsched.forget_gates()
 -- name: limit_groups
 -- what waits for limits alone, by queue and key, with the first run of each and the limit that binds it.
 -- Found by skipping through the index: one probe a group, however many runs wait in it.
--- params: after_queue text, after_key text (go on behind this group; empty: from the first one), n int
--- returns: (queue, key: empty where a run has none, name: of its limit, concurrency, rate, period_s, burst, ordered,
+-- params: after_queue text, after_key text (go on behind this group; empty: from the first one), n int, most int (so many
+--         groups, and up to `most` where the queue itself is limited: which of its runs is first, all of them have to say)
+-- returns: (last: there may be more groups behind this one; queue, key: empty where a run has none, name: of its limit, concurrency, rate, period_s, burst, ordered,
 --          weight; admitted: queued, running, and for an ordered key also what has started and waits for a further
 --          attempt; unstarted: of those the queued ones; tokens, bucket_at, bucket_unstarted: null while the bucket of its
 --          rate is full; id, priority, ready_at, waited_s: of the run that is first by (priority, ready_at, id), or
 --          by (ready_at, id) where the key is ordered, as in limit_candidates; free: nothing else is in its way), in the
 --          order of queue and key; null: no such limit. Without a limit nothing is counted
 -- locks: none
-WITH RECURSIVE g AS (
+WITH RECURSIVE limited AS MATERIALIZED (
+    SELECT coalesce(array_agg(name), '{}') AS names FROM pgsched.queues WHERE limited
+), g AS (
     (SELECT r.queue, coalesce(r.concurrency_key, '') AS key, 1 AS n, r.id FROM pgsched.runs r
      WHERE r.ready_at IS NOT NULL AND r.phase = 0 /* waiting */
        AND (r.queue, coalesce(r.concurrency_key, '')) > (%(after_queue)s::text, %(after_key)s::text)
@@ -151,12 +154,13 @@ WITH RECURSIVE g AS (
           AND (r.queue, coalesce(r.concurrency_key, '')) > (g.queue, g.key)
         ORDER BY r.queue, coalesce(r.concurrency_key, ''), r.priority, r.ready_at, r.id LIMIT 1
     ) next
-    WHERE g.n < %(n)s
+    WHERE g.n < CASE WHEN g.queue = ANY ((SELECT names FROM limited)::text[]) THEN %(most)s::int ELSE %(n)s::int END
 ), paused AS MATERIALIZED (
     SELECT array_agg(name) AS tasks FROM pgsched.pauses
     WHERE what = 'task' AND coalesce(resume_at > clock_timestamp(), true)
 )
-SELECT g.queue, g.key, b.name, b.concurrency, b.rate, b.period_s, b.burst, b.ordered, coalesce(b.weight, 1) AS weight,
+SELECT g.n >= CASE WHEN g.queue = ANY ((SELECT names FROM limited)::text[]) THEN %(most)s::int ELSE %(n)s::int END AS last,
+    g.queue, g.key, b.name, b.concurrency, b.rate, b.period_s, b.burst, b.ordered, coalesce(b.weight, 1) AS weight,
     c.admitted + h.held AS admitted, c.unstarted, k.tokens, k.at AS bucket_at, k.unstarted AS bucket_unstarted,
     r.id, r.priority, r.ready_at, extract(epoch FROM clock_timestamp() - r.ready_at)::float8 AS waited_s,
     r.queue = g.queue AND r.available_at <= clock_timestamp()
@@ -275,6 +279,16 @@ FROM unnest(%(names)s::text[], %(tokens)s::float8[], %(unstarteds)s::int[]) AS g
 ON CONFLICT (name) DO UPDATE SET tokens = excluded.tokens, at = excluded.at, unstarted = excluded.unstarted
 
 
+-- name: limit_shut
+-- note whom a queue that gets its first limit waits for. Since when, its row says (paused_at).
+-- params: parallel arrays queues text[], pids int[]
+-- returns: nothing
+-- locks: those rows
+UPDATE pgsched.pauses p SET waits_for = g.pid
+FROM unnest(%(queues)s::text[], %(pids)s::int[]) AS g(queue, pid)
+WHERE p.what = 'limit' AND p.name = g.queue AND p.waits_for IS DISTINCT FROM g.pid
+
+
 -- name: limit_take_back
 -- the last of the admitted runs that have not started wait again, because there are more than a limit
 -- allows by now. What runs is left alone.
@@ -319,9 +333,9 @@ ORDER BY 1, 2
 -- the transactions that have written, or are writing, runs. Each may have made one claimable because it did
 -- not see a queue's first limit yet; whoever begins to write later sees what had been committed before this question.
 -- params: none
--- returns: virtualtransaction
+-- returns: (virtualtransaction, pid)
 -- locks: none
-SELECT DISTINCT virtualtransaction FROM pg_catalog.pg_locks
+SELECT DISTINCT virtualtransaction, pid FROM pg_catalog.pg_locks
 WHERE locktype = 'relation' AND relation = 'pgsched.runs'::regclass AND mode = 'RowExclusiveLock' AND granted
   AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
   AND pid IS DISTINCT FROM pg_backend_pid()

@@ -2,13 +2,41 @@
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
+-- name: declare_defaults
+-- what a column of jobs holds that a declaration says nothing of.
+-- params: none
+-- returns: (name, expression) of each column that has a default
+-- locks: none
+SELECT a.attname AS name, pg_catalog.pg_get_expr(d.adbin, d.adrelid) AS expression
+FROM pg_catalog.pg_attrdef d JOIN pg_catalog.pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+WHERE d.adrelid = 'pgsched.jobs'::regclass
+
+
+-- name: declare_holder
+-- whose open transaction has locked a job?
+-- params: name text
+-- returns: pid int (null: nobody's, any more), or no row: there is no such job
+-- locks: none
+SELECT (SELECT l.pid FROM pg_catalog.pg_locks l
+        WHERE l.locktype = 'transactionid' AND l.granted AND l.transactionid = j.xmax LIMIT 1) AS pid
+FROM pgsched.jobs j WHERE j.name = %(name)s
+
+
+-- name: declare_lock_shared
+-- processes whose jobs are all as their code declares them start side by side. None is taken away meanwhile.
+-- params: none
+-- returns: locked boolean: false where somebody has been declaring for a second
+-- locks: the row that declare_lock locks, shared, until the transaction ends
+SELECT pgsched.share_declare_turn() AS locked
+
+
 -- name: declare_lock
 -- ten workers that start at once take turns in reconciling what their code declares.
 -- params: none
--- returns: nothing
--- locks: advisory, until the transaction ends. One for all apps: two that declare the same names in other orders
+-- returns: locked boolean: false where somebody has been at it for 5 s
+-- locks: a row of turns, until the transaction ends. One for all apps: two that declare the same names in other orders
 --        would deadlock.
-SELECT pg_advisory_xact_lock(hashtextextended('pgsched.declare', 0))
+SELECT pgsched.take_declare_turn() AS locked
 
 
 -- name: declare_others
@@ -42,8 +70,8 @@ WHERE NOT %(remove)s AND declared_by = %(declared_by)s AND name <> ALL (%(names)
 -- as declare_lock, but that nobody waits: a process may be declaring just now.
 -- params: none
 -- returns: locked boolean
--- locks: advisory, until the transaction ends
-SELECT pg_try_advisory_xact_lock(hashtextextended('pgsched.declare', 0)) AS locked
+-- locks: the same row
+SELECT pgsched.try_declare_turn() AS locked
 
 
 -- name: declare_withdraw

@@ -10,24 +10,36 @@
 -- params: ids bigint[]: the runs to look at
 -- returns: (ready bigint, ended bigint, notified bigint)
 -- locks: row locks on the runs that end, skipping locked ones: they are found again by their parents, which have ended
-WITH RECURSIVE edges AS MATERIALIZED (
-    SELECT c.id, d.parent_id, coalesce(d.any_of, false) AS any_of, coalesce(d.state, 'met') AS state
+-- One probe of an index for each question, however many edges a run has: it is asked each time that a parent has ended.
+WITH RECURSIVE asked AS MATERIALIZED (
+    SELECT c.id,
+        (SELECT e.parent_id FROM pgsched.dependencies e WHERE e.run_id = c.id AND e.state = 'failed' AND NOT e.any_of
+         ORDER BY e.run_id, e.state, e.parent_id LIMIT 1) AS parent_id,
+        (SELECT true FROM pgsched.dependencies e WHERE e.run_id = c.id AND e.state = 'open' AND NOT e.any_of
+         LIMIT 1) IS NOT NULL AS is_open,
+        (SELECT true FROM pgsched.dependencies e WHERE e.run_id = c.id AND e.state = 'met' AND e.any_of
+         LIMIT 1) IS NOT NULL AS any_met,
+        (SELECT true FROM pgsched.dependencies e WHERE e.run_id = c.id AND e.state = 'open' AND e.any_of
+         LIMIT 1) IS NOT NULL AS any_open,
+        (SELECT e.parent_id FROM pgsched.dependencies e WHERE e.run_id = c.id AND e.state = 'failed' AND e.any_of
+         ORDER BY e.run_id, e.state, e.parent_id LIMIT 1) AS any_parent_id
     FROM unnest(%(ids)s::text::bigint[]) AS c(id)
-    LEFT JOIN LATERAL (SELECT * FROM pgsched.dependencies e WHERE e.run_id = c.id OFFSET 0) d ON true
 ), judged AS MATERIALIZED (
-    SELECT id, coalesce(bool_or(state = 'failed' AND NOT any_of)
-               OR bool_or(any_of) AND bool_and(state = 'failed' OR NOT any_of), false) AS failed,
-        bool_and(state = 'met' OR any_of) AND (NOT bool_or(any_of) OR bool_or(any_of AND state = 'met')) AS met,
-        min(parent_id) FILTER (WHERE state = 'failed') AS parent_id
-    FROM edges GROUP BY id
+    -- of those of which one is enough, some are there if one is met, open or failed
+    SELECT id, parent_id IS NOT NULL OR any_parent_id IS NOT NULL AND NOT any_met AND NOT any_open AS failed,
+        NOT is_open AND (any_met OR NOT any_open AND any_parent_id IS NULL) AS met,
+        least(parent_id, any_parent_id) AS parent_id
+    FROM asked
 ), free AS MATERIALIZED (
-    SELECT r.id, (r.options ->> 'not_before')::timestamptz AS not_before,
-        coalesce((r.options ->> 'not_before')::timestamptz > clock_timestamp(), false) AS later,
+    SELECT r.id, b.not_before, coalesce(b.not_before > clock_timestamp(), false) AS later,
         coalesce(r.options ? 'overlap', false) AS overlap, pgsched.is_limited(r.queue, r.concurrency_key) AS limited
     FROM judged j JOIN pgsched.runs r ON r.id = j.id
+    CROSS JOIN LATERAL (SELECT CASE WHEN r.options ? 'not_before' THEN pgsched.not_before_of(r.options) END) b(not_before)
     WHERE j.met AND NOT j.failed AND r.phase = 0 /* waiting */ AND r.available_at >= '8999-01-01 00:00Z'
 ), ready AS (
-    UPDATE pgsched.runs r SET options = nullif(r.options - '{not_before,overlap,after_jobs}'::text[], '{}'),
+    UPDATE pgsched.runs r SET
+        options = CASE jsonb_typeof(r.options) WHEN 'object'
+                  THEN nullif(r.options - '{not_before,overlap,after_jobs}'::text[], '{}') END,
         available_at = greatest(clock_timestamp(), f.not_before),
         state = CASE WHEN f.overlap THEN 'waiting' WHEN f.later THEN 'scheduled' WHEN f.limited THEN 'waiting'
                      ELSE 'queued' END,
@@ -36,13 +48,15 @@ WITH RECURSIVE edges AS MATERIALIZED (
     FROM free f WHERE r.id = f.id
     RETURNING r.queue, r.state
 ), woken AS (
-    SELECT pg_notify('pgsched_runs', queue) FROM (SELECT DISTINCT queue FROM ready WHERE state = 'queued') q
+    SELECT pgsched.notify('pgsched_runs', pgsched.queue_mark(queue)) FROM (SELECT DISTINCT queue FROM ready WHERE state = 'queued') q
 ), doomed AS (
     SELECT id, parent_id FROM judged WHERE failed
     UNION
     SELECT d.run_id, d.parent_id FROM doomed CROSS JOIN LATERAL (
         SELECT e.run_id, e.parent_id FROM pgsched.dependencies e
-        WHERE e.parent_id = doomed.id AND e.state = 'open' AND e.on_failure = 'cancel' AND NOT e.any_of
+        -- CASE: said plainly it would let the planner take dependencies_unmet, and read all of it for its last column
+        WHERE e.parent_id = doomed.id AND e.state = 'open' AND e.on_failure = 'cancel'
+          AND CASE WHEN e.any_of THEN false ELSE true END
           AND EXISTS (SELECT FROM pgsched.runs c WHERE c.id = e.run_id AND c.phase = 0 /* waiting */
                       AND c.available_at >= '8998-01-01 00:00Z')
         OFFSET 0) d
@@ -74,33 +88,87 @@ SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM ended) AS en
 -- locks: the runs that are held back; see migrations/1000_initial/43_dependencies.sql
 INSERT INTO pgsched.dependencies (run_id, parent_id, on_failure, any_of)
 SELECT run_id, parent_id, on_failure, any_of
-FROM unnest(%(run_ids)s::text::bigint[], %(parent_ids)s::text::bigint[], %(on_failures)s::text::text[],
-            %(any_ofs)s::text::boolean[]) AS e(run_id, parent_id, on_failure, any_of)
+FROM ROWS FROM (pg_catalog.unnest(%(run_ids)s::text::bigint[]), pg_catalog.unnest(%(parent_ids)s::text::bigint[]),
+    pg_catalog.unnest(%(on_failures)s::text::text[]), pg_catalog.unnest(%(any_ofs)s::text::boolean[]))
+    AS e(run_id, parent_id, on_failure, any_of)
 
 
--- name: dependencies_adopt
--- runs whose edges are new are watched from now on: the parents that they wait for are marked, so that
--- whoever ends one wakes the leader. A run stays new as long as somebody has locked one of its parents.
--- params: after bigint (of the new ones, those with a greater id), n int (look at so many of them)
--- returns: (watched bigint: how many; free bigint[]: those that wait for nothing that is open; last bigint: the greatest
---          id that was looked at, null: there are none behind it)
--- locks: row locks on those runs and on parents that are not marked yet, skipping locked ones. One update for both: a run
---        may be a child and a parent.
-WITH fresh AS MATERIALIZED (
-    SELECT id FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL
-        AND available_at = '8999-01-01 00:00Z' AND id > %(after)s
-    ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
-), edges AS MATERIALIZED (
-    SELECT d.run_id, d.parent_id,
-        (SELECT p.has_children IS NOT TRUE FROM pgsched.runs p WHERE p.id = d.parent_id) AS unmarked
-    FROM fresh CROSS JOIN LATERAL (
-        SELECT e.run_id, e.parent_id FROM pgsched.dependencies e WHERE e.run_id = fresh.id AND e.state = 'open' OFFSET 0) d
-), marked AS MATERIALIZED (
-    SELECT id FROM pgsched.runs WHERE id = ANY (ARRAY(SELECT DISTINCT parent_id FROM edges WHERE unmarked))
+-- name: dependencies_begin
+-- the edges of a run are more than are looked at at once: its mark says so until all of them are. A new edge takes
+-- the mark away again (pgsched.dependencies_after_insert).
+-- params: id bigint
+-- returns: nothing
+-- locks: that run, which dependencies_fresh has locked
+UPDATE pgsched.runs SET available_at = '8999-01-02 00:00Z' WHERE id = %(id)s
+
+
+-- name: dependencies_begin_again
+-- runs of whose edges another leader had looked at some: nobody knows which.
+-- params: none
+-- returns: nothing
+-- locks: those runs, skipping locked ones
+WITH begun AS MATERIALIZED (
+    SELECT id FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL AND available_at = '8999-01-02 00:00Z'
     FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE pgsched.runs r SET available_at = '8999-01-01 00:00Z' FROM begun WHERE r.id = begun.id
+
+
+-- name: dependencies_complete
+-- a run of which all edges have been looked at is watched from now on, if none came meanwhile.
+-- params: id bigint
+-- returns: id, or no row: it has got more edges, or has ended, or somebody has locked it
+-- locks: that run, if nobody else has
+WITH begun AS MATERIALIZED (
+    SELECT id FROM pgsched.runs WHERE id = %(id)s AND state = 'waiting' AND available_at = '8999-01-02 00:00Z'
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE pgsched.runs r SET available_at = '9000-01-01 00:00Z' FROM begun WHERE r.id = begun.id RETURNING r.id
+
+
+-- name: dependencies_edges
+-- the open edges of some runs, the first ones. A statement of its own, behind the locks of the runs: who makes an edge has
+-- locked its run, so that none is missed. And before the locks of the parents: asked for in that statement, they would
+-- be read again for each parent that a worker is just writing.
+-- params: ids bigint[] (in the order in which they are to be looked at), after bigint (parents with a greater id), n int
+-- returns: (run_id, parent_id: null where it has none, unmarked: whether that parent is to be marked yet), n of them at most
+-- locks: none
+SELECT c.id AS run_id, d.parent_id, coalesce(d.unmarked, false) AS unmarked
+FROM unnest(%(ids)s::text::bigint[]) AS c(id)
+LEFT JOIN LATERAL (
+    SELECT e.parent_id, (SELECT p.has_children IS NOT TRUE FROM pgsched.runs p WHERE p.id = e.parent_id) AS unmarked
+    FROM pgsched.dependencies e WHERE e.run_id = c.id AND e.state = 'open' AND e.parent_id > %(after)s
+    ORDER BY e.run_id, e.parent_id LIMIT %(n)s) d ON true
+LIMIT %(n)s
+
+
+-- name: dependencies_fresh
+-- lock runs whose edges are new.
+-- params: after bigint (those with a greater id), n int (so many of them), aside bigint[] as text (runs that are left alone)
+-- returns: id of each, the smallest first
+-- locks: row locks on those runs, skipping locked ones
+SELECT id FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL
+    AND available_at = '8999-01-01 00:00Z' AND id > %(after)s
+    AND id <> ALL (%(aside)s::text::bigint[])
+ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
+
+
+-- name: dependencies_watch
+-- the parents that runs wait for are marked, so that whoever ends one wakes the leader, and the runs are watched
+-- from now on. A run stays new as long as somebody has locked one of its parents.
+-- params: ids bigint[]: the runs, which dependencies_fresh has locked; parallel arrays run_ids bigint[], parent_ids bigint[]:
+--         the edges to parents that are not marked yet
+-- returns: (watched bigint: how many; missed bigint[]: the parents that somebody has locked)
+-- locks: row locks on the parents, skipping locked ones. One update for both: a run may be a child and a parent.
+WITH marked AS MATERIALIZED (
+    SELECT id FROM pgsched.runs WHERE id = ANY (%(parent_ids)s::text::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
+), missed AS MATERIALIZED (
+    SELECT e.run_id, e.parent_id
+    FROM unnest(%(run_ids)s::text::bigint[], %(parent_ids)s::text::bigint[]) AS e(run_id, parent_id)
+    WHERE e.parent_id NOT IN (SELECT id FROM marked)
+      AND (SELECT true FROM pgsched.runs p WHERE p.id = e.parent_id) IS NOT NULL
 ), watched AS (
-    SELECT id FROM fresh
-    EXCEPT SELECT run_id FROM edges WHERE unmarked AND parent_id NOT IN (SELECT id FROM marked)
+    SELECT id FROM unnest(%(ids)s::text::bigint[]) AS c(id) EXCEPT SELECT run_id FROM missed
 ), changed AS (
     SELECT id, bool_or(mark) AS mark, bool_or(watch) AS watch FROM (
         SELECT id, true AS mark, false AS watch FROM marked UNION ALL SELECT id, false, true FROM watched) both_ways
@@ -110,49 +178,64 @@ WITH fresh AS MATERIALIZED (
         available_at = CASE WHEN changed.watch THEN '9000-01-01 00:00Z' ELSE r.available_at END
     FROM changed WHERE r.id = changed.id
 )
-SELECT (SELECT count(*) FROM watched) AS watched, ARRAY(SELECT id FROM watched EXCEPT SELECT run_id FROM edges) AS free,
-    (SELECT max(id) FROM fresh HAVING count(*) = %(n)s) AS last
+SELECT (SELECT count(*) FROM watched) AS watched, ARRAY(SELECT DISTINCT parent_id FROM missed) AS missed
 
 
 -- name: dependencies_gone
 -- edges to runs that somebody has deleted fail (run_anyway: are met), for they will never end.
--- params: after bigint (of the runs that wait, those with a greater id), n int (look at so many of them)
--- returns: (last bigint: the greatest id that was looked at, null: none; ids bigint[]: the runs that have such an edge)
+-- params: after bigint, after_parent bigint (the edge behind which to look), n int (look at so many runs and edges)
+-- returns: (last bigint, last_parent bigint: the edge behind which to go on, null: from the first one; ids bigint[]: the runs
+--          that have such an edge)
 -- locks: row locks on those runs, skipping locked ones
 WITH held AS MATERIALIZED (
     SELECT id FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL
-        AND available_at = '9000-01-01 00:00Z' AND id > %(after)s
+        AND available_at = '9000-01-01 00:00Z' AND id >= %(after)s
     ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
-), gone AS MATERIALIZED (
+), looked AS MATERIALIZED (
     SELECT d.run_id, d.parent_id FROM held CROSS JOIN LATERAL (
-        SELECT e.run_id, e.parent_id FROM pgsched.dependencies e WHERE e.run_id = held.id AND e.state = 'open' OFFSET 0) d
-    WHERE (SELECT true FROM pgsched.runs p WHERE p.id = d.parent_id) IS NULL
+        SELECT e.run_id, e.parent_id FROM pgsched.dependencies e
+        WHERE e.run_id = held.id AND e.state = 'open'
+          AND e.parent_id > CASE WHEN held.id = %(after)s THEN %(after_parent)s ELSE 0 END
+        ORDER BY e.run_id, e.parent_id LIMIT %(n)s) d
+    LIMIT %(n)s
+), gone AS MATERIALIZED (
+    SELECT run_id, parent_id FROM looked WHERE (SELECT true FROM pgsched.runs p WHERE p.id = looked.parent_id) IS NULL
 ), decided AS (
     UPDATE pgsched.dependencies d SET state = CASE d.on_failure WHEN 'run_anyway' THEN 'met' ELSE 'failed' END
     FROM gone WHERE d.run_id = gone.run_id AND d.parent_id = gone.parent_id
+), reached AS (
+    SELECT CASE WHEN (SELECT count(*) FROM looked) = %(n)s THEN (SELECT max(run_id) FROM looked)
+                ELSE (SELECT max(id) + 1 FROM held HAVING count(*) = %(n)s) END AS run_id
 )
-SELECT (SELECT max(id) FROM held) AS last, ARRAY(SELECT DISTINCT run_id FROM gone) AS ids
+SELECT run_id AS last, coalesce((SELECT max(l.parent_id) FROM looked l WHERE l.run_id = reached.run_id), 0) AS last_parent,
+    ARRAY(SELECT DISTINCT run_id FROM gone) AS ids
+FROM reached
 
 
 -- name: dependencies_look
 -- is there anything to do for runs that wait for others? So that a round without any costs one question.
 -- params: none
--- returns: (slots, fresh, ended boolean): slots that wait for other jobs' slots; runs with new edges; parents that ended
+-- returns: (slots, fresh, begun, ended boolean): slots that wait for other jobs' slots; runs with new edges, and those of
+--          whose edges some were looked at; parents that ended
 -- locks: none
 SELECT EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL
     AND available_at = '8998-01-01 00:00Z') AS slots,
     EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL
         AND available_at = '8999-01-01 00:00Z') AS fresh,
+    EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL
+        AND available_at = '8999-01-02 00:00Z') AS begun,
     EXISTS (SELECT FROM pgsched.runs WHERE phase >= 3 /* ended */ AND has_children) AS ended
 
 
 -- name: dependencies_no_slot
 -- slots that wait for what will never be are skipped.
--- params: parallel arrays ids bigint[], job_ids bigint[]: the job that has no such slot (0: the jobs wait in a circle)
+-- params: parallel arrays ids bigint[], job_ids bigint[]: the job that has no such slot (0: the jobs wait in a circle; -1:
+--         there is no job)
 -- returns: nothing; the number of rows says how many
 -- locks: those runs
 UPDATE pgsched.runs r SET state = 'skipped', finished_at = clock_timestamp(), available_at = clock_timestamp(),
-    reason = CASE WHEN g.job_id = 0 THEN 'after_jobs: its jobs wait for each other'
+    reason = CASE WHEN g.job_id < 0 THEN 'after_jobs: it names no job whose slots this one could wait for'
+        WHEN g.job_id = 0 THEN 'after_jobs: its jobs wait for each other'
         WHEN j.id IS NULL THEN format('after_jobs: job %%s is gone', g.job_id)
         ELSE format('after_jobs: job "%%s" has no such slot', j.name) END
 FROM unnest(%(ids)s::text::bigint[], %(job_ids)s::text::bigint[]) AS g(id, job_id)
@@ -184,13 +267,15 @@ FROM unnest(%(ids)s::text::bigint[]) AS given(id) LEFT JOIN LATERAL (
 -- name: dependencies_release
 -- what runs that have ended mean for those that wait for them. An edge is met by a success, or by
 -- any end where on_failure says run_anyway; it fails where on_failure says cancel; under `wait` it stays open.
--- params: after bigint (of the parents, those with a greater id), n int (so many of them, and twice as many edges, at most)
+-- params: after bigint (of the parents, those with a greater id), n int (so many of them, and twice as many edges, at
+--         most), aside bigint[] as text (parents that are left alone), act boolean (false: change nothing)
 -- returns: (more boolean: something was decided, and not all may have been; ids bigint[]: the runs of which some were;
 --          last bigint: the greatest id that was looked at, null: there are none behind it)
 -- locks: row locks on those parents and children, skipping locked ones. A parent is looked at again until all its edges
 --        are decided.
 WITH ended AS MATERIALIZED (
     SELECT id, state FROM pgsched.runs WHERE phase >= 3 /* ended */ AND has_children AND id > %(after)s
+      AND id <> ALL (%(aside)s::text::bigint[])
     ORDER BY id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
 ), edges AS MATERIALIZED (
     -- locked before they are counted: a child that somebody has locked takes the place of none behind it
@@ -206,7 +291,7 @@ WITH ended AS MATERIALIZED (
     LIMIT 2 * %(n)s
 ), decided AS (
     UPDATE pgsched.dependencies d SET state = edges.state FROM edges
-    WHERE d.run_id = edges.run_id AND d.parent_id = edges.parent_id
+    WHERE d.run_id = edges.run_id AND d.parent_id = edges.parent_id AND %(act)s::boolean
     RETURNING d.run_id
 ), whole AS MATERIALIZED (
     -- the others have a child that somebody has locked; one that was deleted by hand is waited for by nobody
@@ -216,7 +301,7 @@ WITH ended AS MATERIALIZED (
           AND ((e.run_id, e.parent_id) IN (SELECT f.run_id, f.parent_id FROM edges f)) IS NOT TRUE
           AND (SELECT true FROM pgsched.runs c WHERE c.id = e.run_id) LIMIT 1) IS NULL
 ), done AS (
-    UPDATE pgsched.runs r SET has_children = NULL WHERE r.id = ANY (ARRAY(SELECT id FROM whole))
+    UPDATE pgsched.runs r SET has_children = NULL WHERE r.id = ANY (ARRAY(SELECT id FROM whole)) AND %(act)s::boolean
     RETURNING r.id
 )
 SELECT ((SELECT count(*) FROM ended) = %(n)s OR (SELECT count(*) FROM edges) = 2 * %(n)s)
@@ -242,12 +327,13 @@ INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, ta
     state, available_at, options)
 SELECT w.task, w.args::jsonb, coalesce(w.queue, 'default'), coalesce(w.priority, 5), coalesce(w.max_attempts, 3),
     w.timeout, w.tags, w.concurrency_key, w.has_children, CASE WHEN w.waits THEN 'waiting' ELSE 'queued' END,
-    CASE WHEN w.waits THEN '8999-01-01 00:00Z' ELSE coalesce(w.due, clock_timestamp()) END,
-    CASE WHEN w.waits AND w.due > clock_timestamp() OR w.trace IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
-        'not_before', CASE WHEN w.waits AND w.due > clock_timestamp() THEN w.due END, 'trace', w.trace::jsonb)) END
+    CASE WHEN w.waits THEN '8999-01-01 00:00Z' ELSE coalesce(w.due, pg_catalog.clock_timestamp()) END,
+    CASE WHEN w.waits AND w.due > pg_catalog.clock_timestamp() OR w.trace IS NOT NULL THEN
+        pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('not_before',
+            CASE WHEN w.waits AND w.due > pg_catalog.clock_timestamp() THEN w.due END, 'trace', w.trace::jsonb)) END
 FROM (
-    SELECT x.*, coalesce(x.at, clock_timestamp() + x.delay) AS due
-    FROM ROWS FROM (jsonb_to_recordset(%(rows)s::text::jsonb) AS (
+    SELECT x.*, coalesce(x.at, pg_catalog.clock_timestamp() + x.delay) AS due
+    FROM ROWS FROM (pg_catalog.jsonb_to_recordset(%(rows)s::text::jsonb) AS (
         task text, args text, queue text, priority smallint, max_attempts integer, timeout interval, tags text[],
         at timestamptz, delay interval, concurrency_key text, waits boolean,
         has_children boolean, trace text)) WITH ORDINALITY
@@ -261,34 +347,37 @@ RETURNING id
 -- name: dependencies_slots
 -- slots that wait for the slots of other jobs (jobs.after_jobs), with the runs that they wait for, as
 -- far as there are any. A run that stands for a stretch of slots stands for each of them.
--- params: after bigint (of the slots that wait, those with a greater id), n int (look at so many of them)
--- returns: (run_id, parents bigint[], missing bigint: a job that has no such slot and will not have it, or is gone;
+-- params: after bigint (of the slots that wait, those with a greater id), n int (look at so many of them), aside bigint[]
+--         as text (slots that are left alone)
+-- returns: (run_id, parents bigint[], missing bigint: a job that has no such slot and will not have it, or is gone
+--          (-1: it waits for no job, or is no slot);
 --          undecided bigint: how many of the jobs have yet to decide it)
 -- locks: row locks on the waiting slots, skipping locked ones
 WITH held AS MATERIALIZED (
     SELECT id, scheduled_at AS slot, options FROM pgsched.runs
     WHERE phase = 0 /* waiting */ AND ready_at IS NULL AND available_at = '8998-01-01 00:00Z' AND id > %(after)s
+      AND id <> ALL (%(aside)s::text::bigint[])
     ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
 ), wanted AS MATERIALIZED (
-    SELECT h.id, h.slot, a.job_id::bigint AS job_id, coalesce(
-        (SELECT r.id FROM pgsched.runs r WHERE r.job_id = a.job_id::bigint AND r.scheduled_at = h.slot),
+    SELECT h.id, h.slot, a.job_id, coalesce(
+        (SELECT r.id FROM pgsched.runs r WHERE r.job_id = a.job_id AND r.scheduled_at = h.slot),
         (SELECT r.id FROM (
-            (SELECT * FROM pgsched.runs b WHERE b.job_id = a.job_id::bigint AND b.scheduled_at < h.slot
+            (SELECT * FROM pgsched.runs b WHERE b.job_id = a.job_id AND b.scheduled_at < h.slot
              ORDER BY b.scheduled_at DESC LIMIT 1)
             UNION ALL
-            (SELECT * FROM pgsched.runs b WHERE b.job_id = a.job_id::bigint AND b.scheduled_at > h.slot
+            (SELECT * FROM pgsched.runs b WHERE b.job_id = a.job_id AND b.scheduled_at > h.slot
              ORDER BY b.scheduled_at LIMIT 1)) r
          WHERE h.slot BETWEEN r.covers_from AND r.covers_until LIMIT 1)) AS parent_id
-    FROM held h CROSS JOIN LATERAL jsonb_array_elements_text(h.options -> 'after_jobs') AS a(job_id)
+    FROM held h LEFT JOIN LATERAL pgsched.after_jobs_of(h.options) AS a(job_id) ON true
 ), judged AS (
     -- a next_run_at that has passed says only that the job is to be planned
-    SELECT w.*, w.parent_id IS NULL AND (j.id IS NULL OR j.decided_until >= w.slot
+    SELECT w.*, w.parent_id IS NULL AND coalesce(j.id IS NULL OR w.slot IS NULL OR j.decided_until >= w.slot
         OR j.next_run_at > greatest(w.slot, clock_timestamp())
-        OR j.next_run_at IS NULL AND j.error IS NULL AND NOT j.paused) AS missing
+        OR j.next_run_at IS NULL AND j.error IS NULL AND NOT j.paused, false) AS missing
     FROM wanted w LEFT JOIN pgsched.jobs j ON j.id = w.job_id
 )
-SELECT id AS run_id, array_agg(parent_id) FILTER (WHERE parent_id IS NOT NULL) AS parents,
-    min(job_id) FILTER (WHERE missing) AS missing, count(*) FILTER (WHERE parent_id IS NULL AND NOT missing) AS undecided
+SELECT id AS run_id, coalesce(array_agg(parent_id) FILTER (WHERE parent_id IS NOT NULL), '{}') AS parents,
+    CASE WHEN bool_or(missing) THEN coalesce(min(job_id) FILTER (WHERE missing), -1) END AS missing, count(*) FILTER (WHERE parent_id IS NULL AND NOT missing) AS undecided
 FROM judged GROUP BY id
 
 

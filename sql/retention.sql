@@ -31,8 +31,8 @@ DELETE FROM pgsched.backfills b USING old WHERE b.id = old.id
 -- locks: none
 WITH held AS MATERIALIZED (
     -- as in prune_delete
-    SELECT a.job_id::bigint AS job_id, w.scheduled_at AS slot
-    FROM pgsched.runs w CROSS JOIN LATERAL jsonb_array_elements_text(w.options -> 'after_jobs') AS a(job_id)
+    SELECT a.job_id, w.scheduled_at AS slot
+    FROM pgsched.runs w CROSS JOIN LATERAL pgsched.after_jobs_of(w.options) AS a(job_id)
     WHERE w.phase = 0 /* waiting */ AND w.ready_at IS NULL AND w.available_at = '8998-01-01 00:00Z'
 )
 SELECT r.queue, r.state, count(*) AS runs, min(r.finished_at) AS oldest_at
@@ -64,8 +64,8 @@ WITH wanted AS MATERIALIZED (
     SELECT d.parent_id AS id FROM pgsched.dependencies d JOIN pgsched.runs c ON c.id = d.run_id
     WHERE d.parent_id = ANY (%(ids)s::text::bigint[]) AND c.phase < 3 /* open */
 ), held AS MATERIALIZED (
-    SELECT a.job_id::bigint AS job_id, w.scheduled_at AS slot
-    FROM pgsched.runs w CROSS JOIN LATERAL jsonb_array_elements_text(w.options -> 'after_jobs') AS a(job_id)
+    SELECT a.job_id, w.scheduled_at AS slot
+    FROM pgsched.runs w CROSS JOIN LATERAL pgsched.after_jobs_of(w.options) AS a(job_id)
     WHERE w.phase = 0 /* waiting */ AND w.ready_at IS NULL AND w.available_at = '8998-01-01 00:00Z'
 ), gone AS (
     DELETE FROM pgsched.runs r WHERE r.id = ANY (%(ids)s::text::bigint[]) AND r.id NOT IN (SELECT w.id FROM wanted w)
@@ -74,7 +74,7 @@ WITH wanted AS MATERIALIZED (
                                      AND h.slot BETWEEN r.covers_from AND r.covers_until LIMIT 1) IS NULL)
     -- no more than is asked for: each column of each row is copied
     RETURNING r.id, r.idempotency_key,
-        CASE WHEN %(archive)s OR %(tell)s THEN to_jsonb(r) - '{phase,token,lease_until}'::text[] || jsonb_build_object(
+        CASE WHEN %(archive)s OR %(tell)s THEN to_jsonb(r) - '{phase,token,lease_until,begun,suspect}'::text[] || jsonb_build_object(
             'attempts', (SELECT coalesce(jsonb_agg(to_jsonb(a) - '{run_id,token}'::text[] ORDER BY a.finished_at), '[]')
                          FROM pgsched.attempts a WHERE a.run_id = r.id),
             'output', (SELECT CASE WHEN sum(octet_length(l.chunk)) > 50000000 THEN to_jsonb('more than 50 MB'::text)
@@ -101,10 +101,14 @@ WITH wanted AS MATERIALIZED (
         AND k.key = ANY (ARRAY(SELECT o.key FROM keys o))
         AND (k.owner IS NULL OR k.owner = r.owner)
 ), archived AS (
-    INSERT INTO pgsched.archived_runs (run_id, job_id, job, queue, task, state, scheduled_at, finished_at, run)
-    SELECT g.id, a.job_id, j.name, a.queue, a.task, a.state, a.scheduled_at, a.finished_at, g.run
+    INSERT INTO pgsched.archived_runs (run_id, job_id, job, queue, task, state, scheduled_at, finished_at, run,
+        outside_name)
+    SELECT g.id, a.job_id, j.name, a.queue, a.task, a.state, a.scheduled_at, a.finished_at, g.run,
+        pgsched.outside_name(g.id, a.created_at, a.reruns)
     FROM gone g CROSS JOIN LATERAL jsonb_to_record(g.run) AS a(job_id bigint, queue text, task text, state text,
-        scheduled_at timestamptz, finished_at timestamptz) LEFT JOIN pgsched.jobs j ON j.id = a.job_id WHERE %(archive)s
+        scheduled_at timestamptz, finished_at timestamptz, created_at timestamptz, reruns integer)
+        LEFT JOIN pgsched.jobs j ON j.id = a.job_id WHERE %(archive)s
+    ON CONFLICT DO NOTHING  -- it is there already, from before the server fell back
 )
 SELECT count(*) AS gone, NULL AS run FROM gone UNION ALL SELECT NULL, run FROM gone WHERE %(tell)s
 
@@ -144,12 +148,12 @@ SELECT count(*) AS deleted FROM gone
 -- stands for a stretch of slots is as old as the end of the stretch: it may have grown since (tick_extend).
 -- params: keep_s float8 (those go that are kept for at most so long), after timestamptz (-infinity as text), until
 --         timestamptz, n int (so many are read), durable boolean (false: the commit need not wait for the disk: rows that
---         come back with a server that fell over go once more)
+--         come back with a server that fell over go once more), aside bigint[] as text (runs that are left alone)
 -- returns: (ids text: an array of bigint; locked bigint: how many those are; read bigint, last_at timestamptz: the end
 --          of the last that was read)
 -- locks: FOR UPDATE on those runs, skipping locked ones
 WITH read AS MATERIALIZED (
-    SELECT ctid AS place, job_id, scheduled_at, queue, state, finished_at FROM pgsched.runs
+    SELECT ctid AS place, id, job_id, scheduled_at, queue, state, finished_at FROM pgsched.runs
     WHERE phase >= 3 /* ended */ AND finished_at >= %(after)s::text::timestamptz AND finished_at <= %(until)s
     ORDER BY finished_at LIMIT %(n)s
 ), everything AS MATERIALIZED (
@@ -167,7 +171,7 @@ WITH read AS MATERIALIZED (
     SELECT r.id FROM pgsched.runs r WHERE r.phase >= 3 /* ended */ AND r.finished_at <= %(until)s
       AND (r.covers_until <= %(until)s) IS NOT FALSE AND r.ctid = ANY (ARRAY(
         SELECT o.place FROM read o CROSS JOIN everything e LEFT JOIN jobs j ON j.id = o.job_id
-        WHERE (j.id IS NULL OR o.scheduled_at < j.newest)
+        WHERE (j.id IS NULL OR o.scheduled_at < j.newest) AND o.id <> ALL (%(aside)s::text::bigint[])
           -- quicker for nearly all: what holds for everything
           AND CASE WHEN j.keep IS NULL AND o.queue <> ALL (e.queues) THEN o.state = ANY (e.states)
               ELSE pgsched.keep_of(o.state, j.keep, (SELECT q.keep FROM pgsched.queues q WHERE q.name = o.queue), e.keep)
@@ -179,18 +183,26 @@ FROM (SELECT ARRAY(SELECT id FROM locked) AS ids) l, (SELECT count(*) AS read, m
 
 
 -- name: prune_workers
--- workers not seen for three leases count as stopped; rows of a week ago go, as do old terms.
--- params: none
--- returns: nothing
--- locks: those rows
-WITH gone AS (
-    DELETE FROM pgsched.workers WHERE seen_at < clock_timestamp() - interval '7 days'
+-- workers not seen for three leases count as stopped; the rows of those that stopped long ago go, as do old terms.
+-- params: keep_s float8 (for so long after their last sign of life rows stay), n int (so many of each, at most)
+-- returns: gone bigint: rows of workers that were written
+-- locks: those rows, skipping locked ones
+WITH old AS MATERIALIZED (
+    SELECT w.id FROM pgsched.workers w
+    WHERE w.stopped_at < (SELECT clock_timestamp() - make_interval(secs => %(keep_s)s::float8))
+    ORDER BY w.stopped_at LIMIT %(n)s FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM pgsched.workers w USING old WHERE w.id = old.id RETURNING 1
 ), terms AS (
     DELETE FROM pgsched.leader WHERE seen_at < clock_timestamp() - interval '30 days'
         AND term < (SELECT max(term) FROM pgsched.leader)
+), silent AS MATERIALIZED (
+    SELECT w.id FROM pgsched.workers w WHERE w.stopped_at IS NULL AND w.seen_at < clock_timestamp() - 3 * w.lease
+    ORDER BY w.id LIMIT %(n)s FOR UPDATE SKIP LOCKED
+), given_up AS (
+    UPDATE pgsched.workers w SET stopped_at = w.seen_at FROM silent WHERE w.id = silent.id RETURNING 1
 )
-UPDATE pgsched.workers SET stopped_at = seen_at WHERE stopped_at IS NULL AND seen_at < clock_timestamp() - 3 * lease
-    AND seen_at >= clock_timestamp() - interval '7 days'
+SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM given_up) AS gone
 
 
 -- name: retention_rules

@@ -118,7 +118,7 @@ def one_pass(server: Server) -> float:
                 "INSERT INTO pgsched.runs (task, concurrency_key)"
                 " SELECT 'noop', 'c:' || n % 1000 FROM generate_series(1, 100000) n"
             )
-            standing, took = admission.Standing(), []
+            standing, took = admission.Standing(share=1.0), []
             for _ in range(9):
                 began = time.monotonic()
                 with conn.transaction():

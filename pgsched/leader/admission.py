@@ -6,41 +6,90 @@ number of admitted runs (queued or running) can only fall. What is admitted beyo
 
 from __future__ import annotations
 
+import math
+import time
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from pgsched import log
 from pgsched.core.admission import UNLIMITED, Candidate, Gate, Group, Window, choose, default_burst, tokens_now, wanted
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import limits
 from pgsched.db.rows import Row
 
+logger = log.get("leader")
 GROUPS = 5000
 BUDGET = 20_000  # candidates that one pass reads
+PASS_S = 0.05  # no pass is to take longer: no slot is decided meanwhile
+FIRST_SHARE, LEAST_SHARE = 0.1, 0.004
+WRITERS_S = 5.0  # a first limit waits no longer for transactions that may not have seen it
 LOOK_S = 0.01
+
+
+@dataclass
+class Wait:
+    """For the transactions that wrote when a change was seen, and have not ended, each with its process; until when."""
+
+    writers: dict[str, int]
+    until: float
+    told: int | None = None
+
+    def is_over(self, now: float) -> bool:
+        """Have they ended, or been waited for long enough?"""
+        return not self.writers or now >= self.until
 
 
 @dataclass
 class Standing:
     """What a leader remembers from pass to pass: hints, never counts. `wait_s`: until a rate has a token again, or a
-    group may be looked at anew; None: nothing but an event changes anything. `writers`: of a changed queue, the
-    transactions that may not have seen the change and have not ended."""
+    group may be looked at anew; None: nothing but an event changes anything. `share`: how much of GROUPS and BUDGET a
+    pass takes. `waits`: of a changed queue, whom it waits for."""
 
     after: tuple[str, str] = ("", "")
     turns: dict[str, str] = field(default_factory=dict)
     windows: dict[str, Window] = field(default_factory=dict)
     wait_s: float | None = None
     more: bool = False
-    writers: dict[limits.Changed, frozenset[str]] = field(default_factory=dict)
+    share: float = FIRST_SHARE
+    waits: dict[limits.Changed, Wait] = field(default_factory=dict)
+
+    def took(self, seconds: float) -> None:
+        """A pass took so long; if there was more to do, one that was quick may do more."""
+        if seconds > PASS_S or self.more:
+            self.share = min(1.0, max(LEAST_SHARE, self.share * min(2.0, PASS_S / max(seconds, 0.001))))
 
 
-def admit(conn: Connection[Any], standing: Standing) -> int:
-    """One pass over the groups that wait; returns how many runs were admitted or taken back."""
-    found, queues = limits.standing(conn, standing.after, GROUPS)
-    standing.more = len(found) == GROUPS
+def group_name(row: Row) -> str:
+    """Under which the group of a queue and a key is set aside."""
+    return f"{row['queue']} {row['key']}"
+
+
+def first_group(conn: Connection[Any], after: tuple[str, str]) -> str | None:
+    """The group that a pass behind another would begin with."""
+    found, _ = limits.standing(conn, after, 1, 1)
+    return group_name(found[0]) if found else None
+
+
+def admit(conn: Connection[Any], standing: Standing, n: int = GROUPS, aside: Collection[str] = ()) -> int:
+    """One pass over the groups that wait, `n` at most; returns how many runs were admitted or taken back. Over so many
+    of them that slots are on time: the next pass goes on behind them. Groups that are set `aside` go on waiting."""
+    began = time.monotonic()
+    done = pass_over(conn, standing, n, aside)
+    if n == GROUPS:
+        standing.took(time.monotonic() - began)
+    return done
+
+
+def pass_over(conn: Connection[Any], standing: Standing, most: int, aside: Collection[str]) -> int:
+    """The pass itself."""
+    found, queues = limits.standing(conn, standing.after, min(most, math.ceil(GROUPS * standing.share)), most)
+    standing.more = bool(found) and found[-1]["last"]
     standing.after = (found[-1]["queue"], found[-1]["key"]) if standing.more else ("", "")
     standing.wait_s = None
+    found = [row for row in found if group_name(row) not in aside] if aside else found
     if not found:
         return 0
     bound = {row["key"]: row for row in found if row["concurrency"] is not None or row["rate"] is not None}
@@ -72,7 +121,7 @@ def pick(
     standing: Standing,
 ) -> list[tuple[Group, Candidate]]:
     """The runs that may go now; the gates have taken them."""
-    most = read(conn, groups, queues, gates, ordered)
+    most = read(conn, groups, queues, gates, ordered, math.ceil(BUDGET * standing.share))
     chosen = []
     for name, members in by_queue(groups).items():
         passed = choose(members, gates[name], queues[name]["fair"])
@@ -179,13 +228,18 @@ def excess_of(gate: Gate) -> int:
 
 
 def read(
-    conn: Connection[Any], groups: list[Group], queues: dict[str, Row], gates: dict[str, Gate], ordered: set[str]
+    conn: Connection[Any],
+    groups: list[Group],
+    queues: dict[str, Row],
+    gates: dict[str, Gate],
+    ordered: set[str],
+    budget: int,
 ) -> list[int]:
     """Fill the groups with their first runs; those of which one is enough have it already.
 
     Returns how many of each were asked for.
     """
-    most = wanted(groups, gates, {name for name, row in queues.items() if row["fair"]}, BUDGET)
+    most = wanted(groups, gates, {name for name, row in queues.items() if row["fair"]}, budget)
     pairs = [(group, n) for group, n in zip(groups, most, strict=True) if n > 1 or not group.runs]
     groups = [group for group, _ in pairs]
     ageing = [queues[group.queue]["ageing_s"] for group in groups]
@@ -249,11 +303,11 @@ def apply(conn: Connection[Any], standing: Standing) -> int:
     """Hold what is admitted beyond limits that were changed; returns how many runs had to wait again.
 
     The order counts: changes, then who writes, then counts. Whoever writes later sees the changes, and what the others
-    wrote is counted once they have ended; until then a queue that got its first limit stays shut.
+    wrote is counted once they have ended; until then a queue that got its first limit stays shut, but for no longer
+    than WRITERS_S: then the limit is in force for whatever is enqueued from now on.
     """
     changes = limits.unapplied(conn)
-    writers = limits.writers(conn)
-    standing.writers = {change: standing.writers.get(change, writers) & writers for change in changes if change.queue}
+    wait_for_writers(conn, standing, [change for change in changes if change.queue is not None])
     queues = limits.queues(conn)
     names = [change.queue for change in changes if change.queue is not None]
     gates = {name: queue_gate(queues[name], standing, queues[name]["now"], shrink=True) for name in names}
@@ -266,7 +320,25 @@ def apply(conn: Connection[Any], standing: Standing) -> int:
     # what was too much to count is not known to be little enough
     calm = {name for name, gate in gates.items() if excess_of(gate) <= 0 and queues[name]["counted"]}
     calm_keys = all(excess_of(gate) <= 0 for gate in keys.values())
-    limits.applied(
-        conn, [c for c in changes if (calm_keys if c.queue is None else c.queue in calm and not standing.writers[c])]
-    )
+    now = time.monotonic()
+    opened = [c for c in changes if c.queue in calm and standing.waits[c].is_over(now)]
+    limits.applied(conn, opened + [c for c in changes if c.queue is None and calm_keys])
+    for change in opened:
+        if pids := sorted(standing.waits[change].writers.values()):
+            logger.warning("a limit is in force although a transaction may not have seen it", queue=change.queue,
+                           pids=pids)  # fmt: skip
     return taken
+
+
+def wait_for_writers(conn: Connection[Any], standing: Standing, changes: list[limits.Changed]) -> None:
+    """Note for each change who is waited for, and let people see it."""
+    writers, now = limits.writers(conn), time.monotonic()
+    known = {change: standing.waits.get(change, Wait(writers, now + WRITERS_S)) for change in changes}
+    shut = {}
+    for change, wait in known.items():
+        wait.writers = {one: pid for one, pid in wait.writers.items() if one in writers}
+        first = min(wait.writers.values(), default=None)
+        if change.queue is not None and first is not None and wait.told != first:
+            shut[change.queue] = wait.told = first
+    limits.shut(conn, shut)
+    standing.waits = known

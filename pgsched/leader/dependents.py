@@ -11,16 +11,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.connect import Connection, DatabaseError
+from pgsched.db.queries.leader.ticks import CHECK_VIOLATION, Aside, nobody
 from pgsched.db.queries.runs import dependencies
 from pgsched.db.queries.runs.dependencies import Slot
-from pgsched.leader.bisecting import apart
+from pgsched.leader.isolation.bisecting import apart
 
+# under which rows are set aside
+SLOTS, FRESH, ENDED, JUDGED = "dependent slots", "new dependencies", "ended parents", "dependent runs"
 CIRCLE = 0  # the job that a slot is said to lack when it would wait for itself
-LONGEST_S = 0.3  # the rest is for the next round: the tick must have its turn, and what is locked is not claimed
+LONGEST_S = 0.1  # the rest is for the next round: the tick must have its turn, and what is locked is not claimed
+CHUNK = 1000  # runs and edges that a step looks at, however many a run has
+
+
+@dataclass
+class Large:
+    """A run with more new edges than a step looks at: how far they are marked, and parents that somebody had locked."""
+
+    run_id: int
+    after: int = 0
+    whole: bool = False
+    missed: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -32,48 +46,129 @@ class Turn:
     slot: int = 0
     fresh: int = 0
     ended: int = 0
+    large: Large | None = None
 
 
-def resolve(conn: Connection[Any], n: int, turn: Turn | None = None) -> int:
+def resolve(
+    conn: Connection[Any], n: int, turn: Turn | None = None, aside: Aside = nobody, longest_s: float | None = None
+) -> int:
     """Decide what has come to be decided, about `n` edges a step; returns how many runs were let go or ended, or 1 if
-    there is more to do."""
-    turn = turn or Turn()
-    slots, fresh, ended_parents = dependencies.look(conn)
-    changed, turn.slot = find_parents(conn, turn.slot, n) if slots else (0, 0)
-    if not (fresh or ended_parents or changed):
+    there is more to do. `aside`: the runs that are left alone, by SLOTS, FRESH and ENDED."""
+    turn, n = turn or Turn(), min(n, CHUNK)
+    todo = dependencies.look(conn)
+    changed, turn.slot = find_parents(conn, turn.slot, n, aside(SLOTS)) if todo.slots else (0, 0)
+    if todo.begun and turn.large is None:
+        dependencies.begin_again(conn)
+    if not (todo.fresh or todo.begun or todo.ended or changed):
         return 0
-    ends_at = time.monotonic() + LONGEST_S
+    ends_at = time.monotonic() + (LONGEST_S if longest_s is None else longest_s)
     while True:
-        watched, loose, turn.fresh = dependencies.adopt(conn, turn.fresh, n)
+        _, goes_on, loose = adopt(conn, turn, n, aside(FRESH))
         began = turn.ended
-        more, free, turn.ended = dependencies.release(conn, began, n)
+        more, free, turn.ended = dependencies.release(conn, began, n, aside(ENDED))
         ready, ended = dependencies.judge(conn, loose + free) if loose or free else (0, 0)
         changed += ready + ended
         from_the_start = began > 0 and turn.ended == 0
-        if not (ended or watched >= n or more or from_the_start):
+        if not (ended or goes_on or more or from_the_start):
             return changed
         if time.monotonic() > ends_at:
             return changed + 1
+
+
+def adopt(
+    conn: Connection[Any], turn: Turn, n: int, aside: Sequence[int] = (), most: int | None = None
+) -> tuple[int, bool, list[int]]:
+    """Watch the parents of `n` runs whose edges are new, `most` edges of them (if not given, `n`); returns how many are
+    watched now, whether more can be done at once, and the runs that may wait for nothing that is open.
+
+    The order counts: the runs are locked, then their edges read, then the parents locked: a run is watched only when
+    each of its edges, also one that is just being made, has a parent that is marked.
+    """
+    most = n if most is None else most
+    if turn.large is not None:
+        return adopt_large(conn, turn, turn.large, most)
+    ids = dependencies.fresh(conn, turn.fresh, n, aside)
+    found = dependencies.edges(conn, ids, 0, most + 1) if ids else []
+    cut = found[-1].run_id if len(found) > most else None  # it may have more of them
+    if cut == next(iter(ids), None) and cut is not None:
+        dependencies.begin(conn, cut)
+        turn.large = Large(cut)
+        return adopt_large(conn, turn, turn.large, most)
+    full = len(ids) == n or cut is not None
+    ids = ids if cut is None else ids[: ids.index(cut)]
+    unmarked = [
+        (edge.run_id, edge.parent_id) for edge in found if edge.parent_id and edge.unmarked and edge.run_id != cut
+    ]
+    watched, _ = dependencies.watch(conn, ids, unmarked) if ids else (0, [])
+    turn.fresh = ids[-1] if full else 0
+    return watched, watched > 0 and turn.fresh > 0, [edge.run_id for edge in found if edge.parent_id is None]
+
+
+def adopt_large(conn: Connection[Any], turn: Turn, large: Large, n: int) -> tuple[int, bool, list[int]]:
+    """The next `n` edges of one run. When all have been looked at, the parents that were missed are tried again."""
+    if large.whole:
+        unmarked = large.missed[:n]
+        large.missed = mark(conn, large.run_id, unmarked) + large.missed[n:]
+    else:
+        found = [
+            edge for edge in dependencies.edges(conn, [large.run_id], large.after, n) if edge.parent_id is not None
+        ]
+        unmarked = [edge.parent_id for edge in found if edge.unmarked and edge.parent_id is not None]
+        large.missed += mark(conn, large.run_id, unmarked)
+        large.whole = len(found) < n
+        large.after = found[-1].parent_id or 0 if found else large.after
+        if not large.whole:
+            return 0, True, []
+    if large.missed:
+        return 0, False, []
+    # Where it is not as it was (new edges, or it has ended), it is new again, or of no interest any more.
+    watched = dependencies.complete(conn, large.run_id)
+    turn.large = None
+    return int(watched), True, [large.run_id]
+
+
+def mark(conn: Connection[Any], run_id: int, parents: Sequence[int]) -> list[int]:
+    """Mark these parents of a run; returns those that somebody has locked."""
+    return dependencies.watch(conn, [], [(run_id, parent) for parent in parents])[1] if parents else []
+
+
+def adopt_apart(conn: Connection[Any], n: int, aside: Sequence[int]) -> tuple[int, bool, list[int]]:
+    """As `adopt`, from the first run on, and at once, however many edges it has."""
+    turn = Turn()
+    watched, goes_on, loose = adopt(conn, turn, n, aside, CHUNK)
+    while turn.large is not None and goes_on:
+        watched, goes_on, loose = adopt(conn, turn, n, aside, CHUNK)
+    return watched, goes_on, loose
+
+
+def judge_apart(conn: Connection[Any], run_ids: Sequence[int]) -> tuple[int, dict[int, DatabaseError]]:
+    """Let go of runs, or end them, but for those that the database refuses; returns how many, and the others."""
+    failed: dict[int, DatabaseError] = {}
+
+    def alone(run_id: int, error: DatabaseError) -> int:
+        failed[run_id] = error
+        return 0
+
+    return sum(apart(conn, run_ids, lambda some: sum(dependencies.judge(conn, list(some))), alone)), failed
 
 
 class Sweep:
     """Finds runs that wait for one that somebody has deleted, some of them at a time: nothing tells of that."""
 
     def __init__(self) -> None:
-        self._after = 0
+        self._after = (0, 0)
 
     def work(self, conn: Connection[Any], n: int) -> None:
-        """Look at the next `n` runs that wait."""
-        last, run_ids = dependencies.gone(conn, self._after, n)
-        self._after = last or 0
+        """Look at the next `n` edges of runs that wait."""
+        self._after, run_ids = dependencies.gone(conn, self._after, n)
         if run_ids:
             dependencies.judge(conn, run_ids)
 
 
-def find_parents(conn: Connection[Any], after: int, n: int) -> tuple[int, int]:
+def find_parents(conn: Connection[Any], after: int, n: int, aside: Sequence[int] = ()) -> tuple[int, int]:
     """Looks at `n` slots behind the id `after`. Returns how many have got their parents or were skipped, and behind
     which id to go on."""
-    slots = dependencies.slots(conn, after, n)
+    slots = dependencies.slots(conn, after, n, aside)
     skipped = {slot.run_id: slot.missing for slot in slots if slot.missing is not None}
     whole = [slot for slot in slots if slot.missing is None and not slot.undecided]
     skipped |= dict.fromkeys(attach(conn, whole), CIRCLE)
@@ -89,4 +184,9 @@ def attach(conn: Connection[Any], whole: list[Slot]) -> list[int]:
         dependencies.add(conn, [(slot.run_id, parent, "cancel", False) for slot in some for parent in slot.parents])
         return []
 
-    return [run_id for circle in apart(conn, whole, add, lambda slot, _: [slot.run_id]) for run_id in circle]
+    def alone(slot: Slot, error: DatabaseError) -> list[int]:
+        if error.sqlstate != CHECK_VIOLATION:  # any other may pass
+            raise error
+        return [slot.run_id]
+
+    return [run_id for circle in apart(conn, whole, add, alone) for run_id in circle]

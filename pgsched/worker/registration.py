@@ -8,22 +8,58 @@ from pgsched import log
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import explain
 from pgsched.db.queries.jobs import registration as rows
+from pgsched.db.queries.jobs.declarations import HELD, declare
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.workers import Registration
-from pgsched.errors import PgschedError
+from pgsched.db.rows import value
+from pgsched.errors import LockTimeout, PgschedError
 
 logger = log.get("process")
+PATIENCE_S = 0.05  # of a heartbeat
+LOCK_NOT_AVAILABLE = "55P03"
 
 
-def register(dsn: str, registration: Registration) -> int:
-    """Write the worker's row and the jobs of its app; returns the worker's id. Raises PgschedError."""
+def register(dsn: str, registration: Registration) -> tuple[int, bool]:
+    """Write the worker's row and the jobs of its app; returns the worker's id, and whether all jobs are declared: one
+    that somebody has locked is not. Raises PgschedError."""
     try:
         with connect(dsn, purpose="worker") as conn:
             worker_id, done = rows.register(conn, registration)
     except DatabaseError as error:
         raise explain(error) from error
     tell(registration, done)
-    return worker_id
+    return worker_id, not held(done)
+
+
+def held(done: dict[str, str]) -> dict[str, str]:
+    """The jobs that somebody has locked."""
+    return {name: what for name, what in done.items() if what.startswith(HELD)}
+
+
+def declare_again(conn: Connection[Any], registration: Registration) -> bool:
+    """Declare what could not be declared at the start; whether that is all now. Raises DatabaseError."""
+    if registration.app is None or registration.jobs is None:
+        return True
+    try:
+        with conn.transaction():
+            conn.execute("SELECT set_config('lock_timeout', %s, true)", [f"{1000 * PATIENCE_S:.0f}ms"])
+            if not value(conn, "declare_try_lock"):
+                return False
+            done = declare(conn, registration.jobs, registration.app, remove=False, wait_s=PATIENCE_S)
+    except LockTimeout:
+        return False
+    except DatabaseError as error:
+        if error.sqlstate != LOCK_NOT_AVAILABLE:
+            raise
+        return False
+    except PgschedError as error:
+        if isinstance(error.__cause__, DatabaseError):
+            raise error.__cause__ from None
+        logger.error("the jobs that the code declares cannot be declared", app=registration.app, error=str(error))
+        return True
+    if not held(done):
+        logger.info("jobs declared", app=registration.app, jobs=done)
+    return not held(done)
 
 
 def register_again(conn: Connection[Any], registration: Registration) -> int:
@@ -45,6 +81,11 @@ def tell(registration: Registration, done: dict[str, str]) -> None:
     """Log what was done. What is left is not declared by this process."""
     if done:
         logger.info("jobs declared", app=registration.app, jobs=done)
+    if locked := held(done):
+        logger.warning("jobs are as they were: somebody has locked them; they will be declared later", jobs=locked)
+    if foreign := [name for name, what in done.items() if what == "foreign"]:
+        logger.warning("jobs not made: their names belong to jobs that this app does not own; rename or delete one",
+                       app=registration.app, jobs=foreign)  # fmt: skip
     left = [name for name, what in done.items() if what == "left"]
     if left and registration.removes:
         logger.info("jobs left: other processes of the app are there; the leader removes what none declares", jobs=left)

@@ -6,8 +6,9 @@ Read a history from a database, or a file of JSON lines that `--save` wrote:
     python -m pgsched.chaos.checks.limits --dsn DSN --save history.jsonl --key customer=2 --queue emails=5
     python -m pgsched.chaos.checks.limits history.jsonl --key customer=2 --key-rate api=100/60+10 --ordered account
 
-A limit of keys holds for each key with that prefix. N/P+B: at most N + B starts in any window of P seconds. The exit
-code is 1 if something is violated; each violation is a line.
+A limit of keys holds for each key with that prefix. N/P+B: at most N + B starts in any window of P seconds. A queue's
+limit holds for the runs that were enqueued after it was in force (queues.applied_at, which --dsn reads; --since where a
+file is read). The exit code is 1 if something is violated; each violation is a line.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from pgsched.chaos.history import History
 
 READ = """
 SELECT a.run_id, r.queue, r.concurrency_key, extract(epoch FROM a.started_at)::float8,
-    extract(epoch FROM a.finished_at)::float8, a.outcome, extract(epoch FROM r.ready_at)::float8
+    extract(epoch FROM a.finished_at)::float8, a.outcome, extract(epoch FROM r.ready_at)::float8,
+    extract(epoch FROM r.created_at)::float8
 FROM pgsched.attempts a JOIN pgsched.runs r ON r.id = a.run_id WHERE a.started_at IS NOT NULL
 UNION ALL
 SELECT r.id, r.queue, r.concurrency_key, extract(epoch FROM r.started_at)::float8,
-    extract(epoch FROM r.finished_at)::float8, r.state, extract(epoch FROM r.ready_at)::float8
+    extract(epoch FROM r.finished_at)::float8, r.state, extract(epoch FROM r.ready_at)::float8,
+    extract(epoch FROM r.created_at)::float8
 FROM pgsched.runs r WHERE r.started_at IS NOT NULL AND (r.state IN ('succeeded', 'running'))
     AND NOT EXISTS (SELECT FROM pgsched.attempts a WHERE a.run_id = r.id AND a.token = r.token)
 """
@@ -40,7 +43,8 @@ FROM pgsched.runs r WHERE r.started_at IS NOT NULL AND (r.state IN ('succeeded',
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt; seconds since 1970. `finished`: None while it runs; `ready`: when limits alone began to hold it."""
+    """One attempt; seconds since 1970. `finished`: None while it runs; `ready`: when limits alone began to hold it;
+    `created`: when its run was enqueued."""
 
     run_id: int
     queue: str
@@ -49,6 +53,20 @@ class Attempt:
     finished: float | None
     outcome: str
     ready: float | None = None
+    created: float | None = None
+
+
+IN_FORCE = "SELECT name, extract(epoch FROM applied_at)::float8 FROM pgsched.queues WHERE applied_at IS NOT NULL"
+
+
+def in_force(conn: psycopg.Connection) -> dict[str, float]:
+    """Since when each queue's limit is in force; seconds since 1970."""
+    return {str(name): float(at) for name, at in conn.execute(IN_FORCE.encode()).fetchall()}
+
+
+def bound_by(attempts: Iterable[Attempt], since: float) -> list[Attempt]:
+    """Those of runs that were enqueued after the limit was in force."""
+    return [attempt for attempt in attempts if attempt.created is None or attempt.created > since]
 
 
 def read(conn: psycopg.Connection) -> list[Attempt]:
@@ -136,9 +154,13 @@ def check(
     key_rates: dict[str, tuple[int, float, int]] | None = None,
     queue_rates: dict[str, tuple[int, float, int]] | None = None,
     ordered: Iterable[str] = (),
+    since: dict[str, float] | None = None,
 ) -> list[str]:
-    """Every violation, as a line; an empty list is the proof."""
-    in_queue: Callable[[str], list[Attempt]] = lambda name: [a for a in history if a.queue == name]  # noqa: E731
+    """Every violation, as a line; an empty list is the proof. `since`: the instants from which queues are limited."""
+    begins: Callable[[str], float] = lambda name: (since or {}).get(name, 0.0)  # noqa: E731
+    in_queue: Callable[[str], list[Attempt]] = lambda name: bound_by(  # noqa: E731
+        (a for a in history if a.queue == name), begins(name)
+    )
     found: list[str] = []
     for prefix, limit in (keys or {}).items():
         for key, attempts in by_key(history, prefix).items():
@@ -176,6 +198,11 @@ def limit(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
+def instant(text: str) -> tuple[str, float]:
+    name, _, at = text.rpartition("=")
+    return name, float(at)
+
+
 def rate(text: str) -> tuple[str, tuple[int, float, int]]:
     name, _, rest = text.rpartition("=")
     starts, _, rest = rest.partition("/")
@@ -193,18 +220,21 @@ def main() -> int:
     parser.add_argument("--key-rate", type=rate, action="append", default=[], metavar="PREFIX=N/P+B")
     parser.add_argument("--queue-rate", type=rate, action="append", default=[], metavar="NAME=N/P+B")
     parser.add_argument("--ordered", action="append", default=[], metavar="PREFIX")
+    parser.add_argument("--since", type=instant, action="append", default=[], metavar="QUEUE=SECONDS")
     given = parser.parse_args()
     if (given.dsn is None) == (given.file is None):
         parser.error("give a file, or --dsn")
+    since = dict(given.since)
     if given.dsn is not None:
         with psycopg.connect(given.dsn, autocommit=True) as conn:
             history = read(conn)
+            since = in_force(conn) | since
     else:
         history = load(given.file)
     if given.save:
         save(history, given.save)
     found = check(
-        history, dict(given.key), dict(given.queue), dict(given.key_rate), dict(given.queue_rate), given.ordered
+        history, dict(given.key), dict(given.queue), dict(given.key_rate), dict(given.queue_rate), given.ordered, since
     )
     print("\n".join(found) or f"{len(history)} attempts: no limit was exceeded")
     return int(bool(found))

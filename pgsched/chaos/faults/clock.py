@@ -12,9 +12,10 @@ from pgsched.chaos.fleet import Member
 from pgsched.chaos.registry import fault
 from pgsched.chaos.site.clocks import Clock
 from pgsched.chaos.stage import Stage
+from pgsched.leader.timing.clock_step import DOUBT_S
 
 HOUR = 3600
-CRASHED = "SELECT count(*) FROM pgsched.attempts WHERE outcome = 'crashed'"
+CRASHED = "SELECT count(*) FROM pgsched.attempts WHERE outcome = 'crashed' OR error LIKE 'worker lost:%%'"
 SLOTS = "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL"
 MADE = "SELECT count(*) FROM chaos.journal WHERE what = 'run' AND op = 'insert' AND job_id IS NOT NULL"
 PRUNED = "SELECT count(*) FROM chaos.journal WHERE what = 'run' AND op = 'delete' AND job_id IS NOT NULL"
@@ -53,7 +54,7 @@ def database_clock(stage: Stage) -> None:
     time.sleep(stage.lease_s)  # and what must not happen has this long to happen
     stage.figure("slots made in the hour that is lived through again", stage.one(SLOTS) - made, bound=0)
     move(stage, HOUR)
-    stage.wait(lambda: stage.one(SLOTS) > made, 20, "slots after the clock went ahead")
+    stage.wait(lambda: stage.one(SLOTS) > made, DOUBT_S + 20, "slots after the clock went ahead")
     time.sleep(4)  # as above: the leader looks for claims to take back twice a second
     assert stage.leader() is steady, "a new leader would have taken nothing back anyway"
     stage.figure("claims lost by healthy workers", stage.one(CRASHED), bound=0)
@@ -94,7 +95,7 @@ def pruned_then_back(stage: Stage) -> None:
     time.sleep(2 * stage.lease_s)  # what must not happen has this long to happen
     stage.figure("slots made in the hour that is lived through again", stage.one(MADE) - made, bound=0)
     move(stage, 0)
-    stage.wait(lambda: stage.one(MADE) > made, 30, "slots after the clock is right again")
+    stage.wait(lambda: stage.one(MADE) > made, DOUBT_S + 30, "slots after the clock is right again")
     stage.figure("slots pruned", stage.one(PRUNED))
 
 

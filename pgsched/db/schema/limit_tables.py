@@ -50,6 +50,7 @@ pauses = Table(
     need("paused_by", Text),
     Column("reason", Text),
     Column("resume_at", Instant),
+    Column("waits_for", Integer),
 )
 
 refunds = Table(

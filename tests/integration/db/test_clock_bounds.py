@@ -18,7 +18,7 @@ BOUNDED = [
     ("admit_waiting", "available_at <"),
     ("runs_expire", "expires_at <"),
     ("runs_expire", "held_until <"),
-    ("leader_look", "available_at >"),
+    ("leader_look", "available_at > "),
     ("runs_finished_lately", "finished_at >"),
 ]
 

@@ -16,5 +16,5 @@ def a_worker(db: psycopg.Connection, lease_s: float = 30.0) -> int:
 
 def moved(duties: Duties, by_s: float) -> None:
     """As if the clock had been moved since the last look."""
-    duties._clock._earliest -= by_s
-    duties._clock._latest -= by_s
+    duties.clock._earliest -= by_s
+    duties.clock._latest -= by_s

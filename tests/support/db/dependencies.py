@@ -36,7 +36,7 @@ def end(db: psycopg.Connection, *run_ids: int, state: str = "succeeded") -> None
 def admit(db: psycopg.Connection) -> None:
     """What the leader does in one transaction."""
     with db.transaction():
-        resolve(db, 5000)
+        resolve(db, 5000, longest_s=10.0)
         ticks.admit(db, 5000)
 
 

@@ -8,15 +8,26 @@ from typing import Any
 import psycopg
 
 from pgsched.config import LeaderSettings
-from pgsched.db.queries.leader.leadership import elect, fence
+from pgsched.db.queries.leader.leadership import Firsts, elect, fence
 from pgsched.leader.loop import Duties
+from pgsched.leader.timing.floors import Floors
 
 
-def lead(conn: psycopg.Connection, **settings: Any) -> Duties:
+class NoFloors(Floors):
+    """It looks from the beginning of each index every time: tests put what is due back by hours."""
+
+    def rise(self, firsts: Firsts, now_s: float, *, jobs_left: bool = False) -> None:
+        """Stay where it is."""
+
+
+def lead(conn: psycopg.Connection, floors: Floors | None = None, **settings: Any) -> Duties:
+    """The duties of a new term; `floors`: as a leader in earnest has them."""
     with conn.transaction():
         fence(conn, None)
         term = elect(conn, "test")[0]
-    return Duties(conn, term, LeaderSettings(**settings), reap_from=0.0)
+    duties = Duties(conn, term, LeaderSettings(**settings), reap_from=0.0)
+    duties.floors = floors or NoFloors()
+    return duties
 
 
 def add_coming_jobs(db: psycopg.Connection, count: int, seconds: float, **columns: Any) -> datetime:

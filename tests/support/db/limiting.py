@@ -34,7 +34,7 @@ def limit_queue(db: psycopg.Connection, name: str = "default", **columns: Any) -
 
 def admit(db: psycopg.Connection, standing: admission.Standing | None = None) -> int:
     """What the leader does in a round."""
-    standing = standing or admission.Standing()
+    standing = standing or admission.Standing(share=1.0)
     with db.transaction():
         ticks.admit(db, 5000)
         return admission.apply(db, standing) + admission.admit(db, standing)

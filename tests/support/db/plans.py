@@ -20,12 +20,15 @@ FINDS_FEW = re.compile(r"\w+_pkey|runs_open_of_job")
 WORKER = {
     "claim": "runs_claim runs_pkey",
     "claim_start": "runs_claim runs_pkey",
+    "claim_many": "runs_claim runs_pkey",
     "claim_unconfirmed": "runs_claim",
-    "claimable_queues": "runs_claim[]",
+    "claim_lease_left": "runs_pkey",
+    "claimable_queues": "runs_claim[] runs_claim",
     "heartbeat": "runs_pkey",
     "cancel_asked": "runs_pkey",
     "settle": "runs_pkey runs_open_of_job attempts_pkey",
     "settle_succeeded": "runs_pkey runs_open_of_job",
+    "settle_lock": "runs_pkey",
     "settle_missing": "runs_pkey",
     "run_progress": "runs_pkey",
     "dependencies_parents": "dependencies_pkey runs_pkey",
@@ -35,23 +38,29 @@ WORKER = {
 LEADER = {
     "leader_term": "",
     "leader_fence": "",
-    "leader_look": "jobs_due* runs_expiring* runs_finished[] runs_held* runs_ready* runs_scheduled*"
+    "leader_look": "jobs_due[] runs_expiring[] runs_finished[] runs_held[] runs_ready* runs_scheduled[]"
     " runs_waiting[] runs_waiting*|runs_waiting_of_job*",
+    "leader_look_below": "jobs_due[] runs_expiring[] runs_held[] runs_scheduled[]",
     "admit_scheduled": "runs_scheduled[] runs_pkey",
     "admit_waiting": "runs_waiting_of_job* runs_waiting_of_job[] runs_open_of_job runs_pkey"
     " runs_waiting[]|runs_waiting_of_job",
-    "admit_dependents": "runs_pkey dependencies_pkey dependencies_parent",
-    "dependencies_adopt": "runs_waiting dependencies_pkey runs_pkey",
+    "admit_dependents": "runs_pkey dependencies_unmet dependencies_any dependencies_parent",
+    "dependencies_begin": "runs_pkey",
+    "dependencies_begin_again": "runs_waiting runs_pkey",
+    "dependencies_complete": "runs_pkey",
+    "dependencies_edges": "dependencies_pkey runs_pkey",
+    "dependencies_fresh": "runs_waiting",
+    "dependencies_watch": "runs_pkey",
     "dependencies_look": "runs_waiting runs_ended_parents*",
     "dependencies_gone": "runs_waiting dependencies_pkey runs_pkey",
     "dependencies_slots": "runs_waiting runs_slot jobs_pkey",
     "dependencies_no_slot": "runs_pkey jobs_pkey",
     "runs_expire": "runs_expiring[] runs_held[] runs_pkey",
     "lease_look": "runs_claim*",
-    "reap": "runs_pkey",
+    "reap": "runs_pkey attempts_pkey",
     "lease_shorten": "runs_pkey",
     "tick_crossed": "runs_open_of_job",
-    "tick_due": "jobs_due* jobs_due[]",
+    "tick_due": "jobs_due[]",
     "tick_terms": "jobs_pkey",
     "tick_open": "runs_open_of_job",
     "tick_finished": "runs_slot",
@@ -100,27 +109,29 @@ LEADER = {
 ASKED = (
     "alert_list alert_test audit_ backfill_calendar backfill_cancel backfill_count backfill_rerun"
     " backfill_show calendar_ catalog_ check_ declare_ declared_by dependencies_progress dependencies_retry"
-    " dependencies_tree dependencies_waits doctor_ explain_ first_result job_ jobs_after jobs_counted"
-    " jobs_in_error jobs_live jobs_of_clock jobs_of_interest limit_applied limit_list limit_remove limit_save"
-    " limit_unapplied limit_writers metrics_ migrate_ open_runs pause_ prune_count queue_list"
+    " dependencies_tree dependencies_waits doctor_ explain_ first_result health_ job_ jobs_after jobs_counted"
+    " jobs_in_error jobs_known jobs_live jobs_of_clock jobs_of_interest jobs_similar limit_applied limit_list"
+    " limit_remove limit_save limit_shut limit_unapplied limit_writers metrics_ migrate_ open_runs pause_ prune_count"
+    " queue_list"
     " queues_set_or_paused retention_ run_attempts run_cancel run_cancel_many run_holding run_log_end"
     " run_log_last run_log_read run_newest_id run_present run_relatives run_retry run_retry_many run_show"
     " run_watch runs_bad_since runs_ended_since runs_failed_newest runs_failing runs_finished_by_stretch"
     " runs_finished_lately runs_hurry runs_live runs_of_job_newest runs_of_queue runs_open_counted"
     " runs_open_of_tasks runs_running_longest runs_unfinished_of_task slot_ slots_of_job slots_of_job_by_day"
     " slots_of_jobs_newest succeeded_slots time_travel worker_ workers_alive_draining workers_gone"
-    " workers_offering"
+    " workers_offering names_known other_queues queue_has_runs tasks_offered"
 )
 # What is left: no table that grows, one row by its key, or rows of the caller's (of what inserts: its triggers').
 # (`dependencies_release` goes by its indexes from PostgreSQL 16 on; without statistics 15 hashes the edges.)
 FEW = (
     "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance clock now"
-    " flags_may_rebuild flags_rebuild"
+    " flags_may_rebuild flags_rebuild identity_missing identity_make lost_note"
     " leader_candidates"
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_keyed enqueue_plain"
     " enqueue_rows enqueue_told leader_elect leader_resign"
-    " leader_seen leader_try leader_vacant limit_refunds prune_audit prune_workers rollup_lock rollup_stretches"
-    " tick_wait"
+    " leader_contested leader_seen leader_sleeps leader_try leader_unlock leader_vacant"
+    " limit_refunds notifications_clear passed_over_first prune_audit prune_workers rollup_lock rollup_stretches"
+    " set_aside_all set_aside_drop set_aside_note set_aside_seen set_aside_session tick_wait which_database"
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgsched.leader.clock_step import DatabaseClock
+from pgsched.leader.timing.clock_step import DatabaseClock
 
 START = 1_700_000_000.0
 
@@ -33,3 +33,18 @@ def test_a_step_is_noticed_once(clock: DatabaseClock, by: float) -> None:
 
 def test_small_corrections_are_of_no_consequence(clock: DatabaseClock) -> None:
     assert clock.stepped_s(101.0, 101.0, START + 1.9) == 0
+
+
+@pytest.mark.parametrize(("by", "trusted"), [(50.0, True), (-7200.0, True), (70.0, False), (7200.0, False)])
+def test_a_clock_that_jumps_far_ahead_is_believed_after_a_minute(
+    clock: DatabaseClock, by: float, trusted: bool
+) -> None:
+    clock.stepped_s(101.0, 101.1, START + 1 + by)
+    assert clock.is_trusted(101.2) is trusted
+    assert clock.is_trusted(162.0)
+
+
+def test_a_clock_that_comes_back_is_believed_at_once(clock: DatabaseClock) -> None:
+    clock.stepped_s(101.0, 101.1, START + 7201)
+    clock.stepped_s(102.0, 102.1, START + 2)
+    assert clock.is_trusted(102.2)

@@ -1,11 +1,13 @@
 """The rule: a job declared in code belongs to that code, and to nothing else.
 
 Every column that code can declare takes the declared value or its default; rows of other apps, and rows made by SQL,
-are left alone. A row is written only when something differs, so that a restart does not move a schedule's anchor.
+are left alone. A row is locked and written only when something differs: a restart does not move a schedule's anchor,
+and the start of a fleet makes no slot late. A row that somebody has locked stays as it is, and is said to be held.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -16,7 +18,7 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.job_columns import SETTABLE, checked, identifiers, placeholder, refused
 from pgsched.db.rows import one, rows
 from pgsched.db.statements import sql
-from pgsched.errors import InputError
+from pgsched.errors import InputError, LockTimeout
 
 # An operator may pause what code declares; only a declaration that says so itself pauses or resumes a job.
 LEFT_TO_OPERATORS = ("paused", "paused_reason", "paused_by", "resume_from")
@@ -25,6 +27,12 @@ INSERT INTO pgsched.jobs AS j ({columns}, declared_by) VALUES ({values}, %(decla
 ON CONFLICT (name) DO UPDATE SET ({columns}) = ROW({excluded})
     WHERE j.declared_by = %(declared_by)s AND %(update)s AND ROW({own}) IS DISTINCT FROM ROW({excluded})
 RETURNING xmax = 0 AS created""")
+COMPARE = composing.SQL("""
+SELECT j.declared_by, ROW({own}) IS DISTINCT FROM ROW({values}) AS differs
+FROM pgsched.jobs j WHERE j.name = %(name)s""")
+UNCHANGED, FOREIGN, HELD = "unchanged", "foreign", "held"
+LOCK_WAIT_S = 1.0  # for all jobs of a declaration together
+LEAST_WAIT_S = 0.01
 
 
 class Declaration(Protocol):
@@ -51,8 +59,10 @@ def declare(
     *,
     remove: bool = True,
     update: bool = True,
+    wait_s: float = LOCK_WAIT_S,
 ) -> dict[str, str]:
-    """Make the table agree with the code: name -> created, updated, unchanged, foreign or removed. All or nothing.
+    """Make the table agree with the code: name -> created, updated, unchanged, foreign, removed, or held by whom: what
+    somebody has locked is waited for `wait_s` seconds together, and is left as it is. Otherwise all or nothing.
 
     Without `remove`, jobs that are not declared are left as they are (and called left); without `update`, those that
     are there already.
@@ -63,10 +73,70 @@ def declare(
         raise InputError(f"name: declared twice: {', '.join(sorted(twice))}", "name")
     with conn.transaction():
         conn.execute(sql("declare_lock"))
-        done = {declaration.name: reconcile(conn, declaration, declared_by, update) for declaration in wanted}
-        for row in rows(conn, "declare_removed", {"declared_by": declared_by, "names": names, "remove": remove}):
-            done[row["name"]] = "removed" if remove else "left"
+        done = compare(conn, wanted, declared_by, update=update)
+        (before,) = conn.execute("SELECT current_setting('lock_timeout')").fetchone()  # type: ignore[misc]
+        until = time.monotonic() + wait_s
+        for declaration in wanted:
+            if declaration.name not in done:
+                set_lock_timeout(conn, f"{1000 * max(LEAST_WAIT_S, until - time.monotonic()):.0f}ms")
+                done[declaration.name] = reconcile(conn, declaration, declared_by, update)
+        set_lock_timeout(conn, f"{1000 * max(LEAST_WAIT_S, until - time.monotonic()):.0f}ms")
+        done |= remove_others(conn, declared_by, names, remove)
+        set_lock_timeout(conn, before)
+    return {name: done[name] for name in (*names, *(name for name in done if name not in names))}
+
+
+def set_lock_timeout(conn: Connection[Any], setting: str) -> None:
+    """Until the transaction ends, or is told otherwise."""
+    conn.execute("SELECT set_config('lock_timeout', %s, true)", [setting])
+
+
+def remove_others(conn: Connection[Any], declared_by: str, names: list[str], remove: bool) -> dict[str, str]:
+    """The jobs that this app declared before and declares no more: removed, or left (also where somebody has locked
+    one: the leader takes them away later)."""
+    values = {"declared_by": declared_by, "names": names}
+    try:
+        with conn.transaction():
+            found = rows(conn, "declare_removed", values | {"remove": remove})
+            return {row["name"]: "removed" if remove else "left" for row in found}
+    except LockTimeout:
+        return {row["name"]: "left" for row in rows(conn, "declare_removed", values | {"remove": False})}
+
+
+def compare(
+    conn: Connection[Any], declarations: Iterable[Declaration], declared_by: str, *, update: bool = True
+) -> dict[str, str]:
+    """The jobs that need not be written: name -> unchanged or foreign. Nothing is locked for that."""
+    defaults = {row["name"]: composing.SQL(row["expression"]) for row in rows(conn, "declare_defaults")}
+    done: dict[str, str] = {}
+    for declaration in declarations:
+        try:
+            with conn.transaction():
+                found = look_at(conn, declaration, defaults)
+        except (psycopg.DataError, InputError):  # the database says which column it is, when the row is written
+            continue
+        if found is not None and found[0] != declared_by:
+            done[declaration.name] = FOREIGN
+        elif found is not None and not (found[1] and update):
+            done[declaration.name] = UNCHANGED
     return done
+
+
+def look_at(
+    conn: Connection[Any], declaration: Declaration, defaults: Mapping[str, composing.SQL]
+) -> tuple[str | None, bool] | None:
+    """Whose the job is, and whether a column differs; None: there is no such job."""
+    values = resolved(conn, declaration)
+    null = composing.SQL("NULL")
+    texts = [
+        composing.SQL("({})::{}").format(
+            defaults.get(column, null) if value is None else composing.Placeholder(column),
+            composing.SQL(SETTABLE[column]),
+        )
+        for column, value in values.items()
+    ]
+    text = COMPARE.format(own=identifiers(values, "j"), values=composing.SQL(", ").join(texts))
+    return conn.execute(text, values).fetchone()
 
 
 def in_order(declarations: Iterable[Declaration]) -> list[Declaration]:
@@ -91,14 +161,16 @@ def ids_of(conn: Connection[Any], job: str, names: Iterable[str]) -> list[int]:
 
 def reconcile(conn: Connection[Any], declaration: Declaration, declared_by: str, update: bool) -> str:
     """Create one job, or update it unless it is to be left as it is; returns what was done."""
-    values = columns_of(declaration)
-    if values["after_jobs"]:
-        values["after_jobs"] = ids_of(conn, declaration.name, values["after_jobs"])
+    values = resolved(conn, declaration)
     text, params = upsert(values), {**values, "declared_by": declared_by, "update": update}
     for _ in range(3):
         try:
             with conn.transaction():
                 row = conn.execute(text, params).fetchone()
+        except psycopg.errors.LockNotAvailable:
+            holder = one(conn, "declare_holder", {"name": declaration.name})
+            pid = holder["pid"] if holder is not None else None
+            return HELD if pid is None else f"{HELD} by session {pid}"
         except psycopg.Error as error:
             told = refused(conn, error, values)
             if isinstance(told, InputError):
@@ -108,9 +180,17 @@ def reconcile(conn: Connection[Any], declaration: Declaration, declared_by: str,
             return "created" if row[0] else "updated"
         found = one(conn, "declared_by", {"name": declaration.name})
         if found is not None:
-            return "unchanged" if found["declared_by"] == declared_by else "foreign"
+            return UNCHANGED if found["declared_by"] == declared_by else FOREIGN
         # somebody deleted the row that was in the way: insert again
-    return "foreign"
+    return FOREIGN
+
+
+def resolved(conn: Connection[Any], declaration: Declaration) -> dict[str, Any]:
+    """The columns, with the ids of the jobs that it waits for."""
+    values = columns_of(declaration)
+    if values["after_jobs"]:
+        values["after_jobs"] = ids_of(conn, declaration.name, values["after_jobs"])
+    return values
 
 
 def columns_of(declaration: Declaration) -> dict[str, Any]:

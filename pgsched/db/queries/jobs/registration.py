@@ -1,4 +1,4 @@
-"""The rule: a worker is there, and its jobs are declared, in one transaction; and one worker after the other.
+"""The rule: a worker is there, and its jobs are declared, in one transaction; who changes any does so alone.
 
 So whoever takes jobs away sees every process that declares them, also one that has come this instant. A process takes
 jobs away only if no other of its app is there: others may be of another release, which declares more. What it leaves
@@ -7,20 +7,24 @@ the leader takes away when no process has declared it for a while.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import psycopg
 
 from pgsched.config import WITHDRAW_AFTER_S
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.jobs.declarations import declare
+from pgsched.db.queries.jobs.declarations import HELD, Declaration, compare, declare, remove_others
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.workers import Registration
 from pgsched.db.rows import Row, fetch, value
 from pgsched.db.statements import sql
+from pgsched.errors import LockTimeout
 
 
 def register(conn: Connection[Any], registration: Registration, *, again: bool = False) -> tuple[int, dict[str, str]]:
     """Write the worker's row and its app's jobs; returns its id, and what was done: name -> created, updated,
-    unchanged, foreign, removed or left. All or nothing.
+    unchanged, foreign, held (somebody has locked it), removed or left. All or nothing but for what is held.
 
     `again`: it is no new process, but one that the database had lost or given up: it only puts back the jobs that are
     gone, as others may be of a newer release by now. Raises PgschedError, or the driver's errors.
@@ -28,9 +32,37 @@ def register(conn: Connection[Any], registration: Registration, *, again: bool =
     app, jobs = registration.app, registration.jobs
     if app is None or jobs is None:
         return workers.start(conn, registration), {}
+    try:
+        found = register_unchanged(conn, registration, app, jobs, again=again)
+        return found or register_changed(conn, registration, app, jobs, again=again)
+    except (psycopg.errors.LockNotAvailable, LockTimeout):  # somebody declares, or takes away, and waits himself
+        return workers.start(conn, registration), dict.fromkeys((job.name for job in jobs), HELD)
+
+
+def register_unchanged(
+    conn: Connection[Any], registration: Registration, app: str, jobs: Sequence[Declaration], *, again: bool
+) -> tuple[int, dict[str, str]] | None:
+    """Where all jobs are as they are declared, nothing but the worker's row is written, and nobody waits for another.
+    None: something is to be written."""
     with conn.transaction():
-        conn.execute(sql("declare_lock"))
-        remove = registration.removes and not again and is_alone(conn, app)
+        conn.execute(sql("declare_lock_shared"))
+        done = compare(conn, jobs, app, update=not again)
+        names = [job.name for job in jobs]
+        if {*names} != {*done} or len(names) != len(done):
+            return None
+        left = remove_others(conn, app, names, remove=False)
+        if left and registration.removes and not again and is_alone(conn, app):
+            return None
+        return workers.start(conn, registration), done | left
+
+
+def register_changed(
+    conn: Connection[Any], registration: Registration, app: str, jobs: Sequence[Declaration], *, again: bool
+) -> tuple[int, dict[str, str]]:
+    """Write what differs."""
+    with conn.transaction():
+        locked = value(conn, "declare_lock")  # whoever keeps it must not keep a worker from its start
+        remove = locked and registration.removes and not again and is_alone(conn, app)
         done = declare(conn, jobs, app, remove=remove, update=not again)
         return workers.start(conn, registration), done
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pgsched.db.arrays import plain
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, column, fetch, fetch_as, value
+from pgsched.db.rows import Row, fetch, fetch_as, value
 from pgsched.db.statements import sql
 
 
@@ -30,9 +30,10 @@ class Queues(dict[str, Row]):
         return row
 
 
-def standing(conn: Connection[Any], after: tuple[str, str], n: int) -> tuple[list[Row], Queues]:
-    """Up to `n` groups of runs that wait for limits alone, behind `after` (queue, key); and the queues."""
-    values = {"after_queue": after[0], "after_key": after[1], "n": n}
+def standing(conn: Connection[Any], after: tuple[str, str], n: int, most: int) -> tuple[list[Row], Queues]:
+    """Up to `n` groups of runs that wait for limits alone (`most` in queues that are limited themselves), behind
+    `after` (queue, key); and the queues."""
+    values = {"after_queue": after[0], "after_key": after[1], "n": n, "most": most}
     return fetch(conn, "limit_groups", values), queues(conn)
 
 
@@ -97,9 +98,15 @@ def unapplied(conn: Connection[Any]) -> list[Changed]:
     return fetch_as(conn, Changed, "limit_unapplied")
 
 
-def writers(conn: Connection[Any]) -> frozenset[str]:
-    """The transactions of others that have written runs and have not ended."""
-    return frozenset(column(conn, "limit_writers"))
+def writers(conn: Connection[Any]) -> dict[str, int]:
+    """The transactions of others that have written runs and have not ended, and the process of each one's session."""
+    return {row["virtualtransaction"]: row["pid"] for row in fetch(conn, "limit_writers")}
+
+
+def shut(conn: Connection[Any], queues: dict[str, int]) -> None:
+    """Note whom these queues wait for, which get their first limit."""
+    if queues:
+        conn.execute(sql("limit_shut"), {"queues": list(queues), "pids": list(queues.values())})
 
 
 def open_keys(conn: Connection[Any]) -> list[Row]:

@@ -9,13 +9,13 @@ import json
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from psycopg import AsyncCursor, Cursor
 from psycopg.rows import class_row, dict_row
 
 from pgsched.db.arrays import literal
 from pgsched.db.connection.connect import AsyncConnection, Connection
+from pgsched.db.connection.transaction_pooling import cursor_on, cursor_on_async
 from pgsched.db.rows import fetch, fetch_as
 from pgsched.db.statements import sql
 
@@ -65,31 +65,80 @@ class Progress:
 # ---- what the leader does
 
 
-def look(conn: Connection[Any]) -> tuple[bool, bool, bool]:
-    """Are there slots that wait for other jobs' slots, runs with new edges, parents that have ended?"""
-    (row,) = fetch(conn, "dependencies_look")
-    return row["slots"], row["fresh"], row["ended"]
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """What there may be to do; see `dependencies_look` in sql/dependencies.sql."""
+
+    slots: bool
+    fresh: bool
+    begun: bool
+    ended: bool
 
 
-def adopt(conn: Connection[Any], after: int, n: int) -> tuple[int, list[int], int]:
-    """Watch the parents of `n` runs behind the id `after` whose edges are new; returns how many, those that wait for
-    nothing that is open, and behind which id to go on."""
-    (row,) = fetch(conn, "dependencies_adopt", {"after": after, "n": n})
-    return row["watched"], row["free"], row["last"] or 0
+class Wait(NamedTuple):
+    """An open edge, or a run that has none; see `dependencies_edges` in sql/dependencies.sql."""
+
+    run_id: int
+    parent_id: int | None
+    unmarked: bool
 
 
-def release(conn: Connection[Any], after: int, n: int) -> tuple[bool, list[int], int]:
+def look(conn: Connection[Any]) -> Todo:
+    """Is there anything to do?"""
+    (found,) = fetch_as(conn, Todo, "dependencies_look")
+    return found
+
+
+def fresh(conn: Connection[Any], after: int, n: int, aside: Sequence[int] = ()) -> list[int]:
+    """Lock `n` runs behind the id `after` whose edges are new, but for those set aside."""
+    values = {"after": after, "n": n, "aside": literal(aside)}
+    return [row["id"] for row in fetch(conn, "dependencies_fresh", values)]
+
+
+def edges(conn: Connection[Any], run_ids: Sequence[int], after: int, n: int) -> list[Wait]:
+    """The first `n` open edges of these runs, to parents behind the id `after`."""
+    return fetch_as(conn, Wait, "dependencies_edges", {"ids": literal(run_ids), "after": after, "n": n})
+
+
+def watch(conn: Connection[Any], run_ids: Sequence[int], unmarked: Sequence[tuple[int, int]]) -> tuple[int, list[int]]:
+    """Mark the parents of these edges (run, parent), and watch the runs of which none is missed, because somebody has
+    locked it; returns how many runs are watched, and the parents that were missed."""
+    of, parents = [edge[0] for edge in unmarked], [edge[1] for edge in unmarked]
+    values = {"ids": literal(run_ids), "run_ids": literal(of), "parent_ids": literal(parents)}
+    (row,) = fetch(conn, "dependencies_watch", values)
+    return row["watched"], row["missed"]
+
+
+def begin(conn: Connection[Any], run_id: int) -> None:
+    """Note of a locked run that its edges are looked at piece by piece."""
+    conn.execute(sql("dependencies_begin"), {"id": run_id})
+
+
+def begin_again(conn: Connection[Any]) -> None:
+    """Of those of whose edges some were looked at, nobody knows which."""
+    conn.execute(sql("dependencies_begin_again"))
+
+
+def complete(conn: Connection[Any], run_id: int) -> bool:
+    """Watch a run of which all edges were looked at, if none came meanwhile."""
+    return bool(fetch(conn, "dependencies_complete", {"id": run_id}))
+
+
+def release(
+    conn: Connection[Any], after: int, n: int, aside: Sequence[int] = (), *, act: bool = True
+) -> tuple[bool, list[int], int]:
     """Decide the edges to `n` runs behind the id `after` that have ended; returns whether there is more, the runs that
-    waited for them, and behind which id to go on."""
-    (row,) = fetch(conn, "dependencies_release", {"after": after, "n": n})
+    waited for them, and behind which id to go on. Parents set `aside` are left alone; without `act` all are."""
+    values = {"after": after, "n": n, "aside": literal(aside), "act": act}
+    (row,) = fetch(conn, "dependencies_release", values)
     return row["more"], row["ids"], row["last"] or 0
 
 
-def gone(conn: Connection[Any], after: int, n: int) -> tuple[int | None, list[int]]:
-    """Decide the edges to runs that were deleted, of `n` waiting runs behind the id `after`; returns the last one that
-    was looked at, and those that have such an edge."""
-    (row,) = fetch(conn, "dependencies_gone", {"after": after, "n": n})
-    return row["last"], row["ids"]
+def gone(conn: Connection[Any], after: tuple[int, int], n: int) -> tuple[tuple[int, int], list[int]]:
+    """Decide the edges to runs that were deleted, of `n` edges of waiting runs behind the edge `after` (run, parent);
+    returns behind which edge to go on, and the runs that have such an edge."""
+    (row,) = fetch(conn, "dependencies_gone", {"after": after[0], "after_parent": after[1], "n": n})
+    return (row["last"] or 0, row["last_parent"]), row["ids"]
 
 
 def judge(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:
@@ -98,10 +147,10 @@ def judge(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:
     return row["ready"], row["ended"]
 
 
-def slots(conn: Connection[Any], after: int, n: int) -> list[Slot]:
+def slots(conn: Connection[Any], after: int, n: int, aside: Sequence[int] = ()) -> list[Slot]:
     """Of the slots that wait for slots of other jobs the first `n` behind the id `after`, with the runs that are found
-    of them."""
-    return fetch_as(conn, Slot, "dependencies_slots", {"after": after, "n": n})
+    of them. Slots that are set `aside` are left alone."""
+    return fetch_as(conn, Slot, "dependencies_slots", {"after": after, "n": n, "aside": literal(aside)})
 
 
 def skip(conn: Connection[Any], slots: dict[int, int]) -> None:
@@ -126,7 +175,7 @@ def parents(conn: Connection[Any], run_id: int) -> list[Parent]:
 
 async def parents_async(conn: AsyncConnection[Any], run_id: int) -> list[Parent]:
     """The asyncio form of `parents`."""
-    async with AsyncCursor(conn, row_factory=class_row(Parent)) as cursor:
+    async with cursor_on_async(conn, class_row(Parent)) as cursor:
         return await (await cursor.execute(sql("dependencies_parents"), {"id": run_id})).fetchall()
 
 
@@ -138,7 +187,8 @@ def progress(conn: Connection[Any], run_ids: Sequence[int]) -> Progress:
 
 async def progress_async(conn: AsyncConnection[Any], run_ids: Sequence[int]) -> Progress:
     """The asyncio form of `progress`."""
-    async with AsyncCursor(conn, row_factory=class_row(Progress)) as cursor:
+    found: Progress
+    async with cursor_on_async(conn, class_row(Progress)) as cursor:
         (found,) = await (await cursor.execute(sql("dependencies_progress"), {"ids": literal(run_ids)})).fetchall()
     return found
 
@@ -156,7 +206,7 @@ class NewRun:
 def enqueue_graph(conn: Connection[Any], new: Sequence[NewRun]) -> list[int]:
     """Make all these runs and their edges, or nothing; returns their ids. A parent comes before its children."""
     ids: list[int] = []
-    with Cursor(conn, row_factory=dict_row) as cursor:
+    with cursor_on(conn, dict_row) as cursor:
         cursor.execute("SELECT")  # before `transaction`, which would commit if it were the first without autocommit
         with conn.transaction():
             for name, values in steps(new, ids):
@@ -169,7 +219,7 @@ def enqueue_graph(conn: Connection[Any], new: Sequence[NewRun]) -> list[int]:
 async def enqueue_graph_async(conn: AsyncConnection[Any], new: Sequence[NewRun]) -> list[int]:
     """The asyncio form of `enqueue_graph`."""
     ids: list[int] = []
-    async with AsyncCursor(conn, row_factory=dict_row) as cursor:
+    async with cursor_on_async(conn, dict_row) as cursor:
         await cursor.execute("SELECT")
         async with conn.transaction():
             for name, values in steps(new, ids):

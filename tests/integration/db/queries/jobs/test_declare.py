@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pgsched.db.queries.jobs import jobs
-from pgsched.errors import InputError, PgschedError
+from pgsched.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -95,17 +95,16 @@ def test_a_bad_declaration_names_the_job_and_changes_nothing(db: psycopg.Connect
     assert jobs.list_jobs(db) == []
 
 
-def test_what_is_no_fault_of_a_declaration_is_told_as_what_it_is(
+def test_a_job_that_somebody_has_locked_is_left_as_it_is(
     db: psycopg.Connection, connect: Callable[..., psycopg.Connection]
 ) -> None:
-    """Wrong input is never tried again, by whoever starts workers."""
-    jobs.declare(db, [Declared("a")], "shop")
+    jobs.declare(db, [Declared("a"), Declared("b")], "shop")
     editor = connect(autocommit=False)
-    editor.execute("UPDATE pgsched.jobs SET priority = 1")
-    with pytest.raises(PgschedError) as raised, db.transaction():
-        db.execute("SET LOCAL lock_timeout = '100ms'")
-        jobs.declare(db, [Declared("a")], "shop")
-    assert not isinstance(raised.value, InputError)
+    editor.execute("UPDATE pgsched.jobs SET priority = 1 WHERE name = 'a'")
+    changed = [Declared(name, policies={"priority": 2}) for name in ("a", "b")]
+    done = jobs.declare(db, changed, "shop", wait_s=0.1)
+    assert done == {"a": f"held by session {editor.info.backend_pid}", "b": "updated"}
+    assert db.execute("SELECT current_setting('lock_timeout')").fetchone() == ("0",)
 
 
 def test_ten_workers_may_start_at_once(connect: Callable[..., psycopg.Connection]) -> None:

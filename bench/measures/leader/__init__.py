@@ -1,0 +1,1 @@
+"""What the leader does, and how late it is."""

@@ -1,0 +1,1 @@
+"""When the leader looks, and what of the time it believes."""

@@ -1,0 +1,211 @@
+"""A run that waits for very many others, and what it costs a round of the leader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.db.connection.connect import BY_INDEX
+from pgsched.db.queries.runs import dependencies
+from pgsched.db.statements import sql
+from pgsched.leader import dependents
+from pgsched.leader.dependents import Sweep, Turn, resolve
+from tests.support.db.dependencies import add, admit, end, link, states
+from tests.support.db.plans import nodes
+from tests.support.db.setting import Open
+from tests.support.fleet import one
+
+MANY = 2500
+MARKED = "SELECT count(*) FROM pgsched.runs WHERE has_children"
+
+
+@pytest.fixture
+def fan_in(db: psycopg.Connection) -> tuple[int, list[int]]:
+    """A run that waits for 2,500 others; it, and they."""
+    db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, %s)", [MANY])
+    parents = [row[0] for row in db.execute("SELECT id FROM pgsched.runs ORDER BY id").fetchall()]
+    child = add(db)
+    link(db, child, *parents)
+    return child, parents
+
+
+def round_of(db: psycopg.Connection, turn: Turn) -> int:
+    """One step, however quick this machine is."""
+    with db.transaction():
+        return resolve(db, 5000, turn, longest_s=0.0)
+
+
+def rounds(db: psycopg.Connection, turn: Turn) -> int:
+    """Steps until nothing is left to do."""
+    count = 0
+    while round_of(db, turn):
+        count += 1
+        assert count < 50
+    return count
+
+
+def read(db: psycopg.Connection, name: str, table: str, values: dict[str, Any]) -> float:
+    """How many rows of a table a statement reads, in a session like the leader's."""
+    with db.transaction(force_rollback=True):
+        for setting, value in BY_INDEX.items():
+            db.execute(f"SET LOCAL {setting} = {value}".encode())
+        ((found,),) = db.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + sql(name), values).fetchall()
+    scans = [node for node in nodes(found[0]["Plan"]) if node.get("Relation Name") == table]
+    return sum((scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)) * scan["Actual Loops"] for scan in scans)
+
+
+def test_a_step_locks_no_more_than_a_thousand_parents(db: psycopg.Connection, fan_in: tuple[int, list[int]]) -> None:
+    child, parents = fan_in
+    turn = Turn()
+    marked = []
+    while not marked or marked[-1] < MANY:
+        round_of(db, turn)
+        marked.append(one(db, MARKED))
+    assert marked == [1000, 2000, 2500]
+    rounds(db, turn)
+    assert one(db, "SELECT available_at = '9000-01-01Z' FROM pgsched.runs WHERE id = %s", child)
+    end(db, *parents)
+    rounds(db, turn)
+    assert states(db, child) == ["queued"]
+    assert one(db, MARKED) == 0
+
+
+def test_a_parent_that_ends_costs_one_probe_of_the_edges(db: psycopg.Connection, fan_in: tuple[int, list[int]]) -> None:
+    child, parents = fan_in
+    admit(db)
+    end(db, *parents[:-1])
+    admit(db)
+    db.execute("VACUUM ANALYZE pgsched.dependencies")
+    asked = {"ids": f"{{{child}}}"}
+    assert states(db, child) == ["waiting"]
+    assert read(db, "admit_dependents", "dependencies", asked) <= 2
+    db.execute("DROP INDEX pgsched.dependencies_unmet")
+    assert read(db, "admit_dependents", "dependencies", asked) >= MANY - 1, "which is what the index is for"
+
+
+@pytest.mark.parametrize("any_of", [False, True])
+@pytest.mark.parametrize("state", ["dead", "succeeded"])
+def test_what_one_of_very_many_decides(any_of: bool, state: str, db: psycopg.Connection) -> None:
+    parents = [add(db) for _ in range(30)]
+    child = add(db, *parents, any_of=any_of)
+    admit(db)
+    end(db, parents[7], state=state)
+    admit(db)
+    decided = {(False, "dead"): "cancelled", (True, "succeeded"): "queued"}
+    assert states(db, child) == [decided.get((any_of, state), "waiting")]
+    end(db, *parents[:7], *parents[8:], state=state)
+    admit(db)
+    assert states(db, child) == ["cancelled" if state == "dead" else "queued"]
+
+
+def test_parents_that_somebody_has_locked_are_marked_later(
+    db: psycopg.Connection, connect: Open, fan_in: tuple[int, list[int]]
+) -> None:
+    child, parents = fan_in
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = ANY (%s) FOR UPDATE", [parents[:1500:300]])
+    turn = Turn()
+    rounds(db, turn)
+    assert one(db, MARKED) == MANY - 5
+    person.rollback()
+    rounds(db, turn)
+    assert one(db, MARKED) == MANY
+    end(db, *parents)
+    rounds(db, turn)
+    assert states(db, child) == ["queued"]
+
+
+@pytest.mark.parametrize("place", [0, MANY - 1])
+def test_an_edge_that_comes_while_the_others_are_marked_is_watched(
+    place: int, db: psycopg.Connection, fan_in: tuple[int, list[int]]
+) -> None:
+    """Before what has been looked at, and behind it."""
+    child, parents = fan_in
+    late = parents[place]
+    db.execute("DELETE FROM pgsched.dependencies WHERE parent_id = %s", [late])
+    turn = Turn()
+    round_of(db, turn)
+    assert one(db, MARKED) == 1000
+    link(db, child, late)
+    rounds(db, turn)
+    end(db, *(parent for parent in parents if parent != late))
+    rounds(db, turn)
+    assert states(db, child) == ["waiting"]
+    end(db, late)
+    rounds(db, turn)
+    assert states(db, child) == ["queued"]
+
+
+def test_an_edge_that_comes_while_the_last_ones_are_marked_is_watched(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, fan_in: tuple[int, list[int]], connect: Open
+) -> None:
+    """The mark of the run says so."""
+    child, parents = fan_in
+    other = add(db)
+    really = dependencies.complete
+
+    def complete(conn: psycopg.Connection, run_id: int) -> bool:
+        monkeypatch.setattr(dependencies, "complete", really)
+        link(connect(), child, other)
+        return really(conn, run_id)
+
+    monkeypatch.setattr(dependencies, "complete", complete)
+    turn = Turn()
+    rounds(db, turn)
+    end(db, *parents)
+    rounds(db, turn)
+    assert states(db, child) == ["waiting"]
+    end(db, other)
+    rounds(db, turn)
+    assert states(db, child) == ["queued"]
+
+
+def test_another_leader_begins_again(db: psycopg.Connection, fan_in: tuple[int, list[int]]) -> None:
+    child, parents = fan_in
+    round_of(db, Turn())
+    assert one(db, "SELECT available_at = '8999-01-02Z' FROM pgsched.runs WHERE id = %s", child)
+    turn = Turn()
+    rounds(db, turn)
+    assert one(db, MARKED) == MANY
+    end(db, *parents)
+    rounds(db, turn)
+    assert states(db, child) == ["queued"]
+
+
+def test_small_ones_beside_a_large_one_are_let_go(db: psycopg.Connection, fan_in: tuple[int, list[int]]) -> None:
+    child, _ = fan_in
+    parents = [add(db) for _ in range(3)]
+    children = [add(db, parent) for parent in parents]
+    turn = Turn()
+    rounds(db, turn)
+    end(db, *parents)
+    rounds(db, turn)
+    assert states(db, child, *children) == ["waiting", "queued", "queued", "queued"]
+
+
+def test_a_parent_that_is_gone_is_found_some_edges_at_a_time(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, fan_in: tuple[int, list[int]]
+) -> None:
+    child, parents = fan_in
+    admit(db)
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("DELETE FROM pgsched.runs WHERE id = %s", [parents[-1]])
+    values = {"after": 0, "after_parent": 0, "n": 1000}
+    assert read(db, "dependencies_gone", "dependencies", values) <= 1001
+    sweep = Sweep()
+    for _ in range(2):
+        sweep.work(db, 1000)
+        assert states(db, child) == ["waiting"]
+    sweep.work(db, 1000)
+    assert states(db, child) == ["cancelled"]
+
+
+def test_the_chunk_is_what_bounds_a_step(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, fan_in: tuple[int, list[int]]
+) -> None:
+    monkeypatch.setattr(dependents, "CHUNK", 1_000_000)
+    round_of(db, Turn())
+    assert one(db, MARKED) == MANY
