@@ -3,20 +3,25 @@
 
 
 -- name: doctor_leader
--- who holds the locks that a leader needs.
+-- who holds the lock by which candidates wait, and who leads.
 -- params: none
--- returns: (lock: leader (held for a term) or fence (held for one transaction); pid, who, application, state,
+-- returns: (lock: leader (the advisory lock, which anybody may take) or fence (the row of the term, which the leader locks in
+--          each of its transactions); leads boolean: it is the session of the newest term; pid, who, application, state,
 --          held_s: for how long its transaction goes on, idle_s: since its last statement, query: its beginning)
 -- locks: none
-SELECT k.name AS lock, a.pid, a.usename::text AS who, a.application_name AS application, a.state,
-    extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS held_s,
+WITH newest AS MATERIALIZED (
+    SELECT backend FROM pgsched.leader WHERE term = (SELECT max(term) FROM pgsched.leader) AND resigned_at IS NULL
+)
+SELECT k.lock, a.pid IN (SELECT backend FROM newest) AS leads, a.pid, a.usename::text AS who,
+    a.application_name AS application, a.state, extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS held_s,
     extract(epoch FROM clock_timestamp() - a.state_change)::float8 AS idle_s, left(a.query, 200) AS query
-FROM (VALUES ('leader', hashtextextended('pgsched.leader', 0)), ('fence', hashtextextended('pgsched.leader.fence', 0)))
-    AS k(name, key)
-JOIN pg_locks l ON l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND (l.classid::bigint << 32) + l.objid::bigint = k.key
-JOIN pg_stat_activity a ON a.pid = l.pid
+FROM (
+    SELECT 'leader' AS lock, l.pid FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND (l.classid::bigint << 32) + l.objid::bigint = hashtextextended('pgsched.leader', 0::bigint)
+    UNION ALL
+    SELECT 'fence', backend FROM newest
+) k JOIN pg_stat_activity a ON a.pid = k.pid
 
 
 -- name: doctor_notify
@@ -113,18 +118,38 @@ WHERE s.schemaname = 'pgsched' ORDER BY s.n_dead_tup DESC
 
 
 -- name: doctor_waits
--- sessions of pgsched that wait for a lock, and one that they wait for.
--- params: longer_s float8: statements that have gone on for longer
+-- sessions of pgsched that wait for a lock, and one that they wait for. Read from pg_locks, which everybody may read.
+-- params: longer_s float8: waits that have gone on for longer
 -- returns: (application: whose statement waits; waits_s, pid, who, by: the other's application, state, query: its beginning)
 -- locks: none
-SELECT w.application_name AS application, extract(epoch FROM clock_timestamp() - w.query_start)::float8 AS waits_s,
-    b.pid, b.usename::text AS who, b.application_name AS by, b.state, left(b.query, 200) AS query
-FROM pg_stat_activity w CROSS JOIN LATERAL (
+SELECT w.application_name AS application, w.waits_s, b.pid, b.usename::text AS who, b.application_name AS by, b.state,
+    left(b.query, 200) AS query
+FROM (
+    SELECT a.pid, a.application_name, extract(epoch FROM clock_timestamp() - min(l.waitstart))::float8 AS waits_s
+    FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE NOT l.granted AND a.datname = current_database() AND a.application_name LIKE 'pgsched%%' GROUP BY 1, 2
+) w CROSS JOIN LATERAL (
     SELECT a.* FROM unnest(pg_blocking_pids(w.pid)) AS p(pid) JOIN pg_stat_activity a ON a.pid = p.pid
     ORDER BY a.xact_start LIMIT 1) b
-WHERE w.datname = current_database() AND w.wait_event_type = 'Lock' AND w.application_name LIKE 'pgsched%%'
-  AND w.query_start < clock_timestamp() - make_interval(secs => %(longer_s)s)
+WHERE w.waits_s > %(longer_s)s
 ORDER BY waits_s DESC LIMIT 5
+
+
+-- name: doctor_locks
+-- sessions that hold a lock on whole tables of ours behind which others wait for as long as it is held.
+-- params: longer_s float8: transactions that have gone on for longer, or for nobody knows how long
+-- returns: (tables, mode, pid, who, application, state, held_s: null where it is unknown, query: its beginning)
+-- locks: none
+SELECT string_agg(DISTINCT c.relname::text, ', ' ORDER BY c.relname::text) AS tables, l.mode, a.pid, a.usename::text AS who,
+    a.application_name AS application, a.state, left(a.query, 200) AS query,
+    extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS held_s
+FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE n.nspname = 'pgsched' AND c.relkind = 'r' AND l.granted AND l.pid <> pg_backend_pid()
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+  AND coalesce(a.xact_start < clock_timestamp() - make_interval(secs => %(longer_s)s), true)
+GROUP BY l.mode, a.pid, a.usename, a.application_name, a.state, a.query, a.xact_start ORDER BY held_s DESC NULLS LAST LIMIT 5
 
 
 -- name: doctor_workers

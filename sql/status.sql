@@ -84,28 +84,37 @@ ORDER BY error_at DESC NULLS LAST, name LIMIT %(n)s
 
 -- name: runs_finished_lately
 -- what the newest finished runs say: how many ended in the last minutes, and how many of the slots
--- of the last day started late. At most n runs are read: on a busy system the figures are of those, and
--- sampled_s says how far back they reach.
--- params: n int
--- returns: one row: done_1, done_5, done_15 (runs that were executed), late, read, sampled_s
+-- of the last day started late. At most `most` runs are counted and n read: on a busy system the figures are of those, and
+-- counted_s and sampled_s say how far back they reach.
+-- params: n int, most int
+-- returns: one row: done_1, done_5, done_15 (runs that were executed), counted, counted_s, late, read, sampled_s
 -- locks: none
-WITH newest AS MATERIALIZED (
-    SELECT finished_at, started_at, scheduled_at, job_id, state, attempt, origin FROM pgsched.runs
+WITH done AS MATERIALIZED (
+    SELECT finished_at, started_at IS NOT NULL AND state IN ('succeeded', 'dead', 'cancelled') AS executed FROM pgsched.runs
+    WHERE phase >= 3 /* ended */ AND finished_at > (SELECT clock_timestamp() - interval '15 minutes')
+    ORDER BY finished_at DESC LIMIT %(most)s
+), newest AS MATERIALIZED (
+    SELECT finished_at, started_at, scheduled_at, job_id, attempt, origin FROM pgsched.runs
     WHERE phase >= 3 /* ended */ AND finished_at > (SELECT clock_timestamp() - interval '1 day')
     ORDER BY finished_at DESC LIMIT %(n)s
 )
-SELECT count(*) FILTER (WHERE executed AND finished_at > clock_timestamp() - interval '1 minute') AS done_1,
-    count(*) FILTER (WHERE executed AND finished_at > clock_timestamp() - interval '5 minutes') AS done_5,
-    count(*) FILTER (WHERE executed AND finished_at > clock_timestamp() - interval '15 minutes') AS done_15,
-    count(*) FILTER (WHERE late) AS late, count(*) AS read,
-    extract(epoch FROM clock_timestamp() - min(finished_at))::float8 AS sampled_s
-FROM (
-    SELECT n.finished_at, n.started_at IS NOT NULL AND n.state IN ('succeeded', 'dead', 'cancelled') AS executed,
+SELECT d.*, l.* FROM (
+    SELECT count(*) FILTER (WHERE executed AND finished_at > clock_timestamp() - interval '1 minute') AS done_1,
+        count(*) FILTER (WHERE executed AND finished_at > clock_timestamp() - interval '5 minutes') AS done_5,
+        count(*) FILTER (WHERE executed) AS done_15, count(*) AS counted,
+        extract(epoch FROM clock_timestamp() - min(finished_at))::float8 AS counted_s
+    FROM done
+) d, (
+    SELECT count(*) FILTER (WHERE late) AS late, count(*) AS read,
+        extract(epoch FROM clock_timestamp() - min(finished_at))::float8 AS sampled_s
+    FROM (
+    SELECT n.finished_at,
         -- a retried run's started_at is that of its last attempt, which says nothing about the slot
         n.origin = 'schedule' AND n.attempt = 1
             AND n.started_at > n.scheduled_at + j.jitter + greatest(j.misfire_after, '1 second') AS late
     FROM newest n LEFT JOIN pgsched.jobs j ON j.id = n.job_id
-) f
+    ) f
+) l
 
 
 -- name: jobs_counted
@@ -147,32 +156,38 @@ FROM pgsched.jobs j WHERE NOT j.paused AND j.next_run_at IS NOT NULL ORDER BY j.
 
 
 -- name: runs_open_by_state
--- the unfinished runs by queue and state, queued ones also by what they need and whether any live worker
--- offers it. One pass over at most n open runs of each phase, through its partial index.
+-- the unfinished runs by queue and state; those queued or running also by what they need, queued ones by whether any live
+-- worker offers it, waiting ones by whether only a limit holds them. One pass over at most n open runs of each phase,
+-- through its partial index.
 -- params: n int
--- returns: (queue, state, kind, task: of runs of kind task, n, oldest_s: age of the oldest since it could start, offered)
+-- returns: (queue, state, limited, kind, task: of runs of kind task, n, oldest_s: age of the oldest since it could start,
+--          or was started; newest_s: since the last was started; untimed: how many have no timeout, offered)
 -- locks: none
 WITH alive AS MATERIALIZED (
     SELECT queues, kinds, tasks FROM pgsched.workers
     WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_at > clock_timestamp() - lease
 ), open AS (
-    SELECT queue, state, CASE WHEN state = 'queued' THEN kind END AS kind,
-        CASE WHEN state = 'queued' AND kind = 'task' THEN task END AS task,
-        count(*) AS n, min(CASE WHEN state = 'running' THEN started_at ELSE available_at END) AS oldest_at
-    FROM ((SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs
+    SELECT queue, state, state = 'waiting' AND ready_at IS NOT NULL AS limited,
+        CASE WHEN phase = 2 /* claimable */ THEN kind END AS kind,
+        CASE WHEN phase = 2 /* claimable */ AND kind = 'task' THEN task END AS task, count(*) AS n,
+        min(CASE WHEN state = 'running' THEN started_at WHEN state = 'waiting' THEN greatest(ready_at, available_at)
+            ELSE available_at END) AS oldest_at,
+        max(started_at) AS newest_at, count(*) FILTER (WHERE timeout IS NULL) AS untimed
+    FROM ((SELECT queue, state, phase, kind, task, available_at, started_at, ready_at, timeout FROM pgsched.runs
         WHERE phase = 2 /* claimable */ LIMIT %(n)s)
           UNION ALL
-          (SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs
+          (SELECT queue, state, phase, kind, task, available_at, started_at, ready_at, timeout FROM pgsched.runs
               WHERE phase = 1 /* scheduled */ LIMIT %(n)s)
           UNION ALL
-          (SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs
+          (SELECT queue, state, phase, kind, task, available_at, started_at, ready_at, timeout FROM pgsched.runs
            WHERE phase = 0 /* waiting */ AND ready_at IS NULL LIMIT %(n)s)
           UNION ALL
-          (SELECT queue, state, kind, task, available_at, started_at FROM pgsched.runs
+          (SELECT queue, state, phase, kind, task, available_at, started_at, ready_at, timeout FROM pgsched.runs
            WHERE phase = 0 /* waiting */ AND ready_at IS NOT NULL LIMIT %(n)s)) r
-    GROUP BY 1, 2, 3, 4
+    GROUP BY 1, 2, 3, 4, 5
 )
-SELECT queue, state, kind, task, n, extract(epoch FROM clock_timestamp() - oldest_at)::float8 AS oldest_s,
+SELECT queue, state, limited, kind, task, n, extract(epoch FROM clock_timestamp() - oldest_at)::float8 AS oldest_s,
+    CASE WHEN state = 'running' THEN extract(epoch FROM clock_timestamp() - newest_at)::float8 END AS newest_s, untimed,
     state <> 'queued' OR EXISTS (
         SELECT FROM alive a WHERE (a.queues IS NULL OR open.queue = ANY (a.queues)) AND open.kind = ANY (a.kinds)
           AND (open.kind <> 'task' OR open.task = ANY (a.tasks))) AS offered
@@ -192,3 +207,103 @@ SELECT id, name, hostname, pid, version, app, concurrency, running, abandoned, k
     blocked_by, pooler
 FROM pgsched.workers WHERE stopped_at IS NULL AND seen_at > clock_timestamp() - lease
 ORDER BY id
+
+
+-- name: health_leader_failing
+-- the duties of the leader that fail as a whole, or that cost it its session twice and are left undone for a while. With
+-- which error is for those who may read all of set_aside: `doctor` says it.
+-- params: none
+-- returns: (duty, since_s float8, left boolean: it is left undone), the longest first
+-- locks: none
+SELECT duty, extract(epoch FROM clock_timestamp() - since)::float8 AS since_s, row_id = 'session' AS left
+FROM pgsched.set_aside WHERE row_id = '' OR row_id = 'session' AND tries > 1 ORDER BY 2 DESC, 1 LIMIT 100
+
+
+-- name: health_workers_lost
+-- workers that vanished within the last ten minutes: not seen for a lease, and never signed off (what the leader notes of
+-- one that it has given up is the instant at which it was last seen).
+-- params: n int
+-- returns: (name, seen_s, running: at its last heartbeat, held: json, runs by task)
+-- locks: none
+SELECT name, extract(epoch FROM clock_timestamp() - seen_at)::float8 AS seen_s, running, lost_runs AS held
+FROM (
+    SELECT * FROM pgsched.workers WHERE stopped_at IS NULL
+    UNION ALL
+    SELECT * FROM pgsched.workers WHERE stopped_at > (SELECT clock_timestamp()) - interval '10 minutes' AND stopped_at <= seen_at
+) w
+WHERE seen_at > clock_timestamp() - interval '10 minutes' AND seen_at < clock_timestamp() - lease
+ORDER BY seen_at DESC LIMIT %(n)s
+
+
+-- name: health_jobs_ahead
+-- jobs whose mark lies ahead of the clock, so that none of their slots runs until then.
+-- params: ahead_s float8, n int
+-- returns: (name, until, ahead_s), the farthest first
+-- locks: none
+SELECT name, decided_until AS until, extract(epoch FROM decided_until - clock_timestamp())::float8 AS ahead_s
+FROM pgsched.jobs
+WHERE decided_until > clock_timestamp() + make_interval(secs => %(ahead_s)s) AND schedule IS NOT NULL AND NOT paused
+  AND error IS NULL AND coalesce(ends_at > clock_timestamp(), true) AND coalesce(run_count < max_runs, true)
+ORDER BY decided_until DESC LIMIT %(n)s
+
+
+-- name: health_queues_shut
+-- queues of which nothing is claimed until their first limit is in force, and the sessions whose transactions have
+-- written runs since before: the leader waits for them.
+-- params: none
+-- returns: (queue, since_s, waits_for int[]: pids)
+-- locks: none
+SELECT p.name AS queue, extract(epoch FROM clock_timestamp() - p.paused_at)::float8 AS since_s, ARRAY(
+    SELECT DISTINCT l.pid FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE l.locktype = 'relation' AND l.relation = 'pgsched.runs'::regclass AND l.mode = 'RowExclusiveLock' AND l.granted
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND coalesce(a.xact_start < p.paused_at, true) AND l.pid IS NOT NULL ORDER BY l.pid) AS waits_for
+FROM pgsched.pauses p WHERE p.what = 'limit' ORDER BY p.name
+
+
+-- name: health_unpruned
+-- a run that should have gone an hour ago. Of each length of time that anything is kept for, the n runs are looked at that
+-- ended next before the last that should have gone: where pruning is stuck, they are there. Runs that stay for a reason
+-- do not count, as in prune_pick and prune_delete.
+-- params: n int
+-- returns: (id, age_s: since it ended, keep_s) of the oldest of these, or no row
+-- locks: none
+WITH said AS (
+    SELECT keep FROM pgsched.retention UNION ALL SELECT keep FROM pgsched.queues WHERE keep IS NOT NULL
+    UNION ALL SELECT keep FROM pgsched.jobs WHERE keep IS NOT NULL
+), lengths AS MATERIALIZED (
+    SELECT DISTINCT k.value::interval AS keep FROM said, jsonb_each_text(said.keep) k
+    UNION SELECT interval '7 days' ORDER BY 1 LIMIT 20
+), old AS MATERIALIZED (
+    SELECT DISTINCT r.id, r.job_id, r.scheduled_at, r.state, r.queue, r.finished_at, r.covers_until
+    FROM lengths l CROSS JOIN LATERAL (
+        SELECT * FROM pgsched.runs e
+        WHERE e.phase >= 3 /* ended */ AND e.finished_at < (SELECT clock_timestamp()) - l.keep - interval '1 hour'
+          AND e.finished_at <= (SELECT counted_until FROM pgsched.rollup_mark)
+        ORDER BY e.finished_at DESC LIMIT %(n)s) r
+)
+SELECT o.id, extract(epoch FROM clock_timestamp() - greatest(o.finished_at, o.covers_until))::float8 AS age_s,
+    extract(epoch FROM k.keep)::float8 AS keep_s
+FROM old o CROSS JOIN pgsched.retention g LEFT JOIN pgsched.jobs j ON j.id = o.job_id
+LEFT JOIN pgsched.queues q ON q.name = o.queue
+CROSS JOIN LATERAL pgsched.keep_of(o.state, j.keep, q.keep, g.keep) AS k(keep)
+WHERE greatest(o.finished_at, o.covers_until) < clock_timestamp() - k.keep - interval '1 hour'
+  AND (j.id IS NULL OR o.scheduled_at < (
+      SELECT s.scheduled_at FROM pgsched.runs s WHERE s.job_id = o.job_id
+      ORDER BY s.job_id DESC, s.scheduled_at DESC LIMIT 1))
+  AND NOT EXISTS (SELECT FROM pgsched.dependencies d JOIN pgsched.runs c ON c.id = d.run_id
+                  WHERE d.parent_id = o.id AND c.phase < 3 /* open */ OFFSET 0)
+  AND NOT EXISTS (
+      SELECT FROM pgsched.runs w CROSS JOIN LATERAL pgsched.after_jobs_of(w.options) AS a(job_id)
+      WHERE w.phase = 0 /* waiting */ AND w.ready_at IS NULL AND w.available_at = '8998-01-01 00:00Z'
+        AND a.job_id = o.job_id
+        AND (w.scheduled_at = o.scheduled_at OR w.scheduled_at <= o.covers_until) OFFSET 0)
+ORDER BY o.finished_at LIMIT 1
+
+
+-- name: health_notify
+-- how full the notification queue is.
+-- params: none
+-- returns: usage float8 0-1, one row
+-- locks: none
+SELECT pg_notification_queue_usage()::float8 AS usage

@@ -38,13 +38,15 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Around:
     """What else bears on a run: the job's other open runs, how many live workers there are and would take it, and the
-    pauses and limits that hold it. `parents`: what it waits for because it was told to; None: it was not."""
+    pauses and limits that hold it. `parents`: what it waits for because it was told to; None: it was not. `earlier`: of
+    a slot skipped by its overlap policy, what the run is at that was not finished, and is not yet."""
 
     others: Sequence[Row] = ()
     alive: int = 0
     offering: int = 0
     held: str | None = None
     parents: Sequence[Row] | None = None
+    earlier: str | None = None
 
 
 def at(instant: datetime) -> str:
@@ -130,11 +132,18 @@ def answer_of(state: str, reason: str) -> str:
     return next((answer for start, answer in REASONS if reason.startswith(start)), otherwise)
 
 
-def never_ran(run: Row, _: Around) -> Answer:
+def never_ran(run: Row, around: Around) -> Answer:
     """Skipped and missed: the reason is the row's own."""
     reason = run["reason"] or "no reason was recorded"
     answer = answer_of(run["state"], reason)
-    return Answer(answer, f"it did not run, and was recorded as {run['state']} at {at(run['finished_at'])}: {reason}")
+    step = f"; {around.earlier}" if around.earlier else ""
+    when = f"recorded as {run['state']} at {at(run['finished_at'])}"
+    return Answer(answer, f"it did not run, and was {when}: {reason}{step}")
+
+
+def unfinished(run: Row, around: Around) -> str:
+    """What a run is at for which a slot was skipped: the one step that says why it is not finished."""
+    return f"run {run['id']} is not finished yet: {told(run, around).text}"
 
 
 def before_revival(run: Row) -> Answer:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pgsched import log
-from pgsched.db.connection.connect import BY_INDEX, Connection, DatabaseError, connect
+from pgsched.db.connection.connect import BY_INDEX, Connection, DatabaseError, connect, look_for_client
 from pgsched.db.queries.leader import expired_leases
 from pgsched.errors import PgschedError
 
@@ -28,7 +29,7 @@ LONGEST_S = 60.0
 TIMEOUT_S = 60.0  # of the first, and PATIENCE times what the last one took: a session may never answer
 PATIENCE = 10
 LOOK_S = 0.2  # between two questions whether the thread has done
-SETTINGS = BY_INDEX | {"max_parallel_workers_per_gather": "0", "client_connection_check_interval": "2s"}
+SETTINGS = BY_INDEX | {"max_parallel_workers_per_gather": "0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,7 @@ class Aside(threading.Thread):
         try:
             with connect(self._dsn, purpose="reap", timeout_s=self._timeout_s, settings=SETTINGS) as conn:
                 self.unheard = False
+                look_for_client(conn)
                 self._look(conn)
         except (DatabaseError, PgschedError) as error:  # the next look follows
             logger.warning("claims could not be looked at", error=log.redact(str(error).strip()))
@@ -155,3 +157,14 @@ class Aside(threading.Thread):
             self.found = Found(asked, *expired_leases.astray(conn, asked.n, asked.before_s, long=asked.long))
         finally:
             self.took_s = time.monotonic() - began
+
+
+def tell_expired(reaped: list[dict[str, Any]], held: Mapping[int, Mapping[str, Any]]) -> None:
+    """Log what was taken back: each attempt that had begun, with its task and worker where they are known."""
+    begun = [run for run in reaped if run["begun"]]
+    for run in begun:
+        whose = held.get(run["id"], {})
+        logger.warning("claim expired", run=run["id"], task=whose.get("task"), worker=whose.get("worker"),
+                       attempt=run["attempt"], crashes=run["crashes"], now=run["state"])  # fmt: skip
+    if len(begun) < len(reaped):
+        logger.warning("claims expired that are not known to have begun", count=len(reaped) - len(begun))

@@ -1,21 +1,26 @@
 """`pgsched doctor`: what is wrong with the running system, who is to blame, and what to do.
 
 The rule: everything that `check` looks at, then what only shows while work goes on. A failure holds work up or loses
-it; a warning will, or may. It writes nothing, and each question is bounded.
+it; a warning will, or may. It writes nothing, each question is bounded, and none depends on another's answer: who is in
+the way is asked first, of the server's own views alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pgsched
 from pgsched.core.schedule.zones import tzdata_version
 from pgsched.db.connection import pooler
 from pgsched.db.connection.connect import Connection, connect
+from pgsched.db.connection.failures import first_line
+from pgsched.db.queries.leader import set_aside
 from pgsched.db.rows import Row, one, rows
-from pgsched.errors import PgschedError
+from pgsched.errors import NotPermitted, PgschedError
 from pgsched.services import check
 from pgsched.services.check import Finding, fail, ok, warn
 from pgsched.services.status import status
@@ -27,41 +32,60 @@ NOTIFY_FULL = 0.1
 TREND_S = 1.5
 MOST_DEAD = 3.0  # times what autovacuum comes for
 FEW_DEAD = 50_000
+LOST_S = 600.0
+LOCK_TIMEOUT_MS = 1000  # what is locked is known by then
+OWN_SESSIONS = "this role sees only its own sessions"
+Check = tuple[str, Callable[[Connection[Any]], Iterable[Finding]]]
 
 
 def doctor(flag: str | None, environ: Mapping[str, str] | None = None, trend_s: float = TREND_S) -> list[Finding]:
     """Look at the settings, the database, and the work that goes on in it. Takes `trend_s` seconds and a little."""
-    found = check.check(flag, environ)
     dsn = check.reachable(flag, environ)
+    blockers = [] if dsn is None else looked(dsn, SESSIONS)
+    found = check.check(flag, environ)
     if dsn is None or check.exit_code(found):
-        return found
+        known = {one.name for one in found if one.level != "ok"}
+        return found + [one for one in blockers if one.level != "ok" and one.name not in known]
+    return found + blockers + looked(dsn, (*WORK, ("vacuum", partial(vacuum, trend_s=trend_s))))
+
+
+def looked(dsn: str, checks: Iterable[Check]) -> list[Finding]:
+    """What these checks find on a connection of their own. Where there is none, `check` says why."""
     try:
-        with connect(dsn, purpose="doctor", timeout_s=20) as conn:
-            before = tables(conn), time.monotonic()
-            found += living(conn)
-            time.sleep(max(0.0, trend_s - (time.monotonic() - before[1])))
-            conn.execute("SELECT pg_stat_clear_snapshot()")
-            found += dead_rows(before[0], tables(conn), time.monotonic() - before[1])
+        with connect(dsn, purpose="doctor", timeout_s=20, settings={"lock_timeout": str(LOCK_TIMEOUT_MS)}) as conn:
+            return list(each(conn, checks))
     except PgschedError as error:
-        found.append(fail("connection", error))
-    return found
+        return [fail("connection", error)]
+
+
+def each(conn: Connection[Any], checks: Iterable[Check]) -> Iterator[Finding]:
+    """Every check by itself: one that fails, or waits in vain for a lock, says so, and the others go on."""
+    for name, ask in checks:
+        if conn.closed:
+            yield wrong(name, "not checked: the connection was lost")
+            continue
+        try:
+            yield from list(ask(conn))
+        except NotPermitted as error:
+            yield warn(name, f"unknown: {error}")
+        except Exception as error:
+            yield wrong(name, f"not checked: {first_line(error)}")
 
 
 def living(conn: Connection[Any]) -> Iterator[Finding]:
     """Everything that can be seen at one moment."""
-    facts = one(conn, "doctor_server")
-    assert facts is not None
-    yield from work(conn)
-    yield from leader(rows(conn, "doctor_leader"))
-    yield from waits(rows(conn, "doctor_waits", {"longer_s": WAITS_S}))
-    yield from pins(rows(conn, "doctor_pins", {"older_s": PINNED_WARN_S}))
-    yield from objects(conn)
-    yield from workers(rows(conn, "doctor_workers"))
-    yield from replication(facts)
-    yield from notifications(one(conn, "doctor_notify") or {})
-    yield from poolers(conn)
-    if not facts["all_queries"]:
-        yield warn("rights", "this role does not see others' queries: GRANT pg_read_all_stats TO it (or pg_monitor)")
+    yield from each(conn, (*SESSIONS, *WORK))
+
+
+def rights(conn: Connection[Any]) -> Iterator[Finding]:
+    """What is not seen because of a missing grant must not look as if it were not there."""
+    if not sees_all(conn):
+        yield warn("rights", f"{OWN_SESSIONS}: GRANT pg_monitor TO it (or pg_read_all_stats)")
+
+
+def sees_all(conn: Connection[Any]) -> bool:
+    """May this role see what other roles' sessions do?"""
+    return bool((one(conn, "doctor_server") or {})["all_queries"])
 
 
 def exit_code(found: list[Finding], strict: bool = False) -> int:
@@ -83,22 +107,51 @@ def shown(row: Row) -> str:
 
 
 def work(conn: Connection[Any]) -> Iterator[Finding]:
-    """What `status` calls a problem: no leader, no worker, unroutable runs, jobs in error, stuck handlers."""
-    problems = status(conn).problems
-    yield from (wrong("work", problem) for problem in problems)
-    if not problems:
-        yield ok("work", "everything that is due is being done")
+    """What `status` says: problems and notes, each with what to do."""
+    found = status(conn)
+    for problem in found.findings:
+        yield (warn if problem.note else wrong)("work", f"{problem.text}; {problem.cure}")
+    if found.healthy:
+        yield ok("work", "nothing is known to hold work up")
+
+
+def locks(found: list[Row]) -> Iterator[Finding]:
+    """Who has locked whole tables of ours?"""
+    for row in found:
+        age = "" if row["held_s"] is None else f" for {row['held_s']:.0f} s"
+        text = f"{row['tables']}: locked{age} ({row['mode']}) by {shown(row)}: whoever uses them waits"
+        yield wrong("blocked", f"{text}; to end it: SELECT pg_terminate_backend({row['pid']})")
 
 
 def leader(holders: list[Row]) -> Iterator[Finding]:
     """Is the lock that makes a leader held by one, and does it move?"""
     for row in holders:
-        ours = (row["application"] or "").startswith("pgsched leader")
+        ours = row["leads"] or (row["application"] or "").startswith("pgsched leader")
         if not ours and row["lock"] == "leader":
-            yield wrong("leader", f"the leader's lock is held by another session ({shown(row)}): end that session")
+            text = f"the lock by which candidates wait is held by another session ({shown(row)})"
+            yield warn("leader", f"{text}: leaders do without it, and follow each other more slowly; end that session")
         elif row["lock"] == "fence" and (row["held_s"] or 0) > WAITS_S:
             text = f"the leader's transaction has gone on for {row['held_s']:.0f} s ({shown(row)})"
             yield wrong("leader", f"{text}: nothing is planned meanwhile")
+
+
+def undone(conn: Connection[Any]) -> Iterator[Finding]:
+    """A producer sees in `status` that a duty fails, and not with whose row."""
+    with contextlib.suppress(NotPermitted):
+        yield from left_undone(set_aside.seen(conn))
+
+
+def left_undone(found: list[Row]) -> Iterator[Finding]:
+    """With which rows does the leader fail, and which of its duties fail as a whole?"""
+    for row in found:
+        again = f"tried again in {max(0.0, row['in_s']):.0f} s"
+        if row["row_id"] in ("", "session"):
+            what = "has failed" if not row["row_id"] else "has cost the leader its session"
+            text = f'the leader\'s duty "{row["duty"]}" {what} {row["tries"]} times, for {row["for_s"]:.0f} s'
+            yield wrong("duty", f"{text}: {row['error']}; {again}")
+        else:
+            text = f"of {row['duty']}, {row['row_id']} is set aside: {row['error']}"
+            yield wrong("set aside", f"{text}; tried {row['tries']} times, {again}")
 
 
 def waits(found: list[Row]) -> Iterator[Finding]:
@@ -108,8 +161,8 @@ def waits(found: list[Row]) -> Iterator[Finding]:
         yield wrong("blocked", f"{text}; to end it: SELECT pg_terminate_backend({row['pid']})")
 
 
-def pins(found: list[Row]) -> Iterator[Finding]:
-    """Who keeps dead rows from being taken away?"""
+def pins(found: list[Row], seen: bool = True) -> Iterator[Finding]:
+    """Who keeps dead rows from being taken away? Not `seen`: others' transactions are hidden from this role."""
     for row in found:
         age = "" if row["age_s"] is None else f" for {row['age_s']:.0f} s"
         if row["what"] == "session":
@@ -122,7 +175,9 @@ def pins(found: list[Row]) -> Iterator[Finding]:
         else:
             text = f"vacuum waits for standby {row['application']}: see its hot_standby_feedback and its long queries"
         yield (wrong if (row["age_s"] or 0) > PINNED_FAIL_S else warn)("xmin", text)
-    if not found:
+    if not seen:
+        yield warn("xmin", f"unknown: {OWN_SESSIONS}")
+    elif not found:
         yield ok("xmin", f"no transaction is older than {PINNED_WARN_S:.0f} s")
 
 
@@ -148,7 +203,7 @@ def objects(conn: Connection[Any]) -> Iterator[Finding]:
 def workers(found: list[Row]) -> Iterator[Finding]:
     """Do the processes agree on the time and on the tz database, and are they there?"""
     for row in found:
-        if not row["alive"]:
+        if row["seen_s"] > max(LOST_S, row["lease_s"]):  # before that `status` tells of it
             text = f"{row['name']} was last seen {row['seen_s']:.0f} s ago and has not signed off"
             yield warn("worker", f"{text}: its process or its host is gone or cut off; its runs start again elsewhere")
         if abs(row["clock_ahead_s"] or 0) > SKEW_S:
@@ -164,7 +219,7 @@ def workers(found: list[Row]) -> Iterator[Finding]:
             yield warn(field, f"processes differ in their {what}: {text}; which one plans depends on who leads")
 
 
-def notifications(row: Row) -> Iterator[Finding]:
+def notifications(row: Row, seen: bool = True) -> Iterator[Finding]:
     """Does the queue fill up that every NOTIFY goes through? When it is full, commits that notify fail."""
     used = f"the notification queue is {row['usage']:.0%} full"
     if row["usage"] <= NOTIFY_FULL:
@@ -173,6 +228,8 @@ def notifications(row: Row) -> Iterator[Finding]:
     who = "" if row["pid"] is None else f"; the oldest transaction is that of {shown(row)}"
     end = "" if row["pid"] is None else f"; to end it: SELECT pg_terminate_backend({row['pid']})"
     text = f"{used}: a session that listens is in a transaction, and when it is full nothing can be enqueued"
+    if not seen and not who:
+        who = f"; which one is unknown: {OWN_SESSIONS}"
     yield warn("notify", f"{text}{who}{end}")
 
 
@@ -193,6 +250,14 @@ def poolers(conn: Connection[Any]) -> Iterator[Finding]:
         yield ok("pooler", f"{text}, and leadership is proved in each transaction; {who}")
     elif here or any(row["pooler"] for row in workers):
         yield ok("pooler", "a pooler in session mode: as good as none")
+
+
+def vacuum(conn: Connection[Any], trend_s: float) -> Iterator[Finding]:
+    """Do dead rows pile up? Looks twice."""
+    before, began = tables(conn), time.monotonic()
+    time.sleep(max(0.0, trend_s))
+    conn.execute("SELECT pg_stat_clear_snapshot()")
+    yield from dead_rows(before, tables(conn), time.monotonic() - began)
 
 
 def tables(conn: Connection[Any]) -> list[Row]:
@@ -220,3 +285,22 @@ def dead_rows(before: list[Row], now: list[Row], seconds: float) -> Iterator[Fin
     if not bad:
         dead, earlier = sum(row["dead"] for row in now), sum(was.values())
         yield ok("vacuum", f"{dead} dead rows in all tables ({(dead - earlier) / seconds:+.0f}/s)")
+
+
+# Who is in the way: these read no table of ours, so they answer also while all of them are locked.
+SESSIONS: tuple[Check, ...] = (
+    ("rights", rights),
+    ("blocked", lambda conn: locks(rows(conn, "doctor_locks", {"longer_s": WAITS_S}))),
+    ("blocked", lambda conn: waits(rows(conn, "doctor_waits", {"longer_s": WAITS_S}))),
+    ("leader", lambda conn: leader(rows(conn, "doctor_leader"))),
+    ("xmin", lambda conn: pins(rows(conn, "doctor_pins", {"older_s": PINNED_WARN_S}), sees_all(conn))),
+    ("notify", lambda conn: notifications(one(conn, "doctor_notify") or {}, sees_all(conn))),
+    ("standby", lambda conn: replication(one(conn, "doctor_server") or {})),
+)
+WORK: tuple[Check, ...] = (
+    ("work", work),
+    ("duty", undone),
+    ("objects", objects),
+    ("worker", lambda conn: workers(rows(conn, "doctor_workers"))),
+    ("pooler", poolers),
+)

@@ -5,6 +5,7 @@ The rule: an instant stands for the row that is there, else for the nearest slot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from pgsched.core.explain import Explanation, Facts, explain, without_slot
-from pgsched.core.explanations import Around
+from pgsched.core.explanations import Around, unfinished
 from pgsched.core.planning import backfill
 from pgsched.core.planning.plan import undecided_after
 from pgsched.core.schedule import zones
@@ -27,6 +28,7 @@ from pgsched.services import limits
 # How far back the latest slot is looked for: most schedules have one within the first of these.
 REACH = tuple(timedelta(days=days) for days in (0.05, 2, 40, 400, 4000, 20_000))
 COUNTED = 10_000
+OVERLAPPED = re.compile(r"overlap: run (\d{1,18}) was not finished")
 INSTANT = timedelta(microseconds=1)
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 Slots = tuple[datetime, tuple[datetime | None, datetime | None] | None]
@@ -190,6 +192,8 @@ def row_of(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
 
 def around_of(conn: Connection[Any], run: Mapping[str, Any]) -> Around:
     """What a run that has not ended waits for."""
+    if run["state"] == "skipped":
+        return Around(earlier=earlier(conn, run))
     held = limits.why(conn, run)
     if run["state"] == "waiting" and run["ready_at"] is not None:
         return Around(held=held or "the leader to release it")
@@ -201,3 +205,15 @@ def around_of(conn: Connection[Any], run: Mapping[str, Any]) -> Around:
         offered = one(conn, "workers_offering", {name: run[name] for name in ("queue", "kind", "task")}) or {}
         return Around(alive=offered.get("alive", 0), offering=offered.get("workers", 0), held=held)
     return Around()
+
+
+def earlier(conn: Connection[Any], run: Mapping[str, Any]) -> str | None:
+    """What the run is at for which this slot was skipped. None: that is not why, or that run has ended."""
+    named = OVERLAPPED.match(run["reason"] or "")
+    try:
+        other = None if named is None else runs.show(conn, int(named[1]))
+    except NotFound:
+        return None
+    if other is None or other["job_id"] != run["job_id"] or other["finished_at"] is not None:
+        return None
+    return unfinished(other, around_of(conn, other))

@@ -18,7 +18,7 @@ from pgsched.db.schema.version import check
 from pgsched.errors import NotFound, NotPermitted
 from pgsched.services import charts, status
 from pgsched.services import limits as held
-from pgsched.services.charts import STRETCHES, Stretch
+from pgsched.services.charts import Stretch
 from pgsched.services.live_view import database_now
 from pgsched.services.status_model import Status
 
@@ -73,27 +73,17 @@ class Looking:
     """Looks, and remembers the stretches of time that are over: they do not change."""
 
     def __init__(self) -> None:
-        self._known: list[Stretch] = []
+        self._recent = charts.Recent(SPAN)
 
     def look(self, conn: Connection[Any], page: Page) -> Look:
         """See it now."""
         found = status.status(conn, SAMPLE)
         now = database_now(conn)
-        seen = Look(page, now, conn.info.dbname, found, self._lately(conn, now))
+        seen = Look(page, now, conn.info.dbname, found, tuple(self._recent.look(conn, now)))
         try:
             return replace(seen, rows=PAGES[page.name](conn, page))
         except (NotFound, NotPermitted) as error:
             return replace(seen, refused=str(error))
-
-    def _lately(self, conn: Connection[Any], now: datetime) -> tuple[Stretch, ...]:
-        """The last stretches; only those that were not over at the last look are asked for."""
-        width_s = charts.RANGES[SPAN]
-        behind = (now - self._known[-1].from_at).total_seconds() if self._known else width_s * STRETCHES
-        count = max(1, min(STRETCHES, int(behind // width_s) + 2))
-        new = charts.rates(conn, SPAN, count)
-        kept = [one for one in self._known if new and one.from_at < new[0].from_at]
-        self._known = [*kept, *new][-STRETCHES:]
-        return tuple(self._known)
 
 
 def overview(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:

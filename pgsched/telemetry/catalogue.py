@@ -78,6 +78,8 @@ METRICS = (
            "Jobs: planned (with a next slot), paused, or in error (and not paused)."),
     Metric("pgsched_jobs_overdue_seconds", "gauge", (), "database",
            "For how long the oldest due slot has not been decided; 0 where there is none."),
+    Metric("pgsched_problems", "gauge", ("kind",), "database",
+           "What `pgsched status` calls a problem, by what it is about. While nobody leads every process says it."),
     Metric("pgsched_table_dead_tuples", "gauge", ("table",), "database", "Dead rows that vacuum has not removed yet."),
     Metric("pgsched_table_live_tuples", "gauge", ("table",), "database", "Live rows, as the server estimates them."),
     Metric("pgsched_database_read_seconds", "gauge", (), "database",

@@ -17,6 +17,7 @@ from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.reports import metrics
 from pgsched.errors import PgschedError
 from pgsched.telemetry.metrics import Bounded, Sample
+from pgsched.telemetry.system_health import SystemHealth
 
 logger = log.get("metrics")
 EVERY_S = 15.0
@@ -26,11 +27,14 @@ LOOK_S = 0.5
 
 
 class Figures(threading.Thread):
-    """Reads while `leads()` is true; `samples()` gives what was read last, nothing where this process does not lead."""
+    """Reads while `leads()` is true, and has `health` judged; `samples()` gives what was read last, nothing where this
+    process does not lead. Not `counted`: nobody asks for the figures, only for health."""
 
-    def __init__(self, dsn: str, leads: Callable[[], bool]) -> None:
+    def __init__(self, dsn: str, leads: Callable[[], bool], health: SystemHealth, *, counted: bool = True) -> None:
         super().__init__(name="pgsched-figures", daemon=True)
         self._dsn = dsn
+        self._health = health
+        self._counted = counted
         self._leads = leads
         self._stopping = threading.Event()
         self._read: list[Sample] = []
@@ -58,7 +62,9 @@ class Figures(threading.Thread):
                 began = time.monotonic()
                 try:
                     conn = conn or connect(self._dsn, purpose="metrics", timeout_s=TIMEOUT_S)
-                    self._take(conn)
+                    self._health.look(conn)
+                    if self._counted:
+                        self._take(conn)
                 except (DatabaseError, PgschedError) as error:
                     logger.warning("figures not read", error=log.redact(first_line(error)))
                     close(conn)

@@ -22,7 +22,7 @@ def alerting(settings: Settings, leader: Leader, *, stands: bool) -> Iterator[No
             courier.nudge()
 
     leader.nudge = nudge
-    unled = Unled(settings.dsn, nudge, stands, lambda: leader.term is not None)
+    unled = Unled(settings.dsn, nudge, stands, lambda: leader.term is not None, leader.unled)
     threads: list[Courier | Unled] = [*couriers, unled]
     for thread in threads:
         thread.start()

@@ -13,10 +13,11 @@ import platform
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pgsched
-from pgsched.config import Settings
+from pgsched.config import Settings, find_patience
 from pgsched.errors import InputError
 from pgsched.leader.election import Leader
 from pgsched.leader.metrics import LeaderMeter
@@ -24,6 +25,7 @@ from pgsched.telemetry.database_metrics import Figures
 from pgsched.telemetry.endpoint import Answer, Endpoint, Route, address, listen
 from pgsched.telemetry.health import Health, as_json, starting
 from pgsched.telemetry.metrics import Meter, Sample
+from pgsched.telemetry.system_health import SystemHealth
 from pgsched.worker.health import of_leader, of_worker
 from pgsched.worker.metrics import MeteredSlots, WorkerMeter
 from pgsched.worker.worker import Worker
@@ -40,6 +42,9 @@ class Observed:
         self._worker: Worker | None = None
         self._leader: Leader | None = None
         self._figures: Figures | None = None
+        self._system: SystemHealth | None = None
+        self._asked = mine.metrics is not None or mine.health is not None
+        find_patience()  # a value that is none must not be found out by the first look at the system's health
         self.meter: Meter | None = None
         self.counted: WorkerMeter | None = None
         if mine.metrics is not None:
@@ -49,28 +54,36 @@ class Observed:
             self.meter.sources += [self._about, self.counted.samples]
         self._dsn = settings.dsn
         if under_supervisor:
-            self._endpoints = self._inner() if mine.metrics is not None or mine.health is not None else []
+            self._endpoints = self._inner() if self._asked else []
         else:
             self._endpoints = outer(mine.metrics, mine.health, self._metrics, self.health)
 
     def watch(self, worker: Worker | None, leader: Leader) -> None:
         """Tell of these from now on."""
         self._worker, self._leader = worker, leader
-        if self.meter is None:
+        if not self._asked:
             return
-        counted = leader.counted = LeaderMeter(self.meter)
-        self.meter.sources.append(counted.samples)
-        self._figures = Figures(self._dsn, lambda: counted.term is not None)
-        self.meter.sources.append(self._figures.samples)
-        if worker is not None and isinstance(worker.slots, MeteredSlots):
-            self.meter.sources.append(worker.slots.samples)
+
+        def leads() -> bool:
+            return leader.term is not None
+
+        system = self._system = SystemHealth(leads)
+        leader.unled = system.look
+        self._figures = Figures(self._dsn, leads, system, counted=self.meter is not None)
+        if self.meter is not None:
+            leader.counted = LeaderMeter(self.meter)
+            self.meter.sources += [leader.counted.samples, self._figures.samples, system.samples]
+            if worker is not None and isinstance(worker.slots, MeteredSlots):
+                self.meter.sources.append(worker.slots.samples)
         self._figures.start()
 
     def health(self) -> Health:
         """As it is now."""
         if self._worker is not None:
-            return of_worker(self._worker)
-        return starting() if self._leader is None else of_leader(self._leader)
+            found = of_worker(self._worker)
+        else:
+            found = starting() if self._leader is None else of_leader(self._leader)
+        return found if self._system is None else replace(found, system=self._system.lines())
 
     def __enter__(self) -> Observed:
         for endpoint in self._endpoints:

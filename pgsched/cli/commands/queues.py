@@ -62,6 +62,7 @@ def set_queue(
       pgsched queue set emails --concurrency 20 --rate 100/s --fair
     """
     from pgsched.db.queries.jobs import queues
+    from pgsched.db.queries.reports import name_hints
 
     values = bounds("concurrency_limit", concurrency, rate, burst)
     if max_depth is not None:
@@ -76,7 +77,9 @@ def set_queue(
     if not values:
         raise InputError("queue set: say what: see `pgsched queue set --help`", "name")
     with session(dsn) as conn:
+        note = name_hints.unknown(conn, "queue", name)
         row = queues.set_queue(conn, name, values)
+    complain(note)
     print_json(row) if json else print(f"queue {name}: {settings(row)}")
 
 
@@ -94,6 +97,13 @@ def settings(row: dict[str, Any]) -> str:
     return ", ".join(part for part in parts if part != "not limited") or "not limited"
 
 
+def state(row: dict[str, Any]) -> str:
+    """May runs of it start?"""
+    if row["paused_at"]:
+        return "paused"
+    return "limit 0" if row["concurrency_limit"] == 0 else "open"
+
+
 def list_queues(dsn: Dsn = None, json: Json = False) -> None:
     """List the queues that have settings, a pause or unfinished runs.
 
@@ -107,10 +117,7 @@ def list_queues(dsn: Dsn = None, json: Json = False) -> None:
         found = queues.list_queues(conn)
     if json:
         return print_json(found)
-    lines = [
-        [row["name"], row["depth"], row["running"], "paused" if row["paused_at"] else "open", settings(row)]
-        for row in found
-    ]
+    lines = [[row["name"], row["depth"], row["running"], state(row), settings(row)] for row in found]
     return print_table(["QUEUE", "DEPTH", "RUNNING", "STATE", "SETTINGS"], lines, "no queues")
 
 
@@ -169,6 +176,12 @@ def resume(
     release(*chosen(everything, queue, task), dsn, json)
 
 
+def complain(note: str | None) -> None:
+    """A note about what was done all the same."""
+    if note is not None:
+        typer.echo(f"note: {clean(note)}", err=True)
+
+
 def chosen(everything: bool, queue: str | None, task: str | None) -> tuple[str, str]:
     """What a pause is about; exactly one of them."""
     given = [("all", "")] if everything else []
@@ -183,10 +196,13 @@ def hold(
 ) -> None:
     """Pause something and say so."""
     from pgsched.db.queries.jobs import queues
+    from pgsched.db.queries.reports import name_hints
 
     given = None if lasts is None else span("for", lasts)
     with session(dsn) as conn:
+        note = name_hints.unknown(conn, what, name) if what in ("queue", "task") else None
         row = queues.pause(conn, what, name, reason, by, given)
+    complain(note)
     if json:
         return print_json(row)
     until = "until it is resumed" if row["resume_at"] is None else f"for {duration(given)}"

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import cell, clean, duration, print_json, print_table
+from pgsched.cli.output.printing import cell, clean, duration, folded, print_json, print_table
 
 if TYPE_CHECKING:
-    from pgsched.services.status_model import LiveWorker, Status
+    from pgsched.core.facts import LiveWorker
+    from pgsched.services.status_model import Status
 
 
 def register(app: typer.Typer) -> None:
@@ -46,8 +47,9 @@ def status(
 def show(found: Status) -> None:
     """The page for a person."""
     typer.secho("healthy" if found.healthy else "UNHEALTHY", fg="green" if found.healthy else "red", bold=True)
-    for problem in found.problems:
-        typer.secho(f"  ! {clean(problem)}", fg="red")
+    for one in found.findings:
+        said("  - " if one.note else "  ! ", one.text, "yellow" if one.note else "red")
+        said("    -> ", one.cure, "bright_black")
     print(f"\nleader      {leader(found)}")
     workers, taken = found.workers, sum(worker.running for worker in found.workers)
     print(f"workers     {len(workers)} alive, {taken} of {sum(w.concurrency for w in workers)} busy")
@@ -57,13 +59,18 @@ def show(found: Status) -> None:
     print(f"jobs        {jobs.total}, {jobs.paused} paused, {jobs.broken} in error")
     rates = ", ".join(f"{getattr(finished, f'done_{m}')} in {m} min ({finished.per_s(m):.3g}/s)" for m in (1, 5, 15))
     print(f"executed    {rates}")
-    if finished.sampled_s is not None:
-        print(f"            (only the newest runs were counted: those of the last {duration(finished.sampled_s)})")
+    if finished.counted_s is not None:
+        print(f"            (only the newest runs were counted: those of the last {duration(finished.counted_s)})")
     more = "+" if attention.sampled else ""
     missed, dead = f"{attention.missed_slots_day}{more} missed", f"{attention.dead_day}{more} dead"
     print(f"last 24 h   {finished.late} late, {missed}, {dead}")
     print(f"dead        {attention.dead}{'+' if attention.uncounted else ''} kept (pgsched run list --state dead)")
     tables(found)
+
+
+def said(sign: str, text: str, colour: str) -> None:
+    """A sentence behind a sign; on a terminal broken between words, below itself."""
+    typer.secho(sign + folded(clean(text), len(sign)), fg=colour)
 
 
 def through_pooler(found: Status) -> str | None:

@@ -110,6 +110,14 @@ def print_text(text: str, indent: str = "") -> None:
     print(text)
 
 
+def folded(text: str, indent: int) -> str:
+    """The text; in a terminal, between words and below itself. A pipe gets one line."""
+    if not sys.stdout.isatty():
+        return text
+    room = max(30, shutil.get_terminal_size().columns - indent)
+    return ("\n" + " " * indent).join(textwrap.wrap(text, room, break_on_hyphens=False) or [""])
+
+
 def print_table(headers: Sequence[str], lines: Sequence[Sequence[Any]], empty: str = "", *, wrap: bool = False,
                 whole: Collection[str] = ()) -> None:  # fmt: skip
     """Columns: coloured and fitted to a terminal; whole, aligned and plain in a pipe. `wrap`: where the last column

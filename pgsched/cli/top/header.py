@@ -12,12 +12,12 @@ from pgsched.cli.output.printing import clean, duration
 from pgsched.cli.top import PAGES
 from pgsched.cli.top.pieces import ends, fitted, said, spark
 from pgsched.cli.top.state import State
-from pgsched.services.charts import STRETCHES, Stretch
+from pgsched.services.charts import STRETCHES, Stretch, rate_of
 from pgsched.services.top import Look
 
 LABEL, FIGURES = 11, 23
 SAMPLED = "≈"
-YOUNG_S = 5.0
+YOUNG_S, MINUTE_S = 5.0, 60.0
 CHARTS_FROM, FIGURES_FROM = 18, 12  # lines of the screen
 KEYS = {
     "overview": "Enter open", "running": "Enter open  c cancel  o its job", "queues": "Enter open  p pause/resume",
@@ -112,8 +112,7 @@ def charts(look: Look, width: int, count: int) -> list[Text]:
         lately = lately[:-1]  # of a second or two one cannot tell a rate
     errors = [one.dead + one.missed for one in lately]
     sampled = SAMPLED if any(one.sampled for one in lately) else ""
-    done = look.status.finished
-    now = f"{'' if (done.sampled_s or 60) >= 60 else SAMPLED}{done.per_s(1):.3g}/s"
+    now = f"{sampled}{rate_of(lately, MINUTE_S):.3g}/s" if lately else "none"
     made = [
         chart("throughput", [one.per_s for one in lately], now, lambda n: f"{sampled}{n:.3g}/s", width, "green"),
         chart("latency", [one.wait_95 for one in lately], newest(lately, "wait_95"), duration, width, "cyan"),

@@ -12,8 +12,8 @@ from pgsched.cli.commands.status import due
 from pgsched.cli.commands.status import state as state_of
 from pgsched.cli.output.printing import ago, clean, duration
 from pgsched.cli.top.pieces import Column, Item, Table, bar, plain, progress, said
+from pgsched.core.facts import LiveWorker, Queue
 from pgsched.db.queries.runs.runs import CANCELLED, RETRIED
-from pgsched.services.status_model import LiveWorker, Queue
 from pgsched.services.top import Look
 
 Row = dict[str, Any]
@@ -165,9 +165,12 @@ def worker_item(look: Look, worker: LiveWorker) -> Item:
 def overview(look: Look) -> list[Table]:
     """What to look at first: problems, alerts, failures; then queues and what comes next."""
     found = look.status
-    wrong = [plain(f"! {problem}", "red") for problem in found.problems[:SHOWN_PROBLEMS]]
-    if len(found.problems) > SHOWN_PROBLEMS:
-        wrong.append(plain(f"! and {len(found.problems) - SHOWN_PROBLEMS} more: pgsched status", "red"))
+    # alerts are below, each with a way to its job
+    problems = [one.text for one in found.findings if not one.note and one.kind != "alert"]
+    wrong = [plain(f"! {problem}", "red") for problem in problems[:SHOWN_PROBLEMS]]
+    if len(problems) > SHOWN_PROBLEMS:
+        wrong.append(plain(f"! and {len(problems) - SHOWN_PROBLEMS} more: pgsched status", "red"))
+    wrong += [plain(f"- {one.text}", "yellow") for one in found.notes]
     wrong += [plain(f"! everything is paused by {one.paused_by}: {one.reason or 'no reason given'}", "yellow")
               for one in found.paused if one.what == "all"]  # fmt: skip
     if "alerts" not in look.rows:

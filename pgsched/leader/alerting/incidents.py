@@ -67,16 +67,22 @@ class Watch:
 
 class Unled(threading.Thread):
     """Of a worker: while nobody leads it says so, and watches the jobs. `stands`: it would lead, if it could; `leads`:
-    it does."""
+    it does; `look`: whatever else looks at a system that nobody leads."""
 
     def __init__(
-        self, dsn: str, nudge: Callable[[], object], stands: bool = False, leads: Callable[[], bool] = bool
+        self,
+        dsn: str,
+        nudge: Callable[[], object],
+        stands: bool = False,
+        leads: Callable[[], bool] = bool,
+        look: Callable[[Connection[Any]], object] = bool,
     ) -> None:
         super().__init__(name="pgsched-unled", daemon=True)
         self._dsn = dsn
         self._nudge = nudge
         self._every_s = CANDIDATE_S if stands else UNLED_S
         self._leads = leads
+        self._look = look
         self._ending = threading.Event()
 
     def stop(self) -> None:
@@ -100,6 +106,7 @@ class Unled(threading.Thread):
         mine, look_at = Watch(self._nudge), 0.0
         while not self._leads() and alerts.no_leader(conn, GONE_S) and not self._ending.is_set():
             self._nudge()
+            self._look(conn)
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + mine.work(conn, lambda: nullcontext(conn), leads=False)
             self._ending.wait(min(EVERY_S, max(0.0, look_at - time.monotonic())))

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 
 from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.reports import health
 from pgsched.db.queries.runs import workers as fleet
 from pgsched.services import charts, status
 from pgsched.web.pages.overview import SAMPLE
@@ -15,7 +16,7 @@ from pgsched.web.pages.responses import Done, View
 
 def workers(request: Request, conn: Connection[Any]) -> View:
     """Those that are alive, and who has gone lately."""
-    alive, leader, gone = charts.workers(conn), status.newest_leader(conn), charts.gone_workers(conn)
+    alive, leader, gone = charts.workers(conn), health.newest_leader(conn), charts.gone_workers(conn)
     return View("workers.html", {"workers": alive, "leader": leader, "gone": gone})
 
 
@@ -27,7 +28,7 @@ def drain(request: Request, conn: Connection[Any]) -> Done:
 
 def doctor(request: Request, conn: Connection[Any]) -> View:
     """The problems of now, and what `pgsched doctor` said last."""
-    findings, age_s = request.app.state.diagnosis.last()
+    findings, age_s = request.app.state.diagnosis.last(all_of_it=request.state.visitor.may_write)
     values = {"findings": findings and [one for one in findings if one.name != "work"], "age_s": age_s,
               "status": status.status(conn, SAMPLE)}  # fmt: skip
     return View("doctor.html", values, every_s=1.0 if findings is None else 5.0)

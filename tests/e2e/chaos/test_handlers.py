@@ -44,7 +44,7 @@ def test_a_thread_that_does_not_stop_is_abandoned_counted_and_holds_up_no_exit(
         wait_until(lambda run=run_id: state(db, run) == "dead", 60, "the end of the run")  # type: ignore[misc]
         assert of(db, run_id, "error") == "timed out after 1 s"
     wait_until(lambda: one(db, "SELECT abandoned FROM pgsched.workers") == 3, 30, "the count")
-    assert "3 abandoned handlers still occupy their workers" in status(db).problems
+    assert any("3 abandoned handlers" in problem for problem in status(db).problems)
     worker.signal(signal.SIGTERM)
     assert worker.ended(40) == 0
 

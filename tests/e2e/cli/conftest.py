@@ -1,5 +1,6 @@
 """Command lines in processes of their own."""
 
 from tests.support.fixtures import no_settings, pgsched, process
+from tests.support.logins import logins
 
-__all__ = ["no_settings", "pgsched", "process"]
+__all__ = ["logins", "no_settings", "pgsched", "process"]

@@ -14,10 +14,13 @@ import pytest
 
 import pgsched
 from pgsched.core.schedule.zones import tzdata_version
+from pgsched.db.queries.leader.leadership import elect, fence
 from pgsched.db.queries.runs import claims
 from pgsched.db.schema import expected_objects
 from pgsched.db.schema.migrate import upgrade
 from pgsched.services import doctor
+from pgsched.services.status import status
+from tests.support.logins import Logins
 from tests.support.server import PrivateCluster
 from tests.support.waiting import wait_until
 
@@ -54,7 +57,7 @@ def test_what_cannot_run_fails(pgsched: Pgsched, db: psycopg.Connection) -> None
     db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
     said = pgsched("doctor")
     assert said.code == 1
-    assert "no live worker, and 1 runs are queued" in said.out
+    assert "no live worker, and 1 run is queued" in said.out
 
 
 def test_who_pins_xmin_is_named(db: psycopg.Connection, connect: Open) -> None:
@@ -72,14 +75,77 @@ def test_who_pins_xmin_is_named(db: psycopg.Connection, connect: Open) -> None:
 def test_who_blocks_the_leader_is_named(db: psycopg.Connection, connect: Open) -> None:
     thief = connect(application_name="thief")
     thief.execute("SELECT pg_advisory_lock(hashtextextended('pgsched.leader', 0))")
-    assert f"held by another session (pid {thief.info.backend_pid}" in told(living(connect), "leader", "fail")
+    assert f"held by another session (pid {thief.info.backend_pid}" in told(living(connect), "leader", "warn")
     thief.execute("SELECT pg_advisory_unlock_all()")
     leader = connect(application_name="pgsched leader here")
     leader.execute("SELECT pg_advisory_lock(hashtextextended('pgsched.leader', 0))")
     assert told(living(connect), "leader") == ""
     with leader.transaction():
-        leader.execute("SELECT pg_advisory_xact_lock(hashtextextended('pgsched.leader.fence', 0))")
+        fence(leader, None)
+        elect(leader, "here", locked=True)
+    with leader.transaction():
+        fence(leader, 1)
         wait_until(lambda: "transaction has gone on" in told(living(connect), "leader"), 20, "the term to be slow")
+
+
+def test_while_tables_are_locked_it_names_who_has_locked_them(
+    dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('a', 't', '@daily')")
+    locker = connect(autocommit=False, application_name="locker")
+    locker.execute("LOCK TABLE pgsched.runs, pgsched.jobs, pgsched.workers IN ACCESS EXCLUSIVE MODE")
+    wait_until(lambda: told(list(doctor.looked(dsn, doctor.SESSIONS)), "blocked"), 20, "the lock to be old")
+    began = time.monotonic()
+    found = doctor.doctor(dsn, {}, trend_s=0)
+    assert time.monotonic() - began < 10
+    text = told(found, "blocked", "fail")
+    assert "jobs, runs, workers: locked for " in text
+    assert f"(AccessExclusiveLock) by pid {locker.info.backend_pid}, user" in text
+    assert f"pg_terminate_backend({locker.info.backend_pid})" in text
+    assert "not checked: " in told(found, "work", "fail"), "what waits for the lock says so"
+    assert {"ok"} == {one.level for one in found if one.name in ("connection", "vacuum", "leader", "schema")}
+    assert doctor.exit_code(found) == 1
+    locker.rollback()
+    found = doctor.doctor(dsn, {}, trend_s=0)
+    assert told(found, "blocked") == "" and "not checked" not in told(found, "work")
+
+
+def test_status_says_who_to_ask_while_a_table_is_locked(
+    pgsched: Pgsched, db: psycopg.Connection, connect: Open
+) -> None:
+    locker = connect(autocommit=False)
+    locker.execute("LOCK TABLE pgsched.runs IN ACCESS EXCLUSIVE MODE")
+    said = pgsched("status")
+    assert said.code == 1
+    assert "`pgsched doctor` names who is in the way" in said.err
+
+
+def test_a_role_that_sees_only_its_own_sessions_does_not_call_the_others_fine(
+    db: psycopg.Connection, connect: Open, logins: Logins
+) -> None:
+    reader = connect(autocommit=False, application_name="a long report")
+    reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    reader.execute("SELECT 'report' FROM pgsched.runs")
+    wait_until(lambda: told(living(connect), "xmin"), 20, "the transaction to be old")
+    found = doctor.looked(logins.dsn("ops"), doctor.SESSIONS)
+    assert [one.text for one in found if one.name == "xmin"] == ["unknown: this role sees only its own sessions"]
+    assert "GRANT pg_monitor" in told(found, "rights", "warn")
+    reader.rollback()
+    locker = connect(autocommit=False)
+    locker.execute("LOCK TABLE pgsched.runs")
+    assert f"runs: locked (AccessExclusiveLock) by pid {locker.info.backend_pid}" in told(
+        doctor.looked(logins.dsn("ops"), doctor.SESSIONS), "blocked"
+    )
+
+
+def test_a_check_that_fails_reports_itself_and_the_others_go_on(db: psycopg.Connection, connect: Open) -> None:
+    def broken(conn: psycopg.Connection) -> list[doctor.Finding]:
+        raise RuntimeError("no such thing")
+
+    found = list(doctor.each(connect(), (("a", broken), ("b", lambda conn: [doctor.ok("b", "fine")]))))
+    assert [(one.name, one.level, one.text) for one in found] == [
+        ("a", "fail", "not checked: no such thing"), ("b", "ok", "fine"),
+    ]  # fmt: skip
 
 
 def test_who_holds_a_lock_that_pgsched_waits_for_is_named(db: psycopg.Connection, connect: Open) -> None:
@@ -173,6 +239,11 @@ def test_who_fills_the_notification_queue_is_named(private_cluster: PrivateClust
             in text
         )
         assert f"pg_terminate_backend({pid})" in text
+        assert not any("notification queue" in problem for problem in status(db).problems)
+        for number in range(10):
+            db.execute("SELECT pg_notify('anything', %s)", [f"{number} " + "x" * 7000])
+        (problem,) = status(db).problems
+        assert re.match(r"the notification queue is [56]\d% full", problem)
         listener.execute("ROLLBACK")
 
 
@@ -233,7 +304,7 @@ def test_workers_that_are_gone_or_differ_are_named(db: psycopg.Connection, conne
         " clock_ahead_s, tz_version)"
         " VALUES (%s, 'h', 1, '1', 1, '{task}', '{}', '30 s', now() - %s::interval, %s, %s)"
     )
-    db.execute(add, ["gone", "90 s", 0.01, "2025a"])
+    db.execute(add, ["gone", "900 s", 0.01, "2025a"])
     db.execute(add, ["old", "1 s", 0.01, "2025a"])
     db.execute(add, ["new", "1 s", -3600, "2026z"])
     found = list(doctor.workers(doctor.rows(connect(), "doctor_workers")))

@@ -75,7 +75,8 @@ def test_status_and_run_show_say_what_holds_a_run(pgsched: Callable[..., Any], d
     pgsched("pause", "--all", "--reason", "incident")
     found = json.loads(pgsched("status", "--json").out)
     assert found["paused"][0]["reason"] == "incident"
-    assert found["limits"] == [{"name": "key customer", "admitted": 1, "waiting": 1, "applied": False}]
+    held = {"name": "key customer", "admitted": 1, "waiting": 1, "applied": False, "concurrency": 1}
+    assert found["limits"] == [held]
     assert found["full"][0]["name"] == "tiny"
     assert any("queue tiny is full" in problem for problem in found["problems"])
     assert "incident" in pgsched("status").out

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pytest
 
+from pgsched.services import charts
 from pgsched.services import status as observe
 from pgsched.telemetry import database_metrics
 
@@ -109,7 +111,9 @@ def test_the_newest_term_counts(db: psycopg.Connection) -> None:
 def test_a_leader_that_does_not_decide_is_a_problem(db: psycopg.Connection) -> None:
     a_leader(db)
     a_job(db)
-    db.execute("UPDATE pgsched.jobs SET next_run_at = clock_timestamp() - interval '1 minute'")
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")  # else a slot in the past becomes due now
+        db.execute("UPDATE pgsched.jobs SET next_run_at = clock_timestamp() - interval '1 minute'")
     assert "behind with due slots" in problems(db)
 
 
@@ -146,7 +150,8 @@ def test_runs_that_no_worker_offers_to_run_are_unroutable(db: psycopg.Connection
 def test_a_run_that_has_waited_long_is_a_problem(db: psycopg.Connection) -> None:
     a_worker(db)
     queued(db, ago="6 minutes")
-    assert "queue default: the oldest queued run has waited 36" in problems(db)
+    assert "queue default: 1 run waits, the oldest for 6 minutes" in problems(db)
+    assert "1 of 8 places are busy" in problems(db)
 
 
 def test_jobs_in_error_are_shown_with_their_text(db: psycopg.Connection, pgsched: Pgsched) -> None:
@@ -220,9 +225,33 @@ def test_a_busy_system_is_sampled(db: psycopg.Connection, monkeypatch: pytest.Mo
         " clock_timestamp() - n * interval '100 milliseconds' FROM generate_series(1, 500) n"
     )
     found = observe.status(db).finished
-    assert found.done_15 == 100
     assert found.sampled_s is not None
+    assert (found.done_15, found.counted_s) == (500, None), "ten times as many are counted"
+    monkeypatch.setattr(observe, "COUNTED", 1)
+    found = observe.status(db).finished
+    assert found.done_15 == 100
+    assert found.counted_s is not None
     assert found.per_s(15) == pytest.approx(10, rel=0.3)
+
+
+def test_the_rate_of_a_burst_is_what_it_was(db: psycopg.Connection) -> None:
+    """4,000 runs within a second, and then nothing: of these the newest 300 are read."""
+    now = db.execute("SELECT clock_timestamp()").fetchone()
+    assert now is not None
+    begin = datetime.fromtimestamp(now[0].timestamp() // 15 * 15 - 30, UTC)
+    db.execute(
+        "INSERT INTO pgsched.runs (task, state, attempt, started_at, finished_at) SELECT 't', 'succeeded', 1, now(),"
+        " %s + n * interval '250 microseconds' FROM generate_series(1, 4000) n", [begin],
+    )  # fmt: skip
+    recent = charts.Recent("15m")
+    for _ in range(2):  # the second time from what is known
+        lately = recent.look(db, now[0])
+        (busy,) = [one for one in lately if one.per_s]
+        assert (busy.from_at, busy.sampled) == (begin, True)
+        assert busy.per_s == pytest.approx(4000 / 15)
+    assert charts.rate_of(lately, 300) == pytest.approx(4000 / 300, rel=0.1)
+    found = observe.status(db).finished
+    assert found.per_s(1) == pytest.approx(4000 / 60)
 
 
 def test_of_many_that_ended_badly_the_newest_are_counted(
@@ -275,6 +304,6 @@ def test_no_question_scans_the_history(db: psycopg.Connection) -> None:
     from pgsched.db.statements import sql
 
     db.execute("SET enable_seqscan = off")
-    for name in ("runs_open_by_state", "runs_finished_lately", "runs_needing_attention"):
-        plan = db.execute(b"EXPLAIN " + sql(name), {"n": 100, "older": 100}).fetchall()
+    for name in ("runs_open_by_state", "runs_finished_lately", "runs_needing_attention", "health_unpruned"):
+        plan = db.execute(b"EXPLAIN " + sql(name), {"n": 100, "older": 100, "most": 100}).fetchall()
         assert "Seq Scan on runs" not in str(plan), name

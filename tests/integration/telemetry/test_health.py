@@ -44,6 +44,17 @@ def test_a_worker_that_works_is_alive_and_ready_and_one_that_drains_is_not_ready
     assert worker.ended(40) == 0
 
 
+def test_the_leader_names_the_problems_of_the_system_and_stays_ready(db: psycopg.Connection, fleet: Fleet) -> None:
+    port = free_port()
+    fleet.start(1, "--health", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app")
+    db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('default', 0)")
+    db.execute("INSERT INTO pgsched.runs (task) VALUES ('fine')")
+    line = "system: limit 0 on queue default: nothing of it starts, 1 run waits"
+    wait_until(lambda: line in answers(port, "/readyz", 200).text.splitlines(), 60, "the next look")
+    assert answers(port, "/readyz", 200).text == f"ok\n{line}\n"
+    assert ask(port, "/healthz").text == "ok\n"
+
+
 @pytest.mark.slow
 def test_a_worker_whose_loop_is_blocked_says_so(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()

@@ -7,19 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pgsched.cli.top.state import State
+from pgsched.core.facts import JobCounts, JobError, Leader, LiveWorker, Paused, Queue
+from pgsched.core.health import Problem
 from pgsched.services.charts import Stretch
-from pgsched.services.status_model import (
-    Attention,
-    Finished,
-    JobCounts,
-    JobError,
-    Leader,
-    LiveWorker,
-    NextFire,
-    Paused,
-    Queue,
-    Status,
-)
+from pgsched.services.status_model import Attention, Finished, NextFire, Status
 from pgsched.services.top import Look, Page
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
@@ -43,6 +34,10 @@ def stretches() -> tuple[Stretch, ...]:
     return tuple(made)
 
 
+def problem(text: str, kind: str = "job") -> Problem:
+    return Problem(kind, text, "mend it")
+
+
 def status(**more: Any) -> Status:
     """Unhealthy, with something of everything."""
     leader = Leader(3, "web-1:77", "web-1", 77, before(hours=1), 0.5, False, 1, True)
@@ -50,7 +45,7 @@ def status(**more: Any) -> Status:
         1, "web-1:77", "web-1", 77, "0.1.0", "shop", 8, 3, 0, ["task", "sql"], None, 4, before(hours=2), 1.0, False
     )
     values: dict[str, Any] = {
-        "healthy": False, "problems": ["job broken is in error: schedule: never fires"], "leader": leader,
+        "findings": [problem("job broken is in error: schedule: never fires")], "leader": leader,
         "workers": [worker], "queues": [Queue("default", 1234, 3, 5, 7, 61.0), Queue("mail", 2, 0, 0, 0, 1.0)],
         "jobs": JobCounts(4, 1, 1, 2, None), "finished": Finished(738, 3000, 9000, 1),
         "attention": Attention(2, 1, 0, 0),

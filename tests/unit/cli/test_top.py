@@ -18,7 +18,7 @@ from pgsched.cli.top.pieces import Column, Item, bar, said, spark, widths
 from pgsched.cli.top.screen import ansi
 from pgsched.cli.top.state import State, Trouble
 from pgsched.services.top import Change, Page
-from tests.support.cli.top_sample import ROWS, failed, job, look, run, state
+from tests.support.cli.top_sample import ROWS, failed, job, look, problem, run, state
 
 FRAMES = Path(__file__).parent / "top_frames"
 SIZES = [(80, 24), (120, 40)]
@@ -68,7 +68,7 @@ def test_a_screen_is_exactly_full_whatever_stands_in_it(name: str, size: tuple[i
     rows = evil(ROWS[name])
     if name == "run":
         rows["run"][0]["attempts"] = [failed(1, EVIL)]
-    seen = replace(look(name, rows=rows, problems=[EVIL] * 9), place=EVIL)
+    seen = replace(look(name, rows=rows, findings=[problem(EVIL)] * 9), place=EVIL)
     plain = state(name, *size)
     wrong = replace(plain, look=replace(seen, page=plain.page))
     for shown in (plain, wrong, replace(plain, look=None), replace(plain, help=True)):

@@ -53,3 +53,8 @@ def reap(
     """Take back those of these claims whose lease had ended at `before_s` (as in `astray`); for the columns
     see `reap` in sql/reaper.sql."""
     return fetch(conn, "reap", {"ids": literal(ids), "crash_limit": crash_limit, "before_s": before_s})
+
+
+def note_lost(conn: Connection[Any], ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Note what the workers of these claims, which were just taken back, have held: (task, worker) of each run."""
+    return {row["id"]: row for row in fetch(conn, "lost_note", {"ids": literal(ids)})}

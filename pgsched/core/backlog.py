@@ -1,0 +1,146 @@
+"""Why do runs wait? The first cause that the facts bear out, of each queue in which runs have waited for too long.
+
+Pure. Runs that only a limit holds wait as much as queued ones do. What is stopped for good (a limit of 0) is said at
+once; places of which none has become free for a minute after that minute, everything else after `patience`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+
+from pgsched.core.facts import Binding, Facts, Paused, Queue, Running
+from pgsched.core.units import counted, elapsed
+
+STUCK_S = 60.0  # nothing has been started for so long
+SEE_RUNNING = "`pgsched run list --state running` shows them"
+Found = tuple[str, str, str]  # the kind of a problem, its text and its cure
+Patience = Callable[[str], float]
+
+
+def backlog(facts: Facts, patience: Patience) -> Iterator[Found]:
+    """The queues in which runs wait for too long."""
+    everything = next((pause for pause in facts.paused if pause.what == "all"), None)
+    pauses = {pause.name: pause for pause in facts.paused if pause.what == "queue"}
+    for queue in facts.queues:
+        if pause := everything or pauses.get(queue.name):
+            yield from paused(queue, pause, patience(queue.name))
+        else:
+            yield from held(facts, queue, patience(queue.name))
+            yield from waiting(facts, queue, patience(queue.name))
+    yield from forbidden(facts)
+
+
+def span(seconds: float) -> str:
+    """`1 minute 10 seconds`"""
+    return elapsed(timedelta(seconds=max(0, round(seconds))))
+
+
+def wait(queue: str, number: int, oldest_s: float) -> str:
+    """`queue mail: 12 runs wait, the oldest for 6 minutes`"""
+    return f"queue {queue}: {counted(number, 'run')} wait{'s' if number == 1 else ''}, the oldest for {span(oldest_s)}"
+
+
+def paused(queue: Queue, pause: Paused, longest_s: float) -> Iterator[Found]:
+    """Somebody stopped it, and may have forgotten."""
+    number = queue.queued + queue.limited
+    oldest_s = min(max(queue.oldest_queued_s or 0.0, queue.oldest_limited_s or 0.0), pause.since_s)
+    if not number or oldest_s <= longest_s:
+        return
+    what = "everything" if pause.what == "all" else "the queue"
+    why, since = f": {pause.reason}" if pause.reason else "", span(pause.since_s)
+    text = f"{wait(queue.name, number, oldest_s)}; {what} has been paused for {since} by {pause.paused_by}{why}"
+    yield "pause", text, "`pgsched resume --all`" if pause.what == "all" else f"`pgsched queue resume {queue.name}`"
+
+
+def waiting(facts: Facts, queue: Queue, longest_s: float) -> Iterator[Found]:
+    """Queued runs that live workers would take."""
+    if not (oldest_s := queue.oldest_offered_s):
+        return
+    serving = [worker for worker in facts.workers if worker.serves(queue.name)]
+    if any(one.queue == queue.name for one in facts.shut) or not serving:
+        return
+    places, busy = sum(one.concurrency for one in serving), sum(min(one.running, one.concurrency) for one in serving)
+    seen = {name for worker in serving for name in worker.queues or ()}
+    everywhere = any(worker.queues is None for worker in serving)
+    there = [one for one in facts.running if everywhere or one.queue in seen]
+    if oldest_s <= (min(STUCK_S, longest_s) if busy >= places and standing_still(there) else longest_s):
+        return
+    begin = wait(queue.name, queue.queued, oldest_s)
+    if busy >= places:
+        text = f"{begin}; all {places} places are busy{doing(there)}"
+        yield "backlog", text, f"{SEE_RUNNING}: cancel what hangs, give it a timeout, or start more workers"
+        return
+    tasks = [pause.name for pause in facts.paused if pause.what == "task"]
+    if tasks:
+        yield "backlog", f"{begin}; paused tasks: {', '.join(tasks[:3])}", "`pgsched resume --task NAME`"
+        return
+    text = f"{begin}; {busy} of {places} places are busy, and the workers take no more"
+    yield "backlog", text, "`pgsched doctor` says who blocks them; else see their logs"
+
+
+def held(facts: Facts, queue: Queue, longest_s: float) -> Iterator[Found]:
+    """Runs that only limits hold."""
+    if not (oldest_s := queue.oldest_limited_s) or any(one.concurrency == 0 for one in bindings(facts, queue.name)):
+        return
+    there = [one for one in facts.running if one.queue == queue.name]
+    if oldest_s <= (min(STUCK_S, longest_s) if there and standing_still(there) else longest_s):
+        return
+    begin = wait(queue.name, queue.limited, oldest_s)
+    if facts.leader is None or not facts.leader.alive:
+        yield "limit", f"{begin}, for a leader that lets them go", "start a `pgsched worker`"
+        return
+    names = [limit_said(one.name, one.concurrency) for one in bindings(facts, queue.name)]
+    whose = f"for {', '.join(names[:3])}" if names else "for the limits of their jobs (concurrency_limit)"
+    text = f"{begin}, {whose}{doing(there)}"
+    yield "limit", text, f"`pgsched limit list` and `pgsched queue list` show the limits; {SEE_RUNNING}"
+
+
+def bindings(facts: Facts, queue: str) -> list[Binding]:
+    """The limits that hold runs of this queue, as far as is known."""
+    own = [one for one in facts.limits if one.name == f"queue {queue}"]
+    return own or [one for one in facts.limits if one.name.startswith("key ")]
+
+
+def limit_said(name: str, concurrency: int | None) -> str:
+    """`the limit of queue mail, 2 at once`"""
+    return f"the limit of {name}" + ("" if concurrency is None else f", {concurrency} at once")
+
+
+def forbidden(facts: Facts) -> Iterator[Found]:
+    """A limit of 0: nothing of it will ever start."""
+    for one in facts.limits:
+        if one.concurrency == 0 and one.waiting:
+            what, _, name = one.name.partition(" ")
+            verb = "waits" if one.waiting == 1 else "wait"
+            text = f"limit 0 on {one.name}: nothing of it starts, {counted(one.waiting, 'run')} {verb}"
+            set_it = (
+                f"`pgsched queue set {name} --concurrency N`"
+                if what == "queue"
+                else f"`pgsched limit set {name} --concurrency N`"
+            )
+            yield "limit", text, set_it
+
+
+def standing_still(running: list[Running]) -> bool:
+    """Has none of these been started lately?"""
+    return min((one.newest_s for one in running), default=0.0) > STUCK_S
+
+
+def doing(running: list[Running]) -> str:
+    """` (8 x app.hang, the longest for 1 minute 10 seconds, without a timeout)`"""
+    if not running:
+        return ""
+    counts: dict[str, int] = {}
+    for one in running:
+        counts[one.task] = counts.get(one.task, 0) + one.count
+    longest = max(running, key=lambda one: one.oldest_s)
+    endless = ", without a timeout" if longest.untimed else ""
+    return f" ({listed(counts)}; the longest for {span(longest.oldest_s)}{endless})"
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """`4 x reports.build, 1 x mail`: the most of them first, three at most."""
+    by_count = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    more = f" and {sum(n for _, n in by_count[3:])} more" if len(by_count) > 3 else ""
+    return ", ".join(f"{n} x {task}" for task, n in by_count[:3]) + more

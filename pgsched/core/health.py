@@ -1,0 +1,239 @@
+"""Is the work getting done? One judgement for status, doctor, top, the console, metrics and /readyz.
+
+Pure: `Facts` goes in, problems come out, each with its cause and with what to do. Healthy means that there is none; a
+note says what somebody may want to know and need not act on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pgsched.config import BACKLOG_S
+from pgsched.core.backlog import backlog, listed, span
+from pgsched.core.facts import Facts, JobCounts, Leader, LiveWorker, Queue
+from pgsched.core.units import counted
+
+TERMS_A_MINUTE = 6
+OVERDUE_S = 10.0
+FAILING_S = 10.0
+SHUT_S = 10.0  # the leader opens a queue after 5 s at most
+AHEAD_S = 60.0
+NOTIFY_FULL = 0.5
+LISTED = 5
+# What a problem is about: labels of the metric pgsched_problems.
+KINDS = (
+    "leader", "duty", "worker", "unroutable", "backlog", "pause", "limit", "full", "job", "mark", "pruning", "notify",
+    "alert",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`text`: what is wrong, and its cause. `cure`: what to do. A `note` leaves the system healthy."""
+
+    kind: str
+    text: str
+    cure: str
+    note: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """For how many seconds runs may wait, in any queue and in certain ones."""
+
+    backlog_s: float = BACKLOG_S
+    queues: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, queue: str) -> float:
+        """In this queue."""
+        return self.queues.get(queue, self.backlog_s)
+
+
+def judge(facts: Facts, patience: Patience | None = None) -> list[Problem]:
+    """All problems and notes, the gravest kinds first."""
+    return [
+        *leader_problems(facts),
+        *duty_problems(facts.leader),
+        *worker_problems(facts),
+        *unroutable_problems(facts),
+        *shut_problems(facts),
+        *(Problem(*found) for found in backlog(facts, (patience or Patience()).of)),
+        *full_problems(facts),
+        *job_problems(facts),
+        *mark_problems(facts),
+        *pruning_problems(facts),
+        *notify_problems(facts),
+        *alert_problems(facts),
+        *lost_workers(facts),
+    ]
+
+
+def leader_problems(facts: Facts) -> Iterator[Problem]:
+    """Is anybody deciding slots?"""
+    leader, jobs = facts.leader, facts.jobs
+    if leader is not None and leader.alive:
+        yield from slow_leader(leader, jobs)
+        return
+    held = sum(queue.scheduled + queue.waiting for queue in facts.queues)
+    if not jobs.planned and not held:
+        if not facts.workers:
+            text = f"nobody works: no live worker, and {absent(leader)}; nothing waits for them"
+            yield Problem("leader", text, "start a `pgsched worker`", note=True)
+        return
+    what = f"{jobs.planned} jobs and {held} held runs wait for one"
+    cure = "start a `pgsched worker`; if one runs, `pgsched doctor` says what keeps it from leading"
+    yield Problem("leader", f"no live leader: {absent(leader)}; {what}", cure)
+
+
+def absent(leader: Leader | None) -> str:
+    """Why nobody leads."""
+    if leader is None:
+        return "nobody has ever led"
+    if leader.resigned:
+        return f"{leader.holder} resigned"
+    return f"{leader.holder} was last seen {leader.seen_s:.0f} s ago"
+
+
+def slow_leader(leader: Leader, jobs: JobCounts) -> Iterator[Problem]:
+    if jobs.overdue_s is not None and jobs.overdue_s > OVERDUE_S:
+        text = f"the leader is {jobs.overdue_s:.0f} s behind with due slots"
+        yield Problem("leader", text, f"see the log of {leader.holder}, and `pgsched doctor` for who blocks it")
+    if leader.terms_lately > TERMS_A_MINUTE:
+        text = f"{leader.terms_lately} terms began within a minute: leaders fail, see the workers' logs"
+        yield Problem("leader", text, "mend what their logs say")
+
+
+def duty_problems(leader: Leader | None) -> Iterator[Problem]:
+    """Does the leader do all that it has to?"""
+    if leader is None or not leader.alive:
+        return
+    for one in leader.failing:
+        if one.since_s >= FAILING_S:
+            what = "is left undone, because it has cost the leader its session" if one.left else "has failed"
+            text = f"the leader's duty {one.duty} {what} for {span(one.since_s)}"
+            yield Problem("duty", text, "`pgsched doctor` says with which error; it is tried again by itself")
+
+
+def worker_problems(facts: Facts) -> Iterator[Problem]:
+    """Is anybody running what is queued, and able to?"""
+    queued = sum(queue.queued for queue in going_on(facts))
+    if queued and not any(not worker.stopping for worker in facts.workers):
+        text = f"no live worker, and {counted(queued, 'run')} {'is' if queued == 1 else 'are'} queued"
+        yield Problem("worker", text, "start a `pgsched worker`")
+    for worker in facts.workers:
+        yield from troubled(worker)
+
+
+def troubled(worker: LiveWorker) -> Iterator[Problem]:
+    if worker.abandoned:
+        text = f"worker {worker.name}: {counted(worker.abandoned, 'abandoned handler')} still at work in it"
+        cure = f"restart it (SIGTERM to {worker.pid} on {worker.hostname}): such a handler ignores its timeout"
+        yield Problem("worker", text, cure)
+    if worker.blocked_s is not None:
+        text = (
+            f"worker {worker.name}: its event loop has been blocked for {worker.blocked_s:.0f} s by"
+            f" {worker.blocked_by}; it keeps its claims and runs nothing else"
+        )
+        yield Problem("worker", text, "make that handler a plain function, which has a thread of its own")
+
+
+def going_on(facts: Facts) -> list[Queue]:
+    """The queues that are not paused: what waits in the others waits because somebody wants it to."""
+    if any(pause.what == "all" for pause in facts.paused):
+        return []
+    stopped = {pause.name for pause in facts.paused if pause.what == "queue"}
+    return [queue for queue in facts.queues if queue.name not in stopped]
+
+
+def unroutable_problems(facts: Facts) -> Iterator[Problem]:
+    """Is there work that nobody offers to do?"""
+    if not any(not worker.stopping for worker in facts.workers):
+        return
+    for what in facts.unroutable[:LISTED]:
+        name = f"task {what.task}" if what.task else f"kind {what.kind}"
+        text = f"unroutable: no live worker offers {name} on queue {what.queue} ({what.count} queued)"
+        flag = f"start a worker whose app has it ({what.task})" if what.task else f"start one with --allow {what.kind}"
+        yield Problem("unroutable", text, flag)
+    if len(facts.unroutable) > LISTED:
+        yield Problem("unroutable", f"unroutable: {len(facts.unroutable) - LISTED} further tasks", "see them all in "
+                      "`pgsched status --json`")  # fmt: skip
+
+
+def shut_problems(facts: Facts) -> Iterator[Problem]:
+    """Does a queue wait for its first limit for longer than the leader lets it?"""
+    for one in facts.shut:
+        if one.since_s > SHUT_S:
+            pids = ", ".join(str(pid) for pid in one.waits_for[:LISTED])
+            whom = f"it waits for transactions of pid {pids}" if pids else "the leader has not put it in force"
+            text = f"queue {one.queue} has been shut for {span(one.since_s)} for its first limit: {whom}"
+            cure = "end them: SELECT pg_terminate_backend(PID)" if pids else "see the leader's log"
+            yield Problem("limit", text, cure)
+
+
+def full_problems(facts: Facts) -> Iterator[Problem]:
+    """A full queue loses work, or refuses it."""
+    then = {"reject": "new runs are refused", "shed_oldest": "its oldest runs are cancelled"}
+    for queue in facts.full:
+        text = f"queue {queue.name} is full: {queue.depth} runs wait, {queue.max_depth} may; {then[queue.on_full]}"
+        yield Problem("full", text, f"start more workers, or `pgsched queue set {queue.name} --max-depth N`")
+
+
+def job_problems(facts: Facts) -> Iterator[Problem]:
+    """Can every job be evaluated?"""
+    for job in facts.errors[:LISTED]:
+        cure = f"mend it (`pgsched job update {job.name}`), or `pgsched job pause {job.name}`"
+        yield Problem("job", f"job {job.name} is in error: {job.error}", cure)
+    if (more := facts.jobs.broken - len(facts.errors[:LISTED])) > 0:
+        yield Problem("job", f"{more} further jobs are in error", "`pgsched job list --state error`")
+
+
+def mark_problems(facts: Facts) -> Iterator[Problem]:
+    """Is a job silent because the clock was ahead once?"""
+    for job in facts.ahead[:LISTED]:
+        if job.ahead_s > AHEAD_S:
+            text = (
+                f"job {job.name}: its slots count as decided until {job.until:%Y-%m-%d %H:%M:%S} UTC,"
+                f" {span(job.ahead_s)} ahead of the clock: none runs until then"
+            )
+            yield Problem("mark", text, f"`pgsched job reset-mark {job.name}`")
+
+
+def pruning_problems(facts: Facts) -> Iterator[Problem]:
+    """Do old runs go?"""
+    if (found := facts.unpruned) is None or facts.leader is None or not facts.leader.alive:
+        return
+    fails = any(one.duty == "pruning" for one in facts.leader.failing)
+    why = ": it fails, `pgsched doctor` says why" if fails else ""
+    text = (
+        f"pruning is stuck: run {found.run_id} ended {span(found.age_s)} ago and is kept for {span(found.keep_s)}{why}"
+    )
+    yield Problem("pruning", text, "`pgsched prune` does it now, and says what is in the way")
+
+
+def notify_problems(facts: Facts) -> Iterator[Problem]:
+    """Can anybody still notify?"""
+    if facts.notify_usage >= NOTIFY_FULL:
+        text = f"the notification queue is {facts.notify_usage:.0%} full: when it is full, commits that notify fail"
+        yield Problem("notify", text, "`pgsched doctor` names the session that holds it up: end it")
+
+
+def alert_problems(facts: Facts) -> Iterator[Problem]:
+    """Incidents that are not over."""
+    for one in facts.alerts[:LISTED]:
+        about = f"job {one.job}, " if one.job else ""
+        text = f"alert {one.id}, open for {span(one.since_s)}: {about}{one.kind}: {one.details}"
+        yield Problem("alert", text, f"`pgsched job show {one.job}`" if one.job else "`pgsched alerts`")
+    if len(facts.alerts) > LISTED:
+        yield Problem("alert", f"{len(facts.alerts) - LISTED} further alerts are open", "`pgsched alerts`")
+
+
+def lost_workers(facts: Facts) -> Iterator[Problem]:
+    """Who vanished lately, and what did they hold?"""
+    for one in facts.lost[:LISTED]:
+        held = listed(one.held) if one.held else counted(one.running, "run")
+        text = f"worker {one.name} was lost {span(one.seen_s)} ago; it held {held}"
+        cure = "what it held starts again elsewhere; see why its process or host went"
+        yield Problem("worker", text, cure, note=True)
+    if len(facts.lost) > LISTED:
+        yield Problem("worker", f"{len(facts.lost) - LISTED} further workers were lost", "`pgsched doctor`", note=True)

@@ -1,0 +1,63 @@
+"""What is wrong with the whole system, as this process judged it last: the same judgement as `pgsched status`.
+
+Invariant: a process judges while it leads, or while nobody does; the others say nothing. An old judgement is none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pgsched.config import find_patience
+from pgsched.core.health import KINDS, Patience, Problem, judge
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.reports import health
+from pgsched.telemetry.metrics import Sample
+
+STALE_S, UNLED_STALE_S = 60.0, 15.0  # of a leader, which looks every 15 s, and of others, every 5 s
+
+
+def judged(conn: Connection[Any]) -> list[Problem]:
+    """The problems of this moment, without the notes."""
+    with conn.transaction():
+        conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off")
+        facts = health.facts(conn)
+    return [one for one in judge(facts, Patience(*find_patience())) if not one.note]
+
+
+class SystemHealth:
+    """The last judgement of one process. `leads`: does this process lead?"""
+
+    def __init__(self, leads: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
+        self._leads = leads
+        self._clock = clock
+        self._found: list[Problem] = []
+        self._at: float | None = None
+        self._as_leader = False
+
+    def look(self, conn: Connection[Any]) -> None:
+        """Judge now."""
+        leads = self._leads()
+        self._found, self._as_leader = judged(conn), leads
+        self._at = self._clock()
+
+    def lines(self) -> list[str]:
+        """For /readyz: one for each problem."""
+        if self._at is None or (self._as_leader and not self._leads()):
+            return []
+        if self._old():
+            return [f"unknown: not judged for {self._clock() - self._at:.0f} s"] if self._leads() else []
+        return [one.text for one in self._found]
+
+    def samples(self) -> Iterator[Sample]:
+        """A source for a Meter: every kind, so that an alert has a series to look at."""
+        if self._at is None or self._old() or (self._as_leader and not self._leads()):
+            return
+        counts = Counter(one.kind for one in self._found)
+        for kind in KINDS:
+            yield "pgsched_problems", (kind,), counts[kind]
+
+    def _old(self) -> bool:
+        return self._at is None or self._clock() - self._at > (STALE_S if self._leads() else UNLED_STALE_S)
