@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pgsched.errors import DatabaseReadOnly as DatabaseReadOnly
     from pgsched.errors import DatabaseUnreachable as DatabaseUnreachable
     from pgsched.errors import InputError as InputError
+    from pgsched.errors import LockTimeout as LockTimeout
     from pgsched.errors import PgschedError as PgschedError
     from pgsched.errors import QueueFull as QueueFull
     from pgsched.errors import ScheduleError as ScheduleError
@@ -47,7 +48,9 @@ _HOMES = {
     "Crashed": "pgsched.errors",
     "TimedOut": "pgsched.errors",
     "InputError": "pgsched.errors",
+    "LockTimeout": "pgsched.errors",
     "QueueFull": "pgsched.errors",
+    "WrongFleet": "pgsched.errors",
     "ScheduleError": "pgsched.errors",
     "TaskError": "pgsched.errors",
     "DatabaseUnreachable": "pgsched.errors",

@@ -9,16 +9,19 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from pgsched.core.model import Kind
 from pgsched.errors import InputError
 
 ENVIRONMENT = {
     "PGSCHED_DSN": "connection string of the database (DATABASE_URL is read after it)",
-    "PGSCHED_HOME": "where the embedded server keeps its data",
+    "PGSCHED_FLEET": "fleet that the database must be of: a process refuses any other",
+    "PGSCHED_HOME": "where the embedded server keeps its data, and the console the key of its logins",
     "PGSCHED_LOG": "log level: debug, info, warning, error",
     "PGSCHED_LOG_FORMAT": "console or json",
     "PGSCHED_OTEL": "1: set up OpenTelemetry's SDK in workers",
+    "PGSCHED_BACKLOG_S": "seconds that runs may wait before they are a problem: 300, or 300,emails=60,batch=7200",
     "PGSCHED_SQL_DSN_NAME": "connection string of a database that SQL jobs may name",
     "PGSCHED_LOG_BYTES": "bytes of output that a worker keeps of an attempt",
     "PGSCHED_ALERT_WEBHOOK": "URL that is told of alerts",
@@ -29,8 +32,19 @@ ENVIRONMENT = {
 }
 MAX_PAYLOAD_BYTES = 1_048_576
 CRASH_LIMIT = 5
+BACKLOG_S = 300.0
 WITHDRAW_AFTER_S = 600.0  # of declared jobs; longer than the 5 minutes that Kubernetes waits before it restarts a pod
 SQL_DSN = "PGSCHED_SQL_DSN_"
+# Variables of libpq that say where the database is; what else they may set (PGPASSWORD ...), libpq reads by itself.
+LIBPQ = {
+    "PGSERVICE": "service",
+    "PGHOST": "host",
+    "PGHOSTADDR": "hostaddr",
+    "PGPORT": "port",
+    "PGDATABASE": "dbname",
+    "PGUSER": "user",
+}
+LEADING = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGDATABASE")
 SQL_DSN_NAME = re.compile("[a-z0-9_-]{1,63}")
 
 
@@ -107,6 +121,17 @@ class Settings:
     alerts: AlertSettings = field(default_factory=AlertSettings)
 
 
+def fleet(environ: Mapping[str, str] | None = None) -> UUID | None:
+    """The fleet of PGSCHED_FLEET, None: not given. Raises InputError."""
+    given = (os.environ if environ is None else environ).get("PGSCHED_FLEET", "").strip()
+    try:
+        return UUID(given) if given else None
+    except ValueError:
+        raise InputError(
+            "PGSCHED_FLEET: expected a uuid (SELECT fleet FROM pgsched.identity)", "PGSCHED_FLEET"
+        ) from None
+
+
 def find_sql_dsns(flags: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The databases that SQL jobs may name: PGSCHED_SQL_DSN_NAME of the environment, then each flag NAME=DSN.
 
@@ -129,6 +154,25 @@ def find_sql_dsns(flags: Iterable[str], environ: Mapping[str, str] | None = None
     return found
 
 
+def find_patience(environ: Mapping[str, str] | None = None) -> tuple[float, dict[str, float]]:
+    """For how many seconds runs may wait before that is a problem, by PGSCHED_BACKLOG_S: in any queue, and in certain
+    ones. Raises InputError."""
+    text = (os.environ if environ is None else environ).get("PGSCHED_BACKLOG_S", "")
+    everywhere, queues = BACKLOG_S, {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        queue, _, number = part.rpartition("=")
+        try:
+            seconds = float(number)
+        except ValueError:
+            raise InputError(f"PGSCHED_BACKLOG_S: {part!r}: expected SECONDS or QUEUE=SECONDS") from None
+        require("PGSCHED_BACKLOG_S", seconds, 1, 1e8)
+        if queue:
+            queues[queue] = seconds
+        else:
+            everywhere = seconds
+    return everywhere, queues
+
+
 def require(name: str, value: float, low: float, high: float) -> None:
     """Raise InputError unless low <= value <= high."""
     if not low <= value <= high:
@@ -136,6 +180,23 @@ def require(name: str, value: float, low: float, high: float) -> None:
 
 
 def find_dsn(flag: str | None, environ: Mapping[str, str] | None = None) -> str | None:
-    """The DSN by order of precedence: the flag, PGSCHED_DSN, DATABASE_URL; None means the embedded server."""
+    """The DSN by order of precedence: the flag, PGSCHED_DSN, DATABASE_URL, libpq's PGHOST, PGSERVICE and PGDATABASE;
+    None means the embedded server. Raises InputError for one that is given and empty: a secret that was not filled in
+    must not lead to another database."""
+    found = source_of_dsn(flag, environ)
+    return None if found is None else found[1]
+
+
+def source_of_dsn(flag: str | None, environ: Mapping[str, str] | None = None) -> tuple[str, str] | None:
+    """The name of what gives the DSN, and the DSN, as in `find_dsn`."""
     env = os.environ if environ is None else environ
-    return flag or env.get("PGSCHED_DSN") or env.get("DATABASE_URL") or None
+    for name, value in (("--dsn", flag), *((name, env.get(name)) for name in ("PGSCHED_DSN", "DATABASE_URL"))):
+        if value is not None:
+            if not value.strip():
+                raise InputError(f"dsn: {name} is given, but empty: fill it in, or leave it out", "dsn")
+            return name, value
+    if not any(env.get(name) for name in LEADING):
+        return None
+    given = {name: value for name in LIBPQ if (value := env.get(name))}
+    quoted = {name: value.replace("\\", "\\\\").replace("'", "\\'") for name, value in given.items()}
+    return ", ".join(given), " ".join(f"{LIBPQ[name]}='{value}'" for name, value in quoted.items())

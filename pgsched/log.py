@@ -19,10 +19,16 @@ from pgsched.telemetry import tracing
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-PASSWORD = re.compile(r"""(?i)(://[^:/@\s]*:)[^@\s]*(?=@)|(password["']?\s*[=:]\s*)('[^']*'|"[^"]*"|\S+)""")
-SECRET = re.compile(r"(?i)://|password")
+PASSWORD = re.compile(
+    r"""(?ix)((?:password|oauth_client_secret|scram_(?:client|server)_key)["']?\s*[=:]\s*)
+    (?:'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|(?:\\.|\S)+)"""
+)
+USER = re.compile(r"://[^:/@\s]*:")
+POSTGRES_USER = re.compile(r"(?i)postgres(?:ql)?(?:\+\w+)?://[^:@\s]*:")
+SECRET = re.compile(r"(?i)://|password|secret|scram_")
 TOLD = ("run", "attempt", "job", "task", "trace_id", "span_id")
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+FORMATS = ("console", "json")
 
 
 class Attempt(NamedTuple):
@@ -56,8 +62,23 @@ def attempt_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableM
 
 
 def redact(text: str) -> str:
-    """The same text with the passwords of connection strings replaced by ***."""
-    return PASSWORD.sub(lambda m: (m.group(1) or m.group(2)) + "***", text)
+    """The same text with the passwords of connection strings replaced by ***. One that was not escaped ends at the last
+    @ of its line."""
+    if "@" in text and "://" in text:
+        text = "\n".join(map(_hide_in_line, text.split("\n")))
+    return PASSWORD.sub(r"\1***", text)
+
+
+def _hide_in_line(line: str) -> str:
+    line = _hide_before_at(POSTGRES_USER, line)
+    return re.sub(r"\S+", lambda word: _hide_before_at(USER, word[0]), line)
+
+
+def _hide_before_at(user: re.Pattern[str], text: str) -> str:
+    """Takes time in proportion to the text, whatever it holds: the text may be a stranger's."""
+    end = text.rfind("@")
+    found = user.search(text, 0, max(end, 0))
+    return text if found is None else f"{text[: found.end()]}***{text[end:]}"
 
 
 def _safe_event(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -85,7 +106,7 @@ def configure(level: str = "info", fmt: str = "console", **fields: Any) -> None:
     renderer: Any = (
         structlog.processors.JSONRenderer()
         if fmt == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=28)
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=28, sort_keys=False)
     )
     processors = [
         structlog.contextvars.merge_contextvars,

@@ -18,15 +18,16 @@ WHERE id = %(id)s AND stopped_at IS NULL RETURNING id, name
 -- params: name, hostname text, pid int, version text, app text, concurrency int, queues text[], kinds text[],
 --         tasks text[], lease_s float8, clock_s float8 (the host's, since 1970), tz_version text,
 --         pooler text (session or transaction, null: none is between it and the server),
---         declares text[] (the names of the jobs that its code declares; null: it does not say)
--- returns: id bigint
+--         declares text[] (the names of the jobs that its code declares; null: it does not say), fleet uuid (the database
+--         must be of it; null: any)
+-- returns: (id bigint, fleet uuid: the database's)
 -- locks: the new row
 INSERT INTO pgsched.workers (name, hostname, pid, version, app, concurrency, queues, kinds, tasks, lease,
     clock_ahead_s, tz_version, pooler, declares)
 VALUES (%(name)s, %(hostname)s, %(pid)s, %(version)s, %(app)s, %(concurrency)s, %(queues)s, %(kinds)s, %(tasks)s,
         make_interval(secs => %(lease_s)s),
         %(clock_s)s - extract(epoch FROM clock_timestamp())::float8, %(tz_version)s, %(pooler)s, %(declares)s)
-RETURNING id
+RETURNING id, pgsched.assert_fleet(%(fleet)s::uuid) AS fleet
 
 
 -- name: worker_stop
@@ -37,3 +38,87 @@ RETURNING id
 UPDATE pgsched.workers SET stopping_at = coalesce(stopping_at, clock_timestamp()), seen_at = clock_timestamp(),
     stopped_at = CASE WHEN %(stopped)s THEN clock_timestamp() END
 WHERE id = %(worker_id)s AND name = %(name)s
+
+
+-- name: which_database
+-- what tells this database from every other while its server runs, whatever way leads there.
+-- params: none
+-- returns: (server: when it started, database: its oid)
+-- locks: none
+SELECT pg_postmaster_start_time() AS server, oid::bigint AS database FROM pg_database WHERE datname = current_database()
+
+
+-- name: names_known
+-- the tasks and queues that live workers, jobs or settings name; at most 10,000 of each.
+-- params: what text: task or queue
+-- returns: name
+-- locks: none
+WITH alive AS (
+    SELECT tasks, queues FROM pgsched.workers
+    WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_at > clock_timestamp() - lease
+), found (what, name) AS (
+    SELECT 'task', unnest(tasks) FROM alive
+    UNION SELECT 'task', task FROM pgsched.jobs WHERE kind = 'task'
+    UNION SELECT 'queue', unnest(queues) FROM alive
+    UNION SELECT 'queue', queue FROM pgsched.jobs
+    UNION SELECT 'queue', name FROM pgsched.queues
+    UNION SELECT 'queue', 'default'
+)
+SELECT name FROM found WHERE what = %(what)s ORDER BY name LIMIT 10000
+
+
+-- name: tasks_offered
+-- the tasks that live workers offer.
+-- params: none
+-- returns: name
+-- locks: none
+SELECT DISTINCT unnest(tasks) AS name FROM pgsched.workers
+WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_at > clock_timestamp() - lease LIMIT 10000
+
+
+-- name: other_queues
+-- the queues that anything but this job names.
+-- params: job bigint
+-- returns: name
+-- locks: none
+SELECT unnest(queues) AS name FROM pgsched.workers
+WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_at > clock_timestamp() - lease
+UNION SELECT queue FROM pgsched.jobs WHERE id <> %(job)s
+UNION SELECT name FROM pgsched.queues
+UNION SELECT 'default'
+LIMIT 10000
+
+
+-- name: queue_has_runs
+-- whether runs wait or run in a queue.
+-- params: name text
+-- returns: found boolean
+-- locks: none
+SELECT EXISTS (SELECT FROM pgsched.runs WHERE phase = 2 /* claimable */ AND queue = %(name)s)
+    OR EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NOT NULL AND queue = %(name)s)
+    AS found
+
+
+-- name: lost_note
+-- what lost workers held, of claims that were just taken back: added to what they are known to have held. A run that
+-- somebody else has claimed meanwhile is not told of.
+-- params: ids text (an array of bigint)
+-- returns: (id, task, worker: its name, null where it is not known) of those runs
+-- locks: the rows of those workers, skipping locked ones
+WITH held AS (
+    SELECT r.worker_id, CASE WHEN r.kind = 'task' THEN left(r.task, 200) ELSE '(' || r.kind || ')' END AS task, count(*) AS n
+    FROM pgsched.runs r WHERE r.id = ANY (%(ids)s::text::bigint[]) AND r.worker_id IS NOT NULL GROUP BY 1, 2
+), first AS (
+    SELECT worker_id, task, n, row_number() OVER (PARTITION BY worker_id ORDER BY n DESC, task) AS place FROM held
+), told AS (
+    SELECT worker_id, jsonb_object_agg(CASE WHEN place <= 20 THEN task ELSE '...' END, n) AS lost
+    FROM (SELECT worker_id, least(place, 21) AS place, min(task) AS task, sum(n) AS n FROM first GROUP BY 1, 2) f GROUP BY 1
+), noted AS (
+    UPDATE pgsched.workers w SET lost_runs = told.lost || coalesce((
+        SELECT jsonb_object_agg(e.key, e.value::bigint + coalesce((told.lost ->> e.key)::bigint, 0))
+        FROM jsonb_each_text(w.lost_runs) e), '{}')
+    FROM told WHERE w.id = told.worker_id AND coalesce(pg_column_size(w.lost_runs), 0) < 32768
+      AND w.id IN (SELECT l.id FROM pgsched.workers l WHERE l.id IN (SELECT worker_id FROM told) FOR UPDATE SKIP LOCKED)
+)
+SELECT r.id, CASE WHEN r.kind = 'task' THEN left(r.task, 200) ELSE '(' || r.kind || ')' END AS task, w.name AS worker
+FROM pgsched.runs r LEFT JOIN pgsched.workers w ON w.id = r.worker_id WHERE r.id = ANY (%(ids)s::text::bigint[])

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pgsched.core import policies
+from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
 
 Check = Callable[[str, Any], Any]
@@ -96,7 +97,7 @@ def one_of(*words: str) -> Check:
 
     def check(name: str, value: Any) -> str:
         if value not in words:
-            raise InputError(f'{name}: "{value}" is not one of {", ".join(words)}', name)
+            raise InputError(f'{name}: "{value}" is not one of {", ".join(words)}{did_you_mean(value, words)}', name)
         return words[words.index(value)]  # an enum's member is equal to its word, and another text
 
     return check
@@ -187,5 +188,7 @@ def checked(given: dict[str, Any]) -> dict[str, Any]:
     """The policies as values of their columns. InputError names the policy."""
     for name in given:
         if name not in POLICIES:
-            raise InputError(f"{name}: no such policy; known are {', '.join(POLICIES)}", name)
+            raise InputError(
+                f"{name}: no such policy; known are {', '.join(POLICIES)}{did_you_mean(name, POLICIES)}", name
+            )
     return {name: POLICIES[name](name, value) for name, value in given.items() if value is not None}

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypedDict
 
 from pgsched.app.declarations import POLICIES, duration, instant, one_of, text
 from pgsched.core import policies
+from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
 
 KEYS = ("unique_key", "idempotency_key")  # each names one run
@@ -98,7 +99,11 @@ class Options:
         """The options of these names. InputError for a name that is none; `others` are told to be known as well."""
         unknown = sorted(given.keys() - OPTIONS.keys())
         if unknown:
-            raise InputError(f"{unknown[0]}: no such option; known are {', '.join((*OPTIONS, *others))}", unknown[0])
+            known = (*OPTIONS, *others)
+            raise InputError(
+                f"{unknown[0]}: no such option; known are {', '.join(known)}{did_you_mean(unknown[0], known)}",
+                unknown[0],
+            )
         return cls(**given)
 
     def checked(self) -> dict[str, Any]:

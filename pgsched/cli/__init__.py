@@ -6,7 +6,9 @@ database (heavy modules are imported inside the commands).
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
 import sys
 from typing import Any
@@ -18,6 +20,7 @@ MODULES = {
     "commands.demo": ("demo",),
     "commands.worker": ("worker", "leader"),
     "commands.status": ("status",),
+    "commands.health": ("health",),
     "top": ("top",),
     "commands.job.jobs": ("job",),
     "commands.job.preview": ("schedule", "job"),
@@ -41,13 +44,16 @@ Exit codes:
   0 fine   1 unhealthy, or refused   2 bad input   3 database unreachable
   4 database read-only   5 schema too old: pgsched migrate   6 schema too new
   7 a grant is missing   8 no such job or run   9 embedded server unavailable
-  10 a worker over --max-memory has drained   12 a queue is full
+  10 a worker over --max-memory has drained
+  11 the unique key is taken (from Python)   12 a queue is full
+  13 a database of another fleet
   70 a bug in pgsched   130 interrupted"""
 EPILOG = f"""{EXIT_CODES}
 
 \b
-Database: --dsn, else PGSCHED_DSN, else DATABASE_URL, else the embedded
-PostgreSQL, which is started when it is needed. PGSCHED_LOG=debug shows
+Database: --dsn, else PGSCHED_DSN, else DATABASE_URL, else libpq's PGHOST,
+PGSERVICE or PGDATABASE, else the embedded PostgreSQL, which is started when
+it is needed. PGSCHED_LOG=debug shows
 tracebacks.
 
 \b
@@ -71,17 +77,22 @@ def make_app(word: str | None = None) -> typer.Typer:
     app.callback(invoke_without_command=True)(root)
     for name in [name for name, words in MODULES.items() if word in words] or MODULES:
         importlib.import_module(f"{__name__}.{name}").register(app)
-    name_exit_codes(app)
+    finish(app)
     return app
 
 
-def name_exit_codes(app: typer.Typer) -> None:
-    """Every command's help ends with the exit codes, as the program's does."""
+def finish(app: typer.Typer) -> None:
+    """What all commands have: their help ends with the exit codes, as the program's does, and an option of one value
+    that is given twice is refused."""
+    from pgsched.cli.once import OnceCommand
+
     for command in app.registered_commands:
         command.epilog = command.epilog or EXIT_CODES
+        if command.name not in ("worker", "leader"):  # of their options the last counts: wrappers add defaults
+            command.cls = OnceCommand
     for group in app.registered_groups:
         if (inner := group.typer_instance) is not None:
-            name_exit_codes(inner)
+            finish(inner)
             callback = inner.registered_callback
             if callback is not None and callback.invoke_without_command:  # a command by itself, such as `alerts`
                 group.epilog = EXIT_CODES
@@ -101,7 +112,19 @@ def main() -> None:
         from pgsched.cli.password_hiding import hide_passwords
 
         hide_passwords()
-    sys.exit(run(sys.argv[1:]))
+    for stream in (sys.stdout, sys.stderr):  # names of jobs may hold what the terminal's encoding has no letter for
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    code = run(sys.argv[1:])
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        code = broken_pipe()
+    except OSError as error:
+        broken_pipe()
+        code = complain(f"the output cannot be written: {error.strerror}", 1)
+    sys.exit(code)
 
 
 def run(args: list[str]) -> int:
@@ -109,13 +132,16 @@ def run(args: list[str]) -> int:
     try:
         for text in args:
             text.encode()
-        code = make_app(args[0] if args else None)(args, prog_name="pgsched", standalone_mode=False)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except typer.Abort as end:
-        return INTERRUPTED if isinstance(end.__cause__, KeyboardInterrupt) else complain("given up", 1)
     except UnicodeEncodeError:
         return complain("an argument is not valid UTF-8", 2)
+    try:
+        code = make_app(args[0] if args else None)(args, prog_name="pgsched", standalone_mode=False)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        return complain(str(end.code), 1)
+    except typer.Abort as end:
+        return INTERRUPTED if isinstance(end.__cause__, KeyboardInterrupt) else complain("given up", 1)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -131,7 +157,11 @@ def misused(error: Any) -> int:
         error.show()
     else:
         path = error.ctx.command_path if getattr(error, "ctx", None) else "pgsched"
-        complain(f"{error.format_message().rstrip('.')}; see: {path} --help", int(error.exit_code))
+        text = error.format_message().rstrip(".")
+        if path == "pgsched" and text in ("No such option: --dsn", "No such option: --json"):
+            option = text.split()[3]
+            text = f"{option} goes after the command: pgsched status {option}{' DSN' if option == '--dsn' else ''}"
+        complain(f"{text}{' See:' if text.endswith('?') else '; see:'} {path} --help", int(error.exit_code))
     return int(error.exit_code)
 
 
@@ -151,6 +181,9 @@ def report(error: Exception) -> int:
         traceback.print_exception(error)
     if isinstance(error, PgschedError):
         return complain(str(error), error.exit_code)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
+        broken_pipe()
+        return complain(f"the output cannot be written: {error.strerror}", 1)
     what = f"{type(error).__name__}: {error}"
     return complain(f"{what} (this is a bug in pgsched; PGSCHED_LOG=debug shows where)", BUG)
 

@@ -31,11 +31,14 @@ class Place:
     embedded: bool
 
 
-def locate(dsn: str | None) -> Place:
-    """The database by --dsn, PGSCHED_DSN, DATABASE_URL; else the embedded one, started, with a line that says so."""
+def locate(dsn: str | None, app_dsn: str | None = None) -> Place:
+    """The database by --dsn, PGSCHED_DSN, DATABASE_URL and PG* variables, or that of the app that is served; else the
+    embedded one, started, with a line that says so."""
     from pgsched.config import find_dsn
 
     found = find_dsn(dsn)
+    if found is None:
+        found = app_dsn
     if found is not None:
         return Place(found, embedded=False)
     from pgsched.db.embedded import server
@@ -46,13 +49,15 @@ def locate(dsn: str | None) -> Place:
         " (use another with --dsn or PGSCHED_DSN)",
         file=sys.stderr,
     )
-    return Place(server.acquire().dsn, embedded=True)
+    held = server.acquire()
+    held.keep_running()
+    return Place(held.dsn, embedded=True)
 
 
 @contextmanager
-def database(dsn: str | None) -> Iterator[str]:
-    """The DSN of the database to use; the embedded one is migrated, so that plain `INSERT INTO jobs` works in it."""
-    place = locate(dsn)
+def database(dsn: str | None, app_dsn: str | None = None) -> Iterator[str]:
+    """The DSN of the database to use; the embedded one is migrated."""
+    place = locate(dsn, app_dsn)
     if place.embedded:
         migrate_embedded(place.dsn)
     yield place.dsn
@@ -65,7 +70,7 @@ def migrate_embedded(dsn: str, **options: Any) -> tuple[str | None, str]:
     from pgsched.errors import SchemaTooOld
 
     try:
-        return migrate.upgrade(dsn, set_search_path=True, **options)
+        return migrate.upgrade(dsn, **options)
     except SchemaTooOld as error:
         raise SchemaTooOld(f"{error}; or end all that use it, and move {server.data_dir()} away") from error
 

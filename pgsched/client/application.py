@@ -10,6 +10,8 @@ import importlib
 import inspect
 import json
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -56,6 +58,8 @@ class App:
     def __init__(self, name: str | None = None, *, dsn: str | None = None) -> None:
         self.name = "app" if name is None else text(100)("name", name)
         self.named = name is not None
+        if dsn is not None and not dsn.strip():
+            raise InputError("dsn: App was given an empty connection string: fill it in, or leave it out", "dsn")
         self.dsn = dsn
         self.path: str | None = None  # `package.module:attribute`, for an app that was loaded by it
         self.tasks: dict[str, Task[..., Any]] = {}
@@ -273,7 +277,29 @@ def _import(module_name: str, path: str) -> Any:
             raise InputError(
                 f"app: there is no module {missing!r} (looked in {Path.cwd()} and sys.path)", "app"
             ) from None
-        raise InputError(f"app: importing {module_name} failed: {error}", "app") from error
+        raise not_imported(module_name, error, str(error)) from error
+    except SystemExit as error:
+        raise not_imported(module_name, error, f"it ended the program: sys.exit({error.code!r})") from error
     except Exception as error:
-        text_of = f"{type(error).__name__}: {error}"
-        raise InputError(f"app: importing {module_name} failed: {text_of}", "app") from error
+        raise not_imported(module_name, error, f"{type(error).__name__}: {error}") from error
+
+
+def not_imported(module_name: str, error: BaseException, what: str) -> InputError:
+    """With the place in the user's own code that the error came through last."""
+    ours = Path(__file__).parents[1]
+    frames = [
+        (Path(frame.f_code.co_filename), line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith("<") and ours not in Path(frame.f_code.co_filename).parents
+    ]
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append((Path(error.filename), error.lineno or 0))
+    libraries = {Path(path) for kind in ("stdlib", "purelib", "platlib") if (path := sysconfig.get_path(kind))}
+    own = [frame for frame in frames if libraries.isdisjoint(frame[0].parents)] or frames
+    at = f"{shortest(own[-1][0])}:{own[-1][1]}: " if own else ""
+    return InputError(f"app: importing {module_name} failed: {at}{what} (PGSCHED_LOG=debug shows the traceback)", "app")
+
+
+def shortest(path: Path) -> str:
+    """Relative to the working directory where it lies below it."""
+    return str(path.relative_to(Path.cwd()) if Path.cwd() in path.parents else path)

@@ -7,22 +7,19 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-import psycopg
 from psycopg import pq
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
-from pgsched.errors import InputError, PgschedError
-from pgsched.log import redact
+from pgsched.db.connection.dsn import parameters
+from pgsched.errors import PgschedError
 
-SESSION = "-c search_path=pgsched,public"
+# `SELECT * FROM jobs` works, and nobody else's functions are found: who types here may have every right.
+SESSION = "-c search_path=pgsched,pg_temp"
 
 
 def environment(dsn: str) -> tuple[dict[str, str], str]:
     """What libpq reads from the environment for this DSN, and the rest of it, which has no variable there."""
-    try:
-        given = {key: str(value) for key, value in conninfo_to_dict(dsn).items() if value is not None}
-    except psycopg.ProgrammingError as error:
-        raise InputError(f"dsn: {redact(str(error).strip())}", "dsn") from None
+    given = {key: str(value) for key, value in parameters(dsn).items() if value is not None}
     given["options"] = f"{given.get('options', '')} {SESSION}".strip()
     given.setdefault("application_name", "pgsched psql")
     given.setdefault("connect_timeout", "5")

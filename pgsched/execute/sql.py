@@ -19,6 +19,8 @@ from pgsched.execute.outcomes import one_line, refused
 from pgsched.execute.output.record import Journal
 from pgsched.telemetry import tracing
 
+IN_TRANSACTION = "25001"  # "cannot run inside a transaction block"
+
 
 class SqlExecutor:
     """Runs statements on the scheduler's database or a named one, each run on a connection of its own."""
@@ -60,7 +62,8 @@ class SqlExecutor:
                 raise Stopped(notices.output.text()) from None
             rowcount = work.result()
         except Exception as error:
-            again = not isinstance(error, TransactionEnded)  # which would commit once more
+            # one would commit once more, the other (VACUUM, CREATE DATABASE ...) can never run in a transaction
+            again = not isinstance(error, TransactionEnded) and getattr(error, "sqlstate", None) != IN_TRANSACTION
             return refused(one_line(error), retry=again, log_tail=notices.output.text())
         finally:
             notices.close()

@@ -13,18 +13,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pgsched.config import ENVIRONMENT, find_dsn
+from pgsched.config import ENVIRONMENT, find_dsn, find_patience, source_of_dsn
 from pgsched.db.connection.connect import Connection, connect, ssl_problem
+from pgsched.db.connection.dsn import shown
 from pgsched.db.embedded import server
 from pgsched.db.embedded.cluster import MAJOR, Cluster
 from pgsched.db.rows import Row, one, rows
 from pgsched.db.schema import version
 from pgsched.errors import DatabaseReadOnly, EmbeddedUnavailable, InputError, NotPermitted, PgschedError
-from pgsched.log import LEVELS, redact
+from pgsched.log import FORMATS, LEVELS
 
 Level = Literal["ok", "warn", "fail"]
 OLDEST_SERVER = 14
-FORMATS = ("console", "json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,16 @@ def check(flag: str | None, environ: Mapping[str, str] | None = None) -> list[Fi
     """Look at the settings and at the database that they lead to."""
     env = os.environ if environ is None else environ
     found = list(settings(env))
-    dsn = find_dsn(flag, env)
-    if dsn is None:
-        place, dsn = embedded_server()
-        found += place
-    else:
-        source = "--dsn" if flag else "PGSCHED_DSN" if env.get("PGSCHED_DSN") else "DATABASE_URL"
-        found.append(ok("dsn", f"from {source}: {redact(dsn)}"))
+    try:
+        named = source_of_dsn(flag, env)
+        if named is None:
+            place, dsn = embedded_server()
+            found += place
+        else:
+            source, dsn = named
+            found.append(ok("dsn", f"from {source}: {shown(dsn)}"))
+    except InputError as error:
+        return [*found, fail("dsn", error)]
     if dsn is not None:
         found += database(dsn)
     return found
@@ -90,6 +93,10 @@ def settings(env: Mapping[str, str]) -> Iterator[Finding]:
         value = env.get(name)
         if value is not None and value not in allowed:
             yield fail(name, InputError(f'"{value}" is not one of {", ".join(allowed)}'))
+    try:
+        find_patience(env)
+    except InputError as error:
+        yield fail("PGSCHED_BACKLOG_S", error)
     for name in sorted(env):
         if name.startswith("PGSCHED_") and name not in ENVIRONMENT and not name.startswith("PGSCHED_TEST_"):
             yield warn(name, f"is not a variable that pgsched reads; those are {', '.join(ENVIRONMENT)}")

@@ -9,6 +9,7 @@ from typing import Any
 from pgsched.core.model import Kind
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills
+from pgsched.db.queries.reports.name_hints import not_offered
 from pgsched.db.queries.runs import runs
 from pgsched.db.rows import Row, one
 
@@ -24,7 +25,8 @@ def until_ended(conn: Connection[Any], run_id: int, note: Callable[[str], object
         if run["state"] == "queued" and not told and time.monotonic() - begun > PATIENCE_S:
             told = True
             if not offered(conn, run):
-                note(f"no live worker offers {what(run)} on queue {run['queue']}; start a `pgsched worker`")
+                hint = not_offered(conn, run["task"]) if run["kind"] == Kind.TASK else ""
+                note(f"no live worker offers {what(run)} on queue {run['queue']}{hint or '; start a `pgsched worker`'}")
         time.sleep(every_s)
     return run
 

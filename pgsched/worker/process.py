@@ -20,9 +20,10 @@ from pgsched.config import Settings
 from pgsched.core.model import Kind
 from pgsched.db.connection import failover, pooler
 from pgsched.db.connection.connect import connect, ssl_problem
+from pgsched.db.connection.dsn import place
 from pgsched.db.queries.runs import workers
 from pgsched.db.schema import version
-from pgsched.errors import PgschedError
+from pgsched.errors import InputError, PgschedError
 from pgsched.execute import signal_isolation
 from pgsched.execute.output.record import Journal
 from pgsched.execute.registry import executors
@@ -62,6 +63,20 @@ def prepare(settings: Settings) -> None:
             logger.info("a pooler is on the way", mode=str(mode))
 
 
+def refuse_other_database(dsn: str, app_dsn: str) -> None:
+    """What the app enqueues would never run here. Two ways to one database (round a pooler) are fine."""
+    found = []
+    for one in (dsn, app_dsn):
+        with connect(one, purpose="worker") as conn:
+            found.append(workers.which_database(conn))
+    if found[0] != found[1]:
+        raise InputError(
+            f"dsn: the app is made for {place(app_dsn)}, and this worker was told to serve {place(dsn)}:"
+            " leave out --dsn and PGSCHED_DSN, or the dsn of App(...)",
+            "dsn",
+        )
+
+
 def run_worker(
     settings: Settings,
     app: App | None = None,
@@ -73,6 +88,10 @@ def run_worker(
     if app is not None and app.dsn is None:
         app.dsn = settings.dsn  # a handler that enqueues means this database, wherever the DSN came from
     prepare(settings)
+    if app is None and Kind.TASK in settings.worker.allow:
+        logger.warning("no --app: this worker runs no task of Python code", kinds=sorted(settings.worker.allow))
+    if app is not None and app.dsn is not None and app.dsn != settings.dsn:
+        refuse_other_database(settings.dsn, app.dsn)
     gc_tuning.last()
     check_memory(settings.worker.max_memory_mb)
     hear_of_children()

@@ -15,7 +15,6 @@ import faulthandler
 import gc
 import os
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -24,6 +23,7 @@ from types import CodeType, FrameType
 from typing import IO
 
 from pgsched import log
+from pgsched.execute.anonymous_file import anonymous_file
 from pgsched.worker.attempts.attempt import Running
 
 logger = log.get("watchdog")
@@ -61,7 +61,7 @@ class Watchdog(threading.Thread):
         self._tell_at_s = self._blocked_s
         self._who = ""
         self._stopping = threading.Event()
-        self._dump: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - held until the end
+        self._dump: IO[bytes] = anonymous_file()
 
     def turned(self) -> None:
         """The loop has had a turn; to be called on it at least once a second."""

@@ -75,8 +75,11 @@ def server() -> Iterator[Server]:
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the caller's environment reaches a test."""
+    from pgsched.config import LIBPQ
+
     for name in [*os.environ]:
-        if (name.startswith("PGSCHED_") and not name.startswith("PGSCHED_TEST_")) or name in ("DATABASE_URL", "PGDATA"):
+        ours = name.startswith("PGSCHED_") and not name.startswith("PGSCHED_TEST_")
+        if ours or name in ("DATABASE_URL", "PGDATA", *LIBPQ):
             monkeypatch.delenv(name)
 
 

@@ -49,6 +49,7 @@ def demo(
     from pgsched.cli.output.printing import print_json
     from pgsched.db.connection.connect import connect
     from pgsched.db.schema import migrate
+    from pgsched.errors import PgschedError
 
     console = Console(highlight=False, stderr=as_json)
     with database(dsn) as address:
@@ -60,6 +61,9 @@ def demo(
                 end = watch(conn, console, start, seconds, process, interrupted)
                 due, missing = content.due_slots(conn, start, end), content.unfinished(conn, start, end)
                 wind_down(conn, console, process)
+                died = process.poll()
+            if died is not None:
+                raise PgschedError(f"the demo's worker ended with exit code {died}: {last_words(folder)}")
             summarise(console, due, missing, folder)
         if as_json:
             print_json({"due": due, "missing": missing, "file": str(folder / "stamps.txt")})
@@ -133,6 +137,13 @@ def worker_process(dsn: str | None, folder: Path, console: Console) -> Iterator[
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def last_words(folder: Path) -> str:
+    """The last line of the worker's log."""
+    log = folder / "worker.log"
+    lines = log.read_text("utf-8", "replace").split("\n")
+    return f"{next((line.strip() for line in reversed(lines) if line.strip()), 'it said nothing')} (its log: {log})"
 
 
 def watch(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pgsched.cli.common import Dsn, database
 from pgsched.core.model import Kind
+from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 JsonLog = Annotated[bool, typer.Option("--json", help="Log lines as JSON.")]
 LEASE = "Seconds until a claim is believed without a heartbeat."
+ALLOW = "Kinds this worker may run: task,command,shell,sql,http (repeatable). Default: task."
 HTTP_ALLOW = "HTTP jobs may go to this host, host:port, address or CIDR although it is not public (repeatable)."
 PROCESSES = "Start this many workers and keep them there: one that ends is replaced."
 MAX_RUNS = "End after so many runs; under --processes a new worker takes over."
@@ -47,9 +50,7 @@ def worker(
     app: Annotated[str | None, typer.Option("--app", help="Where the tasks are: package.module:app")] = None,
     concurrency: Annotated[int, typer.Option(help="Runs at the same time.")] = 8,
     queue: Annotated[list[str] | None, typer.Option(help="Only this queue (repeatable). Default: all.")] = None,
-    allow: Annotated[
-        str, typer.Option(help="Kinds this worker may run, comma-separated: task,command,shell,sql,http.")
-    ] = "task",
+    allow: Annotated[list[str] | None, typer.Option(help=ALLOW)] = None,
     http_allow: Annotated[list[str] | None, typer.Option(help=HTTP_ALLOW)] = None,
     sql_dsn: Annotated[list[str] | None, typer.Option(help=SQL_DSN)] = None,
     lease: Annotated[float, typer.Option(help=LEASE)] = 30.0,
@@ -78,16 +79,21 @@ def worker(
     Example: pgsched worker --concurrency 8 --app myproject.tasks:app
     """
     from pgsched.config import LeaderSettings, Settings, WorkerSettings, find_sql_dsns
+    from pgsched.execute.output.streams import print_at_once
+    from pgsched.worker.supervision.process_one import leave_process_one
     from pgsched.worker.supervision.supervisor_link import line
 
     link = line() if processes is not None else None
+    if processes is None:
+        leave_process_one()
+    print_at_once()
     if json:
         os.environ["PGSCHED_LOG_FORMAT"] = "json"  # for child processes
     configure_log(json, **({} if link is None else {"process": link.number}))
     settings = WorkerSettings(
         concurrency=concurrency,
         queues=tuple(queue or ()),
-        allow=kinds(allow),
+        allow=kinds(",".join(allow or ["task"])),
         http_allow=tuple(http_allow or ()),
         sql_dsns=find_sql_dsns(sql_dsn or ()),
         lease_s=lease,
@@ -114,7 +120,7 @@ def worker(
         from pgsched.client.application import load
 
         tasks = load(app)
-    with database(dsn) as address:
+    with database(dsn, tasks.dsn if tasks is not None else None) as address:
         whole = Settings(
             address, settings, LeaderSettings(reap_every_s=reap_every), alert_settings(alert_webhook, alert_command)
         )
@@ -147,7 +153,9 @@ def leader(
     """
     from pgsched.config import LeaderSettings, Settings, WorkerSettings
     from pgsched.worker.process import run_leader
+    from pgsched.worker.supervision.process_one import leave_process_one
 
+    leave_process_one()
     configure_log(json)
     with database(dsn) as address:
         shown = WorkerSettings(metrics=metrics, health=health)
@@ -169,8 +177,17 @@ def configure_log(json: bool, **fields: object) -> None:
     """Log to stderr as --json, PGSCHED_LOG and PGSCHED_LOG_FORMAT say."""
     from pgsched import log
 
-    fmt = "json" if json else os.environ.get("PGSCHED_LOG_FORMAT", "console")
-    log.configure(os.environ.get("PGSCHED_LOG", "info"), fmt, **fields)
+    level = chosen("PGSCHED_LOG", "info", log.LEVELS)
+    fmt = "json" if json else chosen("PGSCHED_LOG_FORMAT", "console", log.FORMATS)
+    log.configure(level, fmt, **fields)
+
+
+def chosen(name: str, otherwise: str, known: Collection[str]) -> str:
+    """What an environment variable chooses. Raises InputError for what is no choice."""
+    value = os.environ.get(name) or otherwise
+    if value not in known:
+        raise InputError(f"{name}: {value!r} is not one of {', '.join(known)}{did_you_mean(value, known)}", name)
+    return value
 
 
 def kinds(text: str) -> frozenset[Kind]:
@@ -178,5 +195,6 @@ def kinds(text: str) -> frozenset[Kind]:
     names = [OTHER_WORDS.get(word, word) for name in text.split(",") if (word := name.strip())]
     unknown = [name for name in names if name not in list(Kind)]
     if unknown or not names:
-        raise InputError(f"allow: {', '.join(unknown) or 'nothing'} is not one of {', '.join(Kind)}", "allow")
+        hint = did_you_mean(unknown[0], Kind) if unknown else ""
+        raise InputError(f"allow: {', '.join(unknown) or 'nothing'} is not one of {', '.join(Kind)}{hint}", "allow")
     return frozenset(Kind(name) for name in names)

@@ -17,6 +17,7 @@ from importlib import import_module
 from importlib.resources import files
 from zoneinfo import ZoneInfo
 
+from pgsched.core.text import did_you_mean
 from pgsched.errors import ScheduleError
 
 SECOND = timedelta(seconds=1)
@@ -50,7 +51,7 @@ def zone(name: str) -> ZoneInfo:
         raise ScheduleError("timezone", "only printable ASCII is accepted")
     # The list also keeps out what the file system would find: localtime, posix/, right/, tzdata.zi, absolute paths.
     if name not in names():
-        raise ScheduleError("timezone", f'"{name[:64]}" is not a known IANA zone')
+        raise ScheduleError("timezone", f'"{name[:64]}" is not a known IANA zone{did_you_mean(name, names())}')
     with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
         return ZoneInfo.from_file(file, key=name)
 

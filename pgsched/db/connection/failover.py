@@ -13,18 +13,19 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, Connection
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from pgsched import log
 from pgsched.db.connection.bounded import PatientConnection
+from pgsched.db.connection.dsn import parameters
 
 logger = log.get("connect")
 Conn = TypeVar("Conn", bound=Connection[Any])
 AsyncConn = TypeVar("AsyncConn", bound=AsyncConnection[Any])
 # (cluster, timeline) of a primary; no row on a standby
 WHERE_AM_I = """SELECT system_identifier::text,
-    ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint
-FROM pg_control_system() WHERE NOT pg_is_in_recovery()"""
+    ('x' || pg_catalog."left"(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8))::bit(32)::bigint
+FROM pg_catalog.pg_control_system() WHERE NOT pg_catalog.pg_is_in_recovery()"""
 PARTS = ("host", "hostaddr", "port")
 LOOK_S = 2
 _newest: dict[str, int] = {}
@@ -32,7 +33,7 @@ _newest: dict[str, int] = {}
 
 def servers(conninfo: str) -> list[str]:
     """A connection string for each server that this one names."""
-    given = conninfo_to_dict(conninfo)
+    given = parameters(conninfo)
     lists = {part: str(given[part]).split(",") for part in PARTS if given.get(part) is not None}
     count = max((len(values) for part, values in lists.items() if part != "port"), default=1)
     return [

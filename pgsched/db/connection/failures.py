@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Callable
 from enum import Enum
 
 import psycopg
 
-from pgsched.db.connection.pooler import refuses_settings
 from pgsched.errors import (
     DatabaseReadOnly,
     DatabaseUnreachable,
     InputError,
+    LockTimeout,
     NotPermitted,
     PgschedError,
     QueueFull,
     SchemaTooOld,
+    WrongFleet,
 )
 from pgsched.log import redact
 
 LONGEST_BACK_OFF_S = 5.0
 UNFORESEEN = 10  # times in a row that an error which nobody thought of is taken for one that passes: about 20 s
+WRONG_FLEET = "PS409"  # raised by pgsched.assert_fleet
+# what a server says without a sqlstate that libpq would pass on
+LOGIN_REFUSED = re.compile(
+    r"authentication failed|no password supplied|(database|role) .* does not exist|no pg_hba.conf entry|permitted to"
+)
+HELD = (
+    "another transaction holds what this needs (a row, or a run's unique key) and has not ended:"
+    " nothing was done, try again, or end it (`pgsched doctor` names who is in the way)"
+)
 QUEUE_FULL = "PS429"  # raised where a queue has its max_depth of runs
+# how libpq refuses one, by target_session_attrs
+STANDBY = ("server is in hot standby mode", "session is read-only", "session is not read-write")
 
 
 class Reaction(Enum):
@@ -51,11 +65,18 @@ def classify(error: BaseException) -> Reaction:
         return Reaction.STANDBY
     if isinstance(error, PgschedError):
         return Reaction.CONFIGURATION
+    if notifications_full(error):
+        return Reaction.BACK_OFF
     code = getattr(error, "sqlstate", None)
     if code is None:  # about the connection, or by psycopg (or Python) about a value that it cannot send
         unsendable = not isinstance(error, psycopg.Error) or isinstance(error, UNSENDABLE)
         return Reaction.VALUE if unsendable else Reaction.RECONNECT
     return REACTIONS.get(code) or REACTIONS.get(code[:2]) or Reaction.BUG
+
+
+def notifications_full(error: BaseException) -> bool:
+    """Is the server's queue of notifications full? Its sqlstate is also that of values that are too large."""
+    return isinstance(error, psycopg.Error) and error.sqlstate == "54000" and error.diag.source_file == "async.c"
 
 
 UNSENDABLE = (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError)
@@ -74,6 +95,7 @@ REACTIONS = {
     "57014": Reaction.RETRY,
     "25006": Reaction.STANDBY,
     "53": Reaction.BACK_OFF,
+    WRONG_FLEET: Reaction.CONFIGURATION,
     "42501": Reaction.CONFIGURATION,
     "42P01": Reaction.CONFIGURATION,
     "42703": Reaction.CONFIGURATION,
@@ -96,16 +118,35 @@ def back_off_s(failures: int, first_s: float) -> float:
     return min(LONGEST_BACK_OFF_S, first_s * 2.0 ** min(failures, 10)) * (0.5 + random.random() / 2)
 
 
+def unreachable(reason: str) -> DatabaseUnreachable:
+    """Whether the server answered, and what to look at."""
+    if "local user with ID" in reason:
+        return DatabaseUnreachable(
+            f"cannot reach the database: {reason}: name the database's user in the DSN, user=..."
+        )
+    if LOGIN_REFUSED.search(reason):
+        return DatabaseUnreachable(f"the server refused the connection: {reason}; check user, password and database")
+    return DatabaseUnreachable(f"cannot reach the database: {reason}; check the DSN and that the server is running")
+
+
+REFUSALS: dict[str, Callable[[str], PgschedError]] = {
+    QUEUE_FULL: QueueFull,
+    WRONG_FLEET: lambda why: WrongFleet(f"{why}; point the DSN at the right one, or set PGSCHED_FLEET to its fleet"),
+    "55P03": lambda why: LockTimeout(f"{HELD}: {why}"),
+}
+
+
 def explain(error: psycopg.Error) -> PgschedError:
     """The same failure as one line that says what, why and what to do, with its own exit code."""
     reason = redact(first_line(error))
     code = error.sqlstate
-    if refuses_settings(error):
+    options = code is None and ("startup parameter" in reason or "command-line options" in reason)
+    if options:
         reason = f"dsn: {reason}: a pooler takes no options of a DSN (or PGOPTIONS): leave them out, or go round it"
-    if refuses_settings(error) or (code is None and isinstance(error, psycopg.DataError)):
+    if options or (code is None and isinstance(error, psycopg.DataError)):
         return InputError(reason)  # by psycopg before sending: NUL in a text, a number too large
-    # libpq refuses a standby by target_session_attrs without a sqlstate; one line a host
-    standby = code is None and ("session is read-only" in str(error) or "session is not read-write" in str(error))
+    # without a sqlstate, one line a host
+    standby = code is None and any(words in str(error) for words in STANDBY)
     if code == "25006" or standby:
         return DatabaseReadOnly(f"the database takes no writes ({reason}): point the DSN at the primary server")
     if code == "42501":
@@ -113,9 +154,9 @@ def explain(error: psycopg.Error) -> PgschedError:
     if code in ("42P01", "42703", "42883", "3F000"):
         return SchemaTooOld(f"the database has no (or an older) pgsched schema: {reason}; run `pgsched migrate`")
     if code is None or code.startswith(("08", "57P", "53", "28", "3D")):
-        return DatabaseUnreachable(f"cannot reach the database: {reason}; check the DSN and that the server is running")
-    if code == QUEUE_FULL:
-        return QueueFull(reason)
+        return unreachable(reason)
+    if code in REFUSALS:
+        return REFUSALS[code](reason)
     if code.startswith(("22", "23")):
         return InputError(reason, error.diag.column_name)
     return PgschedError(f"the database refused the statement: {reason}")

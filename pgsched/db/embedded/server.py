@@ -19,6 +19,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -111,6 +112,7 @@ class EmbeddedServer:
         self._users = users
         self._pid = os.getpid()
         self._released = False
+        self._left = threading.Event()
 
     def release(self) -> None:
         """Stop using the server; stops it if nobody else uses it. Safe to call twice."""
@@ -121,9 +123,28 @@ class EmbeddedServer:
             self.leave()
         atexit.unregister(self.release_at_exit)
 
+    def keep_running(self, every_s: float = 2.0) -> None:
+        """Start the server again, from a thread, whenever something else has ended it: nobody else would."""
+
+        def look() -> None:
+            while not self._left.wait(every_s):
+                with contextlib.suppress(EmbeddedUnavailable, OSError):  # tried again
+                    if self._cluster.state() == "stopped":
+                        self._start_again()
+
+        threading.Thread(target=look, name="pgsched-embedded", daemon=True).start()
+
+    def _start_again(self) -> None:
+        with _one_at_a_time(self.data_dir):
+            if self._released or self._cluster.state() != "stopped":
+                return
+            print("pgsched: the embedded PostgreSQL has ended: it is started again", file=sys.stderr)
+            self._cluster.start()
+
     def leave(self) -> None:
         """The last user stops the server. Only under `embedded.start`: a newcomer may be about to join."""
         self._released = True
+        self._left.set()
         try:
             # Dropping the shared lock and asking for the exclusive one is not atomic, and need not be: every
             # other change of this lock happens under `embedded.start`, except that a process dies.

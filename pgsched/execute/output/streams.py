@@ -8,6 +8,7 @@ and logging (other processes, C code, `sys.stdout.buffer`, a stream that was ope
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import re
@@ -127,3 +128,9 @@ class Streams:
         if self._level is not None and root.level == logging.INFO:
             root.setLevel(self._level)
         self._lines = self._level = None
+
+
+def print_at_once() -> None:
+    """What handlers print is seen line by line, also where standard output is a file or a pipe (`docker logs`)."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)

@@ -25,6 +25,7 @@ from pgsched.errors import PgschedError
 from pgsched.execute import signal_isolation
 from pgsched.execute.outcomes import one_line, traceback_text
 from pgsched.execute.output.relay import Relay
+from pgsched.execute.output.streams import print_at_once
 from pgsched.execute.process_pool import child_attempt
 from pgsched.execute.process_pool.protocol import HEAD_BYTES, Message, frame, length
 from pgsched.execute.subprocess.child import DIE_WITH
@@ -57,6 +58,7 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: child_attempt.Stop) 
     first = read(incoming)
     if first is None:
         return
+    print_at_once()
     relay = Relay(lambda message: channel.sendall(frame(message)))
     try:
         # as in the worker: before the app is imported, which may set up its own

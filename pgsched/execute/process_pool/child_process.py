@@ -15,11 +15,11 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 
 from pgsched.app.app_location import Home
 from pgsched.app.control import Control
+from pgsched.execute.anonymous_file import anonymous_file
 from pgsched.execute.outcomes import storable
 from pgsched.execute.output.record import Record
 from pgsched.execute.process_pool.protocol import HEAD_BYTES, Message, frame, hear, length, obey
@@ -63,7 +63,7 @@ class PoolChild(Group):
     """A running child. Must be made on the loop's thread; `open` before the first `ask`."""
 
     def __init__(self, home: Home) -> None:
-        self._faults = tempfile.TemporaryFile()  # noqa: SIM115 - held until the child's end
+        self._faults = anonymous_file()
         self._ours, channel = socket.socketpair()  # the files close themselves where one of these three cannot be had
         stop, self._stop_line = os.pipe()
         fds = (channel.fileno(), stop, self._faults.fileno())

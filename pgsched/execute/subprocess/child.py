@@ -12,11 +12,11 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pgsched.execute.anonymous_file import anonymous_file
 from pgsched.execute.output.record import Record
 
 PR_SET_PDEATHSIG = 1
@@ -182,7 +182,7 @@ def start(program: Program, stdout: int, stderr: int) -> subprocess.Popen[bytes]
     """A process with its output to these."""
     parent = os.getpid()
     # The input is a file and not a pipe: a child that does not read it blocks nobody.
-    with tempfile.TemporaryFile() as stdin:
+    with anonymous_file() as stdin:
         stdin.write(program.stdin.encode())
         stdin.seek(0)
         return subprocess.Popen(

@@ -9,11 +9,10 @@ from __future__ import annotations
 from pgsched.core.model import Claim, Outcome
 from pgsched.errors import InputError
 from pgsched.execute.outcomes import refused
-from pgsched.execute.subprocess.command import read
+from pgsched.execute.subprocess.command import SHELL_KEYS, read
 from pgsched.execute.subprocess.program import Processes
 
 SHELL = "/bin/sh"
-KEYS = ("env", "cwd", "stdin")
 
 
 class ShellExecutor:
@@ -28,7 +27,7 @@ class ShellExecutor:
         # An empty array is what a client without a better idea sends; the database lets it pass as well.
         args = {} if claim.args == [] else claim.args
         try:
-            program = read([SHELL, "-c", claim.task], args, KEYS)
+            program = read([SHELL, "-c", claim.task], args, SHELL_KEYS)
         except InputError as error:
             return refused(str(error))
         return await self._processes.run(program, claim)

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pgsched.errors import PgschedError
 from pgsched.telemetry.endpoint import Answer
 from pgsched.telemetry.health import Health, from_json, starting, together
 from pgsched.worker.process_endpoint import outer, require_client
@@ -91,7 +92,13 @@ def fronting(metrics: str | None, health: str | None, members: Callable[[], list
         return
     if metrics is not None:
         require_client()
-    folder = Path(tempfile.mkdtemp(prefix="pgsched-"))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="pgsched-"))
+    except OSError as error:
+        raise PgschedError(
+            "--metrics and --health under --processes need a directory for socket files, and none can be written to:"
+            " mount one at /tmp, or set TMPDIR"
+        ) from error
     try:
         front = Front(folder, members)
         endpoints = outer(metrics, health, front.metrics, front.health)

@@ -199,7 +199,7 @@ def test_migrating_says_what_it_did_and_prints_its_statements(pgsched: Pgsched, 
     text = pgsched("migrate", "--sql", "--dsn", empty_dsn).out
     assert "CREATE TABLE pgsched.jobs" in text
     assert pgsched("status", "--dsn", empty_dsn).code == 5, "--sql changes nothing"
-    assert pgsched("migrate", "--dsn", empty_dsn).out == f"the schema is version {SCHEMA_VERSION} (was None)\n"
+    assert pgsched("migrate", "--dsn", empty_dsn).out == f"created schema pgsched, version {SCHEMA_VERSION}\n"
     assert pgsched("migrate", "--dsn", empty_dsn).out == f"the schema is version {SCHEMA_VERSION} already\n"
     assert pgsched("migrate", "--set-search-path", "--json", "--dsn", empty_dsn).json["before"] == SCHEMA_VERSION
     with psycopg.connect(empty_dsn) as db:

@@ -68,7 +68,7 @@ def test_passwords_are_never_shown(dsn: str) -> None:
     unreachable = f"host=127.0.0.1 port=1 user=me password={SECRET} connect_timeout=1"
     outcome = run(dsn, {"w": unreachable}, "SELECT 1", dsn="w")
     assert (outcome.error or "").startswith("DatabaseUnreachable: ") and SECRET not in (outcome.error or "")
-    with pytest.raises(InputError, match="sql-dsn: w: this is no connection string") as refused:
+    with pytest.raises(InputError, match="sql-dsn: w: it cannot be read as a connection string") as refused:
         SqlExecutor(dsn, named={"w": f"password={SECRET} and no sense"})
     assert SECRET not in str(refused.value)
     assert SECRET not in repr(WorkerSettings(sql_dsns={"w": unreachable}))
@@ -81,7 +81,7 @@ def test_the_command_line_takes_them(dsn: str) -> None:
         cwd=Path.cwd(), env=os.environ, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert ended.returncode == 2
-    assert "sql-dsn: w: this is no connection string" in ended.stderr
+    assert "sql-dsn: w: it cannot be read as a connection string" in ended.stderr
     assert SECRET not in ended.stderr + ended.stdout
 
 

@@ -35,6 +35,12 @@ def test_nobodys_statements_are_not_run(dsn: str) -> None:
     assert (outcome.error or "").startswith("owner: ")
 
 
+def test_what_cannot_run_in_a_transaction_is_dead_at_once(dsn: str) -> None:
+    outcome = sql(dsn, "VACUUM")
+    assert outcome.result is Result.FAILED and not outcome.retry
+    assert "cannot run inside a transaction block" in (outcome.error or "")
+
+
 @pytest.fixture
 def table(db: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
     db.execute("CREATE TABLE public.t (n integer UNIQUE, s text)")

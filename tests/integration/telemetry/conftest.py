@@ -1,5 +1,5 @@
 """Real workers that are observed from outside."""
 
-from tests.support.fixtures import fleet
+from tests.support.fixtures import fleet, process
 
-__all__ = ["fleet"]
+__all__ = ["fleet", "process"]

@@ -119,9 +119,9 @@ ACTS = {"insert": enqueue, "enqueue with a key": enqueue_once, "claim and settle
 @contextmanager
 def copied(maintenance: psycopg.Connection[Any], source: str, name: str) -> Iterator[None]:
     """A copy of a database, for as long as it is needed."""
-    how = " STRATEGY file_copy" if maintenance.info.server_version >= 150_000 else ""  # before, there is no other
-    maintenance.execute(psycopg.sql.SQL("CREATE DATABASE {} TEMPLATE {}" + how).format(
-        psycopg.sql.Identifier(name), psycopg.sql.Identifier(source)))  # fmt: skip
+    strategy = "STRATEGY file_copy" if maintenance.info.server_version >= 150_000 else ""  # before, there is no other
+    maintenance.execute(psycopg.sql.SQL("CREATE DATABASE {} TEMPLATE {} {}").format(
+        psycopg.sql.Identifier(name), psycopg.sql.Identifier(source), psycopg.sql.SQL(strategy)))  # fmt: skip
     try:
         yield
     finally:

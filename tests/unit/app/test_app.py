@@ -245,8 +245,14 @@ def test_an_app_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("no_such_module:app", "there is no module 'no_such_module'"),
         ("my_shop_app:missing", "has no attribute 'missing'"),
         ("my_shop_app:other", "is of type int, not a pgsched.App"),
-        ("my_broken_app:app", "importing my_broken_app failed: No module named 'no_such_thing_at_all'"),
-        ("my_raising_app:app", "importing my_raising_app failed: ZeroDivisionError: division by zero"),
+        (
+            "my_broken_app:app",
+            "importing my_broken_app failed: my_broken_app.py:1: No module named 'no_such_thing_at_all'",
+        ),
+        (
+            "my_raising_app:app",
+            "importing my_raising_app failed: my_raising_app.py:1: ZeroDivisionError: division by zero",
+        ),
         ("my shop:app", "does not have the form package.module:app"),
     ]:
         with pytest.raises(InputError, match=text) as refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -57,8 +58,9 @@ class To:
     """A connection as far as its way to the server goes."""
 
     def __init__(self, host: str, encrypted: bool = False, hostaddr: str = "", **given: str) -> None:
-        self.info: Any = type("Info", (), {"host": host, "hostaddr": hostaddr, "get_parameters": lambda _: given})()
-        self.pgconn: Any = type("PGconn", (), {"ssl_in_use": encrypted})()
+        self.info: Any = type("Info", (), {"host": host, "hostaddr": hostaddr})()
+        options = [SimpleNamespace(keyword=name.encode(), val=value.encode()) for name, value in given.items()]
+        self.pgconn: Any = SimpleNamespace(ssl_in_use=encrypted, info=options)
 
 
 def problem(*about: Any, **more: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -44,6 +45,7 @@ def register(app: typer.Typer) -> None:
     )
     for verb in (add, show, update, pause, resume, delete):
         noun.command()(verb)
+    noun.command("reset-mark")(reset_mark)
     noun.command("list")(list_jobs)
     noun.command("run")(run)
     app.add_typer(noun, name="job")
@@ -82,13 +84,18 @@ def add(
           --timezone Europe/Berlin --args '{"region": "eu"}' --set max_runs=10
     """
     from pgsched.db.queries.jobs import jobs
+    from pgsched.db.queries.reports import name_hints
+    from pgsched.execute.subprocess.command import refuse_arguments
 
     given = locals()
     options = {column: given[column] for column in (*NEW, "priority", "jitter")}
     options |= {"name": name, "args": arguments(args), "paused": paused or None, "keep": kept(keep)}
     values = columns(assignments, options)
+    refuse_arguments(values.get("kind"), values.get("task"), values.get("args"))
     with session(dsn) as conn:
-        told(jobs.add(conn, values), "created", json)
+        job = jobs.add(conn, values)
+        notes = name_hints.about_job(conn, job)
+    told(job, "created", json, notes)
 
 
 def update(
@@ -122,16 +129,23 @@ def update(
       pgsched job update nightly --schedule '30 3 * * *' --set tags='{eu,slow}'
     """
     from pgsched.db.queries.jobs import jobs
+    from pgsched.db.queries.reports import name_hints
+    from pgsched.execute.subprocess.command import refuse_arguments
 
     given = locals()
     options = {column: given[column] for column in (*NEW, "priority", "jitter")} | {"args": arguments(args)}
     options["keep"] = kept(keep)
     changes = columns(assignments, options)
     with session(dsn) as conn:
-        told(jobs.update(conn, name, changes), "updated", json)
+        if changes.get("args") is not None:
+            before = {**jobs.show(conn, name), **changes}
+            refuse_arguments(before["kind"], before["task"], before["args"])
+        job = jobs.update(conn, name, changes)
+        notes = name_hints.about_job(conn, job) if {"task", "kind", "queue", "args"} & changes.keys() else []
+    told(job, "updated", json, notes)
 
 
-def told(job: dict[str, Any], what: str, json: bool) -> None:
+def told(job: dict[str, Any], what: str, json: bool, notes: Iterable[str] = ()) -> None:
     """Say what was done to a job."""
     from pgsched.core.schedule.preview import ended_unstarted
 
@@ -140,6 +154,8 @@ def told(job: dict[str, Any], what: str, json: bool) -> None:
         complain(owner)
     if (warning := ended_unstarted(job)) is not None:
         complain(warning)
+    for note in notes:
+        complain(note)
     if json:
         return print_json(job)
     when = f"schedule {job['schedule']} ({job['timezone']})" if job["schedule"] else f"once, at {cell(job['run_at'])}"
@@ -191,6 +207,31 @@ def resume(
     print_json(job) if json else print(f"job {cell(name)} is active")
 
 
+def reset_mark(name: Name, dsn: Dsn = None, json: Json = False) -> None:
+    """Let a job go on whose slots count as decided until an instant in the future.
+
+    A clock that was ahead leaves such a mark; `pgsched status` tells of it. The mark is set to now, or to the newest
+    slot that has a row, if that is later: no slot runs twice.
+
+    \b
+    Example:
+      pgsched job reset-mark nightly
+    """
+    from pgsched.db.queries.jobs import jobs
+
+    with session(dsn) as conn:
+        found = jobs.reset_mark(conn, name)
+    if json:
+        return print_json({"name": name, **found})
+    until = cell(found["mark"])
+    if found["mark"] == found["before"]:
+        why = "its newest slot has a row" if found["mark"] > found["now"] else "that is not ahead of the clock"
+        return print(f"job {cell(name)}: its slots stay decided until {until}: {why}")
+    return print(
+        f"job {cell(name)} goes on: its slots are decided until {until}, no more until {cell(found['before'])}"
+    )
+
+
 def run(
     name: Name,
     args: Args = None,
@@ -212,10 +253,14 @@ def run(
     """
     from pgsched.db.queries.jobs import jobs
     from pgsched.db.queries.runs import runs
+    from pgsched.execute.subprocess.command import refuse_arguments
     from pgsched.services import waiting
 
     payload = arguments(args)
     with session(dsn) as conn:
+        if payload is not None:
+            job = jobs.show(conn, name)
+            refuse_arguments(job["kind"], job["task"], payload)
         run_id = jobs.trigger(conn, name, payload, overlap)
         found = waiting.until_ended(conn, run_id, complain) if wait else runs.show(conn, run_id)
     state, why = found["state"], found["reason"] or found["error"]
@@ -242,6 +287,9 @@ def delete(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     from pgsched.db.queries.jobs import jobs
 
     with session(dsn) as conn:
+        declared = jobs.show(conn, name)["declared_by"]
         gone = jobs.delete(conn, name)
+    if declared is not None:
+        complain(f"the code of {declared} declares this job: the next start of its workers makes it again")
     still = f"; {gone['running']} of its runs still running" if gone["running"] else ""
     print_json(gone) if json else print(f"deleted job {cell(name)}{still}")

@@ -16,7 +16,7 @@ import typer
 from pgsched.cli.commands.run import options
 from pgsched.cli.commands.run.tree import change as change_tree
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import clean, print_json, print_table
+from pgsched.cli.output.printing import clean, print_json
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -219,12 +219,12 @@ class Many:
 
     def show(self, ids: list[int]) -> None:
         """How many and which."""
-        from pgsched.cli.commands.run.runs import HEADERS, line
+        from pgsched.cli.commands.run.runs import print_runs
         from pgsched.db.queries.runs import run_filter
 
         print(f"{self.verb}: {len(ids)} runs" + (f", the first {SHOWN} of them:" if len(ids) > SHOWN else ""))
         found = run_filter.by_id(self.conn, ids[:SHOWN])
-        print_table(HEADERS, [line(run) for run in found])
+        print_runs(found)
 
 
 def refuse_both(wanted: Filter) -> None:

@@ -11,10 +11,9 @@ from pgsched.cli.option_values import moment
 if TYPE_CHECKING:
     from pgsched.db.queries.runs.run_filter import Filter
 
-State = Annotated[
-    str | None,
-    typer.Option(help="waiting, scheduled, queued, running, succeeded, dead, cancelled, skipped or missed."),
-]
+STATES = "waiting, scheduled, queued, running, succeeded, dead, cancelled, skipped or missed"
+State = Annotated[str | None, typer.Option(help=f"{STATES}.")]
+States = Annotated[list[str] | None, typer.Option("--state", help=f"{STATES} (repeatable).")]
 Job = Annotated[str | None, typer.Option(help="Only runs of this job.")]
 Queue = Annotated[str | None, typer.Option(help="Only this queue.")]
 Task = Annotated[str | None, typer.Option(help="Only this task.")]

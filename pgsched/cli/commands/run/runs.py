@@ -18,7 +18,9 @@ from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import ago, clean, cut, due, duration, print_fields, print_json, print_table
 
 LONGEST_TASK = 30
+HELD_RUNS = 20  # of which a list says what holds them
 HEADERS = ["ID", "JOB", "STATE", "ATTEMPT", "SLOT", "TOOK", "TASK", "WHY"]
+NARROW_HEADERS = ["ID", "JOB OR TASK", "STATE", "ATTEMPT", "SLOT", "TOOK", "WHY"]
 Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run list` shows it.")]
 
 
@@ -36,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_runs(
-    state: options.State = None,
+    state: options.States = None,
     job: options.Job = None,
     queue: options.Queue = None,
     task: options.Task = None,
@@ -60,33 +62,52 @@ def list_runs(
       pgsched run list --job nightly --state dead --since 2d
     """
     from pgsched.db.queries.runs import runs
+    from pgsched.services import limits
 
     times = (since, until, ended_since, ended_until)
-    wanted = options.chosen(state, job, queue, task, kind, error, tag, worker, times)
+    wanted = options.chosen(None, job, queue, task, kind, error, tag, worker, times)
     with session(dsn) as conn:
-        found = runs.list_runs(conn, replace(wanted, before_id=before, limit=limit))
+        states: list[str | None] = [*dict.fromkeys(state or ())] or [None]
+        pages = [runs.list_runs(conn, replace(wanted, state=one, before_id=before, limit=limit)) for one in states]
+        found = sorted((run for page in pages for run in page), key=lambda run: -run["id"])[:limit]
+        held = [run for run in found if run["state"] == "waiting" and run["available_at"] is not None][:HELD_RUNS]
+        for run in [] if json else held:
+            run["reason"] = limits.why(conn, run | {"ready_at": run["available_at"]}) or run["reason"]
     if json:
         return print_json(found)
-    print_table(HEADERS, [line(run) for run in found], "no runs")
+    print_runs(found, "no runs")
     if len(found) == limit:
         typer.echo(f"the next page: --before {found[-1]['id']}", err=True)
     return None
+
+
+def print_runs(found: list[dict[str, Any]], empty: str = "") -> None:
+    """Runs as a table. On a terminal the reason is what one looks for: a task beside its job would take its room."""
+    if sys.stdout.isatty():
+        print_table(NARROW_HEADERS, [narrow_line(run) for run in found], empty, wrap=True, whole={"STATE"})
+    else:
+        print_table(HEADERS, [line(run) for run in found], empty)
 
 
 def line(run: dict[str, Any]) -> list[Any]:
     """A run in a table."""
     slot = ago(run["scheduled_at"] or due(run), run["now"])
     attempt = f"{run['attempt']}/{run['max_attempts']}"
-    task = run["task"]
-    if sys.stdout.isatty():  # a statement or a URL would leave no room for the reason
-        task = cut(task, LONGEST_TASK)
-    return [run["id"], run["job"], run["state"], attempt, slot, took(run), task, why(run)]
+    return [run["id"], run["job"], run["state"], attempt, slot, took(run), run["task"], why(run)]
+
+
+def narrow_line(run: dict[str, Any]) -> list[Any]:
+    """A run of that table on a terminal."""
+    name, state, attempt, slot, lasted, task, reason = line(run)[1:]
+    return [run["id"], name or cut(task, LONGEST_TASK), state, attempt, slot, lasted, reason]
 
 
 def why(run: dict[str, Any]) -> str | None:
     """What a person wants to know of a run first."""
     if run["unroutable"]:
         return "unroutable: no live worker offers it"
+    if run["state"] == "running":  # a reason is why it did not start before
+        return None
     told: str | None = run["error"] or run["reason"] if run["state"] == "dead" else run["reason"] or run["error"]
     return told
 
@@ -106,6 +127,7 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched run show 4711
     """
+    from pgsched.db.queries.reports import name_hints
     from pgsched.db.queries.runs import graphs, runs
     from pgsched.services import limits, waiting
 
@@ -114,12 +136,13 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
         waited = graphs.waits_for(conn, run_id)
         found["held_by"] = limits.why(conn, found)
         found["unroutable"] = found["state"] == "queued" and not waiting.offered(conn, found)
+        hint = name_hints.not_offered(conn, found["task"]) if found["unroutable"] and found["kind"] == "task" else ""
     found["waits_for"] = waited or None
     if json:
         return print_json(found)
     attempts, now = found.pop("attempts"), found.pop("now")
     if found.pop("unroutable"):
-        found["reason"] = f"unroutable: no live worker offers {waiting.what(found)} on queue {found['queue']}"
+        found["reason"] = f"unroutable: no live worker offers {waiting.what(found)} on queue {found['queue']}{hint}"
     found["progress"] = progress_words(found["progress"], found["attempt"]) or None
     print_fields({name: value for name, value in found.items() if value is not None and value != 0})
     for attempt in attempts:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pgsched.core.model import HELD_BACK, Kind, State
+from pgsched.core.text import did_you_mean
 from pgsched.db.connection.connect import Connection
 from pgsched.db.rows import Row, rows
 from pgsched.errors import InputError
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
 PHASES = {State.WAITING: 0, State.SCHEDULED: 1, State.QUEUED: 2, State.RUNNING: 2, State.DEAD: 4, State.MISSED: 4}
+MEANT = {
+    "failed": "dead", "error": "dead", "ok": "succeeded", "done": "succeeded", "pending": "queued", "python": "task",
+}  # fmt: skip
 Moment = datetime | timedelta | None
 
 
@@ -83,7 +87,8 @@ def check(conn: Connection[Any], wanted: Filter) -> None:
     """Raise InputError or NotFound for what no run can have."""
     for name, value, known in (("state", wanted.state, State), ("kind", wanted.kind, Kind)):
         if value is not None and value not in list(known):
-            raise InputError(f'{name}: "{value}" is not one of {", ".join(known)}', name)
+            hint = f"; did you mean {MEANT[value]}?" if value in MEANT else did_you_mean(value, known)
+            raise InputError(f'{name}: "{value}" is not one of {", ".join(known)}{hint}', name)
     if wanted.job is not None:
         from pgsched.db.queries.jobs.jobs import show
 

@@ -321,3 +321,25 @@ def test_a_database_from_before_0_1_0_is_refused_with_the_directory_to_move_away
         assert f"or end all that use it, and move {home} away" in done.stderr
         with psycopg.connect(dsn) as conn:
             assert conn.execute("SELECT version_num FROM pgsched.alembic_version").fetchall() == [("0011",)]
+
+
+def test_a_server_that_is_killed_under_its_user_is_started_again(home: Path) -> None:
+    held = embedded_server.acquire(home)
+    try:
+        held.keep_running(every_s=0.1)
+        first = running(home)
+        assert first is not None
+        os.kill(first.pid, signal.SIGKILL)
+
+        def again() -> bool:
+            now = running(home)
+            if now is None or now.pid == first.pid:
+                return False
+            with contextlib.suppress(psycopg.OperationalError), psycopg.connect(held.dsn, connect_timeout=2):
+                return True
+            return False
+
+        wait_until(again, 60, "the server to come back")
+    finally:
+        held.release()
+    assert running(home) is None, "whoever keeps it running stops it as well"

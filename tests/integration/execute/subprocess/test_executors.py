@@ -106,6 +106,7 @@ def test_a_command_does_not_read_its_program_name_as_a_line(tmp_path: Path) -> N
     outcome = command([], task=f"touch {tmp_path}/x; true")
     assert (outcome.result, outcome.retry) == (Result.FAILED, True)
     assert outcome.error is not None and "cannot start" in outcome.error and "no such file" in outcome.error
+    assert "a command is one program" in outcome.error
     assert not (tmp_path / "x").exists()
 
 

@@ -1,0 +1,91 @@
+"""What a connection string says, and how it is shown.
+
+Invariant: no text that leaves this module holds a piece of a password, whatever is wrong with the string. libpq's own
+complaints quote what they could not read, so they are never passed on; a string whose password was not escaped, so that
+a part of it would be taken for a host, port or database, is refused before anybody connects.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, Connection, pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgsched.errors import InputError
+
+SCHEME = re.compile(r"([a-z][a-z0-9.-]*)(\+[a-z0-9_]+)?:/", re.I)
+ESCAPES = "in a user or password write @ as %40, / as %2F, : as %3A, ? as %3F, % as %25 and a space as %20"
+QUOTES = "a value with a space or a quote needs quotes: password='it\\'s secret'"
+FORMS = "expected postgresql://user:password@host/database, or host=... dbname=... user=..."
+# What libpq complains of, by words of its message, and what to do about it.
+ADVICE = {
+    "percent-encoded": f"a % is not followed by two hexadecimal digits: {ESCAPES}",
+    "unexpected spaces": f"there is a space in it: {ESCAPES}",
+    "unterminated quoted": f"a quote is not closed: {QUOTES}",
+    'missing "="': f"{FORMS}; {QUOTES}",
+    "key/value separator": f"what follows the ? has to be name=value&name=value; {ESCAPES}",
+    "URI query parameter": f"it names an option that libpq does not know; {ESCAPES}",
+    "connection option": f"it names an option that libpq does not know; {QUOTES}",
+}
+HIDDEN = {"sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
+
+
+def parameters(dsn: str) -> dict[str, Any]:
+    """What the string sets, by libpq's names; SQLAlchemy's `postgresql+driver://` is read too. Raises InputError."""
+    text = readable(dsn)
+    try:
+        found = conninfo_to_dict(text)
+    except psycopg.ProgrammingError as error:
+        what = next((advice for words, advice in ADVICE.items() if words in str(error)), FORMS)
+        raise refused(what) from None
+    except (ValueError, UnicodeError):
+        raise refused(FORMS) from None
+    if not all(port.strip().isdigit() for port in str(found.get("port") or "0").split(",") if port):
+        raise refused(f"its port is not a number: {ESCAPES}")
+    return dict(found)
+
+
+def readable(dsn: str) -> str:
+    """The same string as libpq reads it. Raises InputError for another product's URL, and for an unescaped @."""
+    url = SCHEME.match(dsn.strip())
+    if url is None or not dsn.strip().startswith("//", url.end() - 1):
+        return dsn
+    scheme, driver = url[1].lower(), url[2]
+    if scheme not in ("postgresql", "postgres"):
+        raise InputError(f"dsn: this is a {scheme} URL; pgsched needs a PostgreSQL database: set PGSCHED_DSN", "dsn")
+    rest = dsn.strip()[url.end() + 1 :]
+    credentials = "@" in rest.partition("/")[0]
+    where = rest.partition("@")[2] if credentials else rest
+    if "@" in where.partition("?")[0]:
+        raise refused(f"there is an @ after its host: {ESCAPES}")
+    if driver is not None:
+        rest = re.sub(r"([?&])ssl=(?=[a-z-]+(&|$))", r"\1sslmode=", rest)  # as asyncpg calls it
+    return f"{scheme}://{rest}"
+
+
+def refused(what: str) -> InputError:
+    return InputError(f"dsn: it cannot be read as a connection string: {what}", "dsn")
+
+
+def place(dsn: str) -> str:
+    """The database and its host, for people."""
+    given = parameters(dsn)
+    database = given.get("dbname") or os.environ.get("PGDATABASE") or given.get("user") or "the default database"
+    return f"{database} on {given.get('host') or given.get('hostaddr') or given.get('service') or 'the default host'}"
+
+
+def in_use(conn: Connection[Any] | AsyncConnection[Any]) -> dict[str, str]:
+    """What an open connection was made with, also by the environment, with its password. psycopg's own
+    `info.get_parameters` looks for a home directory, which a user without a passwd entry has not."""
+    return {one.keyword.decode(): one.val.decode() for one in conn.pgconn.info if one.val is not None}
+
+
+def shown(dsn: str) -> str:
+    """The string for people: its parts without secrets. Raises InputError where it has none."""
+    secret = {one.keyword.decode() for one in pq.Conninfo.get_defaults() if one.dispchar == b"*"} | HIDDEN
+    given = parameters(dsn)
+    return make_conninfo("", **{name: "***" if name in secret else value for name, value in given.items()})

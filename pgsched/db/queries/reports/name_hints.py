@@ -1,0 +1,49 @@
+"""Names that nobody knows: what somebody may have meant by a task or queue, said before it is noticed at 3 a.m.
+
+Invariant: a name that is unknown is never refused: its worker or job may come later.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgsched.core.model import Kind
+from pgsched.core.text import did_you_mean
+from pgsched.db.connection.connect import Connection
+from pgsched.db.rows import Row, rows, value
+
+UNKNOWN = {
+    "task": "no live worker offers and no job has task {}",
+    "queue": "no live worker, job or run has queue {}, and it has no settings",
+}
+
+
+def unknown(conn: Connection[Any], what: str, name: str) -> str | None:
+    """A note about a `task` or `queue` that nothing in the database names; None if something does."""
+    known = [row["name"] for row in rows(conn, "names_known", {"what": what})]
+    if name in known or (what == "queue" and value(conn, "queue_has_runs", {"name": name})):
+        return None
+    return UNKNOWN[what].format(name) + did_you_mean(name, known)
+
+
+def not_offered(conn: Connection[Any], task: str) -> str:
+    """What workers offer instead of this task, as the end of a message; empty if nothing is like it."""
+    return did_you_mean(task, [row["name"] for row in rows(conn, "tasks_offered")])
+
+
+def about_job(conn: Connection[Any], job: Row) -> list[str]:
+    """Notes about a job that was just made or changed, and would not do what was meant."""
+    notes = []
+    if job["kind"] == Kind.TASK:
+        offered = [row["name"] for row in rows(conn, "tasks_offered")]
+        if offered and job["task"] not in offered:
+            notes.append(f"no live worker offers task {job['task']}{did_you_mean(job['task'], offered)}")
+    if job["queue"] != "default":
+        known = [row["name"] for row in rows(conn, "other_queues", {"job": job["id"]})]
+        if job["queue"] not in known:
+            notes.append(f"nothing else has queue {job['queue']}{did_you_mean(job['queue'], known)}")
+    program = str(job["task"]).strip()
+    argv = job["args"] if isinstance(job["args"], list) else job["args"].get("argv")
+    if job["kind"] == Kind.COMMAND and " " in program and not argv:
+        notes.append("a command is one program: give its arguments in --args, or use --kind shell")
+    return notes

@@ -1,0 +1,22 @@
+"""`pgsched demo` when its worker does not live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pgsched.cli.commands import demo
+from tests.support.cli.said import Said
+
+
+def test_a_demo_whose_worker_died_says_why(
+    dsn: str, pgsched: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGSCHED_HOME", str(tmp_path))
+    monkeypatch.setattr(demo, "COMMAND", ["worker", "--lease", "0"])
+    said = pgsched("demo", "--seconds", "30")
+    assert said.code == 1
+    assert "the demo's worker ended with exit code 2: error: lease: 0 is out of range" in said.err
+    assert "due slots succeeded" not in said.out

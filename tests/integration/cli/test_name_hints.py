@@ -1,0 +1,130 @@
+"""Commands say at once what would be noticed late: names that nobody knows, arguments that can never run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support.cli.said import Said
+
+Program = Callable[..., Said]
+
+
+@pytest.fixture
+def worker(db: psycopg.Connection[Any]) -> None:
+    """One that offers two tasks, on the queue mail."""
+    db.execute(
+        "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, queues, lease)"
+        " VALUES ('w', 'h', 1, '0', 1, '{task}', '{app.touch,app.bank}', '{mail,default}', '1 minute')"
+    )
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_job_of_an_unknown_task_or_queue_is_made_with_a_note(pgsched: Program) -> None:
+    said = pgsched("job", "add", "a", "--task", "touch", "--schedule", "@daily", "--queue", "mial")
+    assert said.code == 0
+    assert "note: no live worker offers task touch; did you mean app.touch?" in said.err
+    assert "note: nothing else has queue mial; did you mean mail?" in said.err
+    assert pgsched("job", "add", "b", "--task", "app.touch", "--schedule", "@daily", "--queue", "mail").err == ""
+    assert "did you mean app.bank?" in pgsched("job", "update", "b", "--task", "app.bnk").err
+    assert pgsched("job", "update", "b", "--set", "priority=3").err == ""
+
+
+def test_without_workers_there_is_nothing_to_compare_with(pgsched: Program) -> None:
+    assert pgsched("job", "add", "a", "--task", "touch", "--schedule", "@daily").err == ""
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize(
+    ("command", "note"),
+    [
+        (
+            "queue set mial --concurrency 1",
+            "no live worker, job or run has queue mial, and it has no settings; did you mean mail?",
+        ),
+        ("queue pause defalt", "did you mean default?"),
+        ("pause --queue mial", "did you mean mail?"),
+        ("pause --task touch", "no live worker offers and no job has task touch; did you mean app.touch?"),
+        ("pause --task nosuch.task", "no live worker offers and no job has task nosuch.task"),
+    ],
+)
+def test_settings_of_what_nobody_knows_are_made_with_a_note(command: str, note: str, pgsched: Program) -> None:
+    said = pgsched(*command.split())
+    assert said.code == 0
+    assert f"note: {note}" in said.err or (note.startswith("did") and note in said.err)
+    again = pgsched(*command.split())
+    assert "queue set" not in command or again.err == "", "its settings know it now"
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize(
+    "command", ["queue set mail --concurrency 1", "pause --all", "pause --task app.bank", "pause --queue q"]
+)
+def test_what_somebody_knows_is_set_without_a_word(command: str, pgsched: Program, db: psycopg.Connection[Any]) -> None:
+    db.execute("INSERT INTO pgsched.runs (task, queue) VALUES ('t', 'q')")
+    said = pgsched(*command.split())
+    assert (said.code, said.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "why"),
+    [
+        ("command", '{"arg": ["-l"]}', "args.arg: no such key; known are argv, env, cwd, stdin"),
+        ("command", '{"argv": "-l"}', "args.argv"),
+        ("shell", '{"x": 1}', "args.x: no such key; known are env, cwd, stdin"),
+        ("shell", '{"env": {"A=B": "c"}}', "is not the name of a variable"),
+    ],
+)
+def test_arguments_that_can_never_run_are_refused(kind: str, args: str, why: str, pgsched: Program) -> None:
+    base = ("job", "add", "a", "--kind", kind, "--task", "ls", "--schedule", "@daily")
+    refused = pgsched(*base, "--args", args)
+    assert (refused.code, why in refused.err) == (2, True), refused.err
+    assert pgsched(*base).code == 0
+    for command in (("job", "update", "a", "--args", args), ("job", "run", "a", "--args", args)):
+        refused = pgsched(*command)
+        assert (refused.code, why in refused.err) == (2, True), refused.err
+    assert pgsched("run", "list", "--json").json == []
+
+
+def test_a_command_line_as_a_program_is_noted(pgsched: Program) -> None:
+    base = ("--kind", "command", "--schedule", "@daily", "--task")
+    said = pgsched("job", "add", "a", *base, "certbot renew -q")
+    assert (said.code, "a command is one program" in said.err) == (0, True)
+    assert pgsched("job", "add", "b", *base, "certbot", "--args", '["renew", "-q"]').err == ""
+
+
+def test_deleting_a_declared_job_says_that_it_comes_back(pgsched: Program, db: psycopg.Connection[Any]) -> None:
+    assert pgsched("job", "add", "a", "--task", "t", "--schedule", "@daily").code == 0
+    db.execute("SET session_replication_role = replica")
+    db.execute("UPDATE pgsched.jobs SET declared_by = 'shop'")
+    said = pgsched("job", "delete", "a")
+    assert (said.code, "the code of shop declares this job" in said.err) == (0, True)
+
+
+def test_a_list_on_80_columns_shows_the_reason(
+    pgsched: Program, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "app.heartbeat.of.the.whole.shop"
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES (%s, %s, '@daily')", [name, name])
+    reason = "overlap: run 436 was not finished when this slot came due, and the job's policy is to skip it then"
+    db.execute("SET session_replication_role = replica")
+    db.execute(
+        "INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, reason, finished_at, phase)"
+        " SELECT id, now(), task, 'skipped', %s, now(), 3 FROM pgsched.jobs",
+        [reason],
+    )
+    db.execute(
+        "INSERT INTO pgsched.runs (task, state, reason, phase, token, worker_id, started_at, lease_until)"
+        " VALUES ('t', 'running', 'handed back: stale', 2, gen_random_uuid(), 1, now(), now())"
+    )
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", pgsched("run", "list").out)
+    assert max(len(line.rstrip()) for line in shown.splitlines()) <= 80
+    assert all(word in shown for word in reason.split()), shown
+    assert "skipped" in shown and "stale" not in shown, shown
+    assert shown.count("app.heart") == 1, "the job and its task of the same name are one column"

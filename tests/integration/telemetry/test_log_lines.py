@@ -1,0 +1,102 @@
+"""What a worker says in its log to whoever watches it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
+
+APP = "tests.support.apps.talkative:app"
+
+
+def lines(fleet: Fleet, event: str) -> list[dict[str, Any]]:
+    """The worker's JSON lines of an event, once there is one."""
+
+    def found() -> list[dict[str, Any]]:
+        said = [line for line in fleet.members[0].log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in map(json.loads, said) if line["event"] == event]
+
+    return wait_until(found, 30, event)
+
+
+@pytest.fixture
+def worker(fleet: Fleet) -> Iterator[Fleet]:
+    fleet.start(1, "--app", APP, "--json", "--queue", "mail", "--queue", "default")
+    yield fleet
+
+
+def test_the_first_line_says_what_it_serves(worker: Fleet, db: psycopg.Connection[Any]) -> None:
+    (line,) = lines(worker, "started")
+    assert (line["app"], line["queues"], line["kinds"]) == ("talkative", "mail, default", "task")
+    assert line["tasks"] == "talkative.boom, talkative.prints, talkative.waits"
+    assert line["database"].startswith(f"{db.info.dbname} on ")
+
+
+def test_failures_are_warnings_and_dead_runs_errors(worker: Fleet, db: psycopg.Connection[Any]) -> None:
+    db.execute("SELECT pgsched.enqueue('talkative.boom', max_attempts => 1)")
+    (failed,) = lines(worker, "attempt ended")
+    (dead,) = lines(worker, "run is dead")
+    assert (failed["level"], failed["outcome"]) == ("warning", "failed")
+    assert (dead["level"], dead["state"], dead["task"]) == ("error", "dead", "talkative.boom")
+    assert dead["more"] == f"pgsched run show {dead['run']}" and "boom" in dead["error"]
+
+
+def test_a_drain_says_what_runs_and_how_to_hurry(worker: Fleet, db: psycopg.Connection[Any]) -> None:
+    db.execute("SELECT pgsched.enqueue('talkative.waits')")
+    wait_until(lambda: db.execute("SELECT FROM pgsched.runs WHERE state = 'running'").fetchone() is not None, 20)
+    (member,) = worker.members
+    wait_until(lambda: member.said("it began"), 20, "the handler")
+    os.kill(member.pid, signal.SIGTERM)
+    (draining,) = lines(worker, "draining")
+    assert draining["runs"].startswith("talkative.waits (run ") and "second Ctrl-C" in draining["hint"]
+    assert lines(worker, "still running")[0]["runs"] == draining["runs"]
+    os.kill(member.pid, signal.SIGTERM)
+    assert member.process.wait(20) == 0
+
+
+def test_what_a_handler_prints_is_seen_at_once(worker: Fleet, db: psycopg.Connection[Any]) -> None:
+    db.execute("SELECT pgsched.enqueue('talkative.prints')")
+    wait_until(lambda: worker.members[0].said("seen at once"), 10, "what it prints, while it still runs")
+    os.kill(worker.members[0].pid, signal.SIGKILL)
+
+
+def test_no_app_is_a_warning(dsn: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "pgsched", "worker"],
+        env=os.environ | {"PGSCHED_DSN": dsn}, stderr=subprocess.PIPE, text=True,
+    ) as worker:  # fmt: skip
+        assert worker.stderr is not None
+        assert "no --app: this worker runs no task of Python code" in worker.stderr.readline()
+        worker.terminate()
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["another way to it", "another database"])
+def test_a_worker_serves_the_database_of_its_app_or_refuses(
+    same: bool, dsn: str, empty_dsn: str, process: Any, tmp_path: Any
+) -> None:
+    theirs = make_conninfo(dsn if same else empty_dsn, application_name="theirs")
+    (tmp_path / "owned.py").write_text(
+        f"from pgsched import App\napp = App('owned', dsn={theirs!r})\n@app.task(name='one')\ndef one(): ...\n"
+    )
+    with psycopg.connect(dsn, autocommit=True) as db:
+        db.execute("SELECT pgsched.enqueue('one')")
+    words = ("worker", "--app", "owned:app", "--max-runs", "1")
+    said = process(*words, PYTHONPATH=str(tmp_path), PGSCHED_DSN=dsn)
+    if same:
+        assert said.code == 0
+        with psycopg.connect(dsn, autocommit=True) as db:
+            db.execute("SELECT pgsched.enqueue('one')")
+        assert process(*words, PYTHONPATH=str(tmp_path)).code == 0, "without a DSN of its own it takes the app's"
+    else:
+        assert said.code == 2 and "the app is made for" in said.err

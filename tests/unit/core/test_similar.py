@@ -1,0 +1,35 @@
+"""What somebody may have meant by a name that nobody knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgsched.core.schedule.zones import zone
+from pgsched.core.text import did_you_mean, similar
+from pgsched.errors import ScheduleError
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "found"),
+    [
+        ("touch", ["app.touch", "app.bank"], ["app.touch"]),
+        ("mial", ["mail", "default"], ["mail"]),
+        ("APP.TOUCH", ["app.touch"], ["app.touch"]),
+        ("va", ["vacuum", "backup"], []),
+        ("nothing.like.it", ["app.touch"], []),
+        ("mail", ["mail"], []),
+    ],
+)
+def test_similar_names(word: str, known: list[str], found: list[str]) -> None:
+    assert similar(word, known) == found
+
+
+def test_the_end_of_a_message() -> None:
+    assert did_you_mean("ovrlap", ["overlap", "queue"]) == "; did you mean overlap?"
+    assert did_you_mean("x" * 10_000, ["x" * 9_999]) == "", "a stranger's long text costs nothing"
+
+
+@pytest.mark.parametrize(("name", "meant"), [("europe/berlin", "Europe/Berlin"), ("Europe/Berlim", "Europe/Berlin")])
+def test_zones_are_named(name: str, meant: str) -> None:
+    with pytest.raises(ScheduleError, match=f"did you mean .*{meant}"):
+        zone(name)

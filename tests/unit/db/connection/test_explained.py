@@ -1,0 +1,14 @@
+"""What an error of the database is called, for who asked and for who catches."""
+
+from __future__ import annotations
+
+import psycopg
+
+import pgsched
+from pgsched.db.connection.failures import explain
+
+
+def test_a_lock_that_was_not_had_is_an_error_of_its_own_with_advice() -> None:
+    error = explain(psycopg.errors.LockNotAvailable("canceling statement due to lock timeout"))
+    assert isinstance(error, pgsched.LockTimeout)
+    assert "unique key" in str(error) and "nothing was done" in str(error)

@@ -1,0 +1,115 @@
+"""No piece of a password of a connection string is printed, whatever its characters and however it was written."""
+
+from __future__ import annotations
+
+import io
+import re
+from contextlib import redirect_stderr
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgsched import log
+from pgsched.cli.password_hiding import hidden
+from pgsched.db import psql
+from pgsched.db.connection import failover
+from pgsched.db.connection.connect import connect
+from pgsched.db.connection.dsn import parameters, shown
+from pgsched.db.sql_jobs import elsewhere
+from pgsched.errors import InputError, PgschedError
+from pgsched.services import check
+
+PIECES = ("s3crA", "s3crB", "s3crC")
+ODD = " @:/?#%&=+;,'\"\\[]{}$!()<>|~^*`\tä€"
+PASSWORDS = st.lists(st.sampled_from([*ODD, *PIECES, "%zz", "%40", "\\'", "5432", "@h/"]), max_size=7).map(
+    lambda parts: PIECES[0] + "".join(parts) + PIECES[1]
+)
+NAIVE = (
+    "postgresql://u:{}@127.0.0.1:1/app",
+    "postgres://u:{}@127.0.0.1:1,127.0.0.1:1/app?connect_timeout=1",
+    "postgresql+psycopg://u:{}@127.0.0.1:1/app",
+    "postgresql://127.0.0.1:1/app?user=u&password={}",
+    "host=127.0.0.1 port=1 password='{}'",
+    "host=127.0.0.1 port=1 dbname=app password='{}' user=u",
+)
+SPACED = "host=127.0.0.1 port=1 password={}"
+
+
+def everything_printed(dsn: str) -> str:
+    """What the program says of this string, in all the ways that do not need a server."""
+    texts = [finding.text for finding in check.check(dsn, {})]
+    texts += [finding.text for finding in check.check(None, {"DATABASE_URL": dsn})]
+    for call in (shown, connect, psql.environment, failover.survey, lambda text: elsewhere("other", text)):
+        try:
+            found = call(dsn)
+        except PgschedError as error:
+            texts.append(str(error))
+            assert "bug" not in str(error)
+        else:
+            texts += [found] if call is shown else []
+    kept = hidden(["status", "--dsn", dsn], {})
+    texts += [] if kept is None else kept[0]
+    said = io.StringIO()
+    with redirect_stderr(said):
+        log.configure()
+        log.get("test").warning("connection lost", error=" / ".join(texts))
+    return "\n".join([*texts, said.getvalue()])
+
+
+@given(password=PASSWORDS, template=st.sampled_from([*NAIVE, SPACED]))
+def test_an_odd_password_is_not_printed(password: str, template: str) -> None:
+    text = everything_printed(template.format(password))
+    assert not [piece for piece in PIECES if piece in text], text
+
+
+@given(password=PASSWORDS)
+def test_a_password_that_was_escaped_arrives_and_is_not_printed(password: str) -> None:
+    dsn = f"postgresql+asyncpg://u:{quote(password, safe='')}@127.0.0.1:1/app"
+    assert parameters(dsn)["password"] == password
+    assert not [piece for piece in PIECES if piece in everything_printed(dsn)]
+    quoted = password.replace("\\", "\\\\").replace("'", "\\'")
+    dsn = f"host=127.0.0.1 port=1 password='{quoted}'"
+    assert parameters(dsn)["password"] == password
+    assert not [piece for piece in PIECES if piece in everything_printed(dsn)]
+
+
+@given(password=PASSWORDS.filter(lambda text: "\n" not in text), template=st.sampled_from(NAIVE[:3]))
+def test_a_text_that_holds_a_url_is_redacted_to_the_last_at(password: str, template: str) -> None:
+    assert not [piece for piece in PIECES if piece in log.redact(f"tried {template.format(password)} in vain")]
+
+
+def test_redaction_takes_time_in_proportion_to_the_text() -> None:
+    for hostile in ("postgresql://a:" * 100_000, "://a:@" * 200_000, "a" * 1_000_000, "password" * 100_000):
+        assert len(log.redact(hostile)) <= len(hostile) + 3
+
+
+@pytest.mark.parametrize(
+    ("dsn", "why"),
+    [
+        ("mysql://u:s3crA@h/db", "this is a mysql URL"),
+        ("sqlite:///x.db", "this is a sqlite URL"),
+        ("postgresql://u:s3crA@s3crB@h/db", "@ as %40"),
+        ("postgresql://u:s3crA/s3crB@h/db", "/ as %2F"),
+        ("postgresql://u:s3%zzcr@h/db", "two hexadecimal digits"),
+        ("postgresql://u:s3 cr@h/db", "a space as %20"),
+        ("host=h password=s3 cr", "password='it"),
+        ("host=h sslmod=require", "an option that libpq does not know"),
+        ("localhost/app", "expected postgresql://"),
+    ],
+)
+def test_what_is_wrong_is_said_without_the_string(dsn: str, why: str) -> None:
+    with pytest.raises(InputError, match=re.escape(why)) as found:
+        parameters(dsn)
+    assert "s3" not in str(found.value)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg", "psycopg_async"])
+def test_the_url_of_sqlalchemy_is_read(driver: str) -> None:
+    found = parameters(f"postgresql+{driver}://u:p%40w@h:5433/db?ssl=require")
+    assert found == {"user": "u", "password": "p@w", "host": "h", "port": "5433", "dbname": "db", "sslmode": "require"}
+
+
+def test_the_settings_that_are_checked_hold_no_dsn() -> None:
+    assert "s3crA" not in str(list(check.settings({"PGSCHED_DSN": "postgresql://u:s3crA@h/db"})))

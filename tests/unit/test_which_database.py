@@ -1,0 +1,54 @@
+"""The database that a program uses: what was given, never another because a variable is empty."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from pgsched import App
+from pgsched.config import find_dsn, source_of_dsn
+from pgsched.db.connection.dsn import parameters
+from pgsched.db.connection.failures import explain
+from pgsched.errors import InputError
+
+DSN = "postgresql://h/a"
+
+
+@pytest.mark.parametrize(
+    ("flag", "environ", "source"),
+    [
+        (DSN, {"PGSCHED_DSN": "x", "DATABASE_URL": "y", "PGHOST": "z"}, "--dsn"),
+        (None, {"PGSCHED_DSN": DSN, "DATABASE_URL": "y", "PGHOST": "z"}, "PGSCHED_DSN"),
+        (None, {"DATABASE_URL": DSN, "PGHOST": "z"}, "DATABASE_URL"),
+    ],
+)
+def test_the_nearest_word_counts(flag: str | None, environ: dict[str, str], source: str) -> None:
+    assert source_of_dsn(flag, environ) == (source, DSN)
+
+
+@pytest.mark.parametrize("empty", ["", " ", "\n"])
+def test_what_is_given_and_empty_is_refused(empty: str) -> None:
+    for flag, environ, name in (
+        (empty, {"PGSCHED_DSN": DSN}, "--dsn"),
+        (None, {"PGSCHED_DSN": empty, "DATABASE_URL": DSN}, "PGSCHED_DSN"),
+        (None, {"DATABASE_URL": empty, "PGHOST": "h"}, "DATABASE_URL"),
+    ):
+        with pytest.raises(InputError, match=f"{name} is given, but empty"):
+            find_dsn(flag, environ)
+    with pytest.raises(InputError, match="empty connection string"):
+        App(dsn=empty)
+
+
+def test_the_variables_of_libpq_lead_to_a_database() -> None:
+    environ = {"PGHOST": "h", "PGPORT": "5433", "PGDATABASE": "it's a \\ db", "PGUSER": "u", "PGPASSWORD": "s3cr"}
+    dsn = find_dsn(None, environ)
+    assert dsn is not None and "s3cr" not in dsn  # libpq reads it where it is
+    assert parameters(dsn) == {"host": "h", "port": "5433", "dbname": "it's a \\ db", "user": "u"}
+    assert source_of_dsn(None, {"PGSERVICE": "s"}) == ("PGSERVICE", "service='s'")
+    assert find_dsn(None, {"PGUSER": "u", "PGPORT": "1", "PGHOST": ""}) is None
+
+
+@pytest.mark.parametrize("text", ['FATAL:  password authentication failed for user "u"', 'database "x" does not exist'])
+def test_a_server_that_refuses_is_not_called_unreachable(text: str) -> None:
+    assert "the server refused the connection" in str(explain(psycopg.OperationalError(text)))
+    assert "cannot reach the database" in str(explain(psycopg.OperationalError("the database system is starting up")))
