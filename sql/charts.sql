@@ -43,9 +43,11 @@ LEFT JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY r.finished_at DESC
 
 -- name: slots_of_job_by_day
 -- how many slots of a job fell on each of some days, by what became of them; the newest n rows are read, by
--- the index over slots. A row that stands for several slots counts as these, on the day of the newest of them.
+-- the index over slots. A row that stands for several slots counts once as what became of it; the others that it stands
+-- for were skipped, on the day of the newest of them.
 -- params: job_id bigint, edges timestamptz[] (the beginnings of the days and the end of the last), n int
--- returns: (day: 1 is the first, kind: ran, late, skipped, missed, dead or open, slots, read: rows, first_at: the oldest)
+-- returns: (day: 1 is the first, kind: ran, late, skipped, cancelled, missed, dead or open, slots, read: rows,
+--          first_at: the oldest)
 -- locks: none
 WITH newest AS MATERIALIZED (
     SELECT r.scheduled_at, r.state, r.covers_count,
@@ -56,26 +58,35 @@ WITH newest AS MATERIALIZED (
       AND r.scheduled_at < (%(edges)s::timestamptz[])[cardinality(%(edges)s::timestamptz[])]
     ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT %(n)s
 )
-SELECT width_bucket(scheduled_at, %(edges)s::timestamptz[]) AS day,
-    CASE WHEN state = 'succeeded' THEN CASE WHEN late THEN 'late' ELSE 'ran' END WHEN state = 'cancelled' THEN 'skipped'
-         WHEN state IN ('skipped', 'missed', 'dead') THEN state ELSE 'open' END AS kind,
-    sum(coalesce(covers_count, 1))::bigint AS slots, count(*) AS read, min(scheduled_at) AS first_at
-FROM newest GROUP BY 1, 2
+SELECT width_bucket(n.scheduled_at, %(edges)s::timestamptz[]) AS day, s.kind, sum(s.slots)::bigint AS slots,
+    sum(s.read)::bigint AS read, min(n.scheduled_at) AS first_at
+FROM newest n CROSS JOIN LATERAL (
+    SELECT CASE WHEN n.state = 'succeeded' THEN CASE WHEN n.late THEN 'late' ELSE 'ran' END
+                WHEN n.state IN ('skipped', 'cancelled', 'missed', 'dead') THEN n.state ELSE 'open' END AS kind,
+        CASE WHEN n.state IN ('skipped', 'missed') THEN coalesce(n.covers_count, 1) ELSE 1 END AS slots, 1 AS read
+    UNION ALL
+    SELECT 'skipped', n.covers_count - 1, 0
+    WHERE n.covers_count > 1 AND n.state NOT IN ('skipped', 'missed')
+) s
+GROUP BY 1, 2
 
 
 -- name: runs_finished_by_stretch
 -- what the finished runs of each stretch of time say. At most n of a stretch are read, its newest, by the
--- index over their end; where there were more, `seen` is n and earliest_at says how far back they reach.
---          The newest stretch goes on: it ends now.
--- params: width_s float8 (of a stretch), count int (of stretches, up to now), n int
--- returns: one row per stretch, oldest first: from_at, until_at, seen, executed, dead, missed, retried, earliest_at;
+-- index over their end; where there were more, `seen` is n, `ended` counts up to `most` of them, and earliest_at says how
+-- far back those that were read reach. The newest stretch goes on: it ends now.
+-- params: width_s float8 (of a stretch), count int (of stretches, up to now), n int, most int
+-- returns: one row per stretch, oldest first: from_at, until_at, seen, ended, executed, dead, missed, retried, earliest_at;
 --          wait_50, wait_95: seconds from being due to the start; late_50, late_95, late_max: from slot to start, of
 --          first attempts
 -- locks: none
 WITH clock AS (
     SELECT to_timestamp(floor(extract(epoch FROM clock_timestamp()) / %(width_s)s) * %(width_s)s) AS until
 )
-SELECT b.from_at, b.until_at, s.* FROM (
+SELECT b.from_at, b.until_at, s.*, CASE WHEN s.seen < %(n)s THEN s.seen ELSE (
+    SELECT count(*) FROM (SELECT FROM pgsched.runs r
+        WHERE r.phase >= 3 /* ended */ AND r.finished_at >= b.from_at AND r.finished_at < b.until_at LIMIT %(most)s) c) END AS ended
+FROM (
     SELECT until - (k * %(width_s)s * interval '1 second') AS from_at,
         least(until - ((k - 1) * %(width_s)s * interval '1 second'), clock_timestamp()) AS until_at
     FROM clock, generate_series(0, %(count)s - 1) k

@@ -7,10 +7,7 @@
 -- params: name text
 -- returns: (id, name, running: how many of its runs are still running), or no row
 -- locks: that job and its unstarted runs
-DELETE FROM pgsched.jobs j WHERE name = %(name)s
-RETURNING id, name,
-    (SELECT count(*) FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3 /* open */
-        AND r.state = 'running') AS running
+SELECT d.id, %(name)s::text AS name, d.running FROM pgsched.delete_job(%(name)s) d WHERE d.id IS NOT NULL
 
 
 -- name: job_list
@@ -59,6 +56,15 @@ SELECT id, state, scheduled_at, started_at, finished_at, attempt, max_attempts, 
 FROM pgsched.runs WHERE job_id = %(job_id)s ORDER BY scheduled_at DESC LIMIT %(n)s
 
 
+-- name: job_reset_mark
+-- set a mark that lies ahead of the clock back, to now or to the newest slot that has a row.
+-- params: name text
+-- returns: (before, mark: the mark as it was and as it is, now), or no row
+-- locks: that job
+SELECT j.decided_until AS before, pgsched.reset_mark(j.name) AS mark, clock_timestamp() AS now
+FROM pgsched.jobs j WHERE j.name = %(name)s
+
+
 -- name: job_resume
 -- decide slots of a job again. From now: what came due meanwhile is recorded as skipped. From pause: the
 -- job's catch-up policy decides it.
@@ -92,3 +98,21 @@ FROM pgsched.jobs j WHERE name = %(name)s
 -- returns: id of the new run
 -- locks: none beyond the new row; the job's row where overlap is not allow
 SELECT pgsched.trigger(%(name)s, %(args)s::jsonb, %(overlap)s) AS id
+
+
+-- name: jobs_similar
+-- names that contain a text, for somebody who typed a part of one.
+-- params: text text, n int
+-- returns: (name)
+-- locks: none
+SELECT name FROM pgsched.jobs
+WHERE %(text)s::text <> '' AND position(lower(%(text)s::text) IN lower(name)) > 0
+ORDER BY length(name), name LIMIT %(n)s
+
+
+-- name: jobs_known
+-- those of these jobs that are there.
+-- params: names text[], ids bigint[]
+-- returns: (id, name)
+-- locks: none
+SELECT id, name FROM pgsched.jobs WHERE name = ANY (%(names)s::text[]) OR id = ANY (%(ids)s::bigint[])

@@ -101,7 +101,7 @@ def things(there: psycopg.Connection) -> dict[str, Iterator[str]]:
 @contextmanager
 def running(dsn: str) -> Iterator[int]:
     """`pgsched web` on the database; its port."""
-    command = [sys.executable, "-m", "pgsched", "web", "--port", "0", "--dsn", dsn]
+    command = [sys.executable, "-m", "pgsched", "web", "--no-auth", "--port", "0", "--dsn", dsn]
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(command, cwd=ROOT, stderr=said, stdout=subprocess.DEVNULL, env=dict(os.environ))
         try:

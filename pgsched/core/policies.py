@@ -20,6 +20,12 @@ ON_FAILURE = ("cancel", "run_anyway", "wait")
 ON_CONFLICT = ("return", "reject", "replace", "keep_time")
 
 
+# What becomes of an enqueue into a queue that is full.
+ON_FULL = ("reject", "shed_oldest")
+# What a pause can be of.
+PAUSED = ("all", "queue", "task")
+
+
 class Phase(IntEnum):
     """Where a run is in its life, as the indexes have it: `runs.phase` follows from `runs.state`."""
 

@@ -32,6 +32,19 @@ def explained() -> Iterator[None]:
         raise explain(error) from error
 
 
+@contextmanager
+def acting(conn: Connection[Any]) -> Iterator[None]:
+    """Let the audit know for whom the statements of this block are sent, if the connection says. SET LOCAL, because
+    behind a pooler the next transaction is somebody else's."""
+    user = getattr(conn, "acting_for", None)
+    if user is None:
+        yield
+        return
+    with conn.transaction():
+        conn.execute(sql("audit_acting_for"), {"user": user})
+        yield
+
+
 def fetch(
     conn: Connection[Any],
     statement: str | Statement,
@@ -40,20 +53,20 @@ def fetch(
 ) -> list[Row]:
     """The rows of a statement, named or composed, as dicts. `prepare`: as psycopg's `execute` has it."""
     text = sql(statement) if isinstance(statement, str) else statement
-    with conn.cursor(row_factory=dict_row) as cursor:
+    with acting(conn), conn.cursor(row_factory=dict_row) as cursor:
         # never None: psycopg would leave %% doubled in statements without parameters
         return cursor.execute(text, params or {}, prepare=prepare).fetchall()
 
 
 def fetch_as(conn: Connection[Any], kind: type[T], statement: str, params: Mapping[str, Any] | None = None) -> list[T]:
     """The rows as values of `kind`, whose fields have the names of the columns."""
-    with conn.cursor(row_factory=class_row(kind)) as cursor:
+    with acting(conn), conn.cursor(row_factory=class_row(kind)) as cursor:
         return cursor.execute(sql(statement), params or {}).fetchall()
 
 
 def column(conn: Connection[Any], statement: str, params: Mapping[str, Any] | None = None) -> list[Any]:
     """The values of a statement's only column."""
-    with conn.cursor(row_factory=tuple_row) as cursor:
+    with acting(conn), conn.cursor(row_factory=tuple_row) as cursor:
         return [found for (found,) in cursor.execute(sql(statement), params or {}).fetchall()]
 
 

@@ -9,10 +9,11 @@ from typing import Any
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs import run_output, runs
 from pgsched.db.rows import Row, rows
-from pgsched.services import waiting
+from pgsched.services import limits, waiting
 
 RELATIVES = 20
 LAST_ROWS = 200
+LAST_CHARACTERS = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A run with all that a page shows of it. `before`: the runs it waits for; `behind`: those that wait for it."""
+    """A run with all that a page shows of it. `held_by`: the pauses and limits that keep it from starting; `before`:
+    the runs it waits for; `behind`: those that wait for it."""
 
     run: Row
     offered: bool
+    held_by: str | None
     log: list[Row]
+    log_is_whole: bool
     before: list[Row]
     behind: list[Row]
     spans: list[Span]
@@ -43,7 +47,18 @@ def whole(conn: Connection[Any], run_id: int) -> Whole:
     offered = run["state"] != "queued" or waiting.offered(conn, run)
     related = rows(conn, "run_relatives", {"id": run_id, "n": RELATIVES})
     before, behind = ([row for row in related if row["side"] == side] for side in ("before", "behind"))
-    return Whole(run, offered, run_output.last(conn, run_id, LAST_ROWS), before, behind, spans(run))
+    log = run_output.last(conn, run_id, LAST_ROWS + 1)
+    end = ending(log)
+    return Whole(run, offered, limits.why(conn, run), end, len(end) == len(log), before, behind, spans(run))
+
+
+def ending(log: list[Row]) -> list[Row]:
+    """The last rows, at most LAST_ROWS of them and about LAST_CHARACTERS."""
+    size, first = 0, len(log)
+    while first > max(0, len(log) - LAST_ROWS) and size < LAST_CHARACTERS:
+        first -= 1
+        size += len(log[first]["chunk"])
+    return log[first:]
 
 
 def spans(run: Row) -> list[Span]:

@@ -1,8 +1,9 @@
 """A tiny HTTP server for probes and scrapes, in a thread and on an event loop of its own.
 
-The rule: whoever asks can cost it neither memory nor patience. A request has HEAD_BYTES and HEAD_S, there are MOST at a
-time, only GET and HEAD of known paths are answered, and each connection serves one request. It answers also while the
-worker's own loop is blocked: then it says so.
+Invariant: whoever asks can cost it neither memory nor patience, and keeps no probe from being answered. A request has
+HEAD_BYTES and HEAD_S, there are MOST at a time, only GET and HEAD of known paths are answered, and each connection
+serves one request. One connection too many closes the oldest that has not said what it wants, of the peer that has most
+of these. It answers also while the worker's own loop is blocked: then it says so.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import os
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -44,6 +46,7 @@ class Endpoint:
         self._listening = listening
         self._routes = routes
         self._open = 0
+        self._waiting: dict[asyncio.StreamWriter, str] = {}  # without a whole head, by peer, the oldest first
         self._loop = asyncio.new_event_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -76,10 +79,12 @@ class Endpoint:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1
+        self._waiting[writer] = peer_of(writer)
         try:
-            if self._open <= MOST:
+            if self._open <= MOST or self._make_room():
                 async with asyncio.timeout(HEAD_S):
                     head = await reader.readuntil(b"\r\n\r\n")
+                self._waiting.pop(writer, None)
                 async with asyncio.timeout(ANSWER_S):
                     writer.write(await self._answer(head))
                     await writer.drain()
@@ -87,7 +92,19 @@ class Endpoint:
             pass
         finally:
             self._open -= 1
+            self._waiting.pop(writer, None)
             writer.close()
+
+    def _make_room(self) -> bool:
+        """Close a connection that waits; False: all of them are being answered."""
+        counts = Counter(self._waiting.values())
+        most = max(counts, key=counts.__getitem__)
+        oldest = next(writer for writer, peer in self._waiting.items() if peer == most)
+        if len(self._waiting) == 1:
+            return False
+        del self._waiting[oldest]
+        oldest.transport.abort()
+        return True
 
     async def _answer(self, head: bytes) -> bytes:
         lines = head.decode("latin-1").split("\r\n")
@@ -108,6 +125,12 @@ class Endpoint:
             logger.error("an answer failed", path=path, exc_info=True)
             answer = Answer(503, f"{type(error).__name__}\n".encode())
         return written(answer, with_body=method == "GET")
+
+
+def peer_of(writer: asyncio.StreamWriter) -> str:
+    """The address of who connected; empty for a local socket."""
+    peer = writer.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else ""
 
 
 def written(answer: Answer, *, with_body: bool = True) -> bytes:

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from pgsched.db.connection.pool import Pool
+from pgsched.services.charts import RANGES, Recent
 from pgsched.web import routes
 from pgsched.web.pages.depth import Depths, watching
 from pgsched.web.pages.doctor import Diagnosis
 from pgsched.web.pages.responses import View, render
 from pgsched.web.security import login
 from pgsched.web.security.guard import Guard
+from pgsched.web.security.guesses import BEARERS, LOGINS, Guesses
+from pgsched.web.security.keys import Ended, key_of
 from pgsched.web.security.secrets import Signer
+from pgsched.web.security.visitors import Known
 from pgsched.web.settings import Settings
 
 CONNECTIONS, TIMEOUT_S = 8, 10.0
@@ -36,16 +43,21 @@ def make(settings: Settings) -> ASGIApp:
         routes=[Route("/static/{name}", static), Route("/healthz", healthz), *login.ROUTES, *routes.ROUTES],
         exception_handlers={HTTPException: sorry, Exception: bug},
         lifespan=lifespan,
+        middleware=[Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)],
     )
     app.state.settings = settings
-    app.state.signer = Signer(settings.token)  # what a reader knows must not be the key
+    app.state.signer = Signer(key_of(settings.home))
+    app.state.ended = Ended(settings.home and settings.home / "web.ended")
     app.state.pool = Pool(settings.dsn, size=CONNECTIONS, purpose="web", timeout_s=TIMEOUT_S, settings=SESSION)
     app.state.depths = Depths()
+    app.state.recent = {span: Recent(span) for span in RANGES}
     app.state.diagnosis = Diagnosis(settings.dsn)
-    app.state.guesses = login.Guesses()
+    app.state.guesses, app.state.bearers = Guesses(LOGINS), Guesses(BEARERS)
     app.state.streams = 0
+    app.state.looks = None
+    app.state.hashing, app.state.hash_lock = 0, None
     app.state.ending = asyncio.Event()
-    return Guard(app, settings, app.state.signer)
+    return Guard(app, settings, Known(settings, app.state.signer, app.state.ended), told)
 
 
 @asynccontextmanager
@@ -67,7 +79,11 @@ def static(request: Request) -> Response:
     kind = TYPES.get(name.rpartition(".")[2])
     if kind is None or "/" in name or "\\" in name or not file.is_file():
         raise HTTPException(404)
-    return Response(file.read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
+    content = file.read_bytes()
+    headers = {"Cache-Control": "no-cache", "ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
+    if request.headers.get("if-none-match", "").removeprefix("W/") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=kind, headers=headers)
 
 
 def healthz(request: Request) -> Response:
@@ -91,8 +107,10 @@ async def bug(request: Request, error: Exception) -> Response:
     return told(request, 500, f"{type(error).__name__}: this is a bug in pgsched; the console's log shows where", {})
 
 
-def told(request: Request, status: int, text: str, headers: dict[str, str]) -> Response:
-    """An error in the form that was asked for."""
+def told(
+    request: Request, status: int, text: str, headers: dict[str, str], again: dict[str, list[str]] | None = None
+) -> Response:
+    """An error in the form that was asked for. `again`: fields that were sent, which the page offers to send again."""
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": text, "field": None}, status, headers)
-    return HTMLResponse(render(request, View("error.html", {"error": text, "what": ""})), status, headers)
+    return HTMLResponse(render(request, View("error.html", {"error": text, "again": again})), status, headers)

@@ -18,7 +18,8 @@ from pgsched.web.pages import (
     runs,
     workers,
 )
-from pgsched.web.pages.responses import Endpoint, Page, action, page
+from pgsched.web.pages.live import page
+from pgsched.web.pages.responses import Endpoint, Page, action
 
 
 def shown(path: str, make: Page) -> Route:
@@ -54,13 +55,13 @@ ROUTES: list[BaseRoute] = [
     shown("/runs", runs.index),
     done("/runs/many", bulk.ask),
     done("/runs/many/do", bulk.do),
-    shown("/runs/{id:int}", runs.show),
-    shown("/runs/{id:int}/log", runs.log),
-    shown("/runs/{id:int}/tree", runs.tree),
-    done("/runs/{id:int}/retry", runs.retry),
-    done("/runs/{id:int}/cancel", runs.cancel),
-    done("/runs/{id:int}/tree/retry", runs.retry_tree),
-    done("/runs/{id:int}/tree/cancel", runs.cancel_tree),
+    shown("/runs/{id:row}", runs.show),
+    shown("/runs/{id:row}/log", runs.log),
+    shown("/runs/{id:row}/tree", runs.tree),
+    done("/runs/{id:row}/retry", runs.retry),
+    done("/runs/{id:row}/cancel", runs.cancel),
+    done("/runs/{id:row}/tree/retry", runs.retry_tree),
+    done("/runs/{id:row}/tree/cancel", runs.cancel_tree),
     shown("/queues", queues.index),
     done("/queues/save", queues.save_queue),
     done("/limits/save", queues.save_limit),
@@ -68,11 +69,11 @@ ROUTES: list[BaseRoute] = [
     done("/pauses/begin", queues.pause),
     done("/pauses/end", queues.resume),
     shown("/workers", workers.workers),
-    done("/workers/{id:int}/drain", workers.drain),
+    done("/workers/{id:row}/drain", workers.drain),
     done("/retention/save", retention.save),
     shown("/alerts", alerts.incidents),
     shown("/audit", alerts.audit),
     shown("/doctor", workers.doctor),
-    shown("/backfills/{id:int}", backfills.show),
-    done("/backfills/{id:int}/cancel", backfills.cancel),
+    shown("/backfills/{id:row}", backfills.show),
+    done("/backfills/{id:row}/cancel", backfills.cancel),
 ]

@@ -1,17 +1,104 @@
-"""Listening. The rule: it says where it listens only once it does, and who connects is never taken from a header."""
+"""Listening.
+
+Invariants: it says where it listens only once it does, and who connects is never taken from a header. A connection that
+sends no whole head is closed after HEAD_S, and before that if others need its place.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pgsched import gc_tuning
 from pgsched.errors import InputError
 from pgsched.web.app import make
+from pgsched.web.security.guesses import address_of
 from pgsched.web.settings import Settings
+
+HEAD_S = 10.0
+MOST, MOST_WAITING, MOST_OF_A_PEER = 500, 200, 250  # connections, those of them without a head, those of one address
+
+
+class Doors:
+    """The open connections. `proxies`: addresses that many people share."""
+
+    def __init__(self, is_shared: Callable[[str], bool]) -> None:
+        self._is_shared = is_shared
+        self._waiting: dict[Door, None] = {}  # those without a whole head, the oldest first
+        self._of: Counter[str] = Counter()
+
+    def come(self, door: Door) -> None:
+        """A connection was made; where its address has too many, the oldest of these without a head is closed, else
+        this one."""
+        self._of[door.peer] += 1
+        if self._of[door.peer] > MOST_OF_A_PEER and not self._is_shared(door.peer):
+            self._close(next((one for one in self._waiting if one.peer == door.peer), door))
+
+    def wait(self, door: Door) -> None:
+        """It has sent no whole head; the oldest such one makes room."""
+        self._waiting[door] = None
+        if len(self._waiting) > MOST_WAITING:
+            self._close(next(iter(self._waiting)))
+
+    def _close(self, door: Door) -> None:
+        self.enter(door)
+        door.transport.abort()
+
+    def enter(self, door: Door) -> None:
+        """It has sent a head, or is gone."""
+        self._waiting.pop(door, None)
+
+    def go(self, door: Door) -> None:
+        self.enter(door)
+        self._of[door.peer] -= 1
+        if not self._of[door.peer]:
+            del self._of[door.peer]
+
+
+class Door(H11Protocol):
+    """A connection with a time limit for heads, the first and every later one."""
+
+    doors: Doors
+    peer = ""
+    head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.peer = address_of(self.client)
+        self.doors.come(self)
+        self.begin_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end_head()
+        self.doors.go(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if answering:
+            self.end_head()
+        else:
+            self.begin_head()
+
+    def begin_head(self) -> None:
+        """From now on it has HEAD_S to say what it wants."""
+        if self.head_timer is None:
+            self.head_timer = self.loop.call_later(HEAD_S, self.transport.close)
+            self.doors.wait(self)
+
+    def end_head(self) -> None:
+        if self.head_timer is not None:
+            self.head_timer.cancel()
+            self.head_timer = None
+            self.doors.enter(self)
 
 
 def serve(settings: Settings, dsn: str, told: Callable[[str], object]) -> None:
@@ -21,12 +108,13 @@ def serve(settings: Settings, dsn: str, told: Callable[[str], object]) -> None:
     shown = f"[{name}]" if ":" in name else name
     config = uvicorn.Config(
         make(replace(settings, dsn=dsn)),
+        http=type("ConsoleDoor", (Door,), {"doors": Doors(settings.is_shared)}),
         log_level="warning",
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=2,  # event streams do not end by themselves
         h11_max_incomplete_event_size=64 << 10,
-        limit_concurrency=500,
+        limit_concurrency=MOST,
         ws="none",
     )
     gc_tuning.last()

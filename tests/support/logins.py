@@ -16,7 +16,7 @@ from pgsched.db.schema import roles
 from tests.support.waiting import wait_until
 
 LOGINS = {"alice": "producer", "bob": "producer", "worker": "worker", "leader": "leader", "ops": "operator",
-          "eye": "viewer", "nobody": None}  # fmt: skip
+          "eye": "viewer", "desk": "console", "nobody": None}  # fmt: skip
 DENIED = "42501"
 
 

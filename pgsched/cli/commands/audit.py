@@ -18,9 +18,11 @@ def register(app: typer.Typer) -> None:
 
 
 def audit(
-    what: Annotated[str | None, typer.Argument(help="job, run, backfill, queue, limit, pause or retention.")] = None,
+    what: Annotated[
+        str | None, typer.Argument(help="job, run, backfill, queue, limit, pause, retention or worker.")
+    ] = None,
     name: Annotated[str | None, typer.Argument(help="Of which one: a job's name, a run's id.")] = None,
-    who: Annotated[str | None, typer.Option(metavar="USER", help="Only what this database user did.")] = None,
+    who: Annotated[str | None, typer.Option(metavar="USER", help="Only what this person or database user did.")] = None,
     since: Annotated[str | None, typer.Option(help="Since then: 2h, 3d, or 2026-05-01T10:00 (UTC).")] = None,
     before: Annotated[int | None, typer.Option(metavar="ID", help="Go on after the page that ended here.")] = None,
     limit: Annotated[int, typer.Option(help="At most so many.")] = 50,
@@ -51,8 +53,9 @@ def thing(row: dict[str, Any]) -> str:
 
 
 def by(row: dict[str, Any]) -> str:
-    """The user, and the role that it acted as."""
-    return str(row["who"]) if row["acting_as"] is None else f"{row['who']} as {row['acting_as']}"
+    """The person, where a console named one; the user of the database, and the role that it acted as."""
+    login = str(row["who"]) if row["acting_as"] is None else f"{row['who']} as {row['acting_as']}"
+    return login if row["for_user"] is None else f"{row['for_user']} by {login}"
 
 
 def change(row: dict[str, Any]) -> str:

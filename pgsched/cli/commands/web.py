@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,10 @@ def web(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: any that is free.", min=0, max=65535)] = 8080,
     token_file: Annotated[
-        Path | None, typer.Option(help="File with the token that lets people in. Or PGSCHED_WEB_TOKEN.")
+        Path | None,
+        typer.Option(
+            help="File with the token that lets people in, or a name and a token on each line. Or PGSCHED_WEB_TOKEN."
+        ),
     ] = None,
     reader_token_file: Annotated[
         Path | None, typer.Option(help="The same, for people who may only look. Or PGSCHED_WEB_READER_TOKEN.")
@@ -42,6 +46,9 @@ def web(
     https: Annotated[
         bool, typer.Option("--https", help="People come over https, which a proxy ends: cookies are for that alone.")
     ] = False,
+    no_auth: Annotated[
+        bool, typer.Option("--no-auth", help="Everybody on this machine may do everything: no token is made.")
+    ] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Nobody can change anything.")] = False,
     hash_password: Annotated[
         bool,
@@ -51,7 +58,7 @@ def web(
 ) -> None:
     """Serve the console: pages and a JSON API (/api/openapi.json).
 
-    Without authentication it listens on this machine alone.
+    Without a token, password or proxy it listens on this machine alone, makes a token, and prints the address with it.
 
     \b
     Example:
@@ -61,25 +68,32 @@ def web(
     from pgsched.db.connection.connect import connect
     from pgsched.db.schema import version
     from pgsched.web import serving, settings
-    from pgsched.web.security import secrets
+    from pgsched.web.security import keys, secrets
 
     if hash_password:
         typer.echo(secrets.hashed(new_password()))
         return
     env = os.environ
     given = password_hash or env.get("PGSCHED_WEB_PASSWORD_HASH")
+    token, named = settings.tokens(settings.secret("token", token_file, env, "PGSCHED_WEB_TOKEN"))
     wanted = settings.Settings(
         "", host, port,
-        token=settings.secret("token", token_file, env, "PGSCHED_WEB_TOKEN"),
+        token=token, named=named,
         reader_token=settings.secret("reader token", reader_token_file, env, "PGSCHED_WEB_READER_TOKEN"),
         password=secrets.parse_hash(given) if given else None,
         proxy_header=trusted_proxy_header, proxies=settings.networks(trusted_proxy or []),
         read_only=read_only, https=https, hosts=tuple(name.lower() for name in allowed_host or ()),
     )  # fmt: skip
+    if no_auth and wanted.authenticates:
+        raise InputError("no auth: --no-auth contradicts a token, a password or a proxy", "no auth")
+    home = keys.folder()
+    made = None if no_auth or wanted.authenticates else secrets.Signer(keys.key_of(home)).token()
+    wanted = replace(wanted, home=home, token=made or wanted.token)
     with database(dsn) as address:
         with connect(address) as conn:
             version.check(conn)
-        serving.serve(wanted, address, lambda url: typer.echo(f"pgsched web: {url}", err=True))
+        way = f"login?token={made}" if made else ""
+        serving.serve(wanted, address, lambda url: typer.echo(f"pgsched web: {url}{way}", err=True))
 
 
 def new_password() -> str:

@@ -80,6 +80,7 @@ class PatientConnection(psycopg.Connection[Any]):
     """A blocking connection that is closed when an answer stays out for `answer_within_s`."""
 
     answer_within_s: float | None = START_S
+    acting_for: str | None = None  # the person for whom it changes things, as the audit has it (db/rows.py)
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         if self.answer_within_s is None:

@@ -81,6 +81,7 @@ audit = Table(
     need("what", Text),
     need("name", Text),
     Column("change", JSONB),
+    Column("for_user", Text),
     Index("audit_of", "what", "name", "id"),
     Index("audit_at", "at"),
 )

@@ -44,7 +44,7 @@ from pgsched.web.api.schemas import (
     text,
     whole,
 )  # fmt: skip
-from pgsched.web.pages.responses import Endpoint, status_of
+from pgsched.web.pages.responses import Endpoint, connection, status_of
 
 PREFIX = "/api/v1"
 REASON = {"reason": text(500)}
@@ -80,7 +80,7 @@ def list_of(plural: str, name: str) -> Schema:
 
 
 COUNT = {"count": whole(1, 1000)}
-PAUSED = {"what": one_of(("all", "queue", "task")), "name": text(200)}
+PAUSED = {"what": one_of(policies.PAUSED), "name": text(200)}
 MANY = {"ids": {"type": "array", "items": ID, "maxItems": do.MOST}, **FILTERS, **DRY}
 op = Operation
 OPERATIONS = (
@@ -177,7 +177,7 @@ def called(request: Request, operation: Operation) -> Response:
     """The answer, or the refusal."""
     try:
         given = read(request, operation)
-        with request.app.state.pool.connection() as conn:
+        with connection(request) as conn:
             found = operation.call(conn, given)
     except (PgschedError, DatabaseError) as raised:
         error = explain(raised) if isinstance(raised, DatabaseError) else raised
@@ -200,7 +200,7 @@ def read(request: Request, operation: Operation) -> dict[str, Any]:
     if "pause" in operation.path or "drain" in operation.path:
         more["user"] = request.state.visitor.user or None
     if operation.call is tell.diagnose:
-        more["diagnosis"] = request.app.state.diagnosis
+        more |= {"diagnosis": request.app.state.diagnosis, "may_write": request.state.visitor.may_write}
     return {**query, **body, **path, **more}
 
 
@@ -236,4 +236,4 @@ def routes() -> list[BaseRoute]:
 
 def converted(path: str) -> str:
     """The path as starlette has it."""
-    return path.replace("{id}", "{id:int}").replace("{job}", "{job:path}").replace("{name}", "{name:path}")
+    return path.replace("{id}", "{id:row}").replace("{job}", "{job:path}").replace("{name}", "{name:path}")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pgsched.core import policies
 from pgsched.core.model import Kind, State
 from pgsched.core.planning.backfill import MODES
 from pgsched.db.queries.jobs.job_columns import SETTABLE
@@ -64,7 +65,7 @@ SETTING = maybe(whole(0, 1_000_000_000))
 QUEUE: dict[str, Schema] = {
     "concurrency_limit": SETTING, "rate": maybe(text(30, description="100/m")), "rate_burst": maybe(whole(1, 10**9)),
     "fair": {"type": "boolean"}, "ageing": maybe(text(30, description="10m")), "max_depth": maybe(whole(1, 10**9)),
-    "on_full": one_of(("reject", "shed_oldest")), "keep": maybe({"type": "object"}),
+    "on_full": one_of(policies.ON_FULL), "keep": maybe({"type": "object"}),
 }  # fmt: skip
 LIMIT: dict[str, Schema] = {
     "concurrency": SETTING, "rate": maybe(text(30, description="100/m")), "rate_burst": maybe(whole(1, 10**9)),
@@ -115,7 +116,7 @@ ANSWERS: dict[str, Schema] = {
     "Alert": record({"id": {"type": "integer"}, "kind": {"type": "string"}, "opened_at": INSTANT,
                      "details": {"type": "string"}}, job=NULLABLE_TEXT, closed_at=maybe(INSTANT)),
     "Change": record({"id": {"type": "integer"}, "at": INSTANT, "who": {"type": "string"}, "action": {"type": "string"},
-                      "what": {"type": "string"}, "name": {"type": "string"}}),
+                      "what": {"type": "string"}, "name": {"type": "string"}}, for_user=NULLABLE_TEXT),
     "Finding": record({"name": {"type": "string"}, "level": one_of(("ok", "warn", "fail")),
                        "text": {"type": "string"}}),
     "Retention": record({"keep": {"type": "object"}, "archive": {"type": "boolean"}}),

@@ -25,9 +25,12 @@ def ask(request: Request, conn: Connection[Any]) -> View:
     """How many and which: the page before the change."""
     verb, states = verb_of(request)
     ids = meant(request, conn, states)
+    found = run_filter.by_id(conn, ids) if given_ids(request) else []
+    other = [run for run in found if run["state"] not in states]
+    ids = [run_id for run_id in ids if run_id not in {run["id"] for run in other}]
     values = {
-        "verb": verb, "count": len(ids), "runs": run_filter.by_id(conn, ids[:SHOWN]), "fields": fields(request),
-        "ids": given_ids(request), "back": f"/runs?{query(fields(request))}",
+        "verb": verb, "count": len(ids), "runs": run_filter.by_id(conn, ids[:SHOWN]), "other": other,
+        "fields": fields(request), "ids": ids if given_ids(request) else [], "back": f"/runs?{query(fields(request))}",
     }  # fmt: skip
     return View("many.html", values)
 

@@ -132,15 +132,24 @@ def nice(value: float) -> float:
 
 # ---- bars of single runs
 
+BAD = ("dead", "missed")
+TALLEST, MARK = 84.0, 13  # of bars, and of the mark above those that ended badly
+TALL = {"dead": 12, "missed": 12, "late": 8, "skipped": 3, "cancelled": 3}  # in a strip
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A run: its height from 0 to 100, its state, and what it says."""
+    """A run: its height from 0 to 100, its state, and what it says. That it ended badly is said by a mark as well, so
+    that nobody has to tell colours apart."""
 
     state: str
     height: float
     text: str
     run_id: int
+
+    @property
+    def bad(self) -> bool:
+        return self.state in BAD
 
 
 def bars(runs: Sequence[dict[str, Any]]) -> list[Bar]:
@@ -148,26 +157,33 @@ def bars(runs: Sequence[dict[str, Any]]) -> list[Bar]:
     lengths = [length(run) for run in runs]
     longest = max(lengths, default=0.0) or 1.0
     return [
-        Bar(run["look"], round(max(8.0, 100 * took / longest), 1), told(run, took), run["id"])
+        Bar(run["look"], round(max(8.0, TALLEST * took / longest), 1), told(run, took), run["id"])
         for run, took in zip(runs, lengths, strict=True)
     ]
 
 
 def strip(found: Sequence[Bar], size: int) -> Markup:
-    """The bars as equal marks from the right, each saying what it was. Made here: a page has thousands of them."""
+    """The bars as marks from the right, the worse the taller, each saying what it was. Made here: a page has thousands
+    of them."""
     pieces = [
-        f'<rect class="bar {bar.state}" x="{8 * n}" y="0" width="6.5" height="12"><title>{escape(bar.text)}</title>'
-        "</rect>"
+        f'<rect class="bar {bar.state}" x="{8 * n}" y="{12 - tall(bar)}" width="6.5" height="{tall(bar)}">'
+        f"<title>{escape(bar.text)}</title></rect>"
         for n, bar in enumerate(found, size - len(found))
     ]
     return Markup("".join(pieces))
+
+
+def tall(bar: Bar) -> int:
+    """How tall a mark of a strip is, of 12."""
+    return TALL.get(bar.state, 6)
 
 
 def heights(found: Sequence[Bar], size: int) -> list[tuple[str, str]]:
     """The bars as one path of each state, from the right."""
     paths: dict[str, list[str]] = {}
     for n, bar in enumerate(found, size - len(found)):
-        paths.setdefault(bar.state, []).append(f"M{8 * n} 100v-{bar.height:g}h6.5v{bar.height:g}z")
+        mark = f"M{8 * n} 0h6.5l-3.25 {MARK}z" if bar.bad else ""
+        paths.setdefault(bar.state, []).append(f"M{8 * n} 100v-{bar.height:g}h6.5v{bar.height:g}z{mark}")
     return [(state, "".join(pieces)) for state, pieces in paths.items()]
 
 

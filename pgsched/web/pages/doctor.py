@@ -4,6 +4,7 @@ begins when that is old."""
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from threading import Lock, Thread
 
 from pgsched.db.connection.connect import DatabaseError
@@ -12,6 +13,12 @@ from pgsched.services.check import Finding, fail
 from pgsched.services.doctor import doctor
 
 OLD_S = 10.0
+
+
+def hidden(finding: Finding) -> Finding:
+    """The finding without host, database and user."""
+    named = finding.name == "connection" and finding.level == "ok"
+    return replace(finding, text="it answers; where it is, is shown to who may change things") if named else finding
 
 
 class Diagnosis:
@@ -24,15 +31,16 @@ class Diagnosis:
         self._found: list[Finding] | None = None
         self._at = 0.0
 
-    def last(self) -> tuple[list[Finding] | None, float]:
+    def last(self, *, all_of_it: bool) -> tuple[list[Finding] | None, float]:
         """The last findings (None: the first look goes on) and their age in seconds; begins a new look if they are
-        old."""
+        old. `all_of_it`: for somebody who may also know where the database is."""
         with self._lock:
             age_s = time.monotonic() - self._at
             if not self._looking and (self._found is None or age_s > OLD_S):
                 self._looking = True
                 Thread(target=self._look, name="pgsched-doctor", daemon=True).start()
-            return self._found, age_s
+            found = self._found if all_of_it or self._found is None else [hidden(one) for one in self._found]
+            return found, age_s
 
     def _look(self) -> None:
         try:

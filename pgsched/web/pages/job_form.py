@@ -23,7 +23,7 @@ from pgsched.core.schedule.describe import describe
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import declarations, jobs
 from pgsched.db.rows import Row
-from pgsched.errors import InputError
+from pgsched.errors import InputError, NotFound
 from pgsched.services.job_order import neighbours
 from pgsched.web.pages.rendering import ENVIRONMENT
 from pgsched.web.pages.responses import Done, View, given, job_url
@@ -119,12 +119,21 @@ def edit(request: Request, conn: Connection[Any]) -> View:
     return form(job, texts_of(conn, job))
 
 
-def form(job: Row | None, texts: Mapping[str, str], problem: InputError | None = None) -> View:
-    """The form, with what is wrong beside its field."""
+def form(
+    job: Row | None,
+    texts: Mapping[str, str],
+    problem: InputError | None = None,
+    *,
+    seen: Mapping[str, str] | None = None,
+    theirs: Mapping[str, str] | None = None,
+) -> View:
+    """The form, with what is wrong beside its field. `seen`: the texts that changes are told from (None: these);
+    `theirs`: what somebody else has put into fields that were changed here as well."""
     wrong = None if problem is None else column_of(problem)
     values = {
         "job": job, "texts": texts, "groups": GROUPS, "problem": None if problem is None else str(problem),
-        "wrong": wrong if wrong in FIELDS else None, "seen": job["updated_at"].isoformat() if job else "",
+        "wrong": wrong if wrong in FIELDS else None, "seen": json.dumps(dict(texts if seen is None else seen)),
+        "theirs": theirs or {},
     }  # fmt: skip
     return View("job_form.html", values, 200 if problem is None else 422)
 
@@ -146,20 +155,39 @@ def create(request: Request, conn: Connection[Any]) -> View | Done:
 
 
 def change(request: Request, conn: Connection[Any]) -> View | Done:
-    """Change what was changed in the form; not over what somebody else changed meanwhile."""
-    job = jobs.show(conn, request.path_params["name"])
-    texts, before = sent(request), texts_of(conn, job)
+    """Change what was changed in the form. What somebody else changed meanwhile stays as it is, unless it was changed
+    here as well: then the form shows both."""
+    texts = sent(request)
     try:
-        if given(request, "seen") not in (None, job["updated_at"].isoformat()):
-            raise InputError("somebody else has changed the job meanwhile: the fields below are yours; save again to"
-                             " put them over theirs")  # fmt: skip
-        changes = columns(conn, {name: text for name, text in texts.items() if text != before[name]})
+        job = jobs.show(conn, request.path_params["name"])
+    except NotFound as gone:
+        return form(None, texts, InputError(f"{gone}: it was deleted meanwhile; saving makes it again"), seen={})
+    now = texts_of(conn, job)
+    seen = seen_by(request, now)
+    mine = {name: text for name, text in texts.items() if text != seen[name]}
+    theirs = {name: now[name] for name, text in mine.items() if now[name] not in (seen[name], text)}
+    texts = now | mine
+    try:
+        if theirs:
+            raise InputError(f"somebody else has changed {', '.join(theirs)} meanwhile: the fields below are yours,"
+                             " with theirs beside them; save again to put yours over theirs")  # fmt: skip
+        changes = columns(conn, {name: text for name, text in mine.items() if text != now[name]})
         if not changes:
             return Done(job_url(job["name"]), "Nothing was changed.")
         job = jobs.update(conn, job["name"], changes)
     except InputError as problem:
-        return form(job, texts, problem)
+        return form(job, texts, problem, seen=now, theirs=theirs)
     return Done(job_url(job["name"]), f"Changed: {', '.join(changes)}.")
+
+
+def seen_by(request: Request, otherwise: Mapping[str, str]) -> dict[str, str]:
+    """The texts that the form was filled in with; those of now where it does not say."""
+    try:
+        found = json.loads(given(request, "seen") or "{}")
+    except ValueError:
+        found = {}
+    known = found if isinstance(found, dict) else {}
+    return {name: known[name] if isinstance(known.get(name), str) else text for name, text in otherwise.items()}
 
 
 def sent(request: Request) -> dict[str, str]:

@@ -21,6 +21,7 @@ from pgsched.errors import InputError
 from pgsched.services import long_charts, slots
 from pgsched.services.explain import explain_slot
 from pgsched.services.job_order import neighbours
+from pgsched.web.pages import months
 from pgsched.web.pages.charts import SAMPLED, Chart, Series, bars, chart, heights, number, strip
 from pgsched.web.pages.job_form import json_of
 from pgsched.web.pages.responses import Done, View, given, job_url
@@ -61,12 +62,13 @@ def show(request: Request, conn: Connection[Any]) -> View:
     span = span if span in long_charts.OF_A_JOB else None
     recent = slots.strips(conn, [job["id"]], 100).get(job["id"], []) if span is None else []
     before, behind = neighbours(conn, job)
+    found = slots.month(conn, job, first)
     values = {
         "job": job, "facts": facts(job), "preview": preview_job(job, FORESEEN), "bars": bars(recent),
         "span": span, "spans": long_charts.OF_A_JOB, "charts": [] if span is None else trends(conn, job, span),
         "after": before, "waited_for_by": behind,
         "dates": [dict(zip(("first", "last", "reason"), one, strict=True)) for one in job["excluded"] or ()],
-        "month": slots.month(conn, job, first), "today": today, "day": day,
+        "month": found, "month_days": months.days(job, found), "kinds": months.KINDS, "today": today, "day": day,
         "before": first - timedelta(days=1), "behind": first + timedelta(days=32), "blank": first.weekday(),
         "of_day": of_day[:DAY_SHOWN] if day else None, "more_of_day": len(of_day) > DAY_SHOWN,
         "changes": slots.around_changes(job), "overlaps": policies.OVERLAP, "told_why": explained(request, conn, job),

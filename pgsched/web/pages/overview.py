@@ -12,7 +12,9 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import alerts
 from pgsched.services import charts, long_charts, status
 from pgsched.services.charts import RANGES, STRETCHES, Stretch
+from pgsched.services.live_view import database_now
 from pgsched.services.long_charts import LONGER
+from pgsched.services.status_model import Status
 from pgsched.web.pages.charts import SAMPLED, Chart, Series, chart, number
 from pgsched.web.pages.depth import Depths
 from pgsched.web.pages.responses import View, given
@@ -27,17 +29,26 @@ def overview(request: Request, conn: Connection[Any]) -> View:
     spans = {**RANGES, **LONGER}
     span = asked if asked in spans else "1h"
     found = status.status(conn, SAMPLE)
-    lately = long_charts.lately(conn, span)
+    recent = request.app.state.recent.get(span)
+    lately = long_charts.lately(conn, span) if recent is None else recent.look(conn, database_now(conn))
+    per_s = found.finished.per_s(5) if recent is None else charts.rate_of(lately, 300)
     values = {
-        "status": found, "span": span, "spans": list(spans), "failures": charts.failures(conn),
+        "status": found, "per_s": per_s, "span": span, "spans": list(spans), "failures": charts.failures(conn),
         "charts": [of_depth(request.app.state.depths, span), *of_rates(lately, span)],
         "busy": sum(worker.running for worker in found.workers),
         "slots": sum(worker.concurrency for worker in found.workers),
         "depth": {name: sum(getattr(queue, name) for queue in found.queues)
                   for name in ("queued", "running", "scheduled", "waiting")},
-        "alerts": alerts.listed(conn, n=20),
+        "alerts": alerts.listed(conn, n=20), "paused": paused(found),
     }  # fmt: skip
     return View("overview.html", values, every_s=10.0 if span in SLOW else None)
+
+
+def paused(found: Status) -> set[str]:
+    """The queues from which nothing starts."""
+    if any(pause.what == "all" for pause in found.paused):
+        return {queue.name for queue in found.queues}
+    return {pause.name for pause in found.paused if pause.what == "queue"}
 
 
 def of_depth(depths: Depths, span: str) -> Chart:

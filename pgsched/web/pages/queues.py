@@ -9,14 +9,13 @@ from starlette.requests import Request
 
 from pgsched.cli.commands.limits import NONE, bounds, span, told, whole
 from pgsched.cli.commands.queues import settings
+from pgsched.core import policies
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import queues as queue_settings
 from pgsched.errors import InputError
 from pgsched.web.pages import retention
 from pgsched.web.pages.rendering import span_text
 from pgsched.web.pages.responses import Done, View, given
-
-WHAT = ("all", "queue", "task")
 
 
 def index(request: Request, conn: Connection[Any]) -> View:
@@ -26,7 +25,7 @@ def index(request: Request, conn: Connection[Any]) -> View:
         "queues": [row | {"said": settings(row), "rate_text": rate_text(row)} for row in queues],
         "limits": [row | {"said": told(row, row["concurrency"]), "rate_text": rate_text(row)} for row in limits],
         "pauses": queue_settings.list_pauses(conn), "ageing_text": ageing_text, "keep_text": retention.keep_text,
-        "kept": retention.shown(conn),
+        "kept": retention.shown(conn), "on_full": policies.ON_FULL,
     }  # fmt: skip
     return View("queues.html", values)
 
@@ -52,7 +51,7 @@ def save_queue(request: Request, conn: Connection[Any]) -> Done:
     """Set all that can be set for a queue."""
     name = given(request, "name") or ""
     on_full = given(request, "on_full") or "reject"
-    if on_full not in ("reject", "shed_oldest"):
+    if on_full not in policies.ON_FULL:
         raise InputError(f'on full: "{on_full}" is neither reject nor shed_oldest', "on_full")
     values = bounds("concurrency_limit", text(request, "concurrency"), text(request, "rate"), text(request, "burst"))
     ageing = given(request, "ageing")
@@ -85,7 +84,7 @@ def remove_limit(request: Request, conn: Connection[Any]) -> Done:
 def paused(request: Request) -> tuple[str, str]:
     """What a pause is about."""
     what, name = given(request, "what") or "", given(request, "name") or ""
-    if what not in WHAT or (what != "all") != bool(name):
+    if what not in policies.PAUSED or (what != "all") != bool(name):
         raise InputError("name a queue or a task, or choose everything", "name")
     return what, name
 

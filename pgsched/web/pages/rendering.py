@@ -1,8 +1,10 @@
-"""The templates' environment. The rule: everything is escaped; a name that no page gave is an error, not nothing."""
+"""The templates' environment. The rule: everything is escaped, control characters included; a name that no page gave is
+an error, not nothing."""
 
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -12,8 +14,10 @@ from markupsafe import Markup, escape
 
 from pgsched.cli.output.printing import ago, cut, due, duration, json_value
 from pgsched.cli.output.retention_text import said
-from pgsched.core.text import clean
+from pgsched.core.schedule.zones import zone
+from pgsched.core.text import CONTROL, clean
 
+SEEN_S = 15.0
 UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
 GOOD, BAD, HELD = ("succeeded", "active", "ok", "alive"), ("dead", "missed", "error", "fail"), ("paused", "warn")
 
@@ -28,21 +32,49 @@ def moment(value: datetime | None, form: str = "%Y-%m-%d %H:%M:%S") -> Markup:
     )
 
 
-def since(value: datetime | None, now: datetime) -> Markup:
-    """How long ago, or until; the instant itself when pointed at."""
-    if value is None:
-        return Markup("–")
+def local(value: datetime, timezone: str) -> Markup:
+    """An instant as the clocks of a zone show it; in UTC when pointed at."""
     at = value.astimezone(UTC)
     return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
-        at.isoformat(), at.strftime("%Y-%m-%d %H:%M:%S"), ago(value, now)
+        at.isoformat(), at.strftime("%Y-%m-%d %H:%M:%S"), value.astimezone(zone(timezone)).strftime("%Y-%m-%d %H:%M:%S")
     )
 
 
-def took(run: dict[str, Any]) -> str:
+def since(value: datetime | None, now: datetime) -> Markup:
+    """How long ago, or until; the instant itself when pointed at. The browser goes on counting."""
+    if value is None:
+        return Markup("–")
+    at = value.astimezone(UTC)
+    return Markup('<time datetime="{}" title="{} UTC" data-age="{:.1f}">{}</time>').format(
+        at.isoformat(), at.strftime("%Y-%m-%d %H:%M:%S"), (now - at).total_seconds(), ago(value, now)
+    )
+
+
+def counted(seconds: float | None, way: str = "ago") -> Markup:
+    """An age that the browser goes on counting: `3m ago`, as a `span` `3m`, or what is `left` until then."""
+    if seconds is None:
+        return Markup("–")
+    words = {"ago": f"{duration(seconds)} ago", "span": duration(seconds), "left": "now" if seconds >= 0 else
+             duration(-seconds)}  # fmt: skip
+    begin = round(time.time() - seconds)
+    return Markup('<span data-from="{}" data-as="{}" data-age="{:.1f}">{}</span>').format(
+        begin, way, seconds, words[way]
+    )
+
+
+def lately(seconds: float) -> Markup:
+    """When something was seen that says every few seconds that it is there."""
+    return Markup("just now") if seconds < SEEN_S else counted(seconds)
+
+
+def took(run: dict[str, Any]) -> str | Markup:
     """How long the last attempt took, or has been going on."""
-    start, end = run["started_at"], run["finished_at"] or run["now"]
-    open_attempt = run["finished_at"] is not None or run["state"] == "running"
-    return duration(max(end - start, timedelta(0))) if start is not None and open_attempt else "–"
+    start, end = run["started_at"], run["finished_at"]
+    if start is None:
+        return "–"
+    if end is not None:
+        return duration(max(end - start, timedelta(0)))
+    return counted(max((run["now"] - start).total_seconds(), 0.0), "span") if run["state"] == "running" else "–"
 
 
 def visible(value: Any) -> str:
@@ -84,16 +116,26 @@ def span_text(value: timedelta) -> str:
     return f"{ms // size}{unit}"
 
 
+def shown(value: Any) -> Any:
+    """Whatever a template prints: text of others as `visible` has it, unless a filter says that it is `as_it_is`."""
+    return visible(value) if type(value) is str and CONTROL.search(value) else value
+
+
+def as_it_is(value: Any) -> Markup:
+    """Text for a field of a form, which is sent back: escaped, and nothing else."""
+    return escape("" if value is None else value)
+
+
 def make() -> Environment:
     """The environment with the filters."""
     made = Environment(
         loader=PackageLoader("pgsched.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, auto_reload=False,
+        lstrip_blocks=True, auto_reload=False, finalize=shown,
     )  # fmt: skip
     made.filters |= {
         "moment": moment, "since": since, "duration": duration, "visible": visible, "pretty": pretty, "count": count,
         "state": state, "kept": said, "segment": lambda text: quote(text, safe=""), "took": took, "broken": broken,
-        "due": due, "cut": cut,
+        "due": due, "cut": cut, "counted": counted, "lately": lately, "as_it_is": as_it_is, "local": local,
     }  # fmt: skip
     made.globals |= {"query": query}
     return made

@@ -1,4 +1,4 @@
-"""From a function of one module to a response: a page, the same page live, or a change and where to go next.
+"""From a function of one module to a response: a page, or a change and where to go next.
 
 The rule: a page is a plain function of the request and a connection. It runs in a thread, and the same function makes
 the page's first answer and every later one that the browser is sent while it looks.
@@ -6,28 +6,29 @@ the page's first answer and every later one that the browser is sent while it lo
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import explain
+from pgsched.db.queries.jobs import queues
+from pgsched.db.rows import Row
 from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotFound, NotPermitted, PgschedError
 from pgsched.web.pages.rendering import ENVIRONMENT
-from pgsched.web.security.guard import Visitor
+from pgsched.web.security.visitors import SAFE, Visitor
 
 TOLD = "pgsched_told"
 WHOLE = re.compile(r"-?[0-9]{1,19}")
-LIVE_S, MOST_LIVE = 600.0, 100
-NO_LOAD = 10  # between two looks of a live page so many times what the look took
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class View:
     values: dict[str, Any]
     status: int = 200
     every_s: float | None = None  # how often a live page is looked at again; None: as the settings say
+    pauses: Sequence[Row] = ()  # what is paused now, which every page says
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +54,6 @@ class Done:
 
 Page = Callable[[Request, Connection[Any]], View | Done | Response]
 Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-def page(make: Page) -> Endpoint:
-    """The endpoint of a page; asked for as an event stream it is live."""
-
-    async def endpoint(request: Request) -> Response:
-        if "text/event-stream" in request.headers.get("accept", ""):
-            return live(request, make)
-        return await run_in_threadpool(answer, request, make)
-
-    return endpoint
 
 
 def action(act: Page) -> Endpoint:
@@ -90,10 +81,27 @@ def answer(request: Request, make: Page) -> Response:
 def tried(request: Request, make: Page) -> View | Done | Response | PgschedError:
     """What a function comes to, or the error that it ended with."""
     try:
-        with request.app.state.pool.connection() as conn:
-            return make(request, conn)
+        return made(request, make)
     except (PgschedError, DatabaseError) as error:
         return explain(error) if isinstance(error, DatabaseError) else error
+
+
+def made(request: Request, make: Page) -> View | Done | Response:
+    """What a function comes to, on a connection of its own; a page also says what is paused."""
+    with connection(request) as conn:
+        found = make(request, conn)
+        return replace(found, pauses=queues.list_pauses(conn)) if isinstance(found, View) else found
+
+
+@contextmanager
+def connection(request: Request) -> Iterator[Connection[Any]]:
+    """A connection that changes things in the name of who asks. Raises DatabaseUnreachable."""
+    with request.app.state.pool.connection() as conn:
+        conn.acting_for = (request.state.visitor.user or None) if request.method not in SAFE else None
+        try:
+            yield conn
+        finally:
+            conn.acting_for = None
 
 
 def respond(request: Request, found: View | Done) -> Response:
@@ -113,7 +121,7 @@ def respond(request: Request, found: View | Done) -> Response:
 
 def failed(error: PgschedError) -> View:
     """The page that says what went wrong."""
-    return View("error.html", {"error": str(error), "what": type(error).__name__}, status_of(error))
+    return View("error.html", {"error": str(error), "again": None}, status_of(error))
 
 
 def status_of(error: PgschedError) -> int:
@@ -132,70 +140,50 @@ def render(request: Request, view: View, told: Mapping[str, Any] | None = None) 
     return ENVIRONMENT.get_template(view.template).render(context(request, view) | {"told": told})
 
 
+def live_part(request: Request, view: View) -> str:
+    """What the live part of the page holds: exactly the text that the whole page has there."""
+    template = ENVIRONMENT.get_template(view.template)
+    values = template.new_context(context(request, view) | {"told": None})
+    paused = ENVIRONMENT.get_template("pauses.html").render(values)
+    return paused + "".join(template.blocks["live"](values))
+
+
 def context(request: Request, view: View) -> dict[str, Any]:
     """What every template may use."""
     visitor: Visitor = request.state.visitor
     settings = request.app.state.settings
     shared = {"visitor": visitor, "csrf": visitor.csrf, "path": request.url.path, "asked": request.query_params,
-              "logs_in": settings.logs_in}  # fmt: skip
+              "logs_in": settings.logs_in, "pauses": view.pauses,
+              "back": back_of(request)}  # fmt: skip
     return shared | view.values
 
 
-# ---- live
-
-
-def live(request: Request, make: Page) -> Response:
-    """The page's live part, sent again whenever it has changed."""
-    state = request.app.state
-    if state.streams >= MOST_LIVE:
-        return Response("too many live pages", 503)
-    return StreamingResponse(stream(request, make), media_type="text/event-stream")
-
-
-async def stream(request: Request, make: Page) -> AsyncIterator[bytes]:
-    """Events until the browser goes, or for LIVE_S: then it comes back by itself and shows anew who it is."""
-    state, sent, begun = request.app.state, "", time.monotonic()
-    state.streams += 1
-    try:
-        while time.monotonic() - begun < LIVE_S and not state.ending.is_set():
-            started = time.monotonic()
-            name, text, every_s = await run_in_threadpool(look, request, make)
-            if f"{name}{text}" != sent:
-                sent = f"{name}{text}"
-                yield event(name, text)
-            else:
-                yield b": still here\n\n"
-            pause = max(every_s, NO_LOAD * (time.monotonic() - started))
-            try:
-                await asyncio.wait_for(state.ending.wait(), pause)
-            except TimeoutError:
-                continue
-    finally:
-        state.streams -= 1
-
-
-def look(request: Request, make: Page) -> tuple[str, str, float]:
-    """One look: the event's name and text, and the seconds until the next."""
-    every_s = request.app.state.settings.every_s
-    try:
-        with request.app.state.pool.connection() as conn:
-            view = make(request, conn)
-    except (PgschedError, DatabaseError) as error:
-        return "trouble", str(explain(error) if isinstance(error, DatabaseError) else error), every_s
-    if not isinstance(view, View):
-        return "trouble", "this page is not live", LIVE_S
-    template = ENVIRONMENT.get_template(view.template)
-    made = template.new_context(context(request, replace(view)) | {"told": None})
-    return "part", "".join(template.blocks["live"](made)), view.every_s or every_s
-
-
-def event(name: str, text: str) -> bytes:
-    """An event as a browser reads it."""
-    lines = "".join(f"data: {line}\n" for line in text.splitlines()) or "data:\n"
-    return f"event: {name}\n{lines}\n".encode()
+def back_of(request: Request) -> str | None:
+    """The page of this console that the request came from."""
+    came = urlsplit(request.headers.get("referer", ""))
+    if came.netloc.lower() != request.headers.get("host", "").lower() or not came.path:
+        return None
+    place = came.path + (f"?{came.query}" if came.query else "")
+    here = request.method == "GET" and came.path == request.url.path
+    return None if here else local(place, "") or None
 
 
 # ---- what pages read of a request
+
+
+class RowId(Convertor[int]):
+    """`{id:row}` in a path: a number that a row can have. A longer one is the address of nothing."""
+
+    regex = "[0-9]{1,18}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("row", RowId())
 
 
 def given(request: Request, name: str) -> str | None:

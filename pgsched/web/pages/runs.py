@@ -15,14 +15,16 @@ from pgsched.cli.option_values import moment
 from pgsched.cli.output.printing import duration
 from pgsched.core.model import Kind, State
 from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.runs import graphs, run_output, runs
 from pgsched.db.queries.runs.run_filter import Filter
 from pgsched.db.queries.runs.run_output import BEGINNING, Place
 from pgsched.db.rows import Row
+from pgsched.errors import InputError, NotFound
 from pgsched.services import run_pages
 from pgsched.services.run_detail import Span, whole
 from pgsched.web.pages.rendering import query
-from pgsched.web.pages.responses import Done, View, an_id, given, local
+from pgsched.web.pages.responses import Done, View, an_id, given, local, status_of
 
 PAGE = 50
 TEXTS = ("state", "job", "queue", "task", "kind", "error", "tag", "worker")
@@ -46,15 +48,27 @@ def fields(request: Request) -> dict[str, str]:
 
 def index(request: Request, conn: Connection[Any]) -> View:
     """The newest runs that the filters mean."""
-    before = an_id(request, "before", "run")
-    found = run_pages.page(conn, replace(wanted(request), before_id=before, limit=PAGE))
+    before, problem, similar = an_id(request, "before", "run"), None, []
+    try:
+        found = run_pages.page(conn, replace(wanted(request), before_id=before, limit=PAGE))
+    except (InputError, NotFound) as error:
+        found, problem = run_pages.Page([], more=False), error
+        similar = jobs.similar(conn, given(request, "job") or "") if isinstance(error, NotFound) else []
     asked, last = fields(request), found.runs[-1]["id"] if found.runs else None
     further = query(asked, before=found.end_id + 1) if found.end_id is not None else None
     if found.end_at is not None:
         further = query(asked, ended_until=found.end_at.isoformat())
     values = {"runs": found.runs, "fields": asked, "states": list(State), "kinds": list(Kind),
-              "more": query(asked, before=last) if found.more else None, "further": further}  # fmt: skip
-    return View("runs.html", values)
+              "more": query(asked, before=last) if found.more else None, "further": further,
+              "older": before is not None, "problem": problem and str(problem), "similar": similar,
+              "verbs": verbs(asked.get("state"))}  # fmt: skip
+    return View("runs.html", values, 200 if problem is None else status_of(problem))
+
+
+def verbs(state: str | None) -> list[str]:
+    """What can be done to runs in this state; None: in any."""
+    return [verb for verb, states in (("retry", runs.RETRIED), ("cancel", runs.CANCELLED))
+            if state is None or state in states]  # fmt: skip
 
 
 def show(request: Request, conn: Connection[Any]) -> View:
@@ -62,8 +76,18 @@ def show(request: Request, conn: Connection[Any]) -> View:
     found = whole(conn, request.path_params["id"])
     run = found.run
     values = {"found": found, "run": run, "timeline": timeline(found.spans), "open": run["finished_at"] is None,
-              "retried": run["state"] in runs.RETRIED, "related": bool(found.before or found.behind)}  # fmt: skip
+              "retried": run["state"] in runs.RETRIED, "progress": progress(run),
+              "related": bool(found.before or found.behind)}  # fmt: skip
     return View("run.html", values, every_s=1.0 if run["state"] == "running" else None)
+
+
+def progress(run: Row) -> dict[str, Any] | None:
+    """How far the current attempt says that it is; None where it says nothing that can be shown."""
+    found = run["progress"]
+    if not isinstance(found, dict) or found.get("attempt", run["attempt"]) != run["attempt"]:
+        return None
+    done, total = (value if isinstance(value := found.get(name), (int, float)) else None for name in ("done", "total"))
+    return None if done is None else {"done": done, "total": total, "note": found.get("note") or ""}
 
 
 def timeline(spans: list[Span]) -> list[dict[str, Any]]:

@@ -3,22 +3,21 @@ change come from one of our own pages?"""
 
 from __future__ import annotations
 
-import ipaddress
-from dataclasses import dataclass
-from typing import Any
+import asyncio
+from collections.abc import Callable
 from urllib.parse import parse_qs, quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pgsched.web.security.secrets import Role, Session, Signer, begun, same
+from pgsched.web.security.guesses import address_of
+from pgsched.web.security.secrets import same
+from pgsched.web.security.visitors import SAFE, Known, Visitor, bearer, give_cookie
 from pgsched.web.settings import Settings
 
-COOKIE = "pgsched_session"
-SAFE = ("GET", "HEAD", "OPTIONS")
-LARGEST_BODY = 4 << 20
+LARGEST_BODY, BODY_S = 4 << 20, 20.0
 MOST_FIELDS = 20_000
 OPEN = ("/static/", "/healthz", "/login")
 FORM = "application/x-www-form-urlencoded"
@@ -34,90 +33,69 @@ HEADERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Visitor:
-    """Who asks. `ambient`: the browser says so by itself, so that another site could have made it ask."""
-
-    role: Role
-    user: str
-    session: Session
-    csrf: str
-    ambient: bool = True
-
-    @property
-    def may_write(self) -> bool:
-        return self.role == "write"
+# The answer to a request that is not served: its status, why, more headers, and the fields that may be sent again.
+Refuse = Callable[[Request, int, str, dict[str, str], dict[str, list[str]] | None], Response]
 
 
 class Guard:
     """The ASGI application around the console."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, signer: Signer) -> None:
-        self.app, self.settings, self.signer = app, settings, signer
+    def __init__(self, app: ASGIApp, settings: Settings, known: Known, refuse: Refuse) -> None:
+        self.app, self.settings, self.known, self.refuse = app, settings, known, refuse
+        self.headers = dict(HEADERS)
+        if settings.https:
+            self.headers["Strict-Transport-Security"] = "max-age=31536000"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        visitor, new = self.visitor(HTTPConnection(scope))
+        scope["app"] = self.app  # refusals are pages, too
+        asked = HTTPConnection(scope)
+        if self.guesses_too_often(asked):
+            scope["headers"] = [one for one in scope["headers"] if one[0] != b"authorization"]
+            asked = HTTPConnection(scope)
+            visitor, new = self.known.visitor(asked)
+            scope["state"] = scope.get("state", {}) | {"visitor": visitor, "form": {}, "body": b""}
+            too_many = self.refused(Request(scope), 429, "too many wrong tokens: wait a minute")
+            return await too_many(scope, receive, send)
+        visitor, new = self.known.visitor(asked)
         scope["state"] = scope.get("state", {}) | {"visitor": visitor, "form": {}, "body": b""}
-        cookie = self.cookie(scope, visitor.session) if new else None
+        if visitor.role != "none" and bearer(asked) is not None:
+            asked.app.state.bearers.right(address_of(asked.client))
+        cookie = self.cookie(scope, visitor) if new else None
 
         async def sender(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in self.headers.items():
                     headers[name] = value
                 headers.setdefault("Cache-Control", "no-store")
-                if cookie and not any(value.startswith(COOKIE) for value in headers.getlist("set-cookie")):
+                if cookie and not any(
+                    value.startswith(self.settings.cookie) for value in headers.getlist("set-cookie")
+                ):
                     headers.append("set-cookie", cookie)
             await send(message)
 
         refusal = await self.refusal(scope, receive, visitor)
         return await (refusal or self.app)(scope, receive, sender)
 
-    def visitor(self, asked: HTTPConnection) -> tuple[Visitor, bool]:
-        """Who asks, and whether their browser has yet to be given a cookie."""
-        session = self.signer.session(asked.cookies.get(COOKIE))
-        known, session = session is not None, session or begun()
-        role, user, ambient = self.believed(asked, session)
-        if role == "write" and self.settings.read_only:
-            role = "read"
-        page = not asked.url.path.startswith(("/api/", "/static/", "/healthz"))
-        return Visitor(role, user, session, self.signer.csrf(session), ambient), page and not known
-
-    def believed(self, asked: HTTPConnection, session: Session) -> tuple[Role, str, bool]:
-        """The role and the name of whoever asks, and whether they are ambient."""
-        settings = self.settings
-        if not settings.authenticates:
-            return "write", "", False
-        bearer = asked.headers.get("authorization", "")
-        if bearer[:7].lower() == "bearer ":
-            return self.by_token(bearer[7:]), "", False
-        if settings.proxy_header and self.from_proxy(asked):
-            user = asked.headers.get(settings.proxy_header, "")
-            return ("write", user, True) if user else ("none", "", True)
-        return session.role, session.user, True
-
-    def by_token(self, given: str) -> Role:
-        """What a token allows; both are always compared."""
-        writes = same(given, self.settings.token or "") and bool(self.settings.token)
-        reads = same(given, self.settings.reader_token or "") and bool(self.settings.reader_token)
-        return "write" if writes else "read" if reads else "none"
-
-    def from_proxy(self, asked: HTTPConnection) -> bool:
-        """Does the connection itself come from a proxy that is trusted?"""
-        try:
-            peer = ipaddress.ip_address(asked.client.host if asked.client else "")
-        except ValueError:
+    def guesses_too_often(self, asked: HTTPConnection) -> bool:
+        """Has this address shown too many wrong tokens? Counts this one, until it turns out to be right."""
+        if bearer(asked) is None or not self.settings.authenticates:
             return False
-        return any(peer in network for network in self.settings.proxies)
+        return not asked.app.state.bearers.begin(address_of(asked.client))
 
-    def cookie(self, scope: Scope, session: Session) -> str:
+    def cookie(self, scope: Scope, visitor: Visitor) -> str:
         """The Set-Cookie header of a session."""
-        response = Response()
-        secure = self.settings.https or scope.get("scheme") == "https"
-        response.set_cookie(COOKIE, self.signer.cookie(session), httponly=True, samesite="strict", secure=secure)
-        return response.headers["set-cookie"]
+        sealed = self.known.signer.cookie(visitor.session)
+        return give_cookie(Response(), self.settings, sealed, scope.get("scheme", "")).headers["set-cookie"]
+
+    def refused(
+        self, asked: Request, status: int, why: str, headers: dict[str, str] | None = None,
+        again: dict[str, list[str]] | None = None,
+    ) -> Response:  # fmt: skip
+        """A refusal in the form that was asked for."""
+        return self.refuse(asked, status, why, headers or {}, again)
 
     async def refusal(self, scope: Scope, receive: Receive, visitor: Visitor) -> Response | None:
         """Why the request is not served; None: it is."""
@@ -130,11 +108,16 @@ class Guard:
         if asked.method in SAFE:
             return None
         if why := cross_site(asked.headers):
-            return refused(api, 403, why)
+            return self.refused(asked, 403, why)
         if visitor.role == "read" and path not in ("/login", "/logout"):
-            return refused(api, 403, "you may look here but not change anything")
-        if (body := await read_body(asked)) is None:
-            return refused(api, 413, f"more than {LARGEST_BODY} bytes")
+            return self.refused(asked, 403, "you may look here but not change anything")
+        try:
+            async with asyncio.timeout(BODY_S):
+                body = await read_body(asked)
+        except TimeoutError:
+            return self.refused(asked, 408, f"the body took more than {BODY_S:g} s", {"Connection": "close"})
+        if body is None:
+            return self.refused(asked, 413, f"more than {LARGEST_BODY} bytes", {"Connection": "close"})
         scope["state"]["body"] = body
         return self.forged(asked, api, visitor)
 
@@ -144,20 +127,25 @@ class Guard:
         if api:
             # JSON alone: a form of another site cannot send it without asking first, and nobody answers that
             if kind != "application/json" and asked.state.body:
-                return refused(api, 415, "send JSON: Content-Type: application/json")
+                return self.refused(asked, 415, "send JSON: Content-Type: application/json")
             shown = asked.headers.get("x-csrf-token", "") if visitor.ambient else visitor.csrf
         else:
             if kind != FORM:
-                return refused(api, 415, "send a form")
+                return self.refused(asked, 415, "send a form")
             text = asked.state.body.decode("utf-8", "replace")
             try:
                 asked.state.form = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
             except ValueError:
-                return refused(api, 413, f"a form has at most {MOST_FIELDS:,} fields")
+                return self.refused(asked, 413, f"a form has at most {MOST_FIELDS:,} fields")
             shown = asked.state.form.get("csrf", [""])[0]
-        if not same(shown, visitor.csrf):
-            return refused(api, 403, "the page was too old, or not one of this console's: load it again")
-        return None
+        if same(shown, visitor.csrf):
+            return None
+        if asked.url.path == "/login":
+            return RedirectResponse("/login", 303)
+        # Only a page of this console's own origin may have its fields sent again, and only by a person's click.
+        ours = asked.headers.get("origin") is not None
+        again = {name: values for name, values in asked.state.form.items() if name != "csrf"} if ours else None
+        return self.refused(asked, 403, OLD_PAGE, {}, again)
 
     def is_ours(self, headers: Headers) -> bool:
         """Does the request name a host that is ours?"""
@@ -167,13 +155,17 @@ class Guard:
     def unknown(self, asked: Request, api: bool) -> Response:
         """The answer to somebody who has not shown who they are."""
         if api:
-            return refused(api, 401, "show a token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
+            return self.refused(asked, 401, "show a token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
         if not self.settings.logs_in:
-            return refused(api, 401, "the proxy in front of this console did not say who you are")
+            return self.refused(asked, 401, "the proxy in front of this console did not say who you are")
         if asked.method not in SAFE:
-            return refused(api, 401, "log in first")
+            return self.refused(asked, 401, "nothing was changed: your login has ended, or there was none. Log in in"
+                                            " another tab, then go back and send it again")  # fmt: skip
         wanted = asked.url.path + (f"?{asked.url.query}" if asked.url.query else "")
         return RedirectResponse(f"/login?next={quote(wanted, safe='')}", 303)
+
+
+OLD_PAGE = "nothing was changed: the page was too old, or not one of this console's"
 
 
 def bare(host: str) -> str:
@@ -209,10 +201,3 @@ async def read_body(asked: Request) -> bytes | None:
         if len(body) > LARGEST_BODY:
             return None
     return body
-
-
-def refused(api: bool, status: int, why: str, headers: dict[str, Any] | None = None) -> Response:
-    """A refusal in the form that was asked for."""
-    if api:
-        return JSONResponse({"error": why, "field": None}, status, headers)
-    return PlainTextResponse(f"{why}\n", status, headers)

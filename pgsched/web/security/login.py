@@ -1,88 +1,99 @@
-"""Coming in and going out. The rule: guessing is slow, whoever guesses."""
+"""Coming in and going out.
+
+Invariant: guessing is slow, whoever guesses: each guess counts before it is looked at, and one password is hashed at a
+time, because a hash takes 32 MB.
+"""
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from threading import Lock
+import asyncio
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from pgsched.web.pages.responses import View, given, local, render
-from pgsched.web.security.guard import COOKIE
+from pgsched.web.security.guesses import Guesses, address_of
 from pgsched.web.security.secrets import Role, begun, same
+from pgsched.web.security.visitors import give_cookie
 from pgsched.web.settings import Settings
 
-GUESSES, WITHIN_S = 10, 60.0
+MOST_WAITING = 8  # for the one hash
 
 
-class Guesses:
-    """The wrong guesses of the last minute, of all addresses: somebody who guesses has many."""
-
-    def __init__(self) -> None:
-        self._at: deque[float] = deque()
-        self._lock = Lock()
-
-    def too_many(self, now: float) -> bool:
-        with self._lock:
-            while self._at and self._at[0] < now - WITHIN_S:
-                self._at.popleft()
-            return len(self._at) >= GUESSES
-
-    def add(self, now: float) -> None:
-        with self._lock:
-            self._at.append(now)
-
-
-def show(request: Request) -> Response:
-    """The form."""
+async def show(request: Request) -> Response:
+    """The form; a token in the URL, as `pgsched web` prints it, is looked at."""
+    if "token" in request.query_params:
+        return await look_at(request, request.query_params["token"])
     return form(request, 200)
 
 
 def form(request: Request, status: int, problem: str = "") -> Response:
     settings: Settings = request.app.state.settings
-    what = "token" if settings.password is None else "password" if not settings.token else "token or password"
+    what = (
+        "token"
+        if settings.password is None
+        else "password"
+        if not (settings.token or settings.named)
+        else "token or password"
+    )
     values = {"problem": problem, "what": what, "next": local(given(request, "next"), "/")}
     return HTMLResponse(render(request, View("login.html", values)), status)
 
 
-def enter(request: Request) -> Response:
+async def enter(request: Request) -> Response:
     """Look at what was entered."""
+    return await look_at(request, request.state.form.get("secret", [""])[0])
+
+
+async def look_at(request: Request, secret: str) -> Response:
+    """Let somebody in whose secret is right."""
     guesses: Guesses = request.app.state.guesses
-    now = time.monotonic()
-    if guesses.too_many(now):
+    address = address_of(request.client)
+    if not guesses.begin(address):
         return form(request, 429, "Too many wrong tries: wait a minute.")
-    role = allowed(request.app.state.settings, request.state.form.get("secret", [""])[0])
-    if role == "none":
-        guesses.add(now)
+    state = request.app.state
+    if state.settings.password is not None and state.hashing >= MOST_WAITING:
+        return form(request, 429, "Too many tries at once: try again.")
+    mark = await mark_of(request, secret)
+    if mark is None:
         return form(request, 403, "That is not it.")
+    guesses.right(address)
+    # a new session, so that one that somebody else put into this browser is not raised to a role
     response = RedirectResponse(local(given(request, "next"), "/"), 303)
-    return signed_in(request, response, role)
+    return give_cookie(response, state.settings, state.signer.cookie(begun(mark)), request.url.scheme)
 
 
-def allowed(settings: Settings, secret: str) -> Role:
-    """What a token or password allows."""
-    writes = settings.token is not None and same(secret, settings.token)
-    reads = settings.reader_token is not None and same(secret, settings.reader_token)
-    if not writes and settings.password is not None and len(secret) <= 1024:
-        writes = settings.password.fits(secret)
-    return "write" if writes else "read" if reads else "none"
-
-
-def signed_in(request: Request, response: Response, role: Role) -> Response:
-    """A new session, so that one that somebody else put into this browser is not raised to a role."""
-    sealed = request.app.state.signer.cookie(begun(role))
-    secure = request.app.state.settings.https or request.url.scheme == "https"
-    response.set_cookie(COOKIE, sealed, httponly=True, samesite="strict", secure=secure)
-    return response
+async def mark_of(request: Request, secret: str) -> str | None:
+    """What stands for the secret in a session (see Signer.mark); None where it is not right."""
+    state = request.app.state
+    settings: Settings = state.settings
+    found: tuple[Role, str] | None = None
+    if settings.reader_token is not None and same(secret, settings.reader_token):
+        found = ("read", secret)
+    for token in (settings.token, *(token for _, token in settings.named)):
+        if token is not None and same(secret, token):
+            found = ("write", secret)
+    if found is None and settings.password is not None and len(secret) <= 1024:
+        if state.hash_lock is None:
+            state.hash_lock = asyncio.Lock()
+        state.hashing += 1
+        try:
+            async with state.hash_lock:
+                fits = await run_in_threadpool(settings.password.fits, secret)
+        finally:
+            state.hashing -= 1
+        found = ("write", settings.password.text) if fits else None
+    return None if found is None else str(state.signer.mark(*found))
 
 
 def leave(request: Request) -> Response:
-    """Forget the session."""
+    """End the session, also for whoever has a copy of the cookie."""
+    session, state = request.state.visitor.session, request.app.state
+    state.ended.add(session.id, session.until)
     response = RedirectResponse("/login", 303)
-    response.delete_cookie(COOKIE)
+    response.delete_cookie(state.settings.cookie, secure=state.settings.https, httponly=True, samesite="strict")
     return response
 
 

@@ -28,6 +28,11 @@ class Password:
     salt: bytes
     key: bytes
 
+    @property
+    def text(self) -> str:
+        """As it was given."""
+        return f"scrypt${self.n}${self.r}${self.p}${encoded(self.salt)}${encoded(self.key)}"
+
     def fits(self, password: str) -> bool:
         """Is it this one?"""
         return hmac.compare_digest(derive(password, self.salt, (self.n, self.r, self.p), len(self.key)), self.key)
@@ -65,19 +70,20 @@ def same(given: str, expected: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What the cookie says: which browser it is, and what it may do until an instant of this machine's clock."""
+    """What the cookie says: which browser it is, and by which secret somebody came in (`by`, see Signer.mark; empty:
+    nobody did), until an instant of this machine's clock."""
 
     id: str
-    role: Role = "none"
-    user: str = ""
+    by: str = ""
     until: float = 0.0
 
 
 class Signer:
-    """Signs and reads cookies. With a secret of the operator's the key outlives this process."""
+    """Signs and reads cookies. Invariant: the key is random. One made from a token would let whoever has a cookie try
+    tokens as fast as his machine can."""
 
-    def __init__(self, secret: str | None) -> None:
-        self._key = os.urandom(32) if secret is None else hashlib.sha256(b"pgsched web " + secret.encode()).digest()
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = key or os.urandom(32)
 
     def seal(self, purpose: str, value: Any) -> str:
         """The value with its signature."""
@@ -94,11 +100,22 @@ class Signer:
     def session(self, cookie: str | None) -> Session | None:
         """The session of a cookie, unless it has ended."""
         found = self.unseal("session", cookie) if cookie else None
-        session = None if found is None else Session(**found)
+        try:
+            session = None if found is None else Session(**found)
+        except TypeError:  # of another version
+            return None
         return session if session is not None and session.until > time.time() else None
 
     def cookie(self, session: Session) -> str:
         return self.seal("session", asdict(session))
+
+    def mark(self, role: Role, secret: str) -> str:
+        """What stands for a secret in the sessions that it began: they end when it changes, or means another role."""
+        return self._mac(f"came in to {role} by", secret)[:20]
+
+    def token(self) -> str:
+        """A token for a console that was given none; the same as long as the key is."""
+        return self._mac("token", "made")
 
     def csrf(self, session: Session) -> str:
         """The token that this browser's forms carry."""
@@ -108,9 +125,9 @@ class Signer:
         return encoded(hmac.digest(self._key, f"{purpose}:{text}".encode(), "sha256"))
 
 
-def begun(role: Role = "none", user: str = "") -> Session:
+def begun(by: str = "") -> Session:
     """A new session."""
-    return Session(encoded(os.urandom(18)), role, user, time.time() + LASTS_S)
+    return Session(encoded(os.urandom(18)), by, time.time() + LASTS_S)
 
 
 def encoded(data: bytes) -> str:

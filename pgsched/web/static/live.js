@@ -1,16 +1,20 @@
-// Keeps a page as it is in the database: the server sends the live part again whenever it has changed, and only what differs
-// is touched, so that focus, ticked boxes and opened details stay. Everything works without this as well.
+// Keeps a page as it is in the database. Everything works without this as well.
+//
+// What it promises (a browser test for each is in tests/e2e/web/browser/test_live_promises.py):
+// 1. An event touches only what differs: focus, typed text, ticked boxes, selected text and opened details stay.
+// 2. An output that is seen at its end stays at its end; one that was scrolled up stays where it is.
+// 3. While runs are picked or pointed at, no row of the list moves or goes; a button says how many new ones there are.
+// 4. Figures that cannot be brought up to date say of when they are, and are dimmed.
+// 5. A stream that ends, is refused or falls silent is begun again, later each time.
+// 6. Ages are counted here, so nothing is sent because time has passed.
+// 7. A browser has at most STREAMS streams: the pages behind these look every few seconds instead, so that none hangs.
 
 const live = document.querySelector("[data-live]");
 const liveness = document.getElementById("liveness");
-let source = null;
+const stale = document.getElementById("stale");
+const STREAMS = 4, LOOK_S = 5, GRACE_S = 5, FIRST_WAIT_S = 1, LONGEST_WAIT_S = 30;
 
-function say(text, bad) {
-  if (!liveness) return;
-  liveness.hidden = false;
-  liveness.textContent = text;
-  liveness.className = bad ? "bad" : "good";
-}
+// ---- the page follows its text
 
 function attributes(old, fresh) {
   for (const { name } of [...old.attributes]) {
@@ -21,8 +25,12 @@ function attributes(old, fresh) {
   }
 }
 
-function same(a, b) {
+function pairs(a, b) {
   return a.nodeType === b.nodeType && a.nodeName === b.nodeName && (a.id || "") === (b.id || "");
+}
+
+function signature(one) {
+  return one.nodeType === Node.ELEMENT_NODE ? `${one.nodeName}.${one.className}` : "#text";
 }
 
 function morph(old, fresh) {
@@ -32,58 +40,272 @@ function morph(old, fresh) {
   }
   if (old.isEqualNode(fresh)) return;
   attributes(old, fresh);
-  const named = new Map([...old.children].filter((child) => child.id).map((child) => [child.id, child]));
+  const wanted = [...fresh.childNodes], named = new Map(), staying = new Set(), ahead = new Map();
+  for (const one of old.children) if (one.id) named.set(one.id, one);
+  for (const one of wanted) {
+    if (one.id) staying.add(one.id);
+    else ahead.set(signature(one), (ahead.get(signature(one)) || 0) + 1);
+  }
   let place = old.firstChild;
-  for (const wanted of [...fresh.childNodes]) {
-    const known = wanted.id ? named.get(wanted.id) : undefined;
-    if (known && known !== place) {
-      old.insertBefore(known, place);
-      place = known;
+  const drop = () => {
+    const gone = place;
+    place = place.nextSibling;
+    gone.remove();
+  };
+  // The node that becomes `one`, after what nobody wants any more was dropped; null: it is new.
+  const partner = (one) => {
+    while (place && place.id && !staying.has(place.id)) drop();
+    if (one.id) return named.get(one.id) || null;
+    ahead.set(signature(one), ahead.get(signature(one)) - 1);
+    while (place && !place.id && signature(place) !== signature(one)) {
+      const blank = place.nodeType === Node.TEXT_NODE && !place.data.trim();
+      if (one.nodeType === Node.TEXT_NODE || (!blank && ahead.get(signature(place)) > 0)) return null;
+      if (pairs(place, one)) break;
+      drop();
+      while (place && place.id && !staying.has(place.id)) drop();
     }
-    if (place && same(place, wanted)) {
-      morph(place, wanted);
-      place = place.nextSibling;
-    } else {
-      old.insertBefore(wanted, place);
+    return place && pairs(place, one) ? place : null;
+  };
+  for (const one of wanted) {
+    const found = partner(one);
+    if (!found) {
+      old.insertBefore(one, place);
+      continue;
     }
+    if (found !== place) old.insertBefore(found, place); // the order has changed
+    else place = place.nextSibling;
+    morph(found, one);
   }
-  while (place) {
-    const next = place.nextSibling;
-    place.remove();
-    place = next;
-  }
+  while (place) drop();
+}
+
+function parsed(text) {
+  const fresh = live.cloneNode(false);
+  fresh.innerHTML = text;
+  return fresh;
 }
 
 function show(text) {
-  const fresh = live.cloneNode(false);
-  fresh.innerHTML = text;
+  held = null;
+  follow(() => {
+    morph(live, parsed(text));
+    stamp(live);
+  });
+}
+
+function follow(change) {
+  const focused = document.activeElement;
   const tails = [...live.querySelectorAll("[data-tail]")].filter(
     (one) => one.scrollTop + one.clientHeight > one.scrollHeight - 40);
-  morph(live, fresh);
-  for (const one of tails) one.scrollTop = one.scrollHeight;
+  const before = new Set(live.querySelectorAll("[data-tail]"));
+  change();
+  for (const one of live.querySelectorAll("[data-tail]")) {
+    if (tails.includes(one) || !before.has(one)) one.scrollTop = one.scrollHeight;
+  }
+  if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+  count();
   document.dispatchEvent(new CustomEvent("shown"));
 }
 
+// ---- ages
+
+const begun = performance.now();
+
+function stamp(root) {
+  for (const one of root.querySelectorAll("[data-age]")) one.saidAt = performance.now();
+}
+
+const UNITS = [[86400, "d", 3600, "h"], [3600, "h", 60, "m"], [60, "m", 1, "s"], [1, "s", 0, ""]];
+
+function span(seconds) {
+  for (const [size, unit, part, small] of UNITS) {
+    if (seconds < size) continue;
+    const rest = part ? Math.floor((seconds % size) / part) : 0;
+    return `${Math.floor(seconds / size)}${unit}${rest ? ` ${rest}${small}` : ""}`;
+  }
+  return "0s";
+}
+
+function count() {
+  for (const one of document.querySelectorAll("[data-age]")) {
+    const age = Number(one.dataset.age) + (performance.now() - (one.saidAt ?? begun)) / 1000;
+    const way = one.dataset.as;
+    const text = way === "span" ? span(age) : way === "left" ? (age < 0 ? span(-age) : "now")
+      : age < 0 ? `in ${span(-age)}` : `${span(age)} ago`;
+    if (one.textContent !== text) one.textContent = text;
+  }
+}
+setInterval(count, 1000);
+
+// ---- a list that is being picked from does not move
+
+const CAN_POINT = matchMedia("(hover: hover)").matches; // a finger that has gone still hovers
+let held = null; // the text that waits to be shown
+
+function holding() {
+  const list = live.querySelector("[data-hold]");
+  return list && (picked.size > 0 || (CAN_POINT && list.matches(":hover")));
+}
+
+function hold(text) {
+  held = text;
+  const fresh = parsed(text), rows = [...fresh.querySelectorAll("[data-hold] tr[id]")];
+  let more = 0;
+  const known = new Map([...live.querySelectorAll("[data-hold] tr[id]")].map((row) => [row.id, row]));
+  follow(() => {
+    for (const row of rows) {
+      if (known.has(row.id)) {
+        morph(known.get(row.id), row);
+        stamp(known.get(row.id));
+      } else more += 1;
+    }
+  });
+  offer(more);
+}
+
+function offer(more) {
+  const button = document.getElementById("newer");
+  if (!button) return;
+  button.hidden = !more;
+  button.textContent = `${more} new run${more === 1 ? "" : "s"}: show`;
+}
+
+function release() {
+  if (held !== null) show(held);
+  offer(0);
+}
+
+function got(text) {
+  if (holding()) hold(text);
+  else {
+    show(text);
+    offer(0);
+  }
+}
+
+document.getElementById("newer")?.addEventListener("click", release);
+document.addEventListener("pointerout", () => setTimeout(() => { if (held !== null && !holding()) release(); }, 300));
+
+// ---- what is said of it
+
+let asOf = new Date(), trouble = null, silentSince = null;
+
+function say(text, bad) {
+  if (!liveness) return;
+  liveness.hidden = false;
+  liveness.textContent = text;
+  liveness.className = bad ? "bad" : "good";
+}
+
+function fine() {
+  asOf = new Date();
+  trouble = silentSince = null;
+  say("live");
+  shade();
+}
+
+function wrong(text) {
+  trouble = text;
+  say("not live", true);
+  shade();
+}
+
+function shade() {
+  if (!live) return;
+  const lost = trouble || (silentSince && performance.now() - silentSince > GRACE_S * 1000 && "the console does not answer");
+  live.classList.toggle("stale", Boolean(lost));
+  stale.hidden = !lost;
+  if (!lost) return;
+  const text = `Not live: the figures below are of ${asOf.toLocaleTimeString("en-GB")}, ${span((Date.now() - asOf) / 1000)} ago. ${lost}`;
+  if (stale.textContent !== text) stale.textContent = text;
+  say("not live", true);
+}
+setInterval(shade, 1000);
+
+// ---- the stream
+
+let source = null, lines = [], wait = FIRST_WAIT_S, again = 0, expected = 0;
+
 function begin() {
-  if (!live || source || document.hidden) return;
+  if (live && !source && !document.hidden) open(place());
+}
+
+// Whether this page may keep its stream. A browser has six connections to a host, and pages must load as well. A place is
+// a note in the storage that all pages of this console share: whose it is, and when it was last said to be taken.
+const me = Math.random().toString(36).slice(2);
+let taken = null;
+
+function place() {
+  try {
+    for (let n = 0; n < STREAMS; n++) {
+      const key = `pgsched stream ${n}`, [who, at] = (localStorage.getItem(key) || "").split(" ");
+      if (who && who !== me && Date.now() - at < 6000 && Date.now() >= at) continue;
+      taken = key;
+      keep();
+      return true;
+    }
+    return false;
+  } catch {
+    taken = null;
+    return true; // no storage
+  }
+}
+
+function keep() {
+  if (taken) localStorage.setItem(taken, `${me} ${Date.now()}`);
+}
+
+function open(streams) {
   source = new EventSource(location.href);
-  source.addEventListener("open", () => say("live"));
-  source.addEventListener("part", (event) => { show(event.data); say("live"); });
-  source.addEventListener("trouble", (event) => say(event.data, true));
-  source.addEventListener("error", () => say("not live: waiting for the console", true));
+  const on = (name, act) => source.addEventListener(name, (event) => {
+    const [value, pauseS] = JSON.parse(event.data);
+    wait = FIRST_WAIT_S;
+    expected = performance.now() + (pauseS + 15) * 1000;
+    act(value);
+    if (!streams) later(LOOK_S);
+  });
+  on("part", (text) => { lines = text.split("\n"); got(text); fine(); });
+  on("delta", (pieces) => {
+    lines = pieces.flatMap((piece) => typeof piece === "string" ? piece.split("\n") : lines.slice(piece[0], piece[0] + piece[1]));
+    got(lines.join("\n"));
+    fine();
+  });
+  on("still", fine);
+  on("trouble", wrong);
+  source.addEventListener("error", () => {
+    silentSince ||= performance.now();
+    if (source && source.readyState === EventSource.CLOSED) later(); // refused: the browser does not try again
+  });
+  expected = performance.now() + 30_000;
+}
+
+function later(seconds) {
+  end();
+  const pause = seconds || wait * (0.75 + Math.random() / 2);
+  if (!seconds) wait = Math.min(wait * 2, LONGEST_WAIT_S);
+  again = setTimeout(begin, pause * 1000);
 }
 
 function end() {
+  clearTimeout(again);
   if (source) source.close();
-  source = null;
+  if (taken) localStorage.removeItem(taken);
+  source = taken = null;
 }
 
-// A browser keeps few connections to a host: pages that nobody looks at give theirs back.
+setInterval(() => {
+  keep();
+  if (source && performance.now() > expected) {
+    silentSince ||= performance.now();
+    later();
+  }
+}, 1000);
+
+// Pages that nobody looks at give their connection back.
 document.addEventListener("visibilitychange", () => (document.hidden ? end() : begin()));
 addEventListener("pagehide", end);
 addEventListener("pageshow", begin);
 for (const one of document.querySelectorAll("[data-tail]")) one.scrollTop = one.scrollHeight;
-begin();
 
 // A form with data-preview shows in the place it names what the server makes of its fields, while they are typed.
 for (const form of document.querySelectorAll("form[data-preview]")) {
@@ -104,17 +326,41 @@ for (const form of document.querySelectorAll("form[data-preview]")) {
   ask();
 }
 
-// Picking runs: how many, and all at once.
-function counted() {
-  const picked = document.querySelectorAll('input[name="id"][form="many"]:checked').length;
-  for (const one of document.querySelectorAll("[data-picked]")) one.textContent = picked || "";
-  for (const one of document.querySelectorAll("[data-needs-picked]")) one.disabled = !picked;
+// ---- picking runs: how many, and all at once. What was picked stays so, also when its row has left the list.
+
+const many = document.getElementById("many");
+const picked = new Set();
+const BOXES = 'input[name="id"][form="many"]';
+
+function remember() {
+  for (const one of document.querySelectorAll(BOXES)) {
+    if (one.checked) picked.add(one.value);
+    else picked.delete(one.value);
+  }
+  tell();
 }
+
+function tell() {
+  const boxes = new Map([...document.querySelectorAll(BOXES)].map((one) => [one.value, one]));
+  for (const one of many?.querySelectorAll("[data-gone]") || []) one.remove();
+  for (const id of picked) {
+    const box = boxes.get(id);
+    if (box) box.checked = true;
+    else many?.append(Object.assign(document.createElement("input"), { type: "hidden", name: "id", value: id }));
+  }
+  for (const one of many?.querySelectorAll('input[type="hidden"][name="id"]') || []) one.dataset.gone = "";
+  for (const one of document.querySelectorAll("[data-picked]")) one.textContent = picked.size || "";
+  for (const one of document.querySelectorAll("[data-needs-picked]")) one.disabled = !picked.size;
+}
+
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-pick-all]")) {
-    for (const one of document.querySelectorAll('input[name="id"][form="many"]')) one.checked = event.target.checked;
+    if (!event.target.checked) picked.clear();
+    for (const one of document.querySelectorAll(BOXES)) one.checked = event.target.checked;
   }
-  if (event.target.matches('[data-pick-all], input[form="many"]')) counted();
+  if (event.target.matches('[data-pick-all], input[form="many"]')) remember();
 });
-document.addEventListener("shown", counted);
-counted();
+document.addEventListener("shown", tell);
+addEventListener("pageshow", remember); // Back ticks the boxes again
+remember();
+begin();

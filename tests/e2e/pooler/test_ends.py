@@ -65,8 +65,9 @@ def test_in_statement_mode_every_command_ends_with_one_clear_line(pooled: Pooled
 def test_the_console_is_served(bouncer: Bouncer, db: Db, tmp_path: Path) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('nightly', '0 2 * * *', 't')")
     said = tmp_path / "err"
-    command = [sys.executable, "-m", "pgsched", "web", "--port", "0"]
+    command = [sys.executable, "-m", "pgsched", "web", "--no-auth", "--port", "0"]
     env = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")} | {"PGSCHED_DSN": bouncer.dsn}
+    env["PGSCHED_HOME"] = str(tmp_path / "home")
     with said.open("w") as err, subprocess.Popen(command, cwd=ROOT, stderr=err, env=env) as process:
         try:
             pattern = re.compile(r"pgsched web: (http://127\.0\.0\.1:\d+/)\n")

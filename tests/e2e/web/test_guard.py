@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 from collections.abc import Callable
 
@@ -166,6 +167,11 @@ def test_a_password_gets_in_and_a_wrong_one_does_not(console: Console) -> None:
     assert browser.get("/").status_code == 200
 
 
+def signer(browser: Browser) -> secrets.Signer:
+    found: secrets.Signer = browser.client.app.app.state.signer  # type: ignore[attr-defined]
+    return found
+
+
 def test_guessing_is_stopped_and_then_the_right_one_waits_too(console: Console) -> None:
     browser = console(token=TOKEN)
     answers = [browser.post("/login", {"secret": f"guess {n}"}).status_code for n in range(11)]
@@ -175,14 +181,14 @@ def test_guessing_is_stopped_and_then_the_right_one_waits_too(console: Console) 
 
 def test_a_cookie_that_somebody_made_or_changed_is_not_believed(console: Console) -> None:
     browser = console(token=TOKEN)
-    forged = secrets.Signer("another secret").cookie(secrets.begun("write"))
-    mine = secrets.Signer(TOKEN)
+    mine, mark = signer(browser), signer(browser).mark("write", TOKEN)
+    forged = secrets.Signer(b"another key").cookie(secrets.begun(mark))
     text, mac = mine.cookie(secrets.begun("none")).split(".")
-    raised = secrets.encoded(secrets.decoded(text).replace(b'"none"', b'"write"'))
-    ended = mine.cookie(secrets.Session("x", "write", "", 1.0))
+    raised = secrets.encoded(secrets.decoded(text).replace(b'"none"', f'"{mark}"'.encode()))
+    ended = mine.cookie(secrets.Session("x", mark, 1.0))
     for cookie in (forged, f"{raised}.{mac}", ended, "", ".", "x.y"):
         assert browser.get("/", headers={"cookie": f"pgsched_session={cookie}"}).status_code == 303
-    good = mine.cookie(secrets.begun("write"))
+    good = mine.cookie(secrets.begun(mark))
     assert browser.get("/", headers={"cookie": f"pgsched_session={good}"}).status_code == 200
 
 
@@ -213,11 +219,22 @@ def test_the_proxys_word_counts_only_from_the_proxy(console: Console) -> None:
 
 def test_who_has_the_readers_token_cannot_make_a_cookie_that_may_write(console: Console) -> None:
     for settings in ({"reader_token": READER}, {"reader_token": READER, "password": HASH}):
-        forged = secrets.Signer(READER).cookie(secrets.begun("write"))
-        assert console(**settings).get("/", headers={"cookie": f"pgsched_session={forged}"}).status_code == 303
+        browser = console(**settings)
+        forged = secrets.Signer(hashlib.sha256(READER.encode()).digest()).cookie(secrets.begun(READER))
+        assert browser.get("/", headers={"cookie": f"pgsched_session={forged}"}).status_code == 303
+        reader = signer(browser).cookie(secrets.begun(signer(browser).mark("read", READER)))
+        headers = {"cookie": f"pgsched_session={reader}"}
+        assert "read only" in browser.get("/", headers=headers).text
 
 
 def test_behind_https_the_cookies_are_for_https_alone(console: Console) -> None:
     assert "secure" not in console(token=TOKEN).get("/login").headers["set-cookie"].lower()
     browser = console(token=TOKEN, https=True)
     assert "secure" in browser.get("/login").headers["set-cookie"].lower()
+    assert "__Host-pgsched_session=" in browser.get("/login").headers["set-cookie"]
+    assert browser.get("/login").headers["strict-transport-security"] == "max-age=31536000"
+    assert "strict-transport-security" not in console(token=TOKEN).get("/login").headers
+    browser.client.base_url = "https://localhost"
+    browser.client.post("/login", data={"csrf": browser.csrf(), "secret": TOKEN},
+                        headers={"origin": "https://localhost"}, follow_redirects=False)  # fmt: skip
+    assert browser.get("/").status_code == 200

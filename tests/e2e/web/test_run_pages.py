@@ -170,3 +170,34 @@ def test_however_many_read_an_output_slowly_others_are_served(
 
     whole = b"".join(b"%d\n" % n for n in range(1, 1201))
     assert asyncio.run(main()) == [(200, whole)] * web.CONNECTIONS
+
+
+def test_a_filter_that_means_nothing_stays_and_names_what_may_be_meant(
+    browser: Browser, db: psycopg.Connection
+) -> None:
+    for name in ("Orders-import", "orders-export", "mail"):
+        db.execute(JOB, [name])
+    answer = browser.get("/runs?job=order&state=dead&queue=heavy")
+    assert answer.status_code == 404 and 'name="job" value="order"' in answer.text and 'value="heavy"' in answer.text
+    assert "Did you mean" in answer.text and "job=Orders-import" in answer.text and "job=mail" not in answer.text
+    wrong = browser.get("/runs?job=mail&since=yesterday")
+    assert wrong.status_code == 422 and 'value="yesterday"' in wrong.text and 'name="job" value="mail"' in wrong.text
+
+
+def test_only_what_can_be_done_is_offered(browser: Browser, db: psycopg.Connection) -> None:
+    dead(db, 2, "x")
+    assert "Retry all…" in browser.get("/runs?state=dead").text
+    assert "Cancel all…" not in browser.get("/runs?state=dead").text
+    assert "Retry all…" not in browser.get("/runs?state=queued").text
+    db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+    ids = [row[0] for row in db.execute("SELECT id FROM pgsched.runs").fetchall()]
+    asked = browser.post("/runs/many", {"verb": "retry", "id": ids}).text
+    assert "Retry 2 runs?" in asked and "1 of those that were ticked cannot be retried: it is queued." in asked
+
+
+def test_a_run_says_what_holds_it(browser: Browser, db: psycopg.Connection) -> None:
+    run_id = one(db, "INSERT INTO pgsched.runs (task, queue) VALUES ('t', 'etl') RETURNING id")
+    assert 'id="held"' not in browser.get(f"/runs/{run_id}").text
+    db.execute("INSERT INTO pgsched.pauses (what, name, reason, paused_by) VALUES ('queue', 'etl', 'migration', 'bob')")
+    text = browser.get(f"/runs/{run_id}").text
+    assert "It waits: queue etl is paused by bob: migration." in text

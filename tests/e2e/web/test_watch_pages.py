@@ -148,3 +148,41 @@ def test_the_graph_leads_to_its_runs(browser: Browser, db: psycopg.Connection) -
     text = browser.get(f"/runs/{second}/tree").text
     assert f'href="/runs/{first}"' in text and f'href="/runs/{second}" aria-current' in text
     assert "lo&lt;b&gt;ad" in text and '<span class="state queued">' in text
+
+
+def test_the_calendar_counts_a_late_run_once_and_marks_what_is_excluded_and_to_come(
+    browser: Browser, db: psycopg.Connection
+) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule, timezone)"
+               " VALUES ('chatham', 't', '0 12 * * *', 'Pacific/Chatham')")  # fmt: skip
+    db.execute(
+        "INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, started_at, finished_at, attempt, origin,"
+        " covers_count, covers_from, covers_until) SELECT j.id, s.at, 't', s.state, s.at + '1 h', s.at + '2 h', 1,"
+        " 'schedule', s.n, s.at - '1 day'::interval, s.at FROM pgsched.jobs j, (VALUES"
+        " ('2026-05-02 12:00 Pacific/Chatham'::timestamptz, 'succeeded', 47),"
+        " ('2026-05-03 12:00 Pacific/Chatham', 'cancelled', NULL),"
+        " ('2026-05-04 12:00 Pacific/Chatham', 'skipped', 5)) s (at, state, n)"
+    )
+    text = browser.get("/jobs/chatham?month=2026-05").text
+    for day, what in ((2, ("1 late", "46 skipped")), (3, ("1 cancelled",)), (4, ("5 skipped",))):
+        label = re.search(f'aria-label="2026-05-0{day}: ([^"]*)"', text)
+        assert label is not None and sorted(label[1].split(", ")) == sorted(what)
+    day = browser.get("/jobs/chatham?day=2026-05-03").text
+    assert "Slot (Pacific/Chatham)" in day and "2026-05-03 12:00:00</time>" in day
+    db.execute("INSERT INTO pgsched.job_calendars (job_id, from_date, until_date, reason)"
+               " SELECT id, '2026-05-10', '2026-05-11', 'stocktaking' FROM pgsched.jobs")  # fmt: skip
+    text = browser.get("/jobs/chatham?month=2026-05").text
+    assert text.count("excluded: stocktaking") == 4 and "no slot, excluded: stocktaking" in text
+    following = one(db, "SELECT to_char((now() AT TIME ZONE 'Pacific/Chatham')::date + 3, 'YYYY-MM-DD')")
+    assert f'aria-label="{following}: 1 to come"' in browser.get(f"/jobs/chatham?month={following[:7]}").text
+
+
+def test_the_audit_names_jobs_and_links_only_those_that_are_there(browser: Browser, db: psycopg.Connection) -> None:
+    for name in ("load", "report"):
+        db.execute(DAILY, [name])
+    db.execute("UPDATE pgsched.jobs SET after_jobs = ARRAY[(SELECT id FROM pgsched.jobs WHERE name = 'load')]"
+               " WHERE name = 'report'")  # fmt: skip
+    assert "[&#34;load&#34;]" in browser.get("/audit?name=report").text
+    db.execute("DELETE FROM pgsched.jobs WHERE name = 'report'")
+    assert 'href="/jobs/report"' not in browser.get("/audit?name=report").text
+    assert 'href="/jobs/load"' in browser.get("/audit?name=load").text

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from tests.support.waiting import wait_until
         (["--token-file", "/nonexistent"], "cannot read"),
         (["--password-hash", "secret"], "--hash-password"),
         (["--trusted-proxy-header", "x-user"], "need each other"),
+        (["--no-auth", "--trusted-proxy-header", "x-user", "--trusted-proxy", "10.0.0.0/8"], "contradicts"),
+        (["--no-auth", "--host", "0.0.0.0"], "can be reached from elsewhere"),
         (["--trusted-proxy-header", "x-user", "--trusted-proxy", "here"], "trusted proxy"),
     ],
 )
@@ -59,12 +62,18 @@ def test_a_port_that_is_taken_is_bad_input(dsn: str, capsys: pytest.CaptureFixtu
 def test_it_says_where_it_listens_serves_and_ends_with_a_signal(dsn: str, tmp_path: Path) -> None:
     said = tmp_path / "err"
     command = [sys.executable, "-m", "pgsched", "web", "--dsn", dsn, "--port", "0"]
-    with said.open("w") as err, subprocess.Popen(command, cwd=ROOT, stderr=err, env=os.environ) as process:
+    env = os.environ | {"PGSCHED_HOME": str(tmp_path / "home")}
+    with said.open("w") as err, subprocess.Popen(command, cwd=ROOT, stderr=err, env=env) as process:
         try:
-            pattern = re.compile(r"pgsched web: (http://127\.0\.0\.1:\d+/)\n")
+            pattern = re.compile(r"pgsched web: (http://127\.0\.0\.1:\d+/)(login\?token=[\w-]{43})\n")
             found = wait_until(lambda: pattern.search(said.read_text()), 60, "the address")
             with urllib.request.urlopen(f"{found[1]}healthz", timeout=30) as answer:
                 assert answer.read() == b'{"ok":true}'
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                urllib.request.urlopen(f"{found[1]}api/v1/jobs", timeout=30)
+            keeps = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            with keeps.open(f"{found[1]}{found[2]}", timeout=30) as answer:
+                assert answer.url == found[1] and b"Overview" in answer.read()
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(30) in (0, -signal.SIGTERM)

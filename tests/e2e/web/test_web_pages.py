@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import psycopg
 import pytest
-from starlette.requests import Request
 
-from pgsched.web.pages.responses import View, event, look
-from pgsched.web.pages.runs import index
-from pgsched.web.security.guard import Visitor
-from pgsched.web.security.secrets import begun
-from tests.support.db.pruning import prune
 from tests.support.waiting import wait_until
-from tests.support.web.console import JOB, Browser, edited, one
+from tests.support.web.console import JOB, Browser, edited, form_of, one
 
 SCRIPT = "<script>alert(1)</script>\"'&"
 
@@ -105,8 +97,36 @@ def test_only_the_changed_fields_are_set_and_not_over_somebody_elses(browser: Br
     mine = edited(browser, "/job/edit/nightly")
     assert "Changed: schedule." in browser.post("/job/edit/nightly", mine | {"schedule": "0 4 * * *"}).text
     conflict = browser.post("/job/edit/nightly", mine | {"schedule": "0 5 * * *"})
-    assert conflict.status_code == 422 and "somebody else has changed" in conflict.text
+    assert conflict.status_code == 422 and "somebody else has changed schedule" in conflict.text
+    assert "theirs: 0 4 * * *" in conflict.text
     assert one(db, "SELECT schedule FROM pgsched.jobs") == "0 4 * * *"
+
+
+def test_a_conflict_is_about_the_fields_that_both_changed(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(JOB, ["nightly"])
+    mine = edited(browser, "/job/edit/nightly")
+    db.execute("UPDATE pgsched.jobs SET priority = 2, description = 'theirs', paused = true")
+    answer = browser.post("/job/edit/nightly", mine | {"task": "other"})
+    assert "Changed: task." in answer.text
+    assert db.execute("SELECT task, priority, description, paused FROM pgsched.jobs").fetchone() == (
+        "other", 2, "theirs", True,
+    )  # fmt: skip
+    conflict = browser.post("/job/edit/nightly", mine | {"task": "other", "description": "mine"})
+    assert "somebody else has changed description meanwhile" in conflict.text and "theirs: theirs" in conflict.text
+    again = form_of(conflict.text)
+    assert again["description"] == "mine" and again["priority"] == "2"
+    assert "Changed: description." in browser.post("/job/edit/nightly", again).text
+    assert one(db, "SELECT description FROM pgsched.jobs") == "mine"
+
+
+def test_a_job_that_was_deleted_meanwhile_leaves_the_form(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(JOB, ["nightly"])
+    mine = edited(browser, "/job/edit/nightly")
+    db.execute("DELETE FROM pgsched.jobs")
+    answer = browser.post("/job/edit/nightly", mine | {"description": "a long text"})
+    assert answer.status_code == 422 and "deleted meanwhile" in answer.text and "a long text" in answer.text
+    assert "Job nightly is made." in browser.post("/job/new", form_of(answer.text)).text
+    assert one(db, "SELECT description FROM pgsched.jobs") == "a long text"
 
 
 def test_the_preview_tells_of_the_clocks(browser: Browser, db: psycopg.Connection) -> None:
@@ -209,80 +229,3 @@ def test_a_database_that_is_gone_is_said_and_is_found_again(browser: Browser, db
         " WHERE application_name LIKE 'pgsched web%' AND datname = current_database()"
     )
     assert browser.get("/jobs").status_code == 200
-
-
-def test_a_live_page_is_made_by_the_function_that_made_the_page(browser: Browser, db: psycopg.Connection) -> None:
-    app: Any = browser.client.app
-    visitor = Visitor("write", "", begun("write"), "x")
-    scope = {"type": "http", "app": app.app, "method": "GET", "path": "/runs", "query_string": b"", "headers": [],
-             "state": {"visitor": visitor, "form": {}}}  # fmt: skip
-    before = look(Request(scope), index)
-    db.execute("INSERT INTO pgsched.runs (task) VALUES ('fresh.task')")
-    after = look(Request(scope), index)
-    assert (before[0], after[0]) == ("part", "part")
-    assert "fresh.task" in after[1] and "fresh.task" not in before[1] and "<html" not in after[1]
-
-
-def test_a_live_page_says_that_the_database_is_gone(browser: Browser, db: psycopg.Connection) -> None:
-    app: Any = browser.client.app
-    scope = {"type": "http", "app": app.app, "method": "GET", "path": "/x", "query_string": b"", "headers": []}
-
-    def broken(request: Request, conn: psycopg.Connection) -> View:
-        conn.execute("SELECT pg_terminate_backend(pg_backend_pid())")
-        raise AssertionError
-
-    name, text, _ = look(Request(scope), broken)
-    assert name == "trouble" and "cannot reach the database" in text
-
-
-def test_an_event_carries_every_line(browser: Browser) -> None:
-    assert event("part", "a\nb\r\n\nc") == b"event: part\ndata: a\ndata: b\ndata: \ndata: c\n\n"
-    assert event("part", "") == b"event: part\ndata:\n\n"
-
-
-def test_the_doctors_findings_are_shown_once_he_has_looked(browser: Browser, db: psycopg.Connection) -> None:
-    assert "Looking at it" in browser.get("/doctor").text
-    wait_until(lambda: "takes writes" in browser.get("/doctor").text, 60, "the first look")
-    assert "looked at" in browser.get("/doctor").text
-
-
-def test_open_alerts_are_on_the_first_page_and_on_the_jobs(browser: Browser, db: psycopg.Connection) -> None:
-    db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('watched', 't', '@every 1h')")
-    db.execute(
-        "INSERT INTO pgsched.alerts (job_id, job, kind, details) SELECT id, name, 'failures', '3 <b>failed</b>'"
-        " FROM pgsched.jobs WHERE name = 'watched'"
-    )
-    for page in ("/", "/jobs/watched"):
-        assert "3 &lt;b&gt;failed&lt;/b&gt;" in browser.get(page).text, page
-    db.execute("UPDATE pgsched.alerts SET closed_at = clock_timestamp(), recovery = 'a run succeeded'")
-    for page in ("/", "/jobs/watched"):
-        assert "failed&lt;/b&gt;" not in browser.get(page).text, page
-
-
-def test_charts_stay_when_the_rows_are_gone(browser: Browser, db: psycopg.Connection) -> None:
-    db.execute(
-        "INSERT INTO pgsched.runs (task, state, available_at, started_at, finished_at) SELECT 't', 'dead', t, t, t"
-        " FROM (SELECT clock_timestamp() - interval '2 hours' AS t) x, generate_series(1, 7)"
-    )
-    prune(db, 60.0)
-    assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (0,)
-    for span in ("6h", "24h", "7d", "30d"):
-        assert "dead 7" in browser.get(f"/?range={span}").text, span
-    assert "dead 7" not in browser.get("/?range=1h").text
-
-
-def test_what_a_job_is_watched_for_and_keeps_is_edited_in_its_form(browser: Browser, db: psycopg.Connection) -> None:
-    db.execute(
-        "INSERT INTO pgsched.jobs (name, task, schedule, keep, expect_every)"
-        " VALUES ('watched', 't', '@every 1h', '{\"dead\": \"90 days\"}', '2 hours')"
-    )
-    assert "dead 90 days" in browser.get("/jobs/watched").text
-    form = browser.get("/job/edit/watched").text
-    assert "7200 seconds" in form and 'value="dead=90d"' in form
-    browser.post("/job/edit/watched", edited(browser, "/job/edit/watched") | {"keep": "dead=30d, any=36h"})
-    assert one(db, "SELECT keep FROM pgsched.jobs") == {"dead": "2592000 seconds", "any": "129600 seconds"}
-    assert 'value="dead=30d, any=36h"' in browser.get("/job/edit/watched").text
-    browser.post("/job/edit/watched", edited(browser, "/job/edit/watched") | {"keep": ""})
-    assert (
-        one(db, "SELECT keep FROM pgsched.jobs") is None and "kept as everywhere" in browser.get("/jobs/watched").text
-    )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 import psycopg
 import pytest
 
 from pgsched.db.connection.connect import connect
-from pgsched.db.queries.jobs import jobs, queues
+from pgsched.db.queries.jobs import calendars, jobs, queues
 from pgsched.db.queries.leader import retention
 from pgsched.db.queries.reports.audit import entries
-from pgsched.db.queries.runs import runs
+from pgsched.db.queries.runs import runs, workers
 from pgsched.errors import InputError
 from tests.support.db.leading import lead
 from tests.support.logins import Logins
@@ -167,3 +168,60 @@ def test_what_is_older_than_the_setting_goes_and_only_the_owner_says_how_old(
         retention.tidy(leader, 86_400, 1000)
     assert db.execute(kept.encode()).fetchone() == (1,)
     assert entries(db, "retention")[0]["change"]["keep_audit"] == ["400 days", "50 days"]
+
+
+def test_the_person_for_whom_a_console_acts_is_noted_and_nobody_elses_word_for_it(
+    logins: Logins, db: psycopg.Connection[Any]
+) -> None:
+    for who in ("alice", "ops", "desk"):
+        with connect(logins.dsn(who)) as opened:
+            opened.acting_for = "carol@example.com"
+            jobs.add(opened, {"name": who, "schedule": "0 2 * * *", "task": "t"})
+            assert opened.execute("SELECT current_setting('pgsched.user', true)").fetchone() in ((None,), ("",))
+    found = dict(db.execute("SELECT name, (who, for_user)::text FROM pgsched.audit").fetchall())
+    login = logins.name
+    assert found == {
+        "alice": f"({login('alice')},)", "ops": f"({login('ops')},)", "desk": f"({login('desk')},carol@example.com)",
+    }  # fmt: skip
+
+
+def test_without_the_question_who_says_so_anybody_could_name_anybody(
+    logins: Logins, db: psycopg.Connection[Any]
+) -> None:
+    row = db.execute("SELECT pg_get_functiondef('pgsched.acting_for()'::regprocedure)").fetchone()
+    assert row is not None
+    guard = "pg_has_role(session_user, r.oid, 'MEMBER')"
+    assert guard in row[0]
+    db.execute(row[0].replace(guard, "true").encode())
+    with connect(logins.dsn("alice")) as opened:
+        opened.acting_for = "carol@example.com"
+        jobs.add(opened, {"name": "mine", "schedule": "0 2 * * *", "task": "t"})
+    assert db.execute("SELECT for_user FROM pgsched.audit").fetchone() == ("carol@example.com",)
+
+
+def test_the_audit_is_filtered_by_the_person(conn: Any) -> None:
+    conn.acting_for = "carol"
+    jobs.add(conn, {"name": "hers", "schedule": "0 2 * * *", "task": "t"})
+    conn.acting_for = None
+    jobs.add(conn, {"name": "mine", "schedule": "0 2 * * *", "task": "t"})
+    assert [row["name"] for row in entries(conn, who="carol")] == ["hers"]
+
+
+def test_excluded_dates_and_drains_are_noted(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    db.execute("INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
+               " VALUES ('w:1', 'w', 1, '0', 1, '{task}', '{t}', '1 min')")  # fmt: skip
+    with connect(logins.dsn("alice")) as hers:
+        jobs.add(hers, {"name": "nightly", "schedule": "0 2 * * *", "task": "t"})
+    with connect(logins.dsn("ops")) as opened:
+        calendars.add(opened, "nightly", date(2026, 12, 24), date(2030, 1, 1), "never")
+        calendars.remove(opened, "nightly", date(2026, 12, 24), date(2030, 1, 1))
+        workers.drain(opened, 1, None)
+        jobs.delete(opened, "nightly")
+        found = [(row["who"], row["action"], row["what"], row["name"], row["change"]) for row in entries(opened)]
+    ops, span = logins.name("ops"), ["2026-12-24", "2030-01-01", "never"]
+    assert found[3:1:-1] == [
+        (ops, "changed", "job", "nightly", {"excluded": [None, span]}),
+        (ops, "changed", "job", "nightly", {"excluded": [span, None]}),
+    ]
+    assert found[1][:4] == (ops, "drained", "worker", "w:1")
+    assert found[0][:4] == (ops, "deleted", "job", "nightly") and len(found) == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from typing import Any
 
@@ -40,10 +41,14 @@ def one(db: psycopg.Connection, question: str, *given: Any) -> Any:
 
 def edited(browser: Browser, path: str) -> dict[str, str]:
     """The fields of a form as the browser would send them unchanged."""
-    text = browser.get(path).text
+    return form_of(browser.get(path).text)
+
+
+def form_of(text: str) -> dict[str, str]:
+    """The same, of a page that is there."""
     found = dict(re.findall(r'<input name="(\w+)" value="([^"]*)"', text))
     found |= dict(re.findall(r'<textarea name="(\w+)"[^>]*>([^<]*)<', text))
     found |= dict(re.findall(r'<select name="(\w+)">.*?<option selected>(\w+)', text))
     seen = re.search(r'name="seen" value="([^"]*)"', text)
     assert seen is not None
-    return {name: value.replace("&#34;", '"') for name, value in found.items()} | {"seen": seen[1]}
+    return {name: html.unescape(value) for name, value in found.items()} | {"seen": html.unescape(seen[1])}

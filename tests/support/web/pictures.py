@@ -117,8 +117,10 @@ def staged() -> Iterator[tuple[str, str]]:
 def running(dsn: str) -> Iterator[str]:
     """The worker, the console, and somebody who keeps sending mail."""
     env = os.environ | {"PGSCHED_DSN": dsn, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
-    commands = (["web", "--port", "0"], ["worker", "--app", "tests.support.web.scene:app", "--concurrency", "12",
-                                         "--allow", "task,command,sql"])  # fmt: skip
+    commands = (
+        ["web", "--no-auth", "--port", "0"],
+        ["worker", "--app", "tests.support.web.scene:app", "--concurrency", "12", "--allow", "task,command,sql"],
+    )
     with tempfile.TemporaryDirectory() as folder, (said := Path(folder) / "said").open("w") as log:
         begun = [
             subprocess.Popen([sys.executable, "-m", "pgsched", *one], cwd=ROOT, env=env, stdout=subprocess.DEVNULL,

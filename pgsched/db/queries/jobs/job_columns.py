@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 from pgsched.core import payload
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.failures import explain
-from pgsched.db.rows import explained
+from pgsched.db.rows import acting, explained
 from pgsched.errors import InputError, PgschedError
 
 # Each with the type that its text is read as (a test compares it with the catalog).
@@ -84,7 +84,7 @@ def write(conn: Connection[Any], statement: composing.SQL, values: dict[str, Any
     )
     try:
         # A savepoint where the caller has a transaction: `culprit` asks further after the refusal.
-        with conn.transaction():
+        with conn.transaction(), acting(conn):
             return conn.execute(text, {**values, **more}).fetchone() is not None
     except psycopg.Error as error:
         raise refused(conn, error, values) from error

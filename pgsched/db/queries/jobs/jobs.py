@@ -15,7 +15,7 @@ from pgsched.core.schedule.preview import next_allowed
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.declarations import declare
 from pgsched.db.queries.jobs.job_columns import checked, json_text, write
-from pgsched.db.rows import Row, one, rows
+from pgsched.db.rows import Row, column, one, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
 
 __all__ = [
@@ -67,6 +67,12 @@ def resume(conn: Connection[Any], name: str, since: str = "now") -> Row:
     return known(name, one(conn, "job_resume", {"name": name, "resume_from": since})) and show(conn, name)
 
 
+def reset_mark(conn: Connection[Any], name: str) -> Row:
+    """Set the mark of a job that lies ahead of the clock back to now, or to its newest slot: (before, mark, now)."""
+    show(conn, name)
+    return known(name, one(conn, "job_reset_mark", {"name": name}))
+
+
 def delete(conn: Connection[Any], name: str) -> Row:
     """Remove a job and cancel its unstarted runs; says how many are still running."""
     return known(name, one(conn, "job_delete", {"name": name}))
@@ -110,6 +116,11 @@ def trigger(conn: Connection[Any], name: str, args: Any = None, overlap: str = "
     values = {"name": name, "args": None if args is None else json_text(args), "overlap": overlap}
     show(conn, name)
     return int(known(name, one(conn, "job_trigger", values))["id"])
+
+
+def similar(conn: Connection[Any], name: str) -> list[str]:
+    """Names of jobs that contain this text, whatever its case."""
+    return column(conn, "jobs_similar", {"text": name, "n": 8})
 
 
 def unknown(name: str) -> NotFound:

@@ -31,10 +31,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def console(dsn: str, tmp_path: Path) -> Iterator[str]:
     """The address of `pgsched web`, with a worker beside it that runs commands."""
-    env = os.environ | {"PGSCHED_DSN": dsn, "PYTHONUNBUFFERED": "1"}
+    env = os.environ | {"PGSCHED_DSN": dsn, "PGSCHED_HOME": str(tmp_path / "home"), "PYTHONUNBUFFERED": "1"}
     said = tmp_path / "web.log"
     with said.open("w") as log:
-        commands = (["web", "--port", "0"], ["worker", "--allow", "shell", "--poll", "0.2"])
+        commands = (["web", "--no-auth", "--port", "0"], ["worker", "--allow", "shell", "--poll", "0.2"])
         running = [
             subprocess.Popen([sys.executable, "-m", "pgsched", *command], cwd=ROOT, env=env, stderr=log if n == 0 else
                              subprocess.DEVNULL, stdout=subprocess.DEVNULL)

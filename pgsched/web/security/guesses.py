@@ -1,0 +1,57 @@
+"""How often somebody may guess a secret.
+
+Invariant: a guess is counted before it is looked at, so that guesses sent at once are no more than those sent in turn.
+While an address has guessed too often, the right secret is not looked at either.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections import OrderedDict, deque
+from threading import Lock
+
+WITHIN_S = 60.0
+LOGINS, BEARERS = 10, 60  # of one address within WITHIN_S
+MOST_ADDRESSES = 10_000
+
+
+class Guesses:
+    """The wrong guesses of the last minute, by address. Thread-safe."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, Lock()
+        self._at: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def begin(self, address: str) -> bool:
+        """Count one more guess; False: it may not be looked at."""
+        with self._lock:
+            now, at = time.monotonic(), self._at.setdefault(address, deque())
+            self._at.move_to_end(address)
+            while len(self._at) > MOST_ADDRESSES:
+                self._at.popitem(last=False)
+            while at and at[0] < now - WITHIN_S:
+                at.popleft()
+            if len(at) >= self._most:
+                return False
+            at.append(now)
+            return True
+
+    def right(self, address: str) -> None:
+        """The last one was none: the secret was right."""
+        with self._lock:
+            if at := self._at.get(address):
+                at.pop()
+
+
+def address_of(client: tuple[str, int] | None) -> str:
+    """Who guesses: an IPv4 address, or the network that a host of IPv6 has to itself."""
+    host = client[0] if client else ""
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(found, ipaddress.IPv6Address):
+        mapped = found.ipv4_mapped
+        return str(mapped or ipaddress.ip_network((found, 64), strict=False))
+    return host

@@ -1,0 +1,128 @@
+"""The key that cookies are signed with, kept in a file of this user, so that a console that starts again knows its
+visitors and the forms on their screens.
+
+Invariant: a file that somebody else owns, may read or has put a link in the place of is not used. Without a folder that
+can be written, a key is made for this process alone.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from pathlib import Path
+from threading import Lock
+
+SIZE = 32
+MOST_ENDED = 10_000
+
+
+def folder() -> Path | None:
+    """Where the console keeps what outlives it; None: this user has no such place."""
+    if chosen := os.environ.get("PGSCHED_HOME"):
+        return Path(chosen).expanduser()
+    if os.geteuid() == 0:
+        return Path("/var/lib/pgsched")
+    state = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        own = Path.home()
+    except RuntimeError:
+        return Path(state) / "pgsched" if state.startswith("/") else None
+    usual = own / ("Library/Application Support" if sys.platform == "darwin" else ".local/state")
+    return (Path(state) if state.startswith("/") else usual) / "pgsched"
+
+
+def key_of(place: Path | None) -> bytes:
+    """The key that is kept there; one that is made now where there is none. One of this process where it cannot be."""
+    if place is None:
+        return os.urandom(SIZE)
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not is_ours(place.stat()):
+            return os.urandom(SIZE)
+        return read(place / "web.key") or made(place / "web.key")
+    except OSError:
+        return os.urandom(SIZE)
+
+
+def made(file: Path) -> bytes:
+    """A new key in this file; that of another process if it was quicker."""
+    key = os.urandom(SIZE)
+    mine = file.with_name(f"{file.name}.{os.getpid()}")
+    handle = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as writing:
+            writing.write(key)
+        try:
+            os.link(mine, file)
+        except FileExistsError:
+            return read(file) or key
+    finally:
+        mine.unlink()
+    return key
+
+
+def read(file: Path) -> bytes | None:
+    """The key in a file; None where there is none that nobody else can know."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(handle, "rb") as reading:
+        found = os.fstat(reading.fileno())
+        key = reading.read(SIZE + 1)
+    private = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return key if private and len(key) == SIZE else None
+
+
+def is_ours(found: os.stat_result) -> bool:
+    """Is the folder this user's, and can nobody else put files into it?"""
+    return found.st_uid == os.geteuid() and not found.st_mode & 0o022
+
+
+class Ended:
+    """The sessions that were logged out and would otherwise last longer. Thread-safe; a file lets them end for later
+    processes, too."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file, self._lock = file, Lock()
+        self._until: dict[str, float] = {}
+        for line in lines(file):
+            name, _, until = line.partition(" ")
+            if until.isdecimal() and int(until) > time.time():
+                self._until[name] = int(until)
+
+    def __contains__(self, session_id: str) -> bool:
+        return session_id in self._until
+
+    def add(self, session_id: str, until: float) -> None:
+        """It ended now, and would have `until` then."""
+        with self._lock:
+            now = time.time()
+            self._until = {name: end for name, end in self._until.items() if end > now}
+            if len(self._until) >= MOST_ENDED:
+                self._until.pop(next(iter(self._until)))
+            self._until[session_id] = until
+            self._keep()
+
+    def _keep(self) -> None:
+        if self._file is None:
+            return
+        text = "".join(f"{name} {int(end) + 1}\n" for name, end in self._until.items())
+        fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        try:
+            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(handle, "w", encoding="ascii") as writing:
+                writing.write(text)
+            fresh.replace(self._file)
+        except OSError:
+            return  # a folder that cannot be written: they have ended in this process
+
+
+def lines(file: Path | None) -> list[str]:
+    """The lines of a file, none where it cannot be read."""
+    try:
+        return [] if file is None else file.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []

@@ -1,0 +1,96 @@
+"""Who somebody is, by what the request shows: a cookie, a token, or what a proxy says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from pgsched.web.security.keys import Ended
+from pgsched.web.security.secrets import Role, Session, Signer, begun, same
+from pgsched.web.settings import Settings
+
+SAFE = ("GET", "HEAD", "OPTIONS")  # requests that change nothing
+PLAIN = ("/api/", "/static/", "/healthz")  # answers that bring nobody a cookie
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who asks. `ambient`: the browser says so by itself, so that another site could have made it ask."""
+
+    role: Role
+    user: str
+    session: Session
+    csrf: str
+    ambient: bool = True
+
+    @property
+    def may_write(self) -> bool:
+        return self.role == "write"
+
+
+class Known:
+    """Who may come in."""
+
+    def __init__(self, settings: Settings, signer: Signer, ended: Ended) -> None:
+        self.settings, self.signer, self.ended = settings, signer, ended
+        password = None if settings.password is None else settings.password.text
+        secrets: list[tuple[str | None, Role, str]] = [
+            (settings.reader_token, "read", ""), (settings.token, "write", ""), (password, "write", ""),
+            *((token, "write", name) for name, token in settings.named),
+        ]  # fmt: skip
+        self._people: dict[str, tuple[Role, str]] = {
+            signer.mark(role, secret): (role, name) for secret, role, name in secrets if secret is not None
+        }
+
+    def visitor(self, asked: HTTPConnection) -> tuple[Visitor, bool]:
+        """Who asks, and whether their browser has yet to be given a cookie."""
+        session = self.signer.session(asked.cookies.get(self.settings.cookie))
+        if session is not None and session.id in self.ended:
+            session = None
+        known, session = session is not None, session or begun()
+        role, user, ambient = self.believed(asked, session)
+        if role == "write" and self.settings.read_only:
+            role = "read"
+        page = not asked.url.path.startswith(PLAIN)
+        return Visitor(role, user, session, self.signer.csrf(session), ambient), page and not known
+
+    def believed(self, asked: HTTPConnection, session: Session) -> tuple[Role, str, bool]:
+        """The role and the name of whoever asks, and whether they are ambient."""
+        settings = self.settings
+        if not settings.authenticates:
+            return "write", "", False
+        if (token := bearer(asked)) is not None:
+            return *self.by_token(token), False
+        if settings.proxy_header and self.from_proxy(asked):
+            user = asked.headers.get(settings.proxy_header, "")
+            return ("write", user, True) if user else ("none", "", True)
+        return *self._people.get(session.by, ("none", "")), True
+
+    def by_token(self, given: str) -> tuple[Role, str]:
+        """What a token allows, and whose it is; all are always compared."""
+        found: tuple[Role, str] = ("none", "")
+        if self.settings.reader_token and same(given, self.settings.reader_token):
+            found = ("read", "")
+        for name, token in (("", self.settings.token), *self.settings.named):
+            if token and same(given, token):
+                found = ("write", name)
+        return found
+
+    def from_proxy(self, asked: HTTPConnection) -> bool:
+        """Does the connection itself come from a proxy that is trusted?"""
+        return self.settings.is_shared(asked.client.host if asked.client else "")
+
+
+def bearer(asked: HTTPConnection) -> str | None:
+    """The token that a program shows."""
+    shown = asked.headers.get("authorization", "")
+    return shown[7:] if shown[:7].lower() == "bearer " else None
+
+
+def give_cookie(response: Response, settings: Settings, sealed: str, scheme: str) -> Response:
+    """Put a session into the browser."""
+    secure = settings.https or scheme == "https"
+    response.set_cookie(settings.cookie, sealed, httponly=True, samesite="strict", secure=secure)
+    return response

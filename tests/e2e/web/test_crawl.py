@@ -1,0 +1,68 @@
+"""A crawl of the console on an odd database: every link is followed, and nothing is a bug."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections import deque
+
+import psycopg
+
+from pgsched.core.text import CONTROL
+from tests.support.web.console import Browser, one
+from tests.support.web.oddities import build
+
+MOST = 600  # addresses
+BEGINNINGS = (
+    *("/", "/jobs", "/runs", "/queues", "/workers", "/alerts", "/audit", "/doctor", "/job/new", "/?range=1y"),
+    *("/runs?job=nobody", "/runs?since=never", "/runs?state=odd", "/runs/0", f"/runs/{'9' * 18}", "/jobs/nobody"),
+    *(f"/runs/{'9' * 5000}", "/api/openapi.json", "/api/v1/jobs", "/api/v1/runs", "/api/v1/status", "/api/v1/audit"),
+    *(f"/api/v1/runs/{'9' * 19}", f"/api/v1/runs/{'9' * 4000}", "/runs?before=99999999999999999999", "/audit?before=x"),
+)
+
+
+def alike(path: str) -> str:
+    """Days of one calendar are one page."""
+    return re.sub(r"[0-9]{4}-[0-9]{2}(-[0-9]{2})?", "D", path)
+
+
+def problems(path: str, status: int, text: str) -> list[str]:
+    """What is wrong with an answer: a bug, or a control character that a browser would obey."""
+    shown = re.sub(r'value="[^"]*"|<textarea[^>]*>[^<]*', "", text).replace("\n", "").replace("\t", "")
+    found = [f"{path[:200]}: {status} {re.sub('<[^>]*>', ' ', text)[-300:]}"] if status >= 500 else []
+    return found + [f"{path[:200]}: {one[0]!r}" for one in [CONTROL.search(shown)] if one]
+
+
+def test_every_page_of_an_odd_database_is_shown(browser: Browser, db: psycopg.Connection) -> None:
+    build(db)
+    todo, seen = deque(BEGINNINGS), {alike(path) for path in BEGINNINGS}
+    wrong: list[str] = []
+    asked = 0
+    while todo and asked < MOST:
+        path = todo.popleft()
+        asked += 1
+        answer = browser.get(path)
+        wrong += problems(path, answer.status_code, answer.text)
+        for link in re.findall(r'href="(/[^"]*)"', answer.text):
+            target = html.unescape(link).partition("#")[0]
+            if alike(target) not in seen and not target.endswith("/log"):
+                seen.add(alike(target))
+                todo.append(target)
+    assert wrong == [], wrong[:20]
+    assert asked > 200, asked
+
+
+def test_json_that_python_cannot_read_is_said_to_be_such(browser: Browser, db: psycopg.Connection) -> None:
+    build(db)
+    run_id = one(db, "SELECT id FROM pgsched.runs WHERE length(args::text) > 5000 LIMIT 1")
+    assert "cannot be read" in browser.get(f"/runs/{run_id}").text
+    found = browser.get(f"/api/v1/runs/{run_id}")
+    assert found.status_code == 200 and "cannot be read" in json.dumps(found.json())
+
+
+def test_an_output_says_that_its_beginning_is_left_out(browser: Browser, db: psycopg.Connection) -> None:
+    build(db)
+    run_id = one(db, "SELECT max(run_id) FROM pgsched.run_logs")
+    text = browser.get(f"/runs/{run_id}").text
+    assert "Only the end is shown" in text and len(text) < 600_000
