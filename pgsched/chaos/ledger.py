@@ -28,6 +28,9 @@ IS_OPEN = "SELECT FROM chaos.gates WHERE name = %s"
 ASSERT = "SELECT pgsched.assert_claim(%s, %s)"
 LOOK_S = 0.05
 PATIENCE_S = 30.0
+# a transaction with assert_claim holds the run's row: from a host that is gone, no longer than this
+SETTINGS = {"idle_in_transaction_session_timeout": "2s"}
+AWAY = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
 
 app = App("chaos")
 mine = threading.local()
@@ -46,7 +49,7 @@ def connection(name: str = "PGSCHED_CHAOS_LEDGER") -> psycopg.Connection:
     conn = held.get(dsn)
     if conn is None or conn.closed:
         try:  # as the product does it: where a DSN names several servers, it knows which of them is an old primary
-            conn = held[dsn] = connect(dsn, purpose="ledger")
+            conn = held[dsn] = connect(dsn, purpose="ledger", settings=SETTINGS)
         except (DatabaseUnreachable, DatabaseReadOnly) as error:
             raise psycopg.OperationalError(str(error)) from error
     return conn
@@ -58,7 +61,7 @@ def patiently(run: Run, work: Callable[[], None]) -> None:
     while True:
         try:
             return work()
-        except (psycopg.OperationalError, psycopg.InterfaceError):
+        except AWAY:
             if time.monotonic() > deadline or run.cancelled.wait(LOOK_S * 4):
                 raise
 
@@ -98,7 +101,7 @@ def wait_for_gate(run: Run, gate: str) -> bool:
         try:
             if is_open(gate):
                 return True
-        except (psycopg.OperationalError, psycopg.InterfaceError):
+        except AWAY:
             pass  # the server is away: that opens no gate
         if run.cancelled.wait(LOOK_S):
             return False

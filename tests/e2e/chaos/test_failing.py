@@ -75,11 +75,6 @@ def unreachable(dsn: str, db: psycopg.Connection) -> str:
     return make_conninfo(dsn, host="127.0.0.1", port="1")
 
 
-def read_only(dsn: str, db: psycopg.Connection) -> str:
-    db.execute(f'ALTER DATABASE "{db.info.dbname}" SET default_transaction_read_only = on')
-    return dsn
-
-
 def unmigrated(dsn: str, db: psycopg.Connection) -> str:
     db.execute("DROP SCHEMA pgsched CASCADE")
     return dsn
@@ -106,7 +101,6 @@ def no_such_database(dsn: str, db: psycopg.Connection) -> str:
     [
         (unreachable, 3, "cannot reach"),
         (no_such_database, 3, "does not exist"),
-        (read_only, 4, "no writes"),
         (unmigrated, 5, "pgsched migrate"),
         (too_new, 6, "upgrade"),
         (no_grants, 7, "grant"),

@@ -109,8 +109,8 @@ def test_both_accept_every_zone_that_the_program_knows(db: psycopg.Connection) -
 
 def test_both_refuse_the_same_zones_in_the_same_words(db: psycopg.Connection) -> None:
     names = [*ZONES, "", " ", "UTC ", " UTC", "a\nb", "A" * 70, "Europe/" + "B" * 70]
-    said = [zone_said_by_program(name) for name in names]
-    assert None not in said
+    said = [(zone_said_by_program(name) or "").partition("; did you mean")[0] for name in names]
+    assert "" not in said
     assert said_by_database(db, "timezone_error", names) == said
 
 

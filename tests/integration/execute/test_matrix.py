@@ -130,6 +130,8 @@ def test_a_zombie_of_every_kind_is_fenced(fleet: Fleet, table: Table, db: psycop
     db.execute("UPDATE pgsched.runs SET max_attempts = 5")
     starts = "SELECT count(*) FROM pgsched.runs WHERE state = 'running' AND worker_id = %s"
     wait_until(lambda: table.starts(db) == 1, PATIENCE_S, "the first attempts")
+    begun = "SELECT count(*) FROM pgsched.runs WHERE begun"
+    wait_until(lambda: one(db, begun) == len(KINDS), PATIENCE_S, "the worker to say that they have begun")
     victim.signal(signal.SIGSTOP)
     (other,) = fleet.start(1, *ALL, *QUICK)
     wait_until(lambda: table.starts(db) == 2, PATIENCE_S, "the second attempts")

@@ -264,7 +264,8 @@ def test_a_wildcard_that_lives_only_in_the_gap_never_fires() -> None:
     ],
 )
 def test_what_is_no_iana_name_is_refused(zone: str) -> None:
-    assert refusal("0 0 * * *", zone) == f'timezone: "{zone}" is not a known IANA zone'
+    said = refusal("0 0 * * *", zone) or ""
+    assert said.partition("; did you mean")[0] == f'timezone: "{zone}" is not a known IANA zone'
 
 
 def test_a_naive_instant_is_a_mistake_of_the_caller() -> None:

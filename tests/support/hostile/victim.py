@@ -1,0 +1,115 @@
+"""Somebody else's work, beside which a hostile test does harm: bob's job each second, a chain and a limited run.
+
+Invariant of `unharmed`: no worker process has ended, the leader's term is the one of the beginning, no decided slot of
+bob's job lacks a run that succeeded in time, and new work of each kind is done within seconds.
+
+`tests/hostile/conftest.py` has the fixture `victim`; harm is done by another login: `victim.logins.connect("alice")`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from pgsched.services.status import status
+from tests.support.fleet import QUICK, Fleet, Member, wait_for_leader
+from tests.support.logins import Logins, one
+from tests.support.waiting import wait_until
+
+TASK = "victim.ok"
+JOB = "bobs"
+LIMIT = "bobs_limit"
+LATE_S = 3.0  # a slot starts within a second or so on a busy machine
+SOON_S = 15.0
+
+LATENESS = """
+    SELECT coalesce(max(extract(epoch FROM coalesce(r.started_at, clock_timestamp()) - r.scheduled_at)), 0)::float8
+    FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id
+    WHERE j.name = %s AND r.scheduled_at >= %s"""
+BAD = """
+    SELECT r.id, r.scheduled_at::text, r.state, r.reason, r.error
+    FROM pgsched.runs r LEFT JOIN pgsched.jobs j ON j.id = r.job_id
+    WHERE r.owner = %s AND (r.phase = 4 OR r.state IN ('skipped', 'cancelled') OR r.crashes > 0)"""
+
+
+class Victim:
+    """What bob has: a job, a limit and the workers, which also lead. `db`: the superuser's connection."""
+
+    def __init__(self, logins: Logins, db: psycopg.Connection[Any], fleet: Fleet) -> None:
+        self.logins = logins
+        self.db = db
+        self.fleet = fleet
+        self.bob = logins.connect("bob")
+        self.workers: list[Member] = []
+        self.term = 0
+
+    def begin(self, workers: int, *options: str) -> None:
+        """Start the load; returns when its first slot has succeeded."""
+        self.db.execute("INSERT INTO pgsched.limits (name, concurrency) VALUES (%s, 1)", [LIMIT])
+        self.workers = self.fleet.start(workers, *QUICK, *options)
+        wait_for_leader(self.db)
+        self.bob.execute("INSERT INTO jobs (name, task, schedule) VALUES (%s, %s, '@every 1s')", [JOB, TASK])
+        self.await_slot()
+        self.begun_at = one(self.db, "SELECT clock_timestamp()")
+        self.term = one(self.db, "SELECT max(term) FROM pgsched.leader")
+
+    def await_slot(self) -> None:
+        """Wait for the success of a slot of the job that is not due yet."""
+        now = one(self.db, "SELECT clock_timestamp()")
+        done = "SELECT EXISTS (SELECT FROM runs WHERE job_id = (SELECT id FROM jobs WHERE name = %s)" \
+               " AND scheduled_at > %s AND state = 'succeeded')"  # fmt: skip
+        wait_until(lambda: one(self.bob, done, JOB, now), SOON_S, "the next slot of bob's job to succeed")
+
+    def await_new_work(self) -> None:
+        """Wait for a new slot, a new run that waits for another, and a new run that has a limit."""
+        parent = one(self.bob, "SELECT enqueue(%s)", TASK)
+        child = one(self.bob, "SELECT enqueue(%s, after => ARRAY[%s::bigint])", TASK, parent)
+        limited = one(self.bob, "SELECT enqueue(%s, concurrency_key => %s)", TASK, f"{LIMIT}:1")
+        later = one(self.bob, "SELECT enqueue(%s, delay => '100 ms')", TASK)
+        self.await_slot()
+        for what, run in (("a chain", child), ("a limited run", limited), ("a delayed run", later)):
+            wait_until(lambda run=run: self.state(run) == "succeeded", SOON_S, f"{what} of bob's to succeed")  # type: ignore[misc]
+
+    def state(self, run: int) -> str:
+        """Of a run of anybody's."""
+        return str(one(self.db, "SELECT state FROM pgsched.runs WHERE id = %s", run))
+
+    def lateness_s(self) -> float:
+        """Of the latest slot since `begin`."""
+        return float(one(self.db, LATENESS, JOB, self.begun_at))
+
+    def problems(self) -> list[str]:
+        """What `pgsched status` says to a viewer."""
+        return list(status(self.logins.connect("eye")).problems)
+
+    def unharmed(self, *, healthy: bool = True, same_term: bool = True, late_s: float = LATE_S) -> None:
+        """Fail unless bob noticed nothing, now that new work is done. `healthy`: and `status` has no complaint."""
+        self.await_new_work()
+        assert [worker.last_line for worker in self.workers if not worker.alive] == []
+        if same_term:
+            assert one(self.db, "SELECT max(term) FROM pgsched.leader") == self.term
+        assert self.lateness_s() < late_s
+        assert self.db.execute(BAD.encode(), [self.logins.name("bob")]).fetchall() == []
+        if healthy:
+            assert self.problems() == []
+
+
+@contextlib.contextmanager
+def victim_on(
+    logins: Logins, db: psycopg.Connection[Any], folder: Path, *options: str, workers: int = 2
+) -> Iterator[Victim]:
+    """The load on the test's database, with worker processes that log in as a member of pgsched_worker and
+    pgsched_leader. `options`: further ones of `pgsched worker`."""
+    db.execute(f'GRANT pgsched_leader TO "{logins.name("worker")}"'.encode())
+    fleet = Fleet(logins.dsn("worker"), folder)
+    fleet.app = "tests.support.apps.victim:app"
+    victim = Victim(logins, db, fleet)
+    try:
+        victim.begin(workers, *options)
+        yield victim
+    finally:
+        fleet.end()
