@@ -18,7 +18,7 @@ from pgsched.chaos.collect import collect
 from pgsched.chaos.fleet import Member, WaitedTooLong
 from pgsched.chaos.history import History, Leak, Process, Trouble
 from pgsched.chaos.load import Producer
-from pgsched.chaos.stage import Stage
+from pgsched.chaos.stage import SLACK_S, Stage
 
 OPEN_RUNS = "SELECT count(*) FROM pgsched.runs WHERE phase < 3"
 SEEN = "SELECT DISTINCT pid FROM chaos.ledger WHERE seq > %s"
@@ -26,7 +26,6 @@ NEWEST = "SELECT coalesce(max(seq), 0) FROM chaos.ledger"
 STARTED = "SELECT DISTINCT run_id FROM chaos.ledger WHERE event = 'start'"
 WARM = "warm"
 ROLL_CALL_S, REST_S, STOP_S = 30.0, 10.0, 20.0
-SLACK_S = 3.0  # of a machine with other things to do
 COMPLAINTS = ("warning", "error", "critical")
 
 

@@ -25,6 +25,7 @@ LEADER = "SELECT CASE WHEN resigned_at IS NULL THEN pid END FROM pgsched.leader 
 NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
 EVENTS = "SELECT pid FROM chaos.ledger WHERE run_id = %s AND event = %s ORDER BY seq"
 OPEN = "INSERT INTO chaos.gates VALUES (%s) ON CONFLICT DO NOTHING"
+SLACK_S = 3.0  # of a machine with other things to do
 
 
 class Stage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pgsched.chaos.history import History
+from pgsched.errors import DatabaseUnreachable
 
 SLACK = {"threads": 2, "descriptors": 4, "children": 0}
 CRASHES = (4, 6, 7, 8, 11)  # signals of the interpreter or a library that went wrong; nobody sends them
@@ -23,12 +24,13 @@ def fates(history: History) -> Iterator[str]:
 
 
 def stops(history: History) -> Iterator[str]:
-    """A process that is asked to stop does so in time, and well."""
+    """A process that is asked to stop does so in time, and well. One that had no way to the database any more, and said
+    so, may end with the exit code for that: it could not record what it had done."""
     within = history.settings.get("stop_within_s", 15.0)
     for process in history.processes:
         if process.stop_s is None:
             continue
-        if process.code != 0:
+        if process.code != 0 and not (process.fate == "unhealthy" and process.code == DatabaseUnreachable.exit_code):
             yield f"process {process.pid} was asked to stop and ended with {process.code}"
         if process.stop_s > within:
             yield f"process {process.pid} took {process.stop_s:.1f} s to stop, {within:g} s are allowed"

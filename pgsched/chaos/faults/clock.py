@@ -77,7 +77,9 @@ def killed_then_back(stage: Stage) -> None:
     stage.wait(lambda: len(stage.events(run)) > 1, 60, "the second start")
     stage.figure("claimed again after", time.monotonic() - killed, bound=2 * stage.lease_s + stage.reap_s + 4)
     stage.open_gate("go")
+    made = stage.one(MADE)
     move(stage, 0)
+    stage.wait(lambda: stage.one(MADE) > made, DOUBT_S + 30, "slots after the clock is right again")
 
 
 @fault("pruned-then-clock-back", tier="full", needs=("clock",), server="clock", rate=10, drain_s=120)

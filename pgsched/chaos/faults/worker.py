@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 
 from pgsched.chaos.fleet import Member
-from pgsched.chaos.performance import SLACK_S
 from pgsched.chaos.registry import fault
-from pgsched.chaos.stage import Stage
+from pgsched.chaos.stage import SLACK_S, Stage
 
 STARTED = "SELECT extract(epoch FROM started_at)::float8 FROM pgsched.runs WHERE id = %s"
 ELECTED = "SELECT extract(epoch FROM elected_at)::float8 FROM pgsched.leader ORDER BY term DESC LIMIT 1"

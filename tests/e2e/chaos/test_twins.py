@@ -158,7 +158,7 @@ def test_a_leader_that_does_not_see_the_clock_move_is_reported(where: Places, tm
     fault = registry.load()["database-clock"]
     if why := requirements.missing(fault.needs):
         pytest.skip(why)
-    blind = "from pgsched.leader import clock_step\nclock_step.DatabaseClock.stepped_s = lambda *_: 0.0\n"
+    blind = "from pgsched.leader.timing import clock_step\nclock_step.DatabaseClock.stepped_s = lambda *_: 0.0\n"
     (tmp_path / "sitecustomize.py").write_text(blind)
     short = replace(fault, options=replace(fault.options, lease_s=6.0))  # renewed seldom against half-second reaps
     result = run_fault(short, where, 1, print, env={"PYTHONPATH": str(tmp_path)})

@@ -139,6 +139,7 @@ WOUNDS: list[tuple[str, Wound]] = [
     ("fates", lambda h: put(h.processes, 0, ended_by=None, code=0)),
     ("fates", lambda h: put(h.processes, 0, ended_by=None, code=-11)),
     ("stops", lambda h: put(h.processes, 1, code=1)),
+    ("stops", lambda h: put(h.processes, 1, code=3)),
     ("stops", lambda h: put(h.processes, 1, stop_s=40.0)),
     ("leaks", lambda h: put(h.processes, 1, after=AT_REST | {"threads": 20})),
     ("leaks", lambda h: put(h.processes, 1, after=AT_REST | {"descriptors": 30})),
