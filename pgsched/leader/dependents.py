@@ -10,6 +10,7 @@ waits as long as one of the jobs has yet to decide that slot; it is skipped if o
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,12 +42,14 @@ class Large:
 class Turn:
     """Where a leader is among what it may have to leave as it is: the ids behind which it goes on. However many slots
     cannot be decided yet, and however many new edges' parents, or children of runs that have ended, are locked, the
-    others get their turn."""
+    others get their turn. `large`: the run that is being marked; `held`: those of which somebody has locked a parent,
+    which are tried again in turn, one each time."""
 
     slot: int = 0
     fresh: int = 0
     ended: int = 0
     large: Large | None = None
+    held: deque[Large] = field(default_factory=deque)
 
 
 def resolve(
@@ -57,7 +60,9 @@ def resolve(
     turn, n = turn or Turn(), min(n, CHUNK)
     todo = dependencies.look(conn)
     changed, turn.slot = find_parents(conn, turn.slot, n, aside(SLOTS)) if todo.slots else (0, 0)
-    if todo.begun and turn.large is None:
+    if turn.large is None and turn.held:
+        turn.large = turn.held.popleft()
+    elif todo.begun and turn.large is None:
         dependencies.begin_again(conn)
     if not (todo.fresh or todo.begun or todo.ended or changed):
         return 0
@@ -85,15 +90,15 @@ def adopt(
     each of its edges, also one that is just being made, has a parent that is marked.
     """
     most = n if most is None else most
-    if turn.large is not None:
-        return adopt_large(conn, turn, turn.large, most)
+    if turn.large is not None and (done := adopt_large(conn, turn, turn.large, most)) is not None:
+        return done
     ids = dependencies.fresh(conn, turn.fresh, n, aside)
     found = dependencies.edges(conn, ids, 0, most + 1) if ids else []
     cut = found[-1].run_id if len(found) > most else None  # it may have more of them
     if cut == next(iter(ids), None) and cut is not None:
         dependencies.begin(conn, cut)
         turn.large = Large(cut)
-        return adopt_large(conn, turn, turn.large, most)
+        return adopt_large(conn, turn, turn.large, most) or (0, False, [])
     full = len(ids) == n or cut is not None
     ids = ids if cut is None else ids[: ids.index(cut)]
     unmarked = [
@@ -104,8 +109,9 @@ def adopt(
     return watched, watched > 0 and turn.fresh > 0, [edge.run_id for edge in found if edge.parent_id is None]
 
 
-def adopt_large(conn: Connection[Any], turn: Turn, large: Large, n: int) -> tuple[int, bool, list[int]]:
-    """The next `n` edges of one run. When all have been looked at, the parents that were missed are tried again."""
+def adopt_large(conn: Connection[Any], turn: Turn, large: Large, n: int) -> tuple[int, bool, list[int]] | None:
+    """The next `n` edges of one run. When all have been looked at, the parents that were missed are tried again. None: as
+    somebody has locked some of them, it is the turn of others now."""
     if large.whole:
         unmarked = large.missed[:n]
         large.missed = mark(conn, large.run_id, unmarked) + large.missed[n:]
@@ -119,11 +125,12 @@ def adopt_large(conn: Connection[Any], turn: Turn, large: Large, n: int) -> tupl
         large.after = found[-1].parent_id or 0 if found else large.after
         if not large.whole:
             return 0, True, []
+    turn.large = None
     if large.missed:
-        return 0, False, []
+        turn.held.append(large)
+        return None
     # Where it is not as it was (new edges, or it has ended), it is new again, or of no interest any more.
     watched = dependencies.complete(conn, large.run_id)
-    turn.large = None
     return int(watched), True, [large.run_id]
 
 

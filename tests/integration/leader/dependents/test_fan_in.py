@@ -85,6 +85,27 @@ def test_a_parent_that_ends_costs_one_probe_of_the_edges(db: psycopg.Connection,
     assert read(db, "admit_dependents", "dependencies", asked) >= MANY - 1, "which is what the index is for"
 
 
+def test_a_large_run_whose_parent_somebody_has_locked_holds_up_no_other(
+    db: psycopg.Connection, connect: Open, fan_in: tuple[int, list[int]]
+) -> None:
+    child, parents = fan_in
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [parents[-1]])
+    turn = Turn()
+    rounds(db, turn)
+    other_parents = [add(db), *parents[:MANY - 2]]
+    others = [add(db, other_parents[0]), add(db, *other_parents)]
+    end(db, *other_parents)
+    rounds(db, turn)
+    assert states(db, child, *others) == ["waiting", "queued", "queued"]
+    end(db, parents[-2])
+    person.rollback()
+    end(db, parents[-1])
+    rounds(db, turn)
+    assert states(db, child) == ["queued"]
+    assert one(db, MARKED) == 0
+
+
 @pytest.mark.parametrize("any_of", [False, True])
 @pytest.mark.parametrize("state", ["dead", "succeeded"])
 def test_what_one_of_very_many_decides(any_of: bool, state: str, db: psycopg.Connection) -> None:
