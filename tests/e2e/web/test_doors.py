@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import uvicorn
@@ -72,6 +73,33 @@ def test_halves_of_heads_keep_nobody_out(port: int) -> None:
         for _ in range(serving.MOST_OF_A_PEER + 250):
             opened.enter_context(socket.create_connection(("127.0.0.1", port), 20)).sendall(b"GET / HTTP/1.1\r\nHo")
         assert ask(port) == 200
+
+
+class Peer:
+    """A connection, for what counts them."""
+
+    def __init__(self, doors: serving.Doors, peer: str, *, says: bool) -> None:
+        self.peer, self.transport, self.open = peer, self, True
+        door: Any = self
+        doors.come(door)
+        if self.open:
+            doors.wait(door)
+        if self.open and says:
+            doors.enter(door)
+
+    def abort(self) -> None:
+        self.open = False
+
+
+def test_one_address_does_not_take_the_connections_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_OF_A_PEER", 3)
+    doors = serving.Doors(lambda peer: peer == "192.0.2.1")
+    one, silent, two = (Peer(doors, "192.0.2.7", says=says) for says in (True, False, True))
+    more = Peer(doors, "192.0.2.7", says=True)
+    assert [peer.open for peer in (one, silent, two, more)] == [True, False, True, True], "who says nothing makes room"
+    assert not Peer(doors, "192.0.2.7", says=True).open
+    assert Peer(doors, "192.0.2.8", says=True).open
+    assert all(Peer(doors, "192.0.2.1", says=True).open for _ in range(9)), "many people share the proxy"
 
 
 def test_a_head_that_does_not_come_ends_the_connection(port: int) -> None:
