@@ -110,8 +110,8 @@ def adopt(
 
 
 def adopt_large(conn: Connection[Any], turn: Turn, large: Large, n: int) -> tuple[int, bool, list[int]] | None:
-    """The next `n` edges of one run. When all have been looked at, the parents that were missed are tried again. None: as
-    somebody has locked some of them, it is the turn of others now."""
+    """The next `n` edges of one run. When all have been looked at, the parents that were missed are tried again. None:
+    as somebody has locked some of them, it is the turn of others now."""
     if large.whole:
         unmarked = large.missed[:n]
         large.missed = mark(conn, large.run_id, unmarked) + large.missed[n:]

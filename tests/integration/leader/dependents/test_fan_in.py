@@ -93,7 +93,7 @@ def test_a_large_run_whose_parent_somebody_has_locked_holds_up_no_other(
     person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [parents[-1]])
     turn = Turn()
     rounds(db, turn)
-    other_parents = [add(db), *parents[:MANY - 2]]
+    other_parents = [add(db), *parents[: MANY - 2]]
     others = [add(db, other_parents[0]), add(db, *other_parents)]
     end(db, *other_parents)
     rounds(db, turn)
