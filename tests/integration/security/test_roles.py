@@ -243,7 +243,19 @@ def test_a_viewer_sees_everything_and_changes_nothing(logins: Logins) -> None:
         "INSERT INTO pauses (what) VALUES ('all')",
         "DELETE FROM audit",
         "SELECT pgsched.entry_state('mail', NULL)",
+        "SELECT pgsched.take_declare_turn()",
+        "SELECT pgsched.share_declare_turn()",
+        "SELECT pgsched.try_declare_turn()",
+        "SELECT pgsched.tell_workers('mail')",
+        "SELECT pgsched.tell_leader()",
+        "SELECT pgsched.tell_once('pgsched_runs', '')",
     ) == {}  # fmt: skip
+
+
+def test_only_workers_say_that_they_sleep(logins: Logins) -> None:
+    assert one(logins.connect("worker"), "SELECT pgsched.workers_asleep(1)") <= 1
+    for who in ("alice", "leader", "ops", "eye", "desk"):
+        assert not_refused(logins.connect(who), "SELECT pgsched.workers_asleep(1)") == {}, who
 
 
 def test_a_login_without_a_role_has_nothing(logins: Logins) -> None:
