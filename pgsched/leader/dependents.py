@@ -26,6 +26,7 @@ SLOTS, FRESH, ENDED, JUDGED = "dependent slots", "new dependencies", "ended pare
 CIRCLE = 0  # the job that a slot is said to lack when it would wait for itself
 LONGEST_S = 0.1  # the rest is for the next round: the tick must have its turn, and what is locked is not claimed
 CHUNK = 1000  # runs and edges that a step looks at, however many a run has
+WAITS = 12  # times that a step meets a lock: enough to find one locked slot among CHUNK
 
 
 @dataclass
@@ -178,10 +179,32 @@ def find_parents(conn: Connection[Any], after: int, n: int, aside: Sequence[int]
     slots = dependencies.slots(conn, after, n, aside)
     skipped = {slot.run_id: slot.missing for slot in slots if slot.missing is not None}
     whole = [slot for slot in slots if slot.missing is None and not slot.undecided]
-    skipped |= dict.fromkeys(attach(conn, whole), CIRCLE)
+    attached, circle = attach_unlocked(conn, whole)
+    skipped |= dict.fromkeys(circle, CIRCLE)
     dependencies.skip(conn, skipped)
     last = max(slot.run_id for slot in slots) if len(slots) == n else 0
-    return len(skipped) + len(whole), last
+    return len(skipped) + attached, last
+
+
+def attach_unlocked(conn: Connection[Any], whole: list[Slot]) -> tuple[int, list[int]]:
+    """Make the edges of those slots for which nobody's lock has to be waited for: whoever makes edges, or revives a
+    run, may leave his transaction open. Returns how many slots got them, and those that would wait for themselves."""
+    parts, attached, circle, waits = [whole] if whole else [], 0, list[int](), 0
+    while parts and waits < WAITS:
+        some = parts.pop()
+        try:
+            with dependencies.hardly_waiting(conn):
+                circles = attach(conn, some)
+        except DatabaseError as error:
+            if error.sqlstate != dependencies.LOCKED:
+                raise
+            waits += 1
+            half = len(some) // 2
+            parts += [part for part in (some[half:], some[:half]) if half]
+        else:
+            circle += circles
+            attached += len(some) - len(circles)
+    return attached, circle
 
 
 def attach(conn: Connection[Any], whole: list[Slot]) -> list[int]:

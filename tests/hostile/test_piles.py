@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.hostile.victim import LIMIT, TASK, Victim
+from tests.support.hostile.victim import LATE_S, LIMIT, TASK, Victim
 from tests.support.logins import one
 from tests.support.waiting import wait_until
 
@@ -66,3 +66,22 @@ def test_rows_of_workers_that_ended_delay_nobody(victim: Victim) -> None:
     """As a member of pgsched_worker: nobody else may."""
     victim.logins.connect("worker").execute(STOPPED)
     victim.unharmed(healthy=False)
+
+
+@pytest.mark.pg14
+def test_an_edge_that_is_left_uncommitted_makes_no_slot_of_others_late(victim: Victim) -> None:
+    """Although the leader would make edges, too: there is a job that waits for another one."""
+    victim.bob.execute("INSERT INTO jobs (name, task, schedule) VALUES ('first', %s, '* * * * * *')", [TASK])
+    victim.bob.execute("INSERT INTO jobs (name, task, schedule, after_jobs)"
+                       " SELECT 'behind', task, schedule, ARRAY[id] FROM jobs WHERE name = 'first'")  # fmt: skip
+    behind = "SELECT count(*) FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id WHERE j.name = 'behind'"
+    wait_until(lambda: one(victim.db, f"{behind} AND r.state = 'succeeded'") > 0, 15, "a slot behind another")
+    alice = victim.logins.connect("alice")
+    child, parent = (one(alice, "SELECT enqueue('t', delay => '1 day')") for _ in range(2))
+    with alice.transaction(force_rollback=True):
+        alice.execute("INSERT INTO dependencies (run_id, parent_id) VALUES (%s, %s)", [child, parent])
+        wait_until(lambda: one(victim.db, f"{behind} AND r.state = 'waiting'") > 0, 15, "a slot that needs an edge")
+        for _ in range(5):
+            victim.await_slot()
+        assert victim.lateness_s() < LATE_S
+    wait_until(lambda: one(victim.db, f"{behind} AND r.state = 'waiting'") == 0, 15, "the slot to go on")

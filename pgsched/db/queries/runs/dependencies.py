@@ -6,7 +6,8 @@ A function takes the connection first and commits nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from pgsched.db.rows import fetch, fetch_as
 from pgsched.db.statements import sql
 
 ROWS = 1000
+WAIT, LOCKED = "5ms", "55P03"
 Edge = tuple[int, int, str, bool]  # the run, its parent, on_failure, any_of
 Step = tuple[str, dict[str, Any]]
 COLUMNS = (
@@ -158,6 +160,16 @@ def skip(conn: Connection[Any], slots: dict[int, int]) -> None:
     if slots:
         values = {"ids": literal(slots), "job_ids": literal(slots.values())}
         conn.execute(sql("dependencies_no_slot"), values)
+
+
+@contextmanager
+def hardly_waiting(conn: Connection[Any]) -> Iterator[None]:
+    """A savepoint in which a lock that is not free within WAIT is an error (LOCKED)."""
+    with conn.transaction():
+        (before,) = conn.execute("SELECT current_setting('lock_timeout')").fetchone()  # type: ignore[misc]
+        conn.execute("SELECT set_config('lock_timeout', %s, true)", [WAIT])
+        yield
+        conn.execute("SELECT set_config('lock_timeout', %s, true)", [before])
 
 
 def add(conn: Connection[Any], edges: Sequence[Edge]) -> None:
