@@ -1,4 +1,5 @@
-"""tests/guards.toml names every guard, and the test that fails without it: the tests and the places are there."""
+"""tests/guards.toml names every guard, and the test that fails without it; tests/attacks.toml what somebody may do to
+the others, and the test that does it: the tests and the places are there."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import tomllib
 from tests.support.paths import ROOT
 
 TABLE = tomllib.loads((ROOT / "tests" / "guards.toml").read_text())["guard"]
+ATTACKS = tomllib.loads((ROOT / "tests" / "attacks.toml").read_text())["attack"]
 KINDS = {"lock", "token", "constraint", "mark", "limit", "grant"}
 TAKE_OUT = {"cut", "text_without"}
 ROW_LOCK = re.compile(r"\bFOR (?:NO KEY )?UPDATE\b|\bFOR (?:KEY )?SHARE\b")
@@ -22,10 +24,9 @@ def functions_of(path: str) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_every_test_of_the_table_exists() -> None:
-    missing = [
-        row["test"] for row in TABLE if row["test"].split("::")[1] not in functions_of(row["test"].split("::")[0])
-    ]
+def test_every_test_of_the_tables_exists() -> None:
+    tests = [row["test"] for row in TABLE + ATTACKS]
+    missing = [test for test in tests if test.split("::")[1] not in functions_of(test.split("::")[0])]
     assert missing == []
 
 
