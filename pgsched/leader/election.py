@@ -44,6 +44,7 @@ from pgsched.leader.reaper import Search
 logger = log.get("leader")
 
 GONE_S = 3.0  # a term that was begun without the session lock and was not seen for so long has ended
+LOCK_TIMEOUT_MS = "300"  # who has locked what it needs may never let go: no slot is decided meanwhile
 HEED_S = 0.05  # for so long after a try a candidate heeds no notification: anybody may send any
 FEW = 20  # candidates that try as often as they are told
 SELDOM = 3.0  # times that pause at most: most candidates may have gone at the same moment as the leader
@@ -142,7 +143,8 @@ class Leader:
         """A session that the server ends by itself when this process stops talking to it."""
         timeout_ms = str(int(self.settings.session_timeout_s * 1000))
         ends = {"idle_session_timeout": timeout_ms, "idle_in_transaction_session_timeout": timeout_ms}
-        conn = connect(self.dsn, purpose="leader", timeout_s=60, settings=ends | BY_INDEX)
+        settings = ends | BY_INDEX | {"lock_timeout": LOCK_TIMEOUT_MS}
+        conn = connect(self.dsn, purpose="leader", timeout_s=60, settings=settings)
         try:
             if not is_shared(conn):
                 conn.execute("LISTEN pgsched_election")

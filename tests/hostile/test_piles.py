@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
+import psycopg
 import pytest
 
+from pgsched.config import LeaderSettings
+from pgsched.leader.election import Leader
 from tests.support.hostile.victim import LATE_S, LIMIT, TASK, Victim
-from tests.support.logins import one
+from tests.support.logins import Logins, one
 from tests.support.waiting import wait_until
 
 QUEUES = "INSERT INTO runs (task, queue) SELECT 'nobody.has.it', 'tenant' || n FROM generate_series(1, 5000) n"
@@ -85,3 +91,32 @@ def test_an_edge_that_is_left_uncommitted_makes_no_slot_of_others_late(victim: V
             victim.await_slot()
         assert victim.lateness_s() < LATE_S
     wait_until(lambda: one(victim.db, f"{behind} AND r.state = 'waiting'") == 0, 15, "the slot to go on")
+
+
+@pytest.mark.pg14
+def test_a_key_that_is_being_taken_again_makes_no_slot_late(
+    logins: Logins, dsn: str, db: psycopg.Connection[Any]
+) -> None:
+    """While the run that had it is pruned."""
+    alice = logins.connect("alice")
+    run = one(alice, "SELECT enqueue('t', idempotency_key => 'k', idempotency_retention => '1 second')")
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.runs SET state = 'succeeded', phase = 3, finished_at = now() - interval '1 year'")
+        db.execute("UPDATE pgsched.kept_keys SET expires_at = now() - interval '1 hour'")
+        db.execute("UPDATE pgsched.rollup_mark SET counted_until = now()")
+    logins.connect("bob").execute("INSERT INTO jobs (name, task, schedule) VALUES ('bobs', 't', '@every 1s')")
+    leader = Leader(dsn, LeaderSettings(election_every_s=0.1, prune_every_s=0.2), "test")
+    thread = threading.Thread(target=leader.run)
+    late = "SELECT max(extract(epoch FROM created_at - scheduled_at))::float8, count(*) FROM pgsched.runs" \
+           " WHERE job_id IS NOT NULL"  # fmt: skip
+    with alice.transaction(force_rollback=True):
+        alice.execute("SELECT enqueue('t', idempotency_key => 'k')")
+        thread.start()
+        try:
+            wait_until(lambda: db.execute(late.encode()).fetchall()[0][1] >= 6, 60, "six slots")
+        finally:
+            leader.stop()
+            thread.join(30)
+    assert db.execute(late.encode()).fetchall()[0][0] < 3.0
+    assert one(db, "SELECT count(*) FROM pgsched.runs WHERE id = %s", run) == 1, "it was there to be pruned"
