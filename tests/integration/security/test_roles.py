@@ -236,26 +236,14 @@ def test_a_viewer_sees_everything_and_changes_nothing(logins: Logins) -> None:
         "UPDATE jobs SET paused = true",
         "DELETE FROM jobs",
         "SELECT enqueue('t')",
-        f"SELECT cancel({hers})",
-        f"SELECT retry({hers})",
-        f"SELECT retry_now({hers})",
+        *(f"SELECT {call}({hers})" for call in ("cancel", "retry", "retry_now")),
         "SELECT pgsched.trigger('hers')",
         "INSERT INTO pauses (what) VALUES ('all')",
         "DELETE FROM audit",
         "SELECT pgsched.entry_state('mail', NULL)",
-        "SELECT pgsched.take_declare_turn()",
-        "SELECT pgsched.share_declare_turn()",
-        "SELECT pgsched.try_declare_turn()",
-        "SELECT pgsched.tell_workers('mail')",
-        "SELECT pgsched.tell_leader()",
-        "SELECT pgsched.tell_once('pgsched_runs', '')",
+        *(f"SELECT pgsched.{turn}_declare_turn()" for turn in ("take", "share", "try")),
+        *(f"SELECT pgsched.tell_{call}" for call in ("workers('mail')", "leader()", "once('pgsched_runs', '')")),
     ) == {}  # fmt: skip
-
-
-def test_only_workers_say_that_they_sleep(logins: Logins) -> None:
-    assert one(logins.connect("worker"), "SELECT pgsched.workers_asleep(1)") <= 1
-    for who in ("alice", "leader", "ops", "eye", "desk"):
-        assert not_refused(logins.connect(who), "SELECT pgsched.workers_asleep(1)") == {}, who
 
 
 def test_a_login_without_a_role_has_nothing(logins: Logins) -> None:
