@@ -57,8 +57,8 @@ GROUP BY r.queue, r.state ORDER BY r.queue, r.state
 -- waited for it is not finished: it may ask for its result; and while a slot waits that will have it as a parent
 -- (dependencies_slots). A statement of its own, behind the lock: nobody can make an edge to them any more.
 -- params: ids text (an array of bigint), archive boolean (into pgsched.archived_runs), tell boolean
--- returns: (gone bigint: how many went; run null); and if `tell` (gone null; run json: the whole row with its attempts
---          and output) for each of them
+-- returns: (gone bigint: how many went; run null); and if `tell` (gone null; run: the text of a JSON object, the whole row with
+--          its attempts and output) for each of them
 -- locks: the deleted rows, and the keys that stand for them
 WITH wanted AS MATERIALIZED (
     SELECT d.parent_id AS id FROM pgsched.dependencies d JOIN pgsched.runs c ON c.id = d.run_id
@@ -110,7 +110,7 @@ WITH wanted AS MATERIALIZED (
         LEFT JOIN pgsched.jobs j ON j.id = a.job_id WHERE %(archive)s
     ON CONFLICT DO NOTHING  -- it is there already, from before the server fell back
 )
-SELECT count(*) AS gone, NULL AS run FROM gone UNION ALL SELECT NULL, run FROM gone WHERE %(tell)s
+SELECT count(*) AS gone, NULL AS run FROM gone UNION ALL SELECT NULL, run::text FROM gone WHERE %(tell)s
 
 
 -- name: prune_jobs

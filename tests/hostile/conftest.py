@@ -9,10 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.support.fixtures import app, pgsched
 from tests.support.hostile.victim import Victim, victim_on
 from tests.support.logins import Logins, logins
 
-__all__ = ["logins", "victim"]
+__all__ = ["app", "logins", "pgsched", "victim"]
 
 
 @pytest.fixture

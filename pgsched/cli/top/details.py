@@ -13,6 +13,7 @@ from pgsched.cli.commands.run.watch import heading
 from pgsched.cli.output.printing import STATES, ago, cell, clean, due, duration
 from pgsched.cli.top.pieces import Column, Item, Table, fitted, plain, progress, said
 from pgsched.cli.top.tables import run_item, tries
+from pgsched.core.progress import progress_of
 from pgsched.services.top import Look
 
 Row = dict[str, Any]
@@ -31,7 +32,7 @@ def run_facts(look: Look) -> list[Item]:
     found = [run_item(run, Text(title, f"bold {STATES.get(run['state'], '')}"))]
     found[0] = Item(found[0].cells, None, found[0].can, found[0].about, run["job"])
     told = run["progress"]
-    if told and told["attempt"] == run["attempt"]:
+    if progress_of(told, run["attempt"]) is not None:
         drawn = progress(told, 24)
         found.append(Item((lambda width: fitted(Text("progress", "bold"), LABEL).append_text(drawn(width)),)))
     if run["cancel_requested_at"] and run["state"] == "running":

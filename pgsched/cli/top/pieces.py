@@ -13,6 +13,7 @@ from rich.text import Text
 from pgsched.cli.commands.run.watch import progress_words
 from pgsched.cli.output.printing import STATES, cell
 from pgsched.cli.top.state import Target
+from pgsched.core.progress import progress_of
 
 BLOCKS = "▂▃▄▅▆▇█"
 NOTHING, ZERO = " ", "▁"
@@ -98,14 +99,14 @@ def bar(share: float, width: int) -> str:
     return FULL * full + EMPTY * (width - full)
 
 
-def progress(told: dict[str, Any] | None, room: int = 10) -> Callable[[int], Text]:
+def progress(told: Any, room: int = 10) -> Callable[[int], Text]:
     """A run's progress: a bar of at most `room`, and its words."""
 
     def drawn(width: int) -> Text:
-        words = progress_words(told)
-        if not told or not told.get("total"):
+        words, found = progress_words(told), progress_of(told)
+        if found is None or not found["total"]:
             return Text(words)
-        return Text.assemble((bar(told["done"] / told["total"], min(room, width)), "cyan"), " ", words)
+        return Text.assemble((bar(found["done"] / found["total"], min(room, width)), "cyan"), " ", words)
 
     return drawn
 

@@ -23,6 +23,7 @@ from pgsched.db.connection.bounded import bound_s, let_go
 from pgsched.db.connection.connect_counter import TRIED
 from pgsched.db.connection.dsn import in_use, parameters
 from pgsched.db.connection.failures import explain
+from pgsched.db.connection.json_values import read_safely
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.threads import apart
 
@@ -104,7 +105,8 @@ def connect(
     """A blocking autocommit connection. Raises the `PgschedError` that explains why there is none.
 
     The server ends a statement after `timeout_s` (0: never), and a connection that does not answer is ended soon after.
-    `encoding`: of texts on their way (None: as the string or the server says, for statements that are not ours).
+    `encoding`: of texts on their way. None: as the string or the server says, for statements that are not ours; JSON
+    comes as psycopg reads it then.
     """
     TRIED[purpose] += 1
     wanted = session_settings(purpose, timeout_s, settings)
@@ -115,6 +117,8 @@ def connect(
     except psycopg.OperationalError as error:
         raise explain(let_go(error)) from error
     conn.answer_within_s = bound_s(timeout_s)
+    if encoding is not None:
+        read_safely(conn)
     return conn
 
 
@@ -138,6 +142,8 @@ async def aconnect(
     except psycopg.OperationalError as error:
         raise explain(let_go(error)) from error
     conn.answer_within_s = bound_s(timeout_s)
+    if encoding is not None:
+        read_safely(conn)
     return conn
 
 

@@ -1,13 +1,10 @@
 """The console's connections.
 
-Invariant: a connection that is handed out works, and none is kept that its user left in a transaction. JSON that Python
-cannot read, or could not write again, comes as a text that says so: the row that it is in can be shown.
+Invariant: a connection that is handed out works, and none is kept that its user left in a transaction.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,13 +14,10 @@ from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.types.json import set_json_loads
 
 from pgsched.db.connection.connect import Connection, connect
 from pgsched.errors import DatabaseUnreachable
 
-DEEPEST = 200  # levels; writing takes Python several calls for each
-BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]')
 TRUSTED_S = 2.0  # one that rested longer is asked first whether it is still there
 
 
@@ -64,9 +58,7 @@ class Pool:
             if time.monotonic() - since < TRUSTED_S or answers(conn):
                 return conn
             conn.close()
-        conn = self._open()
-        set_json_loads(readable, conn)
-        return conn
+        return self._open()
 
     def _give_back(self, conn: Connection[Any]) -> None:
         if conn.closed:  # whatever ended this one has ended the others as well
@@ -82,29 +74,6 @@ class Pool:
         with self._lock:
             while self._resting:
                 self._resting.pop()[1].close()
-
-
-def readable(text: str | bytes) -> Any:
-    """The value, or why there is none."""
-    text = text if isinstance(text, str) else text.decode()
-    if text.count("[") + text.count("{") > DEEPEST and depth(text) > DEEPEST:
-        return f"(this JSON cannot be read: it has more than {DEEPEST} levels)"
-    try:
-        return json.loads(text)
-    except ValueError as error:  # a number of more than 4,300 digits
-        return f"(this JSON cannot be read: {error})"
-
-
-def depth(text: str) -> int:
-    """How many levels a JSON text has."""
-    level = deepest = 0
-    for found in BRACKETS.finditer(text):
-        if found[0] in "[{":
-            level += 1
-            deepest = max(deepest, level)
-        elif found[0] in "]}":
-            level -= 1
-    return deepest
 
 
 def answers(conn: Connection[Any]) -> bool:

@@ -14,6 +14,7 @@ from pgsched.cli.commands.run.tree import lines, summary
 from pgsched.cli.option_values import moment
 from pgsched.cli.output.printing import duration
 from pgsched.core.model import Kind, State
+from pgsched.core.progress import progress_of
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.runs import graphs, run_output, runs
@@ -76,18 +77,9 @@ def show(request: Request, conn: Connection[Any]) -> View:
     found = whole(conn, request.path_params["id"])
     run = found.run
     values = {"found": found, "run": run, "timeline": timeline(found.spans), "open": run["finished_at"] is None,
-              "retried": run["state"] in runs.RETRIED, "progress": progress(run),
+              "retried": run["state"] in runs.RETRIED, "progress": progress_of(run["progress"], run["attempt"]),
               "related": bool(found.before or found.behind)}  # fmt: skip
     return View("run.html", values, every_s=1.0 if run["state"] == "running" else None)
-
-
-def progress(run: Row) -> dict[str, Any] | None:
-    """How far the current attempt says that it is; None where it says nothing that can be shown."""
-    found = run["progress"]
-    if not isinstance(found, dict) or found.get("attempt", run["attempt"]) != run["attempt"]:
-        return None
-    done, total = (value if isinstance(value := found.get(name), (int, float)) else None for name in ("done", "total"))
-    return None if done is None else {"done": done, "total": total, "note": found.get("note") or ""}
 
 
 def timeline(spans: list[Span]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ def test_a_second_command_does_not_take_back_what_the_first_is_writing(
     """Its lines were cut off, because their runs were still there; then the first command committed."""
     path = tmp_path / "runs.jsonl"
     first = File(str(path), db)
-    first.keep([{"run": {"id": 1}}])
+    first.keep([{"run": '{"id": 1}'}])
     db.execute("INSERT INTO pgsched.runs (id, task, state, finished_at) OVERRIDING SYSTEM VALUE"
                " VALUES (1, 't', 'succeeded', clock_timestamp() - interval '1 day')")  # fmt: skip
     keep(db, any="1 hour")

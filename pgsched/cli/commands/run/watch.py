@@ -13,6 +13,7 @@ import typer
 from pgsched.cli.commands.run.logs import Id, Printer, note, print_lines, shown
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import STATES, clean, duration, json_value
+from pgsched.core.progress import progress_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -98,8 +99,8 @@ def drawn(run: Row, last_lines: list[str]) -> RenderableType:
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(heading(run), style=STATES.get(run["state"], ""), no_wrap=True)]
-    if run["progress"]:
-        parts.append(bar(run["progress"], run["state"]))
+    if (found := progress_of(run["progress"])) is not None:
+        parts.append(bar(found, run["state"]))
     parts += [Text("  " + line.expandtabs(4), style="dim", no_wrap=True, overflow="ellipsis") for line in last_lines]
     if ending := why(run):
         parts.append(Text(ending, style=STATES.get(run["state"], "")))
@@ -146,14 +147,14 @@ def why(run: Row) -> str:
     return clean(": ".join(said)) if bad else ""
 
 
-def progress_words(progress: Row | None, attempt: int | None = None) -> str:
+def progress_words(progress: Any, attempt: int | None = None) -> str:
     """`42% (42/100) copying`; nothing where it is not about this attempt."""
-    if not progress or progress["attempt"] != (attempt or progress["attempt"]):
+    if (found := progress_of(progress, attempt)) is None:
         return ""
-    done, total = progress["done"], progress.get("total")
+    done, total = found["done"], found["total"]
     counted = f"{number(done)}/{number(total)}" if total is not None else number(done)
     share = f"{min(100, int(100 * done / total))}% " if total else ""
-    return clean(f"{share}({counted})" if share else counted) + clean(f" {progress.get('note') or ''}".rstrip())
+    return clean(f"{share}({counted})" if share else counted) + clean(f" {found['note']}".rstrip())
 
 
 def number(value: float) -> str:

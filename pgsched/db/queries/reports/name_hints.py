@@ -43,7 +43,7 @@ def about_job(conn: Connection[Any], job: Row) -> list[str]:
         if job["queue"] not in known:
             notes.append(f"nothing else has queue {job['queue']}{did_you_mean(job['queue'], known)}")
     program = str(job["task"]).strip()
-    argv = job["args"] if isinstance(job["args"], list) else job["args"].get("argv")
+    argv = job["args"].get("argv") if isinstance(job["args"], dict) else job["args"]
     if job["kind"] == Kind.COMMAND and " " in program and not argv:
         notes.append("a command is one program: give its arguments in --args, or use --kind shell")
     return notes

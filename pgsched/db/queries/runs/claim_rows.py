@@ -20,6 +20,7 @@ from psycopg.types.string import TextLoader
 
 from pgsched.core.model import Claim, Claims, Kind, Unreadable
 from pgsched.db.connection.connect import AsyncConnection
+from pgsched.db.connection.json_values import UnreadableJson, parsed
 from pgsched.db.connection.transaction_pooling import is_shared
 
 Row = tuple[Any, ...]
@@ -104,7 +105,5 @@ def read(column: Sequence[str | None]) -> tuple[list[Any], int]:
 
 def read_one(text: str) -> Any:
     """One value; `Unreadable` if Python has none for it."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of more than 4,300 digits; a thousand levels
-        return Unreadable(f"Python cannot read this JSON: {error}")
+    found = parsed(text)
+    return Unreadable(f"Python cannot read this JSON: {found.why}") if isinstance(found, UnreadableJson) else found

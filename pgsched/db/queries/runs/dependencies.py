@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from psycopg.rows import class_row, dict_row
 
 from pgsched.db.arrays import literal
 from pgsched.db.connection.connect import AsyncConnection, Connection
+from pgsched.db.connection.json_values import program_value
 from pgsched.db.connection.transaction_pooling import cursor_on, cursor_on_async
 from pgsched.db.rows import fetch, fetch_as
 from pgsched.db.statements import sql
@@ -182,13 +183,18 @@ def add(conn: Connection[Any], edges: Sequence[Edge]) -> None:
 
 def parents(conn: Connection[Any], run_id: int) -> list[Parent]:
     """The runs that this one waited for, the oldest first."""
-    return fetch_as(conn, Parent, "dependencies_parents", {"id": run_id})
+    return readable(fetch_as(conn, Parent, "dependencies_parents", {"id": run_id}))
 
 
 async def parents_async(conn: AsyncConnection[Any], run_id: int) -> list[Parent]:
     """The asyncio form of `parents`."""
     async with cursor_on_async(conn, class_row(Parent)) as cursor:
-        return await (await cursor.execute(sql("dependencies_parents"), {"id": run_id})).fetchall()
+        return readable(await (await cursor.execute(sql("dependencies_parents"), {"id": run_id})).fetchall())
+
+
+def readable(found: list[Parent]) -> list[Parent]:
+    """These, whose results a handler can work with. Raises InputError."""
+    return [replace(one, result=program_value(one.result)) for one in found]
 
 
 def progress(conn: Connection[Any], run_ids: Sequence[int]) -> Progress:

@@ -7,6 +7,7 @@ sleeping workers. The rows of a COPY can be judged together instead: a role that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from psycopg.rows import class_row, dict_row
 
 from pgsched.core.model import FirstResult, RunId
 from pgsched.db import fleets
+from pgsched.db.connection.json_values import program_value
 from pgsched.db.connection.transaction_pooling import cursor_on, cursor_on_async
 from pgsched.db.statements import sql
 from pgsched.errors import AlreadyEnqueued, InputError
@@ -180,10 +182,15 @@ def wrong_connection(conn: object, expected: str) -> InputError:
 def first_result(conn: Connection[Any], key: str) -> FirstResult | None:
     """What became of the run that an idempotency key stands for."""
     with cursor_on(conn, class_row(FirstResult)) as cursor:
-        return cursor.execute(sql("first_result"), {"key": key}).fetchone()
+        return readable(cursor.execute(sql("first_result"), {"key": key}).fetchone())
 
 
 async def first_result_async(conn: AsyncConnection[Any], key: str) -> FirstResult | None:
     """The asyncio form of `first_result`."""
     async with cursor_on_async(conn, class_row(FirstResult)) as cursor:
-        return await (await cursor.execute(sql("first_result"), {"key": key})).fetchone()
+        return readable(await (await cursor.execute(sql("first_result"), {"key": key})).fetchone())
+
+
+def readable(found: FirstResult | None) -> FirstResult | None:
+    """This one, whose result a program can work with. Raises InputError."""
+    return None if found is None else replace(found, result=program_value(found.result))

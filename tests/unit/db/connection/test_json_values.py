@@ -1,0 +1,68 @@
+"""JSON that Python cannot read, and who reads JSON at all."""
+
+from __future__ import annotations
+
+import ast
+import json
+
+import pytest
+
+from pgsched.db.connection.json_values import UnreadableJson, depth, program_value, read_json
+from pgsched.errors import InputError
+from tests.support.paths import ROOT
+
+LONG = "1" * 5000
+DEEP = "[" * 3000 + "]" * 3000
+# What else is read as JSON, none of which is a value of a row.
+OTHERS = {
+    "pgsched/chaos/checks/limits.py": "a ledger's lines",
+    "pgsched/chaos/faults/leader.py": "what a command printed",
+    "pgsched/chaos/history.py": "a log's lines",
+    "pgsched/cli/option_values.py": "an argument",
+    "pgsched/client/application.py": "what was just encoded",
+    "pgsched/core/payload.py": "what was just encoded",
+    "pgsched/execute/http/response.py": "an answer",
+    "pgsched/execute/outcomes.py": "what was just encoded",
+    "pgsched/execute/process_pool/child_main.py": "a message of ours",
+    "pgsched/execute/process_pool/child_process.py": "a message of ours",
+    "pgsched/testing/keys.py": "what was just encoded",
+    "pgsched/testing/recorder.py": "what was just encoded",
+    "pgsched/web/api/operation_table.py": "a request",
+    "pgsched/web/pages/job_form.py": "a request",
+    "pgsched/web/security/secrets.py": "a file",
+    "pgsched/worker/supervision/endpoint_proxy.py": "an answer",
+}
+OF_ROWS = {"pgsched/db/connection/json_values.py", "pgsched/db/queries/runs/claim_rows.py"}
+READS = {"loads", "load", "set_json_loads", "raw_decode", "JSONDecoder"}
+
+
+@pytest.mark.parametrize("text", [LONG, DEEP, f'{{"a": [{LONG}]}}', "NaN}"])
+def test_a_value_that_cannot_be_read_is_a_text_that_says_so(text: str) -> None:
+    found = read_json(text)
+    assert isinstance(found, UnreadableJson) and found.startswith("(this JSON cannot be read: ")
+    assert found.text == text and json.loads(json.dumps(found)) == found
+    with pytest.raises(InputError, match="cannot read this JSON"):
+        program_value(found)
+
+
+def test_a_program_has_what_is_only_too_deep_to_be_shown() -> None:
+    deep = "[" * 201 + "]" * 201
+    assert isinstance(read_json(deep.encode()), UnreadableJson)
+    assert json.dumps(program_value(read_json(deep))) == deep
+
+
+def test_brackets_in_texts_are_no_levels() -> None:
+    text = json.dumps(['[{"' * 500, "\\[" * 300])
+    assert (depth(text), read_json(text)) == (1, json.loads(text))
+
+
+def test_one_module_makes_values_of_the_json_of_rows() -> None:
+    found = set()
+    for path in sorted((ROOT / "pgsched").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            call = node.func if isinstance(node, ast.Call) else None
+            named = call.attr if isinstance(call, ast.Attribute) else call.id if isinstance(call, ast.Name) else ""
+            of_json = not isinstance(call, ast.Attribute) or getattr(call.value, "id", "") in ("json", "encoding")
+            if named in READS and of_json and (named != "load" or isinstance(call, ast.Attribute)):
+                found.add(str(path.relative_to(ROOT)))
+    assert found == OF_ROWS | OTHERS.keys()
