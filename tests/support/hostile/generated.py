@@ -35,6 +35,7 @@ OURS = {"name": "hers"}  # what operators set is about hers
 # (weight, kind)
 KINDS = {"runs": 30, "jobs": 20, "job edits": 8, "calendars": 8, "calendar edits": 3, "dependencies": 8,
          "backfills": 6, "queues": 5, "limits": 5, "calls": 12}  # fmt: skip
+MARKERS = ["8998-01-01Z", "8999-01-01Z", "8999-01-01Z", "9000-01-01Z"]
 DEEP = 150
 NUMBERS = ["0", "1", "2", "9", "10", "100", "1000", "1001", "-1", "32767", "-32768", "2147483647", "-2147483648"]
 BIG = [*NUMBERS, "9223372036854775807", "-9223372036854775808"]
@@ -47,7 +48,8 @@ VALUES: dict[str, list[str]] = {
     "numeric": ["NaN", "1e5000", "-1", "0", "1", "0.001"],
     "boolean": ["true", "false"],
     "interval": ["0", "1 microsecond", "1 millisecond", "1 second", "1 hour", "-1 second", "1 month", "10 years",
-                 "1 year 1 day", "10 years 1 second", "178000000 years", "2147483647 days", "1 month -30 days", "0.1 seconds"],
+                 "1 year 1 day", "10 years 1 second", "178000000 years", "2147483647 days", "1 month -30 days",
+                 "0.1 seconds"],
     "timestamp with time zone": ["now", "today", "tomorrow", "infinity", "-infinity", "4713-01-01 BC", "1969-12-31",
                                  "1970-01-01Z", "2026-03-29 01:30Z", "8997-12-31 23:59:59Z", "8998-01-01Z",
                                  "8999-01-01Z", "9000-01-01Z", "294276-12-31 23:59:59.999999+00", "yesterday"],
@@ -57,7 +59,9 @@ VALUES: dict[str, list[str]] = {
     "jsonb": ["{}", "[]", "null", "0", '"text"', '{"n": 1e5000}', '{"n": 1e400}', '{"n": -1e-400}',
               '{"a": "{b}", "b": "{a}"}',
               "[" * DEEP + "]" * DEEP, "[" * 201 + "]" * 201, "[" * 3000 + "]" * 3000, '{"a": "\\u001b[31m\\u202e"}',
-              '{"": null}', '{"after_jobs": [null]}', '{"not_before": "infinity"}', '{"overlap": true}', '{"trace": 5}',
+              '{"": null}', '{"after_jobs": [null]}', '{"after_jobs": [1e5000, -1]}', '"abc"', '{"overlap": true}',
+              '{"not_before": "infinity"}', '{"not_before": "31/12/2026 00:00"}', '{"not_before": {"a": 1}}',
+              '{"not_before": "9999-99-99T00:00Z"}', '{"trace": 5}',
               '{"trace": {"traceparent": "x"}}', '{"success_codes": [0, 256]}', '{"retry_codes": [1]}',
               json.dumps({"k": "x" * 60_000}), json.dumps({"k": "x" * 1_048_577}), json.dumps(list(range(5000)))],
     "name": ["postgres", "pgsched_owner", "nobody"],
@@ -159,7 +163,11 @@ class Generator:
         return Statement(kind, who, text, values, tuple(f"{table}.{name}" for name in odd))
 
     def _run(self) -> Statement:
-        return self._insert("runs", "runs", {"task": ("%s", self._random.choice((TASK, "t")))})
+        row = {"task": ("%s", self._random.choice((TASK, "t")))}
+        if self._random.random() < 0.2:  # as one that waits for others, which the leader looks at
+            row |= {"state": ("%s", "waiting"), "available_at": ("%s", self._random.choice(MARKERS)),
+                    "options": ("%s::text::jsonb", self._random.choice(VALUES["jsonb"]))}  # fmt: skip
+        return self._insert("runs", "runs", row)  # type: ignore[arg-type]
 
     def _job(self) -> Statement:
         self._n += 1
@@ -196,9 +204,10 @@ class Generator:
         failure = self._random.choice((*WORDS["on_failure"], "x"))
         values = tuple(one for one in (value, failure) if one is not None)
         if self._random.random() < 0.3:
-            row = f"({self._place('runs')}, {parent}, %s)"
-            text = f"INSERT INTO pgsched.dependencies (run_id, parent_id, on_failure) VALUES {row}"
-            return Statement("dependencies", "alice", text, values, ("dependencies.parent_id",))
+            row = f"({self._place('runs')}, {parent}, %s, %s::text::boolean)"
+            text = f"INSERT INTO pgsched.dependencies (run_id, parent_id, on_failure, any_of) VALUES {row}"
+            odd = ("dependencies.run_id", "dependencies.parent_id", "dependencies.on_failure", "dependencies.any_of")
+            return Statement("dependencies", "alice", text, (*values, self._value("boolean", "any_of")), odd)
         how = self._random.choice(("after", "after_any"))
         text = f"SELECT pgsched.enqueue('{TASK}', {how} => ARRAY[{parent}], on_failure => %s)"
         return Statement("dependencies", "alice", text, values, (f"dependencies.{how}",))
