@@ -85,7 +85,7 @@ CREATE TABLE pgsched.audit (
     change jsonb,
     for_user text,
     CONSTRAINT audit_pkey PRIMARY KEY (id),
-    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text, 'worker'::text]))
+    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text, 'worker'::text, 'alert'::text, 'key'::text]))
 );
 
 CREATE TABLE pgsched.backfills (
@@ -659,6 +659,23 @@ BEGIN
     RETURN found;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.audit_alerts()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF current_setting('pgsched.watches', true) = 'on'
+        AND has_table_privilege(pgsched.caller(), 'pgsched.alert_deliveries', 'INSERT') THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pgsched.note(CASE WHEN TG_OP = 'INSERT' THEN 'opened'
+            WHEN NEW.closed_at IS NOT NULL AND OLD.closed_at IS NULL THEN 'closed' ELSE 'changed' END,
+        'alert', NEW.id::text, pgsched.audited(jsonb_build_object('kind', NEW.kind, 'job', NEW.job, 'job_id', NEW.job_id,
+            'details', left(NEW.details, 1000), 'recovery', left(NEW.recovery, 1000))));
+    RETURN NULL;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.audit_backfills()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -695,7 +712,8 @@ CREATE OR REPLACE FUNCTION pgsched.audit_drains()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    PERFORM pgsched.note('drained', 'worker', NEW.name, jsonb_build_object('by', NEW.drain_asked_by));
+    PERFORM pgsched.note(CASE WHEN NEW.drain_asked_at IS NOT NULL AND OLD.drain_asked_at IS NULL THEN 'drained' ELSE 'changed' END,
+        'worker', NEW.name, jsonb_build_object('by', NEW.drain_asked_by));
     RETURN NULL;
 END $function$;
 
@@ -745,6 +763,20 @@ BEGIN
     RETURN NULL;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.audit_keys()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET "IntervalStyle" TO 'postgres'
+ SET "TimeZone" TO 'UTC'
+ SET extra_float_digits TO '1'
+AS $function$
+BEGIN
+    PERFORM pgsched.note('deleted', 'key', left(OLD.key, 500),
+        jsonb_build_object('scope', left(OLD.scope, 500), 'run', OLD.run_id, 'expires_at', OLD.expires_at));
+    RETURN NULL;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.audit_setting()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -769,6 +801,17 @@ BEGIN
                                         ELSE 'changed' END, TG_ARGV[0],
             CASE WHEN pause THEN btrim(format('%s %s', r ->> 'what', r ->> 'name')) ELSE r ->> 'name' END, change);
     END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.audit_tags()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.note('tagged', 'run', NEW.id::text, pgsched.audited_change(
+        jsonb_build_object('tags', OLD.tags), jsonb_build_object('tags', NEW.tags)));
     RETURN NULL;
 END $function$;
 
@@ -2326,6 +2369,11 @@ BEGIN
         state = CASE WHEN later THEN 'scheduled' ELSE r.state END,
         ready_at = CASE WHEN NOT later THEN r.ready_at END
     WHERE id = r.id;
+    IF r.owner <> pgsched.caller() THEN  -- as an operator, say, who may change anybody's
+        PERFORM pgsched.note('changed', 'run', r.id::text, pgsched.audited_change(
+            jsonb_build_object('args', r.args, 'available_at', r.available_at),
+            (SELECT jsonb_build_object('args', n.args, 'available_at', n.available_at) FROM pgsched.runs n WHERE n.id = r.id)));
+    END IF;
     IF on_conflict = 'replace' THEN
         PERFORM pgsched.tell_leader();
     END IF;
@@ -3806,6 +3854,8 @@ CREATE INDEX workers_stopped ON pgsched.workers USING btree (stopped_at) WHERE s
 
 CREATE TRIGGER a_notify_insert AFTER INSERT ON pgsched.alerts FOR EACH ROW EXECUTE FUNCTION pgsched.alerts_notify();
 CREATE TRIGGER a_notify_update AFTER UPDATE OF closed_at ON pgsched.alerts FOR EACH ROW WHEN (old.closed_at IS NULL AND new.closed_at IS NOT NULL) EXECUTE FUNCTION pgsched.alerts_notify();
+CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.alerts FOR EACH ROW EXECUTE FUNCTION pgsched.audit_alerts();
+CREATE TRIGGER f_audit_update AFTER UPDATE OF closed_at, recovery ON pgsched.alerts FOR EACH ROW WHEN (new.closed_at IS DISTINCT FROM old.closed_at OR new.recovery IS DISTINCT FROM old.recovery) EXECUTE FUNCTION pgsched.audit_alerts();
 CREATE TRIGGER a_check_instants AFTER INSERT OR UPDATE OF from_at, to_at, anchor_at ON pgsched.backfills FOR EACH ROW WHEN (new.from_at < '1970-01-01 00:00:00+00'::timestamp with time zone OR new.from_at > '9000-01-01 00:00:00+00'::timestamp with time zone OR new.to_at < '1970-01-01 00:00:00+00'::timestamp with time zone OR new.to_at > '9000-01-01 00:00:00+00'::timestamp with time zone OR new.anchor_at < '1900-01-01 00:00:00+00'::timestamp with time zone OR new.anchor_at > '9000-01-01 00:00:00+00'::timestamp with time zone) EXECUTE FUNCTION pgsched.backfills_refuse_instants();
 CREATE TRIGGER f_audit AFTER INSERT ON pgsched.backfills FOR EACH ROW EXECUTE FUNCTION pgsched.audit_backfills();
 CREATE TRIGGER a_hold_back AFTER INSERT ON pgsched.dependencies REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_after_insert();
@@ -3832,6 +3882,7 @@ CREATE TRIGGER f_audit_update AFTER UPDATE OF name, kind, task, args, queue, pri
 CREATE TRIGGER z_after_jobs_insert BEFORE INSERT ON pgsched.jobs FOR EACH ROW WHEN (cardinality(new.after_jobs) > 0) EXECUTE FUNCTION pgsched.jobs_after_jobs();
 CREATE TRIGGER z_after_jobs_update BEFORE UPDATE OF after_jobs ON pgsched.jobs FOR EACH ROW WHEN (cardinality(new.after_jobs) > 0) EXECUTE FUNCTION pgsched.jobs_after_jobs();
 CREATE TRIGGER a_met BEFORE UPDATE OF run_id ON pgsched.kept_keys FOR EACH ROW WHEN (new.scope = 'idempotency'::text) EXECUTE FUNCTION pgsched.kept_keys_met();
+CREATE TRIGGER f_audit AFTER DELETE ON pgsched.kept_keys FOR EACH ROW WHEN (old.run_id IS NOT NULL AND old.expires_at > clock_timestamp()) EXECUTE FUNCTION pgsched.audit_keys();
 CREATE TRIGGER a_changed BEFORE INSERT OR DELETE OR UPDATE OF name, concurrency, rate, rate_period, rate_burst, ordered, weight ON pgsched.limits FOR EACH ROW EXECUTE FUNCTION pgsched.limits_changed();
 CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, concurrency, rate, rate_period, rate_burst, ordered, weight ON pgsched.limits FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('limit');
 CREATE TRIGGER a_notify AFTER DELETE OR UPDATE OF what, name, paused_at, paused_by, reason, resume_at ON pgsched.pauses FOR EACH ROW EXECUTE FUNCTION pgsched.pauses_notify();
@@ -3848,6 +3899,7 @@ CREATE TRIGGER a_check_size AFTER UPDATE OF unique_key, tags, options, progress,
 CREATE TRIGGER a_check_update AFTER UPDATE OF kind, task, args, queue, priority, max_attempts, scheduled_at, origin, owner, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter ON pgsched.runs FOR EACH ROW EXECUTE FUNCTION pgsched.runs_after_update();
 CREATE TRIGGER a_refuse_key BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.idempotency_key IS NOT NULL) EXECUTE FUNCTION pgsched.refuse_untaken_key();
 CREATE TRIGGER a_refuse_owner BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.kind = 'sql'::text) EXECUTE FUNCTION pgsched.runs_owner();
+CREATE TRIGGER f_audit AFTER UPDATE OF tags ON pgsched.runs FOR EACH ROW WHEN (new.tags IS DISTINCT FROM old.tags) EXECUTE FUNCTION pgsched.audit_tags();
 CREATE TRIGGER z_phase BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.state <> 'queued'::text OR new.phase <> 2) EXECUTE FUNCTION pgsched.runs_born_in_phase();
 ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER z_phase;
 CREATE TRIGGER z_phase_after AFTER UPDATE ON pgsched.runs FOR EACH ROW WHEN (new.phase <>
@@ -3862,7 +3914,7 @@ CREATE TRIGGER z_phase_after AFTER UPDATE ON pgsched.runs FOR EACH ROW WHEN (new
             ELSE 3
         END) EXECUTE FUNCTION pgsched.runs_mend_phase();
 ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER z_phase_after;
-CREATE TRIGGER f_audit AFTER UPDATE OF drain_asked_at ON pgsched.workers FOR EACH ROW WHEN (new.drain_asked_at IS NOT NULL AND old.drain_asked_at IS NULL) EXECUTE FUNCTION pgsched.audit_drains();
+CREATE TRIGGER f_audit AFTER UPDATE OF drain_asked_at, drain_asked_by ON pgsched.workers FOR EACH ROW WHEN (new.drain_asked_at IS DISTINCT FROM old.drain_asked_at OR new.drain_asked_by IS DISTINCT FROM old.drain_asked_by) EXECUTE FUNCTION pgsched.audit_drains();
 
 -- grants
 

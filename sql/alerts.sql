@@ -97,6 +97,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
     INSERT INTO pgsched.alerts AS a (job_id, job, kind, run_id, details)
     SELECT job_id, job, kind, run_id, details FROM wrong
     WHERE NOT EXISTS (SELECT FROM pgsched.alerts o WHERE o.job_id = wrong.job_id AND o.kind = wrong.kind AND o.closed_at IS NULL)
+      AND set_config('pgsched.watches', 'on', true) IS NOT NULL  -- for pgsched.audit_alerts, as everywhere below
     ON CONFLICT (job_id, kind) WHERE closed_at IS NULL DO NOTHING
     RETURNING 'opened' AS what, a.id, a.job, a.kind, a.details
 ), over AS MATERIALIZED (
@@ -125,7 +126,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
     FOR UPDATE OF a SKIP LOCKED
 ), closed AS (
     UPDATE pgsched.alerts a SET closed_at = clock_timestamp(), recovery = o.recovery FROM over o
-    WHERE a.id = o.id AND a.closed_at IS NULL
+    WHERE a.id = o.id AND a.closed_at IS NULL AND set_config('pgsched.watches', 'on', true) IS NOT NULL
     RETURNING 'closed' AS what, a.id, a.job, a.kind, a.recovery AS details
 )
 SELECT e.*, (SELECT last_id FROM reach) AS last_id FROM (
@@ -141,6 +142,7 @@ WITH led AS (
     UPDATE pgsched.alerts SET closed_at = clock_timestamp(), recovery = 'there is a leader again'
     WHERE id = ANY (ARRAY(SELECT id FROM pgsched.alerts WHERE job_id = 0 AND kind = 'no_leader' AND closed_at IS NULL
                           FOR UPDATE SKIP LOCKED))
+      AND set_config('pgsched.watches', 'on', true) IS NOT NULL
 )
 DELETE FROM pgsched.alerts
 WHERE id = ANY (ARRAY(SELECT id FROM pgsched.alerts WHERE closed_at < (SELECT clock_timestamp() - interval '400 days')
@@ -194,6 +196,7 @@ WITH newest AS (
     WHERE n.until IS NULL OR n.until < clock_timestamp() - make_interval(secs => %(gone_s)s)
 ), opened AS (
     INSERT INTO pgsched.alerts (job_id, kind, details) SELECT 0, 'no_leader', details FROM missing
+    WHERE set_config('pgsched.watches', 'on', true) IS NOT NULL
     ON CONFLICT (job_id, kind) WHERE closed_at IS NULL DO NOTHING RETURNING id
 )
 SELECT EXISTS (SELECT FROM missing) AS missing, EXISTS (SELECT FROM opened) AS opened

@@ -171,6 +171,9 @@ ALTER FUNCTION pgsched.audit_setting() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_backfills() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_calendars() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_drains() SECURITY DEFINER;
+ALTER FUNCTION pgsched.audit_tags() SECURITY DEFINER;
+ALTER FUNCTION pgsched.audit_alerts() SECURITY DEFINER;
+ALTER FUNCTION pgsched.audit_keys() SECURITY DEFINER;
 
 -- ---- who reads what
 

@@ -14,10 +14,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                     AND pg_has_role(session_user, r.oid, 'MEMBER'))
 $$;
 
--- Dates on which a job does not run, and workers that were asked to end: people change these as well.
+-- Dates on which a job does not run, workers that were asked to end, tags, incidents and kept keys: people change these
+-- as well.
 ALTER TABLE pgsched.audit DROP CONSTRAINT audit_what_check;
 ALTER TABLE pgsched.audit ADD CONSTRAINT audit_what_check
-    CHECK (what IN ('job', 'run', 'backfill', 'queue', 'limit', 'pause', 'retention', 'worker')) NOT VALID;
+    CHECK (what IN ('job', 'run', 'backfill', 'queue', 'limit', 'pause', 'retention', 'worker', 'alert', 'key')) NOT VALID;
 ALTER TABLE pgsched.audit VALIDATE CONSTRAINT audit_what_check;
 
 -- Not where the job itself was deleted, which is noted as such.
@@ -39,9 +40,53 @@ CREATE TRIGGER f_audit AFTER INSERT OR UPDATE OR DELETE ON pgsched.job_calendars
 CREATE FUNCTION pgsched.audit_drains() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgsched.note('drained', 'worker', NEW.name, jsonb_build_object('by', NEW.drain_asked_by));
+    PERFORM pgsched.note(CASE WHEN NEW.drain_asked_at IS NOT NULL AND OLD.drain_asked_at IS NULL THEN 'drained' ELSE 'changed' END,
+        'worker', NEW.name, jsonb_build_object('by', NEW.drain_asked_by));
     RETURN NULL;
 END $$;
-CREATE TRIGGER f_audit AFTER UPDATE OF drain_asked_at ON pgsched.workers
-    FOR EACH ROW WHEN (NEW.drain_asked_at IS NOT NULL AND OLD.drain_asked_at IS NULL)
+CREATE TRIGGER f_audit AFTER UPDATE OF drain_asked_at, drain_asked_by ON pgsched.workers
+    FOR EACH ROW WHEN (NEW.drain_asked_at IS DISTINCT FROM OLD.drain_asked_at
+                       OR NEW.drain_asked_by IS DISTINCT FROM OLD.drain_asked_by)
     EXECUTE FUNCTION pgsched.audit_drains();
+
+CREATE FUNCTION pgsched.audit_tags() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgsched.note('tagged', 'run', NEW.id::text, pgsched.audited_change(
+        jsonb_build_object('tags', OLD.tags), jsonb_build_object('tags', NEW.tags)));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER f_audit AFTER UPDATE OF tags ON pgsched.runs
+    FOR EACH ROW WHEN (NEW.tags IS DISTINCT FROM OLD.tags) EXECUTE FUNCTION pgsched.audit_tags();
+
+-- Not what the statements of the leader and of workers do (sql/alerts.sql), which say so by pgsched.watches. Of who may
+-- not do their work that is not believed.
+CREATE FUNCTION pgsched.audit_alerts() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('pgsched.watches', true) = 'on'
+        AND has_table_privilege(pgsched.caller(), 'pgsched.alert_deliveries', 'INSERT') THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pgsched.note(CASE WHEN TG_OP = 'INSERT' THEN 'opened'
+            WHEN NEW.closed_at IS NOT NULL AND OLD.closed_at IS NULL THEN 'closed' ELSE 'changed' END,
+        'alert', NEW.id::text, pgsched.audited(jsonb_build_object('kind', NEW.kind, 'job', NEW.job, 'job_id', NEW.job_id,
+            'details', left(NEW.details, 1000), 'recovery', left(NEW.recovery, 1000))));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.alerts FOR EACH ROW EXECUTE FUNCTION pgsched.audit_alerts();
+CREATE TRIGGER f_audit_update AFTER UPDATE OF closed_at, recovery ON pgsched.alerts FOR EACH ROW
+    WHEN (NEW.closed_at IS DISTINCT FROM OLD.closed_at OR NEW.recovery IS DISTINCT FROM OLD.recovery)
+    EXECUTE FUNCTION pgsched.audit_alerts();
+
+-- A key that still stands for a run; one that has expired, or was never bound, goes by itself.
+CREATE FUNCTION pgsched.audit_keys() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgsched.note('deleted', 'key', left(OLD.key, 500),
+        jsonb_build_object('scope', left(OLD.scope, 500), 'run', OLD.run_id, 'expires_at', OLD.expires_at));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER f_audit AFTER DELETE ON pgsched.kept_keys
+    FOR EACH ROW WHEN (OLD.run_id IS NOT NULL AND OLD.expires_at > clock_timestamp())
+    EXECUTE FUNCTION pgsched.audit_keys();

@@ -43,6 +43,11 @@ BEGIN
         state = CASE WHEN later THEN 'scheduled' ELSE r.state END,
         ready_at = CASE WHEN NOT later THEN r.ready_at END
     WHERE id = r.id;
+    IF r.owner <> pgsched.caller() THEN  -- as an operator, say, who may change anybody's
+        PERFORM pgsched.note('changed', 'run', r.id::text, pgsched.audited_change(
+            jsonb_build_object('args', r.args, 'available_at', r.available_at),
+            (SELECT jsonb_build_object('args', n.args, 'available_at', n.available_at) FROM pgsched.runs n WHERE n.id = r.id)));
+    END IF;
     IF on_conflict = 'replace' THEN
         PERFORM pgsched.tell_leader();
     END IF;

@@ -25,7 +25,7 @@ DECLARE
     one text;
 BEGIN
     FOREACH one IN ARRAY ARRAY['audit_jobs_added', 'audit_jobs_changed', 'audit_jobs_gone', 'audit_setting',
-                               'audit_backfills', 'alerts_notify'] LOOP
+                               'audit_backfills', 'audit_keys', 'alerts_notify'] LOOP
         EXECUTE format('ALTER FUNCTION pgsched.%I() SET IntervalStyle = ''postgres''', one);
         EXECUTE format('ALTER FUNCTION pgsched.%I() SET TimeZone = ''UTC''', one);
         EXECUTE format('ALTER FUNCTION pgsched.%I() SET extra_float_digits = 1', one);

@@ -1,0 +1,209 @@
+"""What an operator may change is in the audit: every column and every function of his grants, found in the catalog.
+
+Invariant: a grant that is added is tried here as well: a column or function that is not known fails the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support.logins import Logins, one
+
+COLUMNS = """
+SELECT c.relname::text, a.attname::text, format_type(a.atttypid, NULL)
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE c.relnamespace = 'pgsched'::regnamespace AND c.relkind IN ('r', 'p')
+    AND has_column_privilege(c.oid, a.attnum, %s) ORDER BY 1, a.attnum
+"""
+TABLES = """
+SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'pgsched'::regnamespace AND c.relkind IN ('r', 'p')
+    AND has_table_privilege(c.oid, %s) ORDER BY 1
+"""
+FUNCTIONS = """
+SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = 'pgsched'::regnamespace AND p.prokind = 'f'
+    AND p.prosecdef AND p.provolatile = 'v' AND has_function_privilege(p.oid, 'EXECUTE') ORDER BY 1
+"""
+# That work was made is no change to what is there; who made it, the run's owner says.
+WORK = {"runs", "dependencies"}
+ROWS = """
+INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('j', 't', '@every 1h'), ('other', 't', '@every 1h');
+INSERT INTO pgsched.job_calendars (job_id, from_date, until_date)
+    SELECT id, '2030-01-01', '2030-01-02' FROM pgsched.jobs WHERE name = 'j';
+INSERT INTO pgsched.runs (task, tags) VALUES ('t', '{a}');
+INSERT INTO pgsched.queues (name, concurrency_limit, rate, rate_period) VALUES ('q', 3, 3, '7 s');
+INSERT INTO pgsched.limits (name, concurrency, rate, rate_period) VALUES ('l', 3, 3, '7 s');
+INSERT INTO pgsched.pauses (what, name) VALUES ('task', 'p');
+INSERT INTO pgsched.alerts (job_id, job, kind, details) VALUES (1, 'j', 'failures', 'd');
+INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)
+    VALUES ('w', 'h', 1, '0', 1, '{task}', '{t}', '1 min');
+INSERT INTO pgsched.kept_keys (scope, key, run_id, task, expires_at)
+    VALUES ('idempotency', 'k', 1, 't', now() + interval '1 day');
+"""
+WHERE = {"jobs": "WHERE name = 'j'", "pauses": "WHERE name = 'p'"}  # of several rows
+# Another value than the one that a row of ROWS has, by column, else by type.
+VALUES = {
+    "kind": "'command'",
+    "timezone": "'Europe/Berlin'",
+    "schedule": "'@every 2h'",
+    "run_at": "'2030-01-01Z', schedule = NULL",
+    "starts_at": "'2027-01-01Z'",
+    "ends_at": "'2030-01-01Z'",
+    "overlap": "'allow'",
+    "max_buffer": "7",
+    "catch_up": "'all'",
+    "backoff": "'linear'",
+    "concurrency_key": "'c'",
+    "concurrency_limit": "7",
+    "after_jobs": "ARRAY[2]::bigint[]",
+    "resume_from": "'pause', paused = true",
+    "jobs.paused_by": "'another', paused = true",
+    "jobs.paused_reason": "'another', paused = true",
+    "keep": '\'{"any": "9 days"}\'',
+    "priority": "7",
+    "owner": "current_user",
+    "what": "'queue'",
+    "on_full": "'shed_oldest'",
+    "rate_burst": "9",
+    "fair": "true",
+    "ageing": "'9 s'",
+    "weight": "9",
+    "args": "'{\"a\": 1}'",
+    "success_codes": "ARRAY[3]",
+    "retry_codes": "ARRAY[4]",
+    "dead_codes": "ARRAY[5]",
+    "queue": "'q'",
+    "backoff_jitter": "0.25",
+    "jitter": "'1 s'",
+    "from_date": "'2029-12-31'",
+    "until_date": "'2030-02-01'",
+    "catch_up_window": "'2 hours'",
+    "expect_every": "'2 hours'",
+    "misfire_after": "'2 hours'",
+    "tags": "ARRAY['x']",
+    "resume_at": "'2030-01-01Z'",
+    "keep_minutes": "'9 days'",
+    "keep_hours": "'9 days'",
+    "max_runs": "9",
+    "paused": "true",
+    "delete_after_run": "true, schedule = NULL, run_at = '2030-01-01Z'",
+    "applied_at": "NULL",
+}
+TYPES = {
+    "text": "'another'", "integer": "7", "smallint": "7", "boolean": "true", "interval": "'2 hours'", "bigint": "7",
+    "timestamp with time zone": "'2027-01-01Z'", "double precision": "0.25", "jsonb": """'{"a": 1}'""", "name": "'x'",
+}  # fmt: skip
+# The database's own, or of a limit's state: written with each change, or of no meaning to who reads the audit.
+NOT_CHANGES = {
+    ("pauses", "paused_at"),
+    ("limits", "applied_at"),
+    ("queues", "applied_at"),
+    ("pauses", "waits_for"),
+    ("queues", "limited"),
+}
+INSERTS = {
+    "jobs": "(name, task) VALUES ('new', 't')",
+    "job_calendars": "(job_id, from_date, until_date) VALUES (2, '2030-01-01', '2030-01-02')",
+    "queues": "(name, concurrency_limit) VALUES ('new', 1)",
+    "limits": "(name, concurrency) VALUES ('new', 1)",
+    "pauses": "(what, name) VALUES ('task', 'new')",
+    "alerts": "(job_id, kind, details) VALUES (0, 'test', 'd')",
+}
+# What each of those that change something is called with.
+CALLS = {
+    "cancel": "(1, 'why')",
+    "retry": "(3)",
+    "retry_now": "(3)",
+    "retry_tree": "(3)",
+    "cancel_backfill": "(1, 'why')",
+    "trigger": "('j')",
+    "reset_mark": "('other')",
+    "backfill": "('j', '2026-01-01Z', '2026-01-02Z')",
+    "meet_run": "(1, 'replace', 't', '{\"env\": 1}', now())",
+    "set_tags": "(1, '{x}')",
+    "delete_job": "('j')",
+    "include_dates": "('j', '2030-01-01', '2030-01-02')",
+}
+FOR_CALLS = """
+INSERT INTO pgsched.runs (id, task, state, started_at, finished_at) OVERRIDING SYSTEM VALUE
+    VALUES (3, 't', 'dead', now(), now());
+UPDATE pgsched.jobs SET decided_until = now() + interval '1 day' WHERE name = 'other';
+INSERT INTO pgsched.backfills (job_id, job, schedule, timezone, anchor_at, from_at, to_at)
+    SELECT id, name, schedule, timezone, anchor_at, '2026-01-01Z', '2026-01-02Z' FROM pgsched.jobs WHERE name = 'j';
+"""
+# With its owner's rights, and yet no change that a person makes to something: keys, places, traces and locks of work
+# that is made, and notifications.
+# (A function without those rights changes only what its caller may: the columns above.)
+OTHERS = {
+    *("take_key", "bind_key", "run_of_key", "entry_state", "hold_run", "assert_claim", "carry_trace"),
+    *("try_declare_turn", "take_declare_turn", "share_declare_turn"),
+    *("tell_once", "workers_asleep"),
+}
+
+
+@pytest.fixture
+def ops(logins: Logins, db: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]:
+    db.execute(ROWS.encode())
+    yield logins.connect("ops")
+
+
+def noted(ops: psycopg.Connection[Any], statement: str) -> str:
+    """What became of a change that is taken back: so many rows in the audit, or the error."""
+    try:
+        with ops.transaction(force_rollback=True):
+            before = one(ops, "SELECT count(*) FROM pgsched.audit")
+            if ops.execute(statement.encode()).rowcount == 0:
+                return "no row"
+            return f"{one(ops, 'SELECT count(*) FROM pgsched.audit') - before} rows"
+    except psycopg.Error as error:
+        return str(error).partition("\n")[0]
+
+
+def test_every_column_that_an_operator_may_write_is_in_the_audit(ops: psycopg.Connection[Any]) -> None:
+    wrong = {}
+    granted = ops.execute(COLUMNS, ["UPDATE"]).fetchall()
+    assert len(granted) > 70
+    for table, column, kind in granted:
+        value = VALUES.get(f"{table}.{column}") or VALUES.get(column) or TYPES.get(kind, "NULL")
+        where = WHERE.get(table, "")
+        said = noted(ops, f"UPDATE pgsched.{table} SET {column} = {value} {where}")
+        if said != "1 rows" and (table, column) not in NOT_CHANGES:
+            wrong[f"{table}.{column} = {value}"] = said
+    assert wrong == {}
+
+
+def test_what_an_operator_adds_or_deletes_is_in_the_audit(ops: psycopg.Connection[Any]) -> None:
+    tables = {table for table, _, _ in ops.execute(COLUMNS, ["INSERT"]).fetchall()} - WORK
+    assert tables == INSERTS.keys()
+    found = {f"INSERT {table}": noted(ops, f"INSERT INTO pgsched.{table} {INSERTS[table]}") for table in tables}
+    for (table,) in ops.execute(TABLES, ["DELETE"]).fetchall():
+        found[f"DELETE {table}"] = noted(
+            ops, f"DELETE FROM pgsched.{table} {'WHERE id = 1' if table == 'jobs' else ''}"
+        )
+    assert {what: said for what, said in found.items() if said != "1 rows"} == {}
+    assert "DELETE kept_keys" in found
+
+
+def test_every_function_that_changes_something_notes_it(
+    ops: psycopg.Connection[Any], db: psycopg.Connection[Any]
+) -> None:
+    db.execute(FOR_CALLS.encode())
+    names = {row[0].removeprefix("pgsched.").partition("(")[0] for row in ops.execute(FUNCTIONS).fetchall()}
+    assert names >= CALLS.keys()
+    found = {name: noted(ops, f"SELECT pgsched.{name}{CALLS[name]}") for name in CALLS}
+    assert {name: said for name, said in found.items() if said != "1 rows"} == {}
+    assert names - CALLS.keys() - OTHERS == set(), "new ones: do they change something that a person should answer for?"
+
+
+def test_the_leader_s_incidents_are_not_noted_and_nobody_else_can_say_that_he_leads(
+    ops: psycopg.Connection[Any], logins: Logins, db: psycopg.Connection[Any]
+) -> None:
+    close = "UPDATE pgsched.alerts SET closed_at = clock_timestamp()"
+    assert noted(ops, f"WITH said AS (SELECT set_config('pgsched.watches', 'on', true)) {close} FROM said") == "1 rows"
+    leader = logins.connect("leader")
+    before = one(db, "SELECT count(*) FROM pgsched.audit")
+    leader.execute(f"WITH said AS (SELECT set_config('pgsched.watches', 'on', true)) {close} FROM said".encode())
+    assert one(db, "SELECT count(*) FROM pgsched.audit") == before
