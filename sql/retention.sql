@@ -146,16 +146,18 @@ SELECT count(*) AS deleted FROM gone
 -- of the next ended runs, lock those that nothing keeps any longer: neither the settings of their job, queue
 -- or everything, nor that theirs is their job's newest slot, by which its page, @after and alerts know it. A row that
 -- stands for a stretch of slots is as old as the end of the stretch: it may have grown since (tick_extend).
--- params: keep_s float8 (those go that are kept for at most so long), after timestamptz (-infinity as text), until
---         timestamptz, n int (so many are read), durable boolean (false: the commit need not wait for the disk: rows that
---         come back with a server that fell over go once more), aside bigint[] as text (runs that are left alone)
--- returns: (ids text: an array of bigint; locked bigint: how many those are; read bigint, last_at timestamptz: the end
---          of the last that was read)
+-- params: keep_s float8 (those go that are kept for at most so long), after timestamptz (-infinity as text) and after_id
+--         bigint (behind this run of those that ended at that instant), until timestamptz, n int (so many are read), durable
+--         boolean (false: the commit need not wait for the disk: rows that come back with a server that fell over go once
+--         more), aside bigint[] as text (runs that are left alone)
+-- returns: (ids text: an array of bigint; locked bigint: how many those are; read bigint, last_at timestamptz, last_id
+--          bigint: the end and the number of the last that was read)
 -- locks: FOR UPDATE on those runs, skipping locked ones
 WITH read AS MATERIALIZED (
     SELECT ctid AS place, id, job_id, scheduled_at, queue, state, finished_at FROM pgsched.runs
     WHERE phase >= 3 /* ended */ AND finished_at >= %(after)s::text::timestamptz AND finished_at <= %(until)s
-    ORDER BY finished_at LIMIT %(n)s
+      AND (finished_at > %(after)s::text::timestamptz OR id > %(after_id)s)
+    ORDER BY finished_at, id LIMIT %(n)s
 ), everything AS MATERIALIZED (
     SELECT g.keep, ARRAY(SELECT s FROM unnest('{succeeded,dead,cancelled,skipped,missed}'::text[]) s
                          WHERE pgsched.keep_of(s, NULL, NULL, g.keep) <= make_interval(secs => %(keep_s)s)) AS states,
@@ -178,7 +180,8 @@ WITH read AS MATERIALIZED (
                    <= make_interval(secs => %(keep_s)s) END))
     FOR UPDATE SKIP LOCKED
 )
-SELECT l.ids::text AS ids, cardinality(l.ids)::bigint AS locked, r.read, r.last_at
+SELECT l.ids::text AS ids, cardinality(l.ids)::bigint AS locked, r.read, r.last_at,
+    (SELECT max(o.id) FROM read o WHERE o.finished_at = r.last_at) AS last_id
 FROM (SELECT ARRAY(SELECT id FROM locked) AS ids) l, (SELECT count(*) AS read, max(finished_at) AS last_at FROM read) r
 
 

@@ -19,7 +19,6 @@ from pgsched.db.rows import Row
 
 AGAIN_S = 3600.0
 REST = 2.0  # between two batches others get so many times as long as a batch takes
-INSTANT = timedelta(microseconds=1)
 Keep = Callable[[list[Row]], object]
 
 
@@ -33,7 +32,7 @@ class Pruner:
         self.more = False
         self.picked: Picked | None = None  # by the batch that was begun last
         self._keep_rows = keep_rows
-        self._reached: dict[float, datetime] = {}
+        self._reached: dict[float, tuple[datetime, int]] = {}  # by end and number: many may have ended at one instant
         self._version: str | None = None
         self._again_at = 0.0
         self._longest_s: float | None = None
@@ -65,23 +64,22 @@ class Pruner:
 
     def _batch(self, conn: Connection[Any], rules: Rules, keep_s: float, n: int, aside: Sequence[int]) -> int:
         until = end_of(rules, keep_s)
-        after = self._reached.get(keep_s)
+        after, after_id = self._reached.get(keep_s, (None, 0))
         if until is None or (after is not None and until <= after):
             return 0
         tell, since = self._keep_rows is not None, BEGINNING if after is None else after.isoformat()
         # what is told to others must not come back when the server falls over
-        picked = retention.pick(conn, keep_s, since, until, n, aside, durable=tell)
+        picked = retention.pick(conn, keep_s, since, until, n, aside, after_id=after_id, durable=tell)
         self.picked, gone = picked, 0
         if picked.locked:
             gone, told = retention.delete(conn, picked.ids, archive=rules.archive, tell=tell)
             if self._keep_rows is not None and told:
                 self._keep_rows(told)
         self.more = picked.read >= n
-        if self.more and picked.last_at is not None:
-            # beyond the last, if all of a batch ended at one instant
-            self._reached[keep_s] = picked.last_at + (INSTANT if picked.last_at == after else timedelta())
+        if self.more and picked.last_at is not None and picked.last_id is not None:
+            self._reached[keep_s] = picked.last_at, picked.last_id
         else:
-            self._reached[keep_s] = until
+            self._reached[keep_s] = until, 0
         return gone
 
 

@@ -36,6 +36,16 @@ def test_each_outcome_may_be_kept_for_a_time_of_its_own(db: psycopg.Connection) 
     assert left(db) == {"succeeded default": 1, "dead default": 2, "cancelled default": 1, "missed default": 2}
 
 
+def test_of_many_that_ended_at_one_instant_none_is_stepped_over(db: psycopg.Connection) -> None:
+    db.execute("""INSERT INTO pgsched.queues (name, keep) VALUES ('loud', '{"any": "90 days"}')""")
+    ended(db, "3 days", queue="loud", n=20)
+    ended(db, "3 days", n=20)
+    db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '3 days'")
+    keep(db, any="2 days")
+    assert prune_all(db) == 20
+    assert left(db) == {"succeeded loud": 20}
+
+
 def test_a_queue_goes_before_everything_and_a_job_before_its_queue(db: psycopg.Connection) -> None:
     ended(db, "3 days")
     ended(db, "3 days", queue="loud")

@@ -38,13 +38,14 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Locked runs that may go, as the text of an array; how many those are; how many were read for that, and when the
-    last of those had ended."""
+    """Locked runs that may go, as the text of an array; how many those are; how many were read for that; when the last
+    of those had ended, and its number."""
 
     ids: str
     locked: int
     read: int
     last_at: datetime | None
+    last_id: int | None
 
     @property
     def numbers(self) -> list[int]:
@@ -66,11 +67,20 @@ def pick(
     n: int,
     aside: Sequence[int] = (),
     *,
+    after_id: int = 0,
     durable: bool = True,
 ) -> Picked:
-    """Read the next `n` ended runs from `after` (text of an instant) to `until`; lock those kept at most `keep_s`, but
-    for those set `aside`."""
-    values = {"keep_s": keep_s, "after": after, "until": until, "n": n, "durable": durable, "aside": plain(aside)}
+    """Read the next `n` ended runs from `after` (text of an instant; behind `after_id` of those that ended then) to
+    `until`; lock those kept at most `keep_s`, but for those set `aside`."""
+    values = {
+        "keep_s": keep_s,
+        "after": after,
+        "after_id": after_id,
+        "until": until,
+        "n": n,
+        "durable": durable,
+        "aside": plain(aside),
+    }
     (row,) = fetch(conn, "prune_pick", values)
     return Picked(**row)
 

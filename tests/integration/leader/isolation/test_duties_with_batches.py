@@ -39,6 +39,15 @@ def test_one_run_that_cannot_be_archived_keeps_no_other(db: psycopg.Connection) 
     until(duties, db, LEFT, None)
 
 
+def test_runs_that_ended_at_the_very_instant_of_one_that_is_set_aside_go(db: psycopg.Connection) -> None:
+    prunable(db)
+    db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 hour'")
+    poison(db, "INSERT", "NEW.run_id = 7", "archived_runs")
+    duties = lead(db, prune_every_s=0.05, prune_batch=3)
+    until(duties, db, LEFT, [7])
+    assert aside(db) == [("pruning", "7", "poisoned")]
+
+
 def test_a_number_that_comes_again_is_archived_again(db: psycopg.Connection) -> None:
     for _ in range(2):
         prunable(db)
