@@ -8,11 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from psycopg import pq
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgsched.db.connection.dsn import parameters
-from pgsched.errors import PgschedError
+from pgsched.errors import InputError, PgschedError
 
+SECRETS = {
+    "sslpassword",
+    "scram_client_key",
+    "scram_server_key",
+    "oauth_client_secret",
+}  # without a variable of libpq's
 # `SELECT * FROM jobs` works, and nobody else's functions are found: who types here may have every right.
 SESSION = "-c search_path=pgsched,pg_temp"
 
@@ -35,4 +41,8 @@ def command(dsn: str, arguments: Sequence[str], folder: Path | None = None) -> t
         where = "PATH" if folder is None else str(folder)
         raise PgschedError(f"there is no psql in {where}: install PostgreSQL's client programs")
     own, rest = environment(dsn)
+    if shown := SECRETS & conninfo_to_dict(rest).keys():
+        name = min(shown)
+        text = f"{name}: everybody on this machine would see it in psql's command line"
+        raise InputError(f"{text}: put it into a service file (pg_service.conf) and give service=NAME", name)
     return [program, *((f"--dbname={rest}",) if rest else ()), *arguments], {**os.environ, **own}

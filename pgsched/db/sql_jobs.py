@@ -168,10 +168,10 @@ async def become_owner(conn: AsyncConnection[Any], owner: str | None, *, local: 
 def merged(conn: AsyncConnection[Any], text: SqlText) -> bytes:
     """The text with its parameters put in on this side: the server takes several statements only without any."""
     if not text.parameters:
-        return text.statements.encode()
+        return text.statements.encode(conn.info.encoding)
     values = {name: Jsonb(value) if isinstance(value, (dict, list)) else value
               for name, value in text.parameters.items()}  # fmt: skip
-    return AsyncClientCursor(conn).mogrify(text.statements, values).encode()
+    return AsyncClientCursor(conn).mogrify(text.statements, values).encode(conn.info.encoding)
 
 
 def drain(pgconn: pq.abc.PGconn, statements: bytes) -> PQGen[int]:

@@ -17,6 +17,7 @@ import importlib.util
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -239,12 +240,19 @@ def _make_home(home: Path) -> None:
             home.mkdir(parents=True, exist_ok=True)
             if os.geteuid() == 0:
                 home.chmod(0o755)  # whatever the umask: the server's account must get to its own directory below
+        found = home.stat()
     except OSError as error:
         raise _explained(error, home) from error
+    # else somebody with fewer rights may put a link there, or binaries, for us to write to or to run
+    others = "may be written by everybody" if found.st_mode & stat.S_IWOTH else ""
+    if os.geteuid() == 0 and found.st_uid != 0:
+        others = f"belongs to another user (uid {found.st_uid})"
+    if others:
+        raise EmbeddedUnavailable(f"{home} {others}: set PGSCHED_HOME to a directory of your own, {INSTEAD}")
 
 
 def _open_lock(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ MOST_ADDRESSES = 8
 # their metadata there); a cloud's host agent; site-local; local translation.
 NOT_PUBLIC = tuple(map(ip_network, (
     "0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "168.63.129.16/32", "fec0::/10", "64:ff9b:1::/48",
+    "3fff::/20",  # documentation, which older Pythons do not know
 )))  # fmt: skip
 TRANSLATED = IPv6Network("64:ff9b::/96")
 ENTRY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?))(?::([0-9]{1,5}))?")

@@ -28,6 +28,14 @@ def test_a_password_is_not_in_the_command_line(tmp_path: Path) -> None:
     assert [environ[name] for name in named] == ["db.example", "6543", "me", "secret", "app", "require", SESSION]
 
 
+def test_a_secret_that_psql_would_show_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "psql").write_text("#!/bin/sh\n")
+    (tmp_path / "psql").chmod(0o755)
+    with pytest.raises(InputError, match=r"^sslpassword: everybody on this machine") as refusal:
+        command("host=h sslpassword=geheim", [], tmp_path)
+    assert "geheim" not in str(refusal.value)
+
+
 def test_the_options_of_a_dsn_are_kept() -> None:
     assert environment("options='-c work_mem=1GB'")[0]["PGOPTIONS"] == f"-c work_mem=1GB {SESSION}"
 
