@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
+import uuid
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgsched.cli import demo_app
 from pgsched.config import ENVIRONMENT
-from pgsched.db.schema.migrate import upgrade
+from pgsched.db.schema import roles
+from tests.support.cli.said import Said
+from tests.support.logins import alone
 from tests.support.paths import ROOT
 
 yaml = pytest.importorskip("yaml")
@@ -31,27 +38,69 @@ def commands(services: dict[str, Any]) -> list[list[str]]:
     return [given["command"] for given in services.values() if given.get("command", [""])[0] == "pgsched"]
 
 
-def test_it_has_a_database_a_migration_two_workers_and_jobs(services: dict[str, Any]) -> None:
-    assert set(services) == {"postgres", "migrate", "worker", "jobs"}
+def test_it_has_a_database_a_migration_two_workers_a_console_and_jobs(services: dict[str, Any]) -> None:
+    assert set(services) == {"postgres", "migrate", "logins", "worker", "web", "jobs"}
     assert services["postgres"]["image"] == "postgres:18"
     assert services["postgres"]["healthcheck"]["test"][1] == "pg_isready"
     assert services["worker"]["deploy"]["replicas"] == 2
     assert services["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
-    for name in ("worker", "jobs"):
-        assert services[name]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
+    assert services["logins"]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
+    for name in ("worker", "web", "jobs"):
+        assert services[name]["depends_on"] == {"logins": {"condition": "service_completed_successfully"}}
+
+
+def test_each_service_logs_in_as_who_it_has_to_be(services: dict[str, Any]) -> None:
+    assert "--roles" in services["migrate"]["command"]
+    users = {
+        name: conninfo_to_dict(given["environment"]["PGSCHED_DSN"])["user"]
+        for name, given in services.items()
+        if name != "postgres"
+    }
+    superuser = dict.fromkeys(("migrate", "logins"), "postgres")
+    assert users == superuser | {"worker": "worker", "web": "console", "jobs": "app"}
+
+
+def test_no_password_is_in_it_but_the_default_for_development(services: dict[str, Any]) -> None:
+    secrets = {}
+    for name, given in services.items():
+        environment = given["environment"]
+        assert "password" not in conninfo_to_dict(environment.get("PGSCHED_DSN", "")), name
+        secrets |= {(name, key): value for key, value in environment.items() if key.endswith(("PASSWORD", "TOKEN"))}
+    assert len(secrets) == 10
+    for value in secrets.values():
+        assert re.fullmatch(r"\$\{[A-Z]+_(PASSWORD|TOKEN):-development(-only)?\}", value), value
+    head = COMPOSE.read_text().split("name: pgsched")[0]
+    for value in secrets.values():
+        assert value[2:].partition(":")[0] in head.split()
+    others = {name: secrets[name, "PGPASSWORD"] for name in ("migrate", "worker", "web", "jobs")}
+    assert len(set(others.values())) == 4, "one password for each login"
 
 
 def test_the_image_is_built_from_files_that_exist(services: dict[str, Any]) -> None:
     copies = [line.split() for line in services["worker"]["build"]["dockerfile_inline"].splitlines() if "COPY" in line]
     sources = [source for words in copies for source in words[1:-1]]
-    assert {"pyproject.toml", "pgsched", "sql", "migrations"} <= set(sources)
+    assert {"pyproject.toml", "pgsched", "sql", "migrations", "requirements.hashed"} <= set(sources)
     for source in sources:
         assert (COMPOSE.parent / source).exists()
 
 
+def test_the_image_installs_nothing_whose_hash_is_not_known(services: dict[str, Any]) -> None:
+    text = services["worker"]["build"]["dockerfile_inline"].replace("\\\n", " ")
+    installs = [
+        command for line in text.splitlines() if line.startswith("RUN ")
+        for command in line.removeprefix("RUN ").split("&&") if command.strip().startswith("pip ")
+    ]  # fmt: skip
+    assert len(installs) == 3
+    for command in installs:
+        hashed = "--require-hashes" in command and "-r requirements.hashed" in command
+        wheel = "pip wheel" in command and {"--no-deps", "--no-build-isolation"} <= {*command.split()}
+        local = {"--no-deps", "--no-index"} <= {*command.split()} and "pgsched-*.whl" in command
+        assert hashed or wheel or local, command
+
+
 def test_every_pgsched_command_and_flag_in_it_exists(services: dict[str, Any]) -> None:
     found = commands(services)
-    assert {words[1] for words in found} == {"migrate", "worker"}
+    assert {words[1] for words in found} == {"migrate", "worker", "web"}
     for words in found:
         flags = [word for word in words if word.startswith("--")]
         subcommand = words[1 : words.index(flags[0])]
@@ -70,20 +119,51 @@ def help_of(*subcommand: str) -> str:
 
 def test_every_variable_in_it_is_one_that_pgsched_reads(services: dict[str, Any]) -> None:
     used = {name for given in services.values() for name in given.get("environment", {}) if name.startswith("PGSCHED_")}
-    assert used == {"PGSCHED_DSN"}
+    assert used == {"PGSCHED_DSN", "PGSCHED_WEB_TOKEN"}
     assert used <= set(ENVIRONMENT)
 
 
-def test_its_jobs_are_the_demos_and_made_once(services: dict[str, Any], dsn: str, db: psycopg.Connection) -> None:
-    program, *arguments = services["jobs"]["command"]
-    assert program == "python"
-    upgrade(dsn, set_search_path=True)  # as the migrate service does
-    for _ in range(2):
-        env = os.environ | {"PGSCHED_DSN": dsn}
+@pytest.mark.slow
+def test_its_logins_can_do_their_services_work(
+    services: dict[str, Any], dsn: str, db: psycopg.Connection, process: Callable[..., Said]
+) -> None:
+    """Migrated, made, served and worked as in compose, with logins of this test's own: roles are the whole server's."""
+    mark = f"pgsched_test_{uuid.uuid4().hex[:8]}_"
+    names = ("app", "worker", "console")
+
+    def as_login(name: str) -> str:
+        return make_conninfo(dsn, user=mark + name, password="x", passfile="/dev/null")
+
+    def run(service: str, dsn: str, **env: str) -> None:
+        program, *arguments = services[service]["command"]
+        assert program == "python"
+        for name in names:
+            arguments = [word.replace(f'"{name}"', f'"{mark}{name}"').replace(f"TO {name}", f"TO {mark}{name}")
+                         for word in arguments]  # fmt: skip
+        env = os.environ | {"PGSCHED_DSN": dsn} | env
         done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=env, timeout=60)
         assert done.returncode == 0, done.stderr
-    names = {name for (name,) in db.execute("SELECT name FROM pgsched.jobs").fetchall()}
-    assert names == set(demo_app.NAMES)
+
+    alone(lambda: roles.apply(db))  # as the migrate service does
+    try:
+        for _ in range(2):
+            run("logins", dsn, **{f"{mark}{name}_PASSWORD".upper(): "x" for name in names})
+            run("jobs", as_login("app"))
+        owners = db.execute("SELECT name, owner FROM pgsched.jobs").fetchall()
+        assert dict(owners) == dict.fromkeys(demo_app.NAMES, mark + "app")
+        words = [*services["worker"]["command"][1:], "--max-runs", "12"]
+        words[words.index("--health") + 1] = "127.0.0.1:0"
+        said = process(*words, PGSCHED_DSN=as_login("worker"))
+        assert said.code == 0, said.err
+        done = "SELECT kind FROM pgsched.runs WHERE state = 'succeeded' GROUP BY kind ORDER BY kind"
+        assert db.execute(done).fetchall() == [("command",), ("sql",), ("task",)]
+        assert "lack" not in process("status", PGSCHED_DSN=as_login("console")).err
+    finally:
+        for name in ("worker", "app", "console"):
+            login = sql.Identifier(mark + name)
+            if db.execute("SELECT FROM pg_roles WHERE rolname = %s", (mark + name,)).rowcount:
+                db.execute(sql.SQL("DROP OWNED BY {}").format(login))
+                db.execute(sql.SQL("DROP ROLE {}").format(login))
 
 
 def test_its_workers_find_the_demos_tasks(services: dict[str, Any]) -> None:
