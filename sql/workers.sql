@@ -49,8 +49,8 @@ SELECT pg_postmaster_start_time() AS server, oid::bigint AS database FROM pg_dat
 
 
 -- name: names_known
--- the tasks and queues that live workers, jobs or settings name; at most 10,000 of each.
--- params: what text: task or queue
+-- the tasks and queues that live workers, jobs or settings name, or the jobs; at most 10,000 of each.
+-- params: what text: task, queue or job
 -- returns: name
 -- locks: none
 WITH alive AS (
@@ -63,8 +63,24 @@ WITH alive AS (
     UNION SELECT 'queue', queue FROM pgsched.jobs
     UNION SELECT 'queue', name FROM pgsched.queues
     UNION SELECT 'queue', 'default'
+    UNION SELECT 'job', name FROM pgsched.jobs
 )
 SELECT name FROM found WHERE what = %(what)s ORDER BY name LIMIT 10000
+
+
+-- name: names_of_runs
+-- the queues, tasks or tags of the newest runs.
+-- params: what text: queue, task or tag; n int: runs to look at
+-- returns: name
+-- locks: none
+WITH newest AS (
+    SELECT queue, task, kind, tags FROM pgsched.runs ORDER BY id DESC LIMIT %(n)s
+), found (what, name) AS (
+    SELECT 'queue', queue FROM newest
+    UNION SELECT 'task', task FROM newest WHERE kind = 'task'
+    UNION SELECT 'tag', unnest(tags) FROM newest
+)
+SELECT name FROM found WHERE what = %(what)s
 
 
 -- name: tasks_offered

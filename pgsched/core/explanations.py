@@ -39,7 +39,8 @@ class Answer:
 class Around:
     """What else bears on a run: the job's other open runs, how many live workers there are and would take it, and the
     pauses and limits that hold it. `parents`: what it waits for because it was told to; None: it was not. `earlier`: of
-    a slot skipped by its overlap policy, what the run is at that was not finished, and is not yet."""
+    a slot skipped by its overlap policy, what the run is at that was not finished, and is not yet. `hint`: what is
+    offered instead."""
 
     others: Sequence[Row] = ()
     alive: int = 0
@@ -47,6 +48,7 @@ class Around:
     held: str | None = None
     parents: Sequence[Row] | None = None
     earlier: str | None = None
+    hint: str = ""
 
 
 def at(instant: datetime) -> str:
@@ -169,7 +171,7 @@ def queued(run: Row, around: Around) -> Answer:
         none = (
             "the one live worker does not offer" if around.alive == 1 else f"none of {around.alive} live workers offers"
         )
-        return Answer("unroutable", f"{since}, and {none} {needs} there")
+        return Answer("unroutable", f"{since}, and {none} {needs} there{around.hint}")
     workers = "the one worker that offers" if around.offering == 1 else f"one of {around.offering} workers that offer"
     return Answer("queued", f"{since}, and waits for {workers} {needs} to be free")
 

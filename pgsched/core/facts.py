@@ -105,13 +105,14 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Unroutable:
-    """Queued runs that no live worker offers to run. `task` only for kind `task`."""
+    """Queued runs that no live worker offers to run. `task` only for kind `task`; `hint`: what is offered instead."""
 
     queue: str
     kind: str
     task: str | None
     count: int
     oldest_s: float
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

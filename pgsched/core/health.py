@@ -152,7 +152,7 @@ def unroutable_problems(facts: Facts) -> Iterator[Problem]:
         return
     for what in facts.unroutable[:LISTED]:
         name = f"task {what.task}" if what.task else f"kind {what.kind}"
-        text = f"unroutable: no live worker offers {name} on queue {what.queue} ({what.count} queued)"
+        text = f"unroutable: no live worker offers {name} on queue {what.queue} ({what.count} queued){what.hint}"
         flag = f"start a worker whose app has it ({what.task})" if what.task else f"start one with --allow {what.kind}"
         yield Problem("unroutable", text, flag)
     if len(facts.unroutable) > LISTED:

@@ -14,12 +14,14 @@ from typing import Any
 
 from pgsched.core.explain import Explanation, Facts, explain, without_slot
 from pgsched.core.explanations import Around, unfinished
+from pgsched.core.model import Kind
 from pgsched.core.planning import backfill
 from pgsched.core.planning.plan import undecided_after
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills, jobs
+from pgsched.db.queries.reports.name_hints import not_offered
 from pgsched.db.queries.runs import runs
 from pgsched.db.rows import Row, explained, one, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
@@ -203,7 +205,8 @@ def around_of(conn: Connection[Any], run: Mapping[str, Any]) -> Around:
         return Around(others=rows(conn, "explain_open", {"id": run["id"]}))
     if run["state"] == "queued":
         offered = one(conn, "workers_offering", {name: run[name] for name in ("queue", "kind", "task")}) or {}
-        return Around(alive=offered.get("alive", 0), offering=offered.get("workers", 0), held=held)
+        hint = "" if offered.get("workers") or run["kind"] != Kind.TASK else not_offered(conn, run["task"])
+        return Around(alive=offered.get("alive", 0), offering=offered.get("workers", 0), held=held, hint=hint)
     return Around()
 
 

@@ -17,6 +17,7 @@ from pgsched.core.model import Kind, State
 from pgsched.core.progress import progress_of
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
+from pgsched.db.queries.reports import name_hints
 from pgsched.db.queries.runs import graphs, run_output, runs
 from pgsched.db.queries.runs.run_filter import Filter
 from pgsched.db.queries.runs.run_output import BEGINNING, Place
@@ -55,13 +56,17 @@ def index(request: Request, conn: Connection[Any]) -> View:
     except (InputError, NotFound) as error:
         found, problem = run_pages.Page([], more=False), error
         similar = jobs.similar(conn, given(request, "job") or "") if isinstance(error, NotFound) else []
+    told = f'there is no job named "{given(request, "job")}".' if similar else problem and str(problem)
+    filters = {what: given(request, what) for what in ("queue", "task", "tag")} if not found.runs else {}
+    meant = {what: name_hints.meant(conn, what, name) for what, name in filters.items() if name}
     asked, last = fields(request), found.runs[-1]["id"] if found.runs else None
     further = query(asked, before=found.end_id + 1) if found.end_id is not None else None
     if found.end_at is not None:
         further = query(asked, ended_until=found.end_at.isoformat())
     values = {"runs": found.runs, "fields": asked, "states": list(State), "kinds": list(Kind),
               "more": query(asked, before=last) if found.more else None, "further": further,
-              "older": before is not None, "problem": problem and str(problem), "similar": similar,
+              "older": before is not None, "problem": told, "similar": similar,
+              "meant": {what: names for what, names in meant.items() if names},
               "verbs": verbs(asked.get("state"))}  # fmt: skip
     return View("runs.html", values, 200 if problem is None else status_of(problem))
 
@@ -76,8 +81,10 @@ def show(request: Request, conn: Connection[Any]) -> View:
     """One run."""
     found = whole(conn, request.path_params["id"])
     run = found.run
-    values = {"found": found, "run": run, "timeline": timeline(found.spans), "open": run["finished_at"] is None,
-              "retried": run["state"] in runs.RETRIED, "progress": progress_of(run["progress"], run["attempt"]),
+    hint = "" if found.offered or run["kind"] != Kind.TASK else name_hints.not_offered(conn, run["task"])
+    values = {"found": found, "run": run, "hint": hint, "timeline": timeline(found.spans),
+              "open": run["finished_at"] is None, "retried": run["state"] in runs.RETRIED,
+              "progress": progress_of(run["progress"], run["attempt"]),
               "related": bool(found.before or found.behind)}  # fmt: skip
     return View("run.html", values, every_s=1.0 if run["state"] == "running" else None)
 

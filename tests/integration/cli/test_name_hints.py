@@ -71,6 +71,58 @@ def test_what_somebody_knows_is_set_without_a_word(command: str, pgsched: Progra
 
 
 @pytest.mark.parametrize(
+    "command",
+    ["job show", "job run", "job pause", "job delete", "explain", "job preview", "run list --job"],
+)
+def test_a_job_that_is_not_there_may_be_another(command: str, pgsched: Program) -> None:
+    for name in ("nightly-report", "weekly"):
+        assert pgsched("job", "add", name, "--task", "t", "--schedule", "@daily").code == 0
+    said = pgsched(*command.split(), "nigthly-report")
+    assert (said.code, said.out) == (8, "")
+    assert said.err == 'error: there is no job named "nigthly-report"; did you mean nightly-report?\n'
+    assert "did you mean nightly-report?" in pgsched(*command.split(), "nightly").err
+    assert pgsched(*command.split(), "zzz").err == (
+        'error: there is no job named "zzz": `pgsched job list` shows those that exist\n'
+    )
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--queue mial", "no runs; queue mial: did you mean mail?"),
+        ("--task bank", "no runs; task bank: did you mean app.bank?"),
+        ("--task shop.sent", "no runs; task shop.sent: did you mean shop.send?"),
+        ("--tag custmer:7", "no runs; tag custmer:7: did you mean customer:7?"),
+        (
+            "--tag custmer:7 --queue mial",
+            "no runs; queue mial: did you mean mail?; tag custmer:7: did you mean customer:7?",
+        ),
+        ("--state dead", "no runs"),
+        ("--queue mail", "no runs"),
+    ],
+)
+def test_a_filter_that_finds_nothing_may_be_a_slip(
+    options: str, said: str, pgsched: Program, db: psycopg.Connection[Any]
+) -> None:
+    db.execute("INSERT INTO pgsched.runs (task, tags) VALUES ('shop.send', '{customer:7}')")
+    found = pgsched("run", "list", *options.split())
+    assert (found.code, found.out) == (0, said + "\n")
+    assert pgsched("run", "list", "--json", *options.split()).json == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_work_that_nobody_offers_names_what_is_offered(pgsched: Program, db: psycopg.Connection[Any]) -> None:
+    assert pgsched("job", "add", "a", "--task", "touch", "--schedule", "@daily").code == 0
+    db.execute("INSERT INTO pgsched.runs (task, job_id, scheduled_at) SELECT task, id, '2026-01-01Z' FROM pgsched.jobs")
+    hint = "did you mean app.touch?"
+    assert f"no live worker offers task touch on queue default (1 queued); {hint}" in pgsched("status").out
+    assert f"unroutable: no live worker offers it; {hint}" in pgsched("run", "list").out
+    assert hint in pgsched("run", "show", "1").out
+    assert f"the one live worker does not offer task touch there; {hint}" in pgsched("explain", "a", "2026-01-01").out
+
+
+@pytest.mark.parametrize(
     ("kind", "args", "why"),
     [
         ("command", '{"arg": ["-l"]}', "args.arg: no such key; known are argv, env, cwd, stdin"),

@@ -61,6 +61,7 @@ def list_runs(
     Example:
       pgsched run list --job nightly --state dead --since 2d
     """
+    from pgsched.db.queries.reports import name_hints
     from pgsched.db.queries.runs import runs
     from pgsched.services import limits
 
@@ -73,9 +74,15 @@ def list_runs(
         held = [run for run in found if run["state"] == "waiting" and run["available_at"] is not None][:HELD_RUNS]
         for run in [] if json else held:
             run["reason"] = limits.why(conn, run | {"ready_at": run["available_at"]}) or run["reason"]
+        asked = {"queue": queue, "task": task, "tag": tag} if not found and not json else {}
+        meant = {what: name_hints.meant(conn, what, name) for what, name in asked.items() if name}
+        for run in [] if json else found:
+            unknown = run["unroutable"] and run["kind"] == "task"
+            run["hint"] = name_hints.not_offered(conn, run["task"]) if unknown else ""
     if json:
         return print_json(found)
-    print_runs(found, "no runs")
+    slips = [f"{what} {asked[what]}: did you mean {' or '.join(names)}?" for what, names in meant.items() if names]
+    print_runs(found, "; ".join(["no runs", *map(clean, slips)]))
     if len(found) == limit:
         typer.echo(f"the next page: --before {found[-1]['id']}", err=True)
     return None
@@ -105,7 +112,7 @@ def narrow_line(run: dict[str, Any]) -> list[Any]:
 def why(run: dict[str, Any]) -> str | None:
     """What a person wants to know of a run first."""
     if run["unroutable"]:
-        return "unroutable: no live worker offers it"
+        return f"unroutable: no live worker offers it{run.get('hint', '')}"
     if run["state"] == "running":  # a reason is why it did not start before
         return None
     told: str | None = run["error"] or run["reason"] if run["state"] == "dead" else run["reason"] or run["error"]

@@ -17,7 +17,7 @@ __all__ = ["add", "entries", "remove"]
 def add(conn: Connection[Any], name: str, first: date, last: date, reason: str | None = None) -> Row:
     """Exclude the dates from `first` to `last`; returns the entry."""
     values = {"name": name, "from_date": first, "until_date": last, "reason": reason}
-    return known(name, one(conn, "calendar_add", values))
+    return known(conn, name, one(conn, "calendar_add", values))
 
 
 def remove(conn: Connection[Any], name: str, first: date, last: date) -> list[Row]:

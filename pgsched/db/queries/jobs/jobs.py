@@ -10,6 +10,7 @@ from typing import Any
 
 from psycopg import sql as composing
 
+from pgsched.core import text
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.preview import next_allowed
 from pgsched.db.connection.connect import Connection
@@ -40,7 +41,7 @@ def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
         raise InputError("nothing to change: give at least one option")
     with conn.transaction():
         if not write(conn, UPDATE, checked(changes), {"old name": name}):
-            raise unknown(name)
+            raise unknown(conn, name)
         return plannable(show(conn, str(changes.get("name") or name)), changes)
 
 
@@ -57,25 +58,27 @@ def plannable(job: Row, changes: Mapping[str, Any]) -> Row:
 
 def pause(conn: Connection[Any], name: str, reason: str | None = None, by: str | None = None) -> Row:
     """Stop deciding slots of a job; runs that exist go on. The author is the session's user where none is given."""
-    return known(name, one(conn, "job_pause", {"name": name, "reason": reason, "paused_by": by})) and show(conn, name)
+    return known(conn, name, one(conn, "job_pause", {"name": name, "reason": reason, "paused_by": by})) and show(
+        conn, name
+    )
 
 
 def resume(conn: Connection[Any], name: str, since: str = "now") -> Row:
     """Decide slots again: since `now` (those passed over are recorded as skipped), or since the `pause` (catch_up)."""
     if since not in ("now", "pause"):
         raise InputError(f'from: "{since}" is not one of now, pause', "from")
-    return known(name, one(conn, "job_resume", {"name": name, "resume_from": since})) and show(conn, name)
+    return known(conn, name, one(conn, "job_resume", {"name": name, "resume_from": since})) and show(conn, name)
 
 
 def reset_mark(conn: Connection[Any], name: str) -> Row:
     """Set the mark of a job that lies ahead of the clock back to now, or to its newest slot: (before, mark, now)."""
     show(conn, name)
-    return known(name, one(conn, "job_reset_mark", {"name": name}))
+    return known(conn, name, one(conn, "job_reset_mark", {"name": name}))
 
 
 def delete(conn: Connection[Any], name: str) -> Row:
     """Remove a job and cancel its unstarted runs; says how many are still running."""
-    return known(name, one(conn, "job_delete", {"name": name}))
+    return known(conn, name, one(conn, "job_delete", {"name": name}))
 
 
 def list_jobs(
@@ -95,7 +98,7 @@ def list_jobs(
 
 def show(conn: Connection[Any], name: str) -> Row:
     """One job with all its columns, and `next_allowed_at` (see `foreseen`)."""
-    return foreseen(known(name, one(conn, "job_show", {"name": name})))
+    return foreseen(known(conn, name, one(conn, "job_show", {"name": name})))
 
 
 def foreseen(job: Row) -> Row:
@@ -115,21 +118,24 @@ def trigger(conn: Connection[Any], name: str, args: Any = None, overlap: str = "
     """
     values = {"name": name, "args": None if args is None else json_text(args), "overlap": overlap}
     show(conn, name)
-    return int(known(name, one(conn, "job_trigger", values))["id"])
+    return int(known(conn, name, one(conn, "job_trigger", values))["id"])
 
 
 def similar(conn: Connection[Any], name: str) -> list[str]:
-    """Names of jobs that contain this text, whatever its case."""
-    return column(conn, "jobs_similar", {"text": name, "n": 8})
+    """Names of jobs that somebody who wrote this may have meant: those that contain it, whatever its case, first."""
+    contain = column(conn, "jobs_similar", {"text": name, "n": 8})
+    return contain or text.similar(name, column(conn, "names_known", {"what": "job"}))
 
 
-def unknown(name: str) -> NotFound:
+def unknown(conn: Connection[Any], name: str) -> NotFound:
     """There is no such job."""
-    return NotFound(f'there is no job named "{name}": `pgsched job list` shows those that exist')
+    meant = similar(conn, name)[:3]
+    hint = f"; did you mean {' or '.join(meant)}?" if meant else ": `pgsched job list` shows those that exist"
+    return NotFound(f'there is no job named "{name}"{hint}')
 
 
-def known(name: str, row: Row | None) -> Row:
+def known(conn: Connection[Any], name: str, row: Row | None) -> Row:
     """The row, or NotFound."""
     if row is None:
-        raise unknown(name)
+        raise unknown(conn, name)
     return row

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from pgsched.core.facts import (
@@ -30,10 +30,11 @@ from pgsched.core.facts import (
     Unpruned,
     Unroutable,
 )
-from pgsched.core.health import AHEAD_S
+from pgsched.core.health import AHEAD_S, LISTED
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import queues
 from pgsched.db.queries.leader import alerts
+from pgsched.db.queries.reports import name_hints
 from pgsched.db.rows import Row, one, rows
 from pgsched.errors import NotPermitted
 
@@ -55,11 +56,7 @@ def facts(conn: Connection[Any], most_open: int = MOST_OPEN) -> Facts:
         jobs=build(JobCounts, one(conn, "jobs_counted")),
         queues=by_queue(open_runs),
         running=[running(row) for row in open_runs if row["state"] == "running"],
-        unroutable=[
-            Unroutable(row["queue"], row["kind"], row["task"], row["n"], row["oldest_s"])
-            for row in sorted(open_runs, key=lambda row: -row["n"])
-            if not row["offered"]
-        ],
+        unroutable=unroutable(conn, [row for row in open_runs if not row["offered"]]),
         errors=[build(JobError, row) for row in rows(conn, "jobs_in_error", {"n": ERRORS})],
         paused=pauses(conn),
         shut=[Shut(row["queue"], row["since_s"], tuple(row["waits_for"])) for row in rows(conn, "health_queues_shut")],
@@ -72,6 +69,17 @@ def facts(conn: Connection[Any], most_open: int = MOST_OPEN) -> Facts:
         notify_usage=(one(conn, "health_notify") or {"usage": 0.0})["usage"],
         counted_all=sum(row["n"] for row in open_runs) < most_open,
     )
+
+
+def unroutable(conn: Connection[Any], open_runs: list[Row]) -> list[Unroutable]:
+    """The most first. Of those that are listed: what is offered that may have been meant."""
+    found = [
+        Unroutable(row["queue"], row["kind"], row["task"], row["n"], row["oldest_s"])
+        for row in sorted(open_runs, key=lambda row: -row["n"])
+    ]
+    tasks = {one.task for one in found[:LISTED] if one.task}
+    hints = {task: name_hints.not_offered(conn, task) for task in tasks}
+    return [replace(one, hint=hints.get(one.task or "", "")) for one in found]
 
 
 def build(kind: type[T], row: Row | None) -> T:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from pgsched.core.model import Kind
-from pgsched.core.text import did_you_mean
+from pgsched.core.text import did_you_mean, similar
 from pgsched.db.connection.connect import Connection
 from pgsched.db.rows import Row, rows, value
 
+NEWEST = 1000  # runs in which names are looked for
 UNKNOWN = {
     "task": "no live worker offers and no job has task {}",
     "queue": "no live worker, job or run has queue {}, and it has no settings",
@@ -24,6 +25,14 @@ def unknown(conn: Connection[Any], what: str, name: str) -> str | None:
     if name in known or (what == "queue" and value(conn, "queue_has_runs", {"name": name})):
         return None
     return UNKNOWN[what].format(name) + did_you_mean(name, known)
+
+
+def meant(conn: Connection[Any], what: str, name: str) -> list[str]:
+    """Names of a `queue`, `task` or `tag` that somebody may have meant who finds no run of this one."""
+    known = [row["name"] for row in rows(conn, "names_of_runs", {"what": what, "n": NEWEST})]
+    if what != "tag":
+        known += [row["name"] for row in rows(conn, "names_known", {"what": what})]
+    return [] if name in known else similar(name, known)
 
 
 def not_offered(conn: Connection[Any], task: str) -> str:
