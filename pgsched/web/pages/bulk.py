@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 
@@ -19,6 +20,12 @@ from pgsched.web.pages.runs import fields, wanted
 
 SHOWN, MOST = 20, 10_000
 VERBS = {"retry": runs.RETRIED, "cancel": runs.CANCELLED}
+
+
+def choose(request: Request, conn: Connection[Any]) -> Done:
+    """What was ticked and which button was pressed, as the address of the page that asks."""
+    ids = [("id", str(run_id)) for run_id in given_ids(request)]
+    return Done(f"/runs/many?{urlencode([*fields(request).items(), ('verb', given(request, 'verb') or ''), *ids])}")
 
 
 def ask(request: Request, conn: Connection[Any]) -> View:
@@ -65,7 +72,7 @@ def given_ids(request: Request) -> list[int]:
     """The runs that were ticked; none where all are meant that the filters choose."""
     if (given(request, "verb") or "").endswith("-all"):
         return []
-    texts = request.state.form.get("id", [])
+    texts = request.state.form.get("id") or request.query_params.getlist("id")
     if not all(text.isdecimal() and len(text) < 20 for text in texts):
         raise InputError("id: is not a whole number", "id")
     return sorted({int(text) for text in texts})

@@ -4,6 +4,7 @@ an error, not nothing."""
 from __future__ import annotations
 
 import json
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from pgsched.core.schedule.zones import zone
 from pgsched.core.text import CONTROL, clean
 
 SEEN_S = 15.0
+DOTTED = re.compile(r"~*\.{1,2}")
 UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
 GOOD, BAD, HELD = ("succeeded", "active", "ok", "alive"), ("dead", "missed", "error", "fail"), ("paused", "warn")
 
@@ -126,6 +128,12 @@ def as_it_is(value: Any) -> Markup:
     return escape("" if value is None else value)
 
 
+def segment(name: str) -> str:
+    """A job's name as one piece of a path. A browser takes the pieces `.` and `..` away: those have a `~` before them,
+    and one more than before where they have one already."""
+    return quote(f"~{name}" if DOTTED.fullmatch(name) else name, safe="")
+
+
 def make() -> Environment:
     """The environment with the filters."""
     made = Environment(
@@ -134,7 +142,7 @@ def make() -> Environment:
     )  # fmt: skip
     made.filters |= {
         "moment": moment, "since": since, "duration": duration, "visible": visible, "pretty": pretty, "count": count,
-        "state": state, "kept": said, "segment": lambda text: quote(text, safe=""), "took": took, "broken": broken,
+        "state": state, "kept": said, "segment": segment, "took": took, "broken": broken,
         "due": due, "cut": cut, "counted": counted, "lately": lately, "as_it_is": as_it_is, "local": local,
     }  # fmt: skip
     made.globals |= {"query": query}

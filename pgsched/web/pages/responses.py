@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import Convertor, register_url_convertor
@@ -24,10 +24,11 @@ from pgsched.db.connection.failures import explain
 from pgsched.db.queries.jobs import queues
 from pgsched.db.rows import Row
 from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotFound, NotPermitted, PgschedError
-from pgsched.web.pages.rendering import ENVIRONMENT
+from pgsched.web.pages.rendering import DOTTED, ENVIRONMENT, segment
 from pgsched.web.security.visitors import SAFE, Visitor
 
 TOLD = "pgsched_told"
+MOST_TOLD = 800  # characters; a cookie takes it there
 WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -72,7 +73,9 @@ def answer(request: Request, make: Page) -> Response:
     if isinstance(found, DatabaseUnreachable) and request.method == "GET":  # the pool's connections were old ones
         found = tried(request, make)
     if isinstance(found, PgschedError):
-        found = failed(found)
+        # What a reload would send again is left: the page on which the button was says what went wrong.
+        came = back_of(request) if request.method == "POST" else None
+        found = failed(found) if came is None else Done(came, f"That did not work: {found}"[:MOST_TOLD], bad=True)
     response = found if isinstance(found, Response) else respond(request, found)
     response.headers["Server-Timing"] = f"total;dur={(time.perf_counter() - begun) * 1000:.1f}"
     return response
@@ -183,7 +186,20 @@ class RowId(Convertor[int]):
         return str(value)
 
 
+class JobName(Convertor[str]):
+    """`{name:job}` at the end of a path: what `segment` made of a job's name."""
+
+    regex = ".*"
+
+    def convert(self, value: str) -> str:
+        return value[1:] if value.startswith("~") and DOTTED.fullmatch(value) else value
+
+    def to_string(self, value: str) -> str:
+        return segment(value)
+
+
 register_url_convertor("row", RowId())
+register_url_convertor("job", JobName())
 
 
 def given(request: Request, name: str) -> str | None:
@@ -219,4 +235,4 @@ def local(path: str | None, otherwise: str) -> str:
 
 def job_url(name: str, verb: str = "") -> str:
     """The page of a job, or of something to do with it."""
-    return f"/job/{verb}/{quote(name, safe='')}" if verb else f"/jobs/{quote(name, safe='')}"
+    return f"/job/{verb}/{segment(name)}" if verb else f"/jobs/{segment(name)}"

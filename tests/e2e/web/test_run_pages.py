@@ -184,6 +184,54 @@ def test_a_filter_that_means_nothing_stays_and_names_what_may_be_meant(
     assert wrong.status_code == 422 and 'value="yesterday"' in wrong.text and 'name="job" value="mail"' in wrong.text
 
 
+def test_a_filter_that_finds_nothing_names_what_may_be_meant(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.runs (task, queue, tags) VALUES ('shop.send', 'mail', '{customer:7}')")
+    found = browser.get("/runs?queue=mial&tag=custmer:7&state=dead")
+    assert found.status_code == 200
+    assert "Did you mean the queue" in found.text and "queue=mail" in found.text
+    assert "Did you mean the tag" in found.text and "tag=customer%3A7" in found.text
+    assert "Did you mean" in browser.get("/runs?task=send").text
+    assert "Did you mean" not in browser.get("/runs?queue=mail&state=dead").text
+
+
+def test_a_run_that_nobody_takes_names_the_task_that_may_be_meant(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(
+        "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
+        " VALUES ('w', 'h', 1, '0', 1, '{task}', '{app.touch}', '1 minute')"
+    )
+    run_id = one(db, "INSERT INTO pgsched.runs (task) VALUES ('touch') RETURNING id")
+    text = browser.get(f"/runs/{run_id}").text
+    assert "No live worker offers task touch on queue default; did you mean app.touch? It waits until one does." in text
+
+
+def test_reloading_after_a_button_sends_nothing_again(browser: Browser, db: psycopg.Connection) -> None:
+    dead(db, 2, "x")
+    ids = [row[0] for row in db.execute("SELECT id FROM pgsched.runs").fetchall()]
+    for path, form, came in [
+        ("/runs/many", {"verb": "retry", "id": ids}, "/runs"),
+        ("/runs/many", {"verb": "retry-all", "state": "dead"}, "/runs?state=dead"),
+        ("/runs/many", {"verb": "retry"}, "/runs"),
+        (f"/runs/{ids[0]}/retry", {}, f"/runs/{ids[0]}"),
+        (f"/runs/{ids[0]}/retry", {}, f"/runs/{ids[0]}"),  # it is queued already
+        ("/runs/4711/cancel", {}, "/runs?state=queued"),
+        ("/job/pause/nobody", {}, "/jobs"),
+        ("/queues/save", {"name": "q", "concurrency": "many"}, "/queues"),
+    ]:
+        answer = browser.post(path, form, referer=f"http://localhost{came}")
+        assert (answer.request.method, len(answer.history)) == ("GET", 1), path
+        assert answer.history[0].status_code == 303
+        reloaded = browser.get(str(answer.request.url))
+        assert "That did not work" not in reloaded.text or path == "/runs/many"
+
+
+def test_a_refused_button_says_why_where_it_was(browser: Browser) -> None:
+    answer = browser.post("/queues/save", {"name": "q", "concurrency": "many"}, referer="http://localhost/queues")
+    assert answer.status_code == 200 and answer.request.url.path == "/queues"
+    assert "That did not work: concurrency" in answer.text
+    elsewhere = browser.post("/queues/save", {"name": "q", "concurrency": "many"}, referer="http://evil.example/queues")
+    assert elsewhere.status_code == 422 and elsewhere.request.method == "POST"
+
+
 def test_only_what_can_be_done_is_offered(browser: Browser, db: psycopg.Connection) -> None:
     dead(db, 2, "x")
     assert "Retry all…" in browser.get("/runs?state=dead").text

@@ -204,8 +204,10 @@ def test_an_old_pages_button_is_offered_again_with_what_was_sent(console: Consol
 
 def test_an_error_leads_back_to_where_one_was(console: Console) -> None:
     browser = console()
-    text = browser.post("/queues/save", {"name": "mail", "rate": "often"}, referer="http://localhost/queues?x=1").text
-    assert 'href="/queues?x=1"' in text
+    answer = browser.post("/queues/save", {"name": "mail", "rate": "often"}, referer="http://localhost/queues?x=1")
+    assert str(answer.request.url).endswith("/queues?x=1") and "That did not work: rate" in answer.text
+    lost = browser.get("/runs/4711", headers={"referer": "http://localhost/queues?x=1"})
+    assert lost.status_code == 404 and 'href="/queues?x=1"' in lost.text
     for other in ("http://evil.example/queues", "", "javascript:alert(1)", "http://localhost//evil.example"):
         text = browser.post("/queues/save", {"name": "mail", "rate": "often"}, referer=other).text
         assert "evil" not in text and "javascript" not in text and "Back to where" not in text

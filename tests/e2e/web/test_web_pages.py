@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import re
+from urllib.parse import urljoin
+
 import psycopg
 import pytest
 
@@ -149,6 +153,27 @@ def test_a_job_is_paused_resumed_run_and_deleted(browser: Browser, db: psycopg.C
     assert "Not deleted" in browser.post("/job/delete/nightly", {"name": "other"}).text
     browser.post("/job/delete/nightly", {"name": "nightly"})
     assert one(db, "SELECT count(*) FROM pgsched.jobs") == 0
+
+
+@pytest.mark.parametrize("name", [".", "..", "~.", "~~..", "a/../b", "~", "..."])
+def test_a_job_has_its_pages_whatever_its_name_is(name: str, browser: Browser, db: psycopg.Connection) -> None:
+    """A browser takes the pieces `.` and `..` out of a path, as urljoin does."""
+    for one_name in (".", "..", "~.", "~~..", "a/../b", "~", "..."):
+        db.execute(JOB, [one_name])
+    listed = browser.get("/jobs").text
+    hrefs = dict(re.findall(r'<a href="(/jobs/[^"]*)">([^<]*)</a>', listed))
+    (href,) = [href for href, text in hrefs.items() if html.unescape(text) == name]
+    shown = browser.get(urljoin("http://localhost/jobs", html.unescape(href)))
+    assert (shown.status_code, f"<h1>{name}" in shown.text) == (200, True)
+    for verb in ("edit", "backfill", "pause", "run", "delete", "exclude"):
+        (place, *_) = re.findall(rf'(?:href|action)="(/job/{verb}/[^"?]*)', shown.text)
+        place = urljoin("http://localhost/jobs/x", place)
+        if verb in ("edit", "backfill"):
+            assert browser.get(place).status_code == 200, verb
+    for verb, change in (("pause", "paused"), ("resume", "NOT paused")):
+        answer = browser.post(urljoin("http://localhost/", f"/job/{verb}/{href.removeprefix('/jobs/')}"))
+        assert (answer.status_code, answer.request.method) == (200, "GET")
+        assert one(db, f"SELECT name FROM pgsched.jobs WHERE {change} ORDER BY updated_at DESC LIMIT 1") == name
 
 
 def test_the_calendar_says_what_became_of_each_slot_and_why(browser: Browser, db: psycopg.Connection) -> None:
