@@ -19,3 +19,31 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
+
+-- The edit as it may be written; what is wrong with it is raised. Arguments that stay are not judged again: an older release
+-- may have taken what is refused now, and such a job can still be paused.
+CREATE OR REPLACE FUNCTION pgsched.edit_allowed(was pgsched.jobs, j pgsched.jobs) RETURNS pgsched.jobs
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    judged pgsched.jobs;
+    problem text;
+BEGIN
+    IF j.schedule IS NOT NULL AND was.schedule IS NULL AND j.run_at IS NOT DISTINCT FROM was.run_at THEN
+        j.run_at := NULL;  -- a job that was to run once gets a schedule; the insert may have filled run_at in
+    END IF;
+    judged := j;
+    IF (j.kind, j.args) IS NOT DISTINCT FROM (was.kind, was.args) THEN
+        judged.args := '{}';
+    END IF;
+    problem := pgsched.job_error(judged);
+    IF j.owner IS DISTINCT FROM was.owner THEN
+        problem := coalesce(problem, pgsched.bad_owner(j.owner));
+    ELSIF (j.kind, j.task, j.args) IS DISTINCT FROM (was.kind, was.task, was.args)
+          AND pgsched.bad_owner(was.owner) IS NOT NULL THEN
+        j.owner := pgsched.caller();  -- who says what runs, and may not act for the owner, becomes it
+    END IF;
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    RETURN j;
+END $$;

@@ -29,6 +29,8 @@ BEGIN
         -- each level takes eight bytes: what is small is not deep
         AND (pg_catalog.pg_column_size(NEW.args) <= 1600 AND pg_catalog.pg_column_compression(NEW.args) IS NULL
              OR NOT pg_catalog.jsonb_path_exists(NEW.args, 'strict $.**{201}'))
+        -- a slot has the arguments of its job, which were judged when they were written there
+        AND (NEW.kind = 'task' OR NEW.origin IN ('schedule', 'backfill') OR pgsched.args_error(NEW.kind, NEW.args) IS NULL)
         AND (NEW.queue = 'default' OR NEW.queue <> '' AND pg_catalog.length(NEW.queue) <= 100
              AND NEW.queue = pg_catalog.btrim(NEW.queue)
              AND NEW.queue !~ E'[\\x01-\\x1f\\x7f]')

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import psycopg
 import pytest
 
+from pgsched.errors import InputError
+from pgsched.execute.subprocess.command import refuse_arguments
 from tests.support.cli.said import Said
 
 Program = Callable[..., Said]
@@ -140,6 +144,68 @@ def test_arguments_that_can_never_run_are_refused(kind: str, args: str, why: str
         refused = pgsched(*command)
         assert (refused.code, why in refused.err) == (2, True), refused.err
     assert pgsched("run", "list", "--json").json == []
+
+
+UNRUNNABLE = [
+    ("command", '{"arg": ["-l"]}', "args.arg: no such key; known are argv, env, cwd, stdin"),
+    ("command", '["-l", 5]', "args.argv[1]: expected a string, got number"),
+    ("command", '{"argv": "-l"}', "args.argv: expected an array of strings, got string"),
+    ("command", '{"argv": ["a", null]}', "args.argv[1]: expected a string, got null"),
+    ("shell", '{"argv": ["a"]}', "args.argv: no such key; known are env, cwd, stdin"),
+    ("shell", '{"env": {"A": 1}}', "args.env: A: expected a string, got number"),
+    ("shell", '{"env": ["A"]}', "args.env: expected an object of strings, got array"),
+    ("shell", '{"env": {"A=B": "c"}}', 'args.env: "A=B" is not the name of a variable'),
+    ("shell", '{"env": {"": "c"}}', 'args.env: "" is not the name of a variable'),
+    ("shell", '{"env": {"PGSCHED_TOKEN": "c"}}', "args.env: PGSCHED_TOKEN is set by pgsched itself"),
+    ("shell", '{"cwd": ""}', "args.cwd: must not be empty"),
+    ("shell", '{"stdin": {}}', "args.stdin: expected a string, got object"),
+    ("shell", '["x"]', "args: a shell job takes a JSON object"),
+    ("sql", '["x"]', "args: a sql job takes a JSON object"),
+]
+
+
+@pytest.mark.parametrize(("kind", "args", "why"), UNRUNNABLE)
+def test_an_insert_of_arguments_that_can_never_run_is_refused(
+    kind: str, args: str, why: str, db: psycopg.Connection[Any]
+) -> None:
+    """By the database, in the words of the field: as the executor would refuse them."""
+    db.execute("INSERT INTO pgsched.jobs (name, kind, task, schedule) VALUES ('j', %s, 'ls', '@daily')", [kind])
+    for statement in (
+        "INSERT INTO pgsched.jobs (name, kind, task, args) VALUES ('k', %(kind)s, 'ls', %(args)s)",
+        "INSERT INTO pgsched.runs (kind, task, args) VALUES (%(kind)s, 'ls', %(args)s)",
+        "SELECT pgsched.enqueue('ls', %(args)s, kind => %(kind)s)",
+        "UPDATE pgsched.jobs SET args = %(args)s",
+        "SELECT pgsched.trigger('j', %(args)s)",
+    ):
+        with pytest.raises(psycopg.errors.CheckViolation) as refused:
+            db.execute(statement.encode(), {"kind": kind, "args": args})
+        assert refused.value.diag.message_primary == why, statement
+    with pytest.raises(InputError) if kind != "sql" else nullcontext():
+        refuse_arguments(kind, "ls", json.loads(args))
+
+
+RUNNABLE = [
+    ("command", '["-l"]'), ("command", "[]"), ("command", "{}"), ("shell", "[]"), ("shell", "{}"),
+    ("command", '{"argv": [], "env": {"A": ""}, "cwd": "/", "stdin": "x"}'), ("shell", '{"cwd": null, "stdin": null}'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "args"), RUNNABLE)
+def test_arguments_that_a_program_takes_are_taken(kind: str, args: str, db: psycopg.Connection[Any]) -> None:
+    refuse_arguments(kind, "ls", json.loads(args))
+    db.execute("INSERT INTO pgsched.runs (kind, task, args) VALUES (%s, 'ls', %s)", [kind, args])
+
+
+def test_a_job_with_arguments_that_an_older_release_took_can_be_paused(db: psycopg.Connection[Any]) -> None:
+    db.execute("SET session_replication_role = replica")
+    db.execute(
+        "INSERT INTO pgsched.jobs (name, kind, task, args, schedule, decided_until, anchor_at)"
+        " VALUES ('j', 'shell', 'ls', '{\"x\": 1}', '@daily', now(), now())"
+    )
+    db.execute("SET session_replication_role = origin")
+    db.execute("UPDATE pgsched.jobs SET paused = true")
+    with pytest.raises(psycopg.errors.CheckViolation, match=r"args\.x: no such key"):
+        db.execute("UPDATE pgsched.jobs SET kind = 'command'")
 
 
 def test_a_command_line_as_a_program_is_noted(pgsched: Program) -> None:

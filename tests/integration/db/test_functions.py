@@ -106,18 +106,18 @@ def test_retry_does_not_double_a_unique_key(db: psycopg.Connection) -> None:
 def test_trigger_runs_a_job_now_beside_its_schedule(db: psycopg.Connection) -> None:
     db.execute(
         "INSERT INTO pgsched.jobs (name, task, schedule, args, queue, priority, timeout, kind, success_codes) "
-        "VALUES ('a', 't', '@daily', '[1]', 'q', 2, '5s', 'command', '{0,3}')"
+        "VALUES ('a', 't', '@daily', '[\"1\"]', 'q', 2, '5s', 'command', '{0,3}')"
     )
     planned = value(db, "SELECT next_run_at FROM pgsched.jobs")
     first = value(db, "SELECT pgsched.trigger('a')")
-    second = value(db, "SELECT pgsched.trigger('a', '[2]')")
+    second = value(db, "SELECT pgsched.trigger('a', '[\"2\"]')")
     rows = db.execute(
         "SELECT id, state, origin, args, queue, priority, extract(epoch FROM timeout)::int, options->'success_codes' "
         "FROM pgsched.runs ORDER BY id"
     ).fetchall()
     assert rows == [
-        (first, "queued", "manual", [1], "q", 2, 5, [0, 3]),
-        (second, "queued", "manual", [2], "q", 2, 5, [0, 3]),
+        (first, "queued", "manual", ["1"], "q", 2, 5, [0, 3]),
+        (second, "queued", "manual", ["2"], "q", 2, 5, [0, 3]),
     ]
     assert value(db, "SELECT next_run_at FROM pgsched.jobs") == planned
 

@@ -26,7 +26,7 @@ def hostile(dsn: str, db: psycopg.Connection[Any]) -> str:
          [EVIL, EVIL]),
         ("UPDATE pgsched.jobs SET error = %s, error_at = now(), paused_reason = %s", [EVIL, EVIL]),
         ("INSERT INTO pgsched.runs (kind, task, args, tags) VALUES ('shell', %s, %s, %s)",
-         [EVIL, Jsonb({EVIL: EVIL}), [EVIL]]),
+         [EVIL, Jsonb({"env": {EVIL: EVIL}}), [EVIL]]),
         ("UPDATE pgsched.runs SET state = 'dead', finished_at = now(), attempt = 1, error = %s, reason = %s,"
          " progress = %s, result = %s", [EVIL, EVIL, Jsonb({"note": EVIL}), Jsonb({EVIL: EVIL})]),
         ("INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, worker, error, traceback, log_tail)"
