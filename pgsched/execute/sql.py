@@ -62,15 +62,30 @@ class SqlExecutor:
                 raise Stopped(notices.output.text()) from None
             rowcount = work.result()
         except Exception as error:
-            # one would commit once more, the other (VACUUM, CREATE DATABASE ...) can never run in a transaction
-            again = not isinstance(error, TransactionEnded) and getattr(error, "sqlstate", None) != IN_TRANSACTION
-            return refused(one_line(error), retry=again, log_tail=notices.output.text())
+            return refused(in_words(error), retry=not is_hopeless(error), log_tail=notices.output.text())
         finally:
             notices.close()
         return Outcome(Result.SUCCEEDED, value={"rowcount": rowcount}, log_tail=notices.output.text())
 
     async def close(self) -> None:
         """Nothing is held between runs."""
+
+
+def is_hopeless(error: Exception) -> bool:
+    """Would it fail in the same way whenever it is tried? One that ended the transaction would commit once more; VACUUM
+    and CREATE DATABASE never run in one; a text whose placeholders cannot be filled is not even sent."""
+    return isinstance(error, TransactionEnded) or getattr(error, "sqlstate", None) == IN_TRANSACTION or is_unsent(error)
+
+
+def is_unsent(error: Exception) -> bool:
+    """Did the text and its arguments not fit together?"""
+    return type(error).__name__ == "ProgrammingError" and getattr(error, "sqlstate", "") is None
+
+
+def in_words(error: Exception) -> str:
+    """The error, with what to do about a percent sign."""
+    hint = "; a run with args writes a percent sign as %%" if is_unsent(error) and "placeholder" in str(error) else ""
+    return one_line(error) + hint
 
 
 def comment() -> str:

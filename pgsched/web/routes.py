@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from starlette.responses import RedirectResponse
 from starlette.routing import BaseRoute, Route
 
 from pgsched.web.api import openapi, operation_table
@@ -38,6 +39,7 @@ ROUTES: list[BaseRoute] = [
     *operation_table.routes(),
     shown("/", overview.overview),
     shown("/jobs", jobs.index),
+    Route("/jobs/", RedirectResponse("/jobs", 308), methods=["GET"]),
     shown("/jobs/{name:job}", jobs.show),
     shown("/preview", job_form.preview),
     shown("/job/new", job_form.new),

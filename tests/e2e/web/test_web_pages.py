@@ -254,3 +254,8 @@ def test_a_database_that_is_gone_is_said_and_is_found_again(browser: Browser, db
         " WHERE application_name LIKE 'pgsched web%' AND datname = current_database()"
     )
     assert browser.get("/jobs").status_code == 200
+
+
+def test_the_list_of_jobs_is_also_there_with_a_slash(browser: Browser) -> None:
+    answer = browser.get("/jobs/")
+    assert (answer.status_code, answer.headers["location"]) == (308, "/jobs")

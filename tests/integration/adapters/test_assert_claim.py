@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
 import psycopg
 import pytest
 import sqlalchemy as sa
-from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncSession,
@@ -22,6 +20,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from pgsched import ClaimLost, InputError
 from pgsched.db.queries.runs.handler_transaction import assert_claim
+from tests.support.db.engines import url
 from tests.support.db.settling import zombie
 
 WAYS = [
@@ -34,11 +33,6 @@ ASYNC_WAYS = [
     AsyncSession,
     lambda engine: async_scoped_session(async_sessionmaker(engine), asyncio.current_task),
 ]
-
-
-def url(driver: str, dsn: str) -> str:
-    given = {name: quote(str(value), safe="") for name, value in conninfo_to_dict(dsn).items()}
-    return f"postgresql+{driver}://{given['user']}@/{given['dbname']}?host={given['host']}&port={given['port']}"
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])

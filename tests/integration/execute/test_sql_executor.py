@@ -41,6 +41,21 @@ def test_what_cannot_run_in_a_transaction_is_dead_at_once(dsn: str) -> None:
     assert "cannot run inside a transaction block" in (outcome.error or "")
 
 
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("SELECT 1 WHERE 'abc' LIKE 'a%' AND %(x)s = 1", "a run with args writes a percent sign as %%"),
+        ("SELECT %(y)s", "query parameter missing: y"),
+    ],
+)
+def test_arguments_that_do_not_fit_the_text_are_dead_at_once(text: str, error: str, dsn: str) -> None:
+    outcome = sql(dsn, text, {"x": 1})
+    assert (outcome.result, outcome.retry) == (Result.FAILED, False)
+    assert (outcome.error or "").endswith(error)
+    assert sql(dsn, "SELECT 1 WHERE 'abc' LIKE 'a%%' AND %(x)s = 1", {"x": 1}).value == {"rowcount": 1}
+    assert sql(dsn, "SELECT 1 WHERE 'abc' LIKE 'a%'").value == {"rowcount": 1}
+
+
 @pytest.fixture
 def table(db: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
     db.execute("CREATE TABLE public.t (n integer UNIQUE, s text)")

@@ -177,7 +177,7 @@ def wait_until_blocked(db: psycopg.Connection, conn: psycopg.Connection) -> None
     )
 
 
-def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
+def at_once(calls: list[Callable[[], Any]], timeout: float = 20.0) -> list[Any]:
     """Run the calls in threads that start together; their results in order."""
     start = threading.Barrier(len(calls))
 
@@ -188,4 +188,4 @@ def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
 
         return run
 
-    return [aside.result() for aside in [Aside(begin(call)) for call in calls]]
+    return [aside.result(timeout) for aside in [Aside(begin(call)) for call in calls]]

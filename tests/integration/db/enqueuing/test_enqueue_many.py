@@ -131,7 +131,7 @@ def test_a_row_that_the_database_refuses_makes_none(dsn: str, db: psycopg.Connec
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "UTF8"])
 def test_they_are_what_enqueue_makes_whatever_the_connections_encoding(
-    encoding: str, greet: Task[Any, Any], db: psycopg.Connection[Any], connect: Connect
+    encoding: str, greet: Task[Any, Any], db: psycopg.Connection[Any], connect: Connect, dsn: str
 ) -> None:
     mine = connect()
     mine.execute(f"SET client_encoding = '{encoding}'")
@@ -139,7 +139,7 @@ def test_they_are_what_enqueue_makes_whatever_the_connections_encoding(
     greet.enqueue_many([["é\\"]], connection=mine)
 
     async def main() -> None:
-        async with await psycopg.AsyncConnection.connect(mine.info.dsn, autocommit=True) as other:
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as other:
             await other.execute(f"SET client_encoding = '{encoding}'")
             await greet.enqueue_many_async([["é\\"]], connection=other)
 

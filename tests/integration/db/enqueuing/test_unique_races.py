@@ -244,5 +244,5 @@ def test_under_repeatable_read_the_second_one_fails_instead_of_going_round(
 @pytest.mark.slow
 def test_ten_thousand_enqueues_with_one_unique_key_make_one_run(db: psycopg.Connection, connect: Open) -> None:
     connections = [connect() for _ in range(8)]
-    found = at_once([lambda c=conn: {put(c, **ACTIVE) for _ in range(1250)} for conn in connections])  # type: ignore[misc]
+    found = at_once([lambda c=conn: {put(c, **ACTIVE) for _ in range(1250)} for conn in connections], 90)  # type: ignore[misc]
     assert len(set().union(*found)) == count(db) == 1

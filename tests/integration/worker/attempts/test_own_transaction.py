@@ -21,6 +21,7 @@ from pgsched.db.queries.runs import handler_transaction
 from pgsched.worker.attempts import attempt
 from tests.support.apps import contract
 from tests.support.apps.contract import write
+from tests.support.db.engines import url
 from tests.support.db.setting import Aside, Open, cut, row_of, take
 from tests.support.db.settling import TOKEN
 from tests.support.serving import add, serve, state
@@ -265,13 +266,6 @@ def test_a_run_of_no_worker_has_no_database_of_its_own() -> None:
 # ---- assert_claim
 
 
-def engine_of(dsn: str) -> str:
-    from psycopg.conninfo import conninfo_to_dict
-
-    given = conninfo_to_dict(dsn)
-    return f"postgresql+psycopg://{given['user']}@/{given['dbname']}?host={given['host']}&port={given['port']}"
-
-
 @pytest.mark.parametrize("lost", [False, True])
 def test_the_claim_is_asserted_on_every_kind_of_connection(
     lost: bool, run: Run, dsn: str, db: psycopg.Connection, connect: Open
@@ -281,16 +275,16 @@ def test_the_claim_is_asserted_on_every_kind_of_connection(
     expected = pytest.raises(ClaimLost, match="claim of run 1 is lost") if lost else contextlib.nullcontext()
     with expected:
         run.assert_claim(connect(autocommit=False))
-    with sqlalchemy.create_engine(engine_of(dsn)).connect() as conn, expected:
+    with sqlalchemy.create_engine(url("psycopg", dsn)).connect() as conn, expected:
         run.assert_claim(conn)
-    with sqlalchemy.orm.Session(sqlalchemy.create_engine(engine_of(dsn))) as session, expected:
+    with sqlalchemy.orm.Session(sqlalchemy.create_engine(url("psycopg", dsn))) as session, expected:
         run.assert_claim(session)
 
     async def asynchronously() -> None:
         async with await psycopg.AsyncConnection.connect(dsn) as conn:
             with expected:
                 await run.assert_claim(conn)
-        engine = create_async_engine(engine_of(dsn))
+        engine = create_async_engine(url("psycopg", dsn))
         async with engine.connect() as connection:
             with expected:
                 await run.assert_claim(connection)
