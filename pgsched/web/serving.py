@@ -7,9 +7,12 @@ sends no whole head is closed after HEAD_S, and before that if others need its p
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -118,9 +121,22 @@ def serve(settings: Settings, dsn: str, told: Callable[[str], object]) -> None:
         ws="none",
     )
     gc_tuning.last()
-    with listening:
+    with listening, outliving_sigterm():
         told(f"http://{shown}:{port}/")
         uvicorn.Server(config).run(sockets=[listening])
+
+
+@contextmanager
+def outliving_sigterm() -> Iterator[None]:
+    """uvicorn sends itself again the signal that ended it: of SIGTERM nobody dies meanwhile, so that the exit code is 0."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def listen(host: str, port: int) -> socket.socket:
