@@ -128,7 +128,7 @@ def serve(settings: Settings, dsn: str, told: Callable[[str], object]) -> None:
 
 @contextmanager
 def outliving_sigterm() -> Iterator[None]:
-    """uvicorn sends itself again the signal that ended it: of SIGTERM nobody dies meanwhile, so that the exit code is 0."""
+    """uvicorn sends itself again the signal that ended it: nobody dies of a SIGTERM here, and the exit code is 0."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -138,10 +138,12 @@ def _of_job(job: Mapping[str, Any], fire: Fire) -> Fire:
 
 
 def next_allowed(job: Mapping[str, Any]) -> datetime | None:
-    """The first slot from `next_run_at` on that falls on no excluded date; None where the job has none."""
+    """The first slot from `next_run_at` on that falls on no excluded date; None where the job has none. Until the leader
+    has planned a new job, `next_run_at` is the instant in which it was made, and no slot."""
     slot: datetime | None = job["next_run_at"]
     dates = calendar(job["excluded"], job["timezone"])
-    if slot is None or dates.excluded(slot) is None:
+    due = slot is not None and "now" in job and slot <= job["now"] and job["schedule"] is not None
+    if slot is None or (dates.excluded(slot) is None and not due):
         return slot
     if job["schedule"] is None:
         return None
@@ -151,6 +153,7 @@ def next_allowed(job: Mapping[str, Any]) -> datetime | None:
         return slot
     if schedule.fixed_delay is not None:  # excluded dates put it off by themselves
         return slot
+    slot = schedule.after(slot - INSTANT) if due else slot
     while slot is not None and dates.excluded(slot) is not None:
         slot = schedule.after(dates.next_allowed(slot) - INSTANT)
     return None if slot is None or (job["ends_at"] is not None and slot > job["ends_at"]) else slot

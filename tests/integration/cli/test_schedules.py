@@ -11,6 +11,7 @@ import pytest
 
 from pgsched.cli import run
 from pgsched.cli.output.printing import print_text
+from tests.support.cli.said import Said
 from tests.support.db.passing import lead
 
 EXPRESSION = ["30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2026-10-24T12:00"]
@@ -115,6 +116,14 @@ def before_christmas(db: psycopg.Connection) -> None:
         " WHERE name <> 'plain'"
     )
     lead(db)
+
+
+def test_a_job_just_made_names_its_first_slot_although_nobody_has_planned_it(pgsched: Callable[..., Said]) -> None:
+    assert pgsched("job", "add", "n", "--task", "t", "--schedule", "30 12 25 12 *").code == 0
+    for row in (pgsched("job", "list", "--json").json[0], pgsched("job", "show", "n", "--json").json):
+        assert row["next_allowed_at"][4:] == "-12-25T12:30:00+00:00"
+    assert "12-25 12:30:00 UTC" in pgsched("job", "show", "n").out
+    assert "ago" not in pgsched("job", "list").out
 
 
 def test_lists_name_the_next_slot_that_will_run(pgsched: Callable[..., object], before_christmas: None) -> None:
