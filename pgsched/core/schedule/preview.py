@@ -138,8 +138,8 @@ def _of_job(job: Mapping[str, Any], fire: Fire) -> Fire:
 
 
 def next_allowed(job: Mapping[str, Any]) -> datetime | None:
-    """The first slot from `next_run_at` on that falls on no excluded date; None where the job has none. Until the leader
-    has planned a new job, `next_run_at` is the instant in which it was made, and no slot."""
+    """The first slot from `next_run_at` on that falls on no excluded date; None where the job has none. Until the
+    leader has planned a new job, `next_run_at` is the instant in which it was made, and no slot."""
     slot: datetime | None = job["next_run_at"]
     dates = calendar(job["excluded"], job["timezone"])
     due = slot is not None and "now" in job and slot <= job["now"] and job["schedule"] is not None

@@ -29,7 +29,10 @@ def unknown(conn: Connection[Any], what: str, name: str) -> str | None:
 
 def meant(conn: Connection[Any], what: str, name: str) -> list[str]:
     """Names of a `queue`, `task` or `tag` that somebody may have meant who finds no run of this one."""
-    known = [row["name"] for row in rows(conn, "names_of_runs", {"what": what, "n": NEWEST})]
+    with conn.transaction():
+        # stale statistics of a queue table would turn the newest runs into a scan of all history
+        conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
+        known = [row["name"] for row in rows(conn, "names_of_runs", {"what": what, "n": NEWEST})]
     if what != "tag":
         known += [row["name"] for row in rows(conn, "names_known", {"what": what})]
     return [] if name in known else similar(name, known)
