@@ -96,7 +96,7 @@ def test_changing_a_job_that_code_declares_is_noted(pgsched: Pgsched, db: psycop
 def test_lists_go_on_page_by_page(pgsched: Pgsched, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, task) SELECT 'job ' || n, 't' FROM generate_series(1, 5) n")
     first = pgsched("job", "list", "--limit", "3")
-    assert first.err == "the next page: --after job 3\n"
+    assert first.err == "the next page: --after 'job 3'\n"
     assert [line.split()[1] for line in first.out.splitlines()[1:]] == ["1", "2", "3"]
     assert [job["name"] for job in pgsched("job", "list", "--after", "job 3", "--json").json] == ["job 4", "job 5"]
     db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 5)")

@@ -146,6 +146,16 @@ def test_arguments_that_can_never_run_are_refused(kind: str, args: str, why: str
     assert pgsched("run", "list", "--json").json == []
 
 
+def test_a_last_page_that_is_full_announces_no_further_one(pgsched: Program, db: psycopg.Connection[Any]) -> None:
+    for name in ("a", "b"):
+        assert pgsched("job", "add", name, "--task", "t", "--schedule", "@daily").code == 0
+        db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
+    for noun in ("job", "run"):
+        assert pgsched(noun, "list", "--limit", "2").err == ""
+        assert pgsched(noun, "list", "--limit", "1").err.startswith("the next page: --")
+        assert len(pgsched(noun, "list", "--limit", "1", "--json").json) == 1
+
+
 UNRUNNABLE = [
     ("command", '{"arg": ["-l"]}', "args.arg: no such key; known are argv, env, cwd, stdin"),
     ("command", '["-l", 5]', "args.argv[1]: expected a string, got number"),

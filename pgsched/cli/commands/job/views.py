@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -29,7 +30,8 @@ def list_jobs(
     from pgsched.db.queries.jobs import jobs
 
     with session(dsn) as conn:
-        found = jobs.list_jobs(conn, queue=queue, state=state, after=after, limit=limit)
+        found = jobs.list_jobs(conn, queue=queue, state=state, after=after, limit=limit + 1)
+    found, more = found[:limit], len(found) > limit
     if json:
         return print_json(found)
     lines = [
@@ -38,8 +40,8 @@ def list_jobs(
         for j in found
     ]  # fmt: skip
     print_table(["NAME", "STATE", "SCHEDULE", "ZONE", "NEXT", "LAST RUN", "TASK"], lines, "no jobs")
-    if len(found) == limit:
-        typer.echo(f"the next page: --after {cell(found[-1]['name'])}", err=True)
+    if more:
+        typer.echo(f"the next page: --after {shlex.quote(cell(found[-1]['name']))}", err=True)
     return None
 
 

@@ -69,8 +69,9 @@ def list_runs(
     wanted = options.chosen(None, job, queue, task, kind, error, tag, worker, times)
     with session(dsn) as conn:
         states: list[str | None] = [*dict.fromkeys(state or ())] or [None]
-        pages = [runs.list_runs(conn, replace(wanted, state=one, before_id=before, limit=limit)) for one in states]
-        found = sorted((run for page in pages for run in page), key=lambda run: -run["id"])[:limit]
+        pages = [runs.list_runs(conn, replace(wanted, state=one, before_id=before, limit=limit + 1)) for one in states]
+        found = sorted((run for page in pages for run in page), key=lambda run: -run["id"])
+        found, more = found[:limit], len(found) > limit
         held = [run for run in found if run["state"] == "waiting" and run["available_at"] is not None][:HELD_RUNS]
         for run in [] if json else held:
             run["reason"] = limits.why(conn, run | {"ready_at": run["available_at"]}) or run["reason"]
@@ -83,7 +84,7 @@ def list_runs(
         return print_json(found)
     slips = [f"{what} {asked[what]}: did you mean {' or '.join(names)}?" for what, names in meant.items() if names]
     print_runs(found, "; ".join(["no runs", *map(clean, slips)]))
-    if len(found) == limit:
+    if more:
         typer.echo(f"the next page: --before {found[-1]['id']}", err=True)
     return None
 
