@@ -102,24 +102,29 @@ WITH old AS MATERIALIZED (
     ON CONFLICT (run_id, token) DO NOTHING
 ), again AS (
     UPDATE pgsched.runs r SET
-        state = pgsched.back_in_line('queued', j.queue,
-            pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args)),
-        concurrency_key = pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args), ready_at = clock_timestamp(),
+        state = pgsched.back_in_line('queued', coalesce(j.queue, o.queue, 'default'), o.key), concurrency_key = o.key,
+        ready_at = clock_timestamp(),
         finished_at = NULL, token = NULL, lease_until = NULL,
         available_at = clock_timestamp(), reruns = coalesce(r.reruns, 0) + 1, crashes = 0, cancel_requested_at = NULL, cancel_reason = NULL, reason = NULL,
         expires_at = NULL, held_until = NULL, result = NULL, backfill_id = %(id)s, origin = 'backfill',
         priority = %(priority)s,
-        max_attempts = least(1000, r.attempt + j.max_attempts), queue = j.queue, kind = j.kind, task = j.task,
-        args = j.args, owner = j.owner, timeout = j.timeout, kill_after = nullif(j.kill_after, '10 seconds'),
+        max_attempts = least(1000, r.attempt + coalesce(j.max_attempts, o.max_attempts, 3)),
+        queue = coalesce(j.queue, o.queue, 'default'), kind = j.kind, task = j.task,
+        args = j.args, owner = j.owner, timeout = coalesce(j.timeout, o.timeout), kill_after = nullif(j.kill_after, '10 seconds'),
         backoff = nullif(j.backoff, 'exponential'), backoff_base = nullif(j.backoff_base, '5 seconds'),
         backoff_max = nullif(j.backoff_max, '1 hour'), backoff_jitter = nullif(j.backoff_jitter, 0.2),
-        options = pgsched.job_options(j), tags = j.tags,
+        options = pgsched.job_options(j), tags = coalesce(j.tags, o.tags),
         has_children = (SELECT true FROM pgsched.dependencies d WHERE d.parent_id = r.id AND d.state = 'open' LIMIT 1),
         -- what its row says of the other slots of a stretch stays true of them
         covers_state = CASE WHEN r.covers_from < r.covers_until THEN coalesce(r.covers_state, r.state) END,
         covers_reason = CASE WHEN r.covers_state IS NOT NULL THEN r.covers_reason
             WHEN r.covers_from < r.covers_until THEN r.reason END
-    FROM old JOIN pgsched.jobs j ON j.id = %(job_id)s WHERE r.id = old.id
+    FROM old JOIN pgsched.jobs j ON j.id = %(job_id)s CROSS JOIN LATERAL (
+        SELECT t.*, coalesce(pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args),
+                             pgsched.run_key(NULL, t.concurrency_key, NULL, j.args)) AS key
+        FROM pgsched.task_options(CASE j.kind WHEN 'task' THEN j.task END) t
+    ) o
+    WHERE r.id = old.id
     RETURNING r.id, r.queue, r.state
 )
 SELECT id, CASE state WHEN 'queued' THEN pgsched.notify('pgsched_runs', pgsched.queue_mark(queue))

@@ -325,8 +325,7 @@ SELECT id, state FROM pgsched.retry_tree(%(id)s)
 -- locks: none but the new rows'
 INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, tags, concurrency_key, has_children,
     state, available_at, options)
-SELECT w.task, w.args::jsonb, coalesce(w.queue, 'default'), coalesce(w.priority, 5), coalesce(w.max_attempts, 3),
-    w.timeout, w.tags, w.concurrency_key, w.has_children, CASE WHEN w.waits THEN 'waiting' ELSE 'queued' END,
+SELECT w.task, w.args::jsonb, w.queue, w.priority, w.max_attempts, w.timeout, w.tags, w.concurrency_key, w.has_children, CASE WHEN w.waits THEN 'waiting' ELSE 'queued' END,
     CASE WHEN w.waits THEN '8999-01-01 00:00Z' ELSE coalesce(w.due, pg_catalog.clock_timestamp()) END,
     CASE WHEN w.waits AND w.due > pg_catalog.clock_timestamp() OR w.trace IS NOT NULL THEN
         pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('not_before',

@@ -12,8 +12,8 @@
 -- returns: (id of the run; how: created)
 -- locks: none but the new row's
 INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, available_at, tags, concurrency_key, options)
-VALUES (%(task)s::text, %(args)s::text::jsonb, coalesce(%(queue)s::text, 'default'),
-        coalesce(%(priority)s::smallint, 5), coalesce(%(max_attempts)s::integer, 3), %(timeout)s::interval,
+VALUES (%(task)s::text, %(args)s::text::jsonb, %(queue)s::text, %(priority)s::smallint, %(max_attempts)s::integer,
+        %(timeout)s::interval,
         coalesce(%(at)s::timestamptz, pg_catalog.clock_timestamp() + %(delay)s::interval, pg_catalog.clock_timestamp()),
         %(tags)s::text[], %(concurrency_key)s::text,
         CASE WHEN %(trace)s::text IS NOT NULL THEN pg_catalog.jsonb_build_object('trace', %(trace)s::text::jsonb) END)
@@ -41,27 +41,32 @@ FROM pgsched.assert_fleet(%(fleet)s::uuid) AS fleet, pgsched.enqueue_result(
 
 
 -- name: enqueue_at
--- what `enqueue` makes of a delay, an instant, a time-out and tags, as text, for a COPY of many runs.
--- params: at timestamptz or delay interval (from now), timeout interval, tags text[], concurrency_key text; null: not
---         given
--- returns: (available_at text, null: now; timeout text or null; tags text or null; by_rows boolean: row security forbids
---         COPY; may_check boolean: enqueue_plain may say that the runs have been checked)
+-- what becomes of the params of `enqueue`, as text, for a COPY of many runs: what is not given is taken from the task.
+-- params: those of `enqueue`, but args and trace
+-- returns: (available_at text, null: now; timeout, tags, queue, priority, max_attempts, concurrency_key: text or null;
+--         by_rows boolean: row security forbids COPY; may_check boolean: enqueue_plain may say that the runs have been
+--         checked)
 -- locks: none
 SELECT pg_catalog.to_jsonb(coalesce(%(at)s::timestamptz, pg_catalog.clock_timestamp() + %(delay)s::interval)) #>> '{}'::text[]
         AS available_at,  -- as text, a time zone's name for people may be read as another one's
-    %(timeout)s::interval::text AS timeout, %(tags)s::text[]::text AS tags,
+    coalesce(%(timeout)s::interval, o.timeout)::text AS timeout, coalesce(%(tags)s::text[], o.tags)::text AS tags,
+    coalesce(%(queue)s::text, o.queue, 'default') AS queue, coalesce(%(priority)s::smallint, o.priority, 5)::text AS priority,
+    coalesce(%(max_attempts)s::integer, o.max_attempts, 3)::text AS max_attempts,
+    coalesce(%(concurrency_key)s::text, o.concurrency_key) AS concurrency_key,
     pg_catalog.row_security_active('pgsched.runs') AS by_rows,
     pg_catalog.has_table_privilege('pgsched.runs', 'INSERT')
-        AND pg_catalog.num_nonnulls(%(at)s::timestamptz, %(delay)s::interval, %(concurrency_key)s::text) = 0 AS may_check
+        AND pg_catalog.num_nonnulls(%(at)s::timestamptz, %(delay)s::interval,
+            coalesce(%(concurrency_key)s::text, o.concurrency_key)) = 0 AS may_check
+FROM pgsched.task_options(%(task)s::text) AS o
 
 
 -- name: enqueue_plain
 -- need a trigger not look at each of these runs? Asked in the transaction that makes them.
--- params: those of `enqueue`, but args, at, delay and concurrency_key
+-- params: task text, and as `enqueue_at` has decided them: queue, priority, max_attempts, timeout
 -- returns: plain boolean
 -- locks: that of a writer on runs
-SELECT pgsched.are_plain(%(task)s::text, coalesce(%(queue)s::text, 'default'), coalesce(%(priority)s::smallint, 5::smallint),
-    coalesce(%(max_attempts)s::integer, 3), %(timeout)s::interval) AS plain
+SELECT pgsched.are_plain(%(task)s::text, %(queue)s::text, %(priority)s::text::smallint, %(max_attempts)s::text::integer,
+    %(timeout)s::text::interval) AS plain
 
 
 -- name: enqueue_rows
@@ -71,8 +76,8 @@ SELECT pgsched.are_plain(%(task)s::text, coalesce(%(queue)s::text, 'default'), c
 -- locks: none but the new rows'
 INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, available_at, tags, concurrency_key,
     options)
-SELECT %(task)s::text, a.args::jsonb, coalesce(%(queue)s::text, 'default'), coalesce(%(priority)s::smallint, 5),
-    coalesce(%(max_attempts)s::integer, 3), %(timeout)s::interval,
+SELECT %(task)s::text, a.args::jsonb, %(queue)s::text, %(priority)s::smallint, %(max_attempts)s::integer,
+    %(timeout)s::interval,
     coalesce(%(at)s::timestamptz, pg_catalog.clock_timestamp() + %(delay)s::interval, pg_catalog.clock_timestamp()),
     %(tags)s::text[], %(concurrency_key)s::text,
     CASE WHEN %(trace)s::text IS NOT NULL THEN pg_catalog.jsonb_build_object('trace', %(trace)s::text::jsonb) END
@@ -84,7 +89,7 @@ FROM pg_catalog.unnest(%(args)s::text[]) AS a(args)
 -- params: queue text
 -- returns: nothing of interest
 -- locks: none
-SELECT pgsched.tell_workers(coalesce(%(queue)s::text, 'default')) WHERE pgsched.may_be_asleep()
+SELECT pgsched.tell_workers(%(queue)s::text) WHERE pgsched.may_be_asleep()
 
 
 -- name: first_result

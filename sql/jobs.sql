@@ -17,11 +17,12 @@ SELECT d.id, %(name)s::text AS name, d.running FROM pgsched.delete_job(%(name)s)
 -- returns: one row per job; `excluded`: the rows of its calendar (from_date, until_date, reason), null without
 -- locks: none
 WITH listed AS (
-    SELECT j.*, CASE WHEN j.paused THEN 'paused' WHEN j.error IS NOT NULL THEN 'error'
+    SELECT j.*, pgsched.queue_of(j) AS stands_in, CASE WHEN j.paused THEN 'paused' WHEN j.error IS NOT NULL THEN 'error'
                      WHEN j.next_run_at IS NULL THEN 'done' ELSE 'active' END AS state
     FROM pgsched.jobs j
 )
-SELECT j.id, j.name, j.kind, j.task, j.queue, j.schedule, j.timezone, j.run_at, j.ends_at, j.anchor_at, j.updated_at, j.state,
+SELECT j.id, j.name, j.kind, j.task, j.stands_in AS queue, j.schedule, j.timezone, j.run_at, j.ends_at, j.anchor_at, j.updated_at,
+    j.state,
     j.next_run_at, j.run_count, j.error, j.declared_by,
     r.id AS last_run_id, r.state AS last_run_state, r.scheduled_at AS last_run_at,
     (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)
@@ -30,7 +31,7 @@ SELECT j.id, j.name, j.kind, j.task, j.queue, j.schedule, j.timezone, j.run_at, 
 FROM listed j LEFT JOIN LATERAL (
     SELECT id, state, scheduled_at FROM pgsched.runs WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1
 ) r ON true
-WHERE (%(after)s::text IS NULL OR j.name > %(after)s) AND (%(queue)s::text IS NULL OR j.queue = %(queue)s)
+WHERE (%(after)s::text IS NULL OR j.name > %(after)s) AND (%(queue)s::text IS NULL OR j.stands_in = %(queue)s)
   AND (%(state)s::text IS NULL OR j.state = %(state)s)
 ORDER BY j.name LIMIT %(n)s
 
@@ -75,7 +76,8 @@ UPDATE pgsched.jobs SET paused = false, resume_from = %(resume_from)s WHERE name
 
 
 -- name: job_show
--- one job, whole. decided_until is null where it is -infinity (nothing decided yet).
+-- one job, whole. decided_until is null where it is -infinity (nothing decided yet); queue, priority and max_attempts
+-- where the job's task decides.
 -- params: name text
 -- returns: one row, or none; `excluded`: the rows of its calendar (from_date, until_date, reason), null without
 -- locks: none

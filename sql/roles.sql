@@ -92,8 +92,8 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pgsched FROM PUBLIC, pgsched_worker, pgsch
 
 GRANT USAGE ON SCHEMA pgsched TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
 -- read by the insert of a run; setting one takes a function
-GRANT SELECT ON SEQUENCE pgsched.asleep_until, pgsched.told_at, pgsched.gated_queues, pgsched.leader_looks_at
-    TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
+GRANT SELECT ON SEQUENCE pgsched.asleep_until, pgsched.told_at, pgsched.gated_queues, pgsched.leader_looks_at,
+    pgsched.tasks_with_options TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
 
 -- Most functions have only the rights of who calls them.
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgsched
@@ -119,7 +119,8 @@ REVOKE EXECUTE ON FUNCTION pgsched.prune_audit(integer) FROM pgsched_worker, pgs
     pgsched_viewer;
 REVOKE EXECUTE ON FUNCTION pgsched.take_turn(text)
     FROM pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
-REVOKE EXECUTE ON FUNCTION pgsched.forget_gates(), pgsched.rebuild_flags(), pgsched.leader_sleeps(double precision)
+REVOKE EXECUTE ON FUNCTION pgsched.forget_gates(), pgsched.mark_tasks(), pgsched.rebuild_flags(),
+        pgsched.leader_sleeps(double precision)
     FROM pgsched_worker, pgsched_producer, pgsched_operator, pgsched_viewer;
 -- how long workers sleep, they alone say: until then each enqueue notifies
 REVOKE EXECUTE ON FUNCTION pgsched.workers_asleep(double precision)
@@ -157,6 +158,11 @@ ALTER FUNCTION pgsched.bind_key(text, text, bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.refuse_untaken_key() SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.take_key(text, text, text, timestamptz), pgsched.bind_key(text, text, bigint)
     FROM pgsched_viewer;  -- who enqueues nothing
+-- A worker registers its tasks by it, in its own name; whoever makes a run asks what its task says.
+ALTER FUNCTION pgsched.register_tasks(text, jsonb) SECURITY DEFINER;
+REVOKE EXECUTE ON FUNCTION pgsched.register_tasks(text, jsonb)
+    FROM pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
+ALTER FUNCTION pgsched.task_options(text) SECURITY DEFINER;
 -- Triggers, for rows that their user may write: what follows from an edit is not for him to write.
 ALTER FUNCTION pgsched.runs_mend_phase() SECURITY DEFINER;
 ALTER FUNCTION pgsched.jobs_before_update() SECURITY DEFINER;
@@ -218,6 +224,7 @@ GRANT SELECT (duty, row_id, tries, since, next_at) ON pgsched.set_aside TO pgsch
 GRANT DELETE ON pgsched.jobs, pgsched.job_calendars TO pgsched_operator;
 GRANT UPDATE (tags) ON pgsched.runs TO pgsched_operator;
 GRANT INSERT, UPDATE, DELETE ON pgsched.limits, pgsched.queues, pgsched.pauses TO pgsched_operator;
+GRANT DELETE ON pgsched.tasks TO pgsched_operator;  -- releases that were taken back, and apps that change hands
 GRANT DELETE ON pgsched.kept_keys TO pgsched_operator;  -- one that is in somebody's way
 -- but not how long it is known who changed what
 GRANT UPDATE (keep, archive, keep_minutes, keep_hours) ON pgsched.retention TO pgsched_operator;
@@ -232,6 +239,7 @@ GRANT DELETE ON pgsched.jobs TO pgsched_worker;  -- those that its code does not
 GRANT INSERT ON pgsched.attempts, pgsched.refunds TO pgsched_worker;
 GRANT INSERT, UPDATE (stream, chunk), DELETE ON pgsched.run_logs TO pgsched_worker;
 GRANT INSERT, UPDATE ON pgsched.workers TO pgsched_worker;
+GRANT SELECT ON pgsched.tasks TO pgsched_worker;
 -- where there is no leader, they find what is wrong with jobs
 GRANT SELECT ON pgsched.rollups TO pgsched_worker;
 GRANT SELECT, INSERT, UPDATE ON pgsched.alerts, pgsched.alert_deliveries TO pgsched_worker;

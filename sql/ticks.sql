@@ -301,7 +301,9 @@ WITH guard AS (
              WHEN s.state = 'queued' THEN least(s.starts, (SELECT clock_timestamp())) ELSE s.starts END,
         CASE WHEN j.after_jobs <> '{}' AND s.state = 'queued' THEN 'waiting' ELSE s.state END,
         CASE WHEN s.state IN ('skipped', 'missed') THEN clock_timestamp() END, s.expires_at, s.held_until, s.reason,
-        s.covers_from, s.covers_until, s.covers_count, j.queue, j.priority, j.kind, j.task, j.args, 'schedule', j.owner, j.max_attempts,
+        s.covers_from, s.covers_until, s.covers_count,
+        coalesce(j.queue, h.queue), coalesce(j.priority, h.priority), j.kind, j.task, j.args, 'schedule', j.owner,
+        coalesce(j.max_attempts, h.max_attempts),
         j.timeout, nullif(j.kill_after, '10 seconds'), nullif(j.backoff, 'exponential'),
         nullif(j.backoff_base, '5 seconds'), nullif(j.backoff_max, '1 hour'), nullif(j.backoff_jitter, 0.2),
         -- null for the other kinds; read once more, because a job that is named as a whole is copied as a whole, each
@@ -311,13 +313,14 @@ WITH guard AS (
              THEN (SELECT pgsched.job_options(o) FROM pgsched.jobs o WHERE o.id = j.id) END, j.tags,
         CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL
             THEN pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args) END,
-        CASE WHEN s.state = 'queued' AND j.kind = 'task' AND coalesce(j.after_jobs, '{}') = '{}'
+        CASE WHEN s.state = 'queued' AND j.kind = 'task' AND h.queue IS NOT NULL AND coalesce(j.after_jobs, '{}') = '{}'
                 AND j.concurrency_key IS NULL AND j.concurrency_limit IS NULL
                 AND (j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter)
                     = ('10 seconds', 'exponential', '5 seconds', '1 hour', 0.2)
                 AND coalesce(octet_length(array_to_json(j.tags)::text), 0) <= 65536  -- run_size_error
                 AND s.slot >= '1970-01-01 00:00Z' AND coalesce(s.expires_at, s.slot) <= '9000-01-01 00:00Z'
-            THEN pgsched.is_plain(j.task, j.args, j.queue, j.priority, j.max_attempts, j.timeout) END
+            THEN pgsched.is_plain(j.task, j.args, coalesce(j.queue, h.queue), coalesce(j.priority, h.priority),
+                coalesce(j.max_attempts, h.max_attempts), j.timeout) END
     FROM (SELECT u.*, coalesce(u.available_at, u.slot) AS starts
           FROM unnest(%(job_ids)s::text[], %(slots)s::timestamptz[], %(states)s::text[], %(available_ats)s::timestamptz[],
                 %(expires_ats)s::timestamptz[], %(reasons)s::text[], %(covers_froms)s::timestamptz[],
@@ -326,6 +329,9 @@ WITH guard AS (
                    held_until)) s
     CROSS JOIN LATERAL unnest(s.job_ids::bigint[]) AS i(id)
     JOIN pgsched.jobs j ON j.id = i.id
+    -- the product's; not where the task may say otherwise: there the trigger decides, and no row is checked here
+    LEFT JOIN (VALUES ('default', 5::smallint, 3)) AS h(queue, priority, max_attempts)
+        ON NOT (j.kind = 'task' AND pgsched.has_options(j.task))
     RETURNING queue, checked
 ), told AS (
     SELECT pgsched.notify('pgsched_runs', pgsched.queue_mark(queue)) FROM (SELECT DISTINCT queue FROM made WHERE checked) q

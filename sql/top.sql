@@ -42,7 +42,7 @@ WITH found AS (
      WHERE NOT paused AND error IS NULL AND next_run_at IS NULL
        AND (%(find)s::text IS NULL OR strpos(lower(name), lower(%(find)s::text)) > 0) ORDER BY name LIMIT %(n)s)
 )
-SELECT j.id, j.name, j.schedule, j.timezone, j.anchor_at, j.ends_at, j.queue,
+SELECT j.id, j.name, j.schedule, j.timezone, j.anchor_at, j.ends_at, pgsched.queue_of(j) AS queue,
     (ARRAY['error', 'active', 'paused', 'done'])[found.place] AS state, j.error, j.next_run_at,
     r.id AS run_id, r.state AS run_state,
     CASE WHEN r.origin = 'schedule' AND r.attempt = 1

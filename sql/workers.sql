@@ -18,15 +18,17 @@ WHERE id = %(id)s AND stopped_at IS NULL RETURNING id, name
 -- params: name, hostname text, pid int, version text, app text, concurrency int, queues text[], kinds text[],
 --         tasks text[], lease_s float8, clock_s float8 (the host's, since 1970), tz_version text,
 --         pooler text (session or transaction, null: none is between it and the server),
---         declares text[] (the names of the jobs that its code declares; null: it does not say), fleet uuid (the database
+--         declares text[] (the names of the jobs that its code declares; null: it does not say), releases text[] (of each
+--         of its tasks, in their order; null: it does not say), fleet uuid (the database
 --         must be of it; null: any)
 -- returns: (id bigint, fleet uuid: the database's)
 -- locks: the new row
 INSERT INTO pgsched.workers (name, hostname, pid, version, app, concurrency, queues, kinds, tasks, lease,
-    clock_ahead_s, tz_version, pooler, declares)
+    clock_ahead_s, tz_version, pooler, declares, releases)
 VALUES (%(name)s, %(hostname)s, %(pid)s, %(version)s, %(app)s, %(concurrency)s, %(queues)s, %(kinds)s, %(tasks)s,
         make_interval(secs => %(lease_s)s),
-        %(clock_s)s - extract(epoch FROM clock_timestamp())::float8, %(tz_version)s, %(pooler)s, %(declares)s)
+        %(clock_s)s - extract(epoch FROM clock_timestamp())::float8, %(tz_version)s, %(pooler)s, %(declares)s,
+        %(releases)s)
 RETURNING id, pgsched.assert_fleet(%(fleet)s::uuid) AS fleet
 
 
@@ -60,7 +62,7 @@ WITH alive AS (
     SELECT 'task', unnest(tasks) FROM alive
     UNION SELECT 'task', task FROM pgsched.jobs WHERE kind = 'task'
     UNION SELECT 'queue', unnest(queues) FROM alive
-    UNION SELECT 'queue', queue FROM pgsched.jobs
+    UNION SELECT 'queue', queue FROM pgsched.jobs WHERE queue IS NOT NULL
     UNION SELECT 'queue', name FROM pgsched.queues
     UNION SELECT 'queue', 'default'
     UNION SELECT 'job', name FROM pgsched.jobs
@@ -99,10 +101,37 @@ WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_at > clock_timestamp()
 -- locks: none
 SELECT unnest(queues) AS name FROM pgsched.workers
 WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_at > clock_timestamp() - lease
-UNION SELECT queue FROM pgsched.jobs WHERE id <> %(job)s
+UNION SELECT queue FROM pgsched.jobs WHERE id <> %(job)s AND queue IS NOT NULL
 UNION SELECT name FROM pgsched.queues
 UNION SELECT 'default'
 LIMIT 10000
+
+
+-- name: task_register
+-- say what tasks an app has; what is known already is left as it is.
+-- params: app text, tasks jsonb: an array of {"task", "release", "options", "schema"}
+-- returns: owner: null, or the role that the app belongs to, if that is not the caller's: nothing is registered then
+-- locks: the row `tasks` of turns, if something is new
+SELECT pgsched.register_tasks(%(app)s::text, %(tasks)s::jsonb)::text AS owner
+
+
+-- name: task_standing
+-- is the schema that this release of a task has the newest one that is registered?
+-- params: app text, task text, release text
+-- returns: standing: newest; older, and a live worker has the newest; alone: older, and no live worker has the newest. No row:
+--          this release is not registered
+-- locks: none
+SELECT CASE WHEN m.schema = n.schema THEN 'newest'
+            WHEN EXISTS (
+                SELECT FROM pgsched.workers w
+                WHERE w.app = n.app AND w.stopped_at IS NULL AND w.stopping_at IS NULL
+                  AND w.seen_at > pg_catalog.clock_timestamp() - w.lease
+                  AND w.releases[pg_catalog.array_position(w.tasks, n.task)] = n.release
+            ) THEN 'older' ELSE 'alone' END AS standing
+FROM pgsched.tasks m CROSS JOIN LATERAL (
+    SELECT t.* FROM pgsched.tasks t WHERE t.task = m.task AND t.app = m.app ORDER BY t.first_seen_at DESC LIMIT 1
+) n
+WHERE m.task = %(task)s::text AND m.app = %(app)s::text AND m.release = %(release)s::text
 
 
 -- name: queue_has_runs

@@ -27,6 +27,7 @@ DECLARE
     now_ms bigint := (date_part('epoch', clock_timestamp()) * 1000)::bigint;
 BEGIN
     PERFORM pgsched.forget_gates();
+    PERFORM pgsched.mark_tasks();
     -- a dump of the schema alone lacks these rows
     INSERT INTO pgsched.backward_edges DEFAULT VALUES ON CONFLICT DO NOTHING;
     INSERT INTO pgsched.turns VALUES ('declare'), ('gated_queues'), ('after_jobs') ON CONFLICT DO NOTHING;

@@ -5,7 +5,22 @@ BEGIN
     RETURN pgsched.tell_once('pgsched_runs', pgsched.queue_mark(tell_workers.queue));
 END $$;
 
--- The condition is cheap and catches every row that is wrong; run_error, which is not, says what is wrong with it (and
+-- May a task have options? The trigger says the same in place of this call. Inlined, as is_plain.
+CREATE FUNCTION pgsched.has_options(task text) RETURNS boolean
+LANGUAGE sql VOLATILE AS $$
+    SELECT (pg_catalog.pg_sequence_last_value('pgsched.tasks_with_options'::regclass)
+        >> pg_catalog.mod(pg_catalog.hashtext(task) & 2147483647, 61)) & 1::bigint IS NOT DISTINCT FROM 1::bigint
+$$;
+
+-- The queue that the runs of a job stand in.
+CREATE FUNCTION pgsched.queue_of(j pgsched.jobs) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT coalesce(j.queue,
+        CASE WHEN j.kind = 'task' AND pgsched.has_options(j.task) THEN (pgsched.task_options(j.task)).queue END, 'default')
+$$;
+
+-- What nobody has said of a run is decided here, before anything is judged: by the options of its task, or else by the
+-- product. The condition is cheap and catches every row that is wrong; run_error, which is not, says what is wrong with it (and
 -- passes kind http, whose URL and arguments it alone can judge). No search_path is set, which would cost as much as all
 -- the rest. Instead every function is named with its schema, and every operator has operands of the very types that
 -- pg_catalog has it for: nothing in another schema fits better; and no text of it means something else under another
@@ -16,6 +31,23 @@ DECLARE
     problem text;
     told text;
 BEGIN
+    IF NEW.kind = 'task' AND (pg_catalog.pg_sequence_last_value('pgsched.tasks_with_options'::regclass)
+        >> pg_catalog.mod(pg_catalog.hashtext(NEW.task) & 2147483647, 61)) & 1::bigint = 1::bigint  -- pgsched.has_options
+    THEN
+        SELECT coalesce(NEW.queue, o.queue), coalesce(NEW.priority, o.priority), coalesce(NEW.max_attempts, o.max_attempts),
+            coalesce(NEW.timeout, o.timeout), coalesce(NEW.tags, o.tags), coalesce(NEW.concurrency_key, o.concurrency_key)
+        INTO NEW.queue, NEW.priority, NEW.max_attempts, NEW.timeout, NEW.tags, NEW.concurrency_key
+        FROM pgsched.task_options(NEW.task) o;
+    END IF;
+    IF NEW.queue IS NULL THEN
+        NEW.queue := 'default';
+    END IF;
+    IF NEW.priority IS NULL THEN
+        NEW.priority := 5;
+    END IF;
+    IF NEW.max_attempts IS NULL THEN
+        NEW.max_attempts := 3;
+    END IF;
     IF NEW.concurrency_key IS NOT NULL AND pg_catalog.strpos(NEW.concurrency_key, '{') > 0
         AND pg_catalog.length(NEW.concurrency_key) <= 500
     THEN

@@ -18,6 +18,7 @@ from typing import Any
 from pgsched.app.annotations import carries_json, describe, fitting, mismatch
 from pgsched.app.run import Run
 from pgsched.core import payload
+from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError, TaskError
 
 RESERVED = "connection"
@@ -142,7 +143,18 @@ def bind(parameters: Parameters, args: Any, kwargs: Any) -> inspect.BoundArgumen
     try:
         return parameters.given.bind(*args, **kwargs)
     except TypeError as error:
-        raise TaskError(f"task {parameters.task}: {error}; it takes {parameters.given}") from None
+        meant = unknown(parameters, kwargs, str(error))
+        raise TaskError(f"task {parameters.task}: {error}; it takes {parameters.given}{meant}") from None
+
+
+def unknown(parameters: Parameters, kwargs: Iterable[str], said: str) -> str:
+    """The end of a message about arguments that do not fit: the first one that has no such parameter, unless that is
+    `said`, and what may be meant."""
+    known = parameters.given.parameters
+    name = next((name for name in kwargs if name not in known), None)
+    if name is None:
+        return ""
+    return ("" if repr(name) in said else f"; it has no {name[:100]!r}") + did_you_mean(name, known)
 
 
 def check_value(parameters: Parameters, name: str, value: Any) -> None:

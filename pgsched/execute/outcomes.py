@@ -117,6 +117,11 @@ def refused(message: str, *, retry: bool = False, log_tail: str | None = None) -
     return Outcome(Result.FAILED, error=line, retry=retry, log_tail=log_tail)
 
 
+async def never_fits(task: str, error: str) -> Outcome:
+    """The outcome of an attempt whose arguments do not fit, where there is no other release of the task."""
+    return refused(error)
+
+
 def succeeded(value: Any) -> Outcome:
     """The outcome of an attempt that returned; failed for good if the value cannot be kept as its result."""
     if value is None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pgsched
 from pgsched import gc_tuning, log
+from pgsched.app.release import releases
 from pgsched.config import Settings
 from pgsched.core.model import Kind
 from pgsched.db.connection import failover, pooler
@@ -204,6 +205,7 @@ def make_worker(
         jobs=app.jobs if app is not None and declares else None,
         # two programs that are both called main must not delete each other's jobs
         removes=app is not None and declares and app.named,
+        releases=releases(app.tasks.values()) if app is not None and declares and Kind.TASK in chosen else None,
     )
     return Worker(settings.dsn, mine, chosen, registration, journal, None if observed is None else observed.counted)
 

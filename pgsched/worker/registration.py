@@ -9,13 +9,17 @@ from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import explain
 from pgsched.db.queries.jobs import registration as rows
 from pgsched.db.queries.jobs.declarations import HELD, declare
-from pgsched.db.queries.runs import workers
+from pgsched.db.queries.runs import tasks, workers
 from pgsched.db.queries.runs.workers import Registration
 from pgsched.db.rows import value
 from pgsched.errors import LockTimeout, PgschedError
 
 logger = log.get("process")
 PATIENCE_S = 0.05  # of a heartbeat
+FOREIGN = (
+    "tasks not registered: another role's worker has registered an app of this name; give this one another name, or"
+    " delete the rows of that app in pgsched.tasks"
+)
 LOCK_NOT_AVAILABLE = "55P03"
 
 
@@ -24,11 +28,20 @@ def register(dsn: str, registration: Registration) -> tuple[int, bool]:
     that somebody has locked is not. Raises PgschedError."""
     try:
         with connect(dsn, purpose="worker") as conn:
+            register_tasks(conn, registration)
             worker_id, done = rows.register(conn, registration)
     except DatabaseError as error:
         raise explain(error) from error
     tell(registration, done)
     return worker_id, not held(done)
+
+
+def register_tasks(conn: Connection[Any], registration: Registration) -> None:
+    """Register what the app's code says of its tasks, before a job of theirs is declared. Raises DatabaseError."""
+    if registration.app is None or registration.releases is None:
+        return
+    if owner := tasks.register(conn, registration.app, registration.releases):
+        logger.warning(FOREIGN, app=registration.app, owner=owner)
 
 
 def held(done: dict[str, str]) -> dict[str, str]:
@@ -65,6 +78,7 @@ def declare_again(conn: Connection[Any], registration: Registration) -> bool:
 def register_again(conn: Connection[Any], registration: Registration) -> int:
     """Of a worker that the database does not know any more, or has given up: as `register`, but that of its jobs it
     only puts back those that are gone. Raises DatabaseError."""
+    register_tasks(conn, registration)
     try:
         worker_id, done = rows.register(conn, registration, again=True)
     except PgschedError as error:

@@ -36,6 +36,7 @@ from pgsched.worker.leases import Leases
 from pgsched.worker.listener import listen
 from pgsched.worker.memory_limit import watch_memory
 from pgsched.worker.metrics import MeteredSlots, WorkerMeter
+from pgsched.worker.misfits import Misfits
 from pgsched.worker.output import LogPump
 from pgsched.worker.registration import register
 from pgsched.worker.settler import Settler, retry_in_s
@@ -76,9 +77,10 @@ class Worker:
             executors, settings.concurrency, self.leases, self._settle, self._more_room, self._bug,
             settings.max_runs or 0, lambda: self.retire(SPENT),
         )  # fmt: skip
+        self.misfits = Misfits(dsn, registration)
         for executor in executors.values():
             if isinstance(executor, PythonExecutor):
-                executor.attach(self.slots.attempt_of, dsn)
+                executor.attach(self.slots.attempt_of, dsn, self.misfits.outcome)
         self.verdicts: dict[str, int] = {}
         self.named = False  # do claims say what each run is called outside of the database?
         self._id: int | None = None
@@ -151,6 +153,7 @@ class Worker:
             self.slots.is_idle,
             self.slots.places,
         )
+        self.misfits.claimer = self._claimer
         self._watchdog = self.watchdog = Watchdog(self.slots.running, self._code_of, self.registration.tasks)
         heartbeat = self.heartbeat = Heartbeat(
             self.dsn,

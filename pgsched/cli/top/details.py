@@ -96,8 +96,9 @@ def job(look: Look) -> list[Table]:
     can = frozenset({"resume" if found["paused"] else "pause"})
     title = Text(f"job {clean(found['name'])}: {state}", f"bold {STATES.get(state, '')}")
     when = f"{found['schedule']} ({found['timezone']})" if found["schedule"] else f"once, at {cell(found['run_at'])}"
+    queue = "" if found["queue"] is None else f" on queue {found['queue']}"
     facts = [Item((title,), None, can, f"job {clean(found['name'])[:40]}", found["name"]),
-             fact("what", f"{found['kind']} {found['task']} on queue {found['queue']}"), fact("args", found["args"]),
+             fact("what", f"{found['kind']} {found['task']}{queue}"), fact("args", found["args"]),
              fact("schedule", when)]  # fmt: skip
     if found["paused"]:
         facts.append(fact("paused", f"{ago(found['paused_at'], found['now'])} by {found['paused_by']}"
@@ -108,7 +109,7 @@ def job(look: Look) -> list[Table]:
     if found["error"]:
         facts.append(fact("error", found["error"], "red"))
     facts.append(fact("policies", f"overlap {found['overlap']}, missed slots: {found['catch_up']}"
-                      f", {found['max_attempts']} attempts"))  # fmt: skip
+                      f", {found['max_attempts'] or 'its task says how many'} attempts"))  # fmt: skip
     return [Table((), tuple(facts)), history(look, found["name"])]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, UUID
 
-from pgsched.db.schema.table_parts import Instant, key, metadata, need, partial
+from pgsched.db.schema.table_parts import Instant, Role, key, metadata, need, partial
 
 Bins = ARRAY(BigInteger)
 
@@ -34,6 +34,19 @@ archived_runs = Table(
     need("archived_at", Instant),
     need("run", JSONB),
     Column("outside_name", Text),
+)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    key("task", Text),
+    key("app", Text),
+    key("release", Text),
+    need("options", JSONB),
+    need("schema", JSONB),
+    need("owner", Role),
+    need("first_seen_at", Instant),
+    Index("tasks_of_app", "app"),
 )
 
 identity = Table("identity", metadata, key("name", Text), need("database", UUID), need("fleet", UUID))

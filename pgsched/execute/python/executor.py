@@ -28,7 +28,7 @@ from pgsched.db.queries.runs import handler_transaction
 from pgsched.errors import Crashed, TaskError, TimedOut
 from pgsched.execute.base import ITSELF, Stopped, kill_after_s
 from pgsched.execute.lazy_event import Signal
-from pgsched.execute.outcomes import Kinds, failed, refused, succeeded
+from pgsched.execute.outcomes import Kinds, failed, never_fits, refused, succeeded
 from pgsched.execute.output.record import Journal, Record
 from pgsched.execute.output.streams import Streams, capturing
 from pgsched.execute.process_pool.pool import Pool
@@ -36,6 +36,7 @@ from pgsched.execute.python.batches import Batches
 from pgsched.threads import Threads
 
 Call = Callable[[], Any]
+Misfit = Callable[[str, str], Awaitable[Outcome]]  # of this task, for this reason
 TASK = Kind.TASK.value  # a member costs more to compare with than a text
 LAST_WORDS_S = 5.0
 LAST_STATEMENT_S = 2.0
@@ -108,6 +109,7 @@ class PythonExecutor:
         self._streams = Streams()
         self._control_of: Callable[[Key], Control | None] = lambda key: None
         self._dsn: str | None = None
+        self._misfit: Misfit = never_fits
         self.abandoned = 0
 
     def execute(self, claim: Claim) -> Coroutine[Any, Any, Outcome]:
@@ -150,16 +152,16 @@ class PythonExecutor:
     async def _attempt(self, claim: Claim, handler: Handler, record: Record | None) -> Outcome:
         if isinstance(claim.args, Unreadable):
             return refused(f"args: {claim.args.reason}")
-        if handler.place.run_in == "process":
-            own = self._own(claim) if handler.takes_run or self._hooks.per_run else None
-            return await self._pool.execute(claim, handler.place.memory_mb, record, own)
-        with_run = handler.takes_run or self._hooks.per_run
-        run = run_of(claim, record, self._own(claim)) if with_run else None
+        apart, own = handler.place.run_in == "process", None
+        if handler.takes_run or self._hooks.per_run:
+            own = self._own(claim)
+        run = None if own is None or apart else run_of(claim, record, own)
         try:
             call = handler.prepare(claim.args, run)
         except TaskError as error:
-            # Retried: while a new release is rolled out, another worker may know the new parameter.
-            return refused(str(error), retry=True)
+            return await self._misfit(claim.task, str(error))
+        if apart:
+            return await self._pool.execute(claim, handler.place.memory_mb, record, own)
         if run is not None and self._hooks.per_run:
             return await self._hooked(handler, call, run, grace_of(claim, handler))
         if not handler.is_async:
@@ -219,9 +221,10 @@ class PythonExecutor:
     def _own(self, claim: Claim) -> Own:
         return Own(self._control_of(claim.key), self._dsn)
 
-    def attach(self, control_of: Callable[[Key], Control | None], dsn: str) -> None:
-        """Belong to a worker: what handlers may ask of it about their attempts, and the scheduler's database."""
-        self._control_of, self._dsn = control_of, dsn
+    def attach(self, control_of: Callable[[Key], Control | None], dsn: str, misfit: Misfit) -> None:
+        """Belong to a worker: what handlers may ask of it about their attempts, the scheduler's database, and what
+        becomes of a run whose arguments do not fit."""
+        self._control_of, self._dsn, self._misfit = control_of, dsn, misfit
 
     async def close(self) -> None:
         if self._telling:

@@ -74,7 +74,7 @@ LATE = (
     Field("start_deadline", "not started by then: missed"),
 )
 TRIES = (
-    Field("max_attempts", default="3"),
+    Field("max_attempts", "empty: as its task says, or 3"),
     Field("timeout", "of one attempt: 90 seconds, 2h"),
     Field("kill_after", default="10 seconds"),
     Field("backoff", choices=policies.BACKOFF, default="exponential"),
@@ -86,8 +86,8 @@ TRIES = (
     Field("dead_codes", "exit codes, with commas"),
 )
 WHERE = (
-    Field("queue", default="default"),
-    Field("priority", "0-9, lower first", default="5"),
+    Field("queue", "empty: as its task says, or default"),
+    Field("priority", "0-9, lower first; empty: as its task says, or 5"),
     Field("tags", "with commas"),
     Field("concurrency_key", "runs of one key share a limit"),
     Field("concurrency_limit", "so many at a time"),

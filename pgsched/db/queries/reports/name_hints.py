@@ -50,7 +50,7 @@ def about_job(conn: Connection[Any], job: Row) -> list[str]:
         offered = [row["name"] for row in rows(conn, "tasks_offered")]
         if offered and job["task"] not in offered:
             notes.append(f"no live worker offers task {job['task']}{did_you_mean(job['task'], offered)}")
-    if job["queue"] != "default":
+    if job["queue"] not in {None, "default"}:
         known = [row["name"] for row in rows(conn, "other_queues", {"job": job["id"]})]
         if job["queue"] not in known:
             notes.append(f"nothing else has queue {job['queue']}{did_you_mean(job['queue'], known)}")

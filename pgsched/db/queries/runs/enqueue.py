@@ -27,6 +27,7 @@ WORTH_CHECKING = 100  # fewer runs are sooner judged one by one than asked about
 KEYED = ("unique_key", "idempotency_key", "after", "after_any")
 BACKSLASH, DOUBLED = "\\", "\\\\"
 CHECKED = {"checked": "true"}
+DECIDED = dict.fromkeys(("queue", "priority", "max_attempts", "timeout"))
 
 
 class Texts(Protocol):
@@ -88,15 +89,16 @@ def enqueue_many(conn: Connection[Any], args: Texts, values: Mapping[str, Any]) 
             with conn.transaction():
                 return sum(cursor.execute(sql("enqueue_rows"), page).rowcount for page in pages(args, values))
         columns = constants(row, values)
+        decided = {**DECIDED, **columns}
         with conn.transaction():
-            if plain := asks(row, args) and is_plain(cursor.execute(sql("enqueue_plain"), values).fetchone()):
+            if plain := asks(row, args) and is_plain(cursor.execute(sql("enqueue_plain"), decided).fetchone()):
                 columns |= CHECKED
             with cursor.copy(copy_statement(columns)) as copy:
                 for chunk in chunks(args, columns):
                     copy.write(chunk)
             count = cursor.rowcount
             if plain:
-                cursor.execute(sql("enqueue_told"), values)
+                cursor.execute(sql("enqueue_told"), decided)
         return count
 
 
@@ -110,9 +112,10 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Texts, values: Ma
             async with conn.transaction():
                 return sum([(await cursor.execute(sql("enqueue_rows"), page)).rowcount for page in pages(args, values)])
         columns = constants(row, values)
+        decided = {**DECIDED, **columns}
         async with conn.transaction():
             if plain := asks(row, args) and is_plain(
-                await (await cursor.execute(sql("enqueue_plain"), values)).fetchone()
+                await (await cursor.execute(sql("enqueue_plain"), decided)).fetchone()
             ):
                 columns |= CHECKED
             async with cursor.copy(copy_statement(columns)) as copy:
@@ -120,7 +123,7 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Texts, values: Ma
                     await copy.write(chunk)
             count = cursor.rowcount
             if plain:
-                await cursor.execute(sql("enqueue_told"), values)
+                await cursor.execute(sql("enqueue_told"), decided)
         return count
 
 
@@ -136,8 +139,10 @@ def is_plain(row: Any) -> bool:
 
 def constants(row: Any, values: Mapping[str, Any]) -> dict[str, str]:
     """The columns that all runs of a COPY share, as text; those that take their default are left out."""
-    shared = {"task": values["task"], **{name: row[name] for name in ("available_at", "timeout", "tags")}}
-    shared |= {name: values[name] for name in ("queue", "priority", "max_attempts", "concurrency_key")}
+    shared = {
+        "task": values["task"],
+        **{name: row[name] for name in ("available_at", "tags", "concurrency_key", *DECIDED)},
+    }
     if "trace" in values:
         shared["options"] = f'{{"trace": {values["trace"]}}}'
     return {name: str(decoded(value)) for name, value in shared.items() if value is not None}

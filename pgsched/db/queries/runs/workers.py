@@ -19,12 +19,14 @@ from pgsched.errors import NotFound
 
 if TYPE_CHECKING:
     from pgsched.db.queries.jobs.declarations import Declaration
+    from pgsched.db.queries.runs.tasks import Release
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
     """What a worker says of itself at start. `jobs`: what its code declares for its app; None: it declares
-    nothing, and does not say what its code would. `removes`: jobs of that app that no process declares may go."""
+    nothing, and does not say what its code would. `removes`: jobs of that app that no process declares may go.
+    `releases`: what is registered of its tasks; None: nothing."""
 
     name: str
     version: str
@@ -36,6 +38,7 @@ class Registration:
     lease_s: float
     jobs: Sequence[Declaration] | None = None
     removes: bool = False
+    releases: Sequence[Release] | None = None
 
 
 def which_database(conn: Connection[Any]) -> tuple[Any, ...]:
@@ -53,6 +56,8 @@ def start(conn: Connection[Any], registration: Registration) -> int:
     way = {"pooler": pooler.of(conn)}
     named = registration.jobs if registration.removes else None
     declares = {"declares": None if named is None else sorted(job.name for job in named)}
+    known = {one.task: one.release for one in registration.releases or ()}
+    values["releases"] = [known.get(task) for task in registration.tasks] if known else None
     values |= {"fleet": fleets.expected(conn), **process, **time_of_host, **way, **declares}
     (row,) = fetch(conn, "worker_start", values)
     fleets.met(conn, row["fleet"])

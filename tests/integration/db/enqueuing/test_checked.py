@@ -24,6 +24,7 @@ OPTIONS = dict.fromkeys(("queue", "priority", "max_attempts", "timeout", "at", "
 KEYS = ("unique_key", "unique_scope", "on_conflict", "idempotency_key", "idempotency_retention")
 AFTER = ("after", "after_any", "on_failure")
 VALUES = {**OPTIONS, "task": "t", "concurrency_key": None, **dict.fromkeys((*KEYS, *AFTER))}
+DECIDED = {**VALUES, "queue": "default", "priority": 5, "max_attempts": 3}
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def test_a_queue_that_is_limited_while_they_are_made_knows_of_the_writer(connect
     """The lock is there before the question whether the queue is limited: no limit can come in between unseen."""
     producer = connect(autocommit=False)
     assert writers(db) == {}
-    row = producer.execute(enqueue.sql("enqueue_plain"), VALUES).fetchone()
+    row = producer.execute(enqueue.sql("enqueue_plain"), DECIDED).fetchone()
     assert row == (True,)
     assert len(writers(db)) == 1
 

@@ -161,7 +161,7 @@ def test_a_retry_that_no_database_could_store_is_a_plain_failure(after: Any) -> 
     assert [outcome.retry_in for outcome in outcomes_of(handler)] == [None, None]
 
 
-def test_unknown_tasks_and_arguments_that_do_not_fit_are_failures_that_are_retried() -> None:
+def test_an_unknown_task_is_retried_and_arguments_that_do_not_fit_are_not() -> None:
     app = App()
 
     @app.task
@@ -171,7 +171,10 @@ def test_unknown_tasks_and_arguments_that_do_not_fit_are_failures_that_are_retri
     executor = PythonExecutor(app.tasks, 1)
     for given in (claim("task", "two"), claim("task", one.name, {"nmber": 1}), claim("task", one.name, 5)):
         outcome = execute(executor, given)
-        assert (outcome.result, outcome.retry) == (Result.FAILED, True)
+        assert (outcome.result, outcome.retry) == (Result.FAILED, given.task == "two")
+    misspelt = execute(executor, claim("task", one.name, {"nmber": 1})).error or ""
+    assert "missing a required argument: 'number'; it takes (number" in misspelt
+    assert misspelt.endswith("; it has no 'nmber'; did you mean number?")
 
 
 def test_cancelling_an_async_handler_lets_it_clean_up() -> None:

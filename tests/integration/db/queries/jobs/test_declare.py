@@ -48,7 +48,7 @@ def test_a_policy_change_does_not_move_the_anchor_and_a_schedule_change_does(db:
     assert anchor(db, "a")[0] == before[0]
     assert jobs.declare(db, [Declared("a", schedule="@every 2h")], "shop") == {"a": "updated"}
     assert anchor(db, "a")[0] > before[0]
-    assert jobs.show(db, "a")["priority"] == 5, "what is no longer declared has its default again"
+    assert jobs.show(db, "a")["priority"] is None, "what is no longer declared is its task's to say again"
 
 
 def test_a_one_off_declared_without_a_time_stays_at_its_time(db: psycopg.Connection) -> None:

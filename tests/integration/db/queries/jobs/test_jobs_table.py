@@ -31,7 +31,6 @@ BAD = [
     ("queue", "x" * 101, "queue: 101 characters, at most 100 are allowed"),
     ("priority", 10, "priority: 10 is out of range 0-9"),
     ("priority", -1, "priority: -1 is out of range 0-9"),
-    ("priority", None, "priority: must not be null"),
     ("schedule", "61 * * * *", "minute: 61 is out of range 0-59"),
     ("schedule", "* * *", "schedule: "),
     ("timezone", "Mars/Olympus", 'timezone: "Mars/Olympus" is not a known IANA zone'),
@@ -154,7 +153,7 @@ def test_a_plain_insert_gets_the_defaults(db: psycopg.Connection) -> None:
     before = now(db)
     db.execute("INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('a', '0 2 * * *', 'reports.build')")
     columns = ("kind", "args", "queue", "priority", "timezone", "overlap", "catch_up", "max_attempts", "paused")
-    assert job(db, *columns) == ("task", {}, "default", 5, "UTC", "skip", "latest", 3, False)
+    assert job(db, *columns) == ("task", {}, None, None, "UTC", "skip", "latest", None, False)
     created, anchor, decided, planned_at = job(db, "created_at", "anchor_at", "decided_until", "next_run_at")
     assert before <= created <= now(db)
     assert created == anchor == decided == planned_at

@@ -1,0 +1,70 @@
+"""The rule: what the database is told of a task follows from its code alone. So two processes of one release say the
+same, and a release that changed neither options nor arguments is no other one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any
+
+from pgsched.app.arguments import Parameters
+from pgsched.app.options import INHERITED
+
+if TYPE_CHECKING:
+    from pgsched.app.task import Task
+
+NAMELESS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+LONGEST = 60_000  # bytes of a schema; of a longer one nothing is told
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRelease:
+    """A task as it is registered: the options that its runs take, its arguments as JSON Schema, and what tells both
+    from those of other releases."""
+
+    task: str
+    release: str
+    options: dict[str, Any]
+    schema: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """As the database takes it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def releases(tasks: Iterable[Task[..., Any]]) -> list[TaskRelease]:
+    """What is registered of tasks, by name."""
+    return sorted((release_of(task) for task in tasks), key=lambda release: release.task)
+
+
+def release_of(task: Task[..., Any]) -> TaskRelease:
+    """What is registered of one task."""
+    given = {name: plain(task.values[name]) for name in INHERITED if task.values[name] is not None}
+    schema = schema_of(task.parameters)
+    if len(json.dumps(schema)) > LONGEST:
+        schema = {}
+    text = json.dumps([given, schema], sort_keys=True)
+    return TaskRelease(task.name, hashlib.sha256(text.encode()).hexdigest()[:16], given, schema)
+
+
+def plain(value: Any) -> Any:
+    """An option as JSON has it: a duration in seconds."""
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def schema_of(parameters: Parameters) -> dict[str, Any]:
+    """The arguments by name; of those that have none, only that they are an array."""
+    if parameters.as_array:
+        return {"type": "array"}
+    named = parameters.given.parameters.values()
+    return {
+        "type": "object",
+        "properties": {p.name: {} for p in named if p.kind not in NAMELESS},
+        "required": sorted(parameters.required - {p.name for p in named if p.kind in NAMELESS}),
+        "additionalProperties": any(p.kind is Parameter.VAR_KEYWORD for p in named),
+    }

@@ -1,0 +1,86 @@
+"""The rule: a run whose arguments do not fit is judged by the newest release of its task, and by no other.
+
+On that one it can never succeed, and is dead at once. A worker of an older release gives the claim back as if it had
+never taken it, and takes none of that task for a while, so that a new argument is rolled out without a loss. Where no
+worker of the newest release is there (it was taken back, or is starting), the run waits, which costs no attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+from pgsched import log
+from pgsched.core.model import Outcome, Result
+from pgsched.db.connection.connect import DatabaseError, aconnect
+from pgsched.db.connection.failures import first_line
+from pgsched.db.queries.runs import tasks
+from pgsched.db.queries.runs.workers import Registration
+from pgsched.errors import PgschedError
+from pgsched.execute.outcomes import refused, storable
+from pgsched.worker.claiming.claimer import Claimer
+
+logger = log.get("worker")
+LEAVE_S = 60.0  # then this worker asks again, by one claim: the newer release may have been taken back
+WAIT = timedelta(seconds=30)
+CHARACTERS = 1000
+
+
+class Misfits:
+    """Decides what becomes of the runs of one worker that do not fit. `claimer`: the worker's."""
+
+    def __init__(self, dsn: str, registration: Registration) -> None:
+        self.claimer: Claimer | None = None
+        self._dsn = dsn
+        self._app = registration.app
+        self._releases = {one.task: one.release for one in registration.releases or ()}
+        self._left: set[str] = set()
+
+    async def outcome(self, task: str, error: str) -> Outcome:
+        """Of an attempt at `task`, whose arguments do not fit, for this reason."""
+        release = self._releases.get(task)
+        if self._app is None or release is None:
+            return refused(error)  # of a worker that registers no tasks there is no other release
+        try:
+            async with await aconnect(self._dsn, purpose="worker") as conn:
+                standing = await tasks.standing(conn, self._app, task, release)
+        except (DatabaseError, PgschedError) as failure:
+            logger.warning("cannot ask for the newest release", task=task, error=log.redact(first_line(failure)))
+            return later(error)
+        if standing == "newest":
+            return refused(error)
+        if standing is None:  # another role owns the app
+            return refused(error, retry=True)
+        if standing == "older":
+            self._leave(task, error)
+            return Outcome(Result.RELEASED, error=words("left to a newer release", error))
+        return later(error)
+
+    def _leave(self, task: str, error: str) -> None:
+        if task not in self._left:
+            logger.warning("left to workers of a newer release for a while", task=task, seconds=LEAVE_S, error=error)
+            self._left.add(task)
+            asyncio.get_running_loop().call_later(LEAVE_S, self._take, task)
+            self._claim({task}, set())
+
+    def _take(self, task: str) -> None:
+        self._left.discard(task)
+        self._claim(set(), {task})
+
+    def _claim(self, less: set[str], more: set[str]) -> None:
+        if self.claimer is not None:
+            wanted = self.claimer.wanted
+            self.claimer.wanted = replace(wanted, tasks=sorted({*wanted.tasks} - less | more))
+            if more:
+                self.claimer.hint(None)
+
+
+def later(error: str) -> Outcome:
+    """The run waits for a worker of the newest release; that costs no attempt."""
+    return Outcome(Result.SNOOZED, error=words("waits for a worker of the newest release", error), retry_in=WAIT)
+
+
+def words(what: str, error: str) -> str:
+    """Why a run is given back."""
+    return storable(f"{what}: {error}")[:CHARACTERS]
