@@ -128,6 +128,20 @@ BEGIN
     concurrency_key := options ->> 'concurrency_key';
 END $$;
 
+-- A run that the trigger does not look at, because whoever makes it has judged it (`checked`) or replays rows: what he has
+-- not said is the product's.
+CREATE FUNCTION pgsched.runs_decided() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.queue := coalesce(NEW.queue, 'default');
+    NEW.priority := coalesce(NEW.priority, 5);
+    NEW.max_attempts := coalesce(NEW.max_attempts, 3);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER b_decided BEFORE INSERT ON pgsched.runs FOR EACH ROW
+    WHEN (NEW.queue IS NULL OR NEW.priority IS NULL OR NEW.max_attempts IS NULL) EXECUTE FUNCTION pgsched.runs_decided();
+ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER b_decided;
+
 -- Sets the bits of all tasks that have options: after a restore, a crash or somebody's setval some may be missing.
 CREATE FUNCTION pgsched.mark_tasks() RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

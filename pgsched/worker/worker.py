@@ -29,6 +29,7 @@ from pgsched.execute.python.executor import PythonExecutor
 from pgsched.threads import apart
 from pgsched.worker import log_lines
 from pgsched.worker.attempts.attempt import Ended, slot_of
+from pgsched.worker.attempts.misfits import Misfits
 from pgsched.worker.attempts.runner import Slots
 from pgsched.worker.claiming.claimer import Claimer
 from pgsched.worker.heartbeat import DECLARE_AGAIN_S, Heartbeat
@@ -36,7 +37,6 @@ from pgsched.worker.leases import Leases
 from pgsched.worker.listener import listen
 from pgsched.worker.memory_limit import watch_memory
 from pgsched.worker.metrics import MeteredSlots, WorkerMeter
-from pgsched.worker.misfits import Misfits
 from pgsched.worker.output import LogPump
 from pgsched.worker.registration import register
 from pgsched.worker.settler import Settler, retry_in_s

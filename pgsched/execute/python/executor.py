@@ -221,7 +221,7 @@ class PythonExecutor:
     def _own(self, claim: Claim) -> Own:
         return Own(self._control_of(claim.key), self._dsn)
 
-    def attach(self, control_of: Callable[[Key], Control | None], dsn: str, misfit: Misfit) -> None:
+    def attach(self, control_of: Callable[[Key], Control | None], dsn: str, misfit: Misfit = never_fits) -> None:
         """Belong to a worker: what handlers may ask of it about their attempts, the scheduler's database, and what
         becomes of a run whose arguments do not fit."""
         self._control_of, self._dsn, self._misfit = control_of, dsn, misfit

@@ -390,8 +390,8 @@ def test_functions_with_anothers_rights_pin_their_search_path(logins: Logins, db
     assert [name for name, definer, pinned in functions if definer and not pinned] == []
     # these are inlined or too hot for it; they run with the rights of who calls them
     assert {name for name, _, pinned in functions if not pinned} <= {
-        "after_jobs_of", "back_in_line", "bin_of", "is_limited", "is_plain", "job_options", "keep_of", "limit_of",
-        "may_be_asleep", "phase_of", "runs_before_insert", "settled_state", "waits_in_turn",
+        "after_jobs_of", "back_in_line", "bin_of", "has_options", "is_limited", "is_plain", "job_options", "keep_of",
+        "limit_of", "may_be_asleep", "phase_of", "queue_of", "runs_before_insert", "settled_state", "waits_in_turn",
     }  # fmt: skip
 
 
