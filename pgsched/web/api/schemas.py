@@ -92,7 +92,7 @@ ANSWERS: dict[str, Schema] = {
     "Error": record({"error": {"type": "string"}}, field=NULLABLE_TEXT),
     "Job": record(
         {"id": {"type": "integer"}, "name": {"type": "string"}, "kind": one_of(Kind), "task": {"type": "string"},
-         "queue": {"type": "string"}, "schedule": NULLABLE_TEXT, "timezone": {"type": "string"}},
+         "queue": NULLABLE_TEXT, "schedule": NULLABLE_TEXT, "timezone": {"type": "string"}},
         next_allowed_at=maybe(INSTANT), error=NULLABLE_TEXT,
     ),
     "Run": record(

@@ -71,7 +71,7 @@ def test_a_job_is_made_from_the_form_and_its_fields_are_kept_when_it_is_refused(
     made = browser.post("/job/new", form | {"schedule": "0 9 * * *"})
     assert made.status_code == 200 and "Job a/b c is made." in made.text
     row = db.execute("SELECT args, tags, timeout::text, timezone, max_attempts FROM pgsched.jobs").fetchone()
-    assert row == ({"x": 1}, ["eu", "slow"], "00:01:30", "Europe/Berlin", 3)
+    assert row == ({"x": 1}, ["eu", "slow"], "00:01:30", "Europe/Berlin", None), "the task says how often"
 
 
 @pytest.mark.parametrize("args", ["@/etc/passwd", "-", "@-", "{", "null"])

@@ -132,7 +132,8 @@ FEW = (
     " enqueue_rows enqueue_told leader_elect leader_resign"
     " leader_contested leader_seen leader_sleeps leader_try leader_unlock leader_vacant"
     " limit_refunds notifications_clear passed_over_first prune_audit prune_workers rollup_lock rollup_stretches"
-    " set_aside_all set_aside_drop set_aside_note set_aside_seen set_aside_session tick_wait which_database"
+    " set_aside_all set_aside_drop set_aside_note set_aside_seen set_aside_session task_register"
+    " task_standing tick_wait which_database"
 )
 
 
