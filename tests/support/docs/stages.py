@@ -215,10 +215,10 @@ def after_moving(play: Play) -> None:
     is_so(
         play, "SELECT name, schedule, args, queue, overlap, max_attempts FROM pgsched.jobs"
         " WHERE kind = 'task' ORDER BY 1",
-        [("clean", "0 3 * * mon-fri", {"days": 30}, "default", "skip", 1),
-         ("mailbox", "@every 5m", {}, "default", "skip", 1),
+        [("clean", "0 3 * * mon-fri", {"days": 30}, None, "skip", 1),
+         ("mailbox", "@every 5m", {}, None, "skip", 1),
          ("nightly-report", "0 2 * * *", {"days": 7}, "reports", "skip", 5),
-         ("poll", "@every 30s", {}, "default", "allow", 1)],
+         ("poll", "@every 30s", {}, None, "allow", 1)],
     )  # fmt: skip
     is_so(play, "SELECT task, queue, state FROM pgsched.runs WHERE job_id IS NULL ORDER BY id",
           [("shop.report", "reports", "succeeded"), ("page_moving.remind", "default", "succeeded")])  # fmt: skip
