@@ -14,7 +14,8 @@ from tests.support.fleet import one
 
 CHECKED = "SELECT count(*) FROM pgsched.runs WHERE checked"
 STATES = "SELECT state, count(*) FROM pgsched.runs GROUP BY state ORDER BY state"
-PLAIN = "pgsched.is_plain(j.task, j.args, j.queue, j.priority, j.max_attempts, j.timeout)"
+PLAIN = """pgsched.is_plain(j.task, j.args, coalesce(j.queue, h.queue), coalesce(j.priority, h.priority),
+                coalesce(j.max_attempts, h.max_attempts), j.timeout)"""
 
 
 def ticked(db: psycopg.Connection) -> int:
