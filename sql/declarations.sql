@@ -66,6 +66,21 @@ SELECT name FROM pgsched.jobs
 WHERE NOT %(remove)s AND declared_by = %(declared_by)s AND name <> ALL (%(names)s::text[])
 
 
+-- name: declare_squatted
+-- those of these jobs that were made by somebody who may not declare: no worker, and nobody whose member the session's
+-- user is. None where no roles are in force.
+-- params: names text[]
+-- returns: (name, owner)
+-- locks: none
+SELECT j.name, j.owner
+FROM pgsched.jobs j JOIN pg_catalog.pg_roles o ON o.rolname = j.owner
+WHERE j.name = ANY (%(names)s::text[]) AND j.owner <> current_user
+  AND EXISTS (SELECT FROM pg_catalog.pg_policies WHERE schemaname = 'pgsched' AND policyname = 'pgsched_all')
+  AND NOT pg_catalog.pg_has_role(current_user, o.oid, 'MEMBER')
+  AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles d WHERE d.rolname IN ('pgsched_worker', 'pgsched_owner')
+                  AND pg_catalog.pg_has_role(o.oid, d.oid, 'MEMBER'))
+
+
 -- name: declare_try_lock
 -- as declare_lock, but that nobody waits: a process may be declaring just now.
 -- params: none

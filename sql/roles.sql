@@ -200,13 +200,13 @@ GRANT INSERT (name, description, kind, task, args, queue, priority, tags, schedu
         ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up,
         max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base,
         backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit,
-        after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, owner, keep, alert_after_failures,
+        after_jobs, paused, paused_by, paused_reason, resume_from, owner, keep, alert_after_failures,
         max_lateness, max_duration, expect_every),
     UPDATE (name, description, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at,
         ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up,
         max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base,
         backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit,
-        after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, owner, keep, alert_after_failures,
+        after_jobs, paused, paused_by, paused_reason, resume_from, owner, keep, alert_after_failures,
         max_lateness, max_duration, expect_every)
     ON pgsched.jobs TO pgsched_producer, pgsched_operator;
 -- state: which one a new run may have, its row policy says
@@ -235,7 +235,8 @@ GRANT UPDATE (drain_asked_at, drain_asked_by) ON pgsched.workers TO pgsched_oper
 
 GRANT UPDATE (state, phase, token, worker_id, attempt, started_at, finished_at, lease_until, available_at, expires_at,
         ready_at, crashes, begun, suspect, result, error, reason, progress, options) ON pgsched.runs TO pgsched_worker;
-GRANT DELETE ON pgsched.jobs TO pgsched_worker;  -- those that its code does not declare any more
+-- jobs that its code declares, and those that it does not declare any more
+GRANT DELETE, INSERT (declared_by) ON pgsched.jobs TO pgsched_worker;
 GRANT INSERT ON pgsched.attempts, pgsched.refunds TO pgsched_worker;
 GRANT INSERT, UPDATE (stream, chunk), DELETE ON pgsched.run_logs TO pgsched_worker;
 GRANT INSERT, UPDATE ON pgsched.workers TO pgsched_worker;

@@ -8,7 +8,7 @@ from pgsched import log
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import explain
 from pgsched.db.queries.jobs import registration as rows
-from pgsched.db.queries.jobs.declarations import HELD, declare
+from pgsched.db.queries.jobs.declarations import FOREIGN, HELD, declare
 from pgsched.db.queries.runs import tasks, workers
 from pgsched.db.queries.runs.workers import Registration
 from pgsched.db.rows import value
@@ -97,7 +97,10 @@ def tell(registration: Registration, done: dict[str, str]) -> None:
         logger.info("jobs declared", app=registration.app, jobs=done)
     if locked := held(done):
         logger.warning("jobs are as they were: somebody has locked them; they will be declared later", jobs=locked)
-    if foreign := [name for name, what in done.items() if what == "foreign"]:
+    if taken := {name: what for name, what in done.items() if what.startswith(f"{FOREIGN}:")}:
+        logger.error("jobs not made: somebody else has taken their names, and would own what they do; delete his",
+                     app=registration.app, jobs=taken)  # fmt: skip
+    if foreign := [name for name, what in done.items() if what == FOREIGN]:
         logger.warning("jobs not made: their names belong to jobs that this app does not own; rename or delete one",
                        app=registration.app, jobs=foreign)  # fmt: skip
     left = [name for name, what in done.items() if what == "left"]

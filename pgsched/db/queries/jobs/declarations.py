@@ -1,8 +1,9 @@
 """The rule: a job declared in code belongs to that code, and to nothing else.
 
-Every column that code can declare takes the declared value or its default; rows of other apps, and rows made by SQL,
-are left alone. A row is locked and written only when something differs: a restart does not move a schedule's anchor,
-and the start of a fleet makes no slot late. A row that somebody has locked stays as it is, and is said to be held.
+Every column that code can declare takes the declared value or its default; rows of other apps, of owners who may not
+declare, and rows made by SQL, are left alone. A row is locked and written only when something differs: a restart does
+not move a schedule's anchor, and the start of a fleet makes no slot late. A row that somebody has locked stays as it
+is, and is said to be held.
 """
 
 from __future__ import annotations
@@ -106,10 +107,15 @@ def remove_others(conn: Connection[Any], declared_by: str, names: list[str], rem
 def compare(
     conn: Connection[Any], declarations: Iterable[Declaration], declared_by: str, *, update: bool = True
 ) -> dict[str, str]:
-    """The jobs that need not be written: name -> unchanged or foreign. Nothing is locked for that."""
+    """The jobs that need not be, or must not be written: name -> unchanged, or foreign (and whose). Nothing is locked
+    for that."""
     defaults = {row["name"]: composing.SQL(row["expression"]) for row in rows(conn, "declare_defaults")}
-    done: dict[str, str] = {}
-    for declaration in declarations:
+    wanted = list(declarations)
+    taken = rows(conn, "declare_squatted", {"names": [one.name for one in wanted]})
+    done = {str(row["name"]): f"{FOREIGN}: it is a job of {row['owner']}" for row in taken}
+    for declaration in wanted:
+        if declaration.name in done:  # whatever it says of itself: its owner reads what it runs, and changes it
+            continue
         try:
             with conn.transaction():
                 found = look_at(conn, declaration, defaults)
