@@ -23,7 +23,7 @@ from tests.support.http.answering import answer, serving
      "169.254.0.1", "0.0.0.0", "0.1.2.3", "100.64.0.1", "100.100.100.200", "192.0.0.192", "168.63.129.16", "224.0.0.1",
      "239.255.255.250", "240.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1", "198.51.100.1", "203.0.113.1",
      "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "fec0::1", "ff02::1", "ff0e::1", "2001:db8::1",
-     "3fff::1", "3fff:fff::1",
+     "3fff::1", "3fff:fff::1", "5f00::1",
      "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1",
      "2002:7f00:1::", "2002:a00:1::1", "2001::1", "100::1"],
 )  # fmt: skip
@@ -78,7 +78,7 @@ def test_an_entry_that_is_none_is_refused(entry: str) -> None:
 def test_of_several_addresses_only_the_permitted_ones_are_tried() -> None:
     found = ["10.0.0.1", "8.8.8.8", "::1", "2606:4700::1"]
     assert permitted("a.example", 80, found, AllowList()) == ["8.8.8.8", "2606:4700::1"]
-    with pytest.raises(Forbidden, match=r"a\.example \(10\.0\.0\.1, ::1\) is not a public address"):
+    with pytest.raises(Forbidden, match=r"a\.example is not a public address"):
         permitted("a.example", 80, ["10.0.0.1", "::1"], AllowList())
 
 
