@@ -62,6 +62,7 @@ class WorkerSettings:
     leader: bool = True
     http_allow: tuple[str, ...] = ()  # where HTTP jobs may go although it is not public
     sql_dsns: Mapping[str, str] = field(default_factory=dict, repr=False)  # by name, with passwords
+    kill_after_most_s: float = 60.0  # no run takes longer to be killed once it was told to stop
     log_bytes: int = 1 << 20  # how much of an attempt's output is kept; 0: none
     max_runs: int | None = None  # end after so many
     max_memory_mb: int | None = None  # end when the process takes more
@@ -74,6 +75,7 @@ class WorkerSettings:
         require("lease", self.lease_s, 1, 86_400)
         require("poll", self.poll_s, 0.01, 3600)
         require("grace", self.grace_s, 0, 86_400)
+        require("kill-after-most", self.kill_after_most_s, 0, 86_400)
         require("log bytes", self.log_bytes, 0, 1 << 30)
         require("max runs", 1 if self.max_runs is None else self.max_runs, 1, 1_000_000_000)
         require("max memory", 1 if self.max_memory_mb is None else self.max_memory_mb, 1, 1 << 24)

@@ -9,6 +9,7 @@ else: whatever goes wrong in the user's work is an outcome. A second cancellatio
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Protocol
 
 from pgsched.core.model import Claim, Outcome
@@ -40,6 +41,13 @@ class Executor(Protocol):
     async def close(self) -> None:
         """Let go of what is held between attempts."""
         ...
+
+
+def cap_kill_after(claims: list[Claim], most_s: float) -> None:
+    """Let none of these take longer to stop: `kill_after` is the producer's, the worker's time to stop is not."""
+    for place, claim in enumerate(claims):
+        if kill_after_s(claim) > most_s:
+            claims[place] = claim._replace(kill_after=timedelta(seconds=most_s))
 
 
 def kill_after_s(claim: Claim) -> float:

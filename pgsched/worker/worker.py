@@ -23,7 +23,7 @@ from pgsched.db.connection.dsn import place
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.claims import Vitals, Wanted
 from pgsched.errors import DatabaseUnreachable, PgschedError
-from pgsched.execute.base import Executor
+from pgsched.execute.base import Executor, cap_kill_after
 from pgsched.execute.output.record import Journal
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.threads import apart
@@ -149,7 +149,7 @@ class Worker:
             self.settings.queues,
             self.settings.poll_s,
             self._room,
-            self.slots.take,
+            self._take,
             self.slots.is_idle,
             self.slots.places,
         )
@@ -236,6 +236,10 @@ class Worker:
 
     def _whole_kinds(self) -> list[str]:
         return [kind for kind in self.executors if kind != Kind.TASK]
+
+    def _take(self, claims: list[Claim], sent_at: float) -> None:
+        cap_kill_after(claims, self.settings.kill_after_most_s)
+        self.slots.take(claims, sent_at)
 
     def _settle(self, claims: Sequence[Claim], outcome: Outcome) -> None:
         if outcome.result is SUCCEEDED:

@@ -25,6 +25,7 @@ MAX_RUNS = "End after so many runs; under --processes a new worker takes over."
 MAX_MEMORY = "End when the process takes more than so many MB (exit code 10); under --processes as above."
 LOG_BYTES = "Bytes of output kept of an attempt: a quarter its beginning, the rest its end; 0 keeps none."
 SQL_DSN = "NAME=DSN: a database that SQL jobs may name (repeatable). In the environment: PGSCHED_SQL_DSN_NAME."
+KILL_AFTER_MOST = "Seconds after which a run that was told to stop is killed, whatever its kill_after."
 METRICS = "Serve metrics for Prometheus, and health: :9464, 127.0.0.1:9464 or [::]:9464."
 HEALTH = "Serve only /healthz and /readyz at this address."
 WEBHOOK = "Tell this URL of alerts, by POST (repeatable). Every machine that may lead needs it."
@@ -56,6 +57,7 @@ def worker(
     lease: Annotated[float, typer.Option(help=LEASE)] = 30.0,
     poll: Annotated[float, typer.Option(help=POLL)] = 1.0,
     grace: Annotated[float, typer.Option(help="Seconds that running handlers get after SIGTERM.")] = 25.0,
+    kill_after_most: Annotated[float, typer.Option(help=KILL_AFTER_MOST)] = 60.0,
     reap_every: Annotated[float, typer.Option(help=REAP)] = 5.0,
     leader: Annotated[bool, typer.Option("--leader/--no-leader", help="Stand as leader candidate.")] = True,
     processes: Annotated[int | None, typer.Option(help=PROCESSES, min=1, max=1000)] = None,
@@ -99,6 +101,7 @@ def worker(
         lease_s=lease,
         poll_s=poll,
         grace_s=grace,
+        kill_after_most_s=kill_after_most,
         leader=leader,
         max_runs=max_runs,
         max_memory_mb=max_memory,
