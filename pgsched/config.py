@@ -5,12 +5,12 @@ Every duration is in seconds. A process needs no setting but the DSN, and withou
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from pgsched import hidden_environment
 from pgsched.core.model import Kind
 from pgsched.errors import InputError
 
@@ -34,6 +34,7 @@ MAX_PAYLOAD_BYTES = 1_048_576
 CRASH_LIMIT = 5
 BACKLOG_S = 300.0
 WITHDRAW_AFTER_S = 600.0  # of declared jobs; longer than the 5 minutes that Kubernetes waits before it restarts a pod
+PROGRAMS = frozenset({Kind.COMMAND, Kind.SHELL})
 SQL_DSN = "PGSCHED_SQL_DSN_"
 # Variables of libpq that say where the database is; what else they may set (PGPASSWORD ...), libpq reads by itself.
 LIBPQ = {
@@ -62,6 +63,7 @@ class WorkerSettings:
     leader: bool = True
     http_allow: tuple[str, ...] = ()  # where HTTP jobs may go although it is not public
     sql_dsns: Mapping[str, str] = field(default_factory=dict, repr=False)  # by name, with passwords
+    run_as: str | None = None  # the user of programs (kinds command and shell); None: the worker's own
     kill_after_most_s: float = 60.0  # no run takes longer to be killed once it was told to stop
     log_bytes: int = 1 << 20  # how much of an attempt's output is kept; 0: none
     max_runs: int | None = None  # end after so many
@@ -83,6 +85,8 @@ class WorkerSettings:
             raise InputError(
                 "http-allow: this worker runs no http jobs: start it with --allow http as well", "http-allow"
             )
+        if self.run_as is not None and not self.allow & PROGRAMS:
+            raise InputError("run-as: this worker runs no programs: allow command or shell as well", "run-as")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ class Settings:
 
 def fleet(environ: Mapping[str, str] | None = None) -> UUID | None:
     """The fleet of PGSCHED_FLEET, None: not given. Raises InputError."""
-    given = (os.environ if environ is None else environ).get("PGSCHED_FLEET", "").strip()
+    given = (hidden_environment.environ() if environ is None else environ).get("PGSCHED_FLEET", "").strip()
     try:
         return UUID(given) if given else None
     except ValueError:
@@ -140,7 +144,7 @@ def find_sql_dsns(flags: Iterable[str], environ: Mapping[str, str] | None = None
     A flag that is a name alone is one of the environment, where a connection string with a password is moved to.
     Raises InputError, which never shows a connection string.
     """
-    env = os.environ if environ is None else environ
+    env = hidden_environment.environ() if environ is None else environ
     found = {key[len(SQL_DSN) :].lower(): dsn for key, dsn in env.items() if key.startswith(SQL_DSN) and dsn}
     for flag in flags:
         name, sign, dsn = flag.partition("=")
@@ -159,7 +163,7 @@ def find_sql_dsns(flags: Iterable[str], environ: Mapping[str, str] | None = None
 def find_patience(environ: Mapping[str, str] | None = None) -> tuple[float, dict[str, float]]:
     """For how many seconds runs may wait before that is a problem, by PGSCHED_BACKLOG_S: in any queue, and in certain
     ones. Raises InputError."""
-    text = (os.environ if environ is None else environ).get("PGSCHED_BACKLOG_S", "")
+    text = (hidden_environment.environ() if environ is None else environ).get("PGSCHED_BACKLOG_S", "")
     everywhere, queues = BACKLOG_S, {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         queue, _, number = part.rpartition("=")
@@ -191,7 +195,7 @@ def find_dsn(flag: str | None, environ: Mapping[str, str] | None = None) -> str 
 
 def source_of_dsn(flag: str | None, environ: Mapping[str, str] | None = None) -> tuple[str, str] | None:
     """The name of what gives the DSN, and the DSN, as in `find_dsn`."""
-    env = os.environ if environ is None else environ
+    env = hidden_environment.environ() if environ is None else environ
     for name, value in (("--dsn", flag), *((name, env.get(name)) for name in ("PGSCHED_DSN", "DATABASE_URL"))):
         if value is not None:
             if not value.strip():

@@ -7,12 +7,14 @@ from typing import Protocol
 
 from pgsched.app.app_location import Homed
 from pgsched.app.hooks import Hooks
+from pgsched.config import WorkerSettings
 from pgsched.core.model import Kind
 from pgsched.execute.base import Executor
 from pgsched.execute.http.executor import HttpExecutor
 from pgsched.execute.output.record import Journal
 from pgsched.execute.python.executor import Handler, PythonExecutor
 from pgsched.execute.sql import SqlExecutor
+from pgsched.execute.subprocess.account import account
 from pgsched.execute.subprocess.command import CommandExecutor
 from pgsched.execute.subprocess.program import Processes
 from pgsched.execute.subprocess.shell import ShellExecutor
@@ -29,26 +31,21 @@ class Tasks(Homed, Protocol):
 
 
 def executors(
-    app: Tasks | None,
-    allow: frozenset[Kind],
-    dsn: str,
-    concurrency: int,
-    http_allow: tuple[str, ...] = (),
-    journal: Journal | None = None,
-    sql_dsns: Mapping[str, str] | None = None,
+    app: Tasks | None, settings: WorkerSettings, dsn: str, journal: Journal | None = None
 ) -> dict[str, Executor]:
-    """An executor for every allowed kind. `journal` takes what they print; `sql_dsns` are databases that SQL
-    jobs may name.
+    """An executor for every allowed kind. `journal` takes what they print.
 
-    Raises InputError for HTTP without httpx, or a wrong `http_allow` or connection string.
+    Raises InputError for HTTP without httpx, or a wrong `http_allow`, connection string or user.
     """
-    processes = Processes(journal)
+    allow = settings.allow
+    processes = Processes(journal, None if settings.run_as is None else account(settings.run_as))
+    hooks = app.hooks if app else None
     made: dict[Kind, Executor] = {
-        Kind.TASK: PythonExecutor(app.tasks if app else {}, concurrency, app, journal, app.hooks if app else None),
+        Kind.TASK: PythonExecutor(app.tasks if app else {}, settings.concurrency, app, journal, hooks),
         Kind.COMMAND: CommandExecutor(processes),
         Kind.SHELL: ShellExecutor(processes),
-        Kind.SQL: SqlExecutor(dsn, journal, fenced=True, named=sql_dsns),
+        Kind.SQL: SqlExecutor(dsn, journal, fenced=True, named=settings.sql_dsns),
     }
     if Kind.HTTP in allow:  # alone in needing a package that may be missing
-        made[Kind.HTTP] = HttpExecutor(http_allow, concurrency)
+        made[Kind.HTTP] = HttpExecutor(settings.http_allow, settings.concurrency)
     return {kind.value: executor for kind, executor in made.items() if kind in allow}

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pgsched
-from pgsched import gc_tuning, log
+from pgsched import gc_tuning, hidden_environment, log
 from pgsched.app.release import releases
 from pgsched.config import Settings
 from pgsched.core.model import Kind
@@ -132,6 +132,7 @@ async def work(
     observed: Observed | None,
 ) -> None:
     """Between the hooks of the process. What is wrong with the settings is said before anything is registered."""
+    hidden_environment.drop()  # hooks of the app may have read them
     loop = asyncio.get_running_loop()
     worker = make_worker(settings, app, observed, declares=True)
     traced = trace(settings, worker)
@@ -192,7 +193,7 @@ def make_worker(
     the app's code declares."""
     mine = settings.worker
     journal = Journal(mine.log_bytes)
-    chosen = executors(app, mine.allow, settings.dsn, mine.concurrency, mine.http_allow, journal, mine.sql_dsns)
+    chosen = executors(app, mine, settings.dsn, journal)
     registration = workers.Registration(
         name=process_name(),
         version=pgsched.__version__,

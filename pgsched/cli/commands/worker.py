@@ -25,6 +25,7 @@ MAX_RUNS = "End after so many runs; under --processes a new worker takes over."
 MAX_MEMORY = "End when the process takes more than so many MB (exit code 10); under --processes as above."
 LOG_BYTES = "Bytes of output kept of an attempt: a quarter its beginning, the rest its end; 0 keeps none."
 SQL_DSN = "NAME=DSN: a database that SQL jobs may name (repeatable). In the environment: PGSCHED_SQL_DSN_NAME."
+RUN_AS = "Run commands and shell lines as this user of the machine (needs root)."
 KILL_AFTER_MOST = "Seconds after which a run that was told to stop is killed, whatever its kill_after."
 METRICS = "Serve metrics for Prometheus, and health: :9464, 127.0.0.1:9464 or [::]:9464."
 HEALTH = "Serve only /healthz and /readyz at this address."
@@ -54,6 +55,7 @@ def worker(
     allow: Annotated[list[str] | None, typer.Option(help=ALLOW)] = None,
     http_allow: Annotated[list[str] | None, typer.Option(help=HTTP_ALLOW)] = None,
     sql_dsn: Annotated[list[str] | None, typer.Option(help=SQL_DSN)] = None,
+    run_as: Annotated[str | None, typer.Option(help=RUN_AS, metavar="USER")] = None,
     lease: Annotated[float, typer.Option(help=LEASE)] = 30.0,
     poll: Annotated[float, typer.Option(help=POLL)] = 1.0,
     grace: Annotated[float, typer.Option(help="Seconds that running handlers get after SIGTERM.")] = 25.0,
@@ -80,11 +82,14 @@ def worker(
 
     Example: pgsched worker --concurrency 8 --app myproject.tasks:app
     """
-    from pgsched.config import LeaderSettings, Settings, WorkerSettings, find_sql_dsns
+    from pgsched import hidden_environment
+    from pgsched.config import PROGRAMS, LeaderSettings, Settings, WorkerSettings, find_sql_dsns
     from pgsched.execute.output.streams import print_at_once
     from pgsched.worker.supervision.process_one import leave_process_one
     from pgsched.worker.supervision.supervisor_link import line
 
+    allowed = kinds(",".join(allow or ["task"]))
+    hides = bool(allowed & PROGRAMS) and hidden_environment.hide()  # before anything is started, or inherits
     link = line() if processes is not None else None
     if processes is None:
         leave_process_one()
@@ -95,9 +100,10 @@ def worker(
     settings = WorkerSettings(
         concurrency=concurrency,
         queues=tuple(queue or ()),
-        allow=kinds(",".join(allow or ["task"])),
+        allow=allowed,
         http_allow=tuple(http_allow or ()),
         sql_dsns=find_sql_dsns(sql_dsn or ()),
+        run_as=run_as,
         lease_s=lease,
         poll_s=poll,
         grace_s=grace,
@@ -112,6 +118,8 @@ def worker(
     )
     if sql_dsn and Kind.SQL not in settings.allow:  # one of the environment is for all workers of the host
         raise InputError("sql-dsn: this worker runs no sql jobs: start it with --allow sql as well", "sql-dsn")
+    if allowed & PROGRAMS:
+        tell_of_hiding(hides)
     if otel:
         os.environ["PGSCHED_OTEL"] = "1"  # for child processes
     if processes is not None and link is None:
@@ -129,6 +137,14 @@ def worker(
         )
         run_worker(whole, tasks, line=link)
     return None
+
+
+def tell_of_hiding(hides: bool) -> None:
+    """Log what others can read of this process."""
+    from pgsched import log
+
+    what = "only root reads this process's memory, environment and core" if hides else "this system hides no process"
+    log.get("process").debug(what, why="it may run commands or shell lines")
 
 
 def supervise(processes: int, dsn: str | None, metrics: str | None, health: str | None) -> None:

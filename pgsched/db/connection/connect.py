@@ -18,6 +18,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg import Error as DatabaseError
 from psycopg.conninfo import make_conninfo
 
+from pgsched import hidden_environment
 from pgsched.db.connection import failover, routes, sealed
 from pgsched.db.connection.bounded import bound_s, let_go
 from pgsched.db.connection.connect_counter import TRIED
@@ -86,6 +87,8 @@ def conninfo(dsn: str, settings: dict[str, str], encoding: str | None) -> tuple[
     given = parameters(dsn)
     if "application_name" in given:
         settings.pop("application_name", None)
+    password = hidden_environment.dropped().get("PGPASSWORD")  # libpq does not find it any more
+    given = ({"password": password} if password else {}) | given
     bare = {**DEFAULTS, **given} | ({"client_encoding": encoding} if encoding else {})
     escaped = {name: value.replace(" ", "\\ ") for name, value in settings.items() if name != "application_name"}
     options = " ".join(f"-c {name}={value}" for name, value in escaped.items())

@@ -19,7 +19,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, BinaryIO
 
-from pgsched import log
+from pgsched import hidden_environment, log
 from pgsched.app import app_location
 from pgsched.errors import PgschedError
 from pgsched.execute import signal_isolation
@@ -58,6 +58,9 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: child_attempt.Stop) 
     first = read(incoming)
     if first is None:
         return
+    if "secrets" in first:  # they come by the channel: others see what a process is started with
+        hidden_environment.hide()
+        hidden_environment.give_back(first["secrets"])
     print_at_once()
     relay = Relay(lambda message: channel.sendall(frame(message)))
     try:
@@ -68,6 +71,7 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: child_attempt.Stop) 
             otel.set_up()
         place = child_attempt.Attempts(app.tasks, stop, relay, app.hooks)
         place.start()
+        hidden_environment.drop()
     except BaseException as error:
         channel.sendall(frame({"error": one_line(cause(error)), "traceback": traceback_text(cause(error))}))
         return

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from pgsched import log
+from pgsched import hidden_environment, log
 from pgsched.app.app_location import Home
 from pgsched.app.control import Control, Own
 from pgsched.app.run import Run
@@ -42,7 +42,8 @@ def length(head: bytes | bytearray) -> int:
 
 def home_message(home: Home) -> Message:
     """What a child is told first."""
-    return {"app": home.path, "dsn": home.dsn}
+    told: Message = {"app": home.path, "dsn": home.dsn}
+    return told | ({"secrets": hidden_environment.dropped()} if hidden_environment.is_hidden() else {})
 
 
 def attempt_message(claim: Claim, memory_mb: int | None, own: Own | None = None) -> Message:

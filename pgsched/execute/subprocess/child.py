@@ -15,9 +15,11 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pgsched.execute.anonymous_file import anonymous_file
 from pgsched.execute.output.record import Record
+from pgsched.execute.subprocess.account import Account
 
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 65536
@@ -36,6 +38,7 @@ class Program:
     env: dict[str, str] = field(default_factory=dict)
     cwd: str | None = None
     stdin: str = ""
+    account: Account | None = None  # whose rights it has; None: the worker's
 
 
 def _death_signal() -> Callable[[int], None]:
@@ -180,7 +183,10 @@ class Group:
 
 def start(program: Program, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
     """A process with its output to these."""
-    parent = os.getpid()
+    parent, account = os.getpid(), program.account
+    rights: dict[str, Any] = {}
+    if account is not None:
+        rights = {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
     # The input is a file and not a pipe: a child that does not read it blocks nobody.
     with anonymous_file() as stdin:
         stdin.write(program.stdin.encode())
@@ -188,6 +194,7 @@ def start(program: Program, stdout: int, stderr: int) -> subprocess.Popen[bytes]
         return subprocess.Popen(
             program.argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=program.cwd, env=program.env,
             start_new_session=True, preexec_fn=lambda: DIE_WITH(parent),  # noqa: PLW1509
+            **rights,
         )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from pgsched.execute.base import Stopped, kill_after_s
 from pgsched.execute.outcomes import refused
 from pgsched.execute.output.head_tail import Output
 from pgsched.execute.output.record import Journal
+from pgsched.execute.subprocess.account import Account
 from pgsched.execute.subprocess.child import Child, Program
 from pgsched.execute.subprocess.process_groups import Groups
 from pgsched.telemetry import tracing
@@ -29,7 +30,9 @@ INHERITED = {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8"}
 class Processes:
     """Starts, watches and ends the processes of one worker. Shared by the command and shell executors."""
 
-    def __init__(self, journal: Journal | None = None) -> None:
+    def __init__(self, journal: Journal | None = None, account: Account | None = None) -> None:
+        """`account`: whose rights the programs have; None: the worker's."""
+        self._account = account
         self._groups = Groups()
         self._journal = journal or Journal()
 
@@ -39,7 +42,8 @@ class Processes:
         record = self._journal.record(claim)
         try:
             self._groups.start()
-            child = Child(replace(program, env=environment(claim, program.env)), record)
+            env = environment(claim, program.env, self._account)
+            child = Child(replace(program, env=env, account=self._account), record)
         except OSError as error:
             return refused(not_started(program, error), retry=True)
         except ValueError as error:  # a NUL character
@@ -77,12 +81,14 @@ async def _stop(child: Child, grace_s: float) -> None:
         gone.cancel()
 
 
-def environment(claim: Claim, declared: dict[str, str]) -> dict[str, str]:
+def environment(claim: Claim, declared: dict[str, str], account: Account | None = None) -> dict[str, str]:
     """A clean environment: a few inherited names, what the job declares, and who this attempt is."""
     run = {"PGSCHED_RUN_ID": str(claim.id), "PGSCHED_ATTEMPT": str(claim.attempt), "PGSCHED_TOKEN": str(claim.token)}
     if claim.scheduled_at is not None:
         run["PGSCHED_SCHEDULED_AT"] = claim.scheduled_at.isoformat()
     inherited = {name: os.environ.get(name, default) for name, default in INHERITED.items()}
+    if account is not None:
+        inherited |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
     trace = {name.upper(): value for name, value in tracing.carried().items()}
     return {**inherited, "TZ": "UTC", **trace, **declared, **run}
 

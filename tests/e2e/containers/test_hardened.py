@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,22 +10,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.support.hostile.ordinary_user import USER, works
 from tests.support.paths import ROOT
 
 READ_ONLY = """mount --make-rprivate /
 for m in / /tmp /var/tmp /dev/shm; do mount --bind $m $m && mount -o remount,bind,ro $m || exit 99; done"""
-# A user that /etc/passwd does not know; it may read all files, because Python may lie in the home of who tests.
-NOBODY = (
-    "setpriv", "--reuid=54321", "--regid=54321", "--clear-groups",
-    "--inh-caps=+dac_override,+dac_read_search", "--ambient-caps=+dac_override,+dac_read_search",
-)  # fmt: skip
 WORKER = "--allow task,shell,command,sql --app tests.support.apps.contained:app --no-leader --poll 0.1"
-
-
-def works(*words: str) -> bool:
-    if shutil.which(words[0]) is None:
-        return False
-    return subprocess.run([*words, "true"], check=False, capture_output=True).returncode == 0
 
 
 def queued(dsn: str) -> int:
@@ -59,13 +48,13 @@ def test_a_worker_needs_no_directory_that_it_may_write_to(dsn: str, tmp_path: Pa
     assert set(states(dsn).values()) == {"succeeded"}, done.stderr
 
 
-@pytest.mark.skipif(not works(*NOBODY), reason="only root may become somebody else")
+@pytest.mark.skipif(not works(*USER), reason="only root may become somebody else")
 def test_a_user_without_a_name_or_home_runs_everything(dsn: str) -> None:
     count = queued(dsn)
     env = {"PATH": os.environ["PATH"], "PGSCHED_LOG": "debug", "PGSCHED_DSN": dsn, "PYTHONDONTWRITEBYTECODE": "1"}
     for command in ("check", "job list", "run list", f"worker {WORKER} --max-runs {count}"):
         for home in ({"HOME": "/nonexistent"}, {"HOME": ""}, {}):
-            words = [*NOBODY, sys.executable, "-m", "pgsched", *command.split()]
+            words = [*USER, sys.executable, "-m", "pgsched", *command.split()]
             done = subprocess.run(words, env=env | home, capture_output=True, text=True, timeout=60, cwd=ROOT)
             assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr + done.stdout
             if command.startswith("worker"):

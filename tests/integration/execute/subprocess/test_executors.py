@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pgsched.config import WorkerSettings
 from pgsched.core.model import Claim, Kind, Outcome, Result
 from pgsched.execute.base import Stopped
 from pgsched.execute.output.head_tail import HEAD_BYTES, TAIL_BYTES
@@ -252,6 +253,7 @@ WORKER = """
 import asyncio, sys, uuid
 from pgsched.execute.subprocess.program import Processes
 from pgsched.execute.subprocess.shell import ShellExecutor
+from pgsched.config import WorkerSettings
 from pgsched.core.model import Claim
 claim = Claim(1, uuid.UUID(sys.argv[2]), 1, 1, "default", 5, "shell", sys.argv[1], {})
 asyncio.run(ShellExecutor(Processes()).execute(claim))
@@ -276,5 +278,5 @@ def test_a_guard_that_was_killed_is_replaced_and_knows_the_old_groups(tmp_path: 
 
 
 def test_only_allowed_kinds_have_an_executor() -> None:
-    made = executors(None, frozenset({Kind.TASK, Kind.SHELL, Kind.HTTP}), "", 2)
+    made = executors(None, WorkerSettings(allow=frozenset({Kind.TASK, Kind.SHELL, Kind.HTTP})), "")
     assert sorted(made) == ["http", "shell", "task"]
