@@ -23,6 +23,7 @@ ENVIRONMENT = {
     "PGSCHED_OTEL": "1: set up OpenTelemetry's SDK in workers",
     "PGSCHED_BACKLOG_S": "seconds that runs may wait before they are a problem: 300, or 300,emails=60,batch=7200",
     "PGSCHED_SQL_DSN_NAME": "connection string of a database that SQL jobs may name",
+    "PGSCHED_SQL_LOGIN": "connection string of the login that runs the statements of SQL jobs",
     "PGSCHED_LOG_BYTES": "bytes of output that a worker keeps of an attempt",
     "PGSCHED_ALERT_WEBHOOK": "URL that is told of alerts",
     "PGSCHED_ALERT_COMMAND": "program that is told of alerts",
@@ -36,6 +37,7 @@ BACKLOG_S = 300.0
 WITHDRAW_AFTER_S = 600.0  # of declared jobs; longer than the 5 minutes that Kubernetes waits before it restarts a pod
 PROGRAMS = frozenset({Kind.COMMAND, Kind.SHELL})
 SQL_DSN = "PGSCHED_SQL_DSN_"
+SQL_LOGIN = "PGSCHED_SQL_LOGIN"
 # Variables of libpq that say where the database is; what else they may set (PGPASSWORD ...), libpq reads by itself.
 LIBPQ = {
     "PGSERVICE": "service",
@@ -63,6 +65,8 @@ class WorkerSettings:
     leader: bool = True
     http_allow: tuple[str, ...] = ()  # where HTTP jobs may go although it is not public
     sql_dsns: Mapping[str, str] = field(default_factory=dict, repr=False)  # by name, with passwords
+    sql_login: str | None = field(default=None, repr=False)  # who runs SQL jobs' statements; None: the worker's own
+    sql_as_worker: bool = False  # that is wanted, also where roles are in force
     run_as: str | None = None  # the user of programs (kinds command and shell); None: the worker's own
     kill_after_most_s: float = 60.0  # no run takes longer to be killed once it was told to stop
     log_bytes: int = 1 << 20  # how much of an attempt's output is kept; 0: none
@@ -87,6 +91,10 @@ class WorkerSettings:
             )
         if self.run_as is not None and not self.allow & PROGRAMS:
             raise InputError("run-as: this worker runs no programs: allow command or shell as well", "run-as")
+        if self.sql_as_worker and Kind.SQL not in self.allow:
+            raise InputError("sql-as-worker: this worker runs no sql jobs: allow sql as well", "sql-as-worker")
+        if self.sql_as_worker and self.sql_login is not None:
+            raise InputError("sql-as-worker: not together with --sql-login (PGSCHED_SQL_LOGIN)", "sql-as-worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +165,15 @@ def find_sql_dsns(flags: Iterable[str], environ: Mapping[str, str] | None = None
         if not SQL_DSN_NAME.fullmatch(name):
             shown = "the name before the first =" if len(name) > 63 or "/" in name or " " in name else repr(name)
             raise InputError(f"sql-dsn: {shown}: expected lower-case letters, digits, - and _", "sql-dsn")
+    return found
+
+
+def find_sql_login(flag: str | None) -> str | None:
+    """The connection string with which SQL jobs run: the flag, else PGSCHED_SQL_LOGIN. Raises InputError for an empty
+    one: a secret that was not filled in must not give jobs the worker's rights."""
+    found = hidden_environment.environ().get(SQL_LOGIN) if flag is None else flag
+    if found is not None and not found.strip():
+        raise InputError("sql-login: it is given, but empty: fill it in, or leave it out", "sql-login")
     return found
 
 

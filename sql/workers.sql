@@ -42,6 +42,17 @@ UPDATE pgsched.workers SET stopping_at = coalesce(stopping_at, clock_timestamp()
 WHERE id = %(worker_id)s AND name = %(name)s
 
 
+-- name: roles_of_login
+-- the roles by which the session's login could do more than make jobs and runs of its own; all of them for a superuser.
+-- params: none
+-- returns: name
+-- locks: none
+SELECT r.rolname AS name FROM pg_catalog.pg_roles r
+WHERE r.rolname IN ('pgsched_owner', 'pgsched_worker', 'pgsched_leader', 'pgsched_operator', 'pgsched_viewer',
+                    'pgsched_console') AND pg_catalog.pg_has_role(session_user, r.oid, 'MEMBER')
+ORDER BY r.rolname
+
+
 -- name: which_database
 -- what tells this database from every other while its server runs, whatever way leads there.
 -- params: none

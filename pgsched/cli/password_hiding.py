@@ -9,10 +9,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from pgsched.config import SQL_DSN
+from pgsched.config import SQL_DSN, SQL_LOGIN
 from pgsched.log import redact
 
-FLAGS = ("--dsn", "--sql-dsn")
+WHOLE = {"--dsn": "PGSCHED_DSN", "--sql-login": SQL_LOGIN}
+FLAGS = (*WHOLE, "--sql-dsn")
 
 
 def hide_passwords() -> None:
@@ -43,7 +44,7 @@ def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], 
         name = variable(flag, value)
         if redact(value) == value or name is None:
             kept += [arg] if equals else [arg, value]
-        elif flag == "--dsn":
+        elif flag in WHOLE:
             moved[name] = value
         else:
             label, _, moved[name] = value.partition("=")
@@ -53,7 +54,7 @@ def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], 
 
 def variable(flag: str, value: str) -> str | None:
     """The environment variable that means the same; None where there is none."""
-    if flag == "--dsn":
-        return "PGSCHED_DSN"
+    if flag in WHOLE:
+        return WHOLE[flag]
     name = value.partition("=")[0]
     return SQL_DSN + name.upper() if name.replace("_", "").isalnum() and name == name.lower() else None

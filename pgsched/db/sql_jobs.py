@@ -9,7 +9,8 @@ attempt. It is told by the transaction's virtual id, which no other has, however
 
 SET ROLE gives the job its owner's rights and mistakes, in the session, so that what follows a COMMIT of the text's own
 has them too (but not where a pooler shares the session); it is no wall against an owner who means harm, because the
-text can RESET ROLE. A worker that runs SQL of several owners should log in with no more rights than they have.
+text can RESET ROLE. The wall is the login: with `--sql-login` it has no role of pgsched, and the worker settles the run
+after the commit.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class SqlJob:
 
     async def run(self, text: SqlText) -> int:
         """Run and commit; returns how many rows all statements together touched or returned."""
-        settings = ELSEWHERE if text.claim is None else THEIRS
+        settings = ELSEWHERE if text.owner is None else THEIRS
         conn = await aconnect(self._dsn, purpose=self._purpose, timeout_s=0, settings=settings, encoding=None)
         self._conn = conn
         try:

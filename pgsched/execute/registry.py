@@ -37,14 +37,14 @@ def executors(
 
     Raises InputError for HTTP without httpx, or a wrong `http_allow`, connection string or user.
     """
-    allow = settings.allow
+    allow, login = settings.allow, settings.sql_login
     processes = Processes(journal, None if settings.run_as is None else account(settings.run_as))
     hooks = app.hooks if app else None
     made: dict[Kind, Executor] = {
         Kind.TASK: PythonExecutor(app.tasks if app else {}, settings.concurrency, app, journal, hooks),
         Kind.COMMAND: CommandExecutor(processes),
         Kind.SHELL: ShellExecutor(processes),
-        Kind.SQL: SqlExecutor(dsn, journal, fenced=True, named=settings.sql_dsns),
+        Kind.SQL: SqlExecutor(login or dsn, journal, fenced=login is None, named=settings.sql_dsns),
     }
     if Kind.HTTP in allow:  # alone in needing a package that may be missing
         made[Kind.HTTP] = HttpExecutor(settings.http_allow, settings.concurrency)

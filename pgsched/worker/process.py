@@ -22,7 +22,7 @@ from pgsched.core.model import Kind
 from pgsched.db.connection import failover, pooler
 from pgsched.db.connection.connect import connect, ssl_problem
 from pgsched.db.connection.dsn import place
-from pgsched.db.queries.runs import workers
+from pgsched.db.queries.runs import sql_rights, workers
 from pgsched.db.schema import version
 from pgsched.errors import InputError, PgschedError
 from pgsched.execute import signal_isolation
@@ -93,6 +93,8 @@ def run_worker(
         logger.warning("no --app: this worker runs no task of Python code", kinds=sorted(settings.worker.allow))
     if app is not None and app.dsn is not None and app.dsn != settings.dsn:
         refuse_other_database(settings.dsn, app.dsn)
+    if Kind.SQL in settings.worker.allow:
+        sql_rights.refuse_rights(settings.dsn, settings.worker.sql_login, as_worker=settings.worker.sql_as_worker)
     gc_tuning.last()
     check_memory(settings.worker.max_memory_mb)
     hear_of_children()

@@ -25,6 +25,11 @@ MAX_RUNS = "End after so many runs; under --processes a new worker takes over."
 MAX_MEMORY = "End when the process takes more than so many MB (exit code 10); under --processes as above."
 LOG_BYTES = "Bytes of output kept of an attempt: a quarter its beginning, the rest its end; 0 keeps none."
 SQL_DSN = "NAME=DSN: a database that SQL jobs may name (repeatable). In the environment: PGSCHED_SQL_DSN_NAME."
+SQL_LOGIN = (
+    "Run SQL jobs' statements with this DSN: a member of their owners that has no role of pgsched."
+    " In the environment: PGSCHED_SQL_LOGIN."
+)
+SQL_AS_WORKER = "Run them as the worker's login although roles are in force: a text may do what that may."
 RUN_AS = "Run commands and shell lines as this user of the machine (needs root)."
 KILL_AFTER_MOST = "Seconds after which a run that was told to stop is killed, whatever its kill_after."
 METRICS = "Serve metrics for Prometheus, and health: :9464, 127.0.0.1:9464 or [::]:9464."
@@ -55,6 +60,8 @@ def worker(
     allow: Annotated[list[str] | None, typer.Option(help=ALLOW)] = None,
     http_allow: Annotated[list[str] | None, typer.Option(help=HTTP_ALLOW)] = None,
     sql_dsn: Annotated[list[str] | None, typer.Option(help=SQL_DSN)] = None,
+    sql_login: Annotated[str | None, typer.Option(help=SQL_LOGIN, metavar="DSN")] = None,
+    sql_as_worker: Annotated[bool, typer.Option("--sql-as-worker", help=SQL_AS_WORKER)] = False,
     run_as: Annotated[str | None, typer.Option(help=RUN_AS, metavar="USER")] = None,
     lease: Annotated[float, typer.Option(help=LEASE)] = 30.0,
     poll: Annotated[float, typer.Option(help=POLL)] = 1.0,
@@ -83,7 +90,7 @@ def worker(
     Example: pgsched worker --concurrency 8 --app myproject.tasks:app
     """
     from pgsched import hidden_environment
-    from pgsched.config import PROGRAMS, LeaderSettings, Settings, WorkerSettings, find_sql_dsns
+    from pgsched.config import PROGRAMS, LeaderSettings, Settings, WorkerSettings, find_sql_dsns, find_sql_login
     from pgsched.execute.output.streams import print_at_once
     from pgsched.worker.supervision.process_one import leave_process_one
     from pgsched.worker.supervision.supervisor_link import line
@@ -103,6 +110,8 @@ def worker(
         allow=allowed,
         http_allow=tuple(http_allow or ()),
         sql_dsns=find_sql_dsns(sql_dsn or ()),
+        sql_login=find_sql_login(sql_login) if Kind.SQL in allowed else None,
+        sql_as_worker=sql_as_worker,
         run_as=run_as,
         lease_s=lease,
         poll_s=poll,
@@ -116,8 +125,10 @@ def worker(
         health=health,
         otel=otel,
     )
-    if sql_dsn and Kind.SQL not in settings.allow:  # one of the environment is for all workers of the host
-        raise InputError("sql-dsn: this worker runs no sql jobs: start it with --allow sql as well", "sql-dsn")
+    for name, given in (("sql-dsn", sql_dsn), ("sql-login", sql_login)):
+        # one of the environment is for all workers of the host
+        if given and Kind.SQL not in allowed:
+            raise InputError(f"{name}: this worker runs no sql jobs: start it with --allow sql as well", name)
     if allowed & PROGRAMS:
         tell_of_hiding(hides)
     if otel:

@@ -21,6 +21,7 @@ SECRET = "postgresql://u:hunter2@h/d"
         (["status", "--dsn", SECRET, "--json"], ["status", "--json"], {"PGSCHED_DSN": SECRET}),
         (["status", f"--dsn={SECRET}"], ["status"], {"PGSCHED_DSN": SECRET}),
         (["worker", "--sql-dsn", f"dwh={SECRET}"], ["worker", "--sql-dsn", "dwh"], {"PGSCHED_SQL_DSN_DWH": SECRET}),
+        (["worker", "--sql-login", SECRET], ["worker"], {"PGSCHED_SQL_LOGIN": SECRET}),
         (["worker", f"--sql-dsn=dwh={SECRET}", "--dsn", "host=h"], ["worker", "--sql-dsn", "dwh", "--dsn", "host=h"],
          {"PGSCHED_SQL_DSN_DWH": SECRET}),
     ],

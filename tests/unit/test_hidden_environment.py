@@ -1,0 +1,59 @@
+"""Which variables hold secrets, and that our own code goes on reading them when they are gone from the environment."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from pgsched import config, hidden_environment
+from pgsched.db.connection.connect import conninfo
+
+HOLDS_ONE = ("connection string", "token", "password", "URL")
+
+
+@pytest.fixture
+def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process says that it is hidden, and is not."""
+    monkeypatch.setitem(hidden_environment._state, "hidden", True)
+    monkeypatch.setattr(hidden_environment, "_kept", {})
+    monkeypatch.setattr(os, "environ", {"HOME": "/"})
+
+
+def test_every_variable_of_ours_is_known_as_a_secret_or_as_none() -> None:
+    """By what is said of it: a new one that holds a secret has to be in the list."""
+    said = {name for name, what in config.ENVIRONMENT.items() if any(word in what for word in HOLDS_ONE)}
+    assert said == {name for name in config.ENVIRONMENT if hidden_environment.SECRET.fullmatch(name)}
+    more = ("DATABASE_URL", "PGPASSWORD", "PGSCHED_SQL_DSN_WAREHOUSE", "PGSCHED_TOKEN", "PGSCHED_API_KEY")
+    assert [name for name in more if not hidden_environment.SECRET.fullmatch(name)] == []
+    others = ("PATH", "PGHOST", "PGSCHED_HOME", "PGSCHED_RUN_ID", "PGPASSFILE")
+    assert [name for name in others if hidden_environment.SECRET.fullmatch(name)] == []
+
+
+def test_nothing_is_dropped_in_a_process_that_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"PGSCHED_DSN": "host=a"})
+    hidden_environment.drop()
+    assert "PGSCHED_DSN" in os.environ and hidden_environment.dropped() == {}
+
+
+@pytest.mark.usefixtures("hidden")
+def test_what_was_dropped_is_found_by_our_own_code() -> None:
+    given = {"PGSCHED_DSN": "host=a", "PGSCHED_SQL_DSN_W": "host=w", "PGSCHED_SQL_LOGIN": "host=l", "PGPASSWORD": "x"}
+    os.environ.update(given)
+    hidden_environment.drop()
+    assert not {*given} & {*os.environ} and hidden_environment.dropped() == given
+    assert config.find_dsn(None) == "host=a"
+    assert config.find_sql_dsns(()) == {"w": "host=w"}
+    assert config.find_sql_login(None) == "host=l"
+    hidden_environment.drop()  # once more, as in a child process
+    assert hidden_environment.dropped() == given
+
+
+@pytest.mark.usefixtures("hidden")
+def test_a_password_that_libpq_no_longer_finds_is_in_the_connection_string() -> None:
+    os.environ["PGPASSWORD"] = "dropped"
+    hidden_environment.drop()
+    for dsn, password in (("host=a", "dropped"), ("host=a password=own", "own")):
+        for text in conninfo(dsn, {}, None):
+            assert conninfo_to_dict(text)["password"] == password
