@@ -120,7 +120,7 @@ ASKED = (
     " runs_finished_lately runs_hurry runs_live runs_of_job_newest runs_of_queue runs_open_counted"
     " runs_open_of_tasks runs_running_longest runs_unfinished_of_task slot_ slots_of_job slots_of_job_by_day"
     " slots_of_jobs_newest succeeded_slots time_travel worker_ workers_alive_draining workers_gone"
-    " workers_offering names_known names_of_runs other_queues queue_has_runs tasks_offered"
+    " workers_offering names_known names_of_runs other_queues queue_has_runs tasks_offered roles_of_login"
 )
 # What is left: no table that grows, one row by its key, or rows of the caller's (of what inserts: its triggers').
 # (`dependencies_release` goes by its indexes from PostgreSQL 16 on; without statistics 15 hashes the edges.)
