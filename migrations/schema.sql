@@ -10,6 +10,7 @@ CREATE SCHEMA pgsched;
 CREATE SEQUENCE pgsched.asleep_until MINVALUE 0 MAXVALUE 9000000000000 START 0;
 CREATE SEQUENCE pgsched.gated_queues MINVALUE 0 MAXVALUE 9223372036854775807 START 0;
 CREATE SEQUENCE pgsched.leader_looks_at MINVALUE 0 MAXVALUE 9000000000000 START 0;
+CREATE SEQUENCE pgsched.tasks_with_options MINVALUE 0 MAXVALUE 9223372036854775807 START 0;
 CREATE SEQUENCE pgsched.told_at MINVALUE 0 MAXVALUE 9223372036854775807 START 0;
 
 -- tables
@@ -177,8 +178,8 @@ CREATE TABLE pgsched.jobs (
     kind text NOT NULL DEFAULT 'task'::text,
     task text NOT NULL,
     args jsonb NOT NULL DEFAULT '{}'::jsonb,
-    queue text NOT NULL DEFAULT 'default'::text,
-    priority smallint NOT NULL DEFAULT 5,
+    queue text,
+    priority smallint,
     tags text[],
     schedule text,
     timezone text NOT NULL DEFAULT 'UTC'::text,
@@ -196,7 +197,7 @@ CREATE TABLE pgsched.jobs (
     max_catch_up integer NOT NULL DEFAULT 100,
     catch_up_window interval NOT NULL DEFAULT '1 day'::interval,
     start_deadline interval,
-    max_attempts integer NOT NULL DEFAULT 3,
+    max_attempts integer,
     timeout interval,
     kill_after interval NOT NULL DEFAULT '00:00:10'::interval,
     backoff text NOT NULL DEFAULT 'exponential'::text,
@@ -429,12 +430,12 @@ CREATE TABLE pgsched.runs (
     worker_id bigint,
     token uuid,
     attempt integer NOT NULL DEFAULT 0,
-    max_attempts integer NOT NULL DEFAULT 3,
-    priority smallint NOT NULL DEFAULT 5,
+    max_attempts integer NOT NULL,
+    priority smallint NOT NULL,
     crashes smallint NOT NULL DEFAULT 0,
     phase smallint NOT NULL DEFAULT 2,
     state text NOT NULL DEFAULT 'queued'::text,
-    queue text NOT NULL DEFAULT 'default'::text,
+    queue text NOT NULL,
     kind text NOT NULL DEFAULT 'task'::text,
     task text NOT NULL,
     args jsonb NOT NULL DEFAULT '{}'::jsonb,
@@ -496,6 +497,18 @@ CREATE TABLE pgsched.set_aside (
     CONSTRAINT set_aside_texts_size CHECK (octet_length(duty) <= 100 AND octet_length(row_id) <= 4000 AND octet_length(error) <= 4000)
 ) WITH (fillfactor=50);
 
+CREATE TABLE pgsched.tasks (
+    task text NOT NULL,
+    app text NOT NULL,
+    release text NOT NULL,
+    options jsonb NOT NULL DEFAULT '{}'::jsonb,
+    schema jsonb NOT NULL DEFAULT '{}'::jsonb,
+    owner name NOT NULL,
+    first_seen_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT tasks_pkey PRIMARY KEY (task, app, release),
+    CONSTRAINT tasks_size CHECK (length(app) <= 200 AND length(task) >= 1 AND length(task) <= 200 AND length(release) <= 100 AND pg_column_size(options) <= 65536 AND pg_column_size(schema) <= 65536)
+);
+
 CREATE TABLE pgsched.turns (
     name text NOT NULL,
     CONSTRAINT turns_pkey PRIMARY KEY (name)
@@ -528,9 +541,11 @@ CREATE TABLE pgsched.workers (
     pooler text,
     declares text[],
     lost_runs jsonb,
+    releases text[],
     CONSTRAINT workers_pkey PRIMARY KEY (id),
     CONSTRAINT workers_declares_size CHECK (COALESCE(pg_column_size(declares), 0) <= 16777216),
     CONSTRAINT workers_lost_runs_size CHECK (COALESCE(pg_column_size(lost_runs), 0) <= 65536),
+    CONSTRAINT workers_releases_size CHECK (COALESCE(pg_column_size(releases), 0) <= 16777216),
     CONSTRAINT workers_texts_size CHECK (octet_length(name) <= 1024 AND octet_length(hostname) <= 1024 AND octet_length(version) <= 1024 AND COALESCE(octet_length(app), 0) <= 1024 AND COALESCE(octet_length(blocked_by), 0) <= 65536 AND COALESCE(octet_length(drain_asked_by), 0) <= 1024 AND pg_column_size(tasks) <= 16777216 AND COALESCE(pg_column_size(queues), 0) <= 1048576)
 ) WITH (fillfactor=50);
 
@@ -627,6 +642,7 @@ AS $function$
         WHEN jsonb_path_exists(args, 'strict $.**{201}') THEN 'args: nested more than 200 deep'
         WHEN kind = 'http' THEN pgsched.http_args_error(args)
         WHEN kind = 'sql' THEN pgsched.sql_args_error(args)
+        WHEN kind IN ('command', 'shell') THEN pgsched.command_args_error(kind, args)
     END
 $function$;
 
@@ -1174,6 +1190,53 @@ AS $function$
        OR n.place > 1 AND ((n.note | notes[1]) & 2 > 0 OR n.bytes > 16777216)
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.command_args_error(kind text, args jsonb)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    known text[] := CASE kind WHEN 'command' THEN '{argv,env,cwd,stdin}' ELSE '{env,cwd,stdin}' END;
+    given jsonb := CASE WHEN jsonb_typeof(args) = 'array' AND kind = 'command' THEN jsonb_build_object('argv', args)
+                        WHEN args = '[]' THEN '{}' ELSE args END;
+    found record;
+    one record;
+    type text;
+BEGIN
+    FOR found IN SELECT * FROM jsonb_each(given) LOOP
+        type := jsonb_typeof(found.value);
+        IF found.key <> ALL (known) THEN
+            RETURN format('args.%s: no such key; known are %s', left(found.key, 60), array_to_string(known, ', '));
+        ELSIF found.key = 'argv' THEN
+            IF type <> 'array' THEN
+                RETURN format('args.argv: expected an array of strings, got %s', type);
+            END IF;
+            FOR one IN SELECT ordinality - 1 AS n, jsonb_typeof(value) AS type
+                       FROM jsonb_array_elements(found.value) WITH ORDINALITY WHERE jsonb_typeof(value) <> 'string' LIMIT 1 LOOP
+                RETURN format('args.argv[%s]: expected a string, got %s', one.n, one.type);
+            END LOOP;
+        ELSIF found.key = 'env' THEN
+            IF type <> 'object' THEN
+                RETURN format('args.env: expected an object of strings, got %s', type);
+            END IF;
+            FOR one IN SELECT key, jsonb_typeof(value) AS type FROM jsonb_each(found.value)
+                       WHERE jsonb_typeof(value) <> 'string' OR key = '' OR strpos(key, '=') > 0
+                          OR starts_with(key, 'PGSCHED_') LIMIT 1 LOOP
+                RETURN 'args.env: ' || CASE
+                    WHEN one.type <> 'string' THEN format('%s: expected a string, got %s', left(one.key, 60), one.type)
+                    WHEN starts_with(one.key, 'PGSCHED_') THEN left(one.key, 60) || ' is set by pgsched itself'
+                    ELSE format('"%s" is not the name of a variable', left(one.key, 60)) END;
+            END LOOP;
+        ELSIF type NOT IN ('string', 'null') THEN
+            RETURN format('args.%s: expected a string, got %s', found.key, type);
+        ELSIF found.key = 'cwd' AND found.value = '""' THEN
+            RETURN 'args.cwd: must not be empty';
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.delete_job(job text, OUT id bigint, OUT running bigint)
  RETURNS record
  LANGUAGE plpgsql
@@ -1305,12 +1368,17 @@ CREATE OR REPLACE FUNCTION pgsched.edit_allowed(was pgsched.jobs, j pgsched.jobs
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
+    judged pgsched.jobs;
     problem text;
 BEGIN
     IF j.schedule IS NOT NULL AND was.schedule IS NULL AND j.run_at IS NOT DISTINCT FROM was.run_at THEN
         j.run_at := NULL;  -- a job that was to run once gets a schedule; the insert may have filled run_at in
     END IF;
-    problem := pgsched.job_error(j);
+    judged := j;
+    IF (j.kind, j.args) IS NOT DISTINCT FROM (was.kind, was.args) THEN
+        judged.args := '{}';
+    END IF;
+    problem := pgsched.job_error(judged);
     IF j.owner IS DISTINCT FROM was.owner THEN
         problem := coalesce(problem, pgsched.bad_owner(j.owner));
     ELSIF (j.kind, j.task, j.args) IS DISTINCT FROM (was.kind, was.task, was.args)
@@ -1439,7 +1507,7 @@ BEGIN
     END LOOP;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.enqueue(task text, args jsonb DEFAULT '{}'::jsonb, kind text DEFAULT 'task'::text, queue text DEFAULT 'default'::text, priority integer DEFAULT 5, delay interval DEFAULT NULL::interval, at timestamp with time zone DEFAULT NULL::timestamp with time zone, unique_key text DEFAULT NULL::text, max_attempts integer DEFAULT 3, timeout interval DEFAULT NULL::interval, unique_scope text DEFAULT 'while_active'::text, on_conflict text DEFAULT 'return'::text, idempotency_key text DEFAULT NULL::text, idempotency_retention interval DEFAULT '24:00:00'::interval, tags text[] DEFAULT NULL::text[], available_at timestamp with time zone DEFAULT NULL::timestamp with time zone, after bigint[] DEFAULT NULL::bigint[], after_any bigint[] DEFAULT NULL::bigint[], on_failure text DEFAULT 'cancel'::text, concurrency_key text DEFAULT NULL::text)
+CREATE OR REPLACE FUNCTION pgsched.enqueue(task text, args jsonb DEFAULT '{}'::jsonb, kind text DEFAULT 'task'::text, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, delay interval DEFAULT NULL::interval, at timestamp with time zone DEFAULT NULL::timestamp with time zone, unique_key text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, unique_scope text DEFAULT 'while_active'::text, on_conflict text DEFAULT 'return'::text, idempotency_key text DEFAULT NULL::text, idempotency_retention interval DEFAULT '24:00:00'::interval, tags text[] DEFAULT NULL::text[], available_at timestamp with time zone DEFAULT NULL::timestamp with time zone, after bigint[] DEFAULT NULL::bigint[], after_any bigint[] DEFAULT NULL::bigint[], on_failure text DEFAULT 'cancel'::text, concurrency_key text DEFAULT NULL::text)
  RETURNS bigint
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1456,7 +1524,7 @@ BEGIN
     RETURN got.id;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.enqueue_result(task text, args jsonb DEFAULT '{}'::jsonb, kind text DEFAULT 'task'::text, queue text DEFAULT 'default'::text, priority integer DEFAULT 5, delay interval DEFAULT NULL::interval, at timestamp with time zone DEFAULT NULL::timestamp with time zone, unique_key text DEFAULT NULL::text, max_attempts integer DEFAULT 3, timeout interval DEFAULT NULL::interval, unique_scope text DEFAULT 'while_active'::text, on_conflict text DEFAULT 'return'::text, idempotency_key text DEFAULT NULL::text, idempotency_retention interval DEFAULT '24:00:00'::interval, tags text[] DEFAULT NULL::text[], available_at timestamp with time zone DEFAULT NULL::timestamp with time zone, after bigint[] DEFAULT NULL::bigint[], after_any bigint[] DEFAULT NULL::bigint[], on_failure text DEFAULT 'cancel'::text, concurrency_key text DEFAULT NULL::text, OUT id bigint, OUT how text)
+CREATE OR REPLACE FUNCTION pgsched.enqueue_result(task text, args jsonb DEFAULT '{}'::jsonb, kind text DEFAULT 'task'::text, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, delay interval DEFAULT NULL::interval, at timestamp with time zone DEFAULT NULL::timestamp with time zone, unique_key text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, unique_scope text DEFAULT 'while_active'::text, on_conflict text DEFAULT 'return'::text, idempotency_key text DEFAULT NULL::text, idempotency_retention interval DEFAULT '24:00:00'::interval, tags text[] DEFAULT NULL::text[], available_at timestamp with time zone DEFAULT NULL::timestamp with time zone, after bigint[] DEFAULT NULL::bigint[], after_any bigint[] DEFAULT NULL::bigint[], on_failure text DEFAULT 'cancel'::text, concurrency_key text DEFAULT NULL::text, OUT id bigint, OUT how text)
  RETURNS record
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1503,7 +1571,8 @@ BEGIN
     -- Not in a snapshot of its own, where the run may have ended since.
     IF how IS NULL AND bucket IS NULL AND unique_key IS NOT NULL
         AND current_setting('transaction_isolation') = 'read committed'
-        AND EXISTS (SELECT FROM pgsched.queues q WHERE q.name = coalesce(enqueue_result.queue, 'default')
+        AND EXISTS (SELECT FROM pgsched.queues q WHERE q.name = coalesce(enqueue_result.queue,
+                        CASE WHEN coalesce(kind, 'task') = 'task' THEN (pgsched.task_options(task)).queue END, 'default')
                                                    AND q.max_depth IS NOT NULL)
     THEN
         SELECT r.id INTO enqueue_result.id FROM pgsched.runs r
@@ -1516,9 +1585,9 @@ BEGIN
         INSERT INTO pgsched.runs (task, args, kind, queue, priority, available_at, unique_key, max_attempts, timeout,
                                   idempotency_key, tags, concurrency_key)
         VALUES (enqueue_result.task, coalesce(enqueue_result.args, '{}'), coalesce(enqueue_result.kind, 'task'),
-                coalesce(enqueue_result.queue, 'default'), coalesce(enqueue_result.priority, 5)::smallint, due,
+                enqueue_result.queue, enqueue_result.priority::smallint, due,
                 CASE WHEN bucket IS NULL THEN enqueue_result.unique_key END,
-                coalesce(enqueue_result.max_attempts, 3), enqueue_result.timeout, enqueue_result.idempotency_key,
+                enqueue_result.max_attempts, enqueue_result.timeout, enqueue_result.idempotency_key,
                 enqueue_result.tags, enqueue_result.concurrency_key)
         ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 /* open */ DO NOTHING
         RETURNING id INTO enqueue_result.id;
@@ -1598,6 +1667,14 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN
     NULL;
 END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.has_options(task text)
+ RETURNS boolean
+ LANGUAGE sql
+AS $function$
+    SELECT (pg_catalog.pg_sequence_last_value('pgsched.tasks_with_options'::regclass)
+        >> pg_catalog.mod(pg_catalog.hashtext(task) & 2147483647, 61)) & 1::bigint IS NOT DISTINCT FROM 1::bigint
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.held_options(j pgsched.jobs, starts_at timestamp with time zone, overlap boolean)
  RETURNS jsonb
@@ -1841,8 +1918,8 @@ AS $function$
         CASE WHEN j.kind = 'task' THEN pgsched.bad_text('task', j.task, 200) END,
         CASE WHEN j.kind = 'http' THEN pgsched.http_url_error(j.task) END,
         pgsched.args_error(j.kind, j.args),
-        pgsched.bad_text('queue', j.queue, 100),
-        pgsched.out_of_range('priority', j.priority, 0, 9),
+        CASE WHEN j.queue IS NOT NULL THEN pgsched.bad_text('queue', j.queue, 100) END,
+        CASE WHEN j.priority IS NOT NULL THEN pgsched.out_of_range('priority', j.priority, 0, 9) END,
         pgsched.timezone_error(j.timezone),
         pgsched.schedule_error(j.schedule),
         CASE WHEN j.schedule IS NOT NULL AND j.run_at IS NOT NULL THEN
@@ -1868,7 +1945,7 @@ AS $function$
         pgsched.bad_period('catch_up_window', j.catch_up_window),
         pgsched.bad_interval('start_deadline', j.start_deadline, '1 second'),
         CASE WHEN j.start_deadline <= j.jitter THEN 'start_deadline: must be longer than jitter' END,
-        pgsched.out_of_range('max_attempts', j.max_attempts, 1, 1000),
+        CASE WHEN j.max_attempts IS NOT NULL THEN pgsched.out_of_range('max_attempts', j.max_attempts, 1, 1000) END,
         pgsched.bad_interval('timeout', j.timeout, '1 millisecond'),
         pgsched.bad_period('kill_after', j.kill_after),
         pgsched.not_one_of('backoff', j.backoff, ARRAY['exponential', 'fixed', 'linear']),
@@ -2293,6 +2370,16 @@ BEGIN
         format('queue: %s is full: %s runs wait in it already (max_depth)', q.name, q.max_depth);
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.mark_tasks()
+ RETURNS void
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT setval('pgsched.tasks_with_options', coalesce(pg_sequence_last_value('pgsched.tasks_with_options'), 0)
+                  | (SELECT coalesce(bit_or(pgsched.queue_bit(t.task)), 0) FROM pgsched.tasks t WHERE t.options <> '{}'))
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.may_be_asleep()
  RETURNS boolean
  LANGUAGE sql
@@ -2599,6 +2686,15 @@ AS $function$
     SELECT left(encode(sha256(convert_to(queue, 'UTF8')), 'hex'), 16)
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.queue_of(j pgsched.jobs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT coalesce(j.queue,
+        CASE WHEN j.kind = 'task' AND pgsched.has_options(j.task) THEN (pgsched.task_options(j.task)).queue END, 'default')
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.queues_gate()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -2640,6 +2736,7 @@ DECLARE
     now_ms bigint := (date_part('epoch', clock_timestamp()) * 1000)::bigint;
 BEGIN
     PERFORM pgsched.forget_gates();
+    PERFORM pgsched.mark_tasks();
     -- a dump of the schema alone lacks these rows
     INSERT INTO pgsched.backward_edges DEFAULT VALUES ON CONFLICT DO NOTHING;
     INSERT INTO pgsched.turns VALUES ('declare'), ('gated_queues'), ('after_jobs') ON CONFLICT DO NOTHING;
@@ -2730,6 +2827,57 @@ BEGIN
             'idempotency_key: an INSERT cannot keep it: use pgsched.enqueue(..., idempotency_key => ...)', 'runs');
     END IF;
     RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.register_tasks(app text, given jsonb)
+ RETURNS name
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    kept constant integer := 20;  -- releases of one task
+    problem text;
+    of_other name := (SELECT t.owner FROM pgsched.tasks t WHERE t.app = register_tasks.app
+                        AND t.owner <> pgsched.caller() AND EXISTS (SELECT FROM pg_roles r
+                            WHERE r.rolname = t.owner AND NOT pg_has_role(pgsched.caller(), r.oid, 'MEMBER')) LIMIT 1);
+    added text[];
+BEGIN
+    IF of_other IS NOT NULL THEN
+        RETURN of_other;
+    END IF;
+    -- locked before the table is looked at: of two at once the second must see what the first has registered, and set its bits
+    IF NOT EXISTS (
+        SELECT FROM jsonb_to_recordset(given) AS g(task text, release text)
+        WHERE NOT EXISTS (SELECT FROM pgsched.tasks t
+                          WHERE (t.task, t.app, t.release) = (g.task, register_tasks.app, g.release))
+    ) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pgsched.take_turn('tasks');
+    SELECT format('task "%s": %s', left(g.task, 100), e) INTO problem
+    FROM jsonb_to_recordset(given) AS g(task text, options jsonb),
+        coalesce(pgsched.bad_text('task', g.task, 200), pgsched.task_options_error(coalesce(g.options, '{}'))) AS e
+    WHERE e IS NOT NULL LIMIT 1;
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'tasks');
+    END IF;
+    PERFORM setval('pgsched.tasks_with_options', coalesce(pg_sequence_last_value('pgsched.tasks_with_options'), 0) | b.bits)
+    FROM (SELECT bit_or(pgsched.queue_bit(g.task)) AS bits FROM jsonb_to_recordset(given) AS g(task text, options jsonb)
+          WHERE g.options <> '{}') b WHERE b.bits IS NOT NULL;
+    WITH made AS (
+        INSERT INTO pgsched.tasks (app, task, release, options, schema, owner)
+        SELECT register_tasks.app, g.task, g.release, coalesce(g.options, '{}'), coalesce(g.schema, '{}'), pgsched.caller()
+        FROM jsonb_to_recordset(given) AS g(task text, release text, options jsonb, schema jsonb)
+        ON CONFLICT DO NOTHING RETURNING task
+    )
+    SELECT array_agg(m.task) INTO added FROM made m;
+    DELETE FROM pgsched.tasks t USING (
+        SELECT o.task, o.release, row_number() OVER (PARTITION BY o.task ORDER BY o.first_seen_at DESC) AS place
+        FROM pgsched.tasks o WHERE o.app = register_tasks.app AND o.task = ANY (added)
+    ) old
+    WHERE old.place > kept AND (t.task, t.app, t.release) = (old.task, register_tasks.app, old.release);
+    RETURN NULL;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.reset_mark(job text)
@@ -3070,6 +3218,23 @@ DECLARE
     problem text;
     told text;
 BEGIN
+    IF NEW.kind = 'task' AND (pg_catalog.pg_sequence_last_value('pgsched.tasks_with_options'::regclass)
+        >> pg_catalog.mod(pg_catalog.hashtext(NEW.task) & 2147483647, 61)) & 1::bigint = 1::bigint  -- pgsched.has_options
+    THEN
+        SELECT coalesce(NEW.queue, o.queue), coalesce(NEW.priority, o.priority), coalesce(NEW.max_attempts, o.max_attempts),
+            coalesce(NEW.timeout, o.timeout), coalesce(NEW.tags, o.tags), coalesce(NEW.concurrency_key, o.concurrency_key)
+        INTO NEW.queue, NEW.priority, NEW.max_attempts, NEW.timeout, NEW.tags, NEW.concurrency_key
+        FROM pgsched.task_options(NEW.task) o;
+    END IF;
+    IF NEW.queue IS NULL THEN
+        NEW.queue := 'default';
+    END IF;
+    IF NEW.priority IS NULL THEN
+        NEW.priority := 5;
+    END IF;
+    IF NEW.max_attempts IS NULL THEN
+        NEW.max_attempts := 3;
+    END IF;
     IF NEW.concurrency_key IS NOT NULL AND pg_catalog.strpos(NEW.concurrency_key, '{') > 0
         AND pg_catalog.length(NEW.concurrency_key) <= 500
     THEN
@@ -3083,6 +3248,8 @@ BEGIN
         -- each level takes eight bytes: what is small is not deep
         AND (pg_catalog.pg_column_size(NEW.args) <= 1600 AND pg_catalog.pg_column_compression(NEW.args) IS NULL
              OR NOT pg_catalog.jsonb_path_exists(NEW.args, 'strict $.**{201}'))
+        -- a slot has the arguments of its job, which were judged when they were written there
+        AND (NEW.kind = 'task' OR NEW.origin IN ('schedule', 'backfill') OR pgsched.args_error(NEW.kind, NEW.args) IS NULL)
         AND (NEW.queue = 'default' OR NEW.queue <> '' AND pg_catalog.length(NEW.queue) <= 100
              AND NEW.queue = pg_catalog.btrim(NEW.queue)
              AND NEW.queue !~ E'[\\x01-\\x1f\\x7f]')
@@ -3147,6 +3314,18 @@ CREATE OR REPLACE FUNCTION pgsched.runs_born_in_phase()
 AS $function$
 BEGIN
     NEW.phase := pgsched.phase_of(NEW.state);
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.runs_decided()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    NEW.queue := coalesce(NEW.queue, 'default');
+    NEW.priority := coalesce(NEW.priority, 5);
+    NEW.max_attempts := coalesce(NEW.max_attempts, 3);
     RETURN NEW;
 END $function$;
 
@@ -3548,6 +3727,53 @@ BEGIN
     END IF;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.task_options(task text, OUT queue text, OUT priority smallint, OUT max_attempts integer, OUT timeout interval, OUT tags text[], OUT concurrency_key text)
+ RETURNS record
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    options jsonb := (SELECT t.options FROM pgsched.tasks t WHERE t.task = task_options.task
+                      ORDER BY t.first_seen_at DESC, t.app LIMIT 1);
+BEGIN
+    queue := options ->> 'queue';
+    priority := (options ->> 'priority')::smallint;
+    max_attempts := (options ->> 'max_attempts')::integer;
+    timeout := make_interval(secs => (options ->> 'timeout')::float8);
+    tags := CASE WHEN options -> 'tags' IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(options -> 'tags')) END;
+    concurrency_key := options ->> 'concurrency_key';
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.task_options_error(options jsonb)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    tags text[];
+BEGIN
+    IF jsonb_typeof(options) IS DISTINCT FROM 'object' THEN
+        RETURN 'options: expected an object';
+    END IF;
+    tags := ARRAY(SELECT jsonb_array_elements_text(nullif(options -> 'tags', 'null')));
+    RETURN coalesce(
+        CASE WHEN options ->> 'queue' IS NOT NULL THEN pgsched.bad_text('queue', options ->> 'queue', 100) END,
+        CASE WHEN options ->> 'priority' IS NOT NULL
+             THEN pgsched.out_of_range('priority', (options ->> 'priority')::integer, 0, 9) END,
+        CASE WHEN options ->> 'max_attempts' IS NOT NULL
+             THEN pgsched.out_of_range('max_attempts', (options ->> 'max_attempts')::integer, 1, 1000) END,
+        pgsched.bad_interval('timeout', make_interval(secs => (options ->> 'timeout')::float8), '1 millisecond'),
+        pgsched.bad_tags(tags),
+        CASE WHEN options ->> 'concurrency_key' IS NOT NULL
+             THEN coalesce(pgsched.bad_text('concurrency_key', options ->> 'concurrency_key', 200),
+                           CASE WHEN options ->> 'concurrency_key' ~ '^job(:|$)'
+                                THEN 'concurrency_key: "job" is for the limits of jobs' END) END);
+EXCEPTION WHEN data_exception THEN
+    RETURN format('options: %s', SQLERRM);
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.tell_leader(due timestamp with time zone DEFAULT NULL::timestamp with time zone)
  RETURNS text
  LANGUAGE plpgsql
@@ -3847,6 +4073,7 @@ CREATE UNIQUE INDEX runs_slot ON pgsched.runs USING btree (job_id, scheduled_at)
 CREATE UNIQUE INDEX runs_unique_key ON pgsched.runs USING btree (unique_key) WHERE unique_key IS NOT NULL AND phase < 3;
 CREATE INDEX runs_waiting ON pgsched.runs USING btree (available_at, id) WHERE phase = 0 AND ready_at IS NULL;
 CREATE INDEX runs_waiting_of_job ON pgsched.runs USING btree (job_id, scheduled_at, id) WHERE phase = 0 AND ready_at IS NULL;
+CREATE INDEX tasks_of_app ON pgsched.tasks USING btree (app);
 CREATE INDEX workers_alive ON pgsched.workers USING btree (id) WHERE stopped_at IS NULL;
 CREATE INDEX workers_stopped ON pgsched.workers USING btree (stopped_at) WHERE stopped_at IS NOT NULL;
 
@@ -3899,6 +4126,8 @@ CREATE TRIGGER a_check_size AFTER UPDATE OF unique_key, tags, options, progress,
 CREATE TRIGGER a_check_update AFTER UPDATE OF kind, task, args, queue, priority, max_attempts, scheduled_at, origin, owner, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter ON pgsched.runs FOR EACH ROW EXECUTE FUNCTION pgsched.runs_after_update();
 CREATE TRIGGER a_refuse_key BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.idempotency_key IS NOT NULL) EXECUTE FUNCTION pgsched.refuse_untaken_key();
 CREATE TRIGGER a_refuse_owner BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.kind = 'sql'::text) EXECUTE FUNCTION pgsched.runs_owner();
+CREATE TRIGGER b_decided BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.queue IS NULL OR new.priority IS NULL OR new.max_attempts IS NULL) EXECUTE FUNCTION pgsched.runs_decided();
+ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER b_decided;
 CREATE TRIGGER f_audit AFTER UPDATE OF tags ON pgsched.runs FOR EACH ROW WHEN (new.tags IS DISTINCT FROM old.tags) EXECUTE FUNCTION pgsched.audit_tags();
 CREATE TRIGGER z_phase BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.state <> 'queued'::text OR new.phase <> 2) EXECUTE FUNCTION pgsched.runs_born_in_phase();
 ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER z_phase;
@@ -3921,6 +4150,7 @@ CREATE TRIGGER f_audit AFTER UPDATE OF drain_asked_at, drain_asked_by ON pgsched
 GRANT SELECT ON SEQUENCE pgsched.asleep_until TO PUBLIC;
 GRANT SELECT ON SEQUENCE pgsched.gated_queues TO PUBLIC;
 GRANT SELECT ON SEQUENCE pgsched.leader_looks_at TO PUBLIC;
+GRANT SELECT ON SEQUENCE pgsched.tasks_with_options TO PUBLIC;
 GRANT SELECT ON SEQUENCE pgsched.told_at TO PUBLIC;
 
 -- comments
@@ -3981,8 +4211,8 @@ COMMENT ON COLUMN pgsched.jobs.description IS 'For people.';
 COMMENT ON COLUMN pgsched.jobs.kind IS 'How task is read: the name of a registered task, a program (command), a command line (shell), statements (sql) or a URL (http).';
 COMMENT ON COLUMN pgsched.jobs.task IS 'The name, program, command line, statements or URL.';
 COMMENT ON COLUMN pgsched.jobs.args IS 'Arguments: a JSON object or array, at most 1 MiB.';
-COMMENT ON COLUMN pgsched.jobs.queue IS 'The queue that its runs stand in.';
-COMMENT ON COLUMN pgsched.jobs.priority IS '0 to 9; lower goes first within a queue.';
+COMMENT ON COLUMN pgsched.jobs.queue IS 'The queue that its runs stand in; NULL: what its task says (pgsched.tasks), or "default".';
+COMMENT ON COLUMN pgsched.jobs.priority IS '0 to 9; lower goes first within a queue. NULL: what its task says, or 5.';
 COMMENT ON COLUMN pgsched.jobs.tags IS 'Labels, at most 100.';
 COMMENT ON COLUMN pgsched.jobs.schedule IS 'Cron with five or six fields, @daily and its kin, @every 90s, @after 10m. NULL: the job runs once.';
 COMMENT ON COLUMN pgsched.jobs.timezone IS 'The IANA zone in which a cron schedule is read.';
@@ -4000,7 +4230,7 @@ COMMENT ON COLUMN pgsched.jobs.catch_up IS 'Which of the late slots run: latest,
 COMMENT ON COLUMN pgsched.jobs.max_catch_up IS 'At most so many under catch_up all.';
 COMMENT ON COLUMN pgsched.jobs.catch_up_window IS 'Slots later than this are recorded as missed.';
 COMMENT ON COLUMN pgsched.jobs.start_deadline IS 'A slot not started this long after its time is recorded as missed.';
-COMMENT ON COLUMN pgsched.jobs.max_attempts IS '1 to 1000; then the run is dead.';
+COMMENT ON COLUMN pgsched.jobs.max_attempts IS '1 to 1000; then the run is dead. NULL: what its task says, or 3.';
 COMMENT ON COLUMN pgsched.jobs.timeout IS 'An attempt is stopped after this long.';
 COMMENT ON COLUMN pgsched.jobs.kill_after IS 'An attempt that was told to stop is killed after this long.';
 COMMENT ON COLUMN pgsched.jobs.backoff IS 'How the pause before the next attempt grows: exponential, linear, fixed.';
@@ -4091,11 +4321,11 @@ COMMENT ON COLUMN pgsched.runs.created_at IS 'When it was made.';
 COMMENT ON COLUMN pgsched.runs.started_at IS 'When its last attempt started.';
 COMMENT ON COLUMN pgsched.runs.finished_at IS 'When it ended; NULL: it has not.';
 COMMENT ON COLUMN pgsched.runs.attempt IS 'How many attempts have started.';
-COMMENT ON COLUMN pgsched.runs.max_attempts IS 'After so many it is dead.';
-COMMENT ON COLUMN pgsched.runs.priority IS '0 to 9; lower goes first within a queue.';
+COMMENT ON COLUMN pgsched.runs.max_attempts IS 'After so many it is dead. Not given: its task''s, or 3.';
+COMMENT ON COLUMN pgsched.runs.priority IS '0 to 9; lower goes first within a queue. Not given: its task''s, or 5.';
 COMMENT ON COLUMN pgsched.runs.crashes IS 'How many attempts in a row took their worker or their process down.';
 COMMENT ON COLUMN pgsched.runs.state IS 'waiting, scheduled, queued, running; ended: succeeded, dead, cancelled, skipped, missed.';
-COMMENT ON COLUMN pgsched.runs.queue IS 'The queue that it stands in.';
+COMMENT ON COLUMN pgsched.runs.queue IS 'The queue that it stands in. Not given: its task''s (pgsched.tasks), or "default".';
 COMMENT ON COLUMN pgsched.runs.kind IS 'How task is read: see jobs.kind.';
 COMMENT ON COLUMN pgsched.runs.task IS 'The name, program, command line, statements or URL.';
 COMMENT ON COLUMN pgsched.runs.args IS 'Arguments: a JSON object or array.';
@@ -4119,10 +4349,20 @@ COMMENT ON COLUMN pgsched.runs.begun IS 'The worker''s last heartbeat said that 
 COMMENT ON COLUMN pgsched.runs.suspect IS 'A worker died that held this run, and no attempt has ended by itself since: it is claimed alone. Null: not so.';
 COMMENT ON COLUMN pgsched.runs.reruns IS 'How often somebody asked for it again once it had ended; NULL: never.';
 COMMENT ON TABLE pgsched.set_aside IS 'Rows that a duty of the leader fails with, and duties that fail: each with its error and when it is tried again.';
+COMMENT ON TABLE pgsched.tasks IS 'What the code of each app says of its tasks. Of several releases of one task the one that was first seen last holds.';
+COMMENT ON COLUMN pgsched.tasks.task IS 'Its name, as runs and jobs have it.';
+COMMENT ON COLUMN pgsched.tasks.app IS 'The app whose worker registered it.';
+COMMENT ON COLUMN pgsched.tasks.release IS 'What tells these options and this schema from others of the same task.';
+COMMENT ON COLUMN pgsched.tasks.options IS 'What its runs take unless the call or the job says otherwise: queue, priority, max_attempts, timeout (seconds), tags, concurrency_key.';
+COMMENT ON COLUMN pgsched.tasks.schema IS 'The arguments that it takes, as JSON Schema.';
+COMMENT ON COLUMN pgsched.tasks.owner IS 'The role that registered it. Another role''s worker cannot register tasks of the same app.';
+COMMENT ON COLUMN pgsched.tasks.first_seen_at IS 'When a worker registered this release for the first time.';
+COMMENT ON SEQUENCE pgsched.tasks_with_options IS 'pgsched''s own: a bit for each task that has options; see rebuild_flags().';
 COMMENT ON SEQUENCE pgsched.told_at IS 'pgsched''s own: when workers were last notified (ms since 1970); believed for 20 ms.';
 COMMENT ON TABLE pgsched.turns IS 'Rows to lock: what is to be done by one at a time.';
 COMMENT ON TABLE pgsched.workers IS 'pgsched''s own: the workers there are and were lately.';
 COMMENT ON COLUMN pgsched.workers.lost_runs IS 'What it held when it was lost: runs by task.';
+COMMENT ON COLUMN pgsched.workers.releases IS 'The release of each of its tasks, in their order (pgsched.tasks).';
 COMMENT ON FUNCTION pgsched.assert_claim(bigint,uuid) IS 'Fails with 55000 if the attempt no longer owns its run; else holds ownership until the transaction ends.';
 COMMENT ON FUNCTION pgsched.assert_fleet(uuid) IS 'Fails with PS409 unless this database is of that fleet.';
 COMMENT ON FUNCTION pgsched.backfill(text,timestamp with time zone,timestamp with time zone,text,integer,boolean,integer) IS 'Runs the slots of a job in [from_at, to_at) once more. Returns the backfill''s id: docs/jobs.md.';
@@ -4138,4 +4378,5 @@ COMMENT ON FUNCTION pgsched.reset_mark(text) IS 'Sets the mark of a job that lie
 COMMENT ON FUNCTION pgsched.retry(bigint) IS 'Revives a run that ended and did not succeed. Returns its state now, or NULL: no such run.';
 COMMENT ON FUNCTION pgsched.retry_now(bigint) IS 'As retry, without waiting again for the runs that it waited for.';
 COMMENT ON FUNCTION pgsched.set_tags(bigint,text[]) IS 'Gives a run these tags in place of those that it has; returns them. NULL when there is no such run.';
+COMMENT ON FUNCTION pgsched.task_options(text) IS 'What the newest release of a task says of its runs; nulls where it says nothing.';
 COMMENT ON FUNCTION pgsched.trigger(text,jsonb,text) IS 'Runs a job now, beside its schedule. Returns the run''s id.';
