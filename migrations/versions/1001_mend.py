@@ -1,4 +1,4 @@
-"""Walls that held only by agreement: what producers may send is bounded, and the leader's state is its own.
+"""What producers may send is bounded, and what only the leader or workers may write is refused from others.
 
 A function that changes stands here whole, in a file with the name that its file in `1000_initial` has.
 """

@@ -66,12 +66,15 @@ def test_no_password_is_in_it_but_the_default_for_development(services: dict[str
         environment = given["environment"]
         assert "password" not in conninfo_to_dict(environment.get("PGSCHED_DSN", "")), name
         secrets |= {(name, key): value for key, value in environment.items() if key.endswith(("PASSWORD", "TOKEN"))}
-    assert len(secrets) == 10
+    assert len(secrets) == 11
     for value in secrets.values():
         assert re.fullmatch(r"\$\{[A-Z]+_(PASSWORD|TOKEN):-development(-only)?\}", value), value
     head = COMPOSE.read_text().split("name: pgsched")[0]
     for value in secrets.values():
         assert value[2:].partition(":")[0] in head.split()
+    sql_login = services["worker"]["environment"]["PGSCHED_SQL_LOGIN"]
+    assert conninfo_to_dict(sql_login)["user"] == "sql"
+    assert conninfo_to_dict(sql_login)["password"] == secrets["logins", "SQL_PASSWORD"]
     others = {name: secrets[name, "PGPASSWORD"] for name in ("migrate", "worker", "web", "jobs")}
     assert len(set(others.values())) == 4, "one password for each login"
 
@@ -119,7 +122,7 @@ def help_of(*subcommand: str) -> str:
 
 def test_every_variable_in_it_is_one_that_pgsched_reads(services: dict[str, Any]) -> None:
     used = {name for given in services.values() for name in given.get("environment", {}) if name.startswith("PGSCHED_")}
-    assert used == {"PGSCHED_DSN", "PGSCHED_WEB_TOKEN"}
+    assert used == {"PGSCHED_DSN", "PGSCHED_SQL_LOGIN", "PGSCHED_WEB_TOKEN"}
     assert used <= set(ENVIRONMENT)
 
 
@@ -129,7 +132,7 @@ def test_its_logins_can_do_their_services_work(
 ) -> None:
     """Migrated, made, served and worked as in compose, with logins of this test's own: roles are the whole server's."""
     mark = f"pgsched_test_{uuid.uuid4().hex[:8]}_"
-    names = ("app", "worker", "console")
+    names = ("app", "sql", "worker", "console")
 
     def as_login(name: str) -> str:
         return make_conninfo(dsn, user=mark + name, password="x", passfile="/dev/null")
@@ -153,13 +156,13 @@ def test_its_logins_can_do_their_services_work(
         assert dict(owners) == dict.fromkeys(demo_app.NAMES, mark + "app")
         words = [*services["worker"]["command"][1:], "--max-runs", "12"]
         words[words.index("--health") + 1] = "127.0.0.1:0"
-        said = process(*words, PGSCHED_DSN=as_login("worker"))
+        said = process(*words, PGSCHED_DSN=as_login("worker"), PGSCHED_SQL_LOGIN=as_login("sql"))
         assert said.code == 0, said.err
         done = "SELECT kind FROM pgsched.runs WHERE state = 'succeeded' GROUP BY kind ORDER BY kind"
         assert db.execute(done).fetchall() == [("command",), ("sql",), ("task",)]
         assert "lack" not in process("status", PGSCHED_DSN=as_login("console")).err
     finally:
-        for name in ("worker", "app", "console"):
+        for name in ("worker", "sql", "app", "console"):
             login = sql.Identifier(mark + name)
             if db.execute("SELECT FROM pg_roles WHERE rolname = %s", (mark + name,)).rowcount:
                 db.execute(sql.SQL("DROP OWNED BY {}").format(login))

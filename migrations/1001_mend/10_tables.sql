@@ -1,2 +1,0 @@
--- Tables and columns of this revision.
-SELECT 1;
