@@ -86,7 +86,7 @@ CREATE TABLE pgsched.audit (
     change jsonb,
     for_user text,
     CONSTRAINT audit_pkey PRIMARY KEY (id),
-    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text, 'worker'::text, 'alert'::text, 'key'::text]))
+    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text, 'worker'::text, 'alert'::text, 'key'::text, 'task'::text]))
 );
 
 CREATE TABLE pgsched.backfills (
@@ -828,6 +828,19 @@ AS $function$
 BEGIN
     PERFORM pgsched.note('tagged', 'run', NEW.id::text, pgsched.audited_change(
         jsonb_build_object('tags', OLD.tags), jsonb_build_object('tags', NEW.tags)));
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.audit_tasks()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF (SELECT count(*) FROM pgsched.tasks t
+        WHERE t.task = OLD.task AND t.app = OLD.app AND t.first_seen_at > OLD.first_seen_at) < 20 THEN
+        PERFORM pgsched.note('deleted', 'task', OLD.task, jsonb_build_object('app', OLD.app, 'release', OLD.release));
+    END IF;
     RETURN NULL;
 END $function$;
 
@@ -4143,6 +4156,7 @@ CREATE TRIGGER z_phase_after AFTER UPDATE ON pgsched.runs FOR EACH ROW WHEN (new
             ELSE 3
         END) EXECUTE FUNCTION pgsched.runs_mend_phase();
 ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER z_phase_after;
+CREATE TRIGGER f_audit AFTER DELETE ON pgsched.tasks FOR EACH ROW EXECUTE FUNCTION pgsched.audit_tasks();
 CREATE TRIGGER f_audit AFTER UPDATE OF drain_asked_at, drain_asked_by ON pgsched.workers FOR EACH ROW WHEN (new.drain_asked_at IS DISTINCT FROM old.drain_asked_at OR new.drain_asked_by IS DISTINCT FROM old.drain_asked_by) EXECUTE FUNCTION pgsched.audit_drains();
 
 -- grants

@@ -18,7 +18,7 @@ $$;
 -- as well.
 ALTER TABLE pgsched.audit DROP CONSTRAINT audit_what_check;
 ALTER TABLE pgsched.audit ADD CONSTRAINT audit_what_check
-    CHECK (what IN ('job', 'run', 'backfill', 'queue', 'limit', 'pause', 'retention', 'worker', 'alert', 'key')) NOT VALID;
+    CHECK (what IN ('job', 'run', 'backfill', 'queue', 'limit', 'pause', 'retention', 'worker', 'alert', 'key', 'task')) NOT VALID;
 ALTER TABLE pgsched.audit VALIDATE CONSTRAINT audit_what_check;
 
 -- Not where the job itself was deleted, which is noted as such.
@@ -90,3 +90,15 @@ END $$;
 CREATE TRIGGER f_audit AFTER DELETE ON pgsched.kept_keys
     FOR EACH ROW WHEN (OLD.run_id IS NOT NULL AND OLD.expires_at > clock_timestamp())
     EXECUTE FUNCTION pgsched.audit_keys();
+
+-- A release of a task; not one with so many newer ones that pgsched.register_tasks deletes it.
+CREATE FUNCTION pgsched.audit_tasks() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF (SELECT count(*) FROM pgsched.tasks t
+        WHERE t.task = OLD.task AND t.app = OLD.app AND t.first_seen_at > OLD.first_seen_at) < 20 THEN
+        PERFORM pgsched.note('deleted', 'task', OLD.task, jsonb_build_object('app', OLD.app, 'release', OLD.release));
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER f_audit AFTER DELETE ON pgsched.tasks FOR EACH ROW EXECUTE FUNCTION pgsched.audit_tasks();

@@ -16,7 +16,7 @@ from pgsched.errors import LockTimeout, PgschedError
 
 logger = log.get("process")
 PATIENCE_S = 0.05  # of a heartbeat
-FOREIGN = (
+OTHERS_APP = (
     "tasks not registered: another role's worker has registered an app of this name; give this one another name, or"
     " delete the rows of that app in pgsched.tasks"
 )
@@ -41,7 +41,7 @@ def register_tasks(conn: Connection[Any], registration: Registration) -> None:
     if registration.app is None or registration.releases is None:
         return
     if owner := tasks.register(conn, registration.app, registration.releases):
-        logger.warning(FOREIGN, app=registration.app, owner=owner)
+        logger.warning(OTHERS_APP, app=registration.app, owner=owner)
 
 
 def held(done: dict[str, str]) -> dict[str, str]:

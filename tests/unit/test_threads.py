@@ -11,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.adapt import AdaptersMap
 
 from pgsched.db.connection import routes
 from pgsched.db.connection.connect import aconnect
@@ -141,7 +143,7 @@ def test_threads_serve_a_second_event_loop() -> None:
 def test_a_connection_through_a_pooler_is_opened_although_handlers_sit_in_all_threads_of_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made, go = SimpleNamespace(), threading.Event()
+    made, go = SimpleNamespace(adapters=AdaptersMap(psycopg.adapters)), threading.Event()
 
     async def through(*_: object) -> Any:
         return made

@@ -190,6 +190,7 @@ SAME = {
     "/backfills/{id}/cancel": "POST /backfills/{id}/cancel",
     "/": "GET /rates",
     "/jobs": "GET /jobs",
+    "/jobs/": "GET /jobs",
     "/jobs/{name}": "GET /jobs/{job}/slots",
     "/preview": "GET /schedule/preview",
     "/runs": "GET /runs",

@@ -42,6 +42,7 @@ INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, t
     VALUES ('w', 'h', 1, '0', 1, '{task}', '{t}', '1 min');
 INSERT INTO pgsched.kept_keys (scope, key, run_id, task, expires_at)
     VALUES ('idempotency', 'k', 1, 't', now() + interval '1 day');
+INSERT INTO pgsched.tasks (task, app, release, owner) VALUES ('t', 'a', '1', current_user);
 """
 WHERE = {"jobs": "WHERE name = 'j'", "pauses": "WHERE name = 'p'"}  # of several rows
 # Another value than the one that a row of ROWS has, by column, else by type.

@@ -25,6 +25,8 @@ COLUMNS = {
     ("runs", "options"),
     ("runs", "progress"),
     ("runs", "result"),
+    ("tasks", "options"),
+    ("tasks", "schema"),
     ("workers", "lost_runs"),
 }
 # ... whose values triggers and checks of their own hold to a few keys and intervals
@@ -35,6 +37,7 @@ SELECT pgsched.enqueue('t', idempotency_key => gen_random_uuid()::text);
 INSERT INTO pgsched.runs (task) VALUES ('t');
 INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)
     SELECT 'w', 'h', 1, '0', 1, '{task}', '{t}', '1 min' WHERE NOT EXISTS (SELECT FROM pgsched.workers);
+INSERT INTO pgsched.tasks (task, app, release, owner) VALUES ('t', 'a', '1', current_user) ON CONFLICT DO NOTHING;
 INSERT INTO pgsched.archived_runs (run_id, queue, task, state, finished_at, run)
     VALUES (7, 'default', 't', 'succeeded', now(), '{}') ON CONFLICT DO NOTHING;
 """

@@ -6,7 +6,7 @@ import random
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgsched.core.backoff import delay
@@ -57,6 +57,7 @@ def test_an_unknown_backoff_is_refused_by_name() -> None:
         delay(1, "quadratic", TEN, HOUR, 0, lambda: 0.0)
 
 
+@settings(deadline=None)
 @given(
     st.integers(-5, 10**7),
     st.sampled_from(BACKOFF),
@@ -88,6 +89,7 @@ def test_no_limit_means_no_offset() -> None:
     assert offset(7, SLOT, timedelta(0)) == timedelta(0)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 2**62), st.datetimes(timezones=st.just(UTC)), st.timedeltas(min_value=timedelta(microseconds=1)))
 def test_an_offset_lies_below_its_limit(job: int, slot: datetime, limit: timedelta) -> None:
     assert timedelta(0) <= offset(job, slot, limit) < limit

@@ -8,7 +8,7 @@ from contextlib import redirect_stderr
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgsched import log
@@ -58,12 +58,14 @@ def everything_printed(dsn: str) -> str:
     return "\n".join([*texts, said.getvalue()])
 
 
+@settings(deadline=None)
 @given(password=PASSWORDS, template=st.sampled_from([*NAIVE, SPACED]))
 def test_an_odd_password_is_not_printed(password: str, template: str) -> None:
     text = everything_printed(template.format(password))
     assert not [piece for piece in PIECES if piece in text], text
 
 
+@settings(deadline=None)
 @given(password=PASSWORDS)
 def test_a_password_that_was_escaped_arrives_and_is_not_printed(password: str) -> None:
     dsn = f"postgresql+asyncpg://u:{quote(password, safe='')}@127.0.0.1:1/app"
@@ -75,6 +77,7 @@ def test_a_password_that_was_escaped_arrives_and_is_not_printed(password: str) -
     assert not [piece for piece in PIECES if piece in everything_printed(dsn)]
 
 
+@settings(deadline=None)
 @given(password=PASSWORDS.filter(lambda text: "\n" not in text), template=st.sampled_from(NAIVE[:3]))
 def test_a_text_that_holds_a_url_is_redacted_to_the_last_at(password: str, template: str) -> None:
     assert not [piece for piece in PIECES if piece in log.redact(f"tried {template.format(password)} in vain")]

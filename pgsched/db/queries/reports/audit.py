@@ -9,7 +9,7 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.rows import Row, rows
 from pgsched.errors import InputError
 
-KINDS = ("job", "run", "backfill", "queue", "limit", "pause", "retention", "worker", "alert", "key")
+KINDS = ("job", "run", "backfill", "queue", "limit", "pause", "retention", "worker", "alert", "key", "task")
 
 
 def entries(

@@ -69,6 +69,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
         return parse("30 2 * * *", draw(st.sampled_from(ZONES)))
 
 
+@settings(deadline=None)
 @given(schedules(), moments)
 def test_slots_rise_strictly(schedule: Schedule, start: datetime) -> None:
     slots = list(islice(schedule.between(start, datetime.max.replace(tzinfo=UTC)), 20))
@@ -76,6 +77,7 @@ def test_slots_rise_strictly(schedule: Schedule, start: datetime) -> None:
     assert all(slot.tzinfo is UTC for slot in slots)
 
 
+@settings(deadline=None)
 @given(schedules(), moments)
 def test_between_is_after_again_and_again(schedule: Schedule, start: datetime) -> None:
     expected, slot = [], schedule.after(start)
@@ -86,6 +88,7 @@ def test_between_is_after_again_and_again(schedule: Schedule, start: datetime) -
         assert list(schedule.between(start, expected[-1])) == expected
 
 
+@settings(deadline=None)
 @given(schedules(), moments, st.floats(0, 1, exclude_max=True))
 def test_every_instant_between_two_slots_has_the_same_next_slot(
     schedule: Schedule, start: datetime, share: float
@@ -107,6 +110,7 @@ def test_count_and_last_agree_with_walking(schedule: Schedule, start: datetime, 
     assert schedule.last(start, end) == (slots[-1] if slots else None)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60), st.one_of(st.just("UTC"), st.text(max_size=30)))
 def test_arbitrary_text_is_accepted_or_refused_with_a_schedule_error(expression: str, zone: str) -> None:
     try:
@@ -115,6 +119,7 @@ def test_arbitrary_text_is_accepted_or_refused_with_a_schedule_error(expression:
         assert str(error).startswith(f"{error.field}: ") and "\n" not in str(error)
 
 
+@settings(deadline=None)
 @given(st.text("0123456789*/,-LW#@ ?", max_size=30))
 def test_text_that_looks_like_cron_is_accepted_or_refused_with_a_schedule_error(expression: str) -> None:
     test_arbitrary_text_is_accepted_or_refused_with_a_schedule_error.hypothesis.inner_test(expression, "UTC")
