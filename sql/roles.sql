@@ -180,6 +180,7 @@ ALTER FUNCTION pgsched.audit_drains() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_tags() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_alerts() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_keys() SECURITY DEFINER;
+ALTER FUNCTION pgsched.audit_tasks() SECURITY DEFINER;
 
 -- ---- who reads what
 
