@@ -37,3 +37,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: `; did you mean app.touch?`, or nothing."""
     found = similar(word, known) if len(word) <= 200 else []
     return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def figure(value: float) -> str:
+    """A number for people: three digits that count, and no exponent; from 100 on whole, with thousands apart."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    text = f"{value:.3g}"
+    return f"{value:.3f}" if "e" in text else text

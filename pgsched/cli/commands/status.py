@@ -8,6 +8,7 @@ import typer
 
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import cell, clean, duration, folded, print_json, print_table
+from pgsched.core.text import figure
 
 if TYPE_CHECKING:
     from pgsched.core.facts import LiveWorker
@@ -57,7 +58,8 @@ def show(found: Status) -> None:
         print(f"pooler      {text}")
     jobs, finished, attention = found.jobs, found.finished, found.attention
     print(f"jobs        {jobs.total}, {jobs.paused} paused, {jobs.broken} in error")
-    rates = ", ".join(f"{getattr(finished, f'done_{m}')} in {m} min ({finished.per_s(m):.3g}/s)" for m in (1, 5, 15))
+    minutes = [(m, getattr(finished, f"done_{m}"), figure(finished.per_s(m))) for m in (1, 5, 15)]
+    rates = ", ".join(f"{done} in {m} min ({per_s}/s)" for m, done, per_s in minutes)
     print(f"executed    {rates}")
     if finished.counted_s is not None:
         print(f"            (only the newest runs were counted: those of the last {duration(finished.counted_s)})")

@@ -12,6 +12,7 @@ from pgsched.cli.output.printing import clean, duration
 from pgsched.cli.top import PAGES
 from pgsched.cli.top.pieces import ends, fitted, said, spark
 from pgsched.cli.top.state import State
+from pgsched.core.text import figure
 from pgsched.services.charts import STRETCHES, Stretch, rate_of
 from pgsched.services.top import Look
 
@@ -112,9 +113,9 @@ def charts(look: Look, width: int, count: int) -> list[Text]:
         lately = lately[:-1]  # of a second or two one cannot tell a rate
     errors = [one.dead + one.missed for one in lately]
     sampled = SAMPLED if any(one.sampled for one in lately) else ""
-    now = f"{sampled}{rate_of(lately, MINUTE_S):.3g}/s" if lately else "none"
+    now = f"{sampled}{figure(rate_of(lately, MINUTE_S))}/s" if lately else "none"
     made = [
-        chart("throughput", [one.per_s for one in lately], now, lambda n: f"{sampled}{n:.3g}/s", width, "green"),
+        chart("throughput", [one.per_s for one in lately], now, lambda n: f"{sampled}{figure(n)}/s", width, "green"),
         chart("latency", [one.wait_95 for one in lately], newest(lately, "wait_95"), duration, width, "cyan"),
         chart("lateness", [one.late_max for one in lately], newest(lately, "late_max"), duration, width, "yellow"),
         chart("errors", errors, f"{sum(errors):,.0f}" if errors else "-", lambda n: f"{n:,.0f}", width, "red"),

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 
 from pgsched.cli.output.printing import duration
+from pgsched.core.text import figure
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import alerts
 from pgsched.services import charts, long_charts, status
@@ -84,7 +85,7 @@ def of_rates(lately: list[Stretch], span: str) -> list[Chart]:
               Series("retried", "c", [one.retried for one in lately])]  # fmt: skip
     per_s = [Series("runs a second", "a", [one.per_s for one in lately], filled=True)]
     return [
-        chart("Throughput", per_s, times, lambda value: f"{value:.3g}/s", begin, note=sampled),
+        chart("Throughput", per_s, times, lambda value: f"{figure(value)}/s", begin, note=sampled),
         chart("Latency", latency, times, duration, begin),
         chart("Lateness", lateness, times, duration, begin),
         chart("Errors", errors, times, lambda value: number(float(f"{value:.3g}")), begin, note=sampled),

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from pgsched.cli.output.printing import ago, cut, due, duration, json_value
 from pgsched.cli.output.retention_text import said
 from pgsched.core.schedule.zones import zone
-from pgsched.core.text import CONTROL, clean
+from pgsched.core.text import CONTROL, clean, figure
 
 SEEN_S = 15.0
 DOTTED = re.compile(r"~*\.{1,2}")
@@ -93,7 +93,7 @@ def count(value: float | None) -> str:
     """A number with thousands apart."""
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
+    return f"{value:,}" if isinstance(value, int) else figure(value)
 
 
 def state(name: str) -> Markup:

@@ -1,0 +1,25 @@
+"""Numbers for people."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgsched.core.text import figure
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (0.00004, "0.000"),
+        (0.0333333, "0.0333"),
+        (1, "1"),
+        (9.876, "9.88"),
+        (99.96, "100"),
+        (1335.2, "1,335"),
+        (-1335.2, "-1,335"),
+        (2_000_000, "2,000,000"),
+    ],
+)
+def test_a_figure_has_no_exponent(value: float, text: str) -> None:
+    assert figure(value) == text
