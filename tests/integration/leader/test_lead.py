@@ -30,11 +30,12 @@ def test_what_is_prepared_is_claimable_at_its_commit(db: psycopg.Connection) -> 
     assert row == [(at, at)]
 
 
-def test_the_leader_commits_no_earlier_than_the_instant(db: psycopg.Connection, connect: Open) -> None:
+def test_the_leader_commits_no_earlier_than_the_instant(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "FIRST_S", 0.3)
     at = add_coming_jobs(db, 20, 1)
-    conn = connect()
-    duties = lead(conn)
-    duties._lead._s = 0.3
+    duties = lead(connect())
     while slots(db) == (0, 0):
         seen = db.execute("SELECT clock_timestamp()").fetchone()
         time.sleep(min(0.01, duties.perform()))
@@ -75,11 +76,13 @@ def test_only_one_instant_is_prepared_at_once(db: psycopg.Connection) -> None:
         assert tick(db, 100, lead_s=10).jobs == 1, "the other's batch would have to wait for its own"
 
 
-def test_a_leader_that_can_prepare_nothing_waits_without_a_lock(db: psycopg.Connection, connect: Open) -> None:
+def test_a_leader_that_can_prepare_nothing_waits_without_a_lock(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "FIRST_S", 10.0)
     at = add_coming_jobs(db, 1, 0.5)
     db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task) SELECT id, '2020-01-01', 't' FROM pgsched.jobs")
     duties = lead(connect())
-    duties._lead._s = 10.0
     rounds = 0
     while slots(db) == (1, 1):
         time.sleep(duties.perform())
@@ -116,8 +119,8 @@ def test_a_run_that_starts_while_a_batch_waits_counts_for_its_overlap(
             triggered.extend(db.execute("SELECT pgsched.trigger('j1')").fetchone() or ())
         really(seconds)
 
+    monkeypatch.setattr(preparation, "FIRST_S", 1.0)
     duties = lead(connect())
-    duties._lead._s = 1.0
     monkeypatch.setattr(preparation, "sleep", sleep)
     wait_until(lambda: duties.perform() >= 0 and slots(db)[0] == 3, what="both slots to have their row")
     assert triggered, "the batch was prepared"
@@ -132,8 +135,8 @@ def test_a_clock_that_goes_back_does_not_stop_the_leader(
 ) -> None:
     """Between the look for due jobs and the question how far off they are, an hour is taken back."""
     add_coming_jobs(db, 2, 0.5 if ahead else -0.5)
+    monkeypatch.setattr(preparation, "FIRST_S", 5.0)
     duties = lead(connect())
-    duties._lead._s = 5.0
     slept, before = list[float](), ticks.seconds_until
     with monkeypatch.context() as back:
         back.setattr(ticks, "seconds_until", lambda conn, at: before(conn, at) + 3600)
@@ -144,16 +147,17 @@ def test_a_clock_that_goes_back_does_not_stop_the_leader(
 
 
 def test_a_clock_that_goes_back_does_not_turn_the_lead_off_for_as_long(
-    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add_coming_jobs(db, 1, 5)
+    at = add_coming_jobs(db, 1, 5)
     db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task) SELECT id, '2020-01-01', 't' FROM pgsched.jobs")
-    duties = lead(connect())
-    duties._lead._s = 10.0
-    before = ticks.seconds_until
+    one, before = PreparationLead(), ticks.seconds_until
     monkeypatch.setattr(ticks, "seconds_until", lambda conn, at: before(conn, at) + 3600)
-    duties.perform()
-    assert (duties._lead.s(time.monotonic()), duties._lead.s(time.monotonic() + 11)) == (0.0, 10.0)
+    with db.transaction():
+        done = tick(db, 100, lead_s=10)
+        assert (done.jobs, done.instant) == (0, at)
+        one.wait(db, done, at, lead_s=10)
+    assert (one.s(time.monotonic()), one.s(time.monotonic() + 11)) == (0.0, FIRST_S)
 
 
 def test_the_lead_follows_what_batches_take() -> None:
