@@ -103,7 +103,7 @@ class Leader:
         failures, bugs = 0, 0
         while not self._stop.is_set():
             try:
-                with self._session() as conn:
+                with self.session() as conn:
                     failures = 0
                     self._note_cost(conn)
                     self._campaign(conn)
@@ -139,7 +139,7 @@ class Leader:
             self.on_fatal(reason)
 
     @contextmanager
-    def _session(self) -> Iterator[Connection[Any]]:
+    def session(self) -> Iterator[Connection[Any]]:
         """A session that the server ends by itself when this process stops talking to it."""
         timeout_ms = str(int(self.settings.session_timeout_s * 1000))
         ends = {"idle_session_timeout": timeout_ms, "idle_in_transaction_session_timeout": timeout_ms}

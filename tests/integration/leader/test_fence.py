@@ -117,7 +117,7 @@ def test_a_leader_frozen_inside_a_transaction_is_turned_out_and_leaves_nothing(
     add_jobs(db, 3, 20)
     frozen = Leader(dsn, LeaderSettings(session_timeout_s=0.5), "frozen")
     control = connect(autocommit=False)  # holds a lock of its own, and nothing limits it
-    with frozen._session() as conn:
+    with frozen.session() as conn:
         assert try_lead(conn)
         term = begin_term(conn, "frozen")
         control.execute("SELECT pg_try_advisory_xact_lock(1)")
@@ -144,7 +144,7 @@ def test_a_leader_frozen_inside_a_transaction_is_turned_out_and_leaves_nothing(
 def test_an_idle_frozen_leader_loses_its_session_lock(dsn: str, connect: Open) -> None:
     frozen = Leader(dsn, LeaderSettings(session_timeout_s=0.5), "frozen")
     other = connect()
-    with frozen._session() as conn:
+    with frozen.session() as conn:
         assert try_lead(conn)
         assert not try_lead(other)
         wait_until(lambda: try_lead(other), what="the lock of the idle session")
