@@ -5,7 +5,6 @@ All of it happens in rounds that there are anyway, in fenced transactions, and n
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from pgsched.leader.isolation import pieces
 from pgsched.leader.isolation.guard import DutyGuard, Pieces
 from pgsched.leader.isolation.set_aside import SetAside
 from pgsched.leader.metrics import LeaderMeter
-from pgsched.leader.periodic import Due, breather, clear_notifications
+from pgsched.leader.periodic import Timetable, breather, clear_notifications
 from pgsched.leader.pruner import REST, Pruner
 
 LONGEST_PAUSE_S = 2.5  # how late a lost notification may be noticed
@@ -34,7 +33,7 @@ CLEAR_EVERY_S = 60.0
 
 
 class Housekeeping:
-    """Of one term on one connection."""
+    """Of one term on one connection. `timetable`: when each of its duties is due."""
 
     def __init__(
         self, conn: Connection[Any], term: int, settings: LeaderSettings, reap_from: float, *, locked: bool
@@ -44,42 +43,36 @@ class Housekeeping:
         self.term = term
         self.settings = settings
         self.counted: LeaderMeter | None = None
-        self._lull_until = -math.inf
+        self.timetable = Timetable(reap_from, settings.prune_every_s)
         self.watch = Watch()
         self._sweep = Sweep()
         self._pruner = Pruner()
         self._counting = rollups.Counting()
-        self._pruning = Due(time.monotonic() + settings.prune_every_s)
-        self._withdrawing = Due(max(reap_from, time.monotonic() + settings.prune_every_s))
-        self._tallying, self._watching, self._clearing = Due(0.0), Due(0.0), Due(0.0)
         self.aside = SetAside()
         self.guard = DutyGuard(conn, self.leading, self.aside)
         self._site = pieces.Site(conn, self.leading, self.aside, self.guard)
         self._pieces: dict[str, Sequence[Pieces]] = {}
 
-    @property
-    def _lull(self) -> bool:
-        return time.monotonic() < self._lull_until
-
     def keep(self, now: float, *, count: bool, ended: bool, trusted: bool) -> None:
         """Do what it is time for. `ended`: something may have to be counted; `trusted`: the clock has not jumped."""
-        if count and self._tallying.now(now, lull=self._lull):
-            self._tallying.within(now, self.settings.count_every_s, LONGEST_PAUSE_S)  # first, as below
+        timetable = self.timetable
+        if count and timetable.counting.now(now, lull=timetable.lull):
+            timetable.counting.within(now, self.settings.count_every_s, LONGEST_PAUSE_S)  # first, as below
             self._do("figures", lambda: self._count(now, ended))
-        if trusted and self._watching.now(now, lull=self._lull):
-            self._watching.within(now, EVERY_S, LONGEST_PAUSE_S)  # first, as below
+        if trusted and timetable.watching.now(now, lull=timetable.lull):
+            timetable.watching.within(now, EVERY_S, LONGEST_PAUSE_S)  # first, as below
             self._do("alerts", self._watch)
-        if self._pruning.now(now, lull=self._lull):
+        if timetable.pruning.now(now, lull=timetable.lull):
             # first: a prune that fails must not hold up every round
-            self._pruning.within(now, self.settings.prune_every_s, LONGEST_PAUSE_S)
+            timetable.pruning.within(now, self.settings.prune_every_s, LONGEST_PAUSE_S)
             self._do("pruning", self._prune)
             if not self._pruner.more:
                 self._do("tidying", self._tidy)
-        if self._withdrawing.now(now, lull=self._lull):
-            self._withdrawing.within(now, self.settings.prune_every_s, LONGEST_PAUSE_S)  # first, as above
+        if timetable.withdrawing.now(now, lull=timetable.lull):
+            timetable.withdrawing.within(now, self.settings.prune_every_s, LONGEST_PAUSE_S)  # first, as above
             self._do("declarations", lambda: withdraw(self.conn, self.leading, self.settings.withdraw_after_s))
-        if self._clearing.now(now, lull=self._lull):
-            self._clearing.within(now, CLEAR_EVERY_S, CLEAR_EVERY_S)  # first, as above
+        if timetable.clearing.now(now, lull=timetable.lull):
+            timetable.clearing.within(now, CLEAR_EVERY_S, CLEAR_EVERY_S)  # first, as above
             self._do("notifications", lambda: clear_notifications(self.conn))
 
     def _do(self, name: str, duty: Callable[[], int]) -> int:
@@ -101,13 +94,15 @@ class Housekeeping:
         began = time.monotonic()
         counted = self._counting.work(self.conn, self.leading, aside=self.aside.numbers(pieces.FIGURES))
         if self._counting.waits:
-            self._tallying.exactly(breather(began) if counted else now + WAITING_PAUSE_S)
+            self.timetable.counting.exactly(breather(began) if counted else now + WAITING_PAUSE_S)
         return 0
 
     def _watch(self) -> int:
         began = time.monotonic()
         again_s = self.watch.work(self.conn, self.leading, leads=True)
-        self._watching.within(began, max(breather(began) - began, again_s), LONGEST_PAUSE_S if again_s else 0.0)
+        self.timetable.watching.within(
+            began, max(breather(began) - began, again_s), LONGEST_PAUSE_S if again_s else 0.0
+        )
         return 0
 
     def _prune(self) -> int:
@@ -119,7 +114,7 @@ class Housekeeping:
         if self.counted is not None:
             self.counted.pruned(gone)
         if self._pruner.more:
-            self._pruning.exactly(breather(began, REST))
+            self.timetable.pruning.exactly(breather(began, REST))
         return gone
 
     def _tidy(self) -> int:
@@ -127,7 +122,7 @@ class Housekeeping:
         keep_workers_s = max(WORKERS_KEPT_S, 2 * self.settings.withdraw_after_s)
         with self.leading() as conn:
             if self._pruner.tidy(conn, BATCH, keep_workers_s) >= BATCH:
-                self._pruning.exactly(breather(began))
+                self.timetable.pruning.exactly(breather(began))
             self._sweep.work(conn, BATCH)
             limits.forget(conn)
             self.aside.sweep(conn)

@@ -23,7 +23,6 @@ from pgsched.leader.housekeeping import BATCH, LONGEST_PAUSE_S, WAITING_PAUSE_S,
 from pgsched.leader.isolation import pieces
 from pgsched.leader.isolation.guard import FEW
 from pgsched.leader.isolation.set_aside import JOB_MOST_S
-from pgsched.leader.periodic import Due
 from pgsched.leader.preparation import NotAsPrepared, PreparationLead
 from pgsched.leader.reaper import LONGEST_S, LOOK_S, Asked, Found, Search, tell_expired
 from pgsched.leader.replanning import Replanning
@@ -41,15 +40,15 @@ SELDOM = 12  # reap periods from one look for claims to the next while no worker
 
 class Duties(Housekeeping):
     """The duties of one term on one connection. `reap_from`: monotonic instant before which nothing is reaped.
-    `locked`: the session lock keeps candidates away."""
+    `locked`: the session lock keeps candidates away. `search`: the looks for expired claims. `stall`: whether the
+    database was away."""
 
     def __init__(
         self, conn: Connection[Any], term: int, settings: LeaderSettings, reap_from: float, *, locked: bool = True
     ) -> None:
         super().__init__(conn, term, settings, reap_from, locked=locked)
-        self._reaping = Due(reap_from)
         self._held_up = 0
-        self._stall = Stall()
+        self.stall = Stall()
         self.search = Search()
         self._lead = PreparationLead()
         self.floors = Floors()
@@ -68,11 +67,12 @@ class Duties(Housekeeping):
         try:
             return self._perform(now)
         except DatabaseError:
-            self._stall.failed(now)
+            self.stall.failed(now)
             raise
 
     def _perform(self, now: float) -> float:
-        reap, count = self._reaping.now(now), self._tallying.now(now, lull=self._lull)
+        timetable = self.timetable
+        reap, count = timetable.reaping.now(now), timetable.counting.now(now, lull=timetable.lull)
         since, searched_s, aside = self.floors.since, self.search.began_s, self.aside.numbers(pieces.JOBS)
         due = leadership.look(
             self.conn,
@@ -85,7 +85,7 @@ class Duties(Housekeeping):
         )
         self.floors.rise(due.firsts, due.now_s, jobs_left=bool(aside))
         looked_at = time.monotonic()
-        if (grace_s := self._stall.grace_s(self.conn, now)) > 0:
+        if (grace_s := self.stall.grace_s(self.conn, now)) > 0:
             self._reap_nothing_for(grace_s)
             reap = False
         reap = not self._heed_clock(now, due.now_s) and reap
@@ -95,8 +95,9 @@ class Duties(Housekeeping):
             more += self._do("replanning", lambda: self._replanning.work(self.conn, self.leading))
         trusted = self.clock.is_trusted(now)
         if ticked := self._do("tick", self._tick) if due.jobs and trusted else 0:
-            self._lull_until = time.monotonic() + LULL_S
-        done = self._do("claims", lambda: self._reclaim(now, due, reap and self._reaping.now(now, lull=self._lull)))
+            timetable.lull_until = time.monotonic() + LULL_S
+        reap = reap and timetable.reaping.now(now, lull=timetable.lull)
+        done = self._do("claims", lambda: self._reclaim(now, due, reap))
         if due.runs or due.waiting or done:  # after reaping: a revoked claim may be what a run waited for
             done += self._do("dependencies", self._resolve)
             done += self._do("admission", self._admit) if trusted else 0
@@ -104,7 +105,7 @@ class Duties(Housekeeping):
         done += self._do("backfills", self._backfill) if due.backfills else 0
         done += self._do("looking below", lambda: self.floors.look_below(self.conn, now))
         self.keep(now, count=count, ended=due.ended, trusted=trusted)
-        self._stall.took(time.monotonic() - now)
+        self.stall.took(time.monotonic() - now)
         done += ticked
         self.useful = self.useful or bool(done or more)
         # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
@@ -119,7 +120,7 @@ class Duties(Housekeeping):
         if self._stepped_s == 0:
             return False
         self.floors.reset()
-        self._pruning.exactly(max(self._pruning.at, self.clock.trusted_at))
+        self.timetable.pruning.exactly(max(self.timetable.pruning.at, self.clock.trusted_at))
         self._reap_nothing_for(expired_leases.leases(self.conn)[1])
         logger.warning("the database's clock was moved", ahead_s=round(self._stepped_s, 1),
                        decides_in_s=round(max(0.0, self.clock.trusted_at - time.monotonic()), 1))  # fmt: skip
@@ -127,24 +128,24 @@ class Duties(Housekeeping):
         return True
 
     def _reap_nothing_for(self, seconds: float) -> None:
-        self._reaping.exactly(time.monotonic() + seconds)
-        self._withdrawing.exactly(time.monotonic() + max(seconds, self.settings.prune_every_s))
+        self.timetable.reaping.exactly(time.monotonic() + seconds)
+        self.timetable.withdrawing.exactly(time.monotonic() + max(seconds, self.settings.prune_every_s))
         self.search.hurry()
 
     def _reclaim(self, now: float, due: leadership.Look, reap: bool) -> int:
         """Look for claims that are not to be believed any more, when it is time, and do what follows of those found."""
         found = self.search.answer()
         if reap:  # first: what fails must not be tried again at once, round after round
-            self._reaping.within(now, self.settings.reap_every_s, LONGEST_PAUSE_S)
+            self.timetable.reaping.within(now, self.settings.reap_every_s, LONGEST_PAUSE_S)
         if found is None and self.search.busy:
             if reap:
-                self._reaping.exactly(now + LOOK_S)
+                self.timetable.reaping.exactly(now + LOOK_S)
         elif found is None and self._wants_search(now, due, reap):
             found = self.search.make(self.conn, Asked(BATCH, due.now_s, reap, not self._leases_known))
         if found is None:
             return 0
         if found.asked.reaping and not found.expired:
-            self._stall.reaped()
+            self.stall.reaped()
             seldom_s = max(self.settings.reap_every_s, min(LONGEST_S, SELDOM * self.settings.reap_every_s))
             self.search.next_at = max(self.search.next_at, now + seldom_s)
         if found.long:
@@ -175,13 +176,14 @@ class Duties(Housekeeping):
         # well below the idle time after which the server ends this session
         longest = UNHEARD_PAUSE_S if is_shared(self.conn) or not self.locked else LONGEST_PAUSE_S
         longest = min(longest, self.settings.session_timeout_s / 4)
-        kept = (self._reaping, self._pruning, self._tallying, self._watching)
+        timetable = self.timetable
+        kept = (timetable.reaping, timetable.pruning, timetable.counting, timetable.watching)
         next_at = min(each.by for each in kept)
         pauses: list[float] = [longest, next_at - time.monotonic()]
         if due.wait_s is not None:
             pauses.append(due.wait_s - since_s)
-        if self._lull and any(each.at <= self._lull_until for each in kept):
-            pauses.append(self._lull_until - time.monotonic())
+        if timetable.lull and any(each.at <= timetable.lull_until for each in kept):
+            pauses.append(timetable.lull_until - time.monotonic())
         if self.search.busy:
             pauses.append(LOOK_S)
         if due.waiting or due.limited:
@@ -259,12 +261,12 @@ class Duties(Housekeeping):
         with self.leading() as conn:
             reaped = expired_leases.reap(conn, ids, self.settings.crash_limit, before_s)
             held = expired_leases.note_lost(conn, [run["id"] for run in reaped]) if reaped else {}
-        self._stall.reaped()
+        self.stall.reaped()
         if self.counted is not None:
             self.counted.reaped(reaped)
         tell_expired(reaped, held)
         if len(reaped) >= BATCH:  # a fleet went down: the rest must not wait a period for every batch
-            self._reaping.exactly(time.monotonic())
+            self.timetable.reaping.exactly(time.monotonic())
             self.search.hurry()
         return len(reaped)
 

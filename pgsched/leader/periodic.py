@@ -43,6 +43,27 @@ class Due:
         return now >= (self.by if lull else self.at)
 
 
+class Timetable:
+    """When each duty of one term that is done again and again is due.
+
+    During a lull, which ends at `lull_until`, the machine is left to the workers: only what can wait no longer is done.
+    All times are monotonic seconds of this process.
+    """
+
+    def __init__(self, reap_from: float, prune_every_s: float) -> None:
+        prune_from = time.monotonic() + prune_every_s
+        self.reaping = Due(reap_from)
+        self.pruning = Due(prune_from)
+        self.withdrawing = Due(max(reap_from, prune_from))
+        self.counting, self.watching, self.clearing = Due(0.0), Due(0.0), Due(0.0)
+        self.lull_until = -math.inf
+
+    @property
+    def lull(self) -> bool:
+        """Is there a lull now?"""
+        return time.monotonic() < self.lull_until
+
+
 class Sleep:
     """The pauses of one term, and what others are told of them. All times are monotonic seconds of this process.
 

@@ -69,7 +69,7 @@ class Search:
     def __init__(self, dsn: str | None = None, next_at: float = 0.0) -> None:
         self._dsn = dsn
         self._thread: Aside | None = None
-        self._apart = False  # are they slow?
+        self.apart = False  # are they slow, and so made in a session of their own?
         self._unheard = False
         self._pause_s = 0.0
         self._took_s = 0.0
@@ -92,11 +92,11 @@ class Search:
         if self._dsn is None or self._unheard:
             self._unheard = False
             return self._told(Found(asked, *expired_leases.astray(conn, asked.n, asked.before_s, long=asked.long)))
-        if not self._apart:
+        if not self.apart:
             answer = expired_leases.astray_within(conn, QUICK_S, asked.n, asked.before_s, long=asked.long)
             if answer is not None:
                 return self._told(Found(asked, *answer))
-            self._apart = True
+            self.apart = True
         made = Aside(self._dsn, asked, max(TIMEOUT_S, PATIENCE * self._took_s))
         try:
             made.start()
@@ -114,7 +114,7 @@ class Search:
             return None
         self._thread = None
         self._unheard, self._took_s = done.unheard, done.took_s
-        self._apart = done.took_s > QUICK_S / 2
+        self.apart = done.took_s > QUICK_S / 2
         if not done.forgotten:
             self._pause_s = min(LONGEST_S, SHARE * done.took_s, max(FIRST_PAUSE_S, 2 * self._pause_s))
             self.next_at = time.monotonic() + self._pause_s

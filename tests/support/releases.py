@@ -43,7 +43,7 @@ def rounds(db: psycopg.Connection) -> Callable[[], psycopg.Connection]:
 
     def one_round() -> psycopg.Connection:
         retention.tidy(db, 7 * 86_400.0, 1000)
-        leader._withdrawing.exactly(0)
+        leader.timetable.withdrawing.exactly(0)
         leader.perform()
         return db
 

@@ -19,13 +19,13 @@ def test_a_clock_moved_ahead_takes_no_claim_from_anybody(db: psycopg.Connection)
     (claim,) = take(db)
     duties = lead(db)
     duties.perform()
-    duties._reaping.exactly(0)
+    duties.timetable.reaping.exactly(0)
     db.execute("UPDATE pgsched.runs SET lease_until = lease_until - interval '2 hours'")  # what the clock does to it
     moved(duties, 2 * HOUR)
     duties.perform()
     assert row_of(db, claim.id)["state"] == "running"
-    assert 25 < duties._reaping.at - time.monotonic() <= 30, "a lease for everybody to renew"
-    duties._reaping.exactly(0)
+    assert 25 < duties.timetable.reaping.at - time.monotonic() <= 30, "a lease for everybody to renew"
+    duties.timetable.reaping.exactly(0)
     duties.perform()
     assert row_of(db, claim.id)["state"] == "queued", "who has not renewed by then is gone"
 

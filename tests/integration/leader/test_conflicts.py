@@ -93,7 +93,7 @@ def test_an_outage_is_remembered_until_it_is_known_how_long_leases_are(
     duties = lead(connect(), reap_every_s=0.05)
     duties.perform()
     let_expire(db)
-    duties._stall.took(LEASE_S)
+    duties.stall.took(LEASE_S)
     with monkeypatch.context() as patched, pytest.raises(psycopg.errors.LockNotAvailable):
         patched.setattr(expired_leases, "leases", conflict)
         duties.perform()

@@ -15,6 +15,8 @@ from pgsched.db.queries.leader import leadership, ticks
 from pgsched.leader import admission
 from pgsched.leader import loop as duties_module
 from pgsched.leader.loop import Duties
+from pgsched.leader.pruner import Pruner
+from pgsched.leader.rollups import Counting
 from tests.support.db.leading import add_coming_jobs, lead
 from tests.support.db.setting import Open, add_jobs, slots
 
@@ -36,16 +38,17 @@ def done(leader: Duties, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def noting(name: str) -> Callable[..., Any]:
         return lambda *_, **__: done.append(name) or 0.0
 
-    monkeypatch.setattr(leader._counting, "wants", lambda now: True)
-    monkeypatch.setattr(leader._counting, "work", noting("counting"))
+    monkeypatch.setattr(Counting, "wants", lambda *_: True)
+    monkeypatch.setattr(Counting, "work", noting("counting"))
     monkeypatch.setattr(leader.watch, "work", noting("watching"))
-    monkeypatch.setattr(leader._pruner, "work", noting("pruning"))
+    monkeypatch.setattr(Pruner, "work", noting("pruning"))
     return done
 
 
 def may_be_done(leader: Duties, by_s: float) -> None:
     """All of it may be done since a while, and must be in so many seconds."""
-    for due in (leader._tallying, leader._watching, leader._pruning):
+    timetable = leader.timetable
+    for due in (timetable.counting, timetable.watching, timetable.pruning):
         due.at, due.by = time.monotonic() - 1, time.monotonic() + by_s
 
 
@@ -56,7 +59,7 @@ def test_what_can_wait_comes_after_what_is_due(db: psycopg.Connection, leader: D
     assert (slots(db), done) == ((3, 3), [])
     leader.perform()
     assert done == []
-    leader._lull_until = time.monotonic() + 0.05
+    leader.timetable.lull_until = time.monotonic() + 0.05
     assert leader.perform() <= 0.05, "there is a round for it at the end"
     time.sleep(0.05)
     leader.perform()

@@ -12,8 +12,8 @@ import pytest
 from pgsched.chaos.site.proxy import Proxy
 from pgsched.db.connection.connect import DatabaseError, connect
 from pgsched.leader import admission
-from pgsched.leader.loop import Duties
 from tests.support.db.leading import lead
+from tests.support.db.limiting import add, limit
 from tests.support.db.setting import Aside
 from tests.support.waiting import wait_until
 
@@ -55,11 +55,13 @@ def part_in(proxy: Proxy, db: psycopg.Connection, pid: int, monkeypatch: pytest.
 def test_a_leader_parted_while_it_admits_gives_its_locks_back(
     db: psycopg.Connection, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    limit(db, "k", 1)
+    add(db, 1, key="k")
     with session(proxy) as conn:
         pid = conn.info.backend_pid
-        duties: Duties = lead(conn)
+        duties = lead(conn)
         part_in(proxy, db, pid, monkeypatch)
-        admitting = Aside(duties._limit)
+        admitting = Aside(duties.perform)
         wait_until(lambda: locks(db, pid) == 1)
         wait_until(lambda: locks(db, pid) == 0, TIMEOUT_S + 5, "the server to end the session")
         proxy.heal()

@@ -16,6 +16,7 @@ from pgsched.leader import loop as duties_module
 from pgsched.leader import reaper
 from pgsched.leader.loop import Duties
 from pgsched.leader.reaper import Asked, Found, Search
+from tests.support.db.clocks import moved
 from tests.support.db.leading import lead
 from tests.support.db.plans import nodes
 from tests.support.db.setting import Open, add_jobs, add_runs, let_expire, row_of, slots, take
@@ -103,7 +104,7 @@ def test_claims_are_found_behind_very_many_queued_runs(backlog: psycopg.Connecti
     let_expire(backlog)
     rounds(aside, 20, lambda: row_of(backlog, claims[2].id)["state"] == "queued")
     assert [row_of(backlog, claim.id)["state"] for claim in claims] == ["queued"] * 3
-    assert aside.search._apart
+    assert aside.search.apart
 
 
 def test_a_slow_look_for_claims_makes_no_slot_late(db: psycopg.Connection, aside: Duties, slow: list[float]) -> None:
@@ -224,7 +225,7 @@ def test_a_thread_that_cannot_be_started_makes_the_leader_look_itself(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(reaper.Aside, "start", refuse)
-    aside.search._apart = True
+    aside.search.apart = True
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)
@@ -274,10 +275,10 @@ def test_what_was_found_before_the_clock_moved_is_forgotten(
     (claim,) = take(db)
     let_expire(db)
     rounds(aside, 20, lambda: aside.search.busy)
-    aside._reap_nothing_for(30)
+    moved(aside, 30)  # seconds: a lease for everybody to renew
     rounds(aside, SLOW_S + 1)
     assert row_of(db, claim.id)["state"] == "running"
-    aside._reaping.exactly(0)
+    aside.timetable.reaping.exactly(0)
     rounds(aside, 20, lambda: row_of(db, claim.id)["state"] == "queued")
     assert row_of(db, claim.id)["state"] == "queued"
 
@@ -289,7 +290,7 @@ def test_leases_that_are_too_long_are_found_before_anything_is_reaped(
     held, other = take(db, 2)
     db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour' WHERE id = %s", [held.id])
     db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() WHERE id = %s", [other.id])
-    aside._reap_nothing_for(600)
+    aside.timetable.reaping.exactly(time.monotonic() + 600)
     left = "SELECT lease_until < clock_timestamp() + interval '61 s' FROM pgsched.runs WHERE id = %s"
     rounds(aside, 20, lambda: db.execute(left, [held.id]).fetchone() == (True,))
     assert db.execute(left, [held.id]).fetchone() == (True,)

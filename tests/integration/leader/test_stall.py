@@ -84,17 +84,17 @@ def test_where_every_round_is_slow_claims_end_all_the_same(db: psycopg.Connectio
     conn = connect()
     duties = lead(conn, reap_every_s=0.05)
     for _ in range(stall_detector.MOST):
-        assert duties._stall.grace_s(conn, time.monotonic() - 5) > 0
-    assert duties._stall.grace_s(conn, time.monotonic() - 5) == 0
+        assert duties.stall.grace_s(conn, time.monotonic() - 5) > 0
+    assert duties.stall.grace_s(conn, time.monotonic() - 5) == 0
     duties.perform()
     assert row_of(db, running)["state"] == "queued"
-    assert duties._stall.grace_s(conn, time.monotonic() - 5) > 0, "the next outage counts anew"
+    assert duties.stall.grace_s(conn, time.monotonic() - 5) > 0, "the next outage counts anew"
 
 
 def test_an_outage_in_the_middle_of_a_round_counts_too(db: psycopg.Connection, connect: Open, running: int) -> None:
     duties = lead(connect(), reap_every_s=0.05)
     let_expire(db)
-    duties._stall.took(5.0)
+    duties.stall.took(5.0)
     duties.perform()
     assert row_of(db, running)["state"] == "running"
 
@@ -102,4 +102,4 @@ def test_an_outage_in_the_middle_of_a_round_counts_too(db: psycopg.Connection, c
 def test_a_fleet_without_workers_has_nothing_to_wait_for(connect: Open) -> None:
     conn = connect()
     duties = Duties(conn, 1, LeaderSettings(), reap_from=0.0)
-    assert duties._stall.grace_s(conn, time.monotonic() - 5) == 0
+    assert duties.stall.grace_s(conn, time.monotonic() - 5) == 0

@@ -228,11 +228,11 @@ def test_a_clock_moved_ahead_takes_no_job_from_anybody(db: psycopg.Connection) -
     db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '2 hours'")  # what the clock does to them
     retention.tidy(db, GRACE_S, 10)
     db.execute("UPDATE pgsched.workers SET seen_at = now(), stopped_at = NULL WHERE id = %s", [heard])
-    duties._withdrawing.exactly(0)
+    duties.timetable.withdrawing.exactly(0)
     moved(duties, 2 * HOUR)
     duties.perform()
     assert declared(db) == BOTH
-    assert duties._withdrawing.at - time.monotonic() > 25, "a lease for everybody to be heard"
+    assert duties.timetable.withdrawing.at - time.monotonic() > 25, "a lease for everybody to be heard"
 
 
 def test_an_idle_leader_looks_once_a_minute(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,11 +249,11 @@ def test_an_idle_leader_looks_once_a_minute(db: psycopg.Connection, monkeypatch:
     for _ in range(5):
         duties.perform()
     assert looks == []
-    duties._withdrawing.exactly(0)
+    duties.timetable.withdrawing.exactly(0)
     for _ in range(5):
         duties.perform()
     assert len(looks) == 1
-    assert duties._withdrawing.by - time.monotonic() > 50
+    assert duties.timetable.withdrawing.by - time.monotonic() > 50
 
 
 # ---- a worker that the database had lost, or given up
