@@ -59,9 +59,9 @@ class Claimer:
         self.on_claims = on_claims
         self.idle = idle
         self.places = places or room
-        self._wake = asyncio.Event()
+        self.woken = asyncio.Event()  # it is to look again at once, however long it meant to wait
         self._conn: AsyncConnection[Any] | None = None
-        self._unconfirmed = Unconfirmed(on_claims, self._wake.set)
+        self._unconfirmed = Unconfirmed(on_claims, self.woken.set)
         self._claiming: tuple[UUID, tuple[str, ...]] | None = None
         self._after = ""  # behind this name the next look goes on
         self._singly_until = 0.0
@@ -70,7 +70,7 @@ class Claimer:
         self._looking = Budget()
         self._stopped = False
         self._known = KnownQueues(queues)
-        self._hearing = Hearing(self._wake.set)
+        self._hearing = Hearing(self.woken.set)
         self._rotation = Rotation()
         self._again_s, self._looking_s = poll_s, 0.0  # the latter: the last look for queues, with the claims after it
         self._rest = Rest(poll_s)
@@ -83,7 +83,7 @@ class Claimer:
     def wake(self) -> None:
         """There is room again, or a free place: look again now, if something was left for want of it."""
         if self._rotation.hint_wanting() or self.starved:
-            self._wake.set()
+            self.woken.set()
 
     def hint(self, queue: str | None) -> None:
         """Look again now: a queue got work (None: any may have)."""
@@ -91,7 +91,7 @@ class Claimer:
             self._look_everywhere()
         else:
             self._rotation.hint(queue)
-        self._wake.set()
+        self.woken.set()
 
     def heard(self, mark: str | None) -> None:
         """A notification: a queue with this mark may have work (None: any may have been missed). Anybody may send any,
@@ -108,7 +108,7 @@ class Claimer:
     def stop(self) -> None:
         """Claim no more: `run` ends with the statement in progress."""
         self._stopped = True
-        self._wake.set()
+        self.woken.set()
 
     @property
     def wants_place(self) -> bool:
@@ -120,7 +120,7 @@ class Claimer:
         failures = 0
         while not self._stopped:
             try:
-                more = await self._round()
+                more = await self.run_once()
                 failures = self._unforeseen = 0
             except (DatabaseError, PgschedError) as error:
                 failures += 1
@@ -158,20 +158,20 @@ class Claimer:
         self.starved = self.starved or full  # room may have become less since it was asked
         now = time.monotonic()
         # to be woken for one queue puts off no further the look at all of them
-        turn_s = self._look_at(self._rest.period_s) - now
+        turn_s = self.look_at(self._rest.period_s) - now
         rest_s = self._rest.wait_s(now, self._looking.next_at)
         wait_s = self.poll_s if full else max(0.0, min(self._again_s, rest_s, turn_s))
         try:
             async with asyncio.timeout(wait_s * (1 - self._rest.jitter(wait_s) * random.random())):
-                await self._wake.wait()
+                await self.woken.wait()
         except TimeoutError:
             if wait_s > NAP_S:
                 self._discovered_at = -math.inf
             if not full and time.monotonic() >= self._looking.next_at:
                 self._rest.waited()
-        self._wake.clear()
+        self.woken.clear()
 
-    async def _round(self) -> bool:
+    async def run_once(self) -> bool:
         """Try every queue that may have work once; True when a full batch says that there is more."""
         self._again_s = self._rest.period_s
         self.starved = self.room() <= 0
@@ -297,7 +297,7 @@ class Claimer:
             cursor.went_on(claims, sent_at, now)
         return len(claims)
 
-    def _look_at(self, every_s: float) -> float:
+    def look_at(self, every_s: float) -> float:
         """When to look for queues again: so long after the last look, and not before that is affordable."""
         return max(self._discovered_at + every_s, self._looking.next_at)
 
@@ -308,7 +308,7 @@ class Claimer:
         now = time.monotonic()
         often_s = max(NAPPING_LOOK_S, SHARE * self._looking_s)  # many queues may have nothing for this worker
         every_s = min(self.poll_s, often_s) if napping else self._rest.period_s
-        look = now >= self._look_at(every_s)
+        look = now >= self.look_at(every_s)
         must_ask = self._rest.must_ask(now)
         if not (must_ask or look):
             return []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
@@ -15,10 +14,10 @@ from pgsched.db.connection.connect import BY_KEY, aconnect
 from pgsched.db.queries.runs.claims import Wanted, claimable_queues
 from pgsched.db.statements import sql
 from pgsched.worker.claiming import claimer as claiming
-from pgsched.worker.claiming import polling
+from pgsched.worker.claiming import cursor, polling
 from pgsched.worker.claiming.claimer import Claimer
-from pgsched.worker.claiming.cursor import Budget
 from pgsched.worker.claiming.known_queues import mark
+from tests.support.db.claiming import finds_no_queue
 from tests.support.db.setting import KINDS, Open
 
 # in the order of code points, in no language's
@@ -75,6 +74,7 @@ def test_a_claimer_that_has_just_found_work_in_a_queue_goes_round_it(
     db.execute(
         "INSERT INTO pgsched.runs (queue, task) SELECT q, 't' FROM unnest(ARRAY['a', 'b']) q, generate_series(1, 9)"
     )
+    monkeypatch.setattr(cursor, "SHARE", 0)  # a look for queues is always affordable
     asked: list[set[str]] = []
     taken: list[str] = []
     really = claimable_queues
@@ -90,17 +90,20 @@ def test_a_claimer_that_has_just_found_work_in_a_queue_goes_round_it(
             dsn, Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"]), (), 1.0, lambda: 5,
             lambda claims, _: taken.extend(claim.queue for claim in claims),
         )  # fmt: skip
-        await claimer._round()
+        await claimer.run_once()
         assert (asked, sorted(taken)) == ([set()], ["a"] * 5 + ["b"] * 5)
-        claimer._discovered_at, claimer._looking = -math.inf, Budget()
-        await claimer._round()
+        claimer.hint(None)  # it is time to look for queues
+        await claimer.run_once()
         assert asked[1] == {"a", "b"}
         assert sorted(taken) == ["a"] * 9 + ["b"] * 9
-        claimer._discovered_at, claimer._looking = -math.inf, Budget()
-        await claimer._round()
+        claimer.hint(None)  # it is time to look for queues
+        await claimer.run_once()
         if busy:
-            lately = set(claimer._rotation._lately)
-            assert asked[2] == lately == {"a", "b"}, "nothing was found in them; they are tried again"
+            assert asked[2] == {"a", "b"}, "nothing was found in them; they are tried again"
+            db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('a', 't'), ('b', 't')")
+            monkeypatch.setattr(claiming, "claimable_queues", finds_no_queue)
+            await claimer.run_once()
+            assert sorted(taken) == ["a"] * 10 + ["b"] * 10
         else:
             assert asked[2] == set(), "nothing was found in them: what has come since is to be seen"
         await claimer.close()
@@ -151,6 +154,7 @@ def test_many_queues_are_claimed_of_in_few_statements_and_none_starves(
     db.execute(
         "INSERT INTO pgsched.runs (queue, task) SELECT 'others ' || n, 'unknown' FROM generate_series(1, 2000) n"
     )
+    monkeypatch.setattr(cursor, "SHARE", 0)  # a look for queues is always affordable
     sent: list[int] = []
     taken: list[str] = []
     really = claiming.claim_many
@@ -166,19 +170,18 @@ def test_many_queues_are_claimed_of_in_few_statements_and_none_starves(
             dsn, MINE, (), 1.0, lambda: 40, lambda claims, _: taken.extend(claim.queue for claim in claims)
         )  # fmt: skip
         for _ in range(30):
-            claimer._looking = Budget()
-            await claimer._round()
+            await claimer.run_once()
             if len(taken) == 250:
                 break
         assert len(set(taken)) == len(taken) == 250
         assert len(sent) < 30 and max(sent) <= 100
         await asyncio.sleep(2 * polling.WINDOW_S)
         for _ in range(3):
-            await claimer._round()
+            await claimer.run_once()
         sent.clear()
-        claimer._looking, claimer._discovered_at = Budget(), -math.inf
+        claimer.hint(None)  # it is time to look for queues
         for _ in range(5):
-            await claimer._round()
+            await claimer.run_once()
         assert sent == [], "what others have is not tried again and again"
         await claimer.close()
 
