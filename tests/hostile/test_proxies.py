@@ -86,7 +86,7 @@ def proxy(dsn: str, words: str, refusing: bytes = b"\0options\0") -> Iterator[st
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "_known", {})
+    monkeypatch.setattr(routes, "known", {})
 
 
 @pytest.mark.parametrize("words", [RDS, BOUNCER, "options are not supported here"])

@@ -65,7 +65,7 @@ def shared(monkeypatch: pytest.MonkeyPatch, *dsns: str) -> Iterator[None]:
     """As if a pooler lent these a session for each transaction: one that keeps no setting apart for its clients."""
     known = {dsn: Known(Pooler.TRANSACTION, False, float("inf"), read_only=True) for dsn in dsns}
     with monkeypatch.context() as patched:
-        patched.setattr(routes, "_known", known)
+        patched.setattr(routes, "known", known)
         yield
 
 

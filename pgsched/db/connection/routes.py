@@ -17,19 +17,19 @@ from pgsched.db.connection.pooler import Known, Pooler, learn, refuses_settings
 
 WHO_ANSWERS = "SELECT pg_catalog.pg_backend_pid()"
 PREPARE_AFTER = 5  # psycopg's own
-_known: dict[str, Known] = {}
+known: dict[str, Known] = {}  # by DSN: what was learnt of the pooler there
 
 
 def pooled(dsn: str) -> bool:
     """Was a pooler found there?"""
-    return dsn in _known
+    return dsn in known
 
 
 def way(dsn: str, conninfo: str) -> Known:
     """How the pooler behind a DSN has to be used."""
-    found = _known.get(dsn)
+    found = known.get(dsn)
     if found is None or time.monotonic() > found.until:
-        found = _known[dsn] = learn(conninfo, found)
+        found = known[dsn] = learn(conninfo, found)
     return found
 
 

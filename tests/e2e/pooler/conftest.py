@@ -24,7 +24,7 @@ def pooled(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., 
     """Starts a PgBouncer in front of the test's database; the keywords are its settings."""
     if BINARY is None:
         pytest.skip("PgBouncer is not installed (apt-get install pgbouncer): poolers are not tested")
-    monkeypatch.setattr(routes, "_known", {})
+    monkeypatch.setattr(routes, "known", {})
     with contextlib.ExitStack() as started:
         yield lambda **settings: started.enter_context(bouncing(dsn, **settings))
 

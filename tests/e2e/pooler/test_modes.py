@@ -119,7 +119,7 @@ def test_statements_are_prepared_only_where_the_pooler_keeps_count_of_them(poole
     version = str(bouncer.ask("SHOW VERSION")[0]["version"]).split()[1]
     counts = tuple(int(part) for part in version.split(".")[:2]) >= (1, 21)
     with connect(bouncer.dsn) as one, connect(bouncer.dsn) as two:
-        assert routes._known[bouncer.dsn].prepares is (counts and bouncer.counts_statements())
+        assert routes.known[bouncer.dsn].prepares is (counts and bouncer.counts_statements())
         for number in range(20):  # the two take turns with the sessions of the pool
             with two.transaction():
                 two.execute("SELECT %s::int", [number])
