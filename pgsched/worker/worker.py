@@ -77,6 +77,8 @@ class Worker:
             executors, settings.concurrency, self.leases, self._settle, self._more_room, self._bug,
             settings.max_runs or 0, lambda: self.retire(SPENT),
         )  # fmt: skip
+        self.settler = Settler(dsn, registration.name, settings.settle_wait_s, self._settled)
+        self.settler.on_fatal, self.settler.on_taken = self.fail, self._more_room
         self.misfits = Misfits(dsn, registration)
         for executor in executors.values():
             if isinstance(executor, PythonExecutor):
@@ -140,8 +142,6 @@ class Worker:
         logger.info("started", **log_lines.ready(worker_id, self.settings, self.registration, place(self.dsn)))
         self.tell(READY)
         wanted = Wanted(worker_id, self.settings.lease_s, self._whole_kinds(), self.registration.tasks, self.named)
-        self._settler = Settler(self.dsn, self.registration.name, self.settings.settle_wait_s, self._settled)
-        self._settler.on_fatal, self._settler.on_taken = self.fail, self._more_room
         self._logs = LogPump(self.dsn, self.journal)
         self._claimer = Claimer(
             self.dsn,
@@ -188,7 +188,7 @@ class Worker:
 
     async def _work(self, heartbeat: Heartbeat) -> None:
         """Run the parts until a stop, then drain: claims first, settlements last."""
-        settler = self._part(self._settler.run())
+        settler = self._part(self.settler.run())
         claimer = self._part(self._claimer.run())
         logs = self._part(self._logs.run())
         others = [
@@ -270,13 +270,13 @@ class Worker:
 
     def _put(self, settlements: Sequence[Settlement]) -> None:
         if not self.journal.unwritten:
-            self._settler.put(settlements)
+            self.settler.put(settlements)
             return
         for settlement in settlements:
-            self._logs.before(settlement.key, partial(self._settler.put, [settlement]))
+            self._logs.before(settlement.key, partial(self.settler.put, [settlement]))
 
     def _room(self) -> int:
-        return 0 if self._settler.is_behind(self._logs.held) else self.slots.room()
+        return 0 if self.settler.is_behind(self._logs.held) else self.slots.room()
 
     def _more_room(self) -> None:
         claimer = self._claimer
@@ -332,7 +332,7 @@ class Worker:
         try:
             async with asyncio.timeout(FLUSH_S):
                 await self._logs.finished()
-                await self._settler.flushed()
+                await self.settler.flushed()
         except TimeoutError:
             self._fatal = self._fatal or DatabaseUnreachable(
                 "stopped with unsettled outcomes: the database took no answer, so they run again when their leases end"

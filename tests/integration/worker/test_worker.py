@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -25,8 +24,8 @@ from pgsched.worker.attempts import runner as slotting
 from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.claiming import cursor as cursors
 from pgsched.worker.claiming import polling as resting
+from pgsched.worker.claiming import recovery
 from pgsched.worker.claiming.cursor import Cursor
-from pgsched.worker.claiming.recovery import Unconfirmed
 from pgsched.worker.heartbeat import Heartbeat
 from pgsched.worker.leases import Leases
 from pgsched.worker.worker import Worker
@@ -307,7 +306,7 @@ def test_handlers_run_ahead_of_the_settlements_only_so_far(
         work = asyncio.create_task(worker.run())
         if guarded:
             await becomes(
-                lambda: asked.is_set() and worker._settler.is_behind(0) and worker.slots.is_idle(),
+                lambda: asked.is_set() and worker.settler.is_behind(0) and worker.slots.is_idle(),
                 "nothing more to start",
             )
             assert len(handler.begun) < 1500, "and not all that there is"
@@ -385,44 +384,6 @@ def test_a_heartbeat_that_fails_for_an_unknown_reason_ends_the_worker(
     play(scene)
 
 
-def test_a_claim_past_its_deadline_is_past_and_an_unknown_one_too() -> None:
-    leases, token = Leases(10), uuid4()
-    claim = Claim(1, token, 1, 3, "default", 5, "task", "t", {})
-    leases.add([claim], sent_at=100.0)
-    assert not leases.past(claim, 108.9)
-    assert leases.past(claim, 109.1)
-    leases.renewed(frozenset({claim.key}), sent_at=103.0)
-    assert not leases.past(claim, 109.1)
-    leases.drop([claim])
-    assert leases.past(claim, 0.0)
-    leases.renewed(frozenset({claim.key}), sent_at=103.0)
-    assert leases.past(claim, 0.0), "what is not held is not renewed"
-
-
-def test_leases_are_held_and_let_go_of_one_by_one_whatever_tokens_they_have() -> None:
-    leases, one, other = Leases(10), uuid4(), uuid4()
-    claims = [Claim(run, token, 1, 3, "default", 5, "task", "t", {}) for run in (1, 2, 3) for token in (one, other)]
-    keys = [claim.key for claim in claims]
-    leases.add(claims[:4], sent_at=100.0)
-    leases.add(claims[4:], sent_at=101.0)  # of the same tokens: what an answer that was lost had taken
-    assert sorted(leases.held()) == sorted(keys) and leases.count == 6
-    assert sorted(leases.expired(109.5)) == sorted(keys[:4]) and sorted(leases.expired(110.5)) == sorted(keys)
-    leases.drop([claims[0], claims[0]._replace(id=7), claims[0]._replace(token=uuid4())])
-    assert sorted(leases.held()) == sorted(keys[1:]) and leases.past(claims[0], 0.0)
-    assert not any(leases.past(claim, 108.0) for claim in claims[1:])
-    leases.drop(claims[1:])
-    assert (leases.held(), leases.count, leases._deadlines) == ([], 0, {})
-
-
-def test_a_few_slow_runs_of_a_large_batch_keep_no_room_for_the_others() -> None:
-    leases, token = Leases(10), uuid4()
-    claims = [Claim(run, token, 1, 3, "default", 5, "task", "t", {}) for run in range(4000)]
-    leases.add(claims, sent_at=100.0)
-    leases.drop(claims[:3997])
-    assert leases.held() == [claim.key for claim in claims[3997:]]
-    assert sys.getsizeof(leases._deadlines[token.int]) < 5000
-
-
 def test_the_heartbeat_signs_off(dsn: str, db: psycopg.Connection) -> None:
     worker_id = workers.start(db, registration())
     thread = Heartbeat(dsn, worker_id, registration(), Leases(3), lambda *_: None, lambda _: None, claims.Vitals)
@@ -476,12 +437,12 @@ def test_a_claim_whose_answer_was_lost_is_asked_for_again(
             raise psycopg.OperationalError("the connection is lost")
         return found
 
-    async def forget(lost: Unconfirmed, *_: object) -> None:
-        lost._lost.clear()
+    async def nothing(*_: object) -> list[Claim]:
+        return []
 
     monkeypatch.setattr(claiming, "claim", lose_the_first)
     if not guarded:
-        monkeypatch.setattr(Unconfirmed, "ask", forget)
+        monkeypatch.setattr(recovery, "claim_again", nothing)
     add_runs(db, 1)
     handler = Handler()
     handler.go.set()
@@ -582,7 +543,16 @@ def test_a_run_whose_maker_did_not_know_that_the_worker_sleeps_is_found_long_bef
         really(claimer, queue)
         listens.set()
 
+    said, ask = set[str](), claiming.claimable_queues
+
+    async def noted(conn: Any, wanted: Any, asleep_s: float | None, **options: Any) -> Any:
+        found = await ask(conn, wanted, asleep_s, **options)
+        if listens.is_set():
+            said.update({"asleep"} if asleep_s is not None else (), {"looked"} if options["look"] else ())
+        return found
+
     monkeypatch.setattr(claiming.Claimer, "hint", hint)
+    monkeypatch.setattr(claiming, "claimable_queues", noted)
 
     async def scene() -> None:
         handler = Handler()
@@ -591,8 +561,7 @@ def test_a_run_whose_maker_did_not_know_that_the_worker_sleeps_is_found_long_bef
         worker = Worker(dsn, settings, {"task": handler}, registration(30))
         work = asyncio.create_task(worker.run())
         await listens.wait()  # which makes it look, and say that it sleeps, once more
-        looked = lambda: worker._claimer._discovered_at > 0 and worker._claimer._rest._asleep_until > 0  # noqa: E731
-        await becomes(looked, "the worker to sleep")
+        await becomes(lambda: said == {"asleep", "looked"}, "the worker to sleep")
         db.execute("ALTER TABLE pgsched.runs DISABLE TRIGGER a_check_insert")
         await asyncio.to_thread(add_runs, db, 1)
         if guarded:
