@@ -19,6 +19,7 @@ from pgsched.execute.base import Stopped
 from pgsched.execute.output.head_tail import HEAD_BYTES, TAIL_BYTES
 from pgsched.execute.registry import executors
 from pgsched.execute.subprocess.command import CommandExecutor
+from pgsched.execute.subprocess.process_groups import GUARD
 from pgsched.execute.subprocess.program import Processes
 from pgsched.execute.subprocess.shell import ShellExecutor
 from pgsched.worker.process import hear_of_children
@@ -251,6 +252,7 @@ def test_no_child_and_no_grandchild_outlives_a_killed_worker(tmp_path: Path) -> 
 
 WORKER = """
 import asyncio, sys, uuid
+from pgsched.execute.subprocess.process_groups import GUARD
 from pgsched.execute.subprocess.program import Processes
 from pgsched.execute.subprocess.shell import ShellExecutor
 from pgsched.config import WorkerSettings
@@ -260,16 +262,23 @@ asyncio.run(ShellExecutor(Processes()).execute(claim))
 """
 
 
+def guards() -> set[int]:
+    """The living guard processes of this one."""
+    listed = subprocess.run(["ps", "axww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
+    rows = [row.split(maxsplit=2) for row in listed.stdout.splitlines()]
+    return {int(pid) for pid, parent, command in rows if int(parent) == os.getpid() and str(GUARD) in command}
+
+
 def test_a_guard_that_was_killed_is_replaced_and_knows_the_old_groups(tmp_path: Path) -> None:
     async def main() -> None:
+        others = guards()
         processes = Processes()
         executor, first = ShellExecutor(processes), claim("shell", f"touch {tmp_path}/on; sleep 600")
         work = asyncio.ensure_future(executor.execute(first))
         await holds((tmp_path / "on").exists)
-        guard = processes._groups._guard
-        assert guard is not None
-        os.kill(guard.pid, signal.SIGKILL)
-        guard.wait()
+        (guard,) = guards() - others
+        os.kill(guard, signal.SIGKILL)
+        await holds(lambda: guard not in guards())
         assert (await executor.execute(claim("shell", "true"))).result is Result.SUCCEEDED
         await processes.close()  # the new guard kills what is on its list
         assert (await work).error == "killed by SIGKILL"

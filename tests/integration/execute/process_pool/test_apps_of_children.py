@@ -1,0 +1,110 @@
+"""How a child process comes by the app whose task it is to run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pgsched import App, TaskError
+from pgsched.app.app_location import home
+from pgsched.client.application import load
+from pgsched.core.model import Result
+from pgsched.execute.process_pool.pool import Pool
+from tests.support.executing import claim
+from tests.support.paths import ROOT
+
+
+def write_app(folder: Path, text: str) -> None:
+    (folder / "shop.py").write_text(f"from pgsched import App\napp = App()\n{text}\n")
+
+
+BUYS = "@app.task(name='buy', run_in='process')\ndef buy(): return __name__\n"
+
+
+@pytest.mark.parametrize(
+    ("then", "result", "error"),
+    [
+        ("import no_such_module", Result.FAILED, "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("1 / 0", Result.FAILED, "ZeroDivisionError: division by zero"),
+        ("import sys; sys.exit(4)", Result.FAILED, "SystemExit: 4"),
+        ("import os; os._exit(4)", Result.CRASHED, "exit code 4"),
+        ("del app", Result.FAILED, "InputError: app: module shop has no attribute 'app'"),
+        ("app.tasks.clear()", Result.FAILED, "has no task named 'buy'"),
+        ("import time; time.sleep(3600)", Result.FAILED, "took more than 2 s to import shop:app"),
+    ],
+)
+def test_an_app_that_a_child_cannot_import_fails_the_attempt(
+    then: str, result: Result, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_app(tmp_path, BUYS + f"import os\nif os.environ.get('BROKEN'):\n    {then}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
+    shop = load("shop:app")
+    monkeypatch.setenv("BROKEN", "1")
+
+    async def main() -> None:
+        pool = Pool(1, shop, start_s=2 if "took more" in error else 60)
+        outcome = await pool.execute(claim("task", "buy"), None)
+        assert (outcome.result, outcome.retry) == (result, True)
+        assert outcome.error is not None and outcome.error.endswith(error), outcome.error
+        if "ZeroDivision" in error:
+            assert outcome.traceback is not None and "shop.py" in outcome.traceback
+        await pool.close()
+
+    asyncio.run(main())
+    monkeypatch.delitem(sys.modules, "shop")
+
+
+PROGRAM = (
+    BUYS
+    + """
+def work():
+    import asyncio
+    from pgsched.execute.python.executor import PythonExecutor
+    from tests.support.executing import claim, execute
+    outcome = execute(PythonExecutor(app.tasks, 1, app), claim("task", "buy"))
+    print(outcome.value or outcome.error)
+"""
+)
+
+
+def output_of(folder: Path, *command: str) -> str:
+    paths = os.pathsep.join((str(ROOT), *(entry for entry in sys.path if entry)))
+    ended = subprocess.run(
+        [sys.executable, *command], cwd=folder, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_an_app_of_the_main_module_is_imported_by_its_real_name(tmp_path: Path) -> None:
+    write_app(tmp_path, PROGRAM + "if __name__ == '__main__':\n    work()")
+    assert output_of(tmp_path, "shop.py") == "shop\n"
+    assert output_of(tmp_path, "-m", "shop") == "shop\n"
+
+
+def test_a_main_module_that_starts_a_worker_when_imported_is_refused_in_the_child(tmp_path: Path) -> None:
+    write_app(tmp_path, PROGRAM + "work()")
+    assert "put that under `if __name__ == '__main__':`" in output_of(tmp_path, "shop.py")
+
+
+def test_an_app_that_cannot_be_imported_is_refused_clearly(tmp_path: Path) -> None:
+    write_app(tmp_path, PROGRAM + "work()")
+    said = output_of(tmp_path, "-c", (tmp_path / "shop.py").read_text())
+    assert "a child process must import the app, but no module that can be imported holds it" in said
+    with pytest.raises(TaskError, match="no module that can be imported holds it"):
+        home(App())
+    with pytest.raises(TaskError):
+        home(None)
+
+
+def test_a_child_has_the_database_that_the_worker_was_given() -> None:
+    shop = App(dsn="postgresql://here/it")
+    shop.path = "shop:app"
+    assert home(shop).dsn == "postgresql://here/it"
