@@ -34,8 +34,9 @@ COUNTED = timedelta(days=199)
 
 def forget() -> None:
     """Make the next parse a first one; zones stay loaded, as in any running process."""
-    for cache in (schedules._parse, schedules._fires, schedules._days):
-        cache.cache_clear()
+    for one in vars(schedules).values():
+        if hasattr(one, "cache_clear") and one.__module__ == schedules.__name__:
+            one.cache_clear()
 
 
 def took(call: Callable[[], object]) -> float:

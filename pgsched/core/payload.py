@@ -32,13 +32,13 @@ def encode(value: Any) -> str:
     if "\\u0000" in text and _NUL.search(text):
         raise ValueError("holds a NUL character, which PostgreSQL cannot store")
     if size * WORST_GROWTH > MAX_PAYLOAD_BYTES:
-        size = max(size, _stored_bytes(json.loads(text)))
+        size = max(size, stored_bytes(json.loads(text)))
     if size > MAX_PAYLOAD_BYTES:
         raise ValueError(f"takes {size:,} bytes; at most {MAX_PAYLOAD_BYTES:,} are allowed")
     return text
 
 
-def _stored_bytes(value: Any) -> int:
+def stored_bytes(value: Any) -> int:
     """The size of the value as jsonb, or a little more. No recursion: that would go less deep than JSON's own."""
     found, left = 0, [value]
     while left:

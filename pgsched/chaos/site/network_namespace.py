@@ -35,12 +35,12 @@ def run(*command: str) -> None:
 
 class Namespace:
     """`with Namespace() as net:` a process started with `net.prefix` before its command reaches this machine at
-    `net.host`, and nothing else."""
+    `net.host`, and nothing else. `net.outside`: the name of this machine's interface to it."""
 
     def __init__(self, pid: int | None = None, number: int | None = None) -> None:
         pid, number = pid or os.getpid(), number or next(numbers)
         self.name = f"pgsched-{pid}-{number}"
-        self._outside = f"pgs{pid % 100_000}o{number % 100}"
+        self.outside = f"pgs{pid % 100_000}o{number % 100}"
         self._inside = f"pgs{pid % 100_000}i{number % 100}"
         block = (pid * 16 + number) % 16_384  # a /30 each
         self._net = f"{NET}.{block // 64}.{block % 64 * 4}"
@@ -54,9 +54,9 @@ class Namespace:
     def __enter__(self) -> Self:
         try:
             run("ip", "netns", "add", self.name)
-            run("ip", "link", "add", self._outside, "type", "veth", "peer", "name", self._inside, "netns", self.name)
-            run("ip", "address", "add", f"{self.host}/30", "dev", self._outside)
-            run("ip", "link", "set", self._outside, "up")
+            run("ip", "link", "add", self.outside, "type", "veth", "peer", "name", self._inside, "netns", self.name)
+            run("ip", "address", "add", f"{self.host}/30", "dev", self.outside)
+            run("ip", "link", "set", self.outside, "up")
             self._in("ip", "address", "add", f"{self._address(2)}/30", "dev", self._inside)
             self._in("ip", "link", "set", self._inside, "up")
             self._in("ip", "link", "set", "lo", "up")
@@ -81,7 +81,7 @@ class Namespace:
 
     def remove(self) -> None:
         """Take it away; processes inside keep what is left of it until they end."""
-        for command in (["ip", "link", "delete", self._outside], ["ip", "netns", "delete", self.name]):
+        for command in (["ip", "link", "delete", self.outside], ["ip", "netns", "delete", self.name]):
             subprocess.run(command, check=False, capture_output=True, timeout=30)
 
     def _in(self, *command: str) -> None:

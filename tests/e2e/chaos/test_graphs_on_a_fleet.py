@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from pgsched import App
+from pgsched.app.graph import Node
 from tests.support.apps import ledger
 from tests.support.fleet import QUICK, Fleet, one, unaccounted, wait_for_leader
 from tests.support.waiting import wait_until
@@ -31,13 +32,14 @@ def make_graph(dsn: str) -> list[int]:
     app = App("graphs", dsn=dsn)
     note = app.task(name="note")(ledger.note.function)
     choose = random.Random(1)
-    above: list[object] = []
+    nodes, above = list[Node](), list[Node]()
     with app.graph() as g:
         while len(g) < RUNS:
             width = min(max(RUNS // LAYERS, 1), RUNS - len(g))
             above = [g.add(note, after=choose.sample(above, min(PARENTS, len(above)))) for _ in range(width)]
+            nodes += above
     app.close()
-    return [node.id for node in g._nodes]
+    return [node.id for node in nodes]
 
 
 def left(db: psycopg.Connection) -> int:

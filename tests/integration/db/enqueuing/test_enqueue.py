@@ -231,5 +231,5 @@ def test_the_size_that_is_checked_is_never_less_than_what_is_stored(db: psycopg.
     for value in VALUES:
         text = payload.encode([value])
         row = db.execute("SELECT pg_column_size(%s::text::jsonb)", [text]).fetchone()
-        assert row is not None and payload._stored_bytes([value]) >= row[0] - 8, str(value)[:60]
+        assert row is not None and payload.stored_bytes([value]) >= row[0] - 8, str(value)[:60]
         assert len(text.encode()) * payload.WORST_GROWTH + 100 >= row[0], str(value)[:60]

@@ -109,7 +109,7 @@ def test_a_connection_that_nobody_waits_with_any_more_is_replaced(
 ) -> None:
     """As a signal may leave it: busy, or in a transaction that nobody would end."""
     greet.enqueue("Ada")
-    left = greet.app.database._connection()
+    left = greet.app.database.send(None, lambda mine: mine)
     if busy:
         left.pgconn.send_query(b"SELECT pg_sleep(0)")
     else:
