@@ -85,12 +85,34 @@ SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM ended) AS en
 -- make edges.
 -- params: parallel arrays run_ids bigint[], parent_ids bigint[], on_failures text[], any_ofs boolean[]
 -- returns: nothing
--- locks: the runs that are held back; see migrations/1000_initial/43_dependencies.sql
+-- locks: the runs that are held back; see migrations/1001_mend/43_dependencies.sql
 INSERT INTO pgsched.dependencies (run_id, parent_id, on_failure, any_of)
 SELECT run_id, parent_id, on_failure, any_of
 FROM ROWS FROM (pg_catalog.unnest(%(run_ids)s::text::bigint[]), pg_catalog.unnest(%(parent_ids)s::text::bigint[]),
     pg_catalog.unnest(%(on_failures)s::text::text[]), pg_catalog.unnest(%(any_ofs)s::text::boolean[]))
     AS e(run_id, parent_id, on_failure, any_of)
+
+
+-- name: dependencies_backward
+-- the next runs that wait for a later one. The oldest run of a circle is among them, and a later one waits for it.
+-- params: after bigint (those with a greater id), n int (look at so many of them)
+-- returns: (last bigint: behind which to go on, null: from the first one; ids bigint[]: those for which a later one waits)
+-- locks: none
+WITH RECURSIVE backward AS (
+    (SELECT e.run_id FROM pgsched.dependencies e
+     WHERE e.parent_id > e.run_id AND e.state = 'open' AND e.run_id > %(after)s ORDER BY e.run_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.run_id FROM pgsched.dependencies e
+            WHERE e.parent_id > e.run_id AND e.state = 'open' AND e.run_id > b.run_id ORDER BY e.run_id LIMIT 1)
+    FROM backward b WHERE b.run_id IS NOT NULL
+), looked AS MATERIALIZED (
+    SELECT run_id FROM backward WHERE run_id IS NOT NULL LIMIT %(n)s
+)
+SELECT (SELECT max(run_id) FROM looked HAVING count(*) = %(n)s) AS last, ARRAY(
+    SELECT run_id FROM looked
+    WHERE (SELECT true FROM pgsched.dependencies e WHERE e.parent_id = looked.run_id AND e.run_id > looked.run_id
+           AND e.state = 'open' LIMIT 1) AND (SELECT r.phase = 0 /* waiting */ FROM pgsched.runs r WHERE r.id = looked.run_id)
+    ORDER BY run_id) AS ids
 
 
 -- name: dependencies_begin
@@ -140,6 +162,24 @@ LEFT JOIN LATERAL (
     FROM pgsched.dependencies e WHERE e.run_id = c.id AND e.state = 'open' AND e.parent_id > %(after)s
     ORDER BY e.run_id, e.parent_id LIMIT %(n)s) d ON true
 LIMIT %(n)s
+
+
+-- name: dependencies_end_circle
+-- the oldest run of a circle of runs that wait for each other ends; to those that wait for it that is an end like any other.
+-- params: id bigint, most int (so many later runs that it waits for are looked at, itself or by way of others)
+-- returns: id, or no row: it is in no such circle, or somebody has locked it
+-- locks: that run, if nobody else has
+WITH held AS MATERIALIZED (
+    SELECT id, pgsched.dependency_circle(id, id, %(most)s) AS other_id FROM pgsched.runs
+    WHERE id = %(id)s AND phase = 0 /* waiting */ AND available_at >= '8999-01-01 00:00Z'
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE pgsched.runs r SET state = CASE r.origin WHEN 'schedule' THEN 'skipped' ELSE 'cancelled' END,
+    finished_at = clock_timestamp(), available_at = clock_timestamp(),
+    reason = format('dependency: run %%s (%%s) and this one wait for each other', other.id, other.task)
+FROM held JOIN pgsched.runs other ON other.id = held.other_id
+WHERE r.id = held.id
+RETURNING r.id
 
 
 -- name: dependencies_fresh

@@ -1,18 +1,18 @@
 -- Notifications are hints: whoever may connect may send and read them, a full queue of them refuses commits, and a commit
 -- that notifies waits for every other one that does. So nothing depends on one, none names a job or a queue, and as few as
--- can be are sent. Locks that anybody may take stop nobody: what must be one at a time is decided by a row, or a table,
--- that only our roles may lock.
+-- can be are sent. Locks that anybody may take stop nobody: what must be one at a time is decided by a row that
+-- only our roles may lock.
 
 -- A leader's term is its row, which it locks in each of its transactions (leader_fence in sql/leadership.sql).
 ALTER TABLE pgsched.leader
     ADD COLUMN by_lock boolean NOT NULL DEFAULT false,  -- its session also held the advisory lock by which others wait
     ADD COLUMN backend integer;                         -- that session (pg_backend_pid())
 
--- What is to be done by one at a time: who does it locks the row. (pgsched.backward_edges is locked as a table.)
+-- What is to be done by one at a time: who does it locks the row.
 CREATE TABLE pgsched.turns (
     name text PRIMARY KEY
 );
-INSERT INTO pgsched.turns VALUES ('declare'), ('gated_queues'), ('after_jobs');
+INSERT INTO pgsched.turns VALUES ('declare'), ('gated_queues');
 
 CREATE FUNCTION pgsched.take_turn(name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

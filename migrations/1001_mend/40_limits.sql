@@ -29,8 +29,7 @@ BEGIN
     PERFORM pgsched.forget_gates();
     PERFORM pgsched.mark_tasks();
     -- a dump of the schema alone lacks these rows
-    INSERT INTO pgsched.backward_edges DEFAULT VALUES ON CONFLICT DO NOTHING;
-    INSERT INTO pgsched.turns VALUES ('declare'), ('gated_queues'), ('after_jobs') ON CONFLICT DO NOTHING;
+    INSERT INTO pgsched.turns VALUES ('declare'), ('gated_queues') ON CONFLICT DO NOTHING;
     IF pg_sequence_last_value('pgsched.asleep_until') > now_ms + 2 * 86400000 THEN  -- as in pgsched.workers_asleep
         PERFORM setval('pgsched.asleep_until', now_ms + 10000);
     END IF;

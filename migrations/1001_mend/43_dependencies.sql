@@ -1,44 +1,26 @@
--- Two transactions that each add an edge must not close a cycle together. Every cycle has an edge to a later run, so that
--- edges to earlier runs are made side by side; one to a later run waits for all others, and they for it (the lock of the
--- table pgsched.backward_edges, which nobody else may take). Each then has to see what the others have committed
--- meanwhile, which under REPEATABLE READ it would not: who makes an edge to a later run also writes the row of
--- pgsched.backward_edges, and PostgreSQL refuses to lock a row that was written after the snapshot.
-CREATE OR REPLACE FUNCTION pgsched.refuse_dependency_cycle(children bigint[], backward boolean) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    isolated boolean := current_setting('transaction_isolation') IN ('repeatable read', 'serializable');
-    child bigint;
-BEGIN
-    IF NOT backward THEN
-        LOCK TABLE pgsched.backward_edges IN ROW SHARE MODE;
-    END IF;
-    IF isolated THEN
-        BEGIN
-            PERFORM FROM pgsched.backward_edges FOR SHARE;
-            IF NOT FOUND THEN
-                RAISE EXCEPTION 'dependencies: the row of pgsched.backward_edges is missing: run pgsched migrate';
-            END IF;
-        EXCEPTION WHEN serialization_failure THEN
-            RAISE EXCEPTION USING ERRCODE = 'serialization_failure', MESSAGE =
-                'dependencies: an edge that this transaction does not see was made meanwhile; repeat the transaction';
-        END;
-    END IF;
-    IF NOT backward AND NOT EXISTS (SELECT FROM pgsched.dependencies d
-                                    WHERE d.parent_id > d.run_id AND d.state = 'open') THEN
-        RETURN;
-    END IF;
-    IF isolated THEN
-        RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE =
-            'dependencies: while a run waits for one made after it, edges can only be made under READ COMMITTED';
-    END IF;
-    LOCK TABLE pgsched.backward_edges IN EXCLUSIVE MODE;
-    INSERT INTO pgsched.backward_edges AS e DEFAULT VALUES ON CONFLICT (name) DO UPDATE SET made = e.made + 1;
-    child := pgsched.dependency_cycle(children);
-    IF child IS NOT NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'dependencies', MESSAGE =
-            format('parent_id: run %s would wait for itself, by way of the runs that it waits for', child);
-    END IF;
-END $$;
+-- Every circle of runs that wait for each other has an edge to a later run. Who makes an edge that closes one with the
+-- edges that he sees is refused; no edge of others is waited for. What he does not see, because it is being made or is newer than
+-- his snapshot, or what would take long to find, the leader finds (pgsched/leader/circles.py).
+DROP TABLE pgsched.backward_edges;
+DROP FUNCTION pgsched.refuse_dependency_cycle(bigint[], boolean);
+DROP FUNCTION pgsched.dependency_cycle(bigint[]);
+
+-- A run that waits for this one, and for which this one waits, itself or by way of others; null if none is found among the
+-- first so many. Only runs from the id `lowest` on are looked at.
+CREATE FUNCTION pgsched.dependency_circle(child bigint, lowest bigint, most integer) RETURNS bigint
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off AS $$
+    WITH RECURSIVE above AS (
+        SELECT d.parent_id AS id FROM pgsched.dependencies d
+        WHERE d.run_id = child AND d.state = 'open' AND d.parent_id >= lowest
+        UNION
+        SELECT d.parent_id FROM above JOIN pgsched.dependencies d ON d.run_id = above.id
+        WHERE d.state = 'open' AND d.parent_id >= lowest
+    )
+    SELECT seen.id FROM (SELECT above.id FROM above LIMIT most) seen
+    WHERE (SELECT true FROM pgsched.dependencies d
+           WHERE d.run_id = seen.id AND d.parent_id = child AND d.state = 'open') LIMIT 1
+$$;
 
 -- New edges hold their runs back, whatever made them. With its owner's rights: who may insert a run and an edge need not
 -- be able to update runs. No sequential scans and hash joins: the plan for the first of many inserts is kept.
@@ -48,10 +30,9 @@ SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     children bigint[];
     wrong bigint;
-    backward boolean;
+    ends_at timestamptz;
 BEGIN
-    SELECT array_agg(DISTINCT a.run_id), coalesce(bool_or(a.parent_id > a.run_id), false) INTO children, backward
-    FROM added a;
+    SELECT array_agg(DISTINCT a.run_id) INTO children FROM added a;
     IF children IS NULL THEN
         RETURN NULL;
     END IF;
@@ -77,7 +58,25 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', TABLE = 'dependencies', MESSAGE =
             format('parent_id: there is no run %s to wait for; it may have been pruned', wrong);
     END IF;
-    PERFORM pgsched.refuse_dependency_cycle(children, backward);
+    IF EXISTS (SELECT FROM pgsched.dependencies d WHERE d.parent_id > d.run_id AND d.state = 'open') THEN
+        ends_at := clock_timestamp() + interval '0.2 s';
+        -- a circle that is new has a new edge to a later run, or an older edge leads to a run that has a new one
+        FOR wrong IN
+            SELECT a.run_id FROM added a WHERE a.parent_id > a.run_id
+            UNION
+            SELECT older.parent_id FROM (
+                SELECT d.run_id, d.parent_id FROM unnest(children) c(id)
+                JOIN pgsched.dependencies d ON d.parent_id = c.id AND d.state = 'open'
+                EXCEPT
+                SELECT a.run_id, a.parent_id FROM added a) older
+        LOOP
+            IF pgsched.dependency_circle(wrong, 0, 10000) IS NOT NULL THEN
+                RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'dependencies', MESSAGE =
+                    format('parent_id: run %s would wait for itself, by way of the runs that it waits for', wrong);
+            END IF;
+            EXIT WHEN clock_timestamp() > ends_at;
+        END LOOP;
+    END IF;
     UPDATE pgsched.runs r SET state = 'waiting', ready_at = NULL, available_at = '8999-01-01 00:00Z',
         options = nullif(coalesce(r.options, '{}')
             || CASE WHEN r.available_at > clock_timestamp() AND r.available_at < '8998-01-01 00:00Z'
@@ -104,14 +103,13 @@ BEGIN
 END $$;
 
 -- What is wrong is said when the column is written, and not at any other edit: a job that is waited for may be deleted.
--- Two edits at once must not close a circle together.
+-- Two edits at once may close a circle together, for nobody waits for another's edit: the leader skips the slots of such jobs.
 CREATE OR REPLACE FUNCTION pgsched.jobs_after_jobs() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     problem text;
     wrong bigint;
 BEGIN
-    PERFORM pgsched.take_turn('after_jobs');
     SELECT a.id INTO wrong FROM unnest(NEW.after_jobs) a(id)
     WHERE NOT EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = a.id AND pgsched.may_change(j.owner))
       AND a.id IS DISTINCT FROM NEW.id LIMIT 1;

@@ -187,8 +187,8 @@ def find_parents(conn: Connection[Any], after: int, n: int, aside: Sequence[int]
 
 
 def attach_unlocked(conn: Connection[Any], whole: list[Slot]) -> tuple[int, list[int]]:
-    """Make the edges of those slots for which nobody's lock has to be waited for: whoever makes edges, or revives a
-    run, may leave his transaction open. Returns how many slots got them, and those that would wait for themselves."""
+    """Make the edges of those slots for which nobody's lock has to be waited for: whoever revives a run may leave his
+    transaction open. Returns how many slots got them, and those that would wait for themselves."""
     parts, attached, circle, waits = [whole] if whole else [], 0, list[int](), 0
     while parts and waits < WAITS:
         some = parts.pop()

@@ -18,6 +18,7 @@ from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.leader import expired_leases, leadership, ticks
 from pgsched.db.queries.runs import dependencies
 from pgsched.leader import admission, backfill, skipped_slots
+from pgsched.leader.circles import Circles
 from pgsched.leader.dependents import JUDGED, Turn, resolve
 from pgsched.leader.housekeeping import BATCH, LONGEST_PAUSE_S, WAITING_PAUSE_S, Housekeeping
 from pgsched.leader.isolation import pieces
@@ -54,6 +55,7 @@ class Duties(Housekeeping):
         self.floors = Floors()
         self._backfills = backfill.Turn()
         self._resolving = Turn()
+        self._circles = Circles()
         self._replanning = Replanning()
         self._standing = admission.Standing()
         self.clock = DatabaseClock()
@@ -98,6 +100,8 @@ class Duties(Housekeeping):
             timetable.lull_until = time.monotonic() + LULL_S
         reap = reap and timetable.reaping.now(now, lull=timetable.lull)
         done = self._do("claims", lambda: self._reclaim(now, due, reap))
+        if due.waiting and now >= self._circles.at:
+            done += self._do("circles", lambda: self._circles.work(self.conn, self.leading))
         if due.runs or due.waiting or done:  # after reaping: a revoked claim may be what a run waited for
             done += self._do("dependencies", self._resolve)
             done += self._do("admission", self._admit) if trusted else 0

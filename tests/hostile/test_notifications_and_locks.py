@@ -310,7 +310,7 @@ def test_no_producer_or_viewer_may_lock_a_table_or_a_run(logins: Logins, db: psy
             conn.execute("INSERT INTO runs (task) VALUES ('t')")
         locks = [f"LOCK TABLE pgsched.{table} IN {mode} MODE NOWAIT" for table in tables for mode in MODES]
         assert not_refused(conn, *locks) == {}, who
-        for table in ("runs", "leader", "turns", "backward_edges"):
+        for table in ("runs", "leader", "turns"):
             modes = ("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE")
             assert not_refused(conn, *(f"SELECT FROM pgsched.{table} FOR {mode}" for mode in modes)) == {}, who
 

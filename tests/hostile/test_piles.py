@@ -10,7 +10,7 @@ import pytest
 
 from pgsched.config import LeaderSettings
 from pgsched.leader.election import Leader
-from tests.support.hostile.victim import LATE_S, LIMIT, TASK, Victim
+from tests.support.hostile.victim import LIMIT, TASK, Victim
 from tests.support.logins import Logins, one
 from tests.support.waiting import wait_until
 
@@ -18,6 +18,9 @@ QUEUES = "INSERT INTO runs (task, queue) SELECT 'nobody.has.it', 'tenant' || n F
 KEYS = "INSERT INTO runs (task, concurrency_key) SELECT %s, %s || n %% 2000 FROM generate_series(1, 6000) n"
 PARENTS = """INSERT INTO runs (task, available_at) SELECT %s, clock_timestamp() + %s::interval
     FROM generate_series(1, {}) RETURNING id"""
+REVERSED = """INSERT INTO dependencies (run_id, parent_id)
+    SELECT r.id, later.id FROM runs r JOIN runs later ON later.id = r.id + 1
+    WHERE r.state = 'scheduled' AND later.state = 'scheduled'"""
 STOPPED = """INSERT INTO workers (name, hostname, pid, version, concurrency, kinds, tasks, lease, seen_at, stopped_at)
     SELECT 'w' || n, 'h', 1, '1', 1, '{task}', '{t}', '30 s', t, t
     FROM generate_series(1, 30000) n CROSS JOIN LATERAL (SELECT clock_timestamp() - n * interval '0.1 s' AS t) s"""
@@ -75,22 +78,61 @@ def test_rows_of_workers_that_ended_delay_nobody(victim: Victim) -> None:
 
 
 @pytest.mark.pg14
-def test_an_edge_that_is_left_uncommitted_makes_no_slot_of_others_late(victim: Victim) -> None:
-    """Although the leader would make edges, too: there is a job that waits for another one."""
-    victim.bob.execute("INSERT INTO jobs (name, task, schedule) VALUES ('first', %s, '* * * * * *')", [TASK])
-    victim.bob.execute("INSERT INTO jobs (name, task, schedule, after_jobs)"
-                       " SELECT 'behind', task, schedule, ARRAY[id] FROM jobs WHERE name = 'first'")  # fmt: skip
-    behind = "SELECT count(*) FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id WHERE j.name = 'behind'"
-    wait_until(lambda: one(victim.db, f"{behind} AND r.state = 'succeeded'") > 0, 15, "a slot behind another")
-    alice = victim.logins.connect("alice")
-    child, parent = (one(alice, "SELECT enqueue('t', delay => '1 day')") for _ in range(2))
+def test_edges_to_later_runs_keep_nobody_waiting(victim: Victim) -> None:
+    """One is committed and one is not; bob's slots need edges as well, which the leader makes."""
+    bob, alice = victim.bob, victim.logins.connect("alice")
+    bob.execute("INSERT INTO jobs (name, task, schedule) VALUES ('first', %s, '* * * * * *')", [TASK])
+    bob.execute("INSERT INTO jobs (name, task, schedule, after_jobs)"
+                " SELECT 'behind', task, schedule, ARRAY[id] FROM jobs WHERE name = 'first'")  # fmt: skip
+    behind = "SELECT count(*) FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id" \
+             " WHERE j.name = 'behind' AND r.state = 'succeeded'"  # fmt: skip
+    wait_until(lambda: one(victim.db, behind) > 0, 15, "a slot behind another")
+    bob.execute("SET statement_timeout = '1s'")
+    runs = [one(alice, "SELECT enqueue('t', delay => '1 day')") for _ in range(4)]
+    edge = "INSERT INTO dependencies (run_id, parent_id) VALUES (%s, %s)"
+    alice.execute(edge, runs[:2])
     with alice.transaction(force_rollback=True):
-        alice.execute("INSERT INTO dependencies (run_id, parent_id) VALUES (%s, %s)", [child, parent])
-        wait_until(lambda: one(victim.db, f"{behind} AND r.state = 'waiting'") > 0, 15, "a slot that needs an edge")
-        for _ in range(5):
-            victim.await_slot()
-        assert victim.lateness_s() < LATE_S
-    wait_until(lambda: one(victim.db, f"{behind} AND r.state = 'waiting'") == 0, 15, "the slot to go on")
+        alice.execute(edge, runs[2:])
+        for level in psycopg.IsolationLevel.READ_COMMITTED, psycopg.IsolationLevel.REPEATABLE_READ:
+            bob.isolation_level = level
+            parent = one(bob, "SELECT enqueue(%s)", TASK)
+            child = one(bob, "SELECT enqueue(%s, after => ARRAY[%s::bigint])", TASK, parent)
+            wait_until(lambda child=child: victim.state(child) == "succeeded", 15, f"a chain under {level.name}")
+        bob.isolation_level = None
+        before = one(victim.db, behind)
+        wait_until(lambda: one(victim.db, behind) > before + 2, 15, "three slots behind others")
+        victim.unharmed()
+
+
+def test_circles_end_and_long_chains_of_edges_to_later_runs_delay_nobody(victim: Victim) -> None:
+    makers = [victim.logins.connect("alice") for _ in range(2)]
+    first, second = (one(makers[0], "SELECT enqueue('t', delay => '1 day')") for _ in range(2))
+    for maker, run, parent in ((makers[0], first, second), (makers[1], second, first)):
+        maker.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        maker.execute("INSERT INTO dependencies (run_id, parent_id) VALUES (%s, %s)", [run, parent])
+    for maker in makers:
+        maker.execute("COMMIT")
+    wait_until(lambda: [victim.state(run) for run in (first, second)] == ["cancelled"] * 2, 10, "the circle to end")
+    reason = one(victim.db, "SELECT reason FROM pgsched.runs WHERE id = %s", first)
+    assert reason == f"dependency: run {second} (t) and this one wait for each other"
+    makers[0].execute(PARENTS.format(3000).encode(), ["t", "1 day"])
+    makers[0].execute(REVERSED)
+    for _ in range(5):
+        victim.await_slot()
+    victim.unharmed()
+
+
+@pytest.mark.pg14
+def test_an_edit_of_what_jobs_wait_for_keeps_nobody_waiting(logins: Logins) -> None:
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    for who, names in ((alice, ("a", "b")), (bob, ("c", "d"))):
+        for name in names:
+            who.execute("INSERT INTO jobs (name, task) VALUES (%s, 't')", [name])
+    edit = "UPDATE jobs SET after_jobs = (SELECT array_agg(id) FROM jobs WHERE name = %s) WHERE name = %s"
+    bob.execute("SET statement_timeout = '1s'")
+    with alice.transaction(force_rollback=True):
+        assert alice.execute(edit, ["a", "b"]).rowcount == 1
+        assert bob.execute(edit, ["c", "d"]).rowcount == 1
 
 
 @pytest.mark.pg14

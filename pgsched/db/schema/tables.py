@@ -271,8 +271,6 @@ dependencies = Table(
     partial("dependencies_any", "run_id", "state", "parent_id", where="any_of"),
 )
 
-backward_edges = Table("backward_edges", metadata, key("name", Text), need("made", BigInteger))
-
 leader = Table(
     "leader",
     metadata,

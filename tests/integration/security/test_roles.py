@@ -109,7 +109,6 @@ def test_a_producer_touches_no_state_token_lease_or_attempt(logins: Logins) -> N
         "SELECT setval('asleep_until', 0)",
         "SELECT forget_gates()",
         "SELECT rebuild_flags()",
-        "UPDATE backward_edges SET made = 0",
         "UPDATE alembic_version SET version_num = '0'",
         "TRUNCATE runs",
         "ALTER TABLE runs DISABLE ROW LEVEL SECURITY",
@@ -271,7 +270,6 @@ def test_a_worker_makes_no_plans_and_a_leader_no_jobs(logins: Logins) -> None:
         "SELECT * FROM audit",
         "SELECT forget_gates()",
         "SELECT rebuild_flags()",
-        "UPDATE backward_edges SET made = 0",
     ) == {}  # fmt: skip
     assert not_refused(
         logins.connect("leader"),

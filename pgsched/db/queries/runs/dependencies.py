@@ -144,6 +144,18 @@ def gone(conn: Connection[Any], after: tuple[int, int], n: int) -> tuple[tuple[i
     return (row["last"] or 0, row["last_parent"]), row["ids"]
 
 
+def backward(conn: Connection[Any], after: int, n: int) -> tuple[int, list[int]]:
+    """Of `n` runs behind the id `after` that wait for a later one: behind which id to go on, and those that a later one
+    waits for."""
+    (row,) = fetch(conn, "dependencies_backward", {"after": after, "n": n})
+    return row["last"] or 0, row["ids"]
+
+
+def end_circle(conn: Connection[Any], run_id: int, most: int) -> bool:
+    """End a run that is the oldest one of a circle, found among the first `most` later runs that it waits for."""
+    return bool(fetch(conn, "dependencies_end_circle", {"id": run_id, "most": most}))
+
+
 def judge(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:
     """Let go of the runs whose edges are met, and end those that wait in vain; returns how many of each."""
     (row,) = fetch(conn, "admit_dependents", {"ids": literal(run_ids)})

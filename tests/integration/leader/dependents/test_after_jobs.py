@@ -10,11 +10,12 @@ import pytest
 from pgsched import App, InputError
 from pgsched.db.queries.jobs.declarations import declare
 from pgsched.db.queries.leader import retention, ticks
+from pgsched.db.queries.runs import dependencies
 from pgsched.leader.dependents import resolve
 from pgsched.leader.ticker import tick
 from pgsched.services.explain import explain_slot
 from tests.support.db.pruning import prune
-from tests.support.db.setting import cut, put_back
+from tests.support.db.setting import Aside, Open, cut, put_back, wait_until_blocked
 
 
 def add_job(db: psycopg.Connection, name: str, *after: str, schedule: str = "@every 1s", **columns: Any) -> int:
@@ -224,14 +225,58 @@ def test_jobs_that_would_wait_in_a_circle_are_refused(db: psycopg.Connection) ->
     db.execute("UPDATE pgsched.jobs SET priority = 3 WHERE id = %s", [b])
 
 
-def test_a_circle_that_there_is_all_the_same_stops_no_leader(db: psycopg.Connection) -> None:
-    a = add_job(db, "a")
-    b = add_job(db, "b", "a")
-    with db.transaction():
-        db.execute("SET LOCAL session_replication_role = replica")
-        db.execute("UPDATE pgsched.jobs SET after_jobs = ARRAY[%s::bigint] WHERE id = %s", [b, a])
+def test_of_jobs_that_two_edits_put_in_a_circle_the_slots_are_skipped(db: psycopg.Connection, connect: Open) -> None:
+    ids = [add_job(db, name) for name in "ab"]
+    edits = [connect(autocommit=False) for _ in ids]
+    for edit, job, after in zip(edits, ids, reversed(ids), strict=True):
+        edit.execute("SET LOCAL statement_timeout = '2s'")
+        edit.execute("UPDATE pgsched.jobs SET after_jobs = ARRAY[%s::bigint] WHERE id = %s", [after, job])
+    for edit in edits:
+        edit.commit()
+    add_job(db, "load")
+    add_job(db, "report", "load")
     decide(db)
     assert ("skipped", "after_jobs: its jobs wait for each other") in runs(db, "a") + runs(db, "b")
+    assert {state for name in "ab" for state, _ in runs(db, name)} == {"skipped"}
+    end(db, "load")
+    assert runs(db, "report") == [("queued", None)]
+
+
+def held_slots(db: psycopg.Connection, connect: Open) -> psycopg.Connection:
+    """Two slots that need an edge to a dead one each; somebody is about to retry the first of these."""
+    for load, report in (("load", "report"), ("other load", "other report")):
+        add_job(db, load)
+        add_job(db, report, load)
+    put_back(db, 1)
+    with db.transaction():
+        tick(db, 5000)
+    db.execute("UPDATE pgsched.runs SET state = 'dead', finished_at = now() WHERE state = 'queued'")
+    person = connect(autocommit=False)
+    person.execute("SELECT pgsched.retry(r.id) FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id"
+                   " WHERE j.name = 'load'")  # fmt: skip
+    db.execute("SET lock_timeout = '300ms'")
+    return person
+
+
+def test_a_slot_whose_parent_somebody_revives_holds_up_no_other(db: psycopg.Connection, connect: Open) -> None:
+    person = held_slots(db, connect)
+    lead(db)
+    assert [state for state, _ in runs(db, "report") + runs(db, "other report")] == ["waiting", "skipped"]
+    person.commit()
+    lead(db)
+    end(db, "load")
+    assert runs(db, "report") == [("queued", None)]
+
+
+def test_without_a_bound_the_leader_waits_for_who_revives_a_parent(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person = held_slots(db, connect)
+    monkeypatch.setattr(dependencies, "WAIT", "1min")
+    aside = Aside(lambda: lead(db))
+    wait_until_blocked(connect(), db)
+    person.rollback()
+    aside.result()
 
 
 def test_explain_says_what_a_slot_waits_for(db: psycopg.Connection) -> None:

@@ -1,0 +1,207 @@
+"""Circles of runs that no insert could refuse: two transactions close them together, or an old snapshot does."""
+
+from __future__ import annotations
+
+from itertools import count, pairwise
+
+import psycopg
+import pytest
+
+from pgsched.leader import circles
+from pgsched.leader.circles import Circles
+from pgsched.leader.loop import Duties
+from tests.support.db.dependencies import add, end, link, states
+from tests.support.db.leading import lead
+from tests.support.db.setting import Aside, Open, cut, row_of, wait_until_blocked
+
+LEVELS = [psycopg.IsolationLevel.READ_COMMITTED, psycopg.IsolationLevel.REPEATABLE_READ]
+OLD = "SELECT count(*) FROM pgsched.dependencies"
+
+
+@pytest.fixture
+def leader(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> Duties:
+    """One that looks for circles in each round."""
+    monkeypatch.setattr(circles, "EVERY_S", 0.0)
+    monkeypatch.setattr(circles, "REST", 0.0)
+    return lead(db)
+
+
+def rounds(leader: Duties, n: int = 5) -> None:
+    for _ in range(n):
+        leader.perform()
+
+
+def close(connect: Open, *edges: tuple[int, int], level: psycopg.IsolationLevel = LEVELS[0]) -> None:
+    """Make these edges, each in a transaction that sees none of the others."""
+    makers = [connect(autocommit=False) for _ in edges]
+    for maker in makers:
+        maker.isolation_level = level
+        maker.execute(OLD)
+    for maker, edge in zip(makers, edges, strict=True):
+        maker.execute("SET LOCAL statement_timeout = '2s'")
+        link(maker, *edge)
+    for maker in makers:
+        maker.commit()
+
+
+@pytest.mark.pg14
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_circle_that_two_transactions_close_ends_and_says_so(
+    db: psycopg.Connection, connect: Open, leader: Duties, level: psycopg.IsolationLevel
+) -> None:
+    a, b = add(db), add(db)
+    behind, anyway, other = add(db, b), add(db, a, on_failure="run_anyway"), add(db)
+    link(db, other, add(db))
+    close(connect, (b, a), (a, b), level=level)
+    rounds(leader)
+    assert states(db, a, b, behind, anyway, other) == ["cancelled", "cancelled", "cancelled", "queued", "waiting"]
+    assert row_of(db, a)["reason"] == f"dependency: run {b} (t) and this one wait for each other"
+    assert row_of(db, b)["reason"] == f"dependency: run {a} (t) is cancelled"
+
+
+def test_an_old_snapshot_closes_a_longer_circle_over_chains_that_it_sees(
+    db: psycopg.Connection, connect: Open, leader: Duties
+) -> None:
+    chain = [add(db)]
+    for _ in range(30):
+        chain.append(add(db, chain[-1]))
+    other = [add(db)]
+    for _ in range(30):
+        other.append(add(db, other[-1]))
+    old = connect(autocommit=False)
+    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    old.execute(OLD)
+    link(db, chain[0], other[-1])
+    link(old, other[0], chain[-1])
+    old.commit()
+    rounds(leader)
+    assert set(states(db, *chain, *other)) == {"cancelled"}
+    assert row_of(db, chain[0])["reason"] == f"dependency: run {chain[1]} (t) and this one wait for each other"
+
+
+@pytest.mark.parametrize(("on_failure", "state"), [("run_anyway", "queued"), ("wait", "waiting")])
+def test_the_others_go_the_way_of_on_failure(
+    on_failure: str, state: str, db: psycopg.Connection, connect: Open, leader: Duties
+) -> None:
+    a, b, c = add(db), add(db), add(db)
+    link(db, b, a, on_failure=on_failure)
+    close(connect, (c, b), (a, c))
+    rounds(leader)
+    assert states(db, a, b, c) == ["cancelled", state, "waiting"]
+
+
+def test_slots_of_a_circle_are_skipped(db: psycopg.Connection, connect: Open, leader: Duties) -> None:
+    a, b = add(db), add(db)
+    db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('j', 't')")
+    db.execute("UPDATE pgsched.runs r SET origin = 'schedule', job_id = j.id, scheduled_at = '2020-01-01Z'"
+               " FROM pgsched.jobs j WHERE r.id = %s", [a])  # fmt: skip
+    close(connect, (b, a), (a, b))
+    rounds(leader)
+    assert states(db, a, b) == ["skipped", "cancelled"]
+
+
+def test_a_circle_that_is_retried_ends_again(db: psycopg.Connection, connect: Open, leader: Duties) -> None:
+    a, b = add(db), add(db)
+    close(connect, (b, a), (a, b))
+    rounds(leader)
+    for run_id in (b, a):
+        db.execute("SELECT pgsched.retry(%s)", [run_id])
+    rounds(leader)
+    assert states(db, a, b) == ["cancelled", "waiting"], "b waits until somebody retries a"
+    db.execute("DELETE FROM pgsched.dependencies WHERE run_id = %s", [a])
+    db.execute("SELECT pgsched.retry(%s)", [a])
+    end(db, a)
+    rounds(leader)
+    assert states(db, b) == ["queued"]
+
+
+def test_however_many_wait_for_later_ones_a_circle_is_found_in_its_turn(
+    db: psycopg.Connection, connect: Open, leader: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(circles, "RUNS", 3)
+    first = [add(db) for _ in range(20)]
+    last = add(db)
+    for run_id in first:
+        link(db, run_id, last)
+        add(db, run_id)
+    a, b = add(db), add(db)
+    close(connect, (b, a), (a, b))
+    rounds(leader)
+    assert states(db, a) == ["waiting"]
+    rounds(leader, 10)
+    assert states(db, a, b) == ["cancelled"] * 2
+    assert set(states(db, *first)) == {"waiting"}
+
+
+def test_a_look_takes_no_longer_than_it_may(
+    db: psycopg.Connection, connect: Open, leader: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [add(db) for _ in range(6)]
+    for a, b in zip(runs[:3], runs[3:], strict=True):
+        close(connect, (b, a), (a, b))
+    monkeypatch.setattr(circles, "LONGEST_S", -1.0)
+    search = Circles()
+    ended = [search.work(db, leader.leading) for _ in range(4)]
+    assert ended == [1, 1, 1, 0], "one run a look"
+    monkeypatch.setattr(circles, "EVERY_S", 7.0)
+    clock = count(50.0, 2.0)
+    monkeypatch.setattr(circles.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(circles, "REST", 5.0)
+    search.work(db, leader.leading)
+    assert search.at == 60.0, "it took two seconds"
+
+
+def test_among_more_runs_than_a_look_may_read_no_circle_is_looked_for(
+    db: psycopg.Connection, connect: Open, leader: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [add(db) for _ in range(8)]
+    close(connect, (runs[0], runs[-1]), *((later, run) for run, later in pairwise(runs)))
+    monkeypatch.setattr(circles, "MOST", 6)
+    rounds(leader)
+    assert set(states(db, *runs)) == {"waiting"}
+    monkeypatch.setattr(circles, "MOST", 7)
+    rounds(leader)
+    assert set(states(db, *runs)) == {"cancelled"}
+
+
+def test_a_run_of_a_circle_that_somebody_has_locked_is_ended_later(
+    db: psycopg.Connection, connect: Open, leader: Duties
+) -> None:
+    a, b = add(db), add(db)
+    close(connect, (b, a), (a, b))
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [a])
+    rounds(leader)
+    assert states(db, a) == ["waiting"]
+    person.rollback()
+    rounds(leader)
+    assert states(db, a, b) == ["cancelled"] * 2
+
+
+def test_without_skipping_a_locked_run_the_search_waits_for_a_person(
+    db: psycopg.Connection, connect: Open, leader: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = add(db), add(db)
+    close(connect, (b, a), (a, b))
+    cut(monkeypatch, "dependencies_end_circle", "UPDATE SKIP LOCKED", "UPDATE")
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [a])
+    aside = Aside(lambda: Circles().work(db, leader.leading))
+    wait_until_blocked(connect(), db)
+    person.rollback()
+    assert aside.result() == 1
+
+
+def test_an_edge_to_a_later_run_refuses_no_edge_from_an_old_snapshot(db: psycopg.Connection, connect: Open) -> None:
+    a, b, c = add(db), add(db), add(db)
+    link(db, a, c)
+    old = connect(autocommit=False)
+    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    old.execute(OLD)
+    link(db, add(db), add(db))
+    child = add(old, b)
+    link(old, b, add(old))
+    with pytest.raises(psycopg.errors.CheckViolation, match="would wait for itself"), old.transaction():
+        link(old, c, a)
+    old.commit()
+    assert states(db, child) == ["waiting"]
