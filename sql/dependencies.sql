@@ -110,8 +110,9 @@ WITH RECURSIVE backward AS (
 )
 SELECT (SELECT max(run_id) FROM looked HAVING count(*) = %(n)s) AS last, ARRAY(
     SELECT run_id FROM looked
-    WHERE (SELECT true FROM pgsched.dependencies e WHERE e.parent_id = looked.run_id AND e.run_id > looked.run_id
-           AND e.state = 'open' LIMIT 1) AND (SELECT r.phase = 0 /* waiting */ FROM pgsched.runs r WHERE r.id = looked.run_id)
+    -- CASE: said plainly it would let the planner take dependencies_pkey, and read all behind that run
+    WHERE (SELECT true FROM pgsched.dependencies e WHERE e.parent_id = looked.run_id
+           AND CASE WHEN e.run_id > looked.run_id THEN e.state = 'open' END LIMIT 1) AND (SELECT r.phase = 0 /* waiting */ FROM pgsched.runs r WHERE r.id = looked.run_id)
     ORDER BY run_id) AS ids
 
 
@@ -134,6 +135,14 @@ WITH begun AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE pgsched.runs r SET available_at = '8999-01-01 00:00Z' FROM begun WHERE r.id = begun.id
+
+
+-- name: dependencies_circle
+-- is a run the oldest one of a circle of runs that wait for each other?
+-- params: id bigint, most int (so many later runs that it waits for are looked at, itself or by way of others)
+-- returns: (found boolean)
+-- locks: none
+SELECT pgsched.dependency_circle(%(id)s, %(id)s, %(most)s) IS NOT NULL AS found
 
 
 -- name: dependencies_complete
@@ -166,8 +175,8 @@ LIMIT %(n)s
 
 -- name: dependencies_end_circle
 -- the oldest run of a circle of runs that wait for each other ends; to those that wait for it that is an end like any other.
--- params: id bigint, most int (so many later runs that it waits for are looked at, itself or by way of others)
--- returns: id, or no row: it is in no such circle, or somebody has locked it
+-- params: as dependencies_circle
+-- returns: id, or no row: it is in no such circle any more, or somebody has locked it
 -- locks: that run, if nobody else has
 WITH held AS MATERIALIZED (
     SELECT id, pgsched.dependency_circle(id, id, %(most)s) AS other_id FROM pgsched.runs

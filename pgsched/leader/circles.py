@@ -33,23 +33,26 @@ class Circles:
         self._after = 0
 
     def work(self, conn: Connection[Any], lead: Leading) -> int:
-        """Look at the next runs; returns how many were ended."""
+        """Look at the next runs; returns how many were ended, each in a transaction of its own."""
         began = time.monotonic()
         self.at = began + EVERY_S  # first: what fails must not be tried in every round
         last, run_ids = dependencies.backward(conn, self._after, RUNS)
-        ended = []
-        if run_ids:
-            with lead() as fenced:
-                for run_id in run_ids:
-                    self._after = run_id
-                    if dependencies.end_circle(fenced, run_id, MOST):
-                        ended.append(run_id)
-                    if time.monotonic() > began + LONGEST_S:
-                        last = run_id
-                        break
-        self._after = last
+        ended = 0
+        for run_id in run_ids:
+            self._after = run_id
+            if dependencies.in_circle(conn, run_id, MOST):
+                ended += self._end(lead, run_id)
+            if time.monotonic() > began + LONGEST_S:
+                break
+        else:
+            self._after = last
         took_s = time.monotonic() - began
         self.at = began + max(EVERY_S, took_s * REST)
+        return ended
+
+    def _end(self, lead: Leading, run_id: int) -> bool:
+        with lead() as conn:
+            ended = dependencies.end_circle(conn, run_id, MOST)
         if ended:
-            logger.warning("runs that waited for themselves have been ended", runs=ended)
-        return len(ended)
+            logger.warning("a run that waited for itself, by way of others, has been ended", run=run_id)
+        return ended

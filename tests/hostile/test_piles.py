@@ -96,8 +96,10 @@ def test_edges_to_later_runs_keep_nobody_waiting(victim: Victim) -> None:
         for level in psycopg.IsolationLevel.READ_COMMITTED, psycopg.IsolationLevel.REPEATABLE_READ:
             bob.isolation_level = level
             parent = one(bob, "SELECT enqueue(%s)", TASK)
-            child = one(bob, "SELECT enqueue(%s, after => ARRAY[%s::bigint])", TASK, parent)
-            wait_until(lambda child=child: victim.state(child) == "succeeded", 15, f"a chain under {level.name}")
+            with bob.transaction():
+                assert one(bob, "SHOW transaction_isolation").replace(" ", "_") == level.name.lower()
+                child = one(bob, "SELECT enqueue(%s, after => ARRAY[%s::bigint])", TASK, parent)
+            victim.await_success(child, f"a chain under {level.name}")
         bob.isolation_level = None
         before = one(victim.db, behind)
         wait_until(lambda: one(victim.db, behind) > before + 2, 15, "three slots behind others")

@@ -41,7 +41,7 @@ NEEDED = [
     "runs_claim", "runs_scheduled", "runs_waiting", "runs_waiting_of_job", "runs_ready", "runs_of_key", "runs_expiring",
     "runs_held", "runs_open_of_job", "runs_slot", "runs_finished", "runs_backfill", "jobs_due",
     "runs_ended_parents", "jobs_done_once", "jobs_watched", "jobs_declared", "dependencies_parent",
-    "kept_keys_expires_at", "rollups_of_job", "kept_keys_met", "jobs_in_error",
+    "dependencies_backward", "kept_keys_expires_at", "rollups_of_job", "kept_keys_met", "jobs_in_error",
 ]  # fmt: skip
 CLAIMS = ["claim", "claim_start", "claim_many", "claim_unconfirmed", "limit_queues", "limit_take_back"]
 WORSE = [

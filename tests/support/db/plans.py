@@ -46,10 +46,13 @@ LEADER = {
     "admit_waiting": "runs_waiting_of_job* runs_waiting_of_job[] runs_open_of_job runs_pkey"
     " runs_waiting[]|runs_waiting_of_job",
     "admit_dependents": "runs_pkey dependencies_unmet dependencies_any dependencies_parent",
+    "dependencies_backward": "dependencies_backward[] dependencies_parent runs_pkey",
     "dependencies_begin": "runs_pkey",
     "dependencies_begin_again": "runs_waiting runs_pkey",
+    "dependencies_circle": "",
     "dependencies_complete": "runs_pkey",
     "dependencies_edges": "dependencies_pkey runs_pkey",
+    "dependencies_end_circle": "runs_pkey",
     "dependencies_fresh": "runs_waiting",
     "dependencies_watch": "runs_pkey",
     "dependencies_look": "runs_waiting runs_ended_parents*",

@@ -72,7 +72,11 @@ class Victim:
         later = one(self.bob, "SELECT enqueue(%s, delay => '100 ms')", TASK)
         self.await_slot()
         for what, run in (("a chain", child), ("a limited run", limited), ("a delayed run", later)):
-            wait_until(lambda run=run: self.state(run) == "succeeded", SOON_S, f"{what} of bob's to succeed")  # type: ignore[misc]
+            self.await_success(run, what)
+
+    def await_success(self, run: int, what: str) -> None:
+        """Wait for the success of a run of bob's."""
+        wait_until(lambda: self.state(run) == "succeeded", SOON_S, f"{what} of bob's to succeed")
 
     def state(self, run: int) -> str:
         """Of a run of anybody's."""

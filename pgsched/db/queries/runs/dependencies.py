@@ -151,8 +151,14 @@ def backward(conn: Connection[Any], after: int, n: int) -> tuple[int, list[int]]
     return row["last"] or 0, row["ids"]
 
 
+def in_circle(conn: Connection[Any], run_id: int, most: int) -> bool:
+    """Is this run the oldest one of a circle, found among the first `most` later runs that it waits for?"""
+    (row,) = fetch(conn, "dependencies_circle", {"id": run_id, "most": most})
+    return bool(row["found"])
+
+
 def end_circle(conn: Connection[Any], run_id: int, most: int) -> bool:
-    """End a run that is the oldest one of a circle, found among the first `most` later runs that it waits for."""
+    """End a run of which `in_circle` is true; false where it is not any more, or somebody has locked the run."""
     return bool(fetch(conn, "dependencies_end_circle", {"id": run_id, "most": most}))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count, pairwise
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -12,6 +13,7 @@ from pgsched.leader.circles import Circles
 from pgsched.leader.loop import Duties
 from tests.support.db.dependencies import add, end, link, states
 from tests.support.db.leading import lead
+from tests.support.db.poisoning import heal, poison, until
 from tests.support.db.setting import Aside, Open, cut, row_of, wait_until_blocked
 
 LEVELS = [psycopg.IsolationLevel.READ_COMMITTED, psycopg.IsolationLevel.REPEATABLE_READ]
@@ -145,7 +147,7 @@ def test_a_look_takes_no_longer_than_it_may(
     assert ended == [1, 1, 1, 0], "one run a look"
     monkeypatch.setattr(circles, "EVERY_S", 7.0)
     clock = count(50.0, 2.0)
-    monkeypatch.setattr(circles.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(circles, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr(circles, "REST", 5.0)
     search.work(db, leader.leading)
     assert search.at == 60.0, "it took two seconds"
@@ -190,6 +192,19 @@ def test_without_skipping_a_locked_run_the_search_waits_for_a_person(
     wait_until_blocked(connect(), db)
     person.rollback()
     assert aside.result() == 1
+
+
+def test_a_run_that_cannot_be_ended_holds_up_no_other_circle(
+    db: psycopg.Connection, connect: Open, leader: Duties
+) -> None:
+    runs = [add(db) for _ in range(6)]
+    for a, b in zip(runs[:3], runs[3:], strict=True):
+        close(connect, (b, a), (a, b))
+    poison(db, "UPDATE", f"NEW.state = 'cancelled' AND NEW.id = {runs[1]}")
+    until(leader, db, f"SELECT state FROM pgsched.runs WHERE id = {runs[2]}", "cancelled")
+    assert states(db, *runs[:2]) == ["cancelled", "waiting"]
+    heal(db)
+    until(leader, db, f"SELECT state FROM pgsched.runs WHERE id = {runs[1]}", "cancelled")
 
 
 def test_an_edge_to_a_later_run_refuses_no_edge_from_an_old_snapshot(db: psycopg.Connection, connect: Open) -> None:
