@@ -1,6 +1,6 @@
 -- Every circle of runs that wait for each other has an edge to a later run. Who makes an edge that closes one with the
--- edges that he sees is refused; no edge of others is waited for. What he does not see, because it is being made or is newer than
--- his snapshot, or what would take long to find, the leader finds (pgsched/leader/circles.py).
+-- edges that he sees is refused; nobody waits for edges that others make. What he does not see (it is being made, or is newer
+-- than his snapshot), or what would take long to find, the leader finds (pgsched/leader/circles.py).
 DROP TABLE pgsched.backward_edges;
 DROP FUNCTION pgsched.refuse_dependency_cycle(bigint[], boolean);
 DROP FUNCTION pgsched.dependency_cycle(bigint[]);
