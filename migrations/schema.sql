@@ -126,13 +126,6 @@ END),
     CONSTRAINT backfills_texts_size CHECK (COALESCE(octet_length(error), 0) <= 65536 AND COALESCE(octet_length(cancelled_by), 0) <= 65536)
 ) WITH (fillfactor=50);
 
-CREATE TABLE pgsched.backward_edges (
-    name text NOT NULL DEFAULT 'all'::text,
-    made bigint NOT NULL DEFAULT 0,
-    CONSTRAINT backward_edges_pkey PRIMARY KEY (name),
-    CONSTRAINT backward_edges_name_check CHECK (name = 'all'::text)
-) WITH (fillfactor=50);
-
 CREATE TABLE pgsched.buckets (
     name text NOT NULL,
     tokens double precision NOT NULL,
@@ -1292,10 +1285,9 @@ AS $function$
 DECLARE
     children bigint[];
     wrong bigint;
-    backward boolean;
+    ends_at timestamptz;
 BEGIN
-    SELECT array_agg(DISTINCT a.run_id), coalesce(bool_or(a.parent_id > a.run_id), false) INTO children, backward
-    FROM added a;
+    SELECT array_agg(DISTINCT a.run_id) INTO children FROM added a;
     IF children IS NULL THEN
         RETURN NULL;
     END IF;
@@ -1321,7 +1313,25 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', TABLE = 'dependencies', MESSAGE =
             format('parent_id: there is no run %s to wait for; it may have been pruned', wrong);
     END IF;
-    PERFORM pgsched.refuse_dependency_cycle(children, backward);
+    IF EXISTS (SELECT FROM pgsched.dependencies d WHERE d.parent_id > d.run_id AND d.state = 'open') THEN
+        ends_at := clock_timestamp() + interval '0.2 s';
+        -- a circle that is new has a new edge to a later run, or an older edge leads to a run that has a new one
+        FOR wrong IN
+            SELECT a.run_id FROM added a WHERE a.parent_id > a.run_id
+            UNION
+            SELECT older.parent_id FROM (
+                SELECT d.run_id, d.parent_id FROM unnest(children) c(id)
+                JOIN pgsched.dependencies d ON d.parent_id = c.id AND d.state = 'open'
+                EXCEPT
+                SELECT a.run_id, a.parent_id FROM added a) older
+        LOOP
+            IF pgsched.dependency_circle(wrong, 0, 10000) IS NOT NULL THEN
+                RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'dependencies', MESSAGE =
+                    format('parent_id: run %s would wait for itself, by way of the runs that it waits for', wrong);
+            END IF;
+            EXIT WHEN clock_timestamp() > ends_at;
+        END LOOP;
+    END IF;
     UPDATE pgsched.runs r SET state = 'waiting', ready_at = NULL, available_at = '8999-01-01 00:00Z',
         options = nullif(coalesce(r.options, '{}')
             || CASE WHEN r.available_at > clock_timestamp() AND r.available_at < '8998-01-01 00:00Z'
@@ -1344,36 +1354,26 @@ BEGIN
         'dependencies: the runs of an edge cannot be changed: delete it, and insert another';
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.dependency_cycle(children bigint[])
+CREATE OR REPLACE FUNCTION pgsched.dependency_circle(child bigint, lowest bigint, most integer)
  RETURNS bigint
- LANGUAGE plpgsql
+ LANGUAGE sql
+ STABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
  SET enable_seqscan TO 'off'
  SET enable_hashjoin TO 'off'
  SET enable_mergejoin TO 'off'
 AS $function$
-DECLARE
-    child bigint;
-BEGIN
-    IF cardinality(children) > 1 THEN  -- fewer to ask than all of them
-        children := ARRAY(SELECT DISTINCT d.run_id FROM pgsched.dependencies d
-                          WHERE d.parent_id > d.run_id AND d.state = 'open');
-    END IF;
-    FOREACH child IN ARRAY children LOOP
-        PERFORM FROM (
-            WITH RECURSIVE above AS (
-                SELECT d.parent_id AS id FROM pgsched.dependencies d WHERE d.run_id = child
-                UNION
-                SELECT d.parent_id FROM above JOIN pgsched.dependencies d ON d.run_id = above.id
-            )
-            SELECT FROM above WHERE above.id = child LIMIT 1
-        ) found;
-        IF FOUND THEN
-            RETURN child;
-        END IF;
-    END LOOP;
-    RETURN NULL;
-END $function$;
+    WITH RECURSIVE above AS (
+        SELECT d.parent_id AS id FROM pgsched.dependencies d
+        WHERE d.run_id = child AND d.state = 'open' AND d.parent_id >= lowest
+        UNION
+        SELECT d.parent_id FROM above JOIN pgsched.dependencies d ON d.run_id = above.id
+        WHERE d.state = 'open' AND d.parent_id >= lowest
+    )
+    SELECT seen.id FROM (SELECT above.id FROM above LIMIT most) seen
+    WHERE (SELECT true FROM pgsched.dependencies d
+           WHERE d.run_id = seen.id AND d.parent_id = child AND d.state = 'open') LIMIT 1
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.edit_allowed(was pgsched.jobs, j pgsched.jobs)
  RETURNS pgsched.jobs
@@ -2016,7 +2016,6 @@ DECLARE
     problem text;
     wrong bigint;
 BEGIN
-    PERFORM pgsched.take_turn('after_jobs');
     SELECT a.id INTO wrong FROM unnest(NEW.after_jobs) a(id)
     WHERE NOT EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = a.id AND pgsched.may_change(j.owner))
       AND a.id IS DISTINCT FROM NEW.id LIMIT 1;
@@ -2751,53 +2750,12 @@ BEGIN
     PERFORM pgsched.forget_gates();
     PERFORM pgsched.mark_tasks();
     -- a dump of the schema alone lacks these rows
-    INSERT INTO pgsched.backward_edges DEFAULT VALUES ON CONFLICT DO NOTHING;
-    INSERT INTO pgsched.turns VALUES ('declare'), ('gated_queues'), ('after_jobs') ON CONFLICT DO NOTHING;
+    INSERT INTO pgsched.turns VALUES ('declare'), ('gated_queues') ON CONFLICT DO NOTHING;
     IF pg_sequence_last_value('pgsched.asleep_until') > now_ms + 2 * 86400000 THEN  -- as in pgsched.workers_asleep
         PERFORM setval('pgsched.asleep_until', now_ms + 10000);
     END IF;
     IF pg_sequence_last_value('pgsched.leader_looks_at') > now_ms + 60000 THEN  -- as in pgsched.leader_sleeps
         PERFORM setval('pgsched.leader_looks_at', now_ms + 10000);
-    END IF;
-END $function$;
-
-CREATE OR REPLACE FUNCTION pgsched.refuse_dependency_cycle(children bigint[], backward boolean)
- RETURNS void
- LANGUAGE plpgsql
- SET search_path TO 'pg_catalog', 'pg_temp'
-AS $function$
-DECLARE
-    isolated boolean := current_setting('transaction_isolation') IN ('repeatable read', 'serializable');
-    child bigint;
-BEGIN
-    IF NOT backward THEN
-        LOCK TABLE pgsched.backward_edges IN ROW SHARE MODE;
-    END IF;
-    IF isolated THEN
-        BEGIN
-            PERFORM FROM pgsched.backward_edges FOR SHARE;
-            IF NOT FOUND THEN
-                RAISE EXCEPTION 'dependencies: the row of pgsched.backward_edges is missing: run pgsched migrate';
-            END IF;
-        EXCEPTION WHEN serialization_failure THEN
-            RAISE EXCEPTION USING ERRCODE = 'serialization_failure', MESSAGE =
-                'dependencies: an edge that this transaction does not see was made meanwhile; repeat the transaction';
-        END;
-    END IF;
-    IF NOT backward AND NOT EXISTS (SELECT FROM pgsched.dependencies d
-                                    WHERE d.parent_id > d.run_id AND d.state = 'open') THEN
-        RETURN;
-    END IF;
-    IF isolated THEN
-        RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE =
-            'dependencies: while a run waits for one made after it, edges can only be made under READ COMMITTED';
-    END IF;
-    LOCK TABLE pgsched.backward_edges IN EXCLUSIVE MODE;
-    INSERT INTO pgsched.backward_edges AS e DEFAULT VALUES ON CONFLICT (name) DO UPDATE SET made = e.made + 1;
-    child := pgsched.dependency_cycle(children);
-    IF child IS NOT NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'dependencies', MESSAGE =
-            format('parent_id: run %s would wait for itself, by way of the runs that it waits for', child);
     END IF;
 END $function$;
 
@@ -4202,7 +4160,6 @@ COMMENT ON COLUMN pgsched.audit.name IS 'Which one.';
 COMMENT ON COLUMN pgsched.audit.change IS 'Of an edit {column: [before, after]}, else what was made, taken away or asked for.';
 COMMENT ON COLUMN pgsched.audit.for_user IS 'The person for whom the session acted, as a login of pgsched_console or of the owner of this table said; null: nobody was named.';
 COMMENT ON TABLE pgsched.backfills IS 'pgsched''s own: made by pgsched.backfill, and worked on by the leader.';
-COMMENT ON TABLE pgsched.backward_edges IS 'pgsched''s own: one row that whoever makes an edge to a later run writes.';
 COMMENT ON TABLE pgsched.buckets IS 'pgsched''s own: what rate limits have left.';
 COMMENT ON TABLE pgsched.dependencies IS 'run_id waits for parent_id. INSERT rows before the run has started; DELETE takes one back.';
 COMMENT ON COLUMN pgsched.dependencies.run_id IS 'The run that waits.';

@@ -95,9 +95,11 @@ def test_edges_to_later_runs_keep_nobody_waiting(victim: Victim) -> None:
         alice.execute(edge, runs[2:])
         for level in psycopg.IsolationLevel.READ_COMMITTED, psycopg.IsolationLevel.REPEATABLE_READ:
             bob.isolation_level = level
-            parent = one(bob, "SELECT enqueue(%s)", TASK)
             with bob.transaction():
                 assert one(bob, "SHOW transaction_isolation").replace(" ", "_") == level.name.lower()
+                parent = one(
+                    bob, "SELECT enqueue(%s)", TASK
+                )  # here: no worker has it yet, for which 40001 would be right
                 child = one(bob, "SELECT enqueue(%s, after => ARRAY[%s::bigint])", TASK, parent)
             victim.await_success(child, f"a chain under {level.name}")
         bob.isolation_level = None
