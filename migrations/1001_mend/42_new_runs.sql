@@ -35,7 +35,9 @@ BEGIN
         >> pg_catalog.mod(pg_catalog.hashtext(NEW.task) & 2147483647, 61)) & 1::bigint = 1::bigint  -- pgsched.has_options
     THEN
         SELECT coalesce(NEW.queue, o.queue), coalesce(NEW.priority, o.priority), coalesce(NEW.max_attempts, o.max_attempts),
-            coalesce(NEW.timeout, o.timeout), coalesce(NEW.tags, o.tags), coalesce(NEW.concurrency_key, o.concurrency_key)
+            coalesce(NEW.timeout, o.timeout), coalesce(NEW.tags, o.tags), coalesce(NEW.concurrency_key,
+                CASE WHEN NEW.job_id IS NULL THEN o.concurrency_key
+                     ELSE pgsched.run_key(NULL, o.concurrency_key, NULL, NEW.args) END)
         INTO NEW.queue, NEW.priority, NEW.max_attempts, NEW.timeout, NEW.tags, NEW.concurrency_key
         FROM pgsched.task_options(NEW.task) o;
     END IF;
@@ -48,7 +50,8 @@ BEGIN
     IF NEW.max_attempts IS NULL THEN
         NEW.max_attempts := 3;
     END IF;
-    IF NEW.concurrency_key IS NOT NULL AND pg_catalog.strpos(NEW.concurrency_key, '{') > 0
+    -- a template, which is read once: the key of a job's run is made by who makes the run
+    IF NEW.concurrency_key IS NOT NULL AND NEW.job_id IS NULL AND pg_catalog.strpos(NEW.concurrency_key, '{') > 0
         AND pg_catalog.length(NEW.concurrency_key) <= 500
     THEN
         NEW.concurrency_key := pgsched.run_key(NULL, NEW.concurrency_key, NULL, NEW.args);

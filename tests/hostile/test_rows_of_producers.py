@@ -106,6 +106,19 @@ def test_a_template_is_read_once(logins: Logins) -> None:
     assert len(one(alice, key, "{a}" * 60, '{"a": "' + "y" * 900_000 + '"}')) <= 200
 
 
+def test_braces_in_a_value_take_no_run_out_of_its_job_s_limit(logins: Logins, db: psycopg.Connection) -> None:
+    alice = logins.connect("alice")
+    job = one(alice, "INSERT INTO jobs (name, task, schedule, concurrency_key, concurrency_limit, args)"
+              " VALUES ('hers', 't', '@every 1s', '{doc}', 1, '{\"doc\": \"{a}\"}') RETURNING id")  # fmt: skip
+    run = one(alice, "SELECT pgsched.trigger('hers')")
+    assert one(alice, "SELECT concurrency_key FROM runs WHERE id = %s", run) == f"job:{job}:{{a}}"
+    known = '[{"task": "t", "release": "1", "options": {"concurrency_key": "doc:{doc}"}}]'
+    logins.connect("worker").execute("SELECT register_tasks('app', %s)", [known])
+    alice.execute("UPDATE jobs SET concurrency_key = NULL, concurrency_limit = NULL")
+    run = one(alice, "SELECT pgsched.trigger('hers')")
+    assert one(alice, "SELECT concurrency_key FROM runs WHERE id = %s", run) == "doc:{a}", "the task's is a template"
+
+
 def test_deep_arguments_are_refused_however_they_come(logins: Logins) -> None:
     alice = logins.connect("alice")
     for depth in (202, 3000):
