@@ -15,6 +15,7 @@ DECLARE
     mark timestamptz;
     before text := coalesce(current_setting('pgsched.lowers_mark', true), '');
 BEGIN
+    PERFORM pgsched.refuse_others(format('job "%s"', o.name), o.owner) FROM pgsched.jobs o WHERE o.name = reset_mark.job;
     SELECT * INTO j FROM pgsched.jobs WHERE name = reset_mark.job FOR NO KEY UPDATE;
     IF j.id IS NULL THEN
         RETURN NULL;

@@ -57,3 +57,35 @@ BEGIN
     PERFORM pgsched.notify('pgsched_leader', 'backfills');
     RETURN new_id;
 END $$;
+
+-- Ends a backfill as one thing: nothing more is started, its unstarted runs are cancelled and its running ones asked to
+-- stop, each with the reason. Returns cancelled; finished where it had ended already; NULL when there is no such backfill.
+CREATE OR REPLACE FUNCTION pgsched.cancel_backfill(backfill_id bigint, why text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    b pgsched.backfills;
+    author text := format('%s%s', session_user, coalesce(': ' || cancel_backfill.why, ''));
+BEGIN
+    IF length(why) > 9000 THEN  -- with some words more, it is the reason of each run (cancel)
+        PERFORM pgsched.raise_bad_value(pgsched.bad_length('why', why, 9000), 'backfills');
+    END IF;
+    PERFORM pgsched.refuse_others(format('backfill %s', o.id), (SELECT j.owner FROM pgsched.jobs j WHERE j.id = o.job_id))
+    FROM pgsched.backfills o WHERE o.id = cancel_backfill.backfill_id;  -- before it is locked (45_control.sql)
+    -- the leader holds this row while it starts runs: none can be born after the loop below has looked
+    SELECT * INTO b FROM pgsched.backfills WHERE id = cancel_backfill.backfill_id FOR UPDATE;
+    IF b.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pgsched.refuse_others(format('backfill %s', b.id), (SELECT j.owner FROM pgsched.jobs j WHERE j.id = b.job_id));
+    IF b.finished_at IS NOT NULL THEN
+        RETURN CASE WHEN b.cancelled_at IS NULL THEN 'finished' ELSE 'cancelled' END;
+    END IF;
+    PERFORM pgsched.note('cancelled', 'backfill', b.id::text,
+        jsonb_build_object('job', b.job, 'why', left(cancel_backfill.why, 1000)));
+    UPDATE pgsched.backfills SET cancelled_at = clock_timestamp(), finished_at = clock_timestamp(),
+        cancelled_by = author WHERE id = b.id;
+    PERFORM pgsched.cancel(r.id, format('backfill %s was cancelled%s', b.id, coalesce(': ' || cancel_backfill.why, '')))
+    FROM (SELECT id FROM pgsched.runs WHERE backfill_id = b.id AND phase < 3 /* open */ ORDER BY id) r;
+    RETURN 'cancelled';
+END $$;

@@ -21,6 +21,7 @@ BEGIN
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'runs');
     END IF;
+    PERFORM pgsched.refuse_others(format('run %s, which has the key,', o.id), o.owner) FROM pgsched.runs o WHERE o.id = existing;
     SELECT * INTO r FROM pgsched.runs WHERE id = existing FOR NO KEY UPDATE;
     PERFORM pgsched.refuse_others(format('run %s, which has the key,', r.id), r.owner) WHERE r.id IS NOT NULL;
     IF r.id IS NULL OR r.phase >= 3 /* ended */ THEN

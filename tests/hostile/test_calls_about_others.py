@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ MANY = """DO $$ BEGIN FOR i IN 1..300 LOOP
     BEGIN PERFORM {}; EXCEPTION WHEN insufficient_privilege THEN NULL; END;
     END LOOP; END $$"""
 SESSIONS = 3
+Connect = Callable[..., psycopg.Connection]
 
 
 @contextmanager
@@ -52,3 +53,59 @@ def test_calls_about_what_is_anothers_delay_nobody(call: str, victim: Victim) ->
     run = one(victim.bob, "SELECT enqueue(%s)", TASK)
     with called_without_end(victim.logins, "alice", call.format(job=JOB, run=run)):
         victim.unharmed()
+
+
+# What a producer may call that runs with the rights of the tables' owner, about a job, a run and a backfill of another's;
+# {} where it is about nobody's rows.
+REFUSED = {
+    "backfill": "backfill('hers', now() - interval '2 days', now() - interval '1 day')",
+    "cancel": "cancel({run})",
+    "cancel_backfill": "cancel_backfill({backfill})",
+    "meet_run": "meet_run({run}, 'replace', 't', '{{}}', now())",
+    "reset_mark": "reset_mark('hers')",
+    "retry": "retry({run})",
+    "retry_now": "retry_now({run})",
+    "retry_tree": "retry_tree({dead})",
+    "run_of_key": "run_of_key('k')",
+    "set_tags": "set_tags({run}, '{{a}}')",
+    "take_key": "take_key('idempotency', 'i', 't', now() + interval '1 hour')",
+    "trigger": "trigger('hers')",
+}
+NOTHING = {
+    "bind_key": "bind_key('idempotency', 'i', {run})",
+    "carry_trace": "carry_trace({run}, 'created', '{{}}')",
+    "delete_job": "delete_job('hers')",
+    "entry_state": "entry_state('hers', NULL)",
+    "hold_run": "hold_run({run})",
+    "include_dates": "include_dates('hers', '2026-01-01', '2026-01-02')",
+}
+ABOUT_NOBODY = {"assert_claim", "assert_fleet", "outside_name", "share_declare_turn", "take_declare_turn", "task_options",
+                "tell_once", "try_declare_turn"}  # fmt: skip
+
+
+def test_who_calls_about_what_is_anothers_is_refused_before_anything_is_locked(
+    logins: Logins, db: psycopg.Connection, connect: Connect
+) -> None:
+    """With a lock on it, his calls would keep it from workers and the leader, each for a moment, and without end."""
+    alice, bob, holder = logins.connect("alice"), logins.connect("bob"), connect(autocommit=False)
+    callable_ones = {name for (name,) in db.execute(
+        "SELECT proname::text FROM pg_proc WHERE pronamespace = 'pgsched'::regnamespace AND prosecdef"
+        " AND has_function_privilege(%s, oid, 'EXECUTE')", [logins.name("bob")])}  # fmt: skip
+    assert callable_ones == REFUSED.keys() | NOTHING.keys() | ABOUT_NOBODY
+    alice.execute("INSERT INTO jobs (name, task, schedule) VALUES ('hers', 't', '@every 1h')")
+    alice.execute("INSERT INTO job_calendars (job_id, from_date) SELECT id, '2026-01-01' FROM jobs")
+    db.execute("UPDATE pgsched.jobs SET anchor_at = now() - interval '9 days'")
+    ids = {
+        "run": one(alice, "SELECT enqueue('t', unique_key => 'k', idempotency_key => 'i')"),
+        "dead": one(alice, "SELECT enqueue('t')"),
+        "backfill": one(alice, "SELECT backfill('hers', now() - interval '2 days', now() - interval '1 day')"),
+    }
+    alice.execute("SELECT cancel(%s)", [ids["dead"]])
+    for table in ("jobs", "runs", "backfills", "job_calendars", "kept_keys"):
+        holder.execute(f"SELECT FROM pgsched.{table} FOR UPDATE".encode())
+    bob.execute("SET lock_timeout = '300ms'")
+    for call in REFUSED.values():
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            bob.execute(f"SELECT * FROM pgsched.{call}".format(**ids).encode())
+    for call in NOTHING.values():
+        bob.execute(f"SELECT * FROM pgsched.{call}".format(**ids).encode())
