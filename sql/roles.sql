@@ -148,6 +148,7 @@ ALTER FUNCTION pgsched.delete_job(text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.include_dates(text, date, date) SECURITY DEFINER;
 -- It asks for the token, and changes nothing.
 ALTER FUNCTION pgsched.assert_claim(bigint, uuid) SECURITY DEFINER;
+REVOKE EXECUTE ON FUNCTION pgsched.assert_claim(bigint, uuid) FROM pgsched_viewer;  -- who reads all tokens
 -- It makes room in a full queue as an enqueue would, by the queue's own settings.
 ALTER FUNCTION pgsched.entry_state(text, text) SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.entry_state(text, text) FROM pgsched_viewer;  -- who enqueues nothing
