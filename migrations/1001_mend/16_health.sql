@@ -2,7 +2,8 @@
 
 -- What a worker held when it was lost, by task: {"reports.build": 4}. Written by the leader when it takes the claims back.
 ALTER TABLE pgsched.workers ADD COLUMN lost_runs jsonb;
-ALTER TABLE pgsched.workers ADD CONSTRAINT workers_lost_runs_size CHECK (coalesce(pg_column_size(lost_runs), 0) <= 65536);
+ALTER TABLE pgsched.workers ADD CONSTRAINT workers_lost_runs_size
+    CHECK (coalesce(pg_column_size(lost_runs), 0) <= 65536) NOT VALID;
 
 -- Sets the mark of a job that lies ahead of the clock (a clock that was wrong, a restored server) back to now, or to the
 -- newest slot that has a row, whichever is later: no slot that may have run comes again. Returns the new mark; NULL: there

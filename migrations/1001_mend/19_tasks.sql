@@ -19,7 +19,7 @@ CREATE INDEX tasks_of_app ON pgsched.tasks (app);
 
 -- The release of each of `tasks`, in that order.
 ALTER TABLE pgsched.workers ADD COLUMN releases text[],
-    ADD CONSTRAINT workers_releases_size CHECK (coalesce(pg_column_size(releases), 0) <= 16777216);
+    ADD CONSTRAINT workers_releases_size CHECK (coalesce(pg_column_size(releases), 0) <= 16777216) NOT VALID;
 
 -- A bit for each task that has options, as gated_queues has one for each queue that has settings: a run of any other task
 -- costs its maker no look at the table. A bit too many costs only that look; one is never taken out.

@@ -19,7 +19,6 @@ $$;
 ALTER TABLE pgsched.audit DROP CONSTRAINT audit_what_check;
 ALTER TABLE pgsched.audit ADD CONSTRAINT audit_what_check
     CHECK (what IN ('job', 'run', 'backfill', 'queue', 'limit', 'pause', 'retention', 'worker', 'alert', 'key', 'task')) NOT VALID;
-ALTER TABLE pgsched.audit VALIDATE CONSTRAINT audit_what_check;
 
 -- Not where the job itself was deleted, which is noted as such.
 CREATE FUNCTION pgsched.audit_calendars() RETURNS trigger

@@ -1,0 +1,33 @@
+"""The files of a revision run while nobody else may touch a table: none reads a table from end to end."""
+
+from __future__ import annotations
+
+import re
+
+from pgsched.db.schema.version import VERSIONS
+from pgsched.db.statements import folder
+
+COMMENT = re.compile(r"--[^\n]*")
+CHECK = re.compile(r"\bADD CONSTRAINT \w+\s+CHECK\b")
+
+
+def read_through(text: str) -> list[str]:
+    """The statements that would look at all rows that are there: a CHECK is validated afterwards (validate.sql)."""
+    found = [one.strip() for one in COMMENT.sub("", text).split(";")]
+    return [
+        one for one in found
+        if re.search(r"\bVALIDATE CONSTRAINT\b", one) or len(CHECK.findall(one)) > len(re.findall(r"\bNOT VALID\b", one))
+    ]  # fmt: skip
+
+
+def test_statements_that_read_a_table_are_found() -> None:
+    added = "ALTER TABLE t ADD COLUMN c text, ADD CONSTRAINT a CHECK (c <> '')"
+    assert read_through(f"{added};") == [added]
+    assert read_through(f"{added} NOT VALID; CREATE TABLE u (CONSTRAINT b CHECK (true));") == []
+    assert read_through("ALTER TABLE t VALIDATE CONSTRAINT a") != []
+
+
+def test_no_revision_reads_a_table_with_its_locks_held() -> None:
+    for version in VERSIONS[1:]:
+        for file in (folder("migrations") / version).glob("*.sql"):
+            assert read_through(file.read_text(encoding="utf-8")) == [], file.name
