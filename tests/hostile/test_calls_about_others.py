@@ -55,8 +55,8 @@ def test_calls_about_what_is_anothers_delay_nobody(call: str, victim: Victim) ->
         victim.unharmed()
 
 
-# What a producer may call that runs with the rights of the tables' owner, about a job, a run and a backfill of another's;
-# {} where it is about nobody's rows.
+# What a producer may call that runs with the rights of the tables' owner: about a job, a run or a backfill of another's
+# it is refused, or finds nothing.
 REFUSED = {
     "backfill": "backfill('hers', now() - interval '2 days', now() - interval '1 day')",
     "cancel": "cancel({run})",
@@ -79,8 +79,8 @@ NOTHING = {
     "hold_run": "hold_run({run})",
     "include_dates": "include_dates('hers', '2026-01-01', '2026-01-02')",
 }
-ABOUT_NOBODY = {"assert_claim", "assert_fleet", "outside_name", "share_declare_turn", "take_declare_turn", "task_options",
-                "tell_once", "try_declare_turn"}  # fmt: skip
+ABOUT_NOBODY = {"assert_claim", "assert_fleet", "outside_name", "share_declare_turn", "take_declare_turn",
+                "task_options", "tell_once", "try_declare_turn"}  # fmt: skip
 
 
 def test_who_calls_about_what_is_anothers_is_refused_before_anything_is_locked(

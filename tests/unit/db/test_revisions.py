@@ -14,10 +14,7 @@ CHECK = re.compile(r"\bADD CONSTRAINT \w+\s+CHECK\b")
 def read_through(text: str) -> list[str]:
     """The statements that would look at all rows that are there: a CHECK is validated afterwards (validate.sql)."""
     found = [one.strip() for one in COMMENT.sub("", text).split(";")]
-    return [
-        one for one in found
-        if re.search(r"\bVALIDATE CONSTRAINT\b", one) or len(CHECK.findall(one)) > len(re.findall(r"\bNOT VALID\b", one))
-    ]  # fmt: skip
+    return [one for one in found if "VALIDATE CONSTRAINT" in one or len(CHECK.findall(one)) > one.count("NOT VALID")]
 
 
 def test_statements_that_read_a_table_are_found() -> None:
