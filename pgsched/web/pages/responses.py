@@ -163,7 +163,10 @@ def context(request: Request, view: View) -> dict[str, Any]:
 
 def back_of(request: Request) -> str | None:
     """The page of this console that the request came from."""
-    came = urlsplit(request.headers.get("referer", ""))
+    try:
+        came = urlsplit(request.headers.get("referer", ""))
+    except ValueError:
+        return None
     if came.netloc.lower() != request.headers.get("host", "").lower() or not came.path:
         return None
     place = came.path + (f"?{came.query}" if came.query else "")

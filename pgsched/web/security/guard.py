@@ -51,13 +51,10 @@ class Guard:
             return await self.app(scope, receive, send)
         scope["app"] = self.app  # refusals are pages, too
         asked = HTTPConnection(scope)
-        if self.guesses_too_often(asked):
+        guesses = self.guesses_too_often(asked)
+        if guesses:  # then the right one is not looked at either
             scope["headers"] = [one for one in scope["headers"] if one[0] != b"authorization"]
             asked = HTTPConnection(scope)
-            visitor, new = self.known.visitor(asked)
-            scope["state"] = scope.get("state", {}) | {"visitor": visitor, "form": {}, "body": b""}
-            too_many = self.refused(Request(scope), 429, "too many wrong tokens: wait a minute")
-            return await too_many(scope, receive, send)
         visitor, new = self.known.visitor(asked)
         scope["state"] = scope.get("state", {}) | {"visitor": visitor, "form": {}, "body": b""}
         if visitor.role != "none" and bearer(asked) is not None:
@@ -76,7 +73,7 @@ class Guard:
                     headers.append("set-cookie", cookie)
             await send(message)
 
-        refusal = await self.refusal(scope, receive, visitor)
+        refusal = await self.refusal(scope, receive, visitor, guesses=guesses)
         return await (refusal or self.app)(scope, receive, sender)
 
     def guesses_too_often(self, asked: HTTPConnection) -> bool:
@@ -97,20 +94,23 @@ class Guard:
         """A refusal in the form that was asked for."""
         return self.refuse(asked, status, why, headers or {}, again)
 
-    async def refusal(self, scope: Scope, receive: Receive, visitor: Visitor) -> Response | None:
+    async def refusal(self, scope: Scope, receive: Receive, visitor: Visitor, *, guesses: bool) -> Response | None:
         """Why the request is not served; None: it is."""
         asked = Request(scope, receive)
         path, api = scope["path"], scope["path"].startswith("/api/")
         if not self.is_ours(asked.headers):
             return PlainTextResponse("this console does not answer to that host name (see --allowed-host)\n", 421)
+        if guesses:
+            return self.refused(asked, 429, "too many wrong tokens: wait a minute")
         if visitor.role == "none" and not path.startswith(OPEN):
             return self.unknown(asked, api)
         if asked.method in SAFE:
             return None
-        if why := cross_site(asked.headers):
+        why = cross_site(asked.headers)
+        if why is None and visitor.role == "read" and path not in ("/login", "/logout"):
+            why = "you may look here but not change anything"
+        if why is not None:
             return self.refused(asked, 403, why)
-        if visitor.role == "read" and path not in ("/login", "/logout"):
-            return self.refused(asked, 403, "you may look here but not change anything")
         try:
             async with asyncio.timeout(BODY_S):
                 body = await read_body(asked)

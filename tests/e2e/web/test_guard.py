@@ -60,6 +60,23 @@ def test_every_answer_forbids_scripts_of_others_and_frames(browser: Browser) -> 
         assert browser.get(path).headers["x-content-type-options"] == "nosniff"
 
 
+def test_who_guesses_too_often_gets_the_same_headers(console: Console) -> None:
+    browser = console(token=TOKEN, hosts=("localhost",))
+    guess = {"authorization": "Bearer wrong"}
+    while (answer := browser.get("/jobs", headers=guess)).status_code != 429:
+        assert answer.status_code == 303
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["x-frame-options"] == "DENY" and answer.headers["cache-control"] == "no-store"
+    assert browser.get("/jobs", headers=guess | {"host": "evil.example"}).status_code == 421
+
+
+@pytest.mark.parametrize("referer", ["http://[", "http://[::1", "//[x]/", "http://localhost/[", "\\\\[", ""])
+def test_whatever_the_browser_says_where_it_came_from_the_page_is_shown(browser: Browser, referer: str) -> None:
+    assert browser.get("/jobs", headers={"referer": referer}).status_code == 200
+    assert browser.get("/nothing", headers={"referer": referer}).status_code == 404
+    assert browser.post("/job/pause/none", referer=referer).status_code == 404
+
+
 def test_the_cookie_is_for_this_site_and_not_for_scripts(browser: Browser) -> None:
     cookie = browser.get("/").headers["set-cookie"].lower()
     assert "httponly" in cookie and "samesite=strict" in cookie
