@@ -9,6 +9,22 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- The leader reads the stretches of a job whenever a slot of it is due: there are not more of them than that allows.
+CREATE FUNCTION pgsched.job_calendars_most() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    most constant integer := 5000;
+BEGIN
+    IF EXISTS (SELECT FROM (SELECT DISTINCT job_id FROM added) a WHERE (SELECT count(*) FROM (
+            SELECT FROM pgsched.job_calendars c WHERE c.job_id = a.job_id LIMIT most + 1) found) > most) THEN
+        PERFORM pgsched.raise_bad_value(
+            format('from_date: a job has at most %s stretches of excluded dates', most), 'job_calendars');
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER b_most AFTER INSERT ON pgsched.job_calendars REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION pgsched.job_calendars_most();
+
 -- Asks for the slots of a job in [from_at, to_at) once more; returns the backfill's id. Slots that are not decided yet
 -- are left to the schedule. What is wrong is refused here, but for the number of slots: the leader counts them, and ends
 -- a backfill that has none or too many with that as its error.

@@ -38,6 +38,15 @@ def test_runs_that_nobody_has_the_code_for_in_thousands_of_queues_delay_nobody(v
     victim.unharmed(healthy=False)  # it is said that nobody runs these
 
 
+def test_excluded_dates_without_end_delay_nobody(victim: Victim) -> None:
+    alice = victim.logins.connect("alice")
+    jobs = "INSERT INTO jobs (name, task, schedule) SELECT 'j' || n, %s, '@every 1s' FROM generate_series(1, 5) n"
+    alice.execute(jobs, [TASK])
+    alice.execute("INSERT INTO job_calendars SELECT id, date '1990-01-01' + n, date '8000-01-01' + n, repeat('x', 200)"
+                  " FROM jobs, generate_series(1, 5000) n WHERE name LIKE 'j_'")  # fmt: skip
+    victim.unharmed(late_s=1.5)
+
+
 def test_thousands_of_limited_keys_delay_nobody(victim: Victim) -> None:
     victim.logins.connect("alice").execute(KEYS, [TASK, f"{LIMIT}:alice"])
     victim.unharmed(healthy=False)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import psycopg
 import pytest
 
+from pgsched.core.schedule.calendar import calendar
 from pgsched.db.queries.leader import ticks
 from tests.support.db.passing import add, job, lead, now, pass_time, runs, set_past_triggers
 from tests.support.db.setting import add_jobs, forget_decided
+from tests.support.fleet import one
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
@@ -174,3 +177,41 @@ def test_a_fixed_delay_is_put_off_beyond_the_dates_that_are_read(db: psycopg.Con
     db.execute("UPDATE pgsched.job_calendars SET from_date = from_date - 401, until_date = until_date - 401")
     lead(db)
     assert (job(db)["next_run_at"] - now(db) > timedelta(days=399), runs(db)) == (True, [])
+
+
+# ---- many dates
+
+
+def test_of_stretches_across_each_other_the_leader_reads_those_that_count(db: psycopg.Connection) -> None:
+    a = add(db, schedule="@daily")
+    every = "SELECT from_date, until_date, reason FROM pgsched.job_calendars"
+    instants = [datetime.now(UTC) + timedelta(hours=7 * n) for n in range(52 * 24)]
+    for seed in range(30):
+        random = Random(seed)
+        db.execute("DELETE FROM pgsched.job_calendars")
+        for first in random.sample(range(-40, 400), random.randint(1, 60)):
+            exclude(db, first, first + random.choice([0, 1, 30, 300]), f"from {first}")
+        read = calendar(ticks.terms(db, [a["id"]])[a["id"]]["excluded"], "UTC")
+        whole = calendar(db.execute(every).fetchall(), "UTC")
+        wrong = [at for at in instants[: 360 * 24 // 7] if read.excluded(at) != whole.excluded(at)]
+        assert wrong == [], seed
+
+
+def test_what_the_leader_reads_of_dates_does_not_grow_with_their_number(db: psycopg.Connection) -> None:
+    a = add(db, schedule="@daily")
+    db.execute("INSERT INTO pgsched.job_calendars SELECT %s, date '2000-01-01' + n, date '8000-01-01' + n, 'x'"
+               " FROM generate_series(1, 2000) n", [a["id"]])  # fmt: skip
+    assert len(ticks.terms(db, [a["id"]])[a["id"]]["excluded"]) == 1
+
+
+def test_a_job_has_no_more_than_5000_stretches(db: psycopg.Connection) -> None:
+    a = add(db, schedule="@daily")
+    fill = "INSERT INTO pgsched.job_calendars SELECT %s, date '2026-01-01' + 2 * n FROM generate_series(1, {}) n"
+    with pytest.raises(psycopg.errors.CheckViolation, match="from_date: a job has at most 5000 stretches"):
+        db.execute(fill.format(5001).encode(), [a["id"]])
+    db.execute(fill.format(5000).encode(), [a["id"]])
+    again = " ON CONFLICT (job_id, from_date) DO UPDATE SET until_date = excluded.until_date"
+    db.execute(f"INSERT INTO pgsched.job_calendars VALUES (%s, '2026-01-03', '2026-01-04') {again}", [a["id"]])
+    db.execute("UPDATE pgsched.job_calendars SET reason = 'x' WHERE from_date = '2026-01-05'")
+    db.execute("SELECT pgsched.include_dates((SELECT name FROM pgsched.jobs), '2026-01-03', '2026-01-03')")
+    assert one(db, "SELECT count(*) FROM pgsched.job_calendars") == 5000
