@@ -125,9 +125,12 @@ REVOKE EXECUTE ON FUNCTION pgsched.forget_gates(), pgsched.mark_tasks(), pgsched
 -- how long workers sleep, they alone say: until then each enqueue notifies
 REVOKE EXECUTE ON FUNCTION pgsched.workers_asleep(double precision)
     FROM pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
--- who only looks wakes nobody, and keeps nobody's turn
-REVOKE EXECUTE ON FUNCTION pgsched.tell_once(text, text), pgsched.tell_workers(text), pgsched.tell_leader(timestamptz),
-    pgsched.take_declare_turn(), pgsched.share_declare_turn(), pgsched.try_declare_turn() FROM pgsched_viewer;
+-- who only looks wakes nobody
+REVOKE EXECUTE ON FUNCTION pgsched.tell_once(text, text), pgsched.tell_workers(text), pgsched.tell_leader(timestamptz)
+    FROM pgsched_viewer;
+-- who declares nothing keeps no worker waiting for its turn, nor the leader from taking away what is declared no more
+REVOKE EXECUTE ON FUNCTION pgsched.take_declare_turn(), pgsched.share_declare_turn(), pgsched.try_declare_turn()
+    FROM pgsched_producer, pgsched_operator, pgsched_viewer;
 
 -- ---- functions that run with the rights of pgsched_owner, and why that gives nobody more than he should have
 

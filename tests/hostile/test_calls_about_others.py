@@ -79,8 +79,7 @@ NOTHING = {
     "hold_run": "hold_run({run})",
     "include_dates": "include_dates('hers', '2026-01-01', '2026-01-02')",
 }
-ABOUT_NOBODY = {"assert_claim", "assert_fleet", "outside_name", "share_declare_turn", "take_declare_turn",
-                "task_options", "tell_once", "try_declare_turn"}  # fmt: skip
+ABOUT_NOBODY = {"assert_claim", "assert_fleet", "outside_name", "task_options", "tell_once"}
 
 
 def test_who_calls_about_what_is_anothers_is_refused_before_anything_is_locked(

@@ -140,7 +140,6 @@ INSERT INTO pgsched.backfills (job_id, job, schedule, timezone, anchor_at, from_
 # (A function without those rights changes only what its caller may: the columns above.)
 OTHERS = {
     *("take_key", "bind_key", "run_of_key", "entry_state", "hold_run", "assert_claim", "carry_trace"),
-    *("try_declare_turn", "take_declare_turn", "share_declare_turn"),
     *("tell_once", "workers_asleep"),
 }
 

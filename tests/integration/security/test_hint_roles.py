@@ -1,4 +1,4 @@
-"""Who may say that somebody sleeps, so that each enqueue notifies."""
+"""Who may say that somebody sleeps, so that each enqueue notifies; and who may keep others waiting to declare jobs."""
 
 from __future__ import annotations
 
@@ -9,3 +9,11 @@ def test_only_workers_say_that_they_sleep(logins: Logins) -> None:
     assert one(logins.connect("worker"), "SELECT pgsched.workers_asleep(1)") <= 1
     for who in ("alice", "leader", "ops", "eye", "desk"):
         assert not_refused(logins.connect(who), "SELECT pgsched.workers_asleep(1)") == {}, who
+
+
+def test_only_who_declares_takes_turns_at_it(logins: Logins) -> None:
+    turns = [f"SELECT pgsched.{how}_declare_turn()" for how in ("take", "share", "try")]
+    for who in ("worker", "leader"):
+        assert [one(logins.connect(who), turn) for turn in turns] == [True] * 3, who
+    for who in ("alice", "ops", "eye", "desk"):
+        assert not_refused(logins.connect(who), *turns) == {}, who
