@@ -87,7 +87,8 @@ def web(
     if no_auth and wanted.authenticates:
         raise InputError("no auth: --no-auth contradicts a token, a password or a proxy", "no auth")
     home = keys.folder()
-    made = None if no_auth or wanted.authenticates else secrets.Signer(keys.key_of(home)).token()
+    role: secrets.Role = "read" if read_only else "write"
+    made = None if no_auth or wanted.authenticates else secrets.Signer(keys.key_of(home)).token(role)
     wanted = replace(wanted, home=home, token=made or wanted.token)
     with database(dsn) as address:
         with connect(address) as conn:

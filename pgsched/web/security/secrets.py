@@ -113,9 +113,9 @@ class Signer:
         """What stands for a secret in the sessions that it began: they end when it changes, or means another role."""
         return self._mac(f"came in to {role} by", secret)[:20]
 
-    def token(self) -> str:
-        """A token for a console that was given none; the same as long as the key is."""
-        return self._mac("token", "made")
+    def token(self, role: Role) -> str:
+        """A token for a console that was given none: of this role, and the same as long as the key is."""
+        return self._mac("token", role)
 
     def csrf(self, session: Session) -> str:
         """The token that this browser's forms carry."""

@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from pgsched.cli import run
+from pgsched.web import serving
 from pgsched.web.security.secrets import parse_hash
+from pgsched.web.settings import Settings
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
@@ -78,3 +80,15 @@ def test_it_says_where_it_listens_serves_and_ends_with_a_signal(dsn: str, tmp_pa
             process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert "Traceback" not in said.read_text()
+
+
+def test_the_address_of_a_console_that_only_looks_leads_into_no_other_one(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGSCHED_HOME", str(tmp_path))
+    began: list[Settings] = []
+    monkeypatch.setattr(serving, "serve", lambda settings, *_: began.append(settings))
+    for flags in ([], [], ["--read-only"]):
+        assert run(["web", "--dsn", dsn, *flags]) == 0
+    write, again, read = (settings.token for settings in began)
+    assert write == again != read
