@@ -87,11 +87,7 @@ class Ended:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file, self._lock = file, Lock()
-        self._until: dict[str, float] = {}
-        for line in lines(file):
-            name, _, until = line.partition(" ")
-            if until.isdecimal() and int(until) > time.time():
-                self._until[name] = int(until)
+        self._until = kept(file)
 
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._until
@@ -100,7 +96,8 @@ class Ended:
         """It ended now, and would have `until` then."""
         with self._lock:
             now = time.time()
-            self._until = {name: end for name, end in self._until.items() if end > now}
+            known = kept(self._file) | self._until  # another console of this user may have added to the file
+            self._until = {name: end for name, end in known.items() if end > now}
             if len(self._until) >= MOST_ENDED:
                 self._until.pop(next(iter(self._until)))
             self._until[session_id] = until
@@ -120,9 +117,11 @@ class Ended:
             return  # a folder that cannot be written: they have ended in this process
 
 
-def lines(file: Path | None) -> list[str]:
-    """The lines of a file, none where it cannot be read."""
+def kept(file: Path | None) -> dict[str, float]:
+    """The sessions in a file and when they would have ended by themselves; none where it cannot be read."""
     try:
-        return [] if file is None else file.read_text(encoding="ascii").splitlines()
+        lines = [] if file is None else file.read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError):
-        return []
+        return {}
+    parts = [line.partition(" ") for line in lines]
+    return {name: float(until) for name, _, until in parts if until.isdecimal() and int(until) > time.time()}

@@ -35,6 +35,15 @@ def test_no_cookie_is_keyed_by_the_token(console: Console) -> None:
     assert with_cookie(second, cookie) == 303, "the same token, another key"
 
 
+def test_two_consoles_of_one_user_forget_no_logout_of_each_other(console: Console, tmp_path: Path) -> None:
+    both = [console(token=TOKEN, home=tmp_path / "home") for _ in range(2)]
+    cookies = [logged_in(each) for each in both]
+    for each in both:
+        each.post("/logout")
+    later = console(token=TOKEN, home=tmp_path / "home")
+    assert [with_cookie(later, cookie) for cookie in cookies] == [303, 303]
+
+
 def test_a_console_that_starts_again_knows_its_visitors_and_their_forms(console: Console, tmp_path: Path) -> None:
     first = console(token=TOKEN, home=tmp_path / "home")
     cookie, csrf = logged_in(first), first.csrf("/")
