@@ -1099,6 +1099,7 @@ BEGIN
     IF length(why) > 10000 THEN  -- it becomes the run's reason, beside its error (runs_texts_size)
         PERFORM pgsched.raise_bad_value(pgsched.bad_length('why', why, 10000), 'runs');
     END IF;
+    PERFORM pgsched.refuse_others(format('run %s', o.id), o.owner) FROM pgsched.runs o WHERE o.id = run_id;
     SELECT * INTO r FROM pgsched.runs WHERE id = run_id FOR NO KEY UPDATE;
     IF r.id IS NULL THEN
         RETURN NULL;
@@ -1133,6 +1134,8 @@ BEGIN
     IF length(why) > 9000 THEN  -- with some words more, it is the reason of each run (cancel)
         PERFORM pgsched.raise_bad_value(pgsched.bad_length('why', why, 9000), 'backfills');
     END IF;
+    PERFORM pgsched.refuse_others(format('backfill %s', o.id), (SELECT j.owner FROM pgsched.jobs j WHERE j.id = o.job_id))
+    FROM pgsched.backfills o WHERE o.id = cancel_backfill.backfill_id;  -- before it is locked (45_control.sql)
     -- the leader holds this row while it starts runs: none can be born after the loop below has looked
     SELECT * INTO b FROM pgsched.backfills WHERE id = cancel_backfill.backfill_id FOR UPDATE;
     IF b.id IS NULL THEN
@@ -1916,6 +1919,22 @@ BEGIN
     RETURN NEW;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.job_calendars_most()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    most constant integer := 5000;
+BEGIN
+    IF EXISTS (SELECT FROM (SELECT DISTINCT job_id FROM added) a WHERE (SELECT count(*) FROM (
+            SELECT FROM pgsched.job_calendars c WHERE c.job_id = a.job_id LIMIT most + 1) found) > most) THEN
+        PERFORM pgsched.raise_bad_value(
+            format('from_date: a job has at most %s stretches of excluded dates', most), 'job_calendars');
+    END IF;
+    RETURN NULL;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.job_error(j pgsched.jobs)
  RETURNS text
  LANGUAGE sql
@@ -2446,6 +2465,7 @@ BEGIN
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'runs');
     END IF;
+    PERFORM pgsched.refuse_others(format('run %s, which has the key,', o.id), o.owner) FROM pgsched.runs o WHERE o.id = existing;
     SELECT * INTO r FROM pgsched.runs WHERE id = existing FOR NO KEY UPDATE;
     PERFORM pgsched.refuse_others(format('run %s, which has the key,', r.id), r.owner) WHERE r.id IS NOT NULL;
     IF r.id IS NULL OR r.phase >= 3 /* ended */ THEN
@@ -2862,6 +2882,7 @@ DECLARE
     mark timestamptz;
     before text := coalesce(current_setting('pgsched.lowers_mark', true), '');
 BEGIN
+    PERFORM pgsched.refuse_others(format('job "%s"', o.name), o.owner) FROM pgsched.jobs o WHERE o.name = reset_mark.job;
     SELECT * INTO j FROM pgsched.jobs WHERE name = reset_mark.job FOR NO KEY UPDATE;
     IF j.id IS NULL THEN
         RETURN NULL;
@@ -2891,6 +2912,7 @@ AS $function$
 DECLARE
     unstarted boolean;
 BEGIN
+    PERFORM pgsched.refuse_others(format('run %s', o.id), o.owner) FROM pgsched.runs o WHERE o.id = run_id;
     SELECT r.attempt = 0 AND r.state IN ('dead', 'cancelled', 'missed', 'skipped')
         AND EXISTS (SELECT FROM pgsched.dependencies d WHERE d.run_id = r.id) INTO unstarted
     FROM pgsched.runs r WHERE r.id = run_id FOR UPDATE;
@@ -2911,6 +2933,7 @@ DECLARE
     r pgsched.runs;
     apart boolean;  -- a run that went wrong once for a whole stretch is tried again for all of it
 BEGIN
+    PERFORM pgsched.refuse_others(format('run %s', o.id), o.owner) FROM pgsched.runs o WHERE o.id = run_id;
     SELECT * INTO r FROM pgsched.runs WHERE id = run_id FOR UPDATE;
     apart := r.covers_state IS NULL AND r.covers_from < r.covers_until AND r.state IN ('missed', 'skipped');
     IF r.id IS NULL THEN
@@ -2956,8 +2979,11 @@ DECLARE
     revived bigint[];
     one bigint;
 BEGIN
-    -- locked before any is changed, and in the order in which the leader locks them
     revived := ARRAY(SELECT r.id FROM pgsched.runs r WHERE r.id = ANY (ARRAY(SELECT pgsched.run_graph(retry_tree.run_id)))
+                     AND r.state IN ('dead', 'cancelled', 'missed', 'skipped'));
+    PERFORM pgsched.refuse_others(format('run %s', o.id), o.owner) FROM pgsched.runs o WHERE o.id = ANY (revived);
+    -- locked before any is changed, and in the order in which the leader locks them
+    revived := ARRAY(SELECT r.id FROM pgsched.runs r WHERE r.id = ANY (revived)
                      AND r.state IN ('dead', 'cancelled', 'missed', 'skipped') ORDER BY r.id FOR UPDATE);
     FOREACH one IN ARRAY revived LOOP
         PERFORM pgsched.retry_now(one);
@@ -3193,7 +3219,9 @@ BEGIN
         >> pg_catalog.mod(pg_catalog.hashtext(NEW.task) & 2147483647, 61)) & 1::bigint = 1::bigint  -- pgsched.has_options
     THEN
         SELECT coalesce(NEW.queue, o.queue), coalesce(NEW.priority, o.priority), coalesce(NEW.max_attempts, o.max_attempts),
-            coalesce(NEW.timeout, o.timeout), coalesce(NEW.tags, o.tags), coalesce(NEW.concurrency_key, o.concurrency_key)
+            coalesce(NEW.timeout, o.timeout), coalesce(NEW.tags, o.tags), coalesce(NEW.concurrency_key,
+                CASE WHEN NEW.job_id IS NULL THEN o.concurrency_key
+                     ELSE pgsched.run_key(NULL, o.concurrency_key, NULL, NEW.args) END)
         INTO NEW.queue, NEW.priority, NEW.max_attempts, NEW.timeout, NEW.tags, NEW.concurrency_key
         FROM pgsched.task_options(NEW.task) o;
     END IF;
@@ -3206,7 +3234,8 @@ BEGIN
     IF NEW.max_attempts IS NULL THEN
         NEW.max_attempts := 3;
     END IF;
-    IF NEW.concurrency_key IS NOT NULL AND pg_catalog.strpos(NEW.concurrency_key, '{') > 0
+    -- a template, which is read once: the key of a job's run is made by who makes the run
+    IF NEW.concurrency_key IS NOT NULL AND NEW.job_id IS NULL AND pg_catalog.strpos(NEW.concurrency_key, '{') > 0
         AND pg_catalog.length(NEW.concurrency_key) <= 500
     THEN
         NEW.concurrency_key := pgsched.run_key(NULL, NEW.concurrency_key, NULL, NEW.args);
@@ -3834,6 +3863,7 @@ DECLARE
     why text;
     new_id bigint;
 BEGIN
+    PERFORM pgsched.refuse_others(format('job "%s"', o.name), o.owner) FROM pgsched.jobs o WHERE o.name = trigger.job;
     IF problem IS NULL AND trigger.overlap <> 'allow' THEN
         -- a write, not only a lock: under REPEATABLE READ the second of two callers must fail, not count too few
         UPDATE pgsched.jobs SET run_count = run_count WHERE name = trigger.job RETURNING * INTO j;
@@ -4060,6 +4090,7 @@ CREATE TRIGGER a_hold_back AFTER INSERT ON pgsched.dependencies REFERENCING NEW 
 CREATE TRIGGER a_look_again AFTER DELETE ON pgsched.dependencies REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_after_delete();
 CREATE TRIGGER a_no_update BEFORE UPDATE OF run_id, parent_id ON pgsched.dependencies FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_no_update();
 CREATE TRIGGER a_complete BEFORE INSERT OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.job_calendars_before();
+CREATE TRIGGER b_most AFTER INSERT ON pgsched.job_calendars REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.job_calendars_most();
 CREATE TRIGGER b_plan_again AFTER INSERT OR DELETE OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.job_calendars_after();
 CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.audit_calendars();
 CREATE TRIGGER a_check_insert BEFORE INSERT ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_insert();
