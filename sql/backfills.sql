@@ -66,19 +66,34 @@ RETURNING id
 -- name: backfill_open
 -- lock some open backfills that something can be done for now: nothing of theirs is open, or less than
 -- max_active and slots are left. One that only waits for its last runs takes nobody's place. They take turns.
--- params: n int, after bigint (the id that was looked at last), aside bigint[] as text: backfills that wait
--- returns: one row per backfill; active: its open runs; slots: null where nobody has counted them; job_exists
+-- params: n int, look int (at so many open ones, the next), after bigint (the id that was looked at last), aside bigint[] as
+--         text: backfills that wait
+-- returns: (last: the last one of those that were looked at, null: there are no others; id, null: nothing can be done, and
+--          the columns of one backfill; active: its open runs; slots: null where nobody has counted them; job_exists)
 -- locks: FOR UPDATE on those backfills, skipping one that somebody is cancelling
-SELECT b.id, b.job_id, b.job, b.schedule, b.timezone, b.anchor_at, b.from_at, b.to_at, b.mode, b.max_active, b.reverse,
-    b.priority, b.slots, b.cursor_at, r.active,
-    EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = b.job_id) AS job_exists
-FROM pgsched.backfills b CROSS JOIN LATERAL (
-    SELECT count(*) AS active FROM pgsched.runs r WHERE r.backfill_id = b.id AND r.phase < 3 /* open */
-) r
-WHERE b.finished_at IS NULL AND b.id <> ALL (%(aside)s::text::bigint[])
-  AND (r.active = 0 OR r.active < b.max_active AND coalesce(b.considered < b.slots, true))
-ORDER BY b.id <= %(after)s, b.id LIMIT %(n)s
-FOR UPDATE OF b SKIP LOCKED
+WITH next AS MATERIALIZED (
+    SELECT id FROM (
+        (SELECT id FROM pgsched.backfills WHERE finished_at IS NULL AND id > %(after)s ORDER BY id LIMIT %(look)s)
+        UNION ALL
+        (SELECT id FROM pgsched.backfills WHERE finished_at IS NULL AND id <= %(after)s ORDER BY id LIMIT %(look)s)
+    ) both_ways
+    ORDER BY id <= %(after)s, id LIMIT %(look)s
+), looked AS MATERIALIZED (
+    SELECT CASE WHEN count(*) = %(look)s THEN coalesce(max(id) FILTER (WHERE id <= %(after)s), max(id)) END AS last FROM next
+)
+SELECT l.last, o.* FROM looked l LEFT JOIN LATERAL (
+    SELECT b.id, b.job_id, b.job, b.schedule, b.timezone, b.anchor_at, b.from_at, b.to_at, b.mode, b.max_active, b.reverse,
+        b.priority, b.slots, b.cursor_at, r.active,
+        EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = b.job_id) AS job_exists
+    FROM pgsched.backfills b CROSS JOIN LATERAL (
+        SELECT count(*) AS active FROM pgsched.runs r WHERE r.backfill_id = b.id AND r.phase < 3 /* open */
+    ) r
+    WHERE b.id = ANY (ARRAY(SELECT id FROM next)) AND b.finished_at IS NULL AND b.id <> ALL (%(aside)s::text::bigint[])
+      AND (r.active = 0 OR r.active < b.max_active AND coalesce(b.considered < b.slots, true))
+    ORDER BY b.id <= %(after)s, b.id LIMIT %(n)s
+    FOR UPDATE OF b SKIP LOCKED
+) o ON true
+ORDER BY o.id <= %(after)s, o.id
 
 
 -- name: backfill_rerun

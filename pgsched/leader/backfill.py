@@ -26,6 +26,7 @@ from pgsched.leader.isolation.guard import ends_session, is_conflict
 
 logger = log.get("leader")
 BACKFILLS = 20
+LOOK = 2000  # open backfills that a round looks at; nearly always all
 SLOTS = 500
 LONGEST_S = 0.1  # the tick must have its turn
 SHORTEST_PAUSE_S = 0.1  # how late the end of a short run may be noticed
@@ -61,7 +62,9 @@ def work(conn: Connection[Any], turn: Turn | None = None, aside: Sequence[int] =
     cannot do now (a run or the job is locked) must not stop the others."""
     turn, done = turn or Turn(), Done()
     until = time.monotonic() + LONGEST_S
-    found = fetch(conn, "backfill_open", {"n": BACKFILLS, "after": turn.after, "aside": literal(aside)})
+    values = {"n": BACKFILLS, "look": LOOK, "after": turn.after, "aside": literal(aside)}
+    looked = fetch(conn, "backfill_open", values)
+    found = [row for row in looked if row["id"] is not None]
     for place, wanted in enumerate(found):
         if place and time.monotonic() > until:  # one, however long it took to ask for them
             done.more = True
@@ -80,6 +83,8 @@ def work(conn: Connection[Any], turn: Turn | None = None, aside: Sequence[int] =
         else:
             done.went += 1
             turn.moved_at = time.monotonic()
+    if not done.more and len(found) < BACKFILLS:
+        turn.after = looked[0]["last"] or turn.after
     return done
 
 

@@ -74,3 +74,28 @@ def test_windows_hold_each_slot_once(reverse: bool) -> None:
     assert found == (whole[::-1] if reverse else whole)
     cursor = found[1000]
     assert [*planning.slots(parsed, BEGIN, end, reverse=reverse, cursor=cursor)] == found[1001:]
+
+
+def test_of_many_open_ones_each_round_looks_at_some(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them read in each round would delay every job: they take turns, also those that only wait."""
+    monkeypatch.setattr(backfill, "LOOK", 3)
+    jobs = "INSERT INTO pgsched.jobs (name, task, schedule) SELECT 'j' || n, 't', '@daily' FROM generate_series(1, 8) n"
+    db.execute(jobs)
+    db.execute("INSERT INTO pgsched.backfills (job_id, job, schedule, timezone, anchor_at, from_at, to_at)"
+               " SELECT id, name, schedule, 'UTC', %s, %s, %s FROM pgsched.jobs ORDER BY id",
+               [BEGIN, BEGIN, BEGIN + timedelta(days=9)])  # fmt: skip
+    turn = backfill.Turn()
+
+    def round_of() -> list[str]:
+        """The backfills that have begun after one more round."""
+        with db.transaction():
+            backfill.work(db, turn)
+        found = db.execute("SELECT job FROM pgsched.backfills WHERE started > 0 ORDER BY id").fetchall()
+        return [job for (job,) in found]
+
+    assert [len(round_of()) for _ in range(3)] == [3, 6, 8]
+    # each has a run that is open; the last one's ends
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE backfill_id = 8")
+    for _ in range(3):
+        round_of()
+    assert db.execute("SELECT started FROM pgsched.backfills WHERE id = 8").fetchone() == (2,)
