@@ -43,13 +43,15 @@ WHERE id = %(worker_id)s AND name = %(name)s
 
 
 -- name: roles_of_login
--- the roles by which the session's login could do more than make jobs and runs of its own; all of them for a superuser.
+-- the roles by which the session's login could do more than make jobs and runs of its own; all of them for a superuser. Who
+-- may make roles could give himself any, or another login's password, before PostgreSQL 16.
 -- params: none
 -- returns: name
 -- locks: none
-SELECT r.rolname AS name FROM pg_catalog.pg_roles r
-WHERE r.rolname IN ('pgsched_owner', 'pgsched_worker', 'pgsched_leader', 'pgsched_operator', 'pgsched_viewer',
-                    'pgsched_console') AND pg_catalog.pg_has_role(session_user, r.oid, 'MEMBER')
+SELECT r.rolname || CASE WHEN r.rolcreaterole THEN ' (CREATEROLE)' ELSE '' END AS name FROM pg_catalog.pg_roles r
+WHERE (r.rolcreaterole OR r.rolname IN ('pgsched_owner', 'pgsched_worker', 'pgsched_leader', 'pgsched_operator',
+                                        'pgsched_viewer', 'pgsched_console'))
+  AND pg_catalog.pg_has_role(session_user, r.oid, 'MEMBER')
 ORDER BY r.rolname
 
 

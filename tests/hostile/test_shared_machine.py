@@ -166,14 +166,17 @@ def member_of(db: psycopg.Connection[Any], logins: Logins, owner: str, *who: str
 
 
 def test_where_roles_are_in_force_no_worker_runs_sql_with_its_own_rights(
-    logins: Logins, dsn: str, tmp_path: Path
+    logins: Logins, db: psycopg.Connection[Any], dsn: str, tmp_path: Path
 ) -> None:
+    maker = logins.name("nobody")  # may give himself a role, before PostgreSQL 16
+    alone(lambda: db.execute(f'ALTER ROLE "{maker}" CREATEROLE'.encode()))
     cases: tuple[tuple[list[str], str], ...] = (
         ([], "error: allow: roles are in force here"),
         (["--sql-login", logins.dsn("ops")], f"error: sql-login: {logins.name('ops')} is a member of pgsched_operator"),
         (["--sql-login", dsn], "error: sql-login: "),
         (["--sql-login", " "], "error: sql-login: it is given, but empty"),
         (["--sql-login", logins.dsn("nobody"), "--sql-as-worker"], "error: sql-as-worker: not together with"),
+        (["--sql-login", logins.dsn("nobody")], f"error: sql-login: {maker} is a member of {maker} (CREATEROLE)"),
     )
     with fleet_on(logins.dsn("worker"), tmp_path) as fleet:
         for options, why in cases:
