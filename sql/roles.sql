@@ -191,8 +191,12 @@ ALTER FUNCTION pgsched.audit_tasks() SECURITY DEFINER;
 GRANT SELECT ON ALL TABLES IN SCHEMA pgsched TO pgsched_viewer, pgsched_leader;
 GRANT SELECT ON pgsched.identity TO pgsched_producer, pgsched_worker, pgsched_operator;
 GRANT SELECT ON pgsched.alembic_version, pgsched.jobs, pgsched.job_calendars, pgsched.runs, pgsched.attempts,
-    pgsched.run_logs, pgsched.workers, pgsched.queues, pgsched.limits, pgsched.pauses, pgsched.buckets,
+    pgsched.run_logs, pgsched.queues, pgsched.limits, pgsched.pauses, pgsched.buckets,
     pgsched.dependencies, pgsched.backfills, pgsched.kept_keys TO pgsched_producer;
+-- not which jobs their code declares: those are others'
+GRANT SELECT (id, name, hostname, pid, version, app, concurrency, queues, kinds, tasks, lease, started_at, seen_at, stopping_at,
+        stopped_at, running, abandoned, blocked_at, blocked_by, drain_asked_at, drain_asked_by, clock_ahead_s, tz_version,
+        pooler, releases, lost_runs) ON pgsched.workers TO pgsched_producer;
 -- not what its duties fail with: such an error may show others' values
 GRANT SELECT (term, holder, hostname, pid, elected_at, seen_at, resigned_at) ON pgsched.leader TO pgsched_producer;
 REVOKE SELECT ON pgsched.audit FROM pgsched_leader;
@@ -244,7 +248,7 @@ GRANT UPDATE (state, phase, token, worker_id, attempt, started_at, finished_at, 
 GRANT DELETE, INSERT (declared_by) ON pgsched.jobs TO pgsched_worker;
 GRANT INSERT ON pgsched.attempts, pgsched.refunds TO pgsched_worker;
 GRANT INSERT, UPDATE (stream, chunk), DELETE ON pgsched.run_logs TO pgsched_worker;
-GRANT INSERT, UPDATE ON pgsched.workers TO pgsched_worker;
+GRANT SELECT, INSERT, UPDATE ON pgsched.workers TO pgsched_worker;
 GRANT SELECT ON pgsched.tasks TO pgsched_worker;
 -- where there is no leader, they find what is wrong with jobs
 GRANT SELECT ON pgsched.rollups TO pgsched_worker;

@@ -227,9 +227,10 @@ FROM pgsched.set_aside WHERE row_id = '' OR row_id = 'session' AND tries > 1 ORD
 -- locks: none
 SELECT name, extract(epoch FROM clock_timestamp() - seen_at)::float8 AS seen_s, running, lost_runs AS held
 FROM (
-    SELECT * FROM pgsched.workers WHERE stopped_at IS NULL
+    SELECT name, seen_at, lease, running, lost_runs FROM pgsched.workers WHERE stopped_at IS NULL
     UNION ALL
-    SELECT * FROM pgsched.workers WHERE stopped_at > (SELECT clock_timestamp()) - interval '10 minutes' AND stopped_at <= seen_at
+    SELECT name, seen_at, lease, running, lost_runs FROM pgsched.workers
+    WHERE stopped_at > (SELECT clock_timestamp()) - interval '10 minutes' AND stopped_at <= seen_at
 ) w
 WHERE seen_at > clock_timestamp() - interval '10 minutes' AND seen_at < clock_timestamp() - lease
 ORDER BY seen_at DESC LIMIT %(n)s

@@ -137,7 +137,7 @@ def unroutable() -> ColumnElement[bool]:
         r.kind == any_(w.kinds),
         or_(r.kind != Kind.TASK, r.task == any_(w.tasks)),
     )
-    offered = exists().select_from(workers).where(*alive, *takes)
+    offered = exists(w.id).where(*alive, *takes)
     return ((r.state == State.QUEUED) & ~offered).label("unroutable")
 
 

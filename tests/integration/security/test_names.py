@@ -1,0 +1,22 @@
+"""What a producer does not learn of others: the names of their jobs, also where something else tells of these."""
+
+from __future__ import annotations
+
+from pgsched.cli import run as cli
+from pgsched.services.status import status
+from tests.support.logins import Logins, not_refused, one
+
+
+def test_the_jobs_that_a_worker_declares_are_not_for_producers(logins: Logins) -> None:
+    logins.connect("worker").execute(
+        "INSERT INTO workers (name, hostname, pid, version, concurrency, kinds, tasks, lease, declares)"
+        " VALUES ('w', 'h', 1, '1', 1, '{task}', '{t}', '30 s', '{salaries}')"
+    )
+    alice = logins.connect("alice")
+    assert not_refused(alice, "SELECT declares FROM workers", "SELECT * FROM workers") == {}
+    assert one(alice, "SELECT count(*) FROM workers WHERE 't' = ANY (tasks)") == 1
+    assert [worker.name for worker in status(alice).workers] == ["w"]
+    alice.execute("SELECT enqueue('t')")
+    assert cli(["run", "list", "--dsn", logins.dsn("alice")]) == 0
+    for who in ("worker", "leader", "ops", "eye"):
+        assert one(logins.connect(who), "SELECT declares FROM workers") == ["salaries"]
