@@ -425,12 +425,16 @@ SELECT busy.job_id, told.notified FROM (SELECT count(*) AS notified FROM woken) 
 SELECT j.id, j.schedule, j.timezone, j.anchor_at, j.run_at, j.starts_at, j.ends_at, j.max_runs, j.run_count, j.jitter,
     j.overlap, j.max_buffer, j.misfire_after, j.catch_up, j.max_catch_up, j.catch_up_window, j.start_deadline,
     j.retry_within,
-    (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason)) FROM (
-        SELECT d.*, max(d.until_date) OVER (ORDER BY d.from_date ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS so_far
-        FROM pgsched.job_calendars d
-        WHERE d.job_id = j.id AND d.until_date >= (j.decided_until - interval '2 days')::date
-          AND d.from_date <= (clock_timestamp() + interval '1 year')::date) c
-     WHERE coalesce(c.so_far < c.until_date AND c.so_far <= (clock_timestamp() + interval '1 year')::date, true)) AS excluded
+    -- asked first, for next to no job has any
+    CASE WHEN (SELECT true FROM pgsched.job_calendars d WHERE d.job_id = j.id LIMIT 1) THEN (
+        SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason)) FROM (
+            SELECT d.*, max(d.until_date) OVER (
+                ORDER BY d.from_date ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS so_far
+            FROM pgsched.job_calendars d
+            WHERE d.job_id = j.id AND d.until_date >= (j.decided_until - interval '2 days')::date
+              AND d.from_date <= (clock_timestamp() + interval '1 year')::date) c
+        WHERE coalesce(c.so_far < c.until_date AND c.so_far <= (clock_timestamp() + interval '1 year')::date, true)
+    ) END AS excluded
 FROM pgsched.jobs j
 WHERE j.id = ANY(%(job_ids)s::bigint[])
 
