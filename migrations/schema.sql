@@ -2403,13 +2403,17 @@ END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.mark_tasks()
  RETURNS void
- LANGUAGE sql
+ LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    SELECT setval('pgsched.tasks_with_options', coalesce(pg_sequence_last_value('pgsched.tasks_with_options'), 0)
-                  | (SELECT coalesce(bit_or(pgsched.queue_bit(t.task)), 0) FROM pgsched.tasks t WHERE t.options <> '{}'))
-$function$;
+DECLARE
+    -- before the sequence is read: a bit that pgsched.register_tasks sets while the table is read must not be lost
+    bits bigint := (SELECT bit_or(pgsched.queue_bit(t.task)) FROM pgsched.tasks t WHERE t.options <> '{}');
+BEGIN
+    PERFORM setval('pgsched.tasks_with_options',
+        coalesce(pg_sequence_last_value('pgsched.tasks_with_options'), 0) | coalesce(bits, 0));
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.may_be_asleep()
  RETURNS boolean

@@ -24,7 +24,8 @@ ALTER TABLE pgsched.archived_runs DROP CONSTRAINT archived_runs_pkey,
 -- A longer range takes the leader seconds to count. What was asked for before ends with the reason: an UPDATE by the leader
 -- would be refused.
 UPDATE pgsched.backfills SET finished_at = clock_timestamp(), error = 'the range is longer than 100 years'
-WHERE finished_at IS NULL AND to_at - from_at > interval '36525 days';
+WHERE finished_at IS NULL AND CASE WHEN isfinite(from_at) AND isfinite(to_at)
+    THEN to_at - from_at > interval '36525 days' ELSE true END;
 -- (Instants that are none are refused by a trigger, which says so; infinite ones cannot be subtracted.)
 ALTER TABLE pgsched.backfills ADD CONSTRAINT backfills_range CHECK (CASE
     WHEN finished_at IS NOT NULL OR from_at < '1970-01-01 00:00Z' OR to_at > '9000-01-01 00:00Z' THEN true

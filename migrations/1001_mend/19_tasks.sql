@@ -144,10 +144,14 @@ ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER b_decided;
 
 -- Sets the bits of all tasks that have options: after a restore, a crash or somebody's setval some may be missing.
 CREATE FUNCTION pgsched.mark_tasks() RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT setval('pgsched.tasks_with_options', coalesce(pg_sequence_last_value('pgsched.tasks_with_options'), 0)
-                  | (SELECT coalesce(bit_or(pgsched.queue_bit(t.task)), 0) FROM pgsched.tasks t WHERE t.options <> '{}'))
-$$;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- before the sequence is read: a bit that pgsched.register_tasks sets while the table is read must not be lost
+    bits bigint := (SELECT bit_or(pgsched.queue_bit(t.task)) FROM pgsched.tasks t WHERE t.options <> '{}');
+BEGIN
+    PERFORM setval('pgsched.tasks_with_options',
+        coalesce(pg_sequence_last_value('pgsched.tasks_with_options'), 0) | coalesce(bits, 0));
+END $$;
 
 COMMENT ON TABLE pgsched.tasks IS
     'What the code of each app says of its tasks. Of several releases of one task the one that was first seen last holds.';

@@ -64,7 +64,8 @@ class Known:
         if (token := bearer(asked)) is not None:
             return *self.by_token(token), False
         if settings.proxy_header and self.from_proxy(asked):
-            user = asked.headers.get(settings.proxy_header, "")
+            said = asked.headers.getlist(settings.proxy_header)
+            user = said[0] if len(said) == 1 else ""  # of two, one may be the browser's own
             return ("write", user, True) if user else ("none", "", True)
         return *self._people.get(session.by, ("none", "")), True
 

@@ -231,6 +231,8 @@ def test_the_proxys_word_counts_only_from_the_proxy(console: Console) -> None:
     assert console("10.1.2.3", **settings).get("/", **says).status_code == 200
     assert "ada" in console("10.1.2.3", **settings).get("/", **says).text
     assert console("10.1.2.3", **settings).get("/").status_code == 401
+    two = {"headers": [("x-user", "eve"), ("x-user", "ada")]}
+    assert console("10.1.2.3", **settings).get("/", **two).status_code == 401
     assert console("192.0.2.1", **settings).get("/", **says).status_code == 401
 
 
