@@ -98,7 +98,7 @@ def tell(registration: Registration, done: dict[str, str]) -> None:
     if locked := held(done):
         logger.warning("jobs are as they were: somebody has locked them; they will be declared later", jobs=locked)
     if taken := {name: what for name, what in done.items() if what.startswith(f"{FOREIGN}:")}:
-        logger.error("jobs not made: somebody else has taken their names, and would own what they do; delete his",
+        logger.error("jobs not made: somebody else has taken their names, and would own what they run: delete them",
                      app=registration.app, jobs=taken)  # fmt: skip
     if foreign := [name for name, what in done.items() if what == FOREIGN]:
         logger.warning("jobs not made: their names belong to jobs that this app does not own; rename or delete one",

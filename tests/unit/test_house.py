@@ -122,6 +122,21 @@ def test_no_property_has_200_ms_for_each_example() -> None:
     assert bounded == []
 
 
+def test_no_module_gives_an_imported_name_another_value() -> None:
+    """The import would be in vain, silently: what compares with it compares with something else."""
+    taken = [
+        f"{relative(path)}:{node.lineno}: {target.id}"
+        for path in python_files()
+        for body in [ast.parse(path.read_text()).body]
+        for imported in [{a.asname or a.name for node in body if isinstance(node, ast.ImportFrom) for a in node.names}]
+        for node in body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name) and target.id in imported
+    ]
+    assert taken == []
+
+
 def test_each_statement_has_one_name() -> None:
     names = Counter(
         name
