@@ -72,6 +72,7 @@ class Heartbeat(threading.Thread):
         self.beaten_at = time.monotonic()  # when the database last answered a beat
         self.after_beat: Callable[[Connection[Any]], object] = bool
         self.declare_at = math.inf  # monotonic: what the code declares could not be declared yet
+        self._updates = True  # and jobs that are there already are to be as it says
 
     def drain(self) -> None:
         """Let everybody see at once that this worker takes no more."""
@@ -178,7 +179,7 @@ class Heartbeat(threading.Thread):
             self._heed(conn, beat)
         self.after_beat(conn)
         if time.monotonic() >= self.declare_at and not self._stopping:
-            done = declare_again(conn, self.registration)
+            done = declare_again(conn, self.registration, update=self._updates)
             self.declare_at = math.inf if done else time.monotonic() + DECLARE_AGAIN_S
 
     def _heed(self, conn: Connection[Any], beat: Beat) -> None:
@@ -186,7 +187,9 @@ class Heartbeat(threading.Thread):
         lost its row, and given its number to another worker: nobody would see that this one is there. Or it was silent
         for so long that it was given up, and its jobs with it."""
         if not beat.known:
-            self.worker_id, before = register_again(conn, self.registration), self.worker_id
+            before, (self.worker_id, whole) = self.worker_id, register_again(conn, self.registration)
+            if not whole and self.declare_at == math.inf:
+                self.declare_at, self._updates = time.monotonic() + DECLARE_AGAIN_S, False
             self.on_registered(self.worker_id)
             logger.warning(
                 "registered again: the database had lost this worker, or given it up", id=self.worker_id, before=before

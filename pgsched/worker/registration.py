@@ -8,7 +8,7 @@ from pgsched import log
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import explain
 from pgsched.db.queries.jobs import registration as rows
-from pgsched.db.queries.jobs.declarations import FOREIGN, HELD, declare
+from pgsched.db.queries.jobs.declarations import FOREIGN, HELD, declare_in_turn
 from pgsched.db.queries.runs import tasks, workers
 from pgsched.db.queries.runs.workers import Registration
 from pgsched.db.rows import value
@@ -49,8 +49,9 @@ def held(done: dict[str, str]) -> dict[str, str]:
     return {name: what for name, what in done.items() if what.startswith(HELD)}
 
 
-def declare_again(conn: Connection[Any], registration: Registration) -> bool:
-    """Declare what could not be declared at the start; whether that is all now. Raises DatabaseError."""
+def declare_again(conn: Connection[Any], registration: Registration, *, update: bool = True) -> bool:
+    """Declare what could not be declared before; without `update`, only put back what is gone. Whether that is all now.
+    Raises DatabaseError."""
     if registration.app is None or registration.jobs is None:
         return True
     try:
@@ -58,7 +59,9 @@ def declare_again(conn: Connection[Any], registration: Registration) -> bool:
             conn.execute("SELECT set_config('lock_timeout', %s, true)", [f"{1000 * PATIENCE_S:.0f}ms"])
             if not value(conn, "declare_try_lock"):
                 return False
-            done = declare(conn, registration.jobs, registration.app, remove=False, wait_s=PATIENCE_S)
+            done = declare_in_turn(
+                conn, registration.jobs, registration.app, remove=False, update=update, wait_s=PATIENCE_S
+            )
     except LockTimeout:
         return False
     except DatabaseError as error:
@@ -75,7 +78,7 @@ def declare_again(conn: Connection[Any], registration: Registration) -> bool:
     return not held(done)
 
 
-def register_again(conn: Connection[Any], registration: Registration) -> int:
+def register_again(conn: Connection[Any], registration: Registration) -> tuple[int, bool]:
     """Of a worker that the database does not know any more, or has given up: as `register`, but that of its jobs it
     only puts back those that are gone. Raises DatabaseError."""
     register_tasks(conn, registration)
@@ -85,10 +88,10 @@ def register_again(conn: Connection[Any], registration: Registration) -> int:
         if isinstance(error.__cause__, DatabaseError):
             raise error.__cause__ from None  # it passes, or not: whoever beats knows what to do
         logger.error("the jobs that the code declares cannot be put back", app=registration.app, error=str(error))
-        return workers.start(conn, registration)
+        return workers.start(conn, registration), True
     if back := [name for name, what in done.items() if what == "created"]:
         logger.warning("jobs put back that were removed while this worker was away", app=registration.app, jobs=back)
-    return worker_id
+    return worker_id, not held(done)
 
 
 def tell(registration: Registration, done: dict[str, str]) -> None:

@@ -17,8 +17,7 @@ from psycopg import sql as composing
 
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.job_columns import SETTABLE, checked, identifiers, placeholder, refused
-from pgsched.db.rows import one, rows
-from pgsched.db.statements import sql
+from pgsched.db.rows import one, rows, value
 from pgsched.errors import InputError, LockTimeout
 
 # An operator may pause what code declares; only a declaration that says so itself pauses or resumes a job.
@@ -68,22 +67,36 @@ def declare(
     Without `remove`, jobs that are not declared are left as they are (and called left); without `update`, those that
     are there already.
     """
+    with conn.transaction():
+        locked = value(conn, "declare_lock")
+        return declare_in_turn(conn, declarations, declared_by, remove=remove and locked, update=update, wait_s=wait_s)
+
+
+def declare_in_turn(
+    conn: Connection[Any],
+    declarations: Iterable[Declaration],
+    declared_by: str,
+    *,
+    remove: bool,
+    update: bool,
+    wait_s: float = LOCK_WAIT_S,
+) -> dict[str, str]:
+    """As `declare`, in the caller's transaction, which has the lock of all that declare. `remove` only if it has: else
+    a process that has just come may declare what would be taken away."""
     wanted = in_order(declarations)
     names = [declaration.name for declaration in wanted]
     if twice := {name for name in names if names.count(name) > 1}:
         raise InputError(f"name: declared twice: {', '.join(sorted(twice))}", "name")
-    with conn.transaction():
-        conn.execute(sql("declare_lock"))
-        done = compare(conn, wanted, declared_by, update=update)
-        (before,) = conn.execute("SELECT current_setting('lock_timeout')").fetchone()  # type: ignore[misc]
-        until = time.monotonic() + wait_s
-        for declaration in wanted:
-            if declaration.name not in done:
-                set_lock_timeout(conn, f"{1000 * max(LEAST_WAIT_S, until - time.monotonic()):.0f}ms")
-                done[declaration.name] = reconcile(conn, declaration, declared_by, update)
-        set_lock_timeout(conn, f"{1000 * max(LEAST_WAIT_S, until - time.monotonic()):.0f}ms")
-        done |= remove_others(conn, declared_by, names, remove)
-        set_lock_timeout(conn, before)
+    done = compare(conn, wanted, declared_by, update=update)
+    (before,) = conn.execute("SELECT current_setting('lock_timeout')").fetchone()  # type: ignore[misc]
+    until = time.monotonic() + wait_s
+    for declaration in wanted:
+        if declaration.name not in done:
+            set_lock_timeout(conn, f"{1000 * max(LEAST_WAIT_S, until - time.monotonic()):.0f}ms")
+            done[declaration.name] = reconcile(conn, declaration, declared_by, update)
+    set_lock_timeout(conn, f"{1000 * max(LEAST_WAIT_S, until - time.monotonic()):.0f}ms")
+    done |= remove_others(conn, declared_by, names, remove)
+    set_lock_timeout(conn, before)
     return {name: done[name] for name in (*names, *(name for name in done if name not in names))}
 
 

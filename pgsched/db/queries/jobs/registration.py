@@ -14,7 +14,7 @@ import psycopg
 
 from pgsched.config import WITHDRAW_AFTER_S
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.jobs.declarations import HELD, Declaration, compare, declare, remove_others
+from pgsched.db.queries.jobs.declarations import HELD, Declaration, compare, declare_in_turn, remove_others
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.workers import Registration
 from pgsched.db.rows import Row, fetch, value
@@ -45,7 +45,7 @@ def register_unchanged(
     """Where all jobs are as they are declared, nothing but the worker's row is written, and nobody waits for another.
     None: something is to be written."""
     with conn.transaction():
-        conn.execute(sql("declare_lock_shared"))
+        locked = value(conn, "declare_lock_shared")
         done = compare(conn, jobs, app, update=not again)
         names = [job.name for job in jobs]
         if {*names} != {*done} or len(names) != len(done):
@@ -53,6 +53,8 @@ def register_unchanged(
         left = remove_others(conn, app, names, remove=False)
         if left and registration.removes and not again and is_alone(conn, app):
             return None
+        if not locked:  # whoever has been declaring for so long may be taking some of them away: it looks again later
+            done = dict.fromkeys(names, HELD)
         return workers.start(conn, registration), done | left
 
 
@@ -63,7 +65,7 @@ def register_changed(
     with conn.transaction():
         locked = value(conn, "declare_lock")  # whoever keeps it must not keep a worker from its start
         remove = locked and registration.removes and not again and is_alone(conn, app)
-        done = declare(conn, jobs, app, remove=remove, update=not again)
+        done = declare_in_turn(conn, jobs, app, remove=remove, update=not again)
         return workers.start(conn, registration), done
 
 

@@ -273,7 +273,7 @@ def test_one_that_comes_back_puts_back_what_is_gone_and_changes_nothing_else(db:
     jobs.delete(db, "letters")
     db.execute("UPDATE pgsched.jobs SET schedule = '@hourly', declared_by = 'payroll'")
     register(db, process(release(App("payroll"), salaries="@hourly", bonuses="@daily")))
-    again = register_again(db, process(old))
+    again, _ = register_again(db, process(old))
     assert declared(db) == BOTH
     assert one(db, "SELECT schedule FROM pgsched.jobs WHERE name = 'salaries'") == "@hourly"
     assert one(db, "SELECT declares FROM pgsched.workers WHERE id = %s", again) == ["letters", "salaries"]

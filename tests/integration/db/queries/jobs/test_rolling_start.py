@@ -11,7 +11,7 @@ import pytest
 from pgsched import App
 from pgsched.db.queries.jobs import declarations, registration
 from pgsched.db.queries.jobs.registration import register
-from pgsched.worker.registration import declare_again, held
+from pgsched.worker.registration import declare_again, held, register_again
 from tests.support.apps.releases import release
 from tests.support.db.setting import Open, cut
 from tests.support.fleet import one
@@ -107,6 +107,38 @@ def test_who_cannot_declare_now_starts_all_the_same(db: psycopg.Connection, conn
     somebody.rollback()
     assert declare_again(starting, process(app()))
     assert one(db, "SELECT count(*) FROM pgsched.jobs") == len(NAMES)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_who_has_not_got_its_turn_takes_no_job_away(
+    guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = process(release(App("shop"), a="@daily", b="@daily")), process(release(App("shop"), b="@hourly"))
+    assert old.jobs and new.jobs
+    register(db, old)
+    db.execute("DELETE FROM pgsched.workers")
+    db.execute("CREATE TEMP SEQUENCE asked")
+    got = "false" if guarded else "true"
+    cut(monkeypatch, "declare_lock", "pgsched.take_declare_turn()", f"nextval('pg_temp.asked') > 0 AND {got}")
+    assert register(db, new)[1] == {"b": "updated", "a": "left" if guarded else "removed"}
+    assert one(db, "SELECT last_value FROM pg_temp.asked") == 1, "it waits for it once"
+    declarations.declare(db, old.jobs, "shop", remove=False)
+    assert declarations.declare(db, new.jobs, "shop")["a"] == ("left" if guarded else "removed")
+
+
+def test_who_looks_while_somebody_declares_looks_again_later(db: psycopg.Connection, connect: Open) -> None:
+    """It does not see what the other one takes away before that has committed."""
+    register(db, process(app()))
+    somebody = connect(autocommit=False)
+    somebody.execute("SELECT pgsched.take_declare_turn()")
+    somebody.execute("DELETE FROM pgsched.jobs WHERE name = 'job7'")
+    assert set(register(connect(), process(app()))[1].values()) == {"held"}
+    worker, whole = register_again(connect(), process(app()))
+    assert not whole and one(db, "SELECT count(*) FROM pgsched.workers WHERE id = %s", worker) == 1
+    somebody.commit()
+    assert declare_again(db, process(app("@daily")), update=False)
+    schedules = "SELECT array_agg(schedule ORDER BY id) FROM pgsched.jobs WHERE name IN ('job7', 'job8')"
+    assert one(db, schedules) == ["@hourly", "@daily"], "it is put back; the others may be of a newer release"
 
 
 @pytest.mark.parametrize("guarded", [True, False])
