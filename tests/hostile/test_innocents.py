@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,9 +32,12 @@ class Scene:
         self.marks = marks
         marks.touch()
 
+    def launch(self, *options: str) -> Member:
+        """A worker that may be dead before anybody sees that it was at work."""
+        return self.fleet.launch(*QUICK, *options, app="tests.support.apps.poison:app")
+
     def start(self, count: int, *options: str) -> list[Member]:
-        app = "tests.support.apps.poison:app"
-        started = [self.fleet.launch(*QUICK, *options, app=app) for _ in range(count)]
+        started = [self.launch(*options) for _ in range(count)]
         self.fleet.await_start(*started)
         return started
 
@@ -90,11 +94,11 @@ def test_what_kills_its_worker_is_found_at_the_second_death(scene: Scene) -> Non
 
     def buried() -> bool:
         if sum(member.alive for member in scene.fleet.members) < 2 and one(scene.db, DYING):
-            scene.start(1)
+            scene.launch()
         return bool(one(scene.db, OPEN) == 0)
 
-    scene.start(2)
     wait_until(buried, 90, "the end of all")
+    assert {member.process.poll() for member in scene.fleet.members} <= {None, -signal.SIGKILL}
     assert scene.charged_in_vain() == set()
     others = scene.db.execute("SELECT DISTINCT state FROM pgsched.runs WHERE task = 'mark'").fetchall()
     assert others == [("succeeded",)]
