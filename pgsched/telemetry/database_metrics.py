@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pgsched import log
-from pgsched.db.connection.connect import Connection, DatabaseError, connect
+from pgsched.db.connection.connect import Connection, connect
 from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.reports import metrics
-from pgsched.errors import PgschedError
 from pgsched.telemetry.metrics import Bounded, Sample
 from pgsched.telemetry.system_health import SystemHealth
 
@@ -65,7 +64,7 @@ class Figures(threading.Thread):
                     self._health.look(conn)
                     if self._counted:
                         self._take(conn)
-                except (DatabaseError, PgschedError) as error:
+                except Exception as error:  # one that is no database's must not end the thread either
                     logger.warning("figures not read", error=log.redact(first_line(error)))
                     close(conn)
                     conn = None

@@ -1,6 +1,7 @@
 """What is wrong with the whole system, as this process judged it last: the same judgement as `pgsched status`.
 
-Invariant: a process judges while it leads, or while nobody does; the others say nothing. An old judgement is none.
+Invariant: a process judges while it leads, or while nobody does; the others say nothing. An old judgement is none, and
+a leader that cannot judge says so. What goes wrong with it keeps nothing else from being done.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from pgsched import log
 from pgsched.config import find_patience
 from pgsched.core.health import KINDS, Patience, Problem, judge
 from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.reports import health
 from pgsched.telemetry.metrics import Sample
 
+logger = log.get("metrics")
 STALE_S, UNLED_STALE_S = 60.0, 15.0  # of a leader, which looks every 15 s, and of others, every 5 s
 
 
@@ -35,20 +39,27 @@ class SystemHealth:
         self._clock = clock
         self._found: list[Problem] = []
         self._at: float | None = None
+        self._tried_at: float | None = None  # for the first time
         self._as_leader = False
 
     def look(self, conn: Connection[Any]) -> None:
-        """Judge now."""
+        """Judge now, if that can be done."""
         leads = self._leads()
-        self._found, self._as_leader = judged(conn), leads
+        self._tried_at = self._tried_at or self._clock()
+        try:
+            self._found, self._as_leader = judged(conn), leads
+        except Exception as error:
+            logger.warning("the system's health cannot be judged", error=log.redact(first_line(error)))
+            return
         self._at = self._clock()
 
     def lines(self) -> list[str]:
         """For /readyz: one for each problem."""
-        if self._at is None or (self._as_leader and not self._leads()):
+        since = self._tried_at if self._at is None else self._at
+        if since is None or (self._as_leader and not self._leads()):
             return []
         if self._old():
-            return [f"unknown: not judged for {self._clock() - self._at:.0f} s"] if self._leads() else []
+            return [f"unknown: not judged for {self._clock() - since:.0f} s"] if self._leads() else []
         return [one.text for one in self._found]
 
     def samples(self) -> Iterator[Sample]:

@@ -103,10 +103,12 @@ class Unled(threading.Thread):
 
     def watch(self, conn: Connection[Any]) -> None:
         """As long as nobody leads."""
-        mine, look_at = Watch(self._nudge), 0.0
+        mine, look_at, others_at = Watch(self._nudge), 0.0, 0.0
         while not self._leads() and alerts.no_leader(conn, GONE_S) and not self._ending.is_set():
             self._nudge()
-            self._look(conn)
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + mine.work(conn, lambda: nullcontext(conn), leads=False)
+            if time.monotonic() >= others_at:
+                self._look(conn)
+                others_at = time.monotonic() + EVERY_S
             self._ending.wait(min(EVERY_S, max(0.0, look_at - time.monotonic())))
