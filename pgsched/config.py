@@ -202,24 +202,27 @@ def require(name: str, value: float, low: float, high: float) -> None:
         raise InputError(f"{name}: {value:g} is out of range {low:g}-{high:g}", name)
 
 
-def find_dsn(flag: str | None, environ: Mapping[str, str] | None = None) -> str | None:
-    """The DSN by order of precedence: the flag, PGSCHED_DSN, DATABASE_URL, libpq's PGHOST, PGSERVICE and PGDATABASE;
-    None means the embedded server. Raises InputError for one that is given and empty: a secret that was not filled in
-    must not lead to another database."""
-    found = source_of_dsn(flag, environ)
+def find_dsn(flag: str | None, environ: Mapping[str, str] | None = None, otherwise: str | None = None) -> str | None:
+    """The DSN by order of precedence: the flag, PGSCHED_DSN, DATABASE_URL, `otherwise` (the app's), libpq's PGHOST,
+    PGSERVICE and PGDATABASE; None means the embedded server. Raises InputError for one that is given and empty: a
+    secret that was not filled in must not lead to another database."""
+    found = source_of_dsn(flag, environ, otherwise)
     return None if found is None else found[1]
 
 
-def source_of_dsn(flag: str | None, environ: Mapping[str, str] | None = None) -> tuple[str, str] | None:
+def source_of_dsn(
+    flag: str | None, environ: Mapping[str, str] | None = None, otherwise: str | None = None
+) -> tuple[str, str] | None:
     """The name of what gives the DSN, and the DSN, as in `find_dsn`."""
     env = hidden_environment.environ() if environ is None else environ
-    for name, value in (("--dsn", flag), *((name, env.get(name)) for name in ("PGSCHED_DSN", "DATABASE_URL"))):
+    given = [("--dsn", flag), *((name, env.get(name)) for name in ("PGSCHED_DSN", "DATABASE_URL"))]
+    for name, value in (*given, ("App(dsn=...)", otherwise)):
         if value is not None:
             if not value.strip():
                 raise InputError(f"dsn: {name} is given, but empty: fill it in, or leave it out", "dsn")
             return name, value
     if not any(env.get(name) for name in LEADING):
         return None
-    given = {name: value for name in LIBPQ if (value := env.get(name))}
-    quoted = {name: value.replace("\\", "\\\\").replace("'", "\\'") for name, value in given.items()}
-    return ", ".join(given), " ".join(f"{LIBPQ[name]}='{value}'" for name, value in quoted.items())
+    parts = {name: value for name in LIBPQ if (value := env.get(name))}
+    quoted = {name: value.replace("\\", "\\\\").replace("'", "\\'") for name, value in parts.items()}
+    return ", ".join(parts), " ".join(f"{LIBPQ[name]}='{value}'" for name, value in quoted.items())

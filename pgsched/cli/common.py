@@ -32,13 +32,11 @@ class Place:
 
 
 def locate(dsn: str | None, app_dsn: str | None = None) -> Place:
-    """The database by --dsn, PGSCHED_DSN, DATABASE_URL and PG* variables, or that of the app that is served; else the
+    """The database by --dsn, PGSCHED_DSN or DATABASE_URL, that of the app that is served, or by PG* variables; else the
     embedded one, started, with a line that says so."""
     from pgsched.config import find_dsn
 
-    found = find_dsn(dsn)
-    if found is None:
-        found = app_dsn
+    found = find_dsn(dsn, otherwise=app_dsn)
     if found is not None:
         return Place(found, embedded=False)
     from pgsched.db.embedded import server

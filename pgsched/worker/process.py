@@ -73,7 +73,7 @@ def refuse_other_database(dsn: str, app_dsn: str) -> None:
     if found[0] != found[1]:
         raise InputError(
             f"dsn: the app is made for {place(app_dsn)}, and this worker was told to serve {place(dsn)}:"
-            " leave out --dsn and PGSCHED_DSN, or the dsn of App(...)",
+            " leave out --dsn (or PGSCHED_DSN, or DATABASE_URL), or the dsn of App(...)",
             "dsn",
         )
 

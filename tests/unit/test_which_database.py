@@ -48,6 +48,13 @@ def test_the_variables_of_libpq_lead_to_a_database() -> None:
     assert find_dsn(None, {"PGUSER": "u", "PGPORT": "1", "PGHOST": ""}) is None
 
 
+def test_what_the_code_of_an_app_says_counts_before_variables_that_are_there_for_psql() -> None:
+    """libpq takes from those what the DSN leaves open: PGHOST must not lead away from `dbname=shop`."""
+    assert find_dsn(None, {"PGHOST": "h"}, "dbname=shop") == "dbname=shop"
+    assert find_dsn(None, {"PGHOST": "h", "DATABASE_URL": DSN}, "dbname=shop") == DSN
+    assert find_dsn(None, {}, None) is None
+
+
 @pytest.mark.parametrize("text", ['FATAL:  password authentication failed for user "u"', 'database "x" does not exist'])
 def test_a_server_that_refuses_is_not_called_unreachable(text: str) -> None:
     assert "the server refused the connection" in str(explain(psycopg.OperationalError(text)))
