@@ -209,14 +209,14 @@ class Claimer:
 
     async def _try(self, conn: AsyncConnection[Any], queues: list[str]) -> None:
         """Claim of each queue in turn, as long as there is room; of many that are quick to scan in one statement."""
-        for group in self._known.groups(queues, singly=time.monotonic() < self._singly_until):
-            n = min(self.room(), LARGEST_BATCH)
+        for tried in self._known.groups(queues, singly=time.monotonic() < self._singly_until):
+            group, n = self._rotation.allowed(tried, min(self.room(), LARGEST_BATCH), self.places)
             if n <= 0:
                 for queue in group:
                     self._rotation.no_room(queue)
             elif len(group) > 1:
                 await self._claim_many(conn, group, n)
-            elif await self._claim(conn, group[0], n):
+            elif group and await self._claim(conn, group[0], n):
                 self._rotation.full(group[0])
 
     async def _claim_many(self, conn: AsyncConnection[Any], queues: list[str], n: int) -> None:
@@ -230,9 +230,9 @@ class Claimer:
         each_s = (time.monotonic() - sent_at) / len(queues)
         if claims:
             self.on_claims(claims, await counted_from(conn, claims, sent_at, self.wanted.lease_s))
-        self._rotation.note_wanting(queues, nothing=not claims and places <= 0)
         by_queue = sorted_by_queue(claims)
         last = max((queues.index(queue) for queue in by_queue), default=-1)
+        left = self._rotation.note_wanting(queues, max(last, 0), claims, places)
         for place, queue in enumerate(queues):
             taken = by_queue.get(queue, [])
             if taken:
@@ -240,7 +240,7 @@ class Claimer:
             # there was no room for more, or one that is suspect was taken alone
             if (len(claims) == n or (claims and claims[0].suspect)) and place >= last:
                 self._rotation.full(queue) if place == last else self._rotation.no_room(queue)
-            else:
+            elif not left or place < last:
                 self._known.cursor(queue).scanned(taken, n, sent_at, sent_at + each_s)
 
     async def _claim(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
@@ -286,7 +286,7 @@ class Claimer:
         if claims:
             self._rotation.took(queue, len(claims))
             self.on_claims(claims, await counted_from(conn, claims, sent_at, self.wanted.lease_s))
-        self._rotation.note_wanting([queue], nothing=not claims and places <= 0)
+        self._rotation.note_wanting([queue], 0, claims, places)
         if idle:
             await asyncio.sleep(0)  # what was claimed begins before anything else is done, and others have their turn
         cursor = self._known.cursor(queue)

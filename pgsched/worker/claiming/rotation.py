@@ -1,13 +1,17 @@
 """Which queues a round of claims tries, and in what order.
 
-Invariant: no queue keeps the others from being tried, neither one that never runs dry nor one whose claims fail.
+Invariant: no queue keeps the others from being tried, neither one that never runs dry nor one whose claims fail, nor
+one whose runs wait for a free place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from pgsched.core.model import Claim
+
+AT_ONCE = 100  # queues that are tried because there is a free place
 
 
 class Rotation:
@@ -15,7 +19,8 @@ class Rotation:
 
     def __init__(self) -> None:
         self.taken: dict[str, int] = {}
-        self.wanting: set[str] = set()  # of these something may have been left for want of a free place
+        # something may be left here for want of a free place (True: one was taken), the next one to be tried first
+        self.wanting: dict[str, bool] = {}
         self._hinted: dict[str, None] = {}  # they got work, or may have more
         self._lately: list[str] = []  # of these the last round claimed runs
         self._failed: list[str] = []  # the queue whose claim failed is tried last, once
@@ -40,8 +45,9 @@ class Rotation:
         return sum(self.taken.values())
 
     def hint(self, queue: str) -> None:
-        """This queue may have work."""
+        """This queue may have work, also for whoever has no free place."""
         self._hinted[queue] = None
+        self.wanting.pop(queue, None)
 
     def took(self, queue: str, count: int) -> None:
         """So many runs of this queue were claimed."""
@@ -87,18 +93,32 @@ class Rotation:
         self._failed = [] if queue is None else [queue]
         self._hinted, self._lately = dict.fromkeys([*self._hinted, *self._trying]), []
 
-    def note_wanting(self, queues: list[str], *, nothing: bool) -> None:
-        """What comes first in these queues may be such as begins at once, and there was no free place for it; unless
-        something was taken."""
-        if nothing:
-            self.wanting.update(queues)
-        elif self.wanting:
-            self.wanting.difference_update(queues)
+    def note_wanting(self, queues: Sequence[str], first: int, claims: Sequence[Claim], places: int) -> bool:
+        """These were tried when so many places were free. May something be left, from the `first` of them on, that
+        begins once it is claimed, because no place is free any more? The first that was served comes last then."""
+        served = places > 0 and begin_at_once(claims) >= places
+        left = served or (places <= 0 and not claims)
+        first = first if left else len(queues)
+        for queue in queues[:first] if self.wanting else ():
+            self.wanting.pop(queue, None)
+        for queue in queues[first:]:
+            self.wanting[queue] = self.wanting.get(queue, False) or served
+        if served:
+            del self.wanting[queues[first]]
+            self.wanting[queues[first]] = True
+        return left
+
+    def allowed(self, queues: list[str], n: int, places: Callable[[], int]) -> tuple[list[str], int]:
+        """Which of these to try for how many of `n` claims: what wants a place when there is one, and for no more."""
+        if not self.wanting or self.wanting.keys().isdisjoint(queues):
+            return queues, n
+        if (free := places()) > 0:
+            return queues, min(n, free) if any(map(self.wanting.get, queues)) else n
+        return [queue for queue in queues if queue not in self.wanting], n
 
     def hint_wanting(self) -> bool:
-        """There is a free place: try those queues. Are there any?"""
-        for queue in self.wanting:
-            self.hint(queue)
+        """There is a free place: try some of those queues. Are there any?"""
+        self._hinted |= dict.fromkeys(islice(self.wanting, AT_ONCE))
         return bool(self.wanting)
 
 
@@ -108,3 +128,8 @@ def sorted_by_queue(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
     for claim in claims:
         found.setdefault(claim.queue, []).append(claim)
     return found
+
+
+def begin_at_once(claims: Iterable[Claim]) -> int:
+    """How many of these claims count as begun, so that each needs a place (attempts/room.py)."""
+    return sum(claim.max_attempts == 1 or bool(claim.suspect) for claim in claims)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import psycopg
 import pytest
@@ -85,3 +86,33 @@ def test_a_scan_that_takes_longer_than_the_lease_is_not_in_vain(
         await work
 
     play(scene)
+
+
+def test_where_runs_begin_once_they_are_claimed_few_more_are_locked_than_there_are_places(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, places = 1000, 4
+    add_runs(db, count)
+    db.execute("UPDATE pgsched.runs SET max_attempts = 1, queue = 'q' || id % 500")
+    asked: list[int] = []  # for how many runs, where there was a free place
+    for name in ("claim", "claim_many"):
+        really = getattr(claiming, name)
+
+        async def counted(*given: object, really: Any = really, **more: object) -> object:
+            asked.append(int(given[3]) if given[-1] else 0)  # type: ignore[call-overload]
+            return await really(*given, **more)
+
+        monkeypatch.setattr(claiming, name, counted)
+
+    async def scene() -> None:
+        handler = Handler()
+        handler.go.set()
+        worker = make(dsn, handler, concurrency=places)
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: worker.verdicts.get("succeeded") == count, "the end of all")
+        worker.stop()
+        await work
+
+    play(scene)
+    print(f"{len(asked)} statements, for {sum(asked)} runs")
+    assert sum(asked) < 40 * count, "each statement locks what it asks for"
