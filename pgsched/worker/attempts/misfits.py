@@ -25,6 +25,7 @@ logger = log.get("worker")
 LEAVE_S = 60.0  # then this worker asks again, by one claim: the newer release may have been taken back
 WAIT = timedelta(seconds=30)
 CHARACTERS = 1000
+UNKNOWN = "unknown"
 
 
 class Misfits:
@@ -36,18 +37,17 @@ class Misfits:
         self._app = registration.app
         self._releases = {one.task: one.release for one in registration.releases or ()}
         self._left: set[str] = set()
+        self._asking = asyncio.Lock()
+        self._next: dict[str, asyncio.Task[str | None]] = {}  # by task: an answer that is not asked for yet
 
     async def outcome(self, task: str, error: str) -> Outcome:
         """Of an attempt at `task`, whose arguments do not fit, for this reason."""
         release = self._releases.get(task)
         if self._app is None or release is None:
             return refused(error)  # of a worker that registers no tasks there is no other release
-        try:
-            async with await aconnect(self._dsn, purpose="worker") as conn:
-                standing = await tasks.standing(conn, self._app, task, release)
-        except (DatabaseError, PgschedError) as failure:
-            logger.warning("cannot ask for the newest release", task=task, error=log.redact(first_line(failure)))
-            return later(error)
+        if (asked := self._next.get(task)) is None:
+            asked = self._next[task] = asyncio.get_running_loop().create_task(self._ask(self._app, task, release))
+        standing = await asyncio.shield(asked)
         if standing == "newest":
             return refused(error)
         if standing is None:  # another role owns the app
@@ -56,6 +56,18 @@ class Misfits:
             self._leave(task, error)
             return Outcome(Result.RELEASED, error=words("left to a newer release", error))
         return later(error)
+
+    async def _ask(self, app: str, task: str, release: str) -> str | None:
+        """How the release stands now, on one connection, however many runs do not fit at once. What comes meanwhile
+        wants a younger answer: the newest release may be registered this instant."""
+        async with self._asking:
+            del self._next[task]
+            try:
+                async with await aconnect(self._dsn, purpose="worker") as conn:
+                    return await tasks.standing(conn, app, task, release)
+            except (DatabaseError, PgschedError) as failure:
+                logger.warning("cannot ask for the newest release", task=task, error=log.redact(first_line(failure)))
+                return UNKNOWN
 
     def _leave(self, task: str, error: str) -> None:
         if task not in self._left:

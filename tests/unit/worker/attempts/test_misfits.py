@@ -1,0 +1,82 @@
+"""Runs whose arguments do not fit: how the database is asked what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pgsched.app.release import TaskRelease
+from pgsched.db.queries.runs.workers import Registration
+from pgsched.errors import DatabaseUnreachable
+from pgsched.worker.attempts import misfits
+from pgsched.worker.attempts.misfits import Misfits
+
+RELEASES = [TaskRelease(task, "1", {}, {}) for task in ("a", "b")]
+MINE = Registration("w", "0", "shop", 8, None, ["task"], ["a", "b"], 30.0, releases=RELEASES)
+
+
+class Server:
+    """Counts the connections that are open at once, and what is asked on them."""
+
+    def __init__(self) -> None:
+        self.open = self.most = self.asked = 0
+        self.answer: str | None = "newest"
+        self.is_asked = asyncio.Event()
+
+    async def connect(self, _: str, purpose: str) -> Server:
+        return self
+
+    async def __aenter__(self) -> Server:
+        self.open += 1
+        self.most = max(self.most, self.open)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.open -= 1
+
+    async def standing(self, conn: Any, app: str, task: str, release: str) -> str | None:
+        self.asked += 1
+        self.is_asked.set()
+        answer = self.answer
+        await asyncio.sleep(0.01)
+        return answer
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    made = Server()
+    monkeypatch.setattr(misfits, "aconnect", made.connect)
+    monkeypatch.setattr(misfits.tasks, "standing", made.standing)
+    return made
+
+
+def test_many_that_do_not_fit_share_a_connection_and_an_answer(server: Server) -> None:
+    async def scene() -> set[str]:
+        mine = Misfits("", MINE)
+        outcomes = await asyncio.gather(*(mine.outcome("ab"[n % 2], "no") for n in range(100)))
+        return {f"{outcome.result} {outcome.retry}" for outcome in outcomes}
+
+    assert asyncio.run(scene()) == {"failed False"}
+    assert (server.most, server.asked) == (1, 2)
+
+
+def test_who_comes_while_the_answer_is_on_its_way_gets_a_younger_one(server: Server) -> None:
+    async def scene() -> list[str]:
+        mine = Misfits("", MINE)
+        first = asyncio.create_task(mine.outcome("a", "no"))
+        await server.is_asked.wait()
+        server.answer = "alone"  # a newer release was registered
+        return [str((await outcome).result) for outcome in (first, asyncio.create_task(mine.outcome("a", "no")))]
+
+    assert asyncio.run(scene()) == ["failed", "snoozed"]
+    assert server.asked == 2
+
+
+def test_where_nobody_answers_the_run_waits(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unreachable(*_: object, **__: object) -> Any:
+        raise DatabaseUnreachable("gone")
+
+    monkeypatch.setattr(misfits, "aconnect", unreachable)
+    assert asyncio.run(Misfits("", MINE).outcome("a", "no")).result == "snoozed"
