@@ -33,12 +33,13 @@ RETURNING id, pgsched.assert_fleet(%(fleet)s::uuid) AS fleet
 
 
 -- name: worker_stop
--- say that this worker takes no more (stopping), or is gone (stopped).
+-- say that this worker takes no more (stopping), or is gone (stopped): after it was last seen, as one that the leader
+-- gives up is gone in that very instant (prune_workers).
 -- params: worker_id bigint, name text (a failover may have given the number to another), stopped boolean
 -- returns: nothing
 -- locks: that row
 UPDATE pgsched.workers SET stopping_at = coalesce(stopping_at, clock_timestamp()), seen_at = clock_timestamp(),
-    stopped_at = CASE WHEN %(stopped)s THEN clock_timestamp() END
+    stopped_at = CASE WHEN %(stopped)s THEN clock_timestamp() + interval '1 microsecond' END
 WHERE id = %(worker_id)s AND name = %(name)s
 
 

@@ -320,3 +320,11 @@ def test_a_worker_that_drains_is_not_told(db: psycopg.Connection) -> None:
     claims.heartbeat(db, worker_id, 30.0, [], claims.Vitals(stopping=True), name="host:1")
     assert db.execute("SELECT stopping_at IS NULL, stopped_at IS NULL FROM pgsched.workers").fetchone() == (False, True)
     workers.stop(db, worker_id, "host:1", stopped=True)
+
+
+def test_who_has_signed_off_is_not_taken_for_one_that_was_given_up(db: psycopg.Connection) -> None:
+    """What the leader notes of those is the instant at which they were last seen: a microsecond tells both apart."""
+    for _ in range(100):
+        (worker_id,) = begin(db, new)
+        workers.stop(db, worker_id, "host:1", stopped=True)
+    assert one(db, "SELECT count(*) FROM pgsched.workers WHERE stopped_at > seen_at") == 100
