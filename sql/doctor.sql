@@ -181,6 +181,14 @@ SELECT format('EXECUTE on function pgsched.%%s', proname) FROM pg_proc
 WHERE pronamespace = 'pgsched'::regnamespace AND NOT has_function_privilege(oid, 'EXECUTE')
 
 
+-- name: check_fleet
+-- fail unless the database is of this fleet.
+-- params: fleet uuid (null: any)
+-- returns: fleet uuid: the database's
+-- locks: none
+SELECT pgsched.assert_fleet(%(fleet)s::uuid) AS fleet
+
+
 -- name: check_roles
 -- which of the roles of sql/roles.sql the session's role acts as; none for a superuser, who needs none.
 -- params: none

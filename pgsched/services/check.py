@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
+from uuid import UUID
 
-from pgsched.config import ENVIRONMENT, find_dsn, find_patience, source_of_dsn
+from pgsched.config import ENVIRONMENT, find_dsn, find_patience, fleet, source_of_dsn
 from pgsched.db.connection.connect import Connection, connect, ssl_problem
 from pgsched.db.connection.dsn import shown
 from pgsched.db.embedded import server
 from pgsched.db.embedded.cluster import MAJOR, Cluster
 from pgsched.db.rows import Row, one, rows
 from pgsched.db.schema import version
-from pgsched.errors import DatabaseReadOnly, EmbeddedUnavailable, InputError, NotPermitted, PgschedError
+from pgsched.errors import DatabaseReadOnly, EmbeddedUnavailable, InputError, NotPermitted, PgschedError, WrongFleet
 from pgsched.log import FORMATS, LEVELS
 
 Level = Literal["ok", "warn", "fail"]
@@ -64,7 +65,8 @@ def check(flag: str | None, environ: Mapping[str, str] | None = None) -> list[Fi
     except InputError as error:
         return [*found, fail("dsn", error)]
     if dsn is not None:
-        found += database(dsn)
+        wrong = any(one.name == "PGSCHED_FLEET" for one in found)
+        found += database(dsn, None if wrong else fleet(env))
     return found
 
 
@@ -93,10 +95,11 @@ def settings(env: Mapping[str, str]) -> Iterator[Finding]:
         value = env.get(name)
         if value is not None and value not in allowed:
             yield fail(name, InputError(f'"{value}" is not one of {", ".join(allowed)}'))
-    try:
-        find_patience(env)
-    except InputError as error:
-        yield fail("PGSCHED_BACKLOG_S", error)
+    for name, read in (("PGSCHED_BACKLOG_S", find_patience), ("PGSCHED_FLEET", fleet)):
+        try:
+            read(env)
+        except InputError as error:
+            yield fail(name, error)
     for name in sorted(env):
         if name.startswith("PGSCHED_") and name not in ENVIRONMENT and not name.startswith("PGSCHED_TEST_"):
             yield warn(name, f"is not a variable that pgsched reads; those are {', '.join(ENVIRONMENT)}")
@@ -129,15 +132,15 @@ def room(folder: Path) -> list[Finding]:
     return [warn("disk", f"only {free_mb} MB are free in {folder}")] if free_mb < 500 else []
 
 
-def database(dsn: str) -> list[Finding]:
-    """The database behind a DSN."""
+def database(dsn: str, wanted: UUID | None = None) -> list[Finding]:
+    """The database behind a DSN. `wanted`: the fleet that it is to be of."""
     try:
         with connect(dsn, purpose="check", timeout_s=10) as conn:
             facts = one(conn, "check_server")
             assert facts is not None
             where = f"PostgreSQL {facts['version']}, database {facts['database']} as role {facts['role']}"
             found = [ok("connection", where), *encryption(conn), *server_facts(facts), *durability(facts), *load(facts)]
-            return found + list(schema(conn, facts))
+            return found + list(schema(conn, facts, wanted))
     except PgschedError as error:
         return [fail("connection", error)]
 
@@ -191,7 +194,7 @@ def load(facts: Row) -> Iterator[Finding]:
         yield warn("clock", f"this machine's clock and the database's differ by {skew:.0f} s; only the latter counts")
 
 
-def schema(conn: Connection[Any], facts: Row) -> Iterator[Finding]:
+def schema(conn: Connection[Any], facts: Row, wanted: UUID | None = None) -> Iterator[Finding]:
     """Is pgsched installed there, in this program's version, and may this role use it?"""
     try:
         version.check(conn)
@@ -207,6 +210,11 @@ def schema(conn: Connection[Any], facts: Row) -> Iterator[Finding]:
             yield fail("grants", NotPermitted(text))
         return
     yield ok("schema", f"version {version.SCHEMA_VERSION}")
+    if wanted is not None:
+        try:
+            one(conn, "check_fleet", {"fleet": wanted})
+        except (WrongFleet, NotPermitted) as error:
+            yield fail("PGSCHED_FLEET", error)
     held = [row["role"] for row in rows(conn, "check_roles")]
     if held and "owner" not in held:
         yield from acting(facts["role"], held)

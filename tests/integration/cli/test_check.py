@@ -41,6 +41,18 @@ def test_the_password_is_not_shown(pgsched: Pgsched) -> None:
     assert "fail" in said.out
 
 
+def test_the_fleet_that_the_environment_names_is_compared(
+    pgsched: Pgsched, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own,) = db.execute("SELECT fleet::text FROM pgsched.identity").fetchone() or ("",)
+    for fleet, code in ((own, 0), ("3f2504e0-4f89-11d3-9a0c-0305e82c3301", 13), ("not a uuid", 2)):
+        monkeypatch.setenv("PGSCHED_FLEET", fleet)
+        said = pgsched("check", "--json")
+        assert said.code == code
+        assert levels(said).get("PGSCHED_FLEET") == ("fail" if code else None)
+        assert levels(said)["schema"] == "ok", "the rest is looked at as well"
+
+
 def test_a_missing_schema_fails_with_five_and_is_not_made(pgsched: Pgsched, empty_dsn: str) -> None:
     said = pgsched("check", "--json", "--dsn", empty_dsn)
     assert said.code == 5
