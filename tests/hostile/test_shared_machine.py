@@ -127,6 +127,8 @@ def test_programs_run_as_somebody_else(db: psycopg.Connection[Any], dsn: str, tm
         assert said[:3] == ["nobody", groups, f"{entry.split(':')[5]} nobody"]
         assert not any("PGSCHED_DSN" in line or line == "readable" for line in said)
         assert ended(db, run_of(db, "command", "id", args=["-u"]))[0] == "succeeded"
+        by_name = run_of(db, "shell", "cat /dev/stdin > /dev/stderr; echo out > /dev/stdout", args={"stdin": "in "})
+        assert (ended(db, by_name)[0], printed(db, by_name)) == ("succeeded", "in out\n")
         stubborn = "trap '' TERM; sleep 1000 & echo $$; while :; do sleep 0.1; done"
         stopped = run_of(db, "shell", stubborn, timeout="1 second")
         assert ended(db, stopped)[0] == "dead"

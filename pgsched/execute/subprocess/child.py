@@ -191,6 +191,9 @@ def start(program: Program, stdout: int, stderr: int) -> subprocess.Popen[bytes]
     with anonymous_file() as stdin:
         stdin.write(program.stdin.encode())
         stdin.seek(0)
+        if account is not None:  # or it could not open /dev/stdin, /dev/stdout and /dev/stderr
+            for opened in (stdin.fileno(), stdout, stderr):
+                os.fchown(opened, account.uid, account.gid)
         return subprocess.Popen(
             program.argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=program.cwd, env=program.env,
             start_new_session=True, preexec_fn=lambda: DIE_WITH(parent),  # noqa: PLW1509
