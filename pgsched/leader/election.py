@@ -45,6 +45,7 @@ logger = log.get("leader")
 
 GONE_S = 3.0  # a term that was begun without the session lock and was not seen for so long has ended
 LOCK_TIMEOUT_MS = "300"  # who has locked what it needs may never let go: no slot is decided meanwhile
+CALM_S = 60.0  # a session that went well for so long was no failure: the errors before it count no more
 HEED_S = 0.05  # for so long after a try a candidate heeds no notification: anybody may send any
 FEW = 20  # candidates that try as often as they are told
 SELDOM = 3.0  # times that pause at most: most candidates may have gone at the same moment as the leader
@@ -100,11 +101,11 @@ class Leader:
 
     def run(self) -> None:
         """Campaign, lead, and reconnect for as long as the process lives."""
-        failures, bugs = 0, 0
+        failures, bugs, began = 0, 0, 0.0
         while not self._stop.is_set():
             try:
                 with self.session() as conn:
-                    failures = 0
+                    failures, began = 0, time.monotonic()
                     self._note_cost(conn)
                     self._campaign(conn)
                     bugs = 0
@@ -117,6 +118,7 @@ class Leader:
                 logger.warning("connection lost", error=log.redact(str(error)), retry_in_s=round(delay, 2))
                 self.pause(None, delay)
             except Exception as error:  # outside of any duty
+                bugs = 0 if time.monotonic() > began + CALM_S else bugs
                 logger.error("leader failed", exc_info=bugs == 0, error=repr(error))
                 bugs += 1
                 if bugs >= UNFORESEEN:  # a process that can no longer lead must not look healthy

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
-from pgsched.leader import backfill
+from pgsched.leader import backfill, election
 from pgsched.leader.election import Leader
 from tests.support.db.poisoning import add_backfills
 from tests.support.waiting import wait_until
@@ -42,3 +42,21 @@ def test_two_sessions_are_enough(dsn: str, db: psycopg.Connection, monkeypatch: 
     finally:
         leader.stop()
         thread.join(10)
+
+
+def test_errors_far_apart_end_no_process(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only errors in a row say that this process cannot lead."""
+    rounds: list[int] = []
+    leader = Leader(dsn, LeaderSettings(), "leader", on_fatal=lambda error: pytest.fail(str(error)))
+
+    def broken(_: object) -> float:
+        rounds.append(1)
+        if len(rounds) > 2 * election.UNFORESEEN:
+            leader.stop()
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(election.Duties, "perform", broken)
+    monkeypatch.setattr(election, "back_off_s", lambda *_: 0.01)
+    monkeypatch.setattr(election, "CALM_S", 0.0)
+    leader.run()
+    assert len(rounds) > 2 * election.UNFORESEEN
