@@ -77,9 +77,10 @@ def list_runs(
             run["reason"] = limits.why(conn, run | {"ready_at": run["available_at"]}) or run["reason"]
         asked = {"queue": queue, "task": task, "tag": tag} if not found and not json else {}
         meant = {what: name_hints.meant(conn, what, name) for what, name in asked.items() if name}
-        for run in [] if json else found:
-            unknown = run["unroutable"] and run["kind"] == "task"
-            run["hint"] = name_hints.not_offered(conn, run["task"]) if unknown else ""
+        unknown = {run["task"] for run in found if run["unroutable"] and run["kind"] == "task" and not json}
+        hints = {name: name_hints.not_offered(conn, name) for name in unknown}
+    for run in found if hints else ():
+        run["hint"] = hints.get(run["task"], "") if run["kind"] == "task" else ""
     if json:
         return print_json(found)
     slips = [f"{what} {asked[what]}: did you mean {' or '.join(names)}?" for what, names in meant.items() if names]
