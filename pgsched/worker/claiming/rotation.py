@@ -130,6 +130,6 @@ def sorted_by_queue(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
     return found
 
 
-def begin_at_once(claims: Iterable[Claim]) -> int:
-    """How many of these claims count as begun, so that each needs a place (attempts/room.py)."""
-    return sum(claim.max_attempts == 1 or bool(claim.suspect) for claim in claims)
+def begin_at_once(claims: Sequence[Claim]) -> int:
+    """How many of these claims count as begun, so that each needs a place (attempts/room.py). A suspect one is alone."""
+    return [claim.max_attempts for claim in claims].count(1) or int(any(claim.suspect for claim in claims[:1]))
