@@ -81,7 +81,7 @@ def leader_problems(facts: Facts) -> Iterator[Problem]:
             text = f"nobody works: no live worker, and {absent(leader)}; nothing waits for them"
             yield Problem("leader", text, "start a `pgsched worker`", note=True)
         return
-    what = f"{jobs.planned} jobs and {held} held runs wait for one"
+    what = f"{counted(jobs.planned, 'job')} and {counted(held, 'held run')} wait for one"
     cure = "start a `pgsched worker`; if one runs, `pgsched doctor` says what keeps it from leading"
     yield Problem("leader", f"no live leader: {absent(leader)}; {what}", cure)
 
