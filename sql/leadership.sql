@@ -281,14 +281,16 @@ DELETE FROM pgsched.set_aside WHERE duty = %(duty)s::text AND row_id = ANY (%(ro
 
 
 -- name: set_aside_note
--- a row that a duty failed with is set aside.
--- params: duty, row_id, error text, in_s float8 (seconds until it is tried again)
--- returns: tries integer: how many times it has been set aside, one after the other
--- locks: the row
+-- rows that a duty failed with are set aside.
+-- params: duty text, parallel arrays row_ids text[], errors text[], ins_s float8[] (seconds until each is tried again); no
+--         row twice
+-- returns: (row_id, tries integer: how many times it has been set aside, one after the other)
+-- locks: the rows
 INSERT INTO pgsched.set_aside AS s (duty, row_id, error, next_at)
-VALUES (%(duty)s::text, %(row_id)s::text, %(error)s::text, clock_timestamp() + make_interval(secs => %(in_s)s::float8))
+SELECT %(duty)s::text, g.row_id, g.error, clock_timestamp() + make_interval(secs => g.in_s)
+FROM unnest(%(row_ids)s::text[], %(errors)s::text[], %(ins_s)s::float8[]) AS g(row_id, error, in_s) ORDER BY g.row_id
 ON CONFLICT (duty, row_id) DO UPDATE SET error = excluded.error, next_at = excluded.next_at, tries = s.tries + 1
-RETURNING tries
+RETURNING row_id, tries
 
 
 -- name: set_aside_seen

@@ -18,6 +18,7 @@ from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import Reaction, classify, first_line
 from pgsched.db.queries.leader import ticks
 from pgsched.db.queries.leader.leadership import NotLeading
+from pgsched.db.queries.leader.set_aside import Bad
 from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable
 from pgsched.leader.isolation.set_aside import SESSION, WHOLE, SetAside
 
@@ -100,11 +101,16 @@ class DutyGuard:
         self, name: str, rows: Iterable[tuple[str, str]], *, proven: bool, doubled_to_s: float | None = None
     ) -> None:
         """Do without these rows (with their errors) for a while. `proven`: others went through."""
-        for row, error in rows:
-            self._count += 1
-            delay_s = self._aside.delay_s(name, row, proven=proven, doubled_to_s=doubled_to_s)
-            logger.error("a row is set aside", duty=name, row=row, error=error, again_in_s=delay_s)
-            self._put(name, row, error, delay_s)
+        bad = [
+            Bad(row, error, self._aside.delay_s(name, row, proven=proven, doubled_to_s=doubled_to_s))
+            for row, error in rows
+        ]
+        self._count += len(bad)
+        for one in bad[:FEW]:
+            logger.error("a row is set aside", duty=name, row=one.row_id, error=one.error, again_in_s=one.in_s)
+        if len(bad) > FEW:
+            logger.error("further rows are set aside", duty=name, count=len(bad) - FEW)
+        self._put(name, bad)
 
     def _recover(self, name: str, state: State, error: Exception, pieces: Sequence[Pieces]) -> int:
         """Try again at once what can be done of a duty that has failed; returns how much that was."""
@@ -128,12 +134,13 @@ class DutyGuard:
         state.not_before = time.monotonic() + delay_s
         logger.error("a duty failed", duty=name, error=text, retry_in_s=delay_s, exc_info=text != state.told)
         state.told = text
-        self._put(name, WHOLE, text, delay_s)
+        self._put(name, [Bad(WHOLE, text, delay_s)])
 
-    def _put(self, name: str, row: str, error: str, delay_s: float) -> None:
+    def _put(self, name: str, bad: Sequence[Bad]) -> None:
+        self._aside.put(name, bad)  # first
         try:
             with self._leading() as conn:
-                self._aside.put(conn, name, row, error, delay_s)
+                self._aside.note(conn, name, bad)
         except Exception as refusal:
             if ends_session(self._conn, refusal):
                 raise

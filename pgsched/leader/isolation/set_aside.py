@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import set_aside
+from pgsched.db.queries.leader.set_aside import Bad
 
 PROVEN_S = (60.0, 300.0, 1800.0)  # others went through: after one, five and thirty minutes
 UNPROVEN_MOST_S = 60.0  # nothing else was there to be tried: one second, then twice as long each time
@@ -72,12 +74,17 @@ class SetAside:
         elif entry is not None:
             entry.until = time.monotonic()
 
-    def put(self, conn: Connection[Any], duty: str, row: str, error: str, in_s: float) -> None:
-        """Set a row aside for so long, in the caller's transaction."""
-        entry = self._of(duty).setdefault(row, Entry(error))
-        # first: it holds for this leader whether it can be written down or not
-        entry.error, entry.until, entry.tries = error, time.monotonic() + in_s, entry.tries + 1
-        entry.tries = set_aside.note(conn, duty, row, error, in_s)
+    def put(self, duty: str, bad: Sequence[Bad]) -> None:
+        """Set rows aside. It holds for this leader whether it can be written down (`note`) or not."""
+        now = time.monotonic()
+        for one in bad:
+            entry = self._of(duty).setdefault(one.row_id, Entry(one.error))
+            entry.error, entry.until, entry.tries = one.error, now + one.in_s, entry.tries + 1
+
+    def note(self, conn: Connection[Any], duty: str, bad: Sequence[Bad]) -> None:
+        """Write that down, in the caller's transaction."""
+        for row, tries in set_aside.note(conn, duty, bad).items():
+            self._of(duty)[row].tries = tries
 
     def delay_s(self, duty: str, row: str, *, proven: bool, doubled_to_s: float | None = None) -> float:
         """For how long a row is set aside now. `proven`: others went through; `doubled_to_s`: from one second on up to

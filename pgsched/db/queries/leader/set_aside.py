@@ -29,11 +29,22 @@ def load(conn: Connection[Any]) -> list[Noted]:
     return fetch_as(conn, Noted, "set_aside_all")
 
 
-def note(conn: Connection[Any], duty: str, row_id: str, error: str, in_s: float) -> int:
-    """Set a row aside, or again; returns how many times that was done."""
-    (row,) = fetch(conn, "set_aside_note", {"duty": duty, "row_id": row_id[:LONGEST_TEXT],
-                                            "error": error[:LONGEST_TEXT], "in_s": in_s})  # fmt: skip
-    return int(row["tries"])
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A row that a duty does without for `in_s` seconds."""
+
+    row_id: str
+    error: str
+    in_s: float
+
+
+def note(conn: Connection[Any], duty: str, bad: Sequence[Bad]) -> dict[str, int]:
+    """Set rows aside, or again; returns how many times that was done with each."""
+    given = {one.row_id[:LONGEST_TEXT]: one for one in bad}
+    values = {"row_ids": list(given), "errors": [one.error[:LONGEST_TEXT] for one in given.values()]}
+    found = fetch(conn, "set_aside_note", values | {"duty": duty, "ins_s": [one.in_s for one in given.values()]})
+    tries = {row["row_id"]: int(row["tries"]) for row in found}
+    return {one.row_id: tries[one.row_id[:LONGEST_TEXT]] for one in bad}
 
 
 def session_lost(conn: Connection[Any], duty: str, error: str) -> None:
