@@ -134,7 +134,7 @@ def worker(
     if otel:
         os.environ["PGSCHED_OTEL"] = "1"  # for child processes
     if processes is not None and link is None:
-        return supervise(processes, dsn, metrics, health)
+        return supervise(processes, dsn, app, metrics, health)
     from pgsched.worker.process import run_worker
 
     tasks = None
@@ -158,12 +158,16 @@ def tell_of_hiding(hides: bool) -> None:
     log.get("process").debug(what, why="it may run commands or shell lines")
 
 
-def supervise(processes: int, dsn: str | None, metrics: str | None, health: str | None) -> None:
-    """Be the parent of so many workers. The embedded server is started once, here, and theirs by its DSN."""
+def supervise(processes: int, dsn: str | None, app: str | None, metrics: str | None, health: str | None) -> None:
+    """Be the parent of so many workers. They find the database as this process would; what the app says of it only they
+    know, as this one runs no code of the user's. Without an app the embedded server is started once, here."""
+    from pgsched.config import find_dsn
     from pgsched.worker.supervision.supervisor import supervise as run
 
+    if app is not None or find_dsn(dsn) is not None:
+        raise typer.Exit(run(processes, None, metrics, health))
     with database(dsn) as address:
-        raise typer.Exit(run(processes, address if dsn is None else None, metrics, health))
+        raise typer.Exit(run(processes, address, metrics, health))
 
 
 def leader(
