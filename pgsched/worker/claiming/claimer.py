@@ -212,8 +212,7 @@ class Claimer:
         for tried in self._known.groups(queues, singly=time.monotonic() < self._singly_until):
             group, n = self._rotation.allowed(tried, min(self.room(), LARGEST_BATCH), self.places)
             if n <= 0:
-                for queue in group:
-                    self._rotation.no_room(queue)
+                self._rotation.no_room(*group)
             elif len(group) > 1:
                 await self._claim_many(conn, group, n)
             elif group and await self._claim(conn, group[0], n):
@@ -225,17 +224,17 @@ class Claimer:
         self._unconfirmed.sent(token, key, sent_at)
         self._claiming, places = (token, key), self.places()
         claims = await claim_many(conn, self.wanted, queues, n, token, places)
-        self._claiming = None
-        self._unconfirmed.settled(token, key)
         each_s = (time.monotonic() - sent_at) / len(queues)
+        counted_at = await counted_from(conn, claims, sent_at, self.wanted.lease_s)
+        self._claiming = None
+        self._unconfirmed.settled(token, key)  # not before nothing can come between
         if claims:
-            self.on_claims(claims, await counted_from(conn, claims, sent_at, self.wanted.lease_s))
+            self.on_claims(claims, counted_at)
         by_queue = sorted_by_queue(claims)
         last = max((queues.index(queue) for queue in by_queue), default=-1)
         left = self._rotation.note_wanting(queues, max(last, 0), claims, places)
         for place, queue in enumerate(queues):
-            taken = by_queue.get(queue, [])
-            if taken:
+            if taken := by_queue.get(queue, []):
                 self._rotation.took(queue, len(taken))
             # there was no room for more, or one that is suspect was taken alone
             if (len(claims) == n or (claims and claims[0].suspect)) and place >= last:
@@ -280,12 +279,13 @@ class Claimer:
             raise
         finally:
             hold(conn, 0.0)
-        self._claiming = None
-        self._unconfirmed.settled(token, (queue,))
         now = time.monotonic()
+        counted_at = await counted_from(conn, claims, sent_at, self.wanted.lease_s)
+        self._claiming = None
+        self._unconfirmed.settled(token, (queue,))  # not before nothing can come between
         if claims:
             self._rotation.took(queue, len(claims))
-            self.on_claims(claims, await counted_from(conn, claims, sent_at, self.wanted.lease_s))
+            self.on_claims(claims, counted_at)
         self._rotation.note_wanting([queue], 0, claims, places)
         if idle:
             await asyncio.sleep(0)  # what was claimed begins before anything else is done, and others have their turn

@@ -63,9 +63,10 @@ class Unconfirmed:
                 continue
             claims = await claim_again(conn, queues, token)
             if claims:
+                counted_at = await counted_from(conn, claims, lost.sent_at, lease_s)
                 self.settled(token, queues)
                 logger.info("claims recovered", count=len(claims))
-                self.on_claims(claims, await counted_from(conn, claims, lost.sent_at, lease_s))
+                self.on_claims(claims, counted_at)
             else:
                 age_s = time.monotonic() - lost.sent_at
                 again_s = max(ASK_AGAIN_S, min(age_s, lease_s / 4))
@@ -76,7 +77,7 @@ class Unconfirmed:
 async def counted_from(conn: AsyncConnection[Any], claims: Sequence[Claim], sent_at: float, lease_s: float) -> float:
     """From which monotonic instant on the lease of these claims counts, which were asked for at `sent_at`."""
     asked_at = time.monotonic()
-    if asked_at - sent_at <= LONG * lease_s:
+    if not claims or asked_at - sent_at <= LONG * lease_s:
         return sent_at
     try:
         left_s = await lease_left(conn, claims)

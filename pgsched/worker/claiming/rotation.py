@@ -53,9 +53,9 @@ class Rotation:
         """So many runs of this queue were claimed."""
         self.taken[queue] = self.taken.get(queue, 0) + count
 
-    def no_room(self, queue: str) -> None:
-        """There was no room for runs of this queue."""
-        self._no_room.append(queue)
+    def no_room(self, *queues: str) -> None:
+        """There was no room for runs of these queues."""
+        self._no_room += queues
 
     def full(self, queue: str) -> None:
         """This queue had as many runs as were asked for."""

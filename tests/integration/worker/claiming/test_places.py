@@ -88,6 +88,34 @@ def test_a_scan_that_takes_longer_than_the_lease_is_not_in_vain(
     play(scene)
 
 
+def test_who_is_stopped_while_it_asks_for_the_lease_hands_back_what_it_has_claimed(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+
+    async def scene() -> None:
+        asking = asyncio.Event()
+
+        async def ask_for_ever(*_: object) -> float:
+            asking.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        wanted = Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"])
+        claimer = Claimer(dsn, wanted, (), 60.0, lambda: 5, lambda claims, _: taken.extend(c.id for c in claims))
+        await asyncio.to_thread(add_runs, db, 3)
+        with monkeypatch.context() as slow:
+            slow.setattr(claiming, "counted_from", ask_for_ever)
+            working = asyncio.create_task(claimer.run())
+            await asking.wait()
+            working.cancel()
+            await asyncio.wait([working])
+        await claimer.close()
+
+    play(scene)
+    assert sorted(taken) == [1, 2, 3], "to be handed back"
+
+
 def test_where_runs_begin_once_they_are_claimed_few_more_are_locked_than_there_are_places(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
