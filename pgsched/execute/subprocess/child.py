@@ -181,10 +181,15 @@ class Group:
             os.close(pidfd)
 
 
-def start(program: Program, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
-    """A process with its output to these."""
+def start(program: Program, stdout: int, stderr: int, enlist: Callable[[], None]) -> subprocess.Popen[bytes]:
+    """A process with its output to these. `enlist`: what it does before its program begins."""
     parent, account = os.getpid(), program.account
     rights: dict[str, Any] = {}
+
+    def begin() -> None:
+        DIE_WITH(parent)
+        enlist()
+
     if account is not None:
         rights = {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
     # The input is a file and not a pipe: a child that does not read it blocks nobody.
@@ -196,7 +201,7 @@ def start(program: Program, stdout: int, stderr: int) -> subprocess.Popen[bytes]
                 os.fchown(opened, account.uid, account.gid)
         return subprocess.Popen(
             program.argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=program.cwd, env=program.env,
-            start_new_session=True, preexec_fn=lambda: DIE_WITH(parent),  # noqa: PLW1509
+            start_new_session=True, preexec_fn=begin,  # noqa: PLW1509
             **rights,
         )  # fmt: skip
 
@@ -204,7 +209,7 @@ def start(program: Program, stdout: int, stderr: int) -> subprocess.Popen[bytes]
 class Child(Group):
     """A running program and what it writes. Must be made on the loop's thread."""
 
-    def __init__(self, program: Program, record: Record) -> None:
+    def __init__(self, program: Program, record: Record, enlist: Callable[[], None]) -> None:
         self._record = record
         self._burst = 0
         self._pipes: dict[int, str] = {}
@@ -214,7 +219,7 @@ class Child(Group):
                 ours, other = os.pipe()
                 self._pipes[ours] = stream
                 theirs.append(other)
-            process = start(program, *theirs)
+            process = start(program, theirs[0], theirs[1], enlist)
         except BaseException:
             for pipe in self._pipes:
                 os.close(pipe)

@@ -19,8 +19,13 @@ KILLS = 3  # what is killed may just have started another
 
 
 def watch(pipe: int, worker: int) -> set[int]:
-    """Follow `+group` and `-group` lines until the worker is gone; returns the groups left."""
+    """Follow `+group` and `-group` lines until the worker is gone; returns the groups left.
+
+    `?group`, from a child that is about to become a program, holds until the worker says more about that group, or
+    another child begins. `?0`: it has become none.
+    """
     groups: set[int] = set()
+    begun = 0
     rest = b""
     while True:
         # The list first, then the death: the worker may die before this program has come to its first line. A child
@@ -34,8 +39,13 @@ def watch(pipe: int, worker: int) -> set[int]:
             break
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
-            (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
-    return groups
+            sign, group = line[:1], int(line[1:])
+            if sign == b"?":
+                begun = group
+                continue
+            begun = 0 if group == begun else begun
+            (groups.add if sign == b"+" else groups.discard)(group)
+    return groups | ({begun} if begun else set())
 
 
 def kill(groups: set[int]) -> None:

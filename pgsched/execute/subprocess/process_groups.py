@@ -1,13 +1,17 @@
 """The rule: every process group of this worker is on its guard's list from its first to its last moment.
 
-Between a fork and its line on the list the parent-death signal holds (process.py).
+The forked child puts itself on the list, before its program begins: what that starts at once would not end with it, if
+the worker died before it had told the guard.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 END_S = 2.0
@@ -34,6 +38,26 @@ class Groups:
         os.set_blocking(self._guard.stdin.fileno(), False)  # a guard that hangs must not hang the worker
         for group in self._live:
             self._tell("+", group)
+
+    def enlisting(self) -> Callable[[], None]:
+        """What a forked child does that leads a group of its own. Everything is looked up before the fork."""
+        pipe = None if self._guard is None or self._guard.stdin is None else self._guard.stdin.fileno()
+        write, getpid, handle = os.write, os.getpid, signal.signal
+        broken, ignored, default = signal.SIGPIPE, signal.SIG_IGN, signal.SIG_DFL
+
+        def enlist() -> None:
+            if pipe is None:
+                return
+            handle(broken, ignored)  # the guard may just have been killed: then the worker finds out, and has another
+            with contextlib.suppress(OSError):
+                write(pipe, b"?%d\n" % getpid())
+            handle(broken, default)
+
+        return enlist
+
+    def not_begun(self) -> None:
+        """The last child that was to enlist has become no program: its number may be somebody else's soon."""
+        self._tell("?", 0)
 
     def add(self, group: int) -> None:
         self._live.add(group)

@@ -43,8 +43,10 @@ class Processes:
         try:
             self._groups.start()
             env = environment(claim, program.env, self._account)
-            child = Child(replace(program, env=env, account=self._account), record)
+            enlist = self._groups.enlisting()
+            child = Child(replace(program, env=env, account=self._account), record, enlist)
         except OSError as error:
+            self._groups.not_begun()
             return refused(not_started(program, error), retry=True)
         except ValueError as error:  # a NUL character
             return refused(f"task: {program.argv[0]!r}: {error}")

@@ -238,9 +238,10 @@ def test_a_second_cancellation_does_not_wait_for_kill_after(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs the parent-death signal")
-def test_no_child_and_no_grandchild_outlives_a_killed_worker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", [True, False], ids=["", "before it has told its guard"])
+def test_no_child_and_no_grandchild_outlives_a_killed_worker(told: bool, tmp_path: Path) -> None:
     given = claim("shell", f"sleep 600 & sh -c 'sleep 600 & touch {tmp_path}/on; sleep 600'")
-    worker = subprocess.Popen([sys.executable, "-c", WORKER, given.task, str(given.token)])
+    worker = subprocess.Popen([sys.executable, "-c", WORKER if told else UNTOLD + WORKER, given.task, str(given.token)])
     try:
         wait_until((tmp_path / "on").exists, what="the grandchildren")
         assert len(children_of(given.token)) >= 4
@@ -250,6 +251,10 @@ def test_no_child_and_no_grandchild_outlives_a_killed_worker(tmp_path: Path) -> 
     wait_until(lambda: not children_of(given.token), what="the end of all processes of the run")
 
 
+UNTOLD = """
+from pgsched.execute.subprocess.process_groups import Groups
+Groups.add = lambda *_: None
+"""
 WORKER = """
 import asyncio, sys, uuid
 from pgsched.execute.subprocess.process_groups import GUARD

@@ -1,0 +1,33 @@
+"""The list of a worker's guard: what it kills when the worker is gone."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pgsched.execute.subprocess.guard import watch
+
+
+@pytest.mark.parametrize(
+    ("lines", "left"),
+    [
+        ("", set()),
+        ("+5 +6 -5", {6}),
+        ("?5", {5}),
+        ("?5 +5", {5}),
+        ("?5 +5 -5", set()),
+        ("?5 -5", set()),
+        ("?5 ?0", set()),
+        ("+4 ?5 ?7", {4, 7}),
+        ("?5 +4 -4", {5}),
+    ],
+)
+def test_a_guard_kills_what_has_begun_and_not_ended(lines: str, left: set[int]) -> None:
+    ours, theirs = os.pipe()
+    try:
+        os.write(theirs, "".join(f"{line}\n" for line in lines.split()).encode())
+        os.close(theirs)
+        assert watch(ours, os.getppid()) == left
+    finally:
+        os.close(ours)
