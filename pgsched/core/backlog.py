@@ -1,7 +1,7 @@
 """Why do runs wait? The first cause that the facts bear out, of each queue in which runs have waited for too long.
 
-Pure. Runs that only a limit holds wait as much as queued ones do. What is stopped for good (a limit of 0) is said at
-once; places of which none has become free for a minute after that minute, everything else after `patience`.
+Pure. Runs that wait for a limit count like queued ones. A limit of 0, which stops runs for good, is reported at once.
+Workers that have had no free place for a minute are reported after that minute, all other causes after `patience`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def backlog(facts: Facts, patience: Patience) -> Iterator[Found]:
         if pause := everything or pauses.get(queue.name):
             yield from paused(queue, pause, patience(queue.name))
         else:
-            yield from held(facts, queue, patience(queue.name))
+            yield from held_by_limits(facts, queue, patience(queue.name))
             yield from waiting(facts, queue, patience(queue.name))
     yield from forbidden(facts)
 
@@ -79,8 +79,8 @@ def waiting(facts: Facts, queue: Queue, longest_s: float) -> Iterator[Found]:
     yield "backlog", text, "`pgsched doctor` says who blocks them; else see their logs"
 
 
-def held(facts: Facts, queue: Queue, longest_s: float) -> Iterator[Found]:
-    """Runs that only limits hold."""
+def held_by_limits(facts: Facts, queue: Queue, longest_s: float) -> Iterator[Found]:
+    """Runs that wait only because a limit is reached, if the oldest has waited for more than `longest_s` seconds."""
     if not (oldest_s := queue.oldest_limited_s) or any(one.concurrency == 0 for one in bindings(facts, queue.name)):
         return
     there = [one for one in facts.running if one.queue == queue.name]
@@ -97,7 +97,7 @@ def held(facts: Facts, queue: Queue, longest_s: float) -> Iterator[Found]:
 
 
 def bindings(facts: Facts, queue: str) -> list[Binding]:
-    """The limits that hold runs of this queue, as far as is known."""
+    """The limits for which runs of this queue may wait: its own, else the limits of concurrency keys."""
     own = [one for one in facts.limits if one.name == f"queue {queue}"]
     return own or [one for one in facts.limits if one.name.startswith("key ")]
 

@@ -161,8 +161,10 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Shut:
-    """A queue of which nothing is claimed until its first limit is in force; `waits_for`: pids of sessions whose
-    transactions have written runs since before that limit was set."""
+    """A queue that got its first limit and is closed until the limit is in force. No run of it is claimed before.
+
+    `waits_for`: pids of sessions with open transactions that wrote runs before the limit was set.
+    """
 
     queue: str
     since_s: float

@@ -49,8 +49,8 @@ def show(found: Status) -> None:
     """The page for a person."""
     typer.secho("healthy" if found.healthy else "UNHEALTHY", fg="green" if found.healthy else "red", bold=True)
     for one in found.findings:
-        said("  - " if one.note else "  ! ", one.text, "yellow" if one.note else "red")
-        said("    -> ", one.cure, "bright_black")
+        print_wrapped("  - " if one.note else "  ! ", one.text, "yellow" if one.note else "red")
+        print_wrapped("    -> ", one.cure, "bright_black")
     print(f"\nleader      {leader(found)}")
     workers, taken = found.workers, sum(worker.running for worker in found.workers)
     print(f"workers     {len(workers)} alive, {taken} of {sum(w.concurrency for w in workers)} busy")
@@ -70,8 +70,8 @@ def show(found: Status) -> None:
     tables(found)
 
 
-def said(sign: str, text: str, colour: str) -> None:
-    """A sentence behind a sign; on a terminal broken between words, below itself."""
+def print_wrapped(sign: str, text: str, colour: str) -> None:
+    """Print a sentence behind a sign. On a terminal, long sentences wrap and keep their indent."""
     typer.secho(sign + folded(clean(text), len(sign)), fg=colour)
 
 

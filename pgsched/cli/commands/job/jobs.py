@@ -95,7 +95,7 @@ def add(
     with session(dsn) as conn:
         job = jobs.add(conn, values)
         notes = name_hints.about_job(conn, job)
-    told(job, "created", json, notes)
+    report_change(job, "created", json, notes)
 
 
 def update(
@@ -142,11 +142,11 @@ def update(
             refuse_arguments(before["kind"], before["task"], before["args"])
         job = jobs.update(conn, name, changes)
         notes = name_hints.about_job(conn, job) if {"task", "kind", "queue", "args"} & changes.keys() else []
-    told(job, "updated", json, notes)
+    report_change(job, "updated", json, notes)
 
 
-def told(job: dict[str, Any], what: str, json: bool, notes: Iterable[str] = ()) -> None:
-    """Say what was done to a job."""
+def report_change(job: dict[str, Any], what: str, json: bool, notes: Iterable[str] = ()) -> None:
+    """Print what was done to a job (`what`: created or updated), warnings and `notes` first."""
     from pgsched.core.schedule.preview import ended_unstarted
 
     if job["declared_by"] is not None:

@@ -18,7 +18,7 @@ from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import ago, clean, cut, due, duration, print_fields, print_json, print_table
 
 LONGEST_TASK = 30
-HELD_RUNS = 20  # of which a list says what holds them
+EXPLAINED = 20  # waiting runs in a list, for each of which it says what it waits for
 HEADERS = ["ID", "JOB", "STATE", "ATTEMPT", "SLOT", "TOOK", "TASK", "WHY"]
 NARROW_HEADERS = ["ID", "JOB OR TASK", "STATE", "ATTEMPT", "SLOT", "TOOK", "WHY"]
 Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run list` shows it.")]
@@ -72,7 +72,7 @@ def list_runs(
         pages = [runs.list_runs(conn, replace(wanted, state=one, before_id=before, limit=limit + 1)) for one in states]
         found = sorted((run for page in pages for run in page), key=lambda run: -run["id"])
         found, more = found[:limit], len(found) > limit
-        held = [run for run in found if run["state"] == "waiting" and run["available_at"] is not None][:HELD_RUNS]
+        held = [run for run in found if run["state"] == "waiting" and run["available_at"] is not None][:EXPLAINED]
         for run in [] if json else held:
             run["reason"] = limits.why(conn, run | {"ready_at": run["available_at"]}) or run["reason"]
         asked = {"queue": queue, "task": task, "tag": tag} if not found and not json else {}

@@ -53,7 +53,7 @@ def register_unchanged(
         left = remove_others(conn, app, names, remove=False)
         if left and registration.removes and not again and is_alone(conn, app):
             return None
-        if not locked:  # whoever has been declaring for so long may be taking some of them away: it looks again later
+        if not locked:  # another process is declaring, and may remove some of these jobs: look again later
             done = dict.fromkeys(names, HELD)
         return workers.start(conn, registration), done | left
 
@@ -63,7 +63,7 @@ def register_changed(
 ) -> tuple[int, dict[str, str]]:
     """Write what differs."""
     with conn.transaction():
-        locked = value(conn, "declare_lock")  # whoever keeps it must not keep a worker from its start
+        locked = value(conn, "declare_lock")  # without the lock the worker starts all the same
         remove = locked and registration.removes and not again and is_alone(conn, app)
         done = declare_in_turn(conn, jobs, app, remove=remove, update=not again)
         return workers.start(conn, registration), done
