@@ -2563,9 +2563,9 @@ $function$;
 CREATE OR REPLACE FUNCTION pgsched.notify(channel text, payload text)
  RETURNS text
  LANGUAGE sql
- SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    SELECT CASE WHEN pg_notification_queue_usage() < 0.5 THEN nullif(pg_notify(channel, payload)::text, '') END
+    SELECT CASE WHEN pg_catalog.pg_notification_queue_usage() < 0.5::float8
+        THEN nullif(pg_catalog.pg_notify(channel, payload)::text, ''::text) END
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.out_of_range(field text, value numeric, low numeric, high numeric)
@@ -2717,9 +2717,8 @@ CREATE OR REPLACE FUNCTION pgsched.queue_mark(queue text)
  RETURNS text
  LANGUAGE sql
  IMMUTABLE
- SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    SELECT left(encode(sha256(convert_to(queue, 'UTF8')), 'hex'), 16)
+    SELECT pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(queue, 'UTF8')), 'hex'), 16)
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.queue_of(j pgsched.jobs)
@@ -3816,12 +3815,10 @@ END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.tell_workers(queue text)
  RETURNS text
- LANGUAGE plpgsql
- SET search_path TO 'pg_catalog', 'pg_temp'
+ LANGUAGE sql
 AS $function$
-BEGIN
-    RETURN pgsched.tell_once('pgsched_runs', pgsched.queue_mark(tell_workers.queue));
-END $function$;
+    SELECT pgsched.tell_once('pgsched_runs', pgsched.queue_mark(queue))
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.timezone_error(zone text)
  RETURNS text

@@ -63,17 +63,18 @@ GRANT SELECT ON SEQUENCE pgsched.leader_looks_at TO PUBLIC;
 -- It says of what as well: pgsched.tell_once.
 ALTER SEQUENCE pgsched.told_at MAXVALUE 9223372036854775807;
 
--- What a notification says of a queue. Whoever may connect may listen, and learns no name.
+-- What a notification says of a queue. Whoever may connect may listen, and learns no name. Inlined, as is_plain.
 CREATE FUNCTION pgsched.queue_mark(queue text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT left(encode(sha256(convert_to(queue, 'UTF8')), 'hex'), 16)
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(queue, 'UTF8')), 'hex'), 16)
 $$;
 
 -- Notifies, unless the server's queue of notifications fills up: then each commit that notifies may be refused, and who
--- waits looks by himself in time. To ask how full it is takes out what everybody has read. Null, always.
+-- waits looks by himself in time. To ask how full it is takes out what everybody has read. Null, always. Inlined, as is_plain.
 CREATE FUNCTION pgsched.notify(channel text, payload text) RETURNS text
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN pg_notification_queue_usage() < 0.5 THEN nullif(pg_notify(channel, payload)::text, '') END
+LANGUAGE sql VOLATILE AS $$
+    SELECT CASE WHEN pg_catalog.pg_notification_queue_usage() < 0.5::float8
+        THEN nullif(pg_catalog.pg_notify(channel, payload)::text, ''::text) END
 $$;
 
 -- Notifies once for all transactions that overlap: one does, and whoever is woken looks again 3 and 15 ms later

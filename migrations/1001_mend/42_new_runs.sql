@@ -1,9 +1,8 @@
--- Notify the sleeping workers of a queue.
+-- Notify the sleeping workers of a queue. Inlined, as is_plain.
 CREATE OR REPLACE FUNCTION pgsched.tell_workers(queue text) RETURNS text
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    RETURN pgsched.tell_once('pgsched_runs', pgsched.queue_mark(tell_workers.queue));
-END $$;
+LANGUAGE sql VOLATILE AS $$
+    SELECT pgsched.tell_once('pgsched_runs', pgsched.queue_mark(queue))
+$$;
 
 -- May a task have options? The trigger says the same in place of this call. Inlined, as is_plain.
 CREATE FUNCTION pgsched.has_options(task text) RETURNS boolean

@@ -389,7 +389,8 @@ def test_functions_with_anothers_rights_pin_their_search_path(logins: Logins, db
     # these are inlined or too hot for it; they run with the rights of who calls them
     assert {name for name, _, pinned in functions if not pinned} <= {
         "after_jobs_of", "back_in_line", "bin_of", "has_options", "is_limited", "is_plain", "job_options", "keep_of",
-        "limit_of", "may_be_asleep", "phase_of", "queue_of", "runs_before_insert", "settled_state", "waits_in_turn",
+        "limit_of", "may_be_asleep", "notify", "phase_of", "queue_mark", "queue_of", "runs_before_insert",
+        "settled_state", "tell_workers", "waits_in_turn",
     }  # fmt: skip
 
 
