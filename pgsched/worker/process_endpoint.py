@@ -15,20 +15,23 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pgsched
 from pgsched.config import Settings, find_patience
 from pgsched.errors import InputError
 from pgsched.leader.election import Leader
 from pgsched.leader.metrics import LeaderMeter
-from pgsched.telemetry.database_metrics import Figures
 from pgsched.telemetry.endpoint import Answer, Endpoint, Route, address, listen
 from pgsched.telemetry.health import Health, as_json, starting
 from pgsched.telemetry.metrics import Meter, Sample
-from pgsched.telemetry.system_health import SystemHealth
 from pgsched.worker.health import of_leader, of_worker
 from pgsched.worker.metrics import MeteredSlots, WorkerMeter
 from pgsched.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from pgsched.telemetry.database_metrics import Figures
+    from pgsched.telemetry.system_health import SystemHealth
 
 FOLDER = "PGSCHED_ENDPOINTS"  # where supervised workers have their socket files
 
@@ -63,6 +66,9 @@ class Observed:
         self._worker, self._leader = worker, leader
         if not self._asked:
             return
+        # they take a fifth as long to import as all the rest of a process that nobody asks
+        from pgsched.telemetry.database_metrics import Figures
+        from pgsched.telemetry.system_health import SystemHealth
 
         def leads() -> bool:
             return leader.term is not None
