@@ -127,8 +127,8 @@ class Leader:
                 self.pause(None, back_off_s(bugs, 0.1))
 
     def _note_cost(self, conn: Connection[Any]) -> None:
-        """Write down the duty that cost the last session: one that did so twice is not done for some minutes, whoever
-        leads."""
+        """Write down the duty in which the last session was lost. One in which that happens again before it has gone
+        through is not done for some minutes, whoever leads (`set_aside.session_lost`)."""
         if self._cost is not None:
             (name, error), self._cost = self._cost, None
             with contextlib.suppress(DatabaseError):  # a candidate may lack the right
@@ -203,10 +203,10 @@ class Leader:
             duties.resign()
             if not is_shared(conn):
                 leadership.wake_candidates(conn, locked=self._locked)
-        except DatabaseError as error:
-            if classify(error) is Reaction.LOST and duties.guard.current is not None:
-                self._cost = duties.guard.current, log.redact(str(error).strip())
-                logger.warning("a duty cost the session", duty=duties.guard.current, error=self._cost[1])
+        except DatabaseError:
+            if duties.guard.cost is not None:
+                self._cost = duties.guard.cost
+                logger.warning("the session was lost in a duty", duty=self._cost[0], error=self._cost[1])
             raise
         except NotLeading as reason:
             # closing the session gives the lock back

@@ -56,7 +56,7 @@ class State:
 
 
 class DutyGuard:
-    """The duties of one term. `current`: the one that is being done, or that the session was lost in."""
+    """The duties of one term. `cost`: the duty that was being done when the session was lost, and the error."""
 
     def __init__(self, conn: Connection[Any], leading: Leading, aside: SetAside) -> None:
         self._conn = conn
@@ -65,17 +65,24 @@ class DutyGuard:
         self._states: dict[str, State] = {}
         self._count = 0  # rows that were set aside
         self._sizes: dict[str, int] = {}  # of pieces that did not go through in the time that there was
-        self.current: str | None = None
+        self.cost: tuple[str, str] | None = None
 
     def run(self, name: str, duty: Callable[[], int], pieces: Sequence[Pieces] = ()) -> int:
         """What the duty did; 0 where it is not its time, or it did nothing."""
+        try:
+            return self._run(name, duty, pieces)
+        except Exception as error:
+            if self.cost is None and is_session_lost(self._conn, error):  # the duty within another is noted first
+                self.cost = name, log.redact(first_line(error))
+            raise
+
+    def _run(self, name: str, duty: Callable[[], int], pieces: Sequence[Pieces]) -> int:
         state = self._states.setdefault(name, State())
         began = time.monotonic()
         session = self._aside.entry(name, SESSION)
         if began < state.not_before or (session is not None and session.tries > 1 and began < session.until):
             return 0
         over = [(piece.name, self._aside.over(piece.name)) for piece in pieces]
-        outer, self.current = self.current, name
         try:
             if any(piece.name in self._sizes for piece in pieces):
                 done, healed = self._in_pieces(pieces)
@@ -88,7 +95,6 @@ class DutyGuard:
             if ends_session(self._conn, error):
                 raise
             done = self._recover(name, state, error, pieces)
-        self.current = outer
         return done
 
     def pause_s(self) -> float:
@@ -215,6 +221,14 @@ def ends_session(conn: Connection[Any], error: BaseException) -> bool:
         return True
     lost = (Reaction.RECONNECT, Reaction.LOST, Reaction.STANDBY)
     return isinstance(error, DatabaseError) and classify(error) in lost
+
+
+def is_session_lost(conn: Connection[Any], error: BaseException) -> bool:
+    """Has the session ended, whoever ended it: the server, its operator, a crash, or the network?"""
+    if isinstance(error, NotLeading):
+        return False
+    lost = (Reaction.RECONNECT, Reaction.LOST)
+    return conn.closed or (isinstance(error, DatabaseError) and classify(error) in lost)
 
 
 def is_conflict(error: BaseException) -> bool:

@@ -20,8 +20,9 @@ PROVEN_S = (60.0, 300.0, 1800.0)  # others went through: after one, five and thi
 UNPROVEN_MOST_S = 60.0  # nothing else was there to be tried: one second, then twice as long each time
 JOB_MOST_S = 300.0
 UNHEARD_S = 60.0
+IN_A_ROW_S = 600.0  # as set_aside_session has it: a loss of the session so long after the last one is not its follower
 WHOLE = ""  # stands for the duty itself
-SESSION = "session"  # it cost the leader its session
+SESSION = "session"  # the leader lost its session in it
 
 
 @dataclass
@@ -112,9 +113,9 @@ class SetAside:
 
     def sweep(self, conn: Connection[Any]) -> None:
         """Drop what was not heard of for a while after its time had come: there is nothing left to do with it."""
-        before = time.monotonic() - UNHEARD_S
+        now = time.monotonic()
         for duty, entries in self._entries.items():
-            gone = [row for row, entry in entries.items() if entry.until < before and row != SESSION]
+            gone = [row for row, entry in entries.items() if entry.until < now - kept_s(row)]
             if gone:
                 self.drop(conn, duty, gone)
 
@@ -126,3 +127,8 @@ class SetAside:
 
     def _of(self, duty: str) -> dict[str, Entry]:
         return self._entries.setdefault(duty, {})
+
+
+def kept_s(row: str) -> float:
+    """Seconds for which a row is kept after its time had come, if it is not heard of."""
+    return IN_A_ROW_S if row == SESSION else UNHEARD_S

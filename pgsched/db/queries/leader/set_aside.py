@@ -48,7 +48,8 @@ def note(conn: Connection[Any], duty: str, bad: Sequence[Bad]) -> dict[str, int]
 
 
 def session_lost(conn: Connection[Any], duty: str, error: str) -> None:
-    """A duty cost a leader its session. From the second time on it is not done for one, five, thirty minutes."""
+    """A leader lost its session in a duty. From the second time in a row on the duty is not done for one, five, thirty
+    minutes. In a row: no leader has gone through it since, and it has been allowed for no more than ten minutes."""
     conn.execute(sql("set_aside_session"), {"duty": duty, "error": error[:LONGEST_TEXT]})
 
 

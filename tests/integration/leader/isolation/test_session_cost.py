@@ -1,15 +1,19 @@
-"""A duty in which the leader stands still until the server ends its session is left undone after the second time."""
+"""A duty in which the leader loses its session twice in a row is left undone for a while, however it was lost."""
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
+from pgsched.db.queries.leader import set_aside
 from pgsched.leader import backfill, election
 from pgsched.leader.election import Leader
 from tests.support.db.poisoning import add_backfills
@@ -18,30 +22,90 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.pg14
 
 
-def test_two_sessions_are_enough(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    add_backfills(db, 1)
-    calls: list[float] = []
+NOTED = "SELECT tries FROM pgsched.set_aside WHERE (duty, row_id) = ('backfills', 'session')"
+SLOTS = "SELECT count(*) FROM pgsched.runs WHERE origin = 'schedule'"
 
-    def stuck(conn: psycopg.Connection, *_: object) -> Any:
-        calls.append(time.monotonic())
-        time.sleep(2.0)
-        return conn.execute("SELECT").fetchall()
 
-    monkeypatch.setattr(backfill, "work", stuck)
-    leader = Leader(dsn, LeaderSettings(election_every_s=0.1, session_timeout_s=1.0), "leader")
+def stand_still(_: psycopg.Connection) -> None:
+    time.sleep(2.0)
+
+
+def end_backend(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+def lose_backend(conn: psycopg.Connection) -> None:
+    """As a backend that is killed goes: without a word."""
+    with socket.socket(fileno=conn.fileno()) as connection:
+        connection.shutdown(socket.SHUT_RDWR)
+        connection.detach()
+
+
+@contextmanager
+def leading(dsn: str, session_timeout_s: float = 1.0) -> Iterator[Leader]:
+    leader = Leader(dsn, LeaderSettings(election_every_s=0.1, session_timeout_s=session_timeout_s), "leader")
     thread = threading.Thread(target=leader.run, daemon=True)
     thread.start()
     try:
-        noted = "SELECT tries FROM pgsched.set_aside WHERE (duty, row_id) = ('backfills', 'session')"
-        wait_until(lambda: db.execute(noted.encode()).fetchone() == (2,), 30, "the second session to be lost")
-        db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('once', 't')")
-        slot = "SELECT count(*) FROM pgsched.runs WHERE origin = 'schedule'"
-        wait_until(lambda: db.execute(slot.encode()).fetchone() == (1,), 15, "the slot")
-        wait_until(lambda: leader.heard_at is not None and leader.heard_at > calls[-1] + 3.0, 15, "further rounds")
-        assert len(calls) == 2
+        yield leader
     finally:
         leader.stop()
         thread.join(10)
+
+
+@pytest.mark.parametrize("lose", [stand_still, end_backend, lose_backend])
+def test_two_sessions_are_enough(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, lose: Callable[[psycopg.Connection], None]
+) -> None:
+    add_backfills(db, 1)
+    calls: list[float] = []
+
+    def costly(conn: psycopg.Connection, *_: object) -> Any:
+        calls.append(time.monotonic())
+        lose(conn)
+        return conn.execute("SELECT").fetchall()
+
+    monkeypatch.setattr(backfill, "work", costly)
+    with leading(dsn) as leader:
+        wait_until(lambda: db.execute(NOTED.encode()).fetchone() == (2,), 30, "the second session to be lost")
+        db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('once', 't')")
+        wait_until(lambda: db.execute(SLOTS.encode()).fetchone() == (1,), 15, "the slot")
+        wait_until(lambda: leader.heard_at is not None and leader.heard_at > calls[-1] + 3.0, 15, "further rounds")
+        assert len(calls) == 2
+
+
+def test_a_duty_that_goes_through_after_a_lost_session_is_not_at_fault(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server was restarted in the middle of it; that happens to any duty."""
+    add_backfills(db, 1)
+    calls: list[int] = []
+    work = backfill.work
+
+    def unlucky(conn: psycopg.Connection, *rest: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            end_backend(conn)
+        return work(conn, *rest)
+
+    monkeypatch.setattr(backfill, "work", unlucky)
+    with leading(dsn, session_timeout_s=10.0):
+        begun = "SELECT count(*) > 0 FROM pgsched.runs WHERE origin = 'backfill'"
+        wait_until(lambda: db.execute(begun.encode()).fetchone() == (True,), 15, "the backfill to begin")
+        wait_until(lambda: db.execute(NOTED.encode()).fetchone() is None, 15, "the note to go")
+
+
+@pytest.mark.parametrize(("tries", "in_s", "then", "waits_s"), [
+    (1, -500, 2, 60), (2, -500, 3, 300), (3, -500, 4, 1800), (9, -500, 10, 1800), (3, -700, 1, 0), (1, -700, 1, 0),
+])  # fmt: skip
+def test_only_losses_in_a_row_count(db: psycopg.Connection, tries: int, in_s: int, then: int, waits_s: int) -> None:
+    db.execute("INSERT INTO pgsched.set_aside (duty, row_id, error, tries, since, next_at)"
+               " VALUES ('tick', 'session', 'e', %s, now() - interval '1 day', now() + make_interval(secs => %s))",
+               [tries, in_s])  # fmt: skip
+    set_aside.session_lost(db, "tick", "f")
+    (found,) = set_aside.load(db)
+    assert (found.error, found.tries) == ("f", then)
+    assert found.in_s == pytest.approx(waits_s, abs=5)
 
 
 def test_errors_far_apart_end_no_process(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
