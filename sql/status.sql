@@ -157,11 +157,11 @@ FROM pgsched.jobs j WHERE NOT j.paused AND j.next_run_at IS NOT NULL ORDER BY j.
 
 -- name: runs_open_by_state
 -- the unfinished runs by queue and state; those queued or running also by what they need, queued ones by whether any live
--- worker offers it, waiting ones by whether only a limit holds them. One pass over at most n open runs of each phase,
--- through its partial index.
--- params: n int
--- returns: (queue, state, limited, kind, task: of runs of kind task, n, oldest_s: age of the oldest since it could start,
---          or was started; newest_s: since the last was started; untimed: how many have no timeout, offered)
+-- worker offers it, waiting ones by whether only a limit holds them, and those that wait for another release of their task by
+-- that task. One pass over at most n open runs of each phase, through its partial index.
+-- params: n int, misfit text (with what the reason of the last ones begins)
+-- returns: (queue, state, limited, kind, task: of runs of kind task, misfit: the task, n, oldest_s: age of the oldest since it
+--          could start, or was started; newest_s: since the last was started; untimed: how many have no timeout, offered)
 -- locks: none
 WITH alive AS MATERIALIZED (
     SELECT queues, kinds, tasks FROM pgsched.workers
@@ -169,24 +169,25 @@ WITH alive AS MATERIALIZED (
 ), open AS (
     SELECT queue, state, state = 'waiting' AND ready_at IS NOT NULL AS limited,
         CASE WHEN phase = 2 /* claimable */ THEN kind END AS kind,
-        CASE WHEN phase = 2 /* claimable */ AND kind = 'task' THEN task END AS task, count(*) AS n,
+        CASE WHEN phase = 2 /* claimable */ AND kind = 'task' THEN task END AS task,
+        CASE WHEN state IN ('scheduled', 'queued') AND starts_with(reason, %(misfit)s) THEN task END AS misfit, count(*) AS n,
         min(CASE WHEN state = 'running' THEN started_at WHEN state = 'waiting' THEN greatest(ready_at, available_at)
             ELSE available_at END) AS oldest_at,
         max(started_at) AS newest_at, count(*) FILTER (WHERE timeout IS NULL) AS untimed
-    FROM ((SELECT queue, state, phase, kind, task, available_at, started_at, ready_at, timeout FROM pgsched.runs
+    FROM ((SELECT queue, state, phase, kind, task, available_at, started_at, ready_at, timeout, reason FROM pgsched.runs
         WHERE phase = 2 /* claimable */ LIMIT %(n)s)
           UNION ALL
-          (SELECT queue, state, phase, kind, task, available_at, started_at, ready_at, timeout FROM pgsched.runs
+          (SELECT queue, state, phase, kind, task, available_at, started_at, ready_at, timeout, reason FROM pgsched.runs
               WHERE phase = 1 /* scheduled */ LIMIT %(n)s)
           UNION ALL
-          (SELECT queue, state, phase, kind, task, available_at, started_at, ready_at, timeout FROM pgsched.runs
+          (SELECT queue, state, phase, kind, task, available_at, started_at, ready_at, timeout, reason FROM pgsched.runs
            WHERE phase = 0 /* waiting */ AND ready_at IS NULL LIMIT %(n)s)
           UNION ALL
-          (SELECT queue, state, phase, kind, task, available_at, started_at, ready_at, timeout FROM pgsched.runs
+          (SELECT queue, state, phase, kind, task, available_at, started_at, ready_at, timeout, reason FROM pgsched.runs
            WHERE phase = 0 /* waiting */ AND ready_at IS NOT NULL LIMIT %(n)s)) r
-    GROUP BY 1, 2, 3, 4, 5
+    GROUP BY 1, 2, 3, 4, 5, 6
 )
-SELECT queue, state, limited, kind, task, n, extract(epoch FROM clock_timestamp() - oldest_at)::float8 AS oldest_s,
+SELECT queue, state, limited, kind, task, misfit, n, extract(epoch FROM clock_timestamp() - oldest_at)::float8 AS oldest_s,
     CASE WHEN state = 'running' THEN extract(epoch FROM clock_timestamp() - newest_at)::float8 END AS newest_s, untimed,
     state <> 'queued' OR EXISTS (
         SELECT FROM alive a WHERE (a.queues IS NULL OR open.queue = ANY (a.queues)) AND open.kind = ANY (a.kinds)
@@ -246,6 +247,22 @@ FROM pgsched.jobs
 WHERE decided_until > clock_timestamp() + make_interval(secs => %(ahead_s)s) AND schedule IS NOT NULL AND NOT paused
   AND error IS NULL AND coalesce(ends_at > clock_timestamp(), true) AND coalesce(run_count < max_runs, true)
 ORDER BY decided_until DESC LIMIT %(n)s
+
+
+-- name: health_releases_gone
+-- tasks of which no live worker has the newest release.
+-- params: tasks text[]
+-- returns: (task, gone_s: since a worker was last seen that had it, or since it was registered where none is known)
+-- locks: none
+SELECT n.task, extract(epoch FROM clock_timestamp() - coalesce(w.seen_at, n.first_seen_at))::float8 AS gone_s
+FROM (SELECT DISTINCT ON (t.task) t.task, t.app, t.release, t.first_seen_at FROM pgsched.tasks t
+      WHERE t.task = ANY (%(tasks)s::text[]) ORDER BY t.task, t.first_seen_at DESC) n
+CROSS JOIN LATERAL (
+    SELECT max(w.seen_at) AS seen_at,
+        bool_or(w.stopped_at IS NULL AND w.stopping_at IS NULL AND w.seen_at > clock_timestamp() - w.lease) AS live
+    FROM pgsched.workers w WHERE w.app = n.app AND w.releases[array_position(w.tasks, n.task)] = n.release
+) w
+WHERE w.live IS NOT TRUE ORDER BY n.task
 
 
 -- name: health_queues_shut

@@ -116,6 +116,16 @@ class Unroutable:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitedRelease:
+    """The newest release of a task that no live worker has, while `count` runs wait for it: their arguments do not fit
+    the releases that are there. `gone_s`: since a worker was last seen with it."""
+
+    task: str
+    count: int
+    gone_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class JobCounts:
     """Jobs altogether; `overdue_s`: how long the oldest due slot has been waiting for a leader to decide it."""
 
@@ -223,6 +233,7 @@ class Facts:
     queues: list[Queue] = field(default_factory=list)
     running: list[Running] = field(default_factory=list)
     unroutable: list[Unroutable] = field(default_factory=list)
+    releases: list[AwaitedRelease] = field(default_factory=list)
     errors: list[JobError] = field(default_factory=list)
     paused: list[Paused] = field(default_factory=list)
     shut: list[Shut] = field(default_factory=list)

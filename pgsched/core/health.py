@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pgsched.config import BACKLOG_S
-from pgsched.core.backlog import backlog, listed, span
+from pgsched.core.backlog import STUCK_S, backlog, listed, span
 from pgsched.core.facts import Facts, JobCounts, Leader, LiveWorker, Queue
 from pgsched.core.units import counted
 
@@ -57,6 +57,7 @@ def judge(facts: Facts, patience: Patience | None = None) -> list[Problem]:
         *duty_problems(facts.leader),
         *worker_problems(facts),
         *unroutable_problems(facts),
+        *release_problems(facts),
         *shut_problems(facts),
         *(Problem(*found) for found in backlog(facts, (patience or Patience()).of)),
         *full_problems(facts),
@@ -158,6 +159,25 @@ def unroutable_problems(facts: Facts) -> Iterator[Problem]:
     if len(facts.unroutable) > LISTED:
         yield Problem("unroutable", f"unroutable: {len(facts.unroutable) - LISTED} further tasks", "see them all in "
                       "`pgsched status --json`")  # fmt: skip
+
+
+def release_problems(facts: Facts) -> Iterator[Problem]:
+    """Do runs wait for a release that was taken back? One that is just starting again takes them by itself."""
+    gone = [one for one in facts.releases if one.gone_s > STUCK_S]
+    for one in gone[:LISTED]:
+        verb = "waits" if one.count == 1 else "wait"
+        text = (
+            f"{counted(one.count, 'run')} of task {one.task} {verb} for its newest release, and no live worker has had"
+            f" it for {span(one.gone_s)}: the arguments fit no release that is there"
+        )
+        cure = (
+            f"start a worker of that release; if it was taken back, `pgsched run cancel --task {one.task}"
+            " --error 'newest release'`, and delete its row in pgsched.tasks (docs/handlers.md)"
+        )
+        yield Problem("unroutable", text, cure)
+    if len(gone) > LISTED:
+        text = f"runs of {counted(len(gone) - LISTED, 'further task')} wait for a release that no live worker has"
+        yield Problem("unroutable", text, "`pgsched run list --state scheduled` shows them")
 
 
 def shut_problems(facts: Facts) -> Iterator[Problem]:

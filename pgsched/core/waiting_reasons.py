@@ -9,6 +9,7 @@ from typing import Any
 from pgsched.core.units import elapsed
 
 Row = Mapping[str, Any]
+NEWEST_RELEASE = "waits for a worker of the newest release"  # begins the reason of a run that no live release takes
 
 
 def why(held: Row, state: str, queue: str) -> str | None:

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from pgsched import log
 from pgsched.core.model import Outcome, Result
+from pgsched.core.waiting_reasons import NEWEST_RELEASE
 from pgsched.db.connection.connect import DatabaseError, aconnect
 from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.runs import tasks
@@ -90,7 +91,7 @@ class Misfits:
 
 def later(error: str) -> Outcome:
     """The run waits for a worker of the newest release; that costs no attempt."""
-    return Outcome(Result.SNOOZED, error=words("waits for a worker of the newest release", error), retry_in=WAIT)
+    return Outcome(Result.SNOOZED, error=words(NEWEST_RELEASE, error), retry_in=WAIT)
 
 
 def words(what: str, error: str) -> str:

@@ -15,6 +15,7 @@ from pgsched.core import health as rules
 from pgsched.services import doctor, top
 from pgsched.telemetry.health import Health
 from pgsched.telemetry.system_health import SystemHealth
+from tests.support.cli.rolled_back import take_release_back
 from tests.support.db.leading import lead
 from tests.support.waiting import wait_until
 
@@ -150,6 +151,10 @@ def an_unknown_task(scene: Scene) -> None:
     scene.db.execute("INSERT INTO pgsched.runs (task) VALUES ('<nobody>')")
 
 
+def a_release_that_was_taken_back(scene: Scene) -> None:
+    take_release_back(scene.db)
+
+
 def a_full_queue(scene: Scene) -> None:
     assert scene.pgsched("queue", "set", "default", "--max-depth", "3").code == 0
     scene.queued()
@@ -188,6 +193,7 @@ STATES: list[tuple[Callable[[Scene], None], set[str], str]] = [
     (a_mark_ahead, {"mark"}, "job a: its slots count as decided until"),
     (a_job_in_error, {"job"}, "job a is in error: it never fires"),
     (an_unknown_task, {"unroutable"}, "no live worker offers task <nobody> on queue default (1 queued)"),
+    (a_release_that_was_taken_back, {"unroutable"}, "3 runs of task t wait for its newest release, and no live"),
     (a_full_queue, {"full"}, "queue default is full: 3 runs wait, 3 may; new runs are refused"),
     (an_open_alert, {"alert"}, "job a, failures: 3 in a row"),
     (abandoned_handlers, {"worker"}, "worker h:1: 2 abandoned handlers"),

@@ -10,6 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgsched.core.health import judge
+from pgsched.db.queries.reports import health
 from tests.support.db.setting import row_of
 from tests.support.fleet import Fleet, Member, fleet_on, one
 from tests.support.waiting import wait_until
@@ -59,6 +61,26 @@ def test_a_new_argument_is_rolled_out_without_a_loss(fleet: Fleet, db: psycopg.C
     db.execute("UPDATE pgsched.runs SET available_at = clock_timestamp() WHERE id = %s AND state = 'scheduled'", [late])
     db.execute("UPDATE pgsched.runs SET state = 'queued' WHERE id = %s AND state = 'scheduled'", [late])
     assert ended(db, late)["result"] == "new Zoe de"
+
+
+def test_runs_that_wait_for_a_release_that_was_taken_back_are_a_problem(fleet: Fleet, db: psycopg.Connection) -> None:
+    def problems() -> list[str]:
+        with db.transaction():
+            return [one.text for one in judge(health.facts(db)) if "release" in one.text]
+
+    start(fleet, "old")
+    new = start(fleet, "new")
+    new.signal(signal.SIGTERM)
+    assert new.ended() == 0
+    late = one(db, ENQUEUE, '{"name": "Zoe", "language": "de"}')
+    wait_until(lambda: row_of(db, late)["reason"], 20, "it to wait")
+    assert problems() == [], "its workers may just be starting again"
+    db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '2 minutes', stopped_at = now()"
+               " WHERE stopped_at IS NOT NULL")  # fmt: skip
+    (problem,) = problems()
+    assert problem.startswith("1 run of task greet waits for its newest release, and no live worker has had it for 2 ")
+    start(fleet, "new")
+    assert problems() == []
 
 
 def test_on_the_newest_release_a_misfit_is_dead_at_once(fleet: Fleet, db: psycopg.Connection) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from pgsched.config import find_patience
 from pgsched.core.facts import (
+    AwaitedRelease,
     Binding,
     Facts,
     Failing,
@@ -61,6 +62,7 @@ def said(facts: Facts, patience: Patience | None = None, note: bool = False) -> 
         replace(WELL, shut=[Shut("default", 4.0, (7,))]),
         replace(WELL, ahead=[MarkedAhead("a", NOW, 30.0)]),
         replace(WELL, notify_usage=0.3),
+        replace(WELL, releases=[AwaitedRelease("shop.send", 12, 20.0)]),  # its workers are just starting again
         replace(WELL, leader=replace(LEADER, failing=[Failing("pruning", 4.0)])),
     ],
 )
@@ -75,6 +77,10 @@ PROBLEMS: list[tuple[Facts, str, str]] = [
     (replace(WELL, leader=replace(LEADER, terms_lately=7)), "leader", "7 terms began within a minute"),
     (replace(WELL, leader=replace(LEADER, failing=[Failing("pruning", 90.0)])), "duty",
      "the leader's duty pruning has failed for 1 minute 30 seconds"),
+    (replace(WELL, releases=[AwaitedRelease("shop.send", 12, 90.0)]), "unroutable",
+     "12 runs of task shop.send wait for its newest release, and no live worker has had it for 1 minute 30 seconds"),
+    (replace(WELL, releases=[AwaitedRelease(f"t{n}", 1, 90.0) for n in range(7)]), "unroutable",
+     "runs of 2 further tasks wait for a release that no live worker has"),
     (replace(WELL, workers=[], queues=[WAITS]), "worker", "no live worker, and 38 runs are queued"),
     (replace(WELL, workers=[replace(WORKER, abandoned=3)]), "worker", "worker a:1: 3 abandoned handlers"),
     (replace(WELL, workers=[replace(WORKER, blocked_s=12.0, blocked_by="app.f (run 1)")]), "worker",

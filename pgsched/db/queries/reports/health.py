@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from pgsched.core.facts import (
+    AwaitedRelease,
     Binding,
     Facts,
     Failing,
@@ -31,6 +32,7 @@ from pgsched.core.facts import (
     Unroutable,
 )
 from pgsched.core.health import AHEAD_S, LISTED
+from pgsched.core.waiting_reasons import NEWEST_RELEASE
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import queues
 from pgsched.db.queries.leader import alerts
@@ -48,7 +50,7 @@ T = TypeVar("T")
 def facts(conn: Connection[Any], most_open: int = MOST_OPEN) -> Facts:
     """Read them, in a transaction of the caller's that forbids sequential scans; of the open runs at most `most_open`
     of each phase."""
-    open_runs = rows(conn, "runs_open_by_state", {"n": most_open})
+    open_runs = rows(conn, "runs_open_by_state", {"n": most_open, "misfit": NEWEST_RELEASE})
     limits, full = binding(conn)
     return Facts(
         leader=newest_leader(conn),
@@ -57,6 +59,7 @@ def facts(conn: Connection[Any], most_open: int = MOST_OPEN) -> Facts:
         queues=by_queue(open_runs),
         running=[running(row) for row in open_runs if row["state"] == "running"],
         unroutable=unroutable(conn, [row for row in open_runs if not row["offered"]]),
+        releases=permitted(conn, lambda conn: releases(conn, open_runs), []),
         errors=[build(JobError, row) for row in rows(conn, "jobs_in_error", {"n": ERRORS})],
         paused=pauses(conn),
         shut=[Shut(row["queue"], row["since_s"], tuple(row["waits_for"])) for row in rows(conn, "health_queues_shut")],
@@ -80,6 +83,17 @@ def unroutable(conn: Connection[Any], open_runs: list[Row]) -> list[Unroutable]:
     tasks = {one.task for one in found[:LISTED] if one.task}
     hints = {task: name_hints.not_offered(conn, task) for task in tasks}
     return [replace(one, hint=hints.get(one.task or "", "")) for one in found]
+
+
+def releases(conn: Connection[Any], open_runs: list[Row]) -> list[AwaitedRelease]:
+    """The releases that runs wait for and no live worker has, those for which most wait first."""
+    counts: dict[str, int] = defaultdict(int)
+    for row in open_runs:
+        if row["misfit"] is not None:
+            counts[row["misfit"]] += row["n"]
+    found = rows(conn, "health_releases_gone", {"tasks": list(counts)}) if counts else []
+    awaited = [AwaitedRelease(row["task"], counts[row["task"]], row["gone_s"]) for row in found]
+    return sorted(awaited, key=lambda one: (-one.count, one.task))
 
 
 def build(kind: type[T], row: Row | None) -> T:

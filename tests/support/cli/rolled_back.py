@@ -1,0 +1,19 @@
+"""A release that was taken back, with runs that only it can run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from pgsched.worker.attempts.misfits import later
+
+
+def take_release_back(db: psycopg.Connection[Any]) -> None:
+    """Of task `t`: the workers that are there have the release before, and three runs wait."""
+    db.execute("INSERT INTO pgsched.tasks (app, task, release, owner, first_seen_at) SELECT 'a', 't', n, 'o',"
+               " clock_timestamp() - make_interval(hours => 3 - n) FROM generate_series(1, 2) n")  # fmt: skip
+    db.execute("UPDATE pgsched.workers SET app = 'a', releases = '{1}'")
+    db.execute("INSERT INTO pgsched.runs (task, available_at) SELECT 't', now() + interval '20 s'"
+               " FROM generate_series(1, 3)")  # fmt: skip
+    db.execute("UPDATE pgsched.runs SET reason = %s", [later("'language' is unknown").error])
