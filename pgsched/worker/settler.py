@@ -172,8 +172,7 @@ class Settler:
             await self._write(batch[:middle], unforeseen)
             await self._write(batch[middle:], unforeseen)
             return
-        logger.warning("settling later", run=batch[0].id, error=first_line(error))
-        self._aside.put(batch)
+        self._aside.put(batch, log.redact(first_line(error)))
 
     async def _write_apart(self, batch: list[Settlement], error: BaseException, unforeseen: int) -> None:
         """One value that the database refuses must not hold up the others: write each alone, the bad one as failed. One
@@ -210,7 +209,7 @@ class Settler:
         if LOCKED in verdicts:
             self._wary_until = time.monotonic() + WARY_S
             pairs = list(zip(batch, verdicts, strict=True))
-            self._aside.put([s for s, verdict in pairs if verdict == LOCKED])
+            self._aside.put([s for s, verdict in pairs if verdict == LOCKED], "somebody has locked the run")
             batch, verdicts = [s for s, v in pairs if v != LOCKED], [v for v in verdicts if v != LOCKED]
         for settlement in batch if self._aside.known else ():
             self._aside.forget(settlement)

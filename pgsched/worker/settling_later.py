@@ -1,6 +1,7 @@
-"""Outcomes whose runs somebody has locked: tried again, first soon and then once a second, without delaying others.
+"""Outcomes that cannot be written now: tried again, first soon and then once a second, without delaying others.
 
-Whoever may change a run may lock its row for as long as he likes. Its outcome waits here; it is nobody else's problem.
+Whoever may change a run may lock its row for as long as he likes; a trigger of a user's may wait for something else,
+or a statement take longer than it may. Such an outcome waits here, and delays no other.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ class Aside:
     def __bool__(self) -> bool:
         return bool(self.due or self._waiting)
 
-    def put(self, settlements: Sequence[Settlement]) -> None:
-        """Let these wait, each longer than the time before."""
+    def put(self, settlements: Sequence[Settlement], why: str) -> None:
+        """Let these wait, each longer than the time before. `why` they cannot be written now is logged once of each."""
         groups: dict[float, list[Settlement]] = {}
         for settlement in settlements:
             if (last_s := self.known.get(settlement.key)) is None:
-                logger.warning("settling later: somebody has locked the run", run=settlement.id)
+                logger.warning("settling later", run=settlement.id, why=why)
             wait_s = FIRST_S if last_s is None else min(LONGEST_S, 2 * last_s)
             self.known[settlement.key] = wait_s
             groups.setdefault(wait_s, []).append(settlement)

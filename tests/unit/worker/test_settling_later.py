@@ -30,7 +30,7 @@ def test_what_is_put_aside_comes_back_ever_later(monkeypatch: pytest.MonkeyPatch
         aside = Aside(due.set)
         one = settlement(1)
         for _ in range(7):
-            aside.put([one])
+            aside.put([one], "locked")
             assert aside
             due.clear()
             await due.wait()
@@ -38,7 +38,7 @@ def test_what_is_put_aside_comes_back_ever_later(monkeypatch: pytest.MonkeyPatch
             assert not aside
         aside.forget(one)
         assert aside.known == {}
-        aside.put([one, settlement(2)])
+        aside.put([one, settlement(2)], "locked")
         assert waits[-1:] == [settling_later.FIRST_S]
         await due.wait()
 
@@ -50,8 +50,21 @@ def test_no_more_are_taken_than_are_asked_for() -> None:
     async def scene() -> list[Any]:
         due = asyncio.Event()
         aside = Aside(due.set)
-        aside.put([settlement(n) for n in range(5)])
+        aside.put([settlement(n) for n in range(5)], "locked")
         await due.wait()
         return [len(aside.take(3)), len(aside.take(3))]
 
     assert asyncio.run(scene()) == [3, 2]
+
+
+def test_why_is_said_once_of_each(capsys: pytest.CaptureFixture[str]) -> None:
+    async def scene() -> None:
+        aside = Aside(bool)
+        for why in ("canceling statement due to statement timeout", "somebody has locked the run"):
+            aside.put([settlement(1)], why)
+        aside.put([settlement(2)], "somebody has locked the run")
+
+    asyncio.run(scene())
+    first, second = "".join(capsys.readouterr()).splitlines()
+    assert "settling later" in first and "run=1" in first and "statement timeout" in first and "locked" not in first
+    assert "run=2" in second and "somebody has locked the run" in second
