@@ -109,8 +109,7 @@ class Housekeeping:
         began = time.monotonic()
         if self.aside.over(pieces.PRUNING):
             self._pruner.again()
-        with self.leading() as conn:
-            gone = self._pruner.work(conn, self.settings.prune_batch, self.aside.numbers(pieces.PRUNING))
+        gone = pieces.prune(self._site, self._pruner, self.settings.prune_batch)
         if self.counted is not None:
             self.counted.pruned(gone)
         if self._pruner.more:

@@ -33,6 +33,7 @@ class Pruner:
         self.picked: Picked | None = None  # by the batch that was begun last
         self._keep_rows = keep_rows
         self._reached: dict[float, tuple[datetime, int]] = {}  # by end and number: many may have ended at one instant
+        self._before = self._reached
         self._version: str | None = None
         self._again_at = 0.0
         self._longest_s: float | None = None
@@ -43,19 +44,23 @@ class Pruner:
         rules = retention.rules(conn)
         self._longest_s, now = max(rules.keeps_s), time.monotonic()
         if rules.version != self._version or now >= self._again_at:
-            self._reached.clear()
+            self._reached = {}
             self._version, self._again_at = rules.version, now + AGAIN_S
-        gone = 0
-        self.more = False
+        gone, self._before = 0, dict(self._reached)
+        self.more, self.picked = False, None
         for keep_s in rules.keeps_s:
             gone += self._batch(conn, rules, keep_s, n, aside)
             if self.more:
                 break
         return gone
 
+    def undo(self) -> None:
+        """The caller's transaction has failed: what the last `work` deleted is there again, of every length of time."""
+        self._reached = self._before
+
     def again(self) -> None:
         """Read everything again: something that was set aside may go now."""
-        self._reached.clear()
+        self._reached = {}
 
     def tidy(self, conn: Connection[Any], n: int, keep_workers_s: float = retention.WORKERS_KEPT_S) -> int:
         """Drop what else has had its time, in the caller's transaction; returns how many of what there may be many."""

@@ -3,6 +3,10 @@
 The rule of the archive file: a batch is on the disk before its deletion is committed. What was written and not
 committed is still there at the next start, and its lines are taken back first: no run is lost, and none is in the file
 twice.
+
+A run that the database refuses to delete (a trigger of a user's, or a foreign key of his to it) stays, and stops no
+other: the batch is done again in pieces until that run is alone. Where a hundred are refused, or ten and nothing goes,
+pruning ends.
 """
 
 from __future__ import annotations
@@ -14,10 +18,11 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.connect import Connection, DatabaseError
+from pgsched.db.connection.failures import Reaction, classify, first_line
 from pgsched.db.queries.leader import retention
 from pgsched.db.rows import Row
 from pgsched.errors import InputError
@@ -29,14 +34,19 @@ FILED = 200  # rows with their output go through this process
 BEGUN = b'{"id":'  # the shortest name comes first in a jsonb
 WHOLE = re.compile(rb'\{"id": ?([0-9]{1,19})[,}](?:.*\}|)\n', re.DOTALL)
 PATIENCE_S = 3.0
+STEP = 8  # a piece that fails is followed by one of an eighth, one that goes through by one that is as much larger
+FEW, MOST_REFUSED = 10, 100  # runs that stay: the first are too many where nothing goes
+OF_ROWS = (Reaction.VALUE, Reaction.BUG, Reaction.RETRY)  # errors that may be about a row
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How many runs went; the age of what is not counted yet, None if all is."""
+    """How many runs went; the age of what is not counted yet, None if all is; the runs that the database refused to
+    delete, with its reasons."""
 
     deleted: int
     behind_s: float | None
+    refused: dict[int, str] = field(default_factory=dict)
 
 
 class File:
@@ -62,6 +72,14 @@ class File:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise InputError(f"archive: cannot write {self._file.name}: {error.strerror}", "archive") from None
+
+    def size(self) -> int:
+        """How long it is."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def cut(self, size: int) -> None:
+        """Take back what was written since it was so long: the runs are still there."""
+        self._file.truncate(size)
 
     def close(self) -> None:
         with suppress(OSError):  # of what keep could not write either
@@ -113,20 +131,45 @@ def id_of(line: bytes) -> int | None:
 
 
 def prune_all(conn: Connection[Any], path: str | None = None) -> Done:
-    """Count what ended, then delete all that may go. Commits batch by batch."""
+    """Count what ended, then delete all that may go, but for what the database refuses. Commits batch by batch."""
     behind_s = count_all(conn)
     file = None if path is None else File(path, conn)
-    pruner = Pruner(None if file is None else file.keep)
-    deleted = 0
     try:
-        while True:
-            with conn.transaction():
-                deleted += pruner.work(conn, BATCH if file is None else FILED)
-            if not pruner.more:
-                return Done(deleted, behind_s)
+        deleted, refused = delete_all(conn, file)
+        return Done(deleted, behind_s, refused)
     finally:
         if file is not None:
             file.close()
+
+
+def delete_all(conn: Connection[Any], file: File | None) -> tuple[int, dict[int, str]]:
+    """Delete all that may go; returns how many went, and the runs that were refused, with the reasons."""
+    pruner = Pruner(None if file is None else file.keep)
+    most = size = BATCH if file is None else FILED
+    deleted, refused = 0, dict[int, str]()
+    while True:
+        before = 0 if file is None else file.size()
+        try:
+            with conn.transaction():
+                gone = pruner.work(conn, size, list(refused))
+        except DatabaseError as error:
+            pruner.undo()
+            if file is not None:
+                file.cut(before)
+            if classify(error) not in OF_ROWS:
+                raise
+            if size > 1:
+                size = max(1, size // STEP)
+                continue
+            if pruner.picked is None or not pruner.picked.locked:
+                raise
+            refused[pruner.picked.numbers[0]] = first_line(error)
+            if len(refused) >= (MOST_REFUSED if deleted else FEW):
+                raise
+        else:
+            deleted, size = deleted + gone, min(most, size * STEP)
+            if not pruner.more:
+                return deleted, refused
 
 
 def count_all(conn: Connection[Any]) -> float | None:

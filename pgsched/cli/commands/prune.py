@@ -58,9 +58,16 @@ def prune(
     if done.behind_s is not None:
         typer.echo(f"note: what ended in the last {duration(done.behind_s)} is not counted yet and stays:"
                    " a transaction that writes runs is open", err=True)  # fmt: skip
+    for run, why in done.refused.items():
+        typer.echo(f"run {run} stays, the database refuses to delete it: {why}", err=True)
     if json:
-        return print_json({"deleted": done.deleted, "archive": archive, "not_counted_s": done.behind_s})
-    return print(f"deleted {done.deleted} runs" + (f", each is a line of {archive}" if archive else ""))
+        refused = [{"run": run, "error": why} for run, why in done.refused.items()]
+        print_json({"deleted": done.deleted, "archive": archive, "not_counted_s": done.behind_s, "refused": refused})
+    else:
+        print(f"deleted {done.deleted} runs" + (f", each is a line of {archive}" if archive else ""))
+    if done.refused:
+        raise typer.Exit(1)
+    return None
 
 
 def would_go(found: list[dict[str, Any]], json: bool) -> None:

@@ -182,15 +182,23 @@ def pruning(site: Site, pruner: Pruner, most: int) -> list[Pieces]:
     """Of ended runs that nothing keeps any longer."""
 
     def work(n: int) -> tuple[int, bool]:
-        with site.leading() as conn:
-            gone = pruner.work(conn, n, site.aside.numbers(PRUNING))
-        return gone, pruner.more
+        return prune(site, pruner, n), pruner.more
 
     def first() -> str | None:
         picked: Picked | None = pruner.picked
         return None if picked is None or picked.locked != 1 else str(picked.numbers[0])
 
     return [Pieces(PRUNING, most, work, first)]
+
+
+def prune(site: Site, pruner: Pruner, n: int) -> int:
+    """A batch of `n` ended runs; how many went."""
+    try:
+        with site.leading() as conn:
+            return pruner.work(conn, n, site.aside.numbers(PRUNING))
+    except Exception:
+        pruner.undo()
+        raise
 
 
 def figures(site: Site, counting: Counting, most: int) -> list[Pieces]:

@@ -13,7 +13,7 @@ import pytest
 from pgsched.db.connection.connect import connect as connect_to
 from pgsched.leader.pruner import Pruner
 from pgsched.services import pruning
-from tests.support.db.pruning import ended, left, slots_of
+from tests.support.db.pruning import count, ended, left, slots_of
 from tests.support.db.pruning import keep as set_keep
 
 Call = Callable[..., Any]
@@ -33,7 +33,7 @@ def test_what_would_go_is_said_and_stays(pgsched: Call, db: psycopg.Connection) 
     assert sum(left(db).values()) == 6
     assert pgsched("prune").out == "deleted 5 runs\n"
     assert left(db) == {"succeeded default": 1}
-    assert pgsched("prune", "--json").json == {"deleted": 0, "archive": None, "not_counted_s": None}
+    assert pgsched("prune", "--json").json == {"deleted": 0, "archive": None, "not_counted_s": None, "refused": []}
 
 
 def test_runs_go_to_a_file_with_their_attempts_first(pgsched: Call, db: psycopg.Connection, tmp_path: Path) -> None:
@@ -115,6 +115,65 @@ def test_a_transaction_that_writes_holds_back_what_it_may_end(
     assert (said.out, "is not counted yet and stays" in said.err) == ("deleted 0 runs\n", True)
     writer.rollback()
     assert pgsched("prune").out == "deleted 1 runs\n"
+
+
+def refer(db: psycopg.Connection, *runs: int, when: str = "") -> None:
+    """A table of somebody's keeps these runs."""
+    db.execute(f"CREATE TABLE public.mine (run bigint REFERENCES pgsched.runs {when})".encode())
+    db.execute("INSERT INTO public.mine SELECT unnest(%s::bigint[])", [[*runs]])
+
+
+def test_a_run_that_may_not_be_deleted_stops_no_other(pgsched: Call, db: psycopg.Connection) -> None:
+    ended(db, "30 days", n=40)
+    ended(db, "31 days", "dead", n=3)
+    refer(db, 7, 42)
+    said = pgsched("prune")
+    assert (said.code, said.out) == (1, "deleted 41 runs\n")
+    kept, why = said.err.splitlines(), "stays, the database refuses to delete it: update or delete on table"
+    assert [line.startswith(f"run {run} {why}") for run, line in zip((42, 7), sorted(kept), strict=True)] == [True] * 2
+    assert db.execute("SELECT array_agg(id ORDER BY id) FROM pgsched.runs").fetchone() == ([7, 42],)
+    again = pgsched("prune", "--json")
+    assert (again.code, again.json["deleted"], [one["run"] for one in again.json["refused"]]) == (1, 0, [42, 7])
+    db.execute("DROP TABLE public.mine")
+    assert pgsched("prune").out == "deleted 2 runs\n"
+
+
+def test_a_run_that_a_commit_refuses_to_delete_is_not_in_the_file(
+    pgsched: Call, db: psycopg.Connection, tmp_path: Path
+) -> None:
+    file = tmp_path / "runs.jsonl"
+    set_keep(db, any="1 hour", dead="2 hours")
+    ended(db, "30 days", n=10)
+    ended(db, "31 days", "dead", n=3)
+    refer(db, 7, when="DEFERRABLE INITIALLY DEFERRED")
+    assert pgsched("prune", "--archive", str(file)).code == 1
+    assert sorted(run["id"] for run in lines(file)) == [1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13]
+    assert sum(left(db).values()) == 1
+
+
+def test_where_nothing_may_be_deleted_pruning_ends(pgsched: Call, db: psycopg.Connection) -> None:
+    ended(db, "30 days", n=40)
+    refer(db, *range(1, 41))
+    said = pgsched("prune")
+    assert (said.code != 0, said.out, said.err.count("\n")) == (True, "", 1)
+    assert sum(left(db).values()) == 40
+
+
+def test_what_a_failed_batch_had_deleted_is_looked_at_again(dsn: str, db: psycopg.Connection) -> None:
+    """Its deletions came back with the transaction: those of every length of time."""
+    set_keep(db, any="1 hour", dead="2 hours")
+    ended(db, "30 days", n=2)
+    ended(db, "31 days", "dead")
+    refer(db, 3)
+    count(db)
+    pruner = Pruner()
+    with connect_to(dsn) as conn:
+        with pytest.raises(psycopg.errors.ForeignKeyViolation), conn.transaction():
+            pruner.work(conn, 100)
+        pruner.undo()
+        db.execute("DROP TABLE public.mine")
+        with conn.transaction():
+            assert pruner.work(conn, 100) == 3
 
 
 def test_a_file_that_cannot_be_written_is_said_in_one_line(pgsched: Call) -> None:
