@@ -192,7 +192,7 @@ GRANT SELECT ON ALL TABLES IN SCHEMA pgsched TO pgsched_viewer, pgsched_leader;
 GRANT SELECT ON pgsched.identity TO pgsched_producer, pgsched_worker, pgsched_operator;
 GRANT SELECT ON pgsched.alembic_version, pgsched.jobs, pgsched.job_calendars, pgsched.runs, pgsched.attempts,
     pgsched.run_logs, pgsched.queues, pgsched.limits, pgsched.pauses, pgsched.buckets,
-    pgsched.dependencies, pgsched.backfills, pgsched.kept_keys TO pgsched_producer;
+    pgsched.dependencies, pgsched.backfills, pgsched.kept_keys, pgsched.passed_over TO pgsched_producer;
 -- not which jobs their code declares: those are others'
 GRANT SELECT (id, name, hostname, pid, version, app, concurrency, queues, kinds, tasks, lease, started_at, seen_at, stopping_at,
         stopped_at, running, abandoned, blocked_at, blocked_by, drain_asked_at, drain_asked_by, clock_ahead_s, tz_version,
@@ -284,7 +284,7 @@ BEGIN
         EXECUTE format('DROP POLICY %I ON pgsched.%I', policy.policyname, policy.tablename);
     END LOOP;
     FOREACH name IN ARRAY ARRAY['jobs', 'job_calendars', 'runs', 'attempts', 'run_logs', 'dependencies', 'backfills',
-                                'kept_keys'] LOOP
+                                'kept_keys', 'passed_over'] LOOP
         EXECUTE format('ALTER TABLE pgsched.%I ENABLE ROW LEVEL SECURITY', name);
         -- a constant: the planner drops it, and claims cost what they did
         EXECUTE format('CREATE POLICY pgsched_all ON pgsched.%I TO pgsched_worker, pgsched_leader, pgsched_operator'
@@ -312,8 +312,10 @@ CREATE POLICY pgsched_own ON pgsched.dependencies TO pgsched_producer
     USING (EXISTS (SELECT FROM pgsched.runs r WHERE r.id = run_id))
     WITH CHECK (EXISTS (SELECT FROM pgsched.runs r WHERE r.id = run_id)
                 AND EXISTS (SELECT FROM pgsched.runs r WHERE r.id = parent_id));
--- made by pgsched.backfill alone
+-- made by pgsched.backfill alone, and by the triggers of jobs
 CREATE POLICY pgsched_own ON pgsched.backfills FOR SELECT TO pgsched_producer
+    USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id));
+CREATE POLICY pgsched_own ON pgsched.passed_over FOR SELECT TO pgsched_producer
     USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id));
 -- No policy lets a producer write one: that is for the functions that keep keys.
 CREATE POLICY pgsched_own ON pgsched.kept_keys FOR SELECT TO pgsched_producer
