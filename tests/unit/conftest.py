@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import croniter  # noqa: F401  before any test: its import starts `file`, to see whether this Python has 32 bits
 import pytest
 
 from tests.support.fixtures import server
