@@ -61,13 +61,16 @@ EXCEPTION WHEN data_exception THEN
     RETURN format('options: %s', SQLERRM);
 END $$;
 
+-- How many releases of one task of an app are kept.
+CREATE FUNCTION pgsched.releases_kept() RETURNS integer
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT 20 $$;
+
 -- Registers the tasks of an app: an array of {"task", "release", "options", "schema"}. What is known already is left as it
 -- is, and locked by nobody. Returns null, or the role that owns the app, if it is not the caller's: then nothing is
 -- registered. With its owner's rights: nobody else writes the table.
 CREATE FUNCTION pgsched.register_tasks(app text, given jsonb) RETURNS name
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    kept constant integer := 20;  -- releases of one task
     problem text;
     of_other name := (SELECT t.owner FROM pgsched.tasks t WHERE t.app = register_tasks.app
                         AND t.owner <> pgsched.caller() AND EXISTS (SELECT FROM pg_roles r
@@ -107,7 +110,7 @@ BEGIN
         SELECT o.task, o.release, row_number() OVER (PARTITION BY o.task ORDER BY o.first_seen_at DESC) AS place
         FROM pgsched.tasks o WHERE o.app = register_tasks.app AND o.task = ANY (added)
     ) old
-    WHERE old.place > kept AND (t.task, t.app, t.release) = (old.task, register_tasks.app, old.release);
+    WHERE old.place > pgsched.releases_kept() AND (t.task, t.app, t.release) = (old.task, register_tasks.app, old.release);
     RETURN NULL;
 END $$;
 

@@ -95,7 +95,7 @@ CREATE FUNCTION pgsched.audit_tasks() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF (SELECT count(*) FROM pgsched.tasks t
-        WHERE t.task = OLD.task AND t.app = OLD.app AND t.first_seen_at > OLD.first_seen_at) < 20 THEN
+        WHERE t.task = OLD.task AND t.app = OLD.app AND t.first_seen_at > OLD.first_seen_at) < pgsched.releases_kept() THEN
         PERFORM pgsched.note('deleted', 'task', OLD.task, jsonb_build_object('app', OLD.app, 'release', OLD.release));
     END IF;
     RETURN NULL;
