@@ -81,6 +81,31 @@ SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM ended) AS en
     (SELECT count(*) FROM woken) AS notified
 
 
+-- name: dependencies_above
+-- the edges by which some runs wait, then those of the runs that they wait for, and so on. What was decided is among them, so
+-- that a run that has waited for very many is read in pieces as well.
+-- params: ids bigint[], lowest bigint (edges to older runs are left out), after bigint (of the first of the runs only edges to
+--         later ones than that), n int
+-- returns: (run_id, parent_id, open boolean, place: of the run among ids; 0: a run that these wait for), n of them at most, those
+--          of ids first and in that order; those of one run together, by parent_id
+-- locks: none
+WITH RECURSIVE above AS (
+    SELECT d.run_id, d.parent_id, d.open, c.place
+    FROM ROWS FROM (unnest(%(ids)s::text::bigint[])) WITH ORDINALITY AS c(id, place) CROSS JOIN LATERAL (
+        SELECT e.run_id, e.parent_id, e.state = 'open' AS open FROM pgsched.dependencies e
+        WHERE e.run_id = c.id
+          AND e.parent_id > CASE c.place WHEN 1 THEN %(after)s::bigint ELSE %(lowest)s::bigint - 1 END
+        ORDER BY e.run_id, e.parent_id LIMIT %(n)s) d
+    UNION
+    SELECT d.run_id, d.parent_id, d.open, 0::bigint
+    FROM (SELECT DISTINCT a.parent_id AS id FROM above a WHERE a.open) c CROSS JOIN LATERAL (
+        SELECT e.run_id, e.parent_id, e.state = 'open' AS open FROM pgsched.dependencies e
+        WHERE e.run_id = c.id AND e.parent_id >= %(lowest)s::bigint
+        ORDER BY e.run_id, e.parent_id LIMIT %(n)s) d
+)
+SELECT run_id, parent_id, open, place FROM above LIMIT %(n)s
+
+
 -- name: dependencies_add
 -- make edges.
 -- params: parallel arrays run_ids bigint[], parent_ids bigint[], on_failures text[], any_ofs boolean[]
@@ -137,14 +162,6 @@ WITH begun AS MATERIALIZED (
 UPDATE pgsched.runs r SET available_at = '8999-01-01 00:00Z' FROM begun WHERE r.id = begun.id
 
 
--- name: dependencies_circle
--- is a run the oldest one of a circle of runs that wait for each other?
--- params: id bigint, most int (so many later runs that it waits for are looked at, itself or by way of others)
--- returns: (found boolean)
--- locks: none
-SELECT pgsched.dependency_circle(%(id)s, %(id)s, %(most)s) IS NOT NULL AS found
-
-
 -- name: dependencies_complete
 -- a run of which all edges have been looked at is watched from now on, if none came meanwhile.
 -- params: id bigint
@@ -175,19 +192,26 @@ LIMIT %(n)s
 
 -- name: dependencies_end_circle
 -- the oldest run of a circle of runs that wait for each other ends; to those that wait for it that is an end like any other.
--- params: as dependencies_circle
--- returns: id, or no row: it is in no such circle any more, or somebody has locked it
+-- params: parallel arrays run_ids, parent_ids (text of bigint[]): the edges of the circle, first the one to its oldest run
+-- returns: id, or no row: one of these edges is not open any more, or somebody has locked the run
 -- locks: that run, if nobody else has
-WITH held AS MATERIALIZED (
-    SELECT id, pgsched.dependency_circle(id, id, %(most)s) AS other_id FROM pgsched.runs
-    WHERE id = %(id)s AND phase = 0 /* waiting */ AND available_at >= '8999-01-01 00:00Z'
+WITH circle AS MATERIALIZED (
+    SELECT %(run_ids)s::text::bigint[] AS run_ids, %(parent_ids)s::text::bigint[] AS parent_ids
+), held AS MATERIALIZED (
+    SELECT r.id FROM pgsched.runs r WHERE r.id = (SELECT c.parent_ids[1] FROM circle c)
+        AND r.phase = 0 /* waiting */ AND r.available_at >= '8999-01-01 00:00Z'
     FOR NO KEY UPDATE SKIP LOCKED
+), broken AS MATERIALIZED (
+    SELECT true AS found FROM ROWS FROM (unnest((SELECT c.run_ids FROM circle c)), unnest((SELECT c.parent_ids FROM circle c)))
+        AS e(run_id, parent_id)
+    WHERE (SELECT d.state = 'open' FROM pgsched.dependencies d WHERE d.run_id = e.run_id AND d.parent_id = e.parent_id)
+        IS NOT TRUE LIMIT 1
 )
 UPDATE pgsched.runs r SET state = CASE r.origin WHEN 'schedule' THEN 'skipped' ELSE 'cancelled' END,
     finished_at = clock_timestamp(), available_at = clock_timestamp(),
     reason = format('dependency: run %%s (%%s) and this one wait for each other', other.id, other.task)
-FROM held JOIN pgsched.runs other ON other.id = held.other_id
-WHERE r.id = held.id
+FROM held JOIN pgsched.runs other ON other.id = (SELECT c.run_ids[1] FROM circle c)
+WHERE r.id = held.id AND (SELECT b.found FROM broken b) IS NULL
 RETURNING r.id
 
 

@@ -2,6 +2,9 @@
 which neither sees the edges of the other, can close one all the same, and so can a retry.
 
 The rule: a circle's oldest run, which waits for a later one, ends. What becomes of the others, their `on_failure` says.
+
+A look takes LONGEST_S, and every statement of it reads EDGES edges at most. A run that waits for many others is put
+off: every other look goes on with one of those, from where the last look left it.
 """
 
 from __future__ import annotations
@@ -10,19 +13,78 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from itertools import islice, pairwise
 from typing import Any
 
 from pgsched import log
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs import dependencies
+from pgsched.db.queries.runs.dependencies import Link
 
 logger = log.get("leader")
 EVERY_S = 1.0
-RUNS = 500  # that wait for a later one and are looked at in a round; hardly ever is there one
-MOST = 10000  # runs that such a run waits for, itself or by way of others: no circle is looked for among more
-LONGEST_S = 0.02  # after which no further run is looked at; the tick must have its turn
+RUNS = 100  # that wait for a later one and are looked at in a round; hardly ever is there one
+EDGES = 200  # that one statement reads
+STEPS = 2  # statements for a run until it is put off
+LARGE = 1000  # runs that are put off; the others come round again
+LARGEST = 200_000  # runs that one run waits for, itself or by way of others: no circle is looked for among more
+LONGEST_S = 0.01  # after which no further statement is sent; the tick must have its turn
 REST = 20.0  # times as long as it took, until the next look
 Leading = Callable[[], AbstractContextManager[Connection[Any]]]
+
+
+class Walk:
+    """Goes from run to run that one run waits for, of those that are not older: `edges` at a time. `over`: there are no
+    more, or too many. `circle`: the edges of the circle that was found, the one that closes it first."""
+
+    def __init__(self, run_id: int) -> None:
+        self.run_id = run_id
+        self.over = False
+        self.circle: list[Link] = []
+        self._waits = {run_id: run_id}  # by run: one that waits for it
+        self._todo: dict[int, None] = {run_id: None}  # runs whose edges are not all read
+        self._partly: Link | None = None  # of this run those to later ones than that are to be read
+
+    def go_on(self, conn: Connection[Any], edges: int) -> None:
+        """Read the next edges."""
+        first = [] if self._partly is None else [self._partly.run_id]
+        run_ids = first + [run_id for run_id in islice(self._todo, edges) if run_id not in first]
+        after = self.run_id - 1 if self._partly is None else self._partly.parent_id
+        found = dependencies.above(conn, run_ids, after, self.run_id, edges)
+        for link in found:
+            if not link.open:
+                continue
+            if link.parent_id == self.run_id:
+                self.circle, self.over = self._way_back(link), True
+                return
+            if link.parent_id not in self._waits:
+                self._waits[link.parent_id] = link.run_id
+                self._todo[link.parent_id] = None
+        self._note_read(run_ids, found, whole=len(found) < edges)
+        self.over = not self._todo or len(self._waits) > LARGEST
+        if self._todo and self.over:
+            logger.warning("no circle is looked for among so many runs", run=self.run_id, runs=len(self._waits))
+
+    def _note_read(self, run_ids: list[int], found: list[Link], *, whole: bool) -> None:
+        """Where not all was read, the edges of the last run may go on."""
+        self._partly = None
+        read = {before.run_id for before, link in pairwise(found) if before.run_id != link.run_id}
+        if whole:
+            read |= {*run_ids, *(link.parent_id for link in found if link.open)}
+        elif found[-1].place:
+            self._partly = found[-1]
+            read |= {*run_ids[: self._partly.place - 1]}
+        else:
+            read |= {*run_ids}
+        for run_id in read:
+            self._todo.pop(run_id, None)
+
+    def _way_back(self, last: Link) -> list[Link]:
+        way, run_id = [last], last.run_id
+        while run_id != self.run_id:
+            way.append(Link(self._waits[run_id], run_id))
+            run_id = self._waits[run_id]
+        return way
 
 
 class Circles:
@@ -31,28 +93,58 @@ class Circles:
     def __init__(self) -> None:
         self.at = -math.inf
         self._after = 0
+        self._large: dict[int, Walk | None] = {}  # runs that were put off; the first one's walk has begun
+        self._large_next = False
 
     def work(self, conn: Connection[Any], lead: Leading) -> int:
         """Look at the next runs; returns how many were ended, each in a transaction of its own."""
         began = time.monotonic()
         self.at = began + EVERY_S  # first: what fails must not be tried in every round
-        last, run_ids = dependencies.backward(conn, self._after, RUNS)
-        ended = 0
-        for run_id in run_ids:
-            self._after = run_id
-            if dependencies.in_circle(conn, run_id, MOST):
-                ended += self._end(lead, run_id)
-            if time.monotonic() > began + LONGEST_S:
-                break
-        else:
-            self._after = last
+        until = began + LONGEST_S
+        large, self._large_next = self._large_next and bool(self._large), not self._large_next
+        ended = self._go_on(conn, lead, until) if large else self._look(conn, lead, until)
         took_s = time.monotonic() - began
         self.at = began + max(EVERY_S, took_s * REST)
         return ended
 
-    def _end(self, lead: Leading, run_id: int) -> bool:
-        with lead() as conn:
-            ended = dependencies.end_circle(conn, run_id, MOST)
-        if ended:
-            logger.warning("a run that waited for itself, by way of others, has been ended", run=run_id)
+    def _look(self, conn: Connection[Any], lead: Leading, until: float) -> int:
+        """The next runs that wait for a later one."""
+        last, run_ids = dependencies.backward(conn, self._after, RUNS)
+        ended = 0
+        for run_id in run_ids:
+            self._after = run_id
+            if run_id not in self._large:
+                walk, steps = Walk(run_id), 0
+                while not walk.over and steps < STEPS:
+                    walk.go_on(conn, EDGES)
+                    steps += 1
+                if not walk.over and len(self._large) < LARGE:
+                    self._large[run_id] = None
+                ended += self._end(lead, walk)
+            if time.monotonic() > until:
+                break
+        else:
+            self._after = last
         return ended
+
+    def _go_on(self, conn: Connection[Any], lead: Leading, until: float) -> int:
+        """One of the runs that wait for many."""
+        run_id, begun = next(iter(self._large.items()))
+        walk = self._large[run_id] = begun or Walk(run_id)
+        while not walk.over:
+            walk.go_on(conn, EDGES)
+            if time.monotonic() > until:
+                break
+        if not walk.over:
+            return 0
+        del self._large[run_id]
+        return self._end(lead, walk)
+
+    def _end(self, lead: Leading, walk: Walk) -> int:
+        if not walk.circle:
+            return 0
+        with lead() as conn:
+            ended = dependencies.end_circle(conn, walk.circle)
+        if ended:
+            logger.warning("a run that waited for itself, by way of others, has been ended", run=walk.run_id)
+        return int(ended)

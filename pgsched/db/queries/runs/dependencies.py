@@ -78,6 +78,16 @@ class Todo:
     ended: bool
 
 
+class Link(NamedTuple):
+    """An edge: the run waits for the parent, while it is open; `place`: see `dependencies_above` in
+    sql/dependencies.sql."""
+
+    run_id: int
+    parent_id: int
+    open: bool = True
+    place: int = 0
+
+
 class Wait(NamedTuple):
     """An open edge, or a run that has none; see `dependencies_edges` in sql/dependencies.sql."""
 
@@ -151,15 +161,20 @@ def backward(conn: Connection[Any], after: int, n: int) -> tuple[int, list[int]]
     return row["last"] or 0, row["ids"]
 
 
-def in_circle(conn: Connection[Any], run_id: int, most: int) -> bool:
-    """Is this run the oldest one of a circle, found among the first `most` later runs that it waits for?"""
-    (row,) = fetch(conn, "dependencies_circle", {"id": run_id, "most": most})
-    return bool(row["found"])
+def above(conn: Connection[Any], run_ids: Sequence[int], after: int, lowest: int, n: int) -> list[Link]:
+    """The first `n` edges by which these runs wait, then those of the runs that they wait for, and so on; of edges to
+    runs from the id `lowest` on; of the first run only those to runs behind the id `after`."""
+    values = {"ids": literal(run_ids), "after": after, "lowest": lowest, "n": n}
+    return fetch_as(conn, Link, "dependencies_above", values)
 
 
-def end_circle(conn: Connection[Any], run_id: int, most: int) -> bool:
-    """End a run of which `in_circle` is true; false where it is not any more, or somebody has locked the run."""
-    return bool(fetch(conn, "dependencies_end_circle", {"id": run_id, "most": most}))
+def end_circle(conn: Connection[Any], circle: Sequence[Link]) -> bool:
+    """End the run to which the first edge of a circle leads; false where an edge is not open any more, or somebody has
+    locked the run."""
+    run_ids, parent_ids = [link.run_id for link in circle], [link.parent_id for link in circle]
+    return bool(
+        fetch(conn, "dependencies_end_circle", {"run_ids": literal(run_ids), "parent_ids": literal(parent_ids)})
+    )
 
 
 def judge(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import count, pairwise
+from random import Random
 from types import SimpleNamespace
 
 import psycopg
 import pytest
 
+from pgsched.db.queries.runs import dependencies
 from pgsched.leader import circles
 from pgsched.leader.circles import Circles
 from pgsched.leader.loop import Duties
@@ -153,17 +155,108 @@ def test_a_look_takes_no_longer_than_it_may(
     assert search.at == 60.0, "it took two seconds"
 
 
-def test_among_more_runs_than_a_look_may_read_no_circle_is_looked_for(
+def ring(db: psycopg.Connection, connect: Open, n: int) -> list[int]:
+    """A circle of so many runs, each of which waits for the one before, and the first for the last."""
+    runs = [add(db) for _ in range(n)]
+    close_ring(connect, runs)
+    return runs
+
+
+def close_ring(connect: Open, runs: list[int]) -> None:
+    close(connect, (runs[0], runs[-1]), *((later, run) for run, later in pairwise(runs)))
+
+
+@pytest.mark.pg14
+@pytest.mark.parametrize("edges", [1, 2, 3, 7])
+def test_a_circle_among_many_runs_is_found_over_several_looks(
+    db: psycopg.Connection, connect: Open, leader: Duties, monkeypatch: pytest.MonkeyPatch, edges: int
+) -> None:
+    """Each statement reads a few edges; another circle is found meanwhile."""
+    monkeypatch.setattr(circles, "EDGES", edges)
+    runs = [add(db) for _ in range(12)]
+    for run_id in (runs[-1], runs[5]):  # they wait for others as well
+        link(db, run_id, *(add(db) for _ in range(10)))
+    close_ring(connect, runs)
+    other = ring(db, connect, 2)
+    search, looks = Circles(), 0
+    while states(db, runs[0], other[0]) != ["cancelled"] * 2:
+        search.work(db, leader.leading)
+        looks += 1
+        assert looks < 500
+    assert looks > 1 or edges > 6
+    assert states(db, *runs[1:], other[1]) == ["waiting"] * 12
+
+
+def test_a_walk_reads_every_edge_however_few_at_a_time(db: psycopg.Connection) -> None:
+    """Made at random, among them runs that wait for many, and edges that are decided: a circle is found if there is
+    one, and what was found is one."""
+    random = Random(1)
+    runs = [add(db) for _ in range(60)]
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        for pair in {(random.choice(runs), random.choice(runs[: random.choice((5, 60))])) for _ in range(200)}:
+            if pair[0] != pair[1]:
+                link(db, *pair)
+        db.execute("UPDATE pgsched.dependencies SET state = 'met' WHERE (run_id + parent_id) % 4 = 0")
+    edges = set(db.execute("SELECT run_id, parent_id FROM pgsched.dependencies WHERE state = 'open'").fetchall())
+    found = []
+    for run_id in runs:
+        reached, more = set[int](), {run_id}
+        while more:
+            reached |= (more := {b for a, b in edges if a in more and b >= run_id} - reached)
+        for n in (1, 2, 5, 200):
+            walk, steps = circles.Walk(run_id), 0
+            while not walk.over:
+                walk.go_on(db, n)
+                steps += 1
+                assert steps < 1000
+            assert bool(walk.circle) is (run_id in reached)
+            way = [(link.run_id, link.parent_id) for link in walk.circle]
+            assert set(way) <= edges and all(a == b for (a, _), (_, b) in pairwise(way))
+            assert not way or (way[0][1], way[-1][0]) == (run_id, run_id)
+        found.append(run_id in reached)
+    assert {True, False} == set(found)
+
+
+def test_among_more_runs_than_a_leader_remembers_no_circle_is_looked_for(
     db: psycopg.Connection, connect: Open, leader: Duties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = [add(db) for _ in range(8)]
-    close(connect, (runs[0], runs[-1]), *((later, run) for run, later in pairwise(runs)))
-    monkeypatch.setattr(circles, "MOST", 6)
-    rounds(leader)
+    monkeypatch.setattr(circles, "EDGES", 2)
+    runs = ring(db, connect, 8)
+    monkeypatch.setattr(circles, "LARGEST", 6)
+    rounds(leader, 10)
     assert set(states(db, *runs)) == {"waiting"}
-    monkeypatch.setattr(circles, "MOST", 7)
-    rounds(leader)
+    monkeypatch.setattr(circles, "LARGEST", 8)
+    rounds(leader, 10)
     assert set(states(db, *runs)) == {"cancelled"}
+
+
+def test_many_edges_at_once_leave_a_circle_of_many_runs_to_the_leader(db: psycopg.Connection, leader: Duties) -> None:
+    """What an INSERT reads is bounded, however many edges it makes: the leader makes some as well, between ticks."""
+    made = db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 740) RETURNING id").fetchall()
+    runs = [run_id for (run_id,) in made]
+    chain, earlier, later = runs[:700], runs[700:720], runs[720:]
+    insert = "INSERT INTO pgsched.dependencies (run_id, parent_id) SELECT * FROM unnest(%s::bigint[], %s::bigint[])"
+    db.execute(insert, [chain[:-1], chain[1:]])
+    with pytest.raises(psycopg.errors.CheckViolation, match="would wait for itself"):
+        link(db, chain[-1], chain[0])
+    db.execute(insert, [[chain[-1], *earlier], [chain[0], *later]])
+    search, looks = Circles(), 0
+    while states(db, chain[0]) != ["cancelled"]:
+        search.work(db, leader.leading)
+        looks += 1
+        assert looks < 5000
+    assert set(states(db, chain[1], chain[-1], *earlier)) == {"waiting"}
+
+
+def test_a_circle_that_is_broken_meanwhile_ends_nobody(db: psycopg.Connection, connect: Open) -> None:
+    runs = ring(db, connect, 4)
+    walk = circles.Walk(runs[0])
+    walk.go_on(db, 100)
+    assert walk.circle
+    db.execute("DELETE FROM pgsched.dependencies WHERE run_id = %s", [runs[2]])
+    assert not dependencies.end_circle(db, walk.circle)
+    assert states(db, runs[0]) == ["waiting"]
 
 
 def test_a_run_of_a_circle_that_somebody_has_locked_is_ended_later(
