@@ -29,7 +29,8 @@ def migrate(
         typer.Option(
             "--set-search-path",
             help="Let plain `INSERT INTO jobs` work in new sessions. Not beside tables of an application's own that are"
-            " called jobs, runs, workers, queues, alerts...: it would take ours for them, or drop ours.",
+            " called jobs, runs, workers, queues, alerts...: it would take ours for them, or drop ours. Refused where"
+            " there are such tables on the path.",
         ),
     ] = False,
     as_sql: Annotated[

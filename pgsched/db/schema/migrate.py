@@ -55,8 +55,8 @@ def upgrade(
     unqualified in new sessions; an application that has tables of these names would take ours for its own.
     `with_roles` puts sql/roles.sql in force; where it is, a migration does so again. `wait_s`: seconds to try for a
     lock that others hold. `tell` is called with one line for each thing that takes time.
-    Raises SchemaTooNew, NotPermitted, InputError (no such version, or an older one), and SchemaTooOld for a database
-    made before 0.1.0, which it leaves as it is.
+    Raises SchemaTooNew, NotPermitted, InputError (no such version, or an older one; on the search path there are tables
+    of these names), and SchemaTooOld for a database made before 0.1.0, which it leaves as it is.
     """
     target = to or SCHEMA_VERSION
     if target not in VERSIONS:
@@ -72,6 +72,8 @@ def upgrade(
             with turn(conn, MIGRATE_LOCK, tell):
                 before = current(conn)
                 refuse_unknown(before)
+                if set_search_path:
+                    refuse_shadowed(conn)
                 move(conn, before, target, wait_s, tell)
                 conn.execute(validation())
                 if before != target or value(conn, "flags_may_rebuild"):
@@ -131,15 +133,43 @@ def revise(conn: Connection[Any], target: str, *, online: bool) -> None:
         conn.autocommit = True
 
 
-def put_on_search_path(conn: Connection[Any]) -> None:
-    """Make `pgsched` part of the database's default search_path, keeping what is there."""
+def refuse_shadowed(conn: Connection[Any]) -> None:
+    """Refuse to put pgsched behind tables of an application's own that have the names of ours: a plain name would go on
+    meaning those. Raises InputError."""
+    from pgsched.db.schema.tables import runs
+
+    _, path = database_path(conn)
+    with conn.transaction():
+        conn.execute("SELECT set_config('search_path', %s, true)", [path])
+        found = conn.execute(
+            "SELECT c.oid::regclass::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n"
+            " ON n.oid = c.relnamespace WHERE c.relname = ANY (%s) AND n.nspname = ANY (current_schemas(false))"
+            " AND n.nspname <> 'pgsched' ORDER BY 1",
+            [[table.name for table in runs.metadata.sorted_tables]],
+        ).fetchall()
+    if found:
+        names = ", ".join(name for (name,) in found[:5])
+        raise InputError(
+            f"set-search-path: the database has tables of its own of these names ({names}), which a plain name would go"
+            " on meaning: write pgsched.jobs",
+            "set_search_path",
+        )
+
+
+def database_path(conn: Connection[Any]) -> tuple[str, str]:
+    """The database's name, and its default search_path."""
     row = conn.execute(
         "SELECT current_database(), coalesce((SELECT substr(cfg, 13) FROM pg_db_role_setting s, unnest(setconfig) cfg"
         " WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database()) AND setrole = 0"
         " AND cfg LIKE 'search_path=%'), '\"$user\", public')"
     ).fetchone()
     assert row is not None
-    database, path = row
+    return str(row[0]), str(row[1])
+
+
+def put_on_search_path(conn: Connection[Any]) -> None:
+    """Make `pgsched` part of the database's default search_path, keeping what is there."""
+    database, path = database_path(conn)
     if "pgsched" not in path:
         from psycopg import sql
 
