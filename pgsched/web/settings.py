@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgsched.errors import InputError
-from pgsched.web.security.secrets import Password
+from pgsched.web.security.secrets import Password, Role, is_strong, same
 
 SHORTEST_TOKEN = 16
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -71,6 +71,22 @@ class Settings:
         """The hosts that requests may name; empty: any. Without authentication a page of another site, whose name was
         made to lead here, must not be served."""
         return self.hosts or (() if self.authenticates else ("localhost", "127.0.0.1", "[::1]"))
+
+    def by_token(self, given: str) -> tuple[Role, str]:
+        """What a token allows, and whose it is; all are always compared."""
+        found: tuple[Role, str] = ("none", "")
+        if self.reader_token and same(given, self.reader_token):
+            found = ("read", "")
+        for name, token in (("", self.token), *self.named):
+            if token and same(given, token):
+                found = ("write", name)
+        return found
+
+    def is_right_and_strong(self, given: str) -> bool:
+        """Is it one of the tokens, and one that cannot be guessed? It is let in however many guesses came from its
+        address, which many people may share. A password and a short token are not: a limit that the right one passes
+        would let them be guessed as fast as the console answers."""
+        return is_strong(given) and self.by_token(given)[0] != "none"
 
     def is_shared(self, address: str) -> bool:
         """Do many people come from this address? A trusted proxy's do."""

@@ -51,13 +51,14 @@ class Guard:
             return await self.app(scope, receive, send)
         scope["app"] = self.app  # refusals are pages, too
         asked = HTTPConnection(scope)
-        guesses = self.guesses_too_often(asked)
+        counted = self.is_guess(asked)
+        guesses = counted and not asked.app.state.bearers.begin(address_of(asked.client))
         if guesses:  # then the right one is not looked at either
             scope["headers"] = [one for one in scope["headers"] if one[0] != b"authorization"]
             asked = HTTPConnection(scope)
         visitor, new = self.known.visitor(asked)
         scope["state"] = scope.get("state", {}) | {"visitor": visitor, "form": {}, "body": b""}
-        if visitor.role != "none" and bearer(asked) is not None:
+        if counted and not guesses and visitor.role != "none":
             asked.app.state.bearers.right(address_of(asked.client))
         cookie = self.cookie(scope, visitor) if new else None
 
@@ -76,11 +77,10 @@ class Guard:
         refusal = await self.refusal(scope, receive, visitor, guesses=guesses)
         return await (refusal or self.app)(scope, receive, sender)
 
-    def guesses_too_often(self, asked: HTTPConnection) -> bool:
-        """Has this address shown too many wrong tokens? Counts this one, until it turns out to be right."""
-        if bearer(asked) is None or not self.settings.authenticates:
-            return False
-        return not asked.app.state.bearers.begin(address_of(asked.client))
+    def is_guess(self, asked: HTTPConnection) -> bool:
+        """Does it show a token that counts as a guess until it turns out to be right?"""
+        shown = bearer(asked)
+        return shown is not None and self.settings.authenticates and not self.settings.is_right_and_strong(shown)
 
     def cookie(self, scope: Scope, visitor: Visitor) -> str:
         """The Set-Cookie header of a session."""

@@ -1,7 +1,8 @@
 """How often somebody may guess a secret.
 
 Invariant: a guess is counted before it is looked at, so that guesses sent at once are no more than those sent in turn.
-While an address has guessed too often, the right secret is not looked at either.
+While an address has guessed too often, the right secret is not looked at either. (A right token that cannot be guessed
+is never counted: see Settings.is_right_and_strong.)
 """
 
 from __future__ import annotations

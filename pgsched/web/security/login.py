@@ -1,7 +1,7 @@
 """Coming in and going out.
 
-Invariant: guessing is slow, whoever guesses: each guess counts before it is looked at, and one password is hashed at a
-time, because a hash takes 32 MB.
+Invariant: what can be guessed is guessed slowly: each guess counts before it is looked at, and one password is hashed
+at a time, because a hash takes 32 MB. A right token that cannot be guessed is not held up by others' wrong ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from pgsched.web.pages.responses import View, given, local, render
 from pgsched.web.security.guesses import Guesses, address_of
-from pgsched.web.security.secrets import Role, begun, same
+from pgsched.web.security.secrets import Role, begun
 from pgsched.web.security.visitors import give_cookie
 from pgsched.web.settings import Settings
 
@@ -49,17 +49,19 @@ async def enter(request: Request) -> Response:
 
 async def look_at(request: Request, secret: str) -> Response:
     """Let somebody in whose secret is right."""
-    guesses: Guesses = request.app.state.guesses
-    address = address_of(request.client)
-    if not guesses.begin(address):
-        return form(request, 429, "Too many wrong tries: wait a minute.")
     state = request.app.state
-    if state.settings.password is not None and state.hashing >= MOST_WAITING:
+    guesses: Guesses = state.guesses
+    address = address_of(request.client)
+    counted = not state.settings.is_right_and_strong(secret)
+    if counted and not guesses.begin(address):
+        return form(request, 429, "Too many wrong tries from your address: wait a minute.")
+    if counted and state.settings.password is not None and state.hashing >= MOST_WAITING:
         return form(request, 429, "Too many tries at once: try again.")
     mark = await mark_of(request, secret)
     if mark is None:
         return form(request, 403, "That is not it.")
-    guesses.right(address)
+    if counted:
+        guesses.right(address)
     # a new session, so that one that somebody else put into this browser is not raised to a role
     response = RedirectResponse(local(given(request, "next"), "/"), 303)
     return give_cookie(response, state.settings, state.signer.cookie(begun(mark)), request.url.scheme)
@@ -69,12 +71,8 @@ async def mark_of(request: Request, secret: str) -> str | None:
     """What stands for the secret in a session (see Signer.mark); None where it is not right."""
     state = request.app.state
     settings: Settings = state.settings
-    found: tuple[Role, str] | None = None
-    if settings.reader_token is not None and same(secret, settings.reader_token):
-        found = ("read", secret)
-    for token in (settings.token, *(token for _, token in settings.named)):
-        if token is not None and same(secret, token):
-            found = ("write", secret)
+    role, _ = settings.by_token(secret)
+    found: tuple[Role, str] | None = None if role == "none" else (role, secret)
     if found is None and settings.password is not None and len(secret) <= 1024:
         if state.hash_lock is None:
             state.hash_lock = asyncio.Lock()

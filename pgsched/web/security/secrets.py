@@ -16,6 +16,7 @@ from pgsched.errors import InputError
 Role = Literal["none", "read", "write"]
 LASTS_S = 12 * 3600
 COST = (2**15, 8, 1)
+STRONG_LENGTH, STRONG_DISTINCT = 32, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,12 @@ def parse_hash(text: str) -> Password:
 def same(given: str, expected: str) -> bool:
     """Are they equal? Takes the same time wherever they differ."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+
+
+def is_strong(token: str) -> bool:
+    """Is no number of guesses over a network enough to find it? Taken for so: 32 characters, 10 of them different, as a
+    random one of 128 bits has."""
+    return len(token) >= STRONG_LENGTH and len(set(token)) >= STRONG_DISTINCT
 
 
 @dataclass(frozen=True, slots=True)

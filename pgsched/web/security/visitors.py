@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from pgsched.web.security.keys import Ended
-from pgsched.web.security.secrets import Role, Session, Signer, begun, same
+from pgsched.web.security.secrets import Role, Session, Signer, begun
 from pgsched.web.settings import Settings
 
 SAFE = ("GET", "HEAD", "OPTIONS")  # requests that change nothing
@@ -62,22 +62,12 @@ class Known:
         if not settings.authenticates:
             return "write", "", False
         if (token := bearer(asked)) is not None:
-            return *self.by_token(token), False
+            return *settings.by_token(token), False
         if settings.proxy_header and self.from_proxy(asked):
             said = asked.headers.getlist(settings.proxy_header)
             user = said[0] if len(said) == 1 else ""  # of two, one may be the browser's own
             return ("write", user, True) if user else ("none", "", True)
         return *self._people.get(session.by, ("none", "")), True
-
-    def by_token(self, given: str) -> tuple[Role, str]:
-        """What a token allows, and whose it is; all are always compared."""
-        found: tuple[Role, str] = ("none", "")
-        if self.settings.reader_token and same(given, self.settings.reader_token):
-            found = ("read", "")
-        for name, token in (("", self.settings.token), *self.settings.named):
-            if token and same(given, token):
-                found = ("write", name)
-        return found
 
     def from_proxy(self, asked: HTTPConnection) -> bool:
         """Does the connection itself come from a proxy that is trusted?"""

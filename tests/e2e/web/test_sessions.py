@@ -175,6 +175,51 @@ def test_tokens_of_programs_are_not_guessed_either(console: Console) -> None:
     assert ask(TOKEN) == 429
 
 
+STRONG = "3f9c0a7be24d5816" * 2  # as `openssl rand -hex 16` makes them
+
+
+@pytest.mark.parametrize(
+    ("settings", "secret", "then"),
+    [
+        ({"token": STRONG}, STRONG, 303),
+        ({"named": (("ann", STRONG),), "password": HASH}, STRONG, 303),
+        ({"token": TOKEN, "reader_token": STRONG}, STRONG, 303),
+        ({"token": TOKEN}, TOKEN, 429),  # short, so perhaps somebody's words
+        ({"token": "letmein" * 8}, "letmein" * 8, 429),  # long, and still no random one
+        ({"password": HASH}, "correct horse", 429),
+    ],
+)
+def test_others_guesses_keep_out_only_what_can_be_guessed(
+    console: Console, settings: dict[str, Any], secret: str, then: int
+) -> None:
+    """Behind a proxy that ends TLS everybody has the proxy's address."""
+    app: Any = console(**settings).client.app
+
+    async def main() -> tuple[list[int], int, int]:
+        wrong = [await guess(app, "wrong") for _ in range(11)]
+        return wrong, await guess(app, secret), await guess(app, "wrong")
+
+    assert asyncio.run(main()) == ([403] * 10 + [429], then, 429)
+
+
+def test_a_right_strong_token_waits_for_no_hash(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    app: Any = console(token=STRONG, password=HASH).client.app
+    monkeypatch.setattr(login, "MOST_WAITING", 0)
+    assert asyncio.run(guess(app, "wrong")) == 429
+    assert asyncio.run(guess(app, STRONG)) == 303
+
+
+def test_others_guesses_keep_out_no_program_with_a_strong_token(console: Console) -> None:
+    browser = console(token=STRONG)
+
+    def ask(token: str) -> int:
+        return int(browser.get("/api/v1/jobs", headers={"authorization": f"Bearer {token}"}).status_code)
+
+    assert [ask(f"{n:032x}") for n in range(BEARERS)] == [401] * BEARERS
+    assert [ask(STRONG) for _ in range(3)] == [200] * 3
+    assert ask(f"wrong{STRONG}") == 429, "and it made no place for further guesses"
+
+
 def test_hosts_of_ipv6_share_what_is_theirs_alone() -> None:
     assert address_of(("2001:db8::1", 1)) == address_of(("2001:db8::2", 1)) != address_of(("2001:db8:1::1", 1))
     assert address_of(("::ffff:192.0.2.1", 1)) == address_of(("192.0.2.1", 9)) == "192.0.2.1"
