@@ -1,22 +1,35 @@
-"""The rule: text that others wrote never reaches a terminal or a log as it is. Control characters, which could move the
-cursor or forge a line, are shown as escapes."""
+"""The rule: text that others wrote never reaches a terminal, a page, a log, an alert or a metric's label as it is.
+
+Control characters, which could move the cursor or forge a line, are shown as escapes; so are characters that turn the
+writing direction or cannot be seen, by which one name passes for another. `clean` is the one place that does it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-# C0, DEL, C1, line separators, and the bidirectional overrides that show text in another order
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# C0, DEL, C1, line separators; what shows text in another order; what takes no place; halves of pairs
+CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029"
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+    "\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f"
+    "\ud800-\udfff]"
+)
+# Emoji, Persian and Indian scripts are written with these; between letters of ASCII they are only hidden there.
+JOINING = "\u200c\u200d" + "".join(map(chr, range(0xFE00, 0xFE10)))
 
 
 def clean(text: str, keep: str = "") -> str:
-    """The text with control characters as escapes (`\\x1b`), but for those in `keep`."""
+    """The text with control and invisible characters as escapes (`\\x1b`), but for those in `keep`."""
 
     def escape(found: re.Match[str]) -> str:
-        code = ord(found[0])
-        named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(found[0])
-        return found[0] if found[0] in keep else named or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+        char, code = found[0], ord(found[0])
+        if char in keep or (char in JOINING and not text[found.start() - 1 : found.start()].isascii()):
+            return char
+        named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char)
+        return named or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}")
 
     return CONTROL.sub(escape, text)
 

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from pgsched.core.text import clean
 from pgsched.telemetry.catalogue import METRICS
 from pgsched.telemetry.catalogue import Metric as Described
 from pgsched.telemetry.metrics import Sample
@@ -28,7 +29,8 @@ class Collector:
         several = any(self._snapshots)
         for process, samples in self._snapshots.items():
             for name, labels, value in samples:
-                found.setdefault(name, []).append(([*labels, process] if several else [*labels], value))
+                shown = [clean(label) for label in labels]  # names that others chose
+                found.setdefault(name, []).append(([*shown, process] if several else shown, value))
         for metric in METRICS:
             if metric.name in found:
                 yield family(metric, (*metric.labels, "process") if several else metric.labels, found[metric.name])

@@ -95,7 +95,7 @@ def note(undecided_from: Any) -> None:
     """Say where the range was cut off."""
     if undecided_from is not None:
         text = f"slots from {cell(undecided_from)} on are not decided yet: they are left to the schedule"
-        typer.echo(f"note: {text}", err=True)
+        typer.echo(f"note: {cell(text)}", err=True)
 
 
 def watch(conn: Connection[Any], added: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def watch(conn: Connection[Any], added: dict[str, Any]) -> dict[str, Any]:
     label = f"backfill {number}"
     try:
         with typer.progressbar(length=added["slots"], label=label, file=sys.stderr) as bar:
-            for shown in progress(conn, number, lambda text: typer.echo(f"\nnote: {text}", err=True)):
+            for shown in progress(conn, number, lambda text: typer.echo(f"\nnote: {cell(text)}", err=True)):
                 bar.update(max(0, shown["considered"] - shown["open"] - bar.pos))
     except KeyboardInterrupt:
         typer.echo(f"\nit goes on: pgsched backfill show {number}, pgsched backfill cancel {number}", err=True)

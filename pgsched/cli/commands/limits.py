@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import duration, print_json, print_table
+from pgsched.cli.output.printing import cell, duration, print_json, print_table
 from pgsched.errors import InputError
 
 RATE = re.compile(r"(\d{1,9})/(\d{0,9})(ms|s|m|h|d)")
@@ -67,7 +67,7 @@ def set_limit(
         raise InputError("limit set: give --concurrency, --rate, --burst, --ordered or --weight", "concurrency")
     with session(dsn) as conn:
         row = queues.set_limit(conn, name, values)
-    print_json(row) if json else print(f"limit {name}: {told(row, row['concurrency'])}")
+    print_json(row) if json else print(f"limit {cell(name)}: {told(row, row['concurrency'])}")
 
 
 def list_limits(dsn: Dsn = None, json: Json = False) -> None:
@@ -101,7 +101,7 @@ def remove(name: Name, dsn: Dsn = None, json: Json = False) -> None:
 
     with session(dsn) as conn:
         queues.remove_limit(conn, name)
-    print_json({"name": name, "removed": True}) if json else print(f"limit {name} is gone")
+    print_json({"name": name, "removed": True}) if json else print(f"limit {cell(name)} is gone")
 
 
 def bounds(column: str, concurrency: str | None, rate: str | None, burst: str | None) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def set_queue(
         note = name_hints.unknown(conn, "queue", name)
         row = queues.set_queue(conn, name, values)
     complain(note)
-    print_json(row) if json else print(f"queue {name}: {settings(row)}")
+    print_json(row) if json else print(f"queue {clean(name)}: {settings(row)}")
 
 
 def settings(row: dict[str, Any]) -> str:

@@ -27,6 +27,7 @@ from urllib.parse import unquote, urlsplit
 
 from pgsched import log
 from pgsched.config import AlertSettings
+from pgsched.core.text import clean
 from pgsched.errors import InputError
 from pgsched.execute.outcomes import storable
 
@@ -121,7 +122,7 @@ def sentence(row: dict[str, Any]) -> str:
     whose = f"job {row['job']}" if row["job"] is not None else "pgsched"
     mark, what = ("over", row["recovery"]) if row["event"] == "closed" else ("alert", row["details"])
     text = f"[{mark}] {whose}: {row['kind']}: {what}"
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return clean(" ".join(text.split()))
 
 
 def to_log(told: dict[str, Any]) -> None:

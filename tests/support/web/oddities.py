@@ -21,6 +21,7 @@ NAMES = (
         "with  two",
     ),
     *("%2F", "a\\b"),
+    "night\u200bly\u202e\ufeff\u00ad\u200dx",
 )
 STATES = ("waiting", "scheduled", "queued", "running", "succeeded", "dead", "missed", "skipped", "cancelled")
 DEEP = "[" * 3000 + "]" * 3000

@@ -92,4 +92,5 @@ def test_a_url_that_cannot_be_called_is_refused_at_the_start(url: str) -> None:
 
 def test_the_line_for_people_is_a_line() -> None:
     row = {"event": "opened", "job": "a", "kind": "failures", "details": "it\n said \x1b[31mno\x00"}
-    assert sentence(row) == "[alert] job a: failures: it said [31mno"
+    assert sentence(row) == r"[alert] job a: failures: it said \x1b[31mno\x00"
+    assert sentence(row | {"job": "a\u202eb\u200bc"}).startswith(r"[alert] job a\u202eb\u200bc: ")

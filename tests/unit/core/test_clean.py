@@ -1,0 +1,42 @@
+"""Text of others as people are shown it."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+
+from pgsched.core.text import CONTROL, clean
+
+# Letters of Old Hangul and musical and shorthand notes have invisible parts that no name needs and no terminal obeys;
+# these marks of Arabic and Kaithi are seen.
+LEFT_ALONE = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD, *range(0x13430, 0x13440),
+              *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B)}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("pay\u202eroll", r"pay\u202eroll"),
+        ("night\u200bly", r"night\u200bly"),
+        ("night\u200dly", r"night\u200dly"),
+        ("\u200dnightly", r"\u200dnightly"),
+        ("night\ufe00ly", r"night\ufe00ly"),
+        ("\ufeffnightly\u00ad", r"\ufeffnightly\xad"),
+        ("a\U000e0041b", r"a\U000e0041b"),
+        ("a\x9b31m\x1b[2J\x7f\n", r"a\x9b31m\x1b[2J\x7f\n"),
+        ("\ud800", r"\ud800"),
+        ("👩\u200d👩\u200d👧 ❤\ufe0f", "👩\u200d👩\u200d👧 ❤\ufe0f"),  # one picture
+        ("می\u200cخواهم", "می\u200cخواهم"),  # how Persian is written
+        ("ä ö 日本語", "ä ö 日本語"),
+    ],
+)
+def test_what_cannot_be_seen_is_shown(text: str, shown: str) -> None:
+    assert clean(text) == shown
+
+
+def test_every_character_of_the_kind_is_one_of_these() -> None:
+    """By Unicode's own classes: controls, formats, separators of lines, halves of pairs."""
+    kinds = {"Cc", "Cf", "Zl", "Zp", "Cs"}
+    of_the_kind = {code for code in range(0x110000) if unicodedata.category(chr(code)) in kinds}
+    assert [hex(code) for code in of_the_kind - LEFT_ALONE if not CONTROL.match(chr(code))] == []
