@@ -17,7 +17,6 @@ from starlette.routing import BaseRoute, Route
 from pgsched.cli.output.printing import json_value
 from pgsched.core import policies
 from pgsched.db.connection.connect import DatabaseError
-from pgsched.db.connection.failures import explain
 from pgsched.db.queries.reports.audit import KINDS
 from pgsched.errors import InputError, PgschedError
 from pgsched.services import long_charts
@@ -44,7 +43,7 @@ from pgsched.web.api.schemas import (
     text,
     whole,
 )  # fmt: skip
-from pgsched.web.pages.responses import Endpoint, connection, status_of
+from pgsched.web.pages.responses import Endpoint, connection, explained, status_of
 
 PREFIX = "/api/v1"
 REASON = {"reason": text(500)}
@@ -180,7 +179,7 @@ def called(request: Request, operation: Operation) -> Response:
         with connection(request) as conn:
             found = operation.call(conn, given)
     except (PgschedError, DatabaseError) as raised:
-        error = explain(raised) if isinstance(raised, DatabaseError) else raised
+        error = explained(request, raised)
         # dumps writes ASCII: an error may repeat half a surrogate pair, which UTF-8 does not have
         refusal = json.dumps({"error": str(error), "field": getattr(error, "field", None)})
         return Response(refusal, status_of(error), media_type="application/json")

@@ -13,12 +13,15 @@ from pgsched.services.check import Finding, fail
 from pgsched.services.doctor import doctor
 
 OLD_S = 10.0
+# The checks whose texts have the host, the database, the user or a folder in them.
+WHERE = ("dsn", "connection", "sslmode", "grants", "embedded", "disk")
 
 
 def hidden(finding: Finding) -> Finding:
     """The finding without host, database and user."""
-    named = finding.name == "connection" and finding.level == "ok"
-    return replace(finding, text="it answers; where it is, is shown to who may change things") if named else finding
+    said = {"ok": "it is well", "warn": "there is something to know", "fail": "it fails"}[finding.level]
+    text = f"{said}; what, is shown to who may change things"
+    return replace(finding, text=text) if finding.name in WHERE else finding
 
 
 class Diagnosis:

@@ -24,9 +24,8 @@ from starlette.types import Receive, Scope, Send
 
 from pgsched import log
 from pgsched.db.connection.connect import DatabaseError
-from pgsched.db.connection.failures import explain
 from pgsched.errors import InputError, PgschedError
-from pgsched.web.pages.responses import Endpoint, Page, View, answer, live_part, made
+from pgsched.web.pages.responses import Endpoint, Page, View, answer, explained, live_part, made
 
 logger = log.get("web")
 LIVE_S, MOST_LIVE = 600.0, 100
@@ -114,7 +113,7 @@ class Looks:
         try:
             text, asked_s = part(self._request, self._make)
         except (PgschedError, DatabaseError) as error:
-            return "trouble", str(explain(error) if isinstance(error, DatabaseError) else error), every_s
+            return "trouble", str(explained(self._request, error)), every_s
         except Exception as error:
             kind = type(error).__name__
             if kind != self._failed:  # said once a stream, not at every look

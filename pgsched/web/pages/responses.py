@@ -86,7 +86,16 @@ def tried(request: Request, make: Page) -> View | Done | Response | PgschedError
     try:
         return made(request, make)
     except (PgschedError, DatabaseError) as error:
-        return explain(error) if isinstance(error, DatabaseError) else error
+        return explained(request, error)
+
+
+def explained(request: Request, raised: PgschedError | DatabaseError) -> PgschedError:
+    """The error as whoever asks may read it. Where the database is, and as whom the console logs in there, is for those
+    who may change things."""
+    error = explain(raised) if isinstance(raised, DatabaseError) else raised
+    if isinstance(error, DatabaseUnreachable) and not request.state.visitor.may_write:
+        return DatabaseUnreachable("the database cannot be reached: why, is shown to who may change things")
+    return error
 
 
 def made(request: Request, make: Page) -> View | Done | Response:
