@@ -38,6 +38,8 @@ MODULES = {
     "commands.chaos": ("chaos",),
     "commands.web": ("web",),
 }
+# Options that may hold a secret: it is taken off the command line (password_hiding.py).
+MAY_HOLD_SECRETS = ("--dsn", "--sql-dsn", "--sql-login", "--alert-webhook", "--password-hash")
 INTERRUPTED = 130
 EXIT_CODES = """\b
 Exit codes:
@@ -108,7 +110,7 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
 def main() -> None:
     """The `pgsched` program."""
-    if any(arg.startswith(("--dsn", "--sql-dsn")) for arg in sys.argv):
+    if any(arg.startswith(MAY_HOLD_SECRETS) for arg in sys.argv):
         from pgsched.cli.password_hiding import hide_passwords
 
         hide_passwords()

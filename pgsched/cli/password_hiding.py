@@ -1,6 +1,7 @@
-"""The rule: a password given on the command line does not stay there, where every user of the machine can read it.
+"""The rule: a secret given on the command line does not stay there, where every user of the machine can read it.
 
-The program begins again, as the same process, with the connection string in its environment, which only its user reads.
+The program begins again, as the same process, with the secret in its environment, which only its user reads. Until
+then, for the first tenths of a second, and in the shell's history, it can be read: docs advise the variable.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from pgsched.cli import MAY_HOLD_SECRETS
 from pgsched.config import SQL_DSN, SQL_LOGIN
 from pgsched.log import redact
 
-WHOLE = {"--dsn": "PGSCHED_DSN", "--sql-login": SQL_LOGIN}
-FLAGS = (*WHOLE, "--sql-dsn")
+WHOLE = {"--dsn": "PGSCHED_DSN", "--sql-login": SQL_LOGIN}  # moved if they have a password
+SECRET = {"--alert-webhook": "PGSCHED_ALERT_WEBHOOK", "--password-hash": "PGSCHED_WEB_PASSWORD_HASH"}  # always
+NAMED = ("--sql-dsn",)
 
 
 def hide_passwords() -> None:
-    """Replace this process by one whose command line has no password; return if it has none."""
+    """Replace this process by one whose command line has no secret; return if it has none."""
     given = sys.argv[1:]
     found = hidden(given, os.environ)
     if found is None:
@@ -28,8 +31,8 @@ def hide_passwords() -> None:
 
 
 def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]] | None:
-    """The arguments without connection strings that have a password, and the environment with them; None: none has. Of
-    one that has a name that stays."""
+    """The arguments without secrets, and the environment with them; None: there are none. Of a connection string that
+    has a name that stays. Several webhooks become one variable."""
     kept: list[str] = []
     moved: dict[str, str] = {}
     rest = iter(args)
@@ -38,8 +41,12 @@ def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], 
             kept += [arg, *rest]
             break
         flag, equals, value = arg.partition("=")
-        if flag not in FLAGS or not (equals or (value := next(rest, ""))):
+        if flag not in MAY_HOLD_SECRETS or not (equals or (value := next(rest, ""))):
             kept.append(arg)
+            continue
+        if flag in SECRET and value.strip() and " " not in value:
+            before = moved.get(SECRET[flag])
+            moved[SECRET[flag]] = f"{before} {value}" if before and flag == "--alert-webhook" else value
             continue
         name = variable(flag, value)
         if redact(value) == value or name is None:
@@ -54,7 +61,7 @@ def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], 
 
 def variable(flag: str, value: str) -> str | None:
     """The environment variable that means the same; None where there is none."""
-    if flag in WHOLE:
-        return WHOLE[flag]
+    if flag not in NAMED:
+        return WHOLE.get(flag)
     name = value.partition("=")[0]
     return SQL_DSN + name.upper() if name.replace("_", "").isalnum() and name == name.lower() else None

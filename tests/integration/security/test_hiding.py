@@ -1,29 +1,42 @@
-"""A password on the command line does not stay in the list of processes."""
+"""A secret on the command line does not stay in the list of processes."""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from psycopg.conninfo import make_conninfo
+from typer.core import TyperOption
+from typer.main import get_command
 
-from pgsched.cli.password_hiding import hidden
+from pgsched.cli import MAY_HOLD_SECRETS, make_app
+from pgsched.cli.password_hiding import NAMED, SECRET, WHOLE, hidden
 from tests.support.waiting import wait_until
 
-SECRET = "postgresql://u:hunter2@h/d"
+DSN = "postgresql://u:hunter2@h/d"
+HOOK = "https://hooks.example/T0/hunter2"
 
 
 @pytest.mark.parametrize(
     ("args", "kept", "moved"),
     [
-        (["status", "--dsn", SECRET, "--json"], ["status", "--json"], {"PGSCHED_DSN": SECRET}),
-        (["status", f"--dsn={SECRET}"], ["status"], {"PGSCHED_DSN": SECRET}),
-        (["worker", "--sql-dsn", f"dwh={SECRET}"], ["worker", "--sql-dsn", "dwh"], {"PGSCHED_SQL_DSN_DWH": SECRET}),
-        (["worker", "--sql-login", SECRET], ["worker"], {"PGSCHED_SQL_LOGIN": SECRET}),
-        (["worker", f"--sql-dsn=dwh={SECRET}", "--dsn", "host=h"], ["worker", "--sql-dsn", "dwh", "--dsn", "host=h"],
-         {"PGSCHED_SQL_DSN_DWH": SECRET}),
+        (["status", "--dsn", DSN, "--json"], ["status", "--json"], {"PGSCHED_DSN": DSN}),
+        (["status", f"--dsn={DSN}"], ["status"], {"PGSCHED_DSN": DSN}),
+        (["worker", "--sql-dsn", f"dwh={DSN}"], ["worker", "--sql-dsn", "dwh"], {"PGSCHED_SQL_DSN_DWH": DSN}),
+        (["worker", "--sql-login", DSN], ["worker"], {"PGSCHED_SQL_LOGIN": DSN}),
+        (["worker", "--alert-webhook", HOOK, "--json"], ["worker", "--json"], {"PGSCHED_ALERT_WEBHOOK": HOOK}),
+        (["leader", f"--alert-webhook={HOOK}", "--alert-webhook", "http://h"], ["leader"],
+         {"PGSCHED_ALERT_WEBHOOK": f"{HOOK} http://h"}),
+        (["web", "--password-hash", "scrypt$32768$8$1$a$b"], ["web"],
+         {"PGSCHED_WEB_PASSWORD_HASH": "scrypt$32768$8$1$a$b"}),
+        (["worker", f"--sql-dsn=dwh={DSN}", "--dsn", "host=h"], ["worker", "--sql-dsn", "dwh", "--dsn", "host=h"],
+         {"PGSCHED_SQL_DSN_DWH": DSN}),
     ],
 )  # fmt: skip
 def test_what_has_a_password_goes_through_the_environment(
@@ -33,23 +46,56 @@ def test_what_has_a_password_goes_through_the_environment(
 
 
 @pytest.mark.parametrize(
-    "args", [[], ["status"], ["status", "--dsn"], ["status", "--dsn", "host=h user=u"], ["psql", "--", "--dsn", SECRET]]
-)
+    "args",
+    [[], ["status"], ["status", "--dsn"], ["status", "--dsn", "host=h user=u"], ["psql", "--", "--dsn", DSN],
+             ["worker", "--alert-webhook", "http://h/a b"], ["worker", "--alert-webhook"]],
+)  # fmt: skip
 def test_what_has_none_stays_as_it_is(args: list[str]) -> None:
     assert hidden(args, {}) is None
 
 
-def test_a_worker_shows_no_password(dsn: str, tmp_path: Path) -> None:
+def test_every_option_that_may_hold_a_secret_is_known() -> None:
+    """Whatever takes a connection string, a password or a URL that others tell nobody."""
+    assert {*WHOLE, *SECRET, *NAMED} == {*MAY_HOLD_SECRETS}
+    told = {
+        option: f"{parameter.help} {parameter.metavar}"
+        for command in commands(get_command(make_app(None)))
+        for parameter in command.params
+        if isinstance(parameter, TyperOption)
+        for option in parameter.opts
+    }
+    words = re.compile(r"\b(DSN|URL|[Pp]assword|[Tt]oken|[Ss]ecret|webhook)\b")
+    found = {option for option, text in told.items() if words.search(text) or words.search(option)}
+    files = {option for option in found if option.endswith("-file")}
+    # what is to be run, which is kept in the database, and switches
+    assert found - files - {"--task", "--hash-password", "--no-auth"} == {*MAY_HOLD_SECRETS}
+
+
+def commands(group: Any) -> Iterator[Any]:
+    """The command and all below it."""
+    yield group
+    for one in getattr(group, "commands", {}).values():
+        yield from commands(one)
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [(["--dsn", "{dsn}"], "--no-leader"), (["--sql-login", "{dsn}", "--allow", "sql"], "--allow"),
+     (["--alert-webhook", "http://127.0.0.1:1/hunter2"], "--no-leader")],
+)  # fmt: skip
+def test_a_worker_shows_no_password(dsn: str, tmp_path: Path, options: list[str], kept: str) -> None:
     secret = make_conninfo(dsn, password="hunter2")
-    command = [sys.executable, "-m", "pgsched", "worker", "--allow", "shell", "--no-leader", "--dsn", secret]
+    given = [option.format(dsn=secret) for option in options]
+    command = [sys.executable, "-m", "pgsched", "worker", "--allow", "shell", "--no-leader", *given]
+    env = os.environ | {"PGSCHED_DSN": dsn}
     with (tmp_path / "log").open("wb") as log:
-        worker = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        worker = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)
     try:
         wait_until(lambda: b"started" in (tmp_path / "log").read_bytes() or worker.poll() is not None, 30, "the worker")
         assert worker.poll() is None, (tmp_path / "log").read_text()
         shown = Path(f"/proc/{worker.pid}/cmdline").read_bytes()
         assert b"hunter2" not in shown
-        assert b"--no-leader" in shown
+        assert kept.encode() in shown
         assert b"hunter2" not in (tmp_path / "log").read_bytes()
     finally:
         worker.terminate()
