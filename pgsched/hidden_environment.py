@@ -46,6 +46,13 @@ def drop() -> None:
         _kept.update({name: os.environ.pop(name) for name in list(os.environ) if SECRET.fullmatch(name)})
 
 
+def parted(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """What another process of ours is started with, which every process of this user may read, and the secrets that it
+    is told by a channel, for `give_back`. All is the former in a process that is not hidden."""
+    secrets = {name: value for name, value in env.items() if SECRET.fullmatch(name)} if is_hidden() else {}
+    return {name: value for name, value in env.items() if name not in secrets}, secrets
+
+
 def give_back(secrets: Mapping[str, str]) -> None:
     """Put what another process of ours dropped into the environment, until `drop`."""
     os.environ.update(secrets)

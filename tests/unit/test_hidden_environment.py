@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from pgsched import config, hidden_environment
+from pgsched.cli.commands.worker import alert_settings
 from pgsched.db.connection.connect import conninfo
+from pgsched.worker.supervision import supervisor_link
 
 HOLDS_ONE = ("connection string", "token", "password", "URL")
 
@@ -48,6 +51,26 @@ def test_what_was_dropped_is_found_by_our_own_code() -> None:
     assert config.find_sql_login(None) == "host=l"
     hidden_environment.drop()  # once more, as in a child process
     assert hidden_environment.dropped() == given
+
+
+@pytest.mark.usefixtures("hidden")
+def test_another_process_of_ours_is_started_without_secrets() -> None:
+    env = {"HOME": "/", "PGSCHED_DSN": "host=a", "PGPASSWORD": "x", "PGSCHED_LOG": "debug"}
+    public, secrets = hidden_environment.parted(env)
+    assert public == {"HOME": "/", "PGSCHED_LOG": "debug"} and {**public, **secrets} == env
+    started, first = supervisor_link.environment(env, 1, 7)
+    assert {*started} == {*public, supervisor_link.VARIABLE} and json.loads(first) == secrets
+
+
+def test_a_process_that_hides_nothing_starts_others_with_everything() -> None:
+    assert hidden_environment.parted({"PGSCHED_DSN": "host=a"}) == ({"PGSCHED_DSN": "host=a"}, {})
+    assert supervisor_link.environment({}, 1, 7)[1] == b""
+
+
+def test_a_webhook_that_is_told_after_the_command_line_was_read_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"PGSCHED_ALERT_WEBHOOK": "http://a/x http://b/y"})
+    assert alert_settings(None, None).webhooks == ("http://a/x", "http://b/y")
+    assert alert_settings(["http://c/"], None).webhooks == ("http://c/",)
 
 
 @pytest.mark.usefixtures("hidden")

@@ -198,11 +198,13 @@ def leader(
 
 
 def alert_settings(webhooks: list[str] | None, command: str | None) -> AlertSettings:
-    """Whom the process tells of alerts. Raises InputError."""
+    """Whom the process tells of alerts. A worker under a parent may have been told the variable only after its command
+    line was read. Raises InputError."""
     from pgsched.config import AlertSettings
     from pgsched.leader.alerting.sinks import sinks
 
-    settings = AlertSettings(tuple(webhooks or ()), (command,) if command else ())
+    urls = webhooks or os.environ.get("PGSCHED_ALERT_WEBHOOK", "").split()
+    settings = AlertSettings(tuple(urls), (command,) if command else ())
     sinks(settings)
     return settings
 

@@ -25,7 +25,7 @@ from pgsched.errors import MemoryReached
 from pgsched.execute.subprocess.child import kill_session
 from pgsched.worker.process_endpoint import FOLDER
 from pgsched.worker.supervision.endpoint_proxy import Member, fronting
-from pgsched.worker.supervision.supervisor_link import READY, SWOLLEN, VARIABLE
+from pgsched.worker.supervision.supervisor_link import READY, SWOLLEN, environment
 
 logger = log.get("supervisor")
 # No restart helps: wrong input, a schema too old or too new, a missing grant, no embedded server.
@@ -141,14 +141,16 @@ class Supervisor:
 
     def _bear(self, place: Place) -> Child:
         ours, theirs = socket.socketpair()
-        told = {VARIABLE: f"{place.number},{os.getpid()},{theirs.fileno()}"}
+        env, first = environment(self._env, place.number, theirs.fileno())
         with theirs, contextlib.ExitStack() as unless_born:
             unless_born.callback(ours.close)
             process = subprocess.Popen(
-                self._command, env=self._env | told, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
+                self._command, env=env, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )  # fmt: skip
             unless_born.pop_all()
+        with contextlib.suppress(OSError):  # it has ended
+            ours.sendall(first)
         ours.setblocking(False)
         return Child(place, process, ours, time.monotonic())
 

@@ -1,18 +1,21 @@
 """The worker's end of the line to its supervisor. The rule: a worker that has lost its supervisor ends at once.
 
-The line is a socket. The supervisor writes one byte for each stop that it was asked for; its end of file means that
-the supervisor is dead. The worker writes a line with each word about itself.
+The line is a socket. The supervisor first writes the secrets of the environment, where others are not to see them (see
+hidden_environment.py), then one byte for each stop that it was asked for; its end of file means that the supervisor is
+dead. The worker writes a line with each word about itself.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from pgsched import hidden_environment
 from pgsched.execute.subprocess.child import DIE_WITH
 
 VARIABLE = "PGSCHED_SUPERVISED"
@@ -68,7 +71,21 @@ def line() -> Line | None:
     told = os.environ.pop(VARIABLE, None)
     if told is None:
         return None
-    number, parent, fd = (int(part) for part in told.split(","))
+    number, parent, fd, size = (int(part) for part in told.split(","))
     os.set_inheritable(fd, False)
     DIE_WITH(parent)
-    return Line(number, socket.socket(fileno=fd))
+    link = socket.socket(fileno=fd)
+    with link.makefile("rb", buffering=0) as incoming:
+        read = b""
+        while len(read) < size and (part := incoming.read(size - len(read))):
+            read += part
+    if len(read) == size > 0:  # else the supervisor is dead, as the line is about to find
+        hidden_environment.give_back(json.loads(read))
+    return Line(number, link)
+
+
+def environment(env: Mapping[str, str], number: int, fd: int) -> tuple[dict[str, str], bytes]:
+    """What the worker at place `number` is started with, and what it is to read from the line `fd` before all else."""
+    public, secrets = hidden_environment.parted(env)
+    first = json.dumps(secrets).encode() if secrets else b""
+    return public | {VARIABLE: f"{number},{os.getpid()},{fd},{len(first)}"}, first
