@@ -40,7 +40,7 @@ def alerts(
     with session(dsn) as conn:
         found = listed(conn, everything=everything, n=limit)
     if json:
-        print_json({"alerts": found})
+        print_json(found)
     else:
         lines = [[one["id"], ago(one["opened_at"], one["now"]), one["job"] or "-", one["kind"], state(one), what(one)]
                  for one in found]  # fmt: skip

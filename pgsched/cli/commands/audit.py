@@ -41,7 +41,7 @@ def audit(
     with session(dsn) as conn:
         found = entries(conn, what, name, who=who, since=moment("since", since), before_id=before, limit=limit)
     if json:
-        return print_json({"changes": found})
+        return print_json(found)
     lines = [[row["id"], row["at"], by(row), row["action"], thing(row), change(row)] for row in found]
     return print_table(("ID", "AT", "WHO", "DID", "WHAT", "CHANGE"), lines, "nobody changed anything", wrap=True,
                        whole=["AT"])  # fmt: skip

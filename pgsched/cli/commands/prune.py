@@ -8,7 +8,7 @@ import typer
 
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import ago, duration, print_fields, print_json, print_table
-from pgsched.cli.output.retention_text import kept, said, said_of_all, within
+from pgsched.cli.output.retention_text import for_programs, kept, said, said_of_all, within
 from pgsched.errors import InputError
 
 Keep = Annotated[
@@ -93,7 +93,7 @@ def show(dsn: Dsn = None, json: Json = False) -> None:
         found = retention.settings(conn)
         now = conn.execute("SELECT clock_timestamp()").fetchone()
     if json:
-        return print_json(found)
+        return print_json(for_programs(found))
     print_fields(
         {
             "runs": said_of_all(found["keep"]),
@@ -140,7 +140,7 @@ def set_retention(
     with session(dsn) as conn:
         found = retention.change(conn, given)
     if json:
-        return print_json(found)
+        return print_json(for_programs(found))
     print(f"runs: {said_of_all(found['keep'])}" + ("; archived" if found["archive"] else ""))
     named = {"keep_minutes": "figures by minute", "keep_hours": "figures by hour", "keep_audit": "audit"}
     for column, words in named.items():

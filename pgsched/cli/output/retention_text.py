@@ -10,6 +10,8 @@ from pgsched.cli.commands.limits import span
 from pgsched.errors import InputError
 
 NOTHING = "none"
+TIMES = ("keep_minutes", "keep_hours", "keep_audit")
+UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
 DAYS = {"1 hour": 1 / 24, "1 day": 1, "10 years": 3650, "100 years": 36_500, "1000 years": 365_000}
 
 
@@ -45,6 +47,18 @@ def within(option: str, text: str | None, least: str, most: str) -> timedelta | 
     if found is not None and not DAYS[least] <= found / timedelta(days=1) <= DAYS[most]:
         raise InputError(f"{option}: {text} is not between {least} and {most}", option)
     return found
+
+
+def span_text(value: timedelta) -> str:
+    """A time as options and forms take it: `90s`, `10m`."""
+    ms = round(value.total_seconds() * 1000)
+    size, unit = next((size, unit) for size, unit in UNITS if ms % size == 0)
+    return f"{ms // size}{unit}"
+
+
+def for_programs(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as JSON has them: times as the options take them, as those in `keep` are text, too."""
+    return {name: span_text(value) if name in TIMES else value for name, value in found.items()}
 
 
 def readable(time: str) -> str:

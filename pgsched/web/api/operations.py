@@ -11,6 +11,7 @@ from pgsched.cli.commands.job.calendars import plain, span_of
 from pgsched.cli.commands.job.preview import instant
 from pgsched.cli.commands.limits import rate_of, span
 from pgsched.cli.option_values import moment
+from pgsched.cli.output.retention_text import TIMES, for_programs
 from pgsched.core.model import State
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.describe import describe
@@ -26,11 +27,10 @@ from pgsched.db.rows import Row
 from pgsched.errors import InputError
 from pgsched.services import charts, status
 from pgsched.services.explain import explain_slot
-from pgsched.web.pages.retention import TIMES as KEPT
 
 Given = Mapping[str, Any]
 Call = Callable[[Connection[Any], Given], Any]
-TIMES = ("since", "until", "ended_since", "ended_until")
+INSTANTS = ("since", "until", "ended_since", "ended_until")
 MOST = 10_000
 
 
@@ -148,7 +148,7 @@ def cancel_backfill(conn: Connection[Any], given: Given) -> Any:
 def chosen(given: Given) -> Filter:
     """The filter that the parameters make."""
     texts = {name: given.get(name) for name in ("state", "job", "queue", "task", "kind", "error", "tag", "worker")}
-    times = {name: moment(name, given.get(name)) for name in TIMES}
+    times = {name: moment(name, given.get(name)) for name in INSTANTS}
     return Filter(**texts, **times)  # type: ignore[arg-type]
 
 
@@ -283,13 +283,14 @@ def resume(conn: Connection[Any], given: Given) -> Any:
 
 
 def show_retention(conn: Connection[Any], given: Given) -> Any:
-    return retention.settings(conn)
+    return for_programs(retention.settings(conn))
 
 
 def set_retention(conn: Connection[Any], given: Given) -> Any:
     if not given:
         raise InputError("nothing to set: give at least one field")
-    return retention.change(conn, {n: span(n, value) if n in KEPT else value for n, value in given.items()})
+    values = {n: span(n, value) if n in TIMES else value for n, value in given.items()}
+    return for_programs(retention.change(conn, values))
 
 
 def drain_worker(conn: Connection[Any], given: Given) -> Any:

@@ -9,12 +9,12 @@ from starlette.requests import Request
 
 from pgsched.cli.commands.limits import NONE, bounds, span, told, whole
 from pgsched.cli.commands.queues import settings
+from pgsched.cli.output.retention_text import span_text
 from pgsched.core import policies
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import queues as queue_settings
 from pgsched.errors import InputError
 from pgsched.web.pages import retention
-from pgsched.web.pages.rendering import span_text
 from pgsched.web.pages.responses import Done, View, given
 
 

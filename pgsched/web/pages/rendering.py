@@ -20,7 +20,6 @@ from pgsched.core.text import CONTROL, clean, figure
 
 SEEN_S = 15.0
 DOTTED = re.compile(r"~*\.{1,2}")
-UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
 GOOD, BAD, HELD = ("succeeded", "active", "ok", "alive"), ("dead", "missed", "error", "fail"), ("paused", "warn")
 
 
@@ -109,13 +108,6 @@ def query(values: dict[str, Any], **more: Any) -> str:
 def broken(value: Any) -> Markup:
     """Text in which lines may break after separators."""
     return Markup("_<wbr>").join(escape(part) for part in visible(value).split("_"))
-
-
-def span_text(value: timedelta) -> str:
-    """A time as the forms take it: `90s`, `10m`."""
-    ms = round(value.total_seconds() * 1000)
-    size, unit = next((size, unit) for size, unit in UNITS if ms % size == 0)
-    return f"{ms // size}{unit}"
 
 
 def shown(value: Any) -> Any:

@@ -12,14 +12,12 @@ from typing import Any
 from starlette.requests import Request
 
 from pgsched.cli.commands.limits import span
-from pgsched.cli.output.retention_text import kept, said
+from pgsched.cli.output.retention_text import TIMES, kept, said, span_text
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import retention
 from pgsched.errors import InputError
-from pgsched.web.pages.rendering import span_text
 from pgsched.web.pages.responses import Done, given
 
-TIMES = ("keep_minutes", "keep_hours", "keep_audit")
 SECONDS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 PLAIN = re.compile(r"(\d{1,9}) (second|sec|minute|min|hour|day|week)s?")
 

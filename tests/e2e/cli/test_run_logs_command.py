@@ -21,6 +21,7 @@ from tests.support.waiting import wait_until
 from tests.support.working import add, all_ended, work
 
 Pgsched = Callable[..., Said]
+NOR_KEPT = ", or its worker keeps no output (--log-bytes 0)\n"
 
 
 @contextmanager
@@ -97,10 +98,19 @@ def test_a_wrong_stream_is_refused_and_a_silent_run_said_to_be_one(
     run_id = shell(db, dsn, "true")
     assert pgsched("run", "logs", run_id, "--stream", "out").code == 2
     said = pgsched("run", "logs", run_id)
-    assert (said.code, said.out, said.err) == (0, "", f"nothing is kept of the output of run {run_id}\n")
+    assert (said.code, said.out, said.err) == (0, "", f"run {run_id} has printed nothing{NOR_KEPT}")
     loud = shell(db, dsn, "echo here")
     said = pgsched("run", "logs", loud, "--attempt", "5", "--stream", "stderr")
-    assert (said.out, said.err) == ("", f"nothing is kept of the stderr of attempt 5 of run {loud}\n")
+    assert (said.out, said.err) == ("", f"attempt 5 of run {loud} was never begun\n")
+    said = pgsched("run", "logs", loud, "--stream", "stderr")
+    assert (said.out, said.err) == ("", f"run {loud} has printed nothing to stderr{NOR_KEPT}")
+    later, fetched = str(add(db, "shell", "echo here")), str(add(db, "http", "http://example.com/"))
+    assert pgsched("run", "logs", later).err == f"run {later} has not begun yet\n"
+    db.execute("UPDATE pgsched.runs SET attempt = 1 WHERE id = %s", [fetched])
+    assert "the answer of an http run is its result" in pgsched("run", "logs", fetched).err
+    quiet = str(add(db, "task", "t"))
+    db.execute("UPDATE pgsched.runs SET attempt = 1 WHERE id = %s", [quiet])
+    assert pgsched("run", "logs", quiet).err.endswith("a task's is kept with capture=True, and what run.log() says\n")
 
 
 def test_a_follow_that_begins_before_the_run_sees_all_of_it_as_it_comes_and_ends_with_it(

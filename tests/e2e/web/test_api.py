@@ -138,6 +138,11 @@ def test_excluded_dates_retention_and_graphs_are_changed(ask: Callable[..., Any]
     assert ask("POST", "/jobs/a%2Fb/dates", {"from": "2031-12-32"})[0] == 422
     assert ask("PATCH", "/retention", {"keep": {"dead": "90 days", "any": "7 days"}, "keep_hours": "800d"})[0] == 200
     assert ask("GET", "/retention")[1]["keep"] == {"dead": "90 days", "any": "7 days"}
+    told = ask("GET", "/retention")[1]
+    assert {name: told[name] for name in ("keep_minutes", "keep_hours", "keep_audit")} == {
+        "keep_minutes": "3d", "keep_hours": "800d", "keep_audit": "400d"
+    }  # fmt: skip
+    assert ask("PATCH", "/retention", {"keep_audit": told["keep_audit"]})[0] == 200
     assert ask("PATCH", "/retention", {})[0] == 422
     assert ask("PUT", "/queues/mail", {"keep": {"any": "2 days"}})[1]["keep"] == {"any": "2 days"}
     ids = [row[0] for row in db.execute("INSERT INTO pgsched.runs (task) VALUES ('a'), ('b') RETURNING id").fetchall()]

@@ -50,7 +50,7 @@ def test_open_incidents_are_listed_and_told_by_the_exit_code(pgsched: Call, db: 
     mine = incident(db)
     said = pgsched("alerts")
     assert (said.code, "failures" in said.out, "1 of its runs in a row failed" in said.out) == (1, True, True)
-    assert pgsched("alerts", "--json").json["alerts"][0]["job"] == "j"
+    assert pgsched("alerts", "--json").json[0]["job"] == "j"
     slot(db, mine, 0.5, "succeeded")
     check(db)
     assert (pgsched("alerts").code, pgsched("alerts").out) == (0, "no alerts\n")

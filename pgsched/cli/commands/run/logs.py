@@ -39,7 +39,7 @@ def logs(
     from pgsched.services.follow import looks, output
 
     with session(dsn) as conn:
-        run_output.state(conn, run_id)
+        run = run_output.state(conn, run_id)
         if not follow:
             found = output(conn, run_id, attempt, stream)
             if json:
@@ -47,13 +47,28 @@ def logs(
             printer = Printer(raw)
             printer.print(found)
             if printer.attempt is None:
-                asked = ("" if attempt is None else f"attempt {attempt} of ") + f"run {run_id}"
-                note(f"nothing is kept of the {stream or 'output'} of {asked}")
+                note(silence(run, attempt, stream))
             return None
         printer = Printer(raw)
         for seen in looks(conn, run_id, attempt, stream, note=note):
             print_lines(seen.rows) if json else printer.print(seen.rows)
     return None
+
+
+def silence(run: dict[str, Any], attempt: int | None, stream: str | None) -> str:
+    """Why there is nothing to show."""
+    from pgsched.services.waiting import ENDED
+
+    asked = ("" if attempt is None else f"attempt {attempt} of ") + f"run {run['id']}"
+    where, ended = "" if stream is None else f" to {stream}", run["state"] in ENDED
+    if (attempt or 1) > run["attempt"]:
+        return f"{asked} {'was never begun' if ended else 'has not begun yet'}"
+    if run["kind"] == "http":
+        return f"{asked} has no output: the answer of an http run is its result (pgsched run show {run['id']})"
+    if run["kind"] == "task" and stream != "log":
+        return f"{asked} has no output{where}: a task's is kept with capture=True, and what run.log() says"
+    yet = "" if ended else " so far"
+    return f"{asked} has printed nothing{where}{yet}, or its worker keeps no output (--log-bytes 0)"
 
 
 class Printer:
