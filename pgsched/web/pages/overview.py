@@ -88,5 +88,5 @@ def of_rates(lately: list[Stretch], span: str) -> list[Chart]:
         chart("Throughput", per_s, times, lambda value: f"{figure(value)}/s", begin, note=sampled),
         chart("Latency", latency, times, duration, begin),
         chart("Lateness", lateness, times, duration, begin),
-        chart("Errors", errors, times, lambda value: number(float(f"{value:.3g}")), begin, note=sampled),
+        chart("Errors", errors, times, number, begin, note=sampled),
     ]
