@@ -207,6 +207,7 @@ def test_pages_are_compressed_and_files_are_sent_once(browser: Browser, db: psyc
                " FROM generate_series(1, 50) n")  # fmt: skip
     page = browser.get("/jobs")
     assert page.headers["content-encoding"] == "gzip" and int(page.headers["content-length"]) < len(page.text) / 4
+    assert browser.get("/static/morph.js").headers["content-type"].startswith("text/javascript")
     file = browser.get("/static/live.js")
     again = browser.get("/static/live.js", headers={"if-none-match": file.headers["etag"]})
     assert (file.status_code, again.status_code, again.content) == (200, 304, b"")
