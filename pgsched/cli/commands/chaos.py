@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgsched.cli.common import Json
+from pgsched.core.text import figure
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def figures(result: Result) -> str:
     worst: dict[str, float] = {}
     for one in result.history.figures:
         worst[one.name] = max(worst.get(one.name, one.value), one.value)
-    return result.skipped or "; ".join(f"{name} {value:.3g}" for name, value in worst.items())
+    return result.skipped or "; ".join(f"{name} {figure(value)}" for name, value in worst.items())
 
 
 def show_list(faults: list[Fault], json: bool) -> None:

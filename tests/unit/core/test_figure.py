@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgsched.core.text import figure
+from tests.support.paths import ROOT
 
 
 @pytest.mark.parametrize(
@@ -23,3 +24,10 @@ from pgsched.core.text import figure
 )
 def test_a_figure_has_no_exponent(value: float, text: str) -> None:
     assert figure(value) == text
+
+
+def test_numbers_for_people_are_rounded_in_one_place() -> None:
+    """Beside durations, which have units."""
+    package = ROOT / "pgsched"
+    found = {str(path.relative_to(package)) for path in package.rglob("*.py") if ".3g}" in path.read_text()}
+    assert found == {"core/text.py", "cli/output/printing.py"}
