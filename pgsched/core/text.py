@@ -26,12 +26,20 @@ def clean(text: str, keep: str = "") -> str:
 
     def escape(found: re.Match[str]) -> str:
         char, code = found[0], ord(found[0])
-        if char in keep or (char in JOINING and not text[found.start() - 1 : found.start()].isascii()):
+        if char in keep or (char in JOINING and joins(text, found.start())):
             return char
         named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char)
         return named or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}")
 
     return CONTROL.sub(escape, text)
+
+
+def joins(text: str, at: int) -> bool:
+    """Does the joiner there stand behind a letter or picture beyond ASCII, or behind that and one more joiner?"""
+    before = text[at - 1 : at] if at else ""
+    if before and before in JOINING:
+        before = text[at - 2 : at - 1] if at > 1 else ""
+    return not before.isascii() and CONTROL.match(before) is None
 
 
 def similar(word: str, known: Iterable[str]) -> list[str]:

@@ -26,7 +26,9 @@ LEFT_ALONE = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 
         ("a\U000e0041b", r"a\U000e0041b"),
         ("a\x9b31m\x1b[2J\x7f\n", r"a\x9b31m\x1b[2J\x7f\n"),
         ("\ud800", r"\ud800"),
-        ("👩\u200d👩\u200d👧 ❤\ufe0f", "👩\u200d👩\u200d👧 ❤\ufe0f"),  # one picture
+        ("a\u200b\u200db", r"a\u200b\u200db"),
+        ("ä\u200d\u200d\u200db", "ä\u200d\u200d" + r"\u200db"),
+        ("👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥", "👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥"),  # two pictures
         ("می\u200cخواهم", "می\u200cخواهم"),  # how Persian is written
         ("ä ö 日本語", "ä ö 日本語"),
     ],
