@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pgsched.core.text import clean
+
 LOOP_S = 10.0
 STARTING = "it has not come to work yet"
 
@@ -34,7 +36,7 @@ class Health:
 
 def lines(reasons: list[str]) -> bytes:
     """One a line, whatever is in them."""
-    return "".join(f"{' '.join(reason.split())}\n" for reason in reasons).encode()
+    return "".join(f"{clean(' '.join(reason.split()))}\n" for reason in reasons).encode()
 
 
 def starting() -> Health:

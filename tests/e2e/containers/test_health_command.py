@@ -17,7 +17,8 @@ def worker() -> Iterator[str]:
     """The endpoint of a worker that lives, but drains."""
     listening = listen("health", "127.0.0.1:0")
     endpoint = Endpoint(
-        listening, {"/healthz": lambda _: Answer(200, b"alive\n"), "/readyz": lambda _: Answer(503, b"it drains\n")}
+        listening,
+        {"/healthz": lambda _: Answer(200, b"alive\n"), "/readyz": lambda _: Answer(503, b"it drains\x1b[2J\n")},
     )
     endpoint.start()
     yield f":{listening.getsockname()[1]}"
@@ -28,7 +29,7 @@ def test_it_says_what_the_endpoint_says(worker: str, process: Program) -> None:
     alive = process("health", worker)
     assert (alive.code, alive.out, alive.err) == (0, "alive\n", "")
     drains = process("health", worker, "--ready")
-    assert (drains.code, drains.out, drains.err) == (1, "", "it drains\n")
+    assert (drains.code, drains.out, drains.err) == (1, "", "it drains\\x1b[2J\n")
 
 
 def test_no_answer_is_no_health(process: Program) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pgsched.telemetry import system_health
+from pgsched.telemetry.health import Health
 from pgsched.telemetry.system_health import STALE_S, SystemHealth
 
 NO_CONNECTION: Any = None
@@ -39,3 +40,8 @@ def test_a_leader_that_cannot_judge_any_more_says_so_in_time(monkeypatch: pytest
     assert found.lines() == []
     now = STALE_S + 1
     assert found.lines() == [f"unknown: not judged for {now:.0f} s"]
+
+
+def test_a_probe_shows_no_control_character_of_a_name() -> None:
+    status, body = Health([], ["job a\u202eb\x1b[2J waits"], ["queue c\u200bd"]).answer("/readyz")
+    assert (status, body.decode()) == (503, "job a\\u202eb\\x1b[2J waits\nsystem: queue c\\u200bd\n")
