@@ -1,8 +1,8 @@
 """Every metric that pgsched exports: its name, type, labels and meaning. Nothing that is not listed here is exported.
 
 The rule: labels have few values. A task or queue beyond the first MOST of a process counts as `other`, as do both of a
-pair beyond the first MOST_SERIES of a metric, and work that is no Python task goes by its kind. docs/monitoring.md
-shows this list (tests/integration/docs/test_monitoring_docs.py compares).
+pair beyond the first MOST_SERIES of a metric, and work that is no Python task goes by its kind.
+docs/how-to/monitoring.md shows this list (tests/integration/docs/test_monitoring_docs.py compares).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The rule: only the API of OpenTelemetry is spoken, and only where the program has set up tracing: who does not use it
 imports nothing and pays nothing. A run carries its context as the W3C's Trace Context says, in `options.trace`.
-Spans follow OpenTelemetry's conventions for messaging (docs/tracing.md).
+Spans follow OpenTelemetry's conventions for messaging (docs/how-to/tracing.md).
 """
 
 from __future__ import annotations

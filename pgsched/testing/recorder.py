@@ -128,7 +128,7 @@ class Recorder:
         return self.first_result(key)
 
     def send(self, *_: Any) -> NoReturn:
-        raise InputError("graphs and batches need a database: drain one in this test (docs/testing.md)")
+        raise InputError("graphs and batches need a database: drain one in this test (docs/how-to/testing.md)")
 
     async def send_async(self, *_: Any) -> NoReturn:
         self.send()

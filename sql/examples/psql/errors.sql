@@ -1,4 +1,4 @@
--- What is refused, and how a program tells it apart: by the SQLSTATE. docs/errors.md has them all.
+-- What is refused, and how a program tells it apart: by the SQLSTATE. docs/reference/errors.md has them all.
 --   psql -X -f errors.sql "$PGSCHED_DSN"
 -- The queue narrow stands for one of yours that is full (max_depth).
 \set QUIET on

@@ -1,4 +1,4 @@
-# What is refused, and how a program tells it apart: by the SQLSTATE. docs/errors.md has them all.
+# What is refused, and how a program tells it apart: by the SQLSTATE. docs/reference/errors.md has them all.
 #   gem install pg && ruby errors.rb
 # The queue narrow stands for one of yours that is full (max_depth).
 require "pg"

@@ -1,4 +1,4 @@
-"""docs/errors.md: the texts and constraints that it quotes are those that one gets."""
+"""docs/reference/errors.md: the texts and constraints that it quotes are those that one gets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "errors.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "errors.md").read_text()
 JOB = "INSERT INTO pgsched.jobs (name, task, schedule, priority) VALUES ('a', 't', %s, %s)"
 
 

@@ -1,4 +1,4 @@
-"""docs/policies.md draws what happens: each timeline is what the real leader makes of it."""
+"""docs/concepts/policies.md draws what happens: each timeline is what the real leader makes of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.docs.timelines import SCENES, draw
 
 def drawn() -> dict[str, str]:
     """The page's pictures by their first line."""
-    texts = [block.text for block in read("docs/policies.md").blocks if block.language == "text"]
+    texts = [block.text for block in read("docs/concepts/policies.md").blocks if block.language == "text"]
     return {text.partition("\n")[0]: text.partition("\n")[2] for text in texts if "10:00" in text}
 
 

@@ -1,4 +1,4 @@
-"""docs/sql.md: what it names is there, and its examples are taken from the programs that the tests run."""
+"""docs/reference/sql.md: what it names is there, and its examples are taken from the programs that the tests run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.docs.languages import EXAMPLES
 
-PAGE = (EXAMPLES.parents[1] / "docs" / "sql.md").read_text(encoding="utf-8")
+PAGE = (EXAMPLES.parents[1] / "docs" / "reference" / "sql.md").read_text(encoding="utf-8")
 FOLDERS = {"sql": "psql", "js": "node", "ruby": "ruby"}
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 
@@ -51,7 +51,8 @@ def test_every_table_is_promised_or_said_to_change(db: psycopg.Connection[Any]) 
     sentence = PAGE.split("the tables `passed_over`")[1].split("the sequences")[0]
     may_change = {"passed_over", *re.findall(r"`(\w+)`", sentence)}
     docs = EXAMPLES.parents[1] / "docs"
-    told = PAGE + " ".join((docs / f"{name}.md").read_text() for name in ("jobs", "retention", "limits"))
+    others = ("reference/jobs.md", "how-to/retention.md", "how-to/limits.md")
+    told = PAGE + " ".join((docs / page).read_text() for page in others)
     there = {row[0] for row in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'pgsched'")}
     assert may_change <= there
     promised = {name for name in there if re.search(rf"`(pgsched\.)?{name}`", told)}

@@ -82,7 +82,7 @@ def test_a_fault_that_cannot_run_here_is_skipped_loudly(pgsched: Pgsched, monkey
 
 
 def test_the_page_has_each_fault_in_one_row_with_its_tier_and_what_it_needs() -> None:
-    page = (ROOT / "docs" / "chaos.md").read_text()
+    page = (ROOT / "docs" / "concepts" / "chaos.md").read_text()
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in page.splitlines() if line.startswith("| `")]
     for name, fault in registry.load().items():
         kinds = [kind for names, kind in rows if f"`{name}`" in names]

@@ -1,4 +1,4 @@
-"""docs/retention.md and docs/alerts.md: their commands and statements run, and they name what there is."""
+"""docs/how-to, retention.md and alerts.md: their commands and statements run, and they name what there is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from pgsched.db.schema.tables import metadata
 from tests.support.paths import ROOT
 
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs" / "how-to"
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 

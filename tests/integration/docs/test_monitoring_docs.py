@@ -1,4 +1,4 @@
-"""docs/monitoring.md, the dashboard and the alert rules name what is exported, and nothing else."""
+"""docs/how-to/monitoring.md, the dashboard and the alert rules name what is exported, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 from pgsched.telemetry.catalogue import BY_NAME, METRICS
 from tests.support.paths import ROOT
 
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs" / "how-to"
 RULES = DOCS / "monitoring" / "alerts.yaml"
 DASHBOARD = json.loads((DOCS / "monitoring" / "dashboard.json").read_text())
 NAME = re.compile(r"\bpgsched_\w+")

@@ -132,7 +132,7 @@ class Play:
         return None
 
     def _play(self, block: Block) -> None:
-        if block.page == "docs/sql.md":
+        if block.page == "docs/reference/sql.md":
             return stands_in_a_program(block)
         if named := FILE.match(block.text):
             (self.folder / named[1]).write_text(block.text)
@@ -266,7 +266,7 @@ def listens(port: int) -> bool:
 
 
 def stands_in_a_program(block: Block) -> None:
-    """docs/sql.md shows pieces of sql/examples, which tests/e2e/examples runs for real."""
+    """docs/reference/sql.md shows pieces of sql/examples, which tests/e2e/examples runs for real."""
     lines = {line.strip().removesuffix(";") for line in block.text.splitlines()}
     for path in (EXAMPLES / FOLDERS[block.language]).iterdir():
         text = path.read_text(encoding="utf-8") if path.is_file() else ""

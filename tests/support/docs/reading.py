@@ -1,4 +1,4 @@
-"""What README.md and docs/*.md hold: code blocks, inline command lines, links, headings.
+"""What README.md and the pages of docs/ hold: code blocks, inline command lines, links, headings.
 
 The rule: nothing that looks like code is passed over. A fence without a language, or code by indentation, is a fault
 of the page (test_pages.py).
@@ -11,7 +11,18 @@ from dataclasses import dataclass
 
 from tests.support.paths import ROOT
 
-PAGES = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
+PARTS = ("introduction", "how-to", "concepts", "reference")
+# whose blocks are run, and whose commands must exist
+PAGES = (
+    *("README.md", "docs/README.md"),
+    *(f"docs/{part}/{path.name}" for part in PARTS for path in sorted((ROOT / "docs" / part).glob("*.md"))),
+)
+# whose links are followed, too
+LINKED = (
+    *PAGES,
+    *sorted({str(path.relative_to(ROOT)) for folder in ("", "docs", "docs/adr", "bench", "examples", ".github")
+             for path in (ROOT / folder).glob("*.md")} - {*PAGES}),
+)  # fmt: skip
 
 FENCE = re.compile(r"^(\s*)```(\S*)\s*$")
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 CHAOS = "takes minutes: tests/e2e/chaos/test_faults.py runs the faults, test_chaos_command.py the command"
 # (page, the command) -> why nobody runs it here
 NOT_RUN: dict[tuple[str, str], str] = {
-    ("docs/chaos.md", "pgsched chaos"): CHAOS,
-    ("docs/chaos.md", "pgsched chaos --tier full --save history.jsonl"): CHAOS,
-    ("docs/chaos.md", "pgsched chaos --faults worker-killed,partition"): CHAOS,
-    ("docs/chaos.md", "pgsched chaos --seconds 3600 --seed 7"): CHAOS,
+    ("docs/concepts/chaos.md", "pgsched chaos"): CHAOS,
+    ("docs/concepts/chaos.md", "pgsched chaos --tier full --save history.jsonl"): CHAOS,
+    ("docs/concepts/chaos.md", "pgsched chaos --faults worker-killed,partition"): CHAOS,
+    ("docs/concepts/chaos.md", "pgsched chaos --seconds 3600 --seed 7"): CHAOS,
 }
 # How a command may begin that is read and not run, and why. What pip is to install is looked up in pyproject.toml.
 NOT_RUN_COMMANDS = {
@@ -62,6 +62,10 @@ app = App()
 def build(days: int = 1) -> None: ...
 """
 MYPROJECT = {"myproject/tasks.py": PROGRAM}
+ORDERS = "CREATE TABLE orders (id int, shipped bool); INSERT INTO orders VALUES (7, false)"
+LOADS = """
+INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('load', '@daily', 'load'), ('report', '@daily', 'report')
+"""
 NIGHTLY = "INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('nightly', '@daily', 'reports.build')"
 
 
@@ -185,7 +189,7 @@ def reading(_: Play) -> dict[str, Any]:
 
 
 def run_rendering(play: Play) -> None:
-    import rendering  # type: ignore[import-not-found]  # docs/executors.md has written it
+    import rendering  # type: ignore[import-not-found]  # docs/how-to/executors.md has written it
 
     run = rendering.render.enqueue(1)
     assert drain(rendering.app) == {"succeeded": 1}
@@ -257,28 +261,26 @@ def saved_history(play: Play) -> dict[str, Any]:
 STAGES: dict[str, Stage] = {
     "README.md": Stage(files={"package/module.py": PROGRAM}, names=connections, run=run_readme,
                        sql="CREATE TABLE sessions (expires_at timestamptz)"),
-    "docs/alerts.md": Stage(sql=NIGHTLY),
-    "docs/chaos.md": Stage(names=saved_history),
-    "docs/dead-letters.md": Stage(sql=DEAD),
-    "docs/dependencies.md": Stage(names=dependent, run=run_dependent, sql="INSERT INTO pgsched.jobs (name, schedule,"
-                                  " task) VALUES ('load', '@daily', 'load'), ('report', '@daily', 'report')"),
-    "docs/enqueue.md": Stage(names=enqueueing, run=run_enqueue),
-    "docs/executors.md": Stage(run=run_rendering),
-    "docs/handlers.md": Stage(names=shown_handlers, run=run_handlers,
-                              sql="CREATE TABLE orders (id int, shipped bool); INSERT INTO orders VALUES (7, false)"),
-    "docs/limits.md": Stage(names=limited),
-    "docs/monitoring.md": Stage(files=MYPROJECT),
-    "docs/moving.md": Stage(sql=PG_CRON, after=after_moving),
-    "docs/output.md": Stage(names=reading, run=run_output, sql=f"{SETTINGS} INSERT INTO pgsched.runs (task, state,"
-                            " finished_at) VALUES ('reports.build', 'succeeded', now())"),
-    "docs/quickstart.md": Stage(empty=True),
-    "docs/retention.md": Stage(sql=NIGHTLY),
-    "docs/security.md": Stage(alone=True, sql=NIGHTLY),
-    "docs/testing.md": Stage(after=after_testing),
+    "docs/how-to/alerts.md": Stage(sql=NIGHTLY),
+    "docs/concepts/chaos.md": Stage(names=saved_history),
+    "docs/how-to/dead-letters.md": Stage(sql=DEAD),
+    "docs/how-to/dependencies.md": Stage(names=dependent, run=run_dependent, sql=LOADS),
+    "docs/how-to/enqueue.md": Stage(names=enqueueing, run=run_enqueue),
+    "docs/how-to/executors.md": Stage(run=run_rendering),
+    "docs/how-to/handlers.md": Stage(names=shown_handlers, run=run_handlers, sql=ORDERS),
+    "docs/how-to/limits.md": Stage(names=limited),
+    "docs/how-to/monitoring.md": Stage(files=MYPROJECT),
+    "docs/how-to/moving.md": Stage(sql=PG_CRON, after=after_moving),
+    "docs/how-to/output.md": Stage(names=reading, run=run_output, sql=f"{SETTINGS} INSERT INTO pgsched.runs"
+                                   " (task, state, finished_at) VALUES ('reports.build', 'succeeded', now())"),
+    "docs/introduction/quickstart.md": Stage(empty=True),
+    "docs/how-to/retention.md": Stage(sql=NIGHTLY),
+    "docs/how-to/security.md": Stage(alone=True, sql=NIGHTLY),
+    "docs/how-to/testing.md": Stage(after=after_testing),
     # the exporter of the page needs a package of its own, and a collector
-    "docs/tracing.md": Stage(files=MYPROJECT, apart=True, put={
+    "docs/how-to/tracing.md": Stage(files=MYPROJECT, apart=True, put={
         "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317": "OTEL_TRACES_EXPORTER=console"}),
     # what lies behind its proxy is the console that asks for the token
-    "docs/web.md": Stage(beside=("pgsched web",), put={"https://jobs.example": "http://localhost:SHOWN"}),
-    "docs/workers.md": Stage(files=MYPROJECT),
+    "docs/how-to/web.md": Stage(beside=("pgsched web",), put={"https://jobs.example": "http://localhost:SHOWN"}),
+    "docs/how-to/workers.md": Stage(files=MYPROJECT),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The timelines of docs/policies.md: drawn from rows that the real tick, admission, claim and settlement have made.
+"""The timelines of docs/concepts/policies.md, drawn from rows that the real tick, admission, claim and settlement made.
 
 The rule: only time is made up. It passes by moving all instants (tests/support/db/passing.py), two minutes at a step;
 what a run takes is counted in steps. A character is a minute.

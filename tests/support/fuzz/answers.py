@@ -1,4 +1,4 @@
-"""What the database may answer: the errors that docs/errors.md lists, and nothing else."""
+"""What the database may answer: the errors that docs/reference/errors.md lists, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psycopg
 
 from tests.support.paths import ROOT
 
-ERRORS = ROOT / "docs" / "errors.md"
+ERRORS = ROOT / "docs" / "reference" / "errors.md"
 DOCUMENTED = set(re.findall(r"^\| `(\w{5})` \|", ERRORS.read_text(encoding="utf-8"), re.MULTILINE))
 # What a user's value was refused with: then the text begins with what was wrong.
 OURS = re.compile(r"^[a-z_ ]+\w*: ")

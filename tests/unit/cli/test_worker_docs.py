@@ -1,4 +1,4 @@
-"""docs/workers.md names every flag of a worker and every exit code it can end with."""
+"""docs/how-to/workers.md names every flag of a worker and every exit code it can end with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pgsched.errors import MemoryReached
 from pgsched.worker.supervision.supervisor import HOPELESS
 from tests.support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "workers.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "workers.md").read_text()
 ELSEWHERE = {"--dsn", "--leader", "--help"}
 
 

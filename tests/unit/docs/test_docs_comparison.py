@@ -1,4 +1,4 @@
-"""docs/comparison.md: every source that it names has an address, and every figure stands in bench/RESULTS.md."""
+"""docs/introduction/comparison.md: every source has an address, and every figure stands in bench/RESULTS.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from tests.support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "comparison.md").read_text()
+PAGE = (ROOT / "docs" / "introduction" / "comparison.md").read_text()
 DEFINED = set(re.findall(r"^\[([\w-]+)\]: https://\S+$", PAGE, re.MULTILINE))
 
 
@@ -27,7 +27,7 @@ def test_every_figure_is_one_of_our_measurements() -> None:
 def test_its_own_pages_and_their_sections_are_there() -> None:
     for target in re.findall(r"\]\(([^)]+)\)", PAGE):
         path, _, section = target.partition("#")
-        text = (ROOT / "docs" / path).resolve().read_text()
+        text = (ROOT / "docs" / "introduction" / path).resolve().read_text()
         headings = {re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in text.splitlines()
                     if line.startswith("#")}  # fmt: skip
         assert not section or section in headings, target

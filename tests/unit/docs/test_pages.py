@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
 
 from pgsched.core.model import State
 from tests.support.docs.grammar import all_options, faults
-from tests.support.docs.reading import PAGES, read
+from tests.support.docs.reading import LINKED, PAGES, read
 from tests.support.paths import ROOT
 
 LANGUAGES = {"sh", "console", "sql", "python", "json", "toml", "yaml", "ini", "crontab", "js", "ruby", "text"}
@@ -16,7 +17,9 @@ LANGUAGES = {"sh", "console", "sql", "python", "json", "toml", "yaml", "ini", "c
 OTHERS = {"--table", "--dbname"}
 # commands are also named without the program
 SHORT = r"(job|run|schedule|limit|queue|retention) [a-z]+( |$)"
-ALL = {name: read(name) for name in PAGES}
+ALL = {name: read(name) for name in LINKED}
+PATH = re.compile(r"(?<![\w/.-])(?:docs|bench|examples)/[\w/.-]+\.(?:md|yaml|json|png)\b")
+MADE_UP = {"docs/made-up.md"}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -31,7 +34,7 @@ def test_code_stands_in_fences_that_name_its_language(name: str) -> None:
     assert indented == [], "code by indentation: give it a fence"
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", LINKED)
 def test_links_lead_somewhere(name: str) -> None:
     folder = (ROOT / name).parent
     for number, target in ALL[name].links:
@@ -51,9 +54,30 @@ def test_images_have_content(name: str) -> None:
         assert ((ROOT / name).parent / target).stat().st_size > 1000, target
 
 
-def test_every_page_is_linked_from_the_readme() -> None:
-    linked = {target.partition("#")[0] for _, target in ALL["README.md"].links}
-    assert {*PAGES} - {"README.md"} <= linked
+def test_every_page_is_linked_from_the_index() -> None:
+    linked = {os.path.normpath(f"docs/{target.partition('#')[0]}") for _, target in ALL["docs/README.md"].links}
+    pages = {name for name in LINKED if name.startswith("docs/")} - {"docs/README.md"}
+    assert pages - linked == set()
+    assert "docs/README.md" in {target for _, target in ALL["README.md"].links}
+
+
+@pytest.mark.parametrize("folder", ["pgsched", "sql", "migrations", "tests", "bench", ".ci"])
+def test_code_names_pages_that_exist(folder: str) -> None:
+    """So a page that moves takes the messages, comments and docstrings that name it along."""
+    texts = [
+        path
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.is_file() and path.suffix in ("", ".py", ".sql", ".mjs", ".rb", ".html", ".toml")
+        if "1000_initial" not in path.parts and "__pycache__" not in path.parts
+    ]
+    assert texts
+    gone = [
+        f"{path.relative_to(ROOT)}: {named}"
+        for path in texts
+        for named in PATH.findall(path.read_text(encoding="utf-8"))
+        if named not in MADE_UP and not (ROOT / named).exists()
+    ]
+    assert gone == []
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -78,10 +102,10 @@ def test_options_in_the_text_exist(name: str) -> None:
 
 
 def test_the_states_are_those_that_there_are() -> None:
-    table = re.findall(r"^\| `(\w+)` \| ", (ROOT / "docs" / "concepts.md").read_text(), re.MULTILINE)
+    table = re.findall(r"^\| `(\w+)` \| ", (ROOT / "docs" / "concepts" / "overview.md").read_text(), re.MULTILINE)
     assert {*table} == {*State}
     diagram = next(
-        block.text for block in ALL["docs/concepts.md"].blocks if "──" in block.text and "queued" in block.text
+        block.text for block in ALL["docs/concepts/overview.md"].blocks if "──" in block.text and "queued" in block.text
     )
     assert {state for state in State if state not in diagram} == set()
 

@@ -1,4 +1,4 @@
-"""docs/operations.md: the sizing table follows from the measured bytes."""
+"""docs/how-to/operations.md: the sizing table follows from the measured bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from tests.support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "operations.md").read_text()
 DAY_S, AT_ONCE, PEAK, CONNECTIONS = 86_400, 8, 5, 5
 
 

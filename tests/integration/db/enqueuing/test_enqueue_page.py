@@ -1,4 +1,4 @@
-"""docs/enqueue.md: its table names every option, and the grants that it names are enough."""
+"""docs/how-to/enqueue.md: its table names every option, and the grants that it names are enough."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psycopg
 from pgsched.app.options import OPTIONS
 from tests.support.paths import ROOT
 
-PAGE = ROOT / "docs" / "enqueue.md"
+PAGE = ROOT / "docs" / "how-to" / "enqueue.md"
 
 
 def test_every_option_and_every_parameter_is_named(db: psycopg.Connection[Any]) -> None:

@@ -1,4 +1,4 @@
-r"""`\d+` explains itself: what docs/sql.md and docs/jobs.md let other programs use has a comment."""
+r"""`\d+` explains itself: what docs/reference/sql.md and jobs.md let other programs use has a comment."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import psycopg
 
 from tests.support.paths import ROOT
 
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs" / "reference"
 ROW = re.compile(r"^\| `(\w+)`[^|]*\| (.*) \|$", re.MULTILINE)
 NAME = re.compile(r"`(\w+)`")
-WRITTEN = ("job_calendars", "queues", "limits", "pauses", "retention")  # docs/sql.md: yours to write, every column
+WRITTEN = ("job_calendars", "queues", "limits", "pauses", "retention")  # sql.md: yours to write, every column
 OWN = {"queues": {"applied_at", "limited"}, "limits": {"applied_at"}, "retention": {"name"}}
 COMMENT = """
 SELECT c.relname::text, a.attname::text, col_description(c.oid, a.attnum) FROM pg_class c

@@ -1,7 +1,7 @@
 """Work goes on while a filled database is migrated to the next release: nobody waits for a second.
 
-PGSCHED_MIGRATE_ROWS=10000000 does it with that many rows (docs/operations.md has the figures); add -s to see them, and
---timeout 3600.
+PGSCHED_MIGRATE_ROWS=10000000 does it with that many rows (docs/how-to/operations.md has the figures); add -s to see
+them, and --timeout 3600.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Db = psycopg.Connection[Any]
 
 @pytest.mark.parametrize("key", ["idempotency_key => 'k'", "unique_key => 'k', unique_scope => 'bucket(1 day)'"])
 def test_without_roles_keys_have_no_owner_and_are_everybodys(key: str, db: Db, session_name: str) -> None:
-    """So also for a role with the grants of docs/enqueue.md, and in a function that has its owner's rights."""
+    """So also for a role with the grants of docs/how-to/enqueue.md, and in a function that has its owner's rights."""
     first = one(db, f"SELECT pgsched.enqueue('t', {key})")
     assert db.execute(KEPT).fetchall() == [("k", None)]
     role = sql.Identifier(f"pgsched_other_{session_name}_{db.info.backend_pid}")

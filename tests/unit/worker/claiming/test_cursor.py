@@ -58,7 +58,7 @@ def test_scans_from_the_start_take_no_more_than_their_share_of_the_time() -> Non
 def test_a_very_slow_queue_is_rescanned_every_half_minute_or_in_a_fifth_of_the_time(
     took_s: float, pause_s: float
 ) -> None:
-    assert (RESCAN_S, SHARE_AT_MOST) == (30.0, 4), "what README.md and docs/performance.md say"
+    assert (RESCAN_S, SHARE_AT_MOST) == (30.0, 4), "what README.md and docs/concepts/performance.md say"
     cursor, now = Cursor(), 10.0
     for _ in range(9):
         cursor.scanned([claimed(1)], 1, sent_at=now, now=now + took_s)

@@ -126,7 +126,7 @@ def test_it_does_not_wake_for_a_look_that_it_cannot_afford_yet(kind: type[Rest],
 
 
 def test_an_idle_worker_that_is_notified_looks_once_in_one_to_two_poll_periods() -> None:
-    assert (IDLE_BACKOFF, SPREAD) == (2.0, 0.5), "what docs/performance.md says"
+    assert (IDLE_BACKOFF, SPREAD) == (2.0, 0.5), "what docs/concepts/performance.md says"
     rest = Rest(1.0)
     rest.found(0, 10.0)
     rest.asked(10.0, 60.0)

@@ -1,4 +1,4 @@
-"""docs/jobs.md names every column of `jobs`, with the default that the table really has."""
+"""docs/reference/jobs.md names every column of `jobs`, with the default that the table really has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psycopg
 
 from tests.support.paths import ROOT
 
-DOC = ROOT / "docs" / "jobs.md"
+DOC = ROOT / "docs" / "reference" / "jobs.md"
 ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| (.*?) \|")
 
 
