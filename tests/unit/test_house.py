@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 
-CODE = ("pgsched", "tests", "bench")
+CODE = ("pgsched", "tests", "bench", "tools")
 MOST_FILES, MOST_FILES_SQL, MOST_LINES = 20, 30, 350
 FILES_ALLOWED: dict[str, int] = {}
 LINES_ALLOWED = {

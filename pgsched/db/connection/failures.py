@@ -39,7 +39,7 @@ STANDBY = ("server is in hot standby mode", "session is read-only", "session is 
 
 
 class Reaction(Enum):
-    """What to do about a database error (DESIGN, "Connections")."""
+    """What to do about a database error."""
 
     RECONNECT = "the connection is gone: reconnect with back-off and repeat the idempotent call"
     LOST = "the session was ended for being idle: leadership or claim is lost, never repeat"
@@ -48,7 +48,7 @@ class Reaction(Enum):
     BACK_OFF = "the server is out of a resource: wait long, report unhealthy"
     CONFIGURATION = "a grant or a migration is missing: end the process"
     VALUE = "it is the fault of a value that was sent: to repeat it is in vain"
-    BUG = "anything else, which may pass or not: reconnect, repeat it UNFORESEEN times, then end the process"
+    BUG = f"anything else, which may pass or not: reconnect, repeat it {UNFORESEEN} times, then end the process"
 
 
 def first_line(error: BaseException) -> str:

@@ -1,0 +1,40 @@
+"""The generated pages of docs/reference are what the code gives now, and help texts show commands that exist."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from pgsched import errors
+from pgsched.config import ENVIRONMENT
+from tests.support.docs.grammar import faults, tree
+from tools.reference import FOLDER, PAGES
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_what_the_code_gives(name: str) -> None:
+    assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name](), "run `python -m tools.reference`"
+
+
+def test_every_variable_and_exception_is_on_its_page() -> None:
+    assert {name for name in ENVIRONMENT if f"| `{name}` |" not in PAGES["configuration.md"]()} == set()
+    raised = {name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, Exception)}
+    assert len(raised) > 15
+    assert {name for name in raised if f"| `{name}` |" not in PAGES["exceptions.md"]()} == set()
+
+
+def helps(command: Any) -> list[str]:
+    """The help texts of a command and of those below it."""
+    return [command.help or "", *(text for child in getattr(command, "commands", {}).values() for text in helps(child))]
+
+
+def test_examples_in_help_texts_are_commands_that_exist() -> None:
+    lines = [
+        line
+        for text in helps(tree())
+        for line in re.findall(r"^(?: *|Example: )(pgsched .*)$", text.replace("\\\n", ""), re.MULTILINE)
+    ]
+    assert len(lines) > 40
+    assert [fault for line in lines for fault in faults(line.partition(" | ")[0])] == []

@@ -1,0 +1,106 @@
+"""docs/reference/cli.md: every command with its arguments and options, from the tree of commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import typer.main
+
+from pgsched.cli import EPILOG, make_app
+from tools.reference.markdown import code, prose, table
+from tools.reference.markdown import page as whole
+
+INTRODUCTION = """
+Every command has `--help`. Options that many commands have in common are explained once:
+""".strip()
+SHARED = ("--dsn", "--json")
+# What a value is called, by the name of its type: libraries differ in their words.
+VALUES = {
+    **dict.fromkeys(("text", "str", "string"), "TEXT"),
+    **dict.fromkeys(("integer", "int", "integer range", "int range"), "N"),
+    **dict.fromkeys(("float", "float range"), "NUMBER"),
+    **dict.fromkeys(("path", "file", "filename"), "FILE"),
+}
+
+
+def page() -> str:
+    """The text of the page."""
+    root: Any = typer.main.get_command(make_app())
+    shared = [option for option in parameters(find(root, ["status"]), "option") if option.opts[0] in SHARED]
+    parts: list[list[str]] = [
+        [INTRODUCTION],
+        table(("option", "meaning"), [(signature(option), meaning(option)) for option in shared]),
+        ["The database of a command, and its exit code:"],
+        fenced(EPILOG.partition("\n\n\b\nExample")[0].replace("\b\n", "")),
+        ["See also [exit codes and exceptions](exceptions.md) and [configuration](configuration.md)."],
+    ]
+    for name, command in root.commands.items():
+        parts += described(f"pgsched {name}", command, "##", {meaning(option) for option in shared})
+    return whole("Command line", *parts)
+
+
+def find(command: Any, words: list[str]) -> Any:
+    for word in words:
+        command = command.commands[word]
+    return command
+
+
+def described(path: str, command: Any, mark: str, shared: set[str]) -> Iterator[list[str]]:
+    """A command and those below it."""
+    arguments, options = parameters(command, "argument"), parameters(command, "option")
+    yield [f"{mark} `{' '.join([path, *map(named, arguments)])}`"]
+    yield from paragraphs(command.help or "")
+    also = [option for option in options if option.opts[0] in SHARED and meaning(option) in shared]
+    rows = [(code(named(argument)), prose(getattr(argument, "help", None) or "")) for argument in arguments]
+    rows += [(signature(option), meaning(option)) for option in options if option not in also]
+    if rows:
+        yield table(("argument or option", "meaning"), rows)
+    if also:
+        yield [f"Also: {', '.join(code(option.opts[0]) for option in also)}."]
+    for name, child in getattr(command, "commands", {}).items():
+        yield from described(f"{path} {name}", child, "###", shared)
+
+
+def paragraphs(text: str) -> Iterator[list[str]]:
+    """The paragraphs of a help text. What it shows line by line is a block."""
+    for paragraph in re.split(r"\n\n+", text.strip()):
+        if paragraph.startswith(("\b\n", "Example")):
+            yield fenced(paragraph.removeprefix("\b\n"))
+        elif paragraph.strip():
+            yield [prose(paragraph)]
+
+
+def fenced(text: str) -> list[str]:
+    return ["```text", *text.strip("\n").splitlines(), "```"]
+
+
+def parameters(command: Any, kind: str) -> list[Any]:
+    return [one for one in command.params if one.param_type_name == kind and not getattr(one, "hidden", False)]
+
+
+def named(argument: Any) -> str:
+    """How an argument stands in the usage line."""
+    name = argument.metavar or argument.name.upper()
+    name += "..." if argument.nargs == -1 else ""
+    return name if argument.required else f"[{name}]"
+
+
+def signature(option: Any) -> str:
+    """`--name VALUE`, or both names of a switch."""
+    names = [*option.opts, *option.secondary_opts]
+    value = "" if option.is_flag else f" {option.metavar or VALUES[option.type.name.lower()]}"
+    return ", ".join(code(f"{name}{value}") for name in names)
+
+
+def meaning(option: Any) -> str:
+    """The help of an option with what it does not say: default and environment."""
+    said = prose(option.help or "")
+    if not option.is_flag and isinstance(option.default, int | float | str) and "Default" not in said:
+        said += (
+            f" Default: {option.default:g}." if isinstance(option.default, float) else f" Default: {option.default}."
+        )
+    if option.envvar:
+        said += f" Environment: `{option.envvar}`."
+    return said.strip()

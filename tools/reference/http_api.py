@@ -1,0 +1,69 @@
+"""docs/reference/http-api.md and openapi.json: the JSON API of `pgsched web`, from the table of its operations."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pgsched.web.api.openapi import document
+from pgsched.web.api.operation_table import OPERATIONS, PREFIX, Operation
+from pgsched.web.api.schemas import ANSWERS
+from tools.reference.markdown import code, prose, table
+from tools.reference.markdown import page as whole
+
+INTRODUCTION = f"""
+The JSON API of `pgsched web`: {len(OPERATIONS)} operations below `{PREFIX}`. How a program logs in and what a refusal
+looks like: [web](../how-to/web.md#for-programs). The whole description is
+[openapi.json](openapi.json) (OpenAPI 3.1), which a running console serves at `/api/openapi.json`. Names in bold must be
+given. A `Thing` is an object whose fields depend on the operation.
+""".strip()
+
+
+def openapi() -> str:
+    """The OpenAPI document, as a console with a login serves it."""
+    return json.dumps(document(authenticates=True), indent=2) + "\n"
+
+
+def page() -> str:
+    """The text of the page."""
+    parts: list[list[str]] = [[INTRODUCTION]]
+    for tag in dict.fromkeys(map(tag_of, OPERATIONS)):
+        rows = [row(operation) for operation in OPERATIONS if tag_of(operation) == tag]
+        parts += [[f"## {tag.capitalize()}"], table(("operation", "does", "query", "body", "answer"), rows)]
+    parts += [["## Answers"], ["An answer may have more fields than are named here."]]
+    parts.append(table(("name", "always", "where it applies"), [fields(name) for name in ANSWERS]))
+    return whole("HTTP API", *parts)
+
+
+def tag_of(operation: Operation) -> str:
+    return operation.path.split("/")[1]
+
+
+def row(operation: Operation) -> tuple[str, ...]:
+    query = [shown(name, bool(schema.get("required"))) for name, schema in operation.query.items()]
+    body = [shown(name, name in operation.required) for name in operation.body or {}]
+    if len(body) > 20:  # the columns of a job
+        body = [*(one for one in body if one.startswith("**")), "any [column of a job](jobs.md)"]
+    return (
+        code(f"{operation.method} {operation.path}"), prose(operation.summary), ", ".join(query), ", ".join(body),
+        answer(operation.answer),
+    )  # fmt: skip
+
+
+def shown(name: str, required: bool) -> str:
+    return f"**{code(name)}**" if required else code(name)
+
+
+def answer(schema: dict[str, Any]) -> str:
+    """`Run`, or `runs` of an object that lists them."""
+    if "$ref" in schema:
+        return code(schema["$ref"].rpartition("/")[2])
+    (plural,) = schema["properties"]
+    return f"{code(plural)}: list of {answer(schema['properties'][plural]['items'])}"
+
+
+def fields(name: str) -> tuple[str, ...]:
+    schema = ANSWERS[name]
+    required = schema.get("required", [])
+    known = schema.get("properties", {})
+    return code(name), ", ".join(map(code, required)), ", ".join(code(one) for one in known if one not in required)
