@@ -25,9 +25,9 @@ def explain(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Say what happened to a slot of a job, and why.
+    """Explain what became of a slot of a job, and why.
 
-    It tells of the slot nearest AT.
+    It is the slot nearest to AT.
 
     \b
     Example:

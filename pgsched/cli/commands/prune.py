@@ -38,7 +38,7 @@ def prune(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Delete now what the settings keep no longer. The leader does it by itself, once a minute.
+    """Delete runs past their retention now. The leader does it by itself, once a minute.
 
     A run goes with its attempts and output, when its ending is counted for the charts and nobody waits for its result.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pgsched.config import AlertSettings
 
 JsonLog = Annotated[bool, typer.Option("--json", help="Log lines as JSON.")]
-LEASE = "Seconds until a claim is believed without a heartbeat."
+LEASE = "Seconds for which a claim is believed without a heartbeat."
 ALLOW = "Kinds this worker may run: task,command,shell,sql,http (repeatable). Default: task."
 HTTP_ALLOW = "HTTP jobs may go to this host, host:port, address or CIDR although it is not public (repeatable)."
 PROCESSES = "Start this many workers and keep them there: one that ends is replaced."
@@ -37,8 +37,8 @@ HEALTH = "Serve only /healthz and /readyz at this address."
 WEBHOOK = "Tell this URL of alerts, by POST (repeatable). Every machine that may lead needs it."
 COMMAND = "Run this program for each alert, with the alert as JSON on its standard input."
 OTEL = "Set up OpenTelemetry as its OTEL_* variables say, unless the app does."
-POLL = "Seconds between two looks for work when no notification comes; up to twice that when idle."
-REAP = "Seconds between two looks for expired claims."
+POLL = "Seconds between polls for work when no notification comes; up to twice that when idle."
+REAP = "Seconds between checks for expired claims."
 
 Webhook = Annotated[list[str] | None, typer.Option(help=WEBHOOK, metavar="URL", envvar="PGSCHED_ALERT_WEBHOOK")]
 Command = Annotated[str | None, typer.Option(help=COMMAND, metavar="CMD", envvar="PGSCHED_ALERT_COMMAND")]
@@ -80,7 +80,7 @@ def worker(
     alert_command: Command = None,
     json: JsonLog = False,
 ) -> None:
-    """Claim and run jobs until stopped.
+    """Run jobs until stopped.
 
     The one process to start on every machine.
 
