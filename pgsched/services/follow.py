@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from pgsched.core.lifecycle import ENDED_STATES
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs import run_output
 from pgsched.db.queries.runs.run_output import BEGINNING, Place
 from pgsched.db.rows import Row
-from pgsched.services.waiting import ENDED, PATIENCE_S, offered, what
+from pgsched.services.waiting import PATIENCE_S, offered, what
 
 EVERY_S = 0.5
 
@@ -54,7 +55,7 @@ def looks(
     place, begun, told = BEGINNING, time.monotonic(), False
     while True:
         run = run_output.state(conn, run_id)
-        last = run["state"] in ENDED or (attempt is not None and is_past(run, attempt))
+        last = run["state"] in ENDED_STATES or (attempt is not None and is_past(run, attempt))
         rows = list(output(conn, run_id, attempt, stream, place))
         if rows:
             place = run_output.behind(rows)

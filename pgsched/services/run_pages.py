@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from pgsched.core.lifecycle import OPEN_STATES
 from pgsched.core.model import State
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs import run_filter
@@ -15,7 +16,6 @@ from pgsched.db.rows import Row, one, rows
 
 READ, BAD = 100_000, 2000
 FEW = (State.DEAD, State.MISSED)
-OPEN = (State.WAITING, State.SCHEDULED, State.QUEUED, State.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def page(conn: Connection[Any], wanted: Filter) -> Page:
     asked = replace(wanted, limit=wanted.limit + 1)
     run_filter.check(conn, asked)
     plain = replace(wanted, before_id=None, limit=Filter().limit)
-    if plain == Filter() or wanted.state in OPEN:
+    if plain == Filter() or wanted.state in OPEN_STATES:
         return cut(run_filter.list_runs(conn, asked), wanted)
     if plain == Filter(job=wanted.job):
         return by_slot(conn, asked, wanted)

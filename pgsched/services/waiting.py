@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from pgsched.core.lifecycle import ENDED_STATES
 from pgsched.core.model import Kind
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills
@@ -15,13 +16,12 @@ from pgsched.db.rows import Row, one
 
 EVERY_S = 0.2
 PATIENCE_S = 3.0
-ENDED = ("succeeded", "dead", "cancelled", "skipped", "missed")
 
 
 def until_ended(conn: Connection[Any], run_id: int, note: Callable[[str], object], every_s: float = EVERY_S) -> Row:
     """The run once it has ended. `note` is told, once, that no worker would take it."""
     begun, told = time.monotonic(), False
-    while (run := runs.show(conn, run_id))["state"] not in ENDED:
+    while (run := runs.show(conn, run_id))["state"] not in ENDED_STATES:
         if run["state"] == "queued" and not told and time.monotonic() - begun > PATIENCE_S:
             told = True
             if not offered(conn, run):

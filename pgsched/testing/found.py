@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-OPEN = ("waiting", "scheduled", "queued", "running")
+from pgsched.core.lifecycle import OPEN_STATES
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Enqueued:
     @property
     def is_open(self) -> bool:
         """Has it not ended?"""
-        return self.state in OPEN
+        return self.state in OPEN_STATES
 
     def __str__(self) -> str:
         tags = f" tags={self.tags}" if self.tags else ""

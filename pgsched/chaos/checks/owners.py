@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pgsched.chaos.history import Change, History
-
-TERMINAL = ("succeeded", "dead", "cancelled", "skipped", "missed")
+from pgsched.core.lifecycle import ENDED_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def ended_once(history: History) -> Iterator[str]:
     for run_id, changes in of_runs(history).items():
         for before, change in pairwise(changes):
             moved = (change.state, change.token) != (before.state, before.token)
-            if before.state in TERMINAL and change.op == "update" and moved:
+            if before.state in ENDED_STATES and change.op == "update" and moved:
                 yield f"run {run_id}: was {before.state}, and became {change.state}"
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from pgsched.chaos.checks.owners import TERMINAL, of_runs
+from pgsched.chaos.checks.owners import of_runs
 from pgsched.chaos.history import History
+from pgsched.core.lifecycle import ENDED_STATES
 
 
 def acknowledged(history: History) -> Iterator[str]:
@@ -20,14 +21,14 @@ def acknowledged(history: History) -> Iterator[str]:
         state = states.get(ack.run_id)
         if state is None:
             yield f"enqueue {ack.key}: run {ack.run_id} was acknowledged and is not there"
-        elif state not in TERMINAL:
+        elif state not in ENDED_STATES:
             yield f"enqueue {ack.key}: run {ack.run_id} is {state} in the end"
 
 
 def all_ended(history: History) -> Iterator[str]:
     """In the end no run is open."""
     for run in history.runs:
-        if run.state not in TERMINAL:
+        if run.state not in ENDED_STATES:
             yield f"run {run.id} ({run.task}) is {run.state} in the end"
 
 

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from pgsched.core.lifecycle import OPEN_STATES
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.calendar import OPEN, Calendar
 from pgsched.core.schedule.cron import Schedule
@@ -21,7 +22,6 @@ from pgsched.core.schedule.zones import Change
 from pgsched.errors import InputError
 
 MODES = ("missing", "failed", "all")
-OPEN_STATES = ("waiting", "scheduled", "queued", "running")
 MOST_SLOTS = 100_000
 INSTANT = timedelta(microseconds=1)
 PIECE = timedelta(days=100)  # what a schedule counts in one go

@@ -105,4 +105,5 @@ def as_text(_: str, __: Path) -> None:
 
 PARSERS: dict[str, Callable[[str, Path], None]] = {
     "json": as_json, "toml": as_toml, "yaml": as_yaml, "ini": as_ini, "crontab": as_crontab, "text": as_text,
+    "mermaid": as_text,
 }  # fmt: skip

@@ -7,12 +7,25 @@ import re
 
 import pytest
 
-from pgsched.core.model import State
 from tests.support.docs.grammar import all_options, faults
 from tests.support.docs.reading import LINKED, PAGES, read
 from tests.support.paths import ROOT
 
-LANGUAGES = {"sh", "console", "sql", "python", "json", "toml", "yaml", "ini", "crontab", "js", "ruby", "text"}
+LANGUAGES = {
+    "sh",
+    "console",
+    "sql",
+    "python",
+    "json",
+    "toml",
+    "yaml",
+    "ini",
+    "crontab",
+    "js",
+    "ruby",
+    "text",
+    "mermaid",
+}
 # options of other programs than ours
 OTHERS = {"--table", "--dbname"}
 # commands are also named without the program
@@ -99,15 +112,6 @@ def test_options_in_the_text_exist(name: str) -> None:
         if (option := re.match(r"--[a-z][a-z-]*", span)) and option[0] not in all_options() | OTHERS
     ]
     assert wrong == []
-
-
-def test_the_states_are_those_that_there_are() -> None:
-    table = re.findall(r"^\| `(\w+)` \| ", (ROOT / "docs" / "concepts" / "overview.md").read_text(), re.MULTILINE)
-    assert {*table} == {*State}
-    diagram = next(
-        block.text for block in ALL["docs/concepts/overview.md"].blocks if "──" in block.text and "queued" in block.text
-    )
-    assert {state for state in State if state not in diagram} == set()
 
 
 def test_a_wrong_command_would_be_found() -> None:

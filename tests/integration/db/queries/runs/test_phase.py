@@ -7,13 +7,13 @@ from itertools import product
 import psycopg
 import pytest
 
+from pgsched.core.lifecycle import OPEN_STATES
 from pgsched.core.model import State
 
 PHASES = {
     "waiting": 0, "scheduled": 1, "queued": 2, "running": 2, "succeeded": 3, "cancelled": 3, "skipped": 3, "dead": 4,
     "missed": 4,
 }  # fmt: skip
-OPEN = {"waiting", "scheduled", "queued", "running"}
 INSERT = """
 INSERT INTO pgsched.runs (task, state, phase, checked, finished_at, token, lease_until)
 VALUES ('t', %(state)s, %(phase)s, %(checked)s, CASE WHEN %(ended)s THEN clock_timestamp() END, gen_random_uuid(),
@@ -29,15 +29,15 @@ def test_every_state_has_a_phase() -> None:
 
 def test_a_run_is_born_in_the_phase_of_its_state(db: psycopg.Connection) -> None:
     for state, phase, checked in product(PHASES, (2, 0, 4), (True, None)):
-        values = {"state": state, "phase": phase, "checked": checked, "ended": state not in OPEN}
+        values = {"state": state, "phase": phase, "checked": checked, "ended": state not in OPEN_STATES}
         assert db.execute(INSERT, values).fetchone() == (PHASES[state],), values
 
 
 def test_a_run_goes_into_the_phase_of_the_state_that_somebody_writes(db: psycopg.Connection) -> None:
     for before, after in product(PHASES, PHASES):
         db.execute("DELETE FROM pgsched.runs")
-        db.execute(INSERT, {"state": before, "phase": 2, "checked": None, "ended": before not in OPEN})
-        db.execute(UPDATE, {"state": after, "ended": after not in OPEN})
+        db.execute(INSERT, {"state": before, "phase": 2, "checked": None, "ended": before not in OPEN_STATES})
+        db.execute(UPDATE, {"state": after, "ended": after not in OPEN_STATES})
         rows = db.execute("SELECT state, phase FROM pgsched.runs").fetchall()
         assert rows == [(after, PHASES[after])], f"{before} to {after}"
 
