@@ -1,0 +1,36 @@
+"""ARCHITECTURE.md names paths, statements and packages that exist, and all of the packages."""
+
+from __future__ import annotations
+
+import re
+
+from tests.support.paths import ROOT
+
+PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+PATHS = re.findall(r"`((?:pgsched|sql|migrations|tests|docs)(?:/[\w./]*)?|pyproject\.toml)`", PAGE)
+
+
+def test_every_path_exists() -> None:
+    assert len(PATHS) > 50
+    assert [path for path in PATHS if not (ROOT / path).exists()] == []
+
+
+def test_every_statement_is_in_the_file_that_it_names() -> None:
+    named = re.findall(r"`(\w+)`\s+in\s+`(sql/\w+\.sql)`", PAGE)
+    assert len(named) >= 4
+    assert [name for name, path in named if f"-- name: {name}\n" not in (ROOT / path).read_text()] == []
+
+
+def test_every_package_is_explained() -> None:
+    packages = {f"pgsched/{path.parent.name}" for path in (ROOT / "pgsched").glob("*/__init__.py")}
+    assert packages - {*PATHS} == set()
+
+
+def test_the_picture_names_packages_that_exist() -> None:
+    picture = PAGE.partition("```mermaid")[2].partition("```")[0]
+    named = re.findall(r"\b([a-z]+)/(?=\W|<)", picture.replace("<br/>", " "))
+    assert named and [name for name in named if not (ROOT / "pgsched" / name).is_dir()] == []
+
+
+def test_it_is_two_pages() -> None:
+    assert len(PAGE.splitlines()) <= 150
