@@ -10,7 +10,6 @@ from unittest.mock import Mock
 import psycopg
 import pytest
 
-from pgsched.core.lifecycle import OPEN_STATES
 from pgsched.core.planning import backfill as core
 from pgsched.core.schedule.cron import parse
 from pgsched.db.queries.jobs import backfills, jobs
@@ -40,7 +39,7 @@ def ask(db: psycopg.Connection, days: int = 7, **more: Any) -> int:
 def put(db: psycopg.Connection, slot: datetime, state: str, **more: Any) -> int:
     """A run of the past."""
     columns = {"scheduled_at": slot, "state": state, "task": "old", "origin": "schedule"} | more
-    if state not in OPEN_STATES:
+    if state not in core.OPEN_STATES:
         columns["finished_at"] = slot
     row = db.execute(
         f"INSERT INTO pgsched.runs (job_id, {', '.join(columns)})"
