@@ -29,7 +29,7 @@ from pgsched.testing import drain
 from tests.support.docs.languages import EXAMPLES, uri
 from tests.support.docs.parsing import PARSERS
 from tests.support.docs.reading import Block, Page
-from tests.support.docs.shell import Failed, Shell, commands, endless, free_port, words
+from tests.support.docs.shell import SERVER, Failed, Shell, commands, endless, free_port, words
 from tests.support.docs.stages import NOT_RUN, NOT_RUN_COMMANDS, Stage
 from tests.support.paths import ROOT
 
@@ -38,7 +38,8 @@ UP = "SELECT count(*) > 0 FROM pgsched.workers WHERE stopped_at IS NULL AND star
 LOOKS = ("run list", "run show", "run logs", "run tree", "job list", "status", "explain")
 LEADS = "SELECT count(*) > 0 FROM pgsched.leader WHERE resigned_at IS NULL AND elected_at > %s"
 FOLDERS = {"sql": "psql", "js": "node", "ruby": "ruby"}
-MODULES = ("shop", "myproject", "package", "office", "tasks")  # what the pages call their programs
+# what the pages call their programs
+MODULES = ("shop", "myproject", "package", "office", "tasks", "reports", "invoices")
 
 
 class Play:
@@ -228,6 +229,9 @@ class Play:
             kind = "web" if port != self.ports["8080"] else "the first web"
             command = command.replace("pgsched web", f"pgsched web --port {port}")
             self.shell.start(kind, command, lambda: listens(port))
+        elif kind == SERVER:
+            port = self.ports["8000"] = free_port()
+            self.shell.start(kind, command.replace("8000", str(port)), lambda: listens(port))
         elif kind == "worker":
             self.shell.start(kind, command, lambda: self._holds(UP, row))
         elif kind == "top":
@@ -245,7 +249,7 @@ class Play:
         for port in ("9464", "9465"):
             if f" :{port}" in text:
                 text = text.replace(f" :{port}", f" 127.0.0.1:{self.ports.setdefault(port, free_port())}")
-        for port in ("8080", "SHOWN"):
+        for port in ("8080", "8000", "SHOWN"):
             text = text.replace(f"localhost:{port}", f"localhost:{self.ports.get(port, port)}")
         return text.replace(".venv/bin/pgsched demo", "pgsched demo --seconds 3")
 

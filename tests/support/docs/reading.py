@@ -16,6 +16,7 @@ PARTS = ("introduction", "how-to", "concepts", "reference")
 PAGES = (
     *("README.md", "docs/README.md"),
     *(f"docs/{part}/{path.name}" for part in PARTS for path in sorted((ROOT / "docs" / part).glob("*.md"))),
+    *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "examples").glob("*/README.md"))),
 )
 # whose links are followed, too
 LINKED = (

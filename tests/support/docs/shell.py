@@ -27,8 +27,9 @@ from pgsched.errors import EmbeddedUnavailable
 from tests.support.waiting import wait_until
 
 ENDLESS = ("worker", "leader", "web", "top")
+SERVER = "uvicorn"  # of an example's web application
 # these clean up, and then die of the signal that told them to
-ENDS = dict.fromkeys(("web", "the first web", "top"), (0, -signal.SIGTERM))
+ENDS = dict.fromkeys(("web", "the first web", "top", SERVER), (0, -signal.SIGTERM))
 KEPT = ("PATH", "HOME", "LANG", "USER", "LOGNAME", "TMPDIR", "NODE_PATH")
 
 
@@ -76,6 +77,8 @@ def words(command: str) -> list[str]:
 def endless(command: str) -> str | None:
     """The kind of command that goes on until it is stopped."""
     named = words(command)
+    if named[:1] == [SERVER]:
+        return SERVER
     if named[:1] != ["pgsched"] or len(named) < 2 or named[1] not in ENDLESS or "--hash-password" in named:
         return None
     return None if {"--help", "--once"} & {*named} else named[1]
@@ -154,7 +157,7 @@ class Shell:
         log = self.folder / f"{kind}.log"
         with log.open("wb") as out, terminal(out if kind == "top" else None) as (source, sink):
             process = subprocess.Popen(
-                ["bash", "-c", command.replace("pgsched ", "exec pgsched ", 1)],
+                ["bash", "-c", re.sub(rf"\b(pgsched|{SERVER}) ", r"exec \1 ", command, count=1)],
                 cwd=self.folder, env=self.env, stdin=source, stdout=sink or out, stderr=sink or out,
                 start_new_session=True,
             )  # fmt: skip

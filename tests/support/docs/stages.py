@@ -14,6 +14,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from pgsched import App, Item, Run
 from pgsched.testing import drain
 from tests.support.made_up import sound
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
     from tests.support.docs.playing import Play
@@ -258,9 +259,18 @@ def saved_history(play: Play) -> dict[str, Any]:
     return {}
 
 
+def beside(folder: str) -> dict[str, str]:
+    """The other files in the folder of an example."""
+    paths = [path for path in sorted((ROOT / folder).iterdir()) if path.is_file() and path.name != "README.md"]
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+
+
 STAGES: dict[str, Stage] = {
     "README.md": Stage(files={"package/module.py": PROGRAM}, names=connections, run=run_readme,
                        sql="CREATE TABLE sessions (expires_at timestamptz)"),
+    "examples/nightly_reports/README.md": Stage(files=beside("examples/nightly_reports"), empty=True),
+    "examples/sql_producer/README.md": Stage(files=beside("examples/sql_producer"), empty=True),
+    "examples/web_shop/README.md": Stage(files=beside("examples/web_shop"), empty=True),
     "docs/how-to/alerts.md": Stage(sql=NIGHTLY),
     "docs/concepts/chaos.md": Stage(names=saved_history),
     "docs/how-to/dead-letters.md": Stage(sql=DEAD),
