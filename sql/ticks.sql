@@ -281,7 +281,7 @@ FROM unnest(%(job_ids)s::bigint[]) AS s(job_id)
 --         held_untils timestamptz[] (an array that is too short goes on with nulls)
 -- returns: (made bigint: how many rows are new). One slot that has its row already refuses them all
 -- The constraint on (job_id, scheduled_at) refuses them. With ON CONFLICT each slot would be looked up and each row be a
--- speculative one, a tenth of what it costs (bench/NOTES.md): `guard` has it, and makes nothing, so that this is refused
+-- speculative one, a tenth of what it costs (docs/adr/0009): `guard` has it, and makes nothing, so that this is refused
 -- as a whole where there is no such constraint.
 -- The trigger that judges and announces each new row costs a third of what making it does. Where it would find nothing (a
 -- Python task without limits that takes most defaults) that is found here, and the workers are told once for all such rows:
