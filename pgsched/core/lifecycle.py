@@ -1,7 +1,7 @@
 """The states of a run: in which one it may begin, and to which ones it may go from each.
 
-Invariant: no statement makes another change (tests/integration/db/queries/runs/test_lifecycle.py plays them), and the
-diagram in docs/concepts/overview.md draws exactly these.
+Invariant: no statement makes another change (tests/integration/db/queries/runs/test_lifecycle.py plays them), and
+docs/concepts/overview.md shows exactly these.
 """
 
 from __future__ import annotations
