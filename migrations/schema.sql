@@ -831,7 +831,7 @@ CREATE OR REPLACE FUNCTION pgsched.audit_tasks()
 AS $function$
 BEGIN
     IF (SELECT count(*) FROM pgsched.tasks t
-        WHERE t.task = OLD.task AND t.app = OLD.app AND t.first_seen_at > OLD.first_seen_at) < 20 THEN
+        WHERE t.task = OLD.task AND t.app = OLD.app AND t.first_seen_at > OLD.first_seen_at) < pgsched.releases_kept() THEN
         PERFORM pgsched.note('deleted', 'task', OLD.task, jsonb_build_object('app', OLD.app, 'release', OLD.release));
     END IF;
     RETURN NULL;
@@ -1286,7 +1286,10 @@ CREATE OR REPLACE FUNCTION pgsched.dependencies_after_insert()
  SET enable_mergejoin TO 'off'
 AS $function$
 DECLARE
+    -- what is read to find a circle, of all edges of the statement together: the leader makes edges as well, between ticks
+    most constant integer := 10000;
     children bigint[];
+    suspects bigint[];
     wrong bigint;
     ends_at timestamptz;
 BEGIN
@@ -1317,18 +1320,21 @@ BEGIN
             format('parent_id: there is no run %s to wait for; it may have been pruned', wrong);
     END IF;
     IF EXISTS (SELECT FROM pgsched.dependencies d WHERE d.parent_id > d.run_id AND d.state = 'open') THEN
-        ends_at := clock_timestamp() + interval '0.2 s';
         -- a circle that is new has a new edge to a later run, or an older edge leads to a run that has a new one
-        FOR wrong IN
+        suspects := ARRAY(
             SELECT a.run_id FROM added a WHERE a.parent_id > a.run_id
             UNION
             SELECT older.parent_id FROM (
-                SELECT d.run_id, d.parent_id FROM unnest(children) c(id)
-                JOIN pgsched.dependencies d ON d.parent_id = c.id AND d.state = 'open'
+                SELECT d.run_id, d.parent_id FROM (
+                    SELECT d.run_id, d.parent_id FROM unnest(children) c(id) CROSS JOIN LATERAL (
+                        SELECT e.run_id, e.parent_id FROM pgsched.dependencies e
+                        WHERE e.parent_id = c.id AND e.state = 'open' LIMIT 1000) d
+                    LIMIT most) d
                 EXCEPT
-                SELECT a.run_id, a.parent_id FROM added a) older
-        LOOP
-            IF pgsched.dependency_circle(wrong, 0, 10000) IS NOT NULL THEN
+                SELECT a.run_id, a.parent_id FROM added a) older);
+        ends_at := clock_timestamp() + interval '0.02 s';
+        FOREACH wrong IN ARRAY suspects LOOP
+            IF pgsched.dependency_circle(wrong, 0, greatest(most / cardinality(suspects), 100)) IS NOT NULL THEN
                 RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'dependencies', MESSAGE =
                     format('parent_id: run %s would wait for itself, by way of the runs that it waits for', wrong);
             END IF;
@@ -2830,7 +2836,6 @@ CREATE OR REPLACE FUNCTION pgsched.register_tasks(app text, given jsonb)
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
-    kept constant integer := 20;  -- releases of one task
     problem text;
     of_other name := (SELECT t.owner FROM pgsched.tasks t WHERE t.app = register_tasks.app
                         AND t.owner <> pgsched.caller() AND EXISTS (SELECT FROM pg_roles r
@@ -2870,9 +2875,16 @@ BEGIN
         SELECT o.task, o.release, row_number() OVER (PARTITION BY o.task ORDER BY o.first_seen_at DESC) AS place
         FROM pgsched.tasks o WHERE o.app = register_tasks.app AND o.task = ANY (added)
     ) old
-    WHERE old.place > kept AND (t.task, t.app, t.release) = (old.task, register_tasks.app, old.release);
+    WHERE old.place > pgsched.releases_kept() AND (t.task, t.app, t.release) = (old.task, register_tasks.app, old.release);
     RETURN NULL;
 END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.releases_kept()
+ RETURNS integer
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$ SELECT 20 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.reset_mark(job text)
  RETURNS timestamp with time zone
@@ -4159,9 +4171,9 @@ GRANT SELECT ON SEQUENCE pgsched.told_at TO PUBLIC;
 
 -- comments
 
-COMMENT ON SCHEMA pgsched IS 'pgsched: scheduler and work queue. What other programs may use: docs/sql.md.';
+COMMENT ON SCHEMA pgsched IS 'pgsched: scheduler and work queue. What other programs may use: docs/reference/sql.md.';
 COMMENT ON TABLE pgsched.alert_deliveries IS 'pgsched''s own: who has been told of an alert.';
-COMMENT ON TABLE pgsched.alerts IS 'One row for each incident: docs/alerts.md. Read only.';
+COMMENT ON TABLE pgsched.alerts IS 'One row for each incident: docs/how-to/alerts.md. Read only.';
 COMMENT ON COLUMN pgsched.alerts.id IS 'Given by the database.';
 COMMENT ON COLUMN pgsched.alerts.job IS 'The job''s name; NULL: the whole system.';
 COMMENT ON COLUMN pgsched.alerts.kind IS 'failures, lateness, duration, silence, no_leader or test.';
@@ -4207,7 +4219,7 @@ COMMENT ON COLUMN pgsched.job_calendars.job_id IS 'The job.';
 COMMENT ON COLUMN pgsched.job_calendars.from_date IS 'The first excluded date.';
 COMMENT ON COLUMN pgsched.job_calendars.until_date IS 'The last excluded date; default: from_date.';
 COMMENT ON COLUMN pgsched.job_calendars.reason IS 'Why: the reason of the slots that are skipped.';
-COMMENT ON TABLE pgsched.jobs IS 'What runs, and when. INSERT, UPDATE and DELETE rows; docs/jobs.md has every column.';
+COMMENT ON TABLE pgsched.jobs IS 'What runs, and when. INSERT, UPDATE and DELETE rows; docs/reference/jobs.md has every column.';
 COMMENT ON COLUMN pgsched.jobs.id IS 'Given by the database.';
 COMMENT ON COLUMN pgsched.jobs.name IS 'Unique; 1 to 200 characters.';
 COMMENT ON COLUMN pgsched.jobs.description IS 'For people.';
@@ -4307,7 +4319,7 @@ COMMENT ON COLUMN pgsched.retention.keep_minutes IS 'Figures by the minute.';
 COMMENT ON COLUMN pgsched.retention.keep_hours IS 'Figures by the hour.';
 COMMENT ON COLUMN pgsched.retention.keep_audit IS 'Who changed what.';
 COMMENT ON TABLE pgsched.rollup_mark IS 'pgsched''s own: up to when ended runs are counted.';
-COMMENT ON TABLE pgsched.rollups IS 'How many runs ended and how long they took, by minute and hour: docs/retention.md. Read only.';
+COMMENT ON TABLE pgsched.rollups IS 'How many runs ended and how long they took, by minute and hour: docs/how-to/retention.md. Read only.';
 COMMENT ON TABLE pgsched.run_logs IS 'What runs printed: order by run_id, attempt, seq. Read only.';
 COMMENT ON COLUMN pgsched.run_logs.run_id IS 'The run.';
 COMMENT ON COLUMN pgsched.run_logs.attempt IS 'The attempt.';
@@ -4368,11 +4380,11 @@ COMMENT ON COLUMN pgsched.workers.lost_runs IS 'What it held when it was lost: r
 COMMENT ON COLUMN pgsched.workers.releases IS 'The release of each of its tasks, in their order (pgsched.tasks).';
 COMMENT ON FUNCTION pgsched.assert_claim(bigint,uuid) IS 'Fails with 55000 if the attempt no longer owns its run; else holds ownership until the transaction ends.';
 COMMENT ON FUNCTION pgsched.assert_fleet(uuid) IS 'Fails with PS409 unless this database is of that fleet.';
-COMMENT ON FUNCTION pgsched.backfill(text,timestamp with time zone,timestamp with time zone,text,integer,boolean,integer) IS 'Runs the slots of a job in [from_at, to_at) once more. Returns the backfill''s id: docs/jobs.md.';
+COMMENT ON FUNCTION pgsched.backfill(text,timestamp with time zone,timestamp with time zone,text,integer,boolean,integer) IS 'Runs the slots of a job in [from_at, to_at) once more. Returns the backfill''s id: docs/reference/jobs.md.';
 COMMENT ON FUNCTION pgsched.cancel(bigint,text) IS 'Cancels a run. Returns cancelled, requested (its worker was asked), the state in which it had ended, or NULL: no such run.';
 COMMENT ON FUNCTION pgsched.cancel_backfill(bigint,text) IS 'Ends a backfill. Returns cancelled, finished (it was over), or NULL: no such backfill.';
 COMMENT ON FUNCTION pgsched.delete_job(text) IS 'Deletes a job: its unstarted runs are cancelled, running ones go on. Returns its id and how many run; NULL if there is none.';
-COMMENT ON FUNCTION pgsched.enqueue(text,jsonb,text,text,integer,interval,timestamp with time zone,text,integer,interval,text,text,text,interval,text[],timestamp with time zone,bigint[],bigint[],text,text) IS 'Makes a run; returns its id, or that of the run which has the key already. Call it with named arguments: docs/enqueue.md.';
+COMMENT ON FUNCTION pgsched.enqueue(text,jsonb,text,text,integer,interval,timestamp with time zone,text,integer,interval,text,text,text,interval,text[],timestamp with time zone,bigint[],bigint[],text,text) IS 'Makes a run; returns its id, or that of the run which has the key already. Call it with named arguments: docs/how-to/enqueue.md.';
 COMMENT ON FUNCTION pgsched.enqueue_result(text,jsonb,text,text,integer,interval,timestamp with time zone,text,integer,interval,text,text,text,interval,text[],timestamp with time zone,bigint[],bigint[],text,text) IS 'As enqueue; returns id and how: created, existing, replaced, repeated, rejected.';
 COMMENT ON FUNCTION pgsched.first_result(text) IS 'The run that the first enqueue with this idempotency key made, and what became of it; no row: unknown or expired.';
 COMMENT ON FUNCTION pgsched.include_dates(text,date,date) IS 'Allows dates of a job again that were excluded; returns the stretches that were cut or removed, as they were.';
