@@ -8,6 +8,7 @@ What takes long to import is imported by the fixtures that need it: a test of pu
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -46,12 +47,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until all tests are collected: nothing of them is garbage, and each process looks through all of it
     _hear_signals()
     if hasattr(config, "workerinput"):
         return
     with contextlib.suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, _end_like_ctrl_c)
     config.stash[SESSION] = uuid.uuid4().hex[:8]
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: Python looks for garbage only among what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
