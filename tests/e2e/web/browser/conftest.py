@@ -1,4 +1,8 @@
-"""A real browser, and a real console with a worker beside it. Skipped loudly where there is no chromium."""
+"""A real browser, and a real console with a worker beside it. Skipped loudly where there is no chromium.
+
+The tests of a module share all of them, and the database: to start them takes longer than most of the tests. A module
+whose tests write different rows empties the tables before each test.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 from tests.support.web.chromium import CHROMIUM, PATIENCE_MS, address, browser
+
+if TYPE_CHECKING:
+    from tests.support.databases import Databases
 
 HERE = str(Path(__file__).parent)
 ABSENT = pytest.mark.skipif(
@@ -28,11 +35,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(ABSENT)
 
 
-@pytest.fixture
-def console(dsn: str, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def dsn(databases: Databases) -> Iterator[str]:
+    """The DSN of a fresh, migrated database."""
+    with databases.one() as fresh:
+        yield fresh
+
+
+@pytest.fixture(scope="module")
+def console(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of `pgsched web`, with a worker beside it that runs commands."""
-    env = os.environ | {"PGSCHED_DSN": dsn, "PGSCHED_HOME": str(tmp_path / "home"), "PYTHONUNBUFFERED": "1"}
-    said = tmp_path / "web.log"
+    folder = tmp_path_factory.mktemp("console")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PGSCHED_")}
+    env |= {"PGSCHED_DSN": dsn, "PGSCHED_HOME": str(folder / "home"), "PYTHONUNBUFFERED": "1"}
+    said = folder / "web.log"
     with said.open("w") as log:
         commands = (["web", "--no-auth", "--port", "0"], ["worker", "--allow", "shell", "--poll", "0.2"])
         running = [
@@ -50,21 +66,32 @@ def console(dsn: str, tmp_path: Path) -> Iterator[str]:
     assert "Traceback" not in said.read_text()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """A headless browser."""
     with browser() as begun:
         yield begun
 
 
-@pytest.fixture
-def page(chromium: Any) -> Iterator[Any]:
-    """A page whose scripts may not fail, and whose policy nothing may violate."""
+@pytest.fixture(scope="module")
+def tab(console: str, chromium: Any) -> Iterator[tuple[Any, list[str]]]:
+    """A page, and what its scripts have complained of: errors, and what violated its policy. It is closed before the
+    console ends."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
-    opened, complaints = context.new_page(), []
+    opened, complaints = context.new_page(), list[str]()
     opened.set_default_timeout(PATIENCE_MS)
     opened.on("pageerror", lambda error: complaints.append(str(error)))
     opened.on("console", lambda said: complaints.append(said.text) if "Security Policy" in said.text else None)
-    yield opened
-    assert not complaints
+    yield opened, complaints
     context.close()
+
+
+@pytest.fixture
+def page(tab: tuple[Any, list[str]]) -> Iterator[Any]:
+    """A page whose scripts may not fail, and whose policy nothing may violate."""
+    opened, complaints = tab
+    complaints.clear()
+    opened.mouse.move(0, 0)
+    yield opened
+    opened.unroute_all()
+    assert not complaints

@@ -51,13 +51,14 @@ cells => [...document.querySelectorAll(cells)].filter(cell => {
 """
 
 
-@pytest.fixture
-def pages(console: str, db: psycopg.Connection) -> list[str]:
+@pytest.fixture(scope="module")
+def pages(console: str, dsn: str) -> list[str]:
     """The address of every page, with long texts on each."""
     name = JOB.replace("%20", " ")
-    for text in ROWS:
-        db.execute(text.encode(), {"name": name, "long": LONG})
-    found = db.execute(NAMED, [name]).fetchone()
+    with psycopg.connect(dsn, autocommit=True) as db:
+        for text in ROWS:
+            db.execute(text.encode(), {"name": name, "long": LONG})
+        found = db.execute(NAMED, [name]).fetchone()
     assert found is not None
     values = dict(zip(("day", "dead", "child", "backfill"), found, strict=True))
     return [console + page.format(**values) for page in PAGES]
