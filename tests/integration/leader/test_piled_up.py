@@ -128,16 +128,17 @@ def test_a_deadline_that_does_not_bind_any_more_is_read_once(
 
 @pytest.fixture
 def pinned(db: psycopg.Connection, connect: Open) -> psycopg.Connection:
-    """Ten thousand slots of a job were decided under an old snapshot: each has left a dead entry in the index."""
-    add_jobs(db, 1, 1)
+    """Five hundred slots of each of twenty jobs were decided under an old snapshot: each has left a dead entry in the
+    index."""
+    add_jobs(db, 20, 1)
     old = connect()
     old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
     old.execute("SELECT 1 FROM pgsched.jobs")
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute(
-            "DO $$ BEGIN FOR n IN 1..10000 LOOP UPDATE pgsched.jobs"
-            " SET next_run_at = clock_timestamp() - interval '1 hour' + n * interval '100 ms'; END LOOP; END $$"
+            "DO $$ BEGIN FOR n IN 1..500 LOOP UPDATE pgsched.jobs"
+            " SET next_run_at = clock_timestamp() - interval '1 hour' + n * interval '2 s'; END LOOP; END $$"
         )
         db.execute("UPDATE pgsched.jobs SET next_run_at = clock_timestamp() + interval '1 hour'")
     return old
