@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pgsched.cli import make_app, run
 from pgsched.errors import BUG
 from pgsched.leader.alerting import sinks
+from pgsched.services import alerts
 from tests.support.fuzz.profile import COMMAND, fuzz
 from tests.support.fuzz.setting import furnish
 from tests.support.fuzz.values import NASTY, WORDS, fields, plain, schedules
@@ -159,6 +160,7 @@ def check(line: list[str]) -> int:
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sinks, "COMMAND_S", 2.0)  # some of the words name programs that last
+    monkeypatch.setattr(alerts, "PATIENCE_S", 1.0)  # nobody leads here, so nobody tells
     monkeypatch.chdir(tmp_path)  # `prune --archive` makes the file that it is told
     for name in [*os.environ]:
         if name.startswith("PGSCHED_") and not name.startswith("PGSCHED_TEST_"):
