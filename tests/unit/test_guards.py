@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from functools import lru_cache
 
 from tests.support.paths import ROOT
 
@@ -19,6 +20,7 @@ PASSES_BY = re.compile(r"\bSKIP LOCKED\b|\bNOWAIT\b")
 WAITING = {"rollup_lock": 1}
 
 
+@lru_cache(100)
 def functions_of(path: str) -> dict[str, ast.FunctionDef]:
     tree = ast.parse((ROOT / path).read_text())
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -62,6 +64,7 @@ def test_every_test_that_takes_a_guard_out_of_a_statement_is_in_the_table() -> N
     found = {
         f"{path.relative_to(ROOT)}::{name}"
         for path in (ROOT / "tests").rglob("test_*.py")
+        if any(f"{name}(" in path.read_text() for name in TAKE_OUT)  # to parse the others takes seconds
         for name, node in functions_of(str(path.relative_to(ROOT))).items()
         if name.startswith("test_")
         for call in ast.walk(node)
