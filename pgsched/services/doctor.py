@@ -38,15 +38,20 @@ OWN_SESSIONS = "this role sees only its own sessions"
 Check = tuple[str, Callable[[Connection[Any]], Iterable[Finding]]]
 
 
-def doctor(flag: str | None, environ: Mapping[str, str] | None = None, trend_s: float = TREND_S) -> list[Finding]:
-    """Look at the settings, the database, and the work that goes on in it. Takes `trend_s` seconds and a little."""
+def doctor(flag: str | None, environ: Mapping[str, str] | None = None, trend_s: float | None = None) -> list[Finding]:
+    """Look at the settings, the database, and the work that goes on in it. Takes `trend_s` seconds (None: TREND_S) and
+    a little."""
     dsn = check.reachable(flag, environ)
     blockers = [] if dsn is None else looked(dsn, SESSIONS)
     found = check.check(flag, environ)
     if dsn is None or check.exit_code(found):
         known = {one.name for one in found if one.level != "ok"}
         return found + [one for one in blockers if one.level != "ok" and one.name not in known]
-    return found + blockers + looked(dsn, (*WORK, ("vacuum", partial(vacuum, trend_s=trend_s))))
+    return (
+        found
+        + blockers
+        + looked(dsn, (*WORK, ("vacuum", partial(vacuum, trend_s=TREND_S if trend_s is None else trend_s))))
+    )
 
 
 def looked(dsn: str, checks: Iterable[Check]) -> list[Finding]:

@@ -87,9 +87,11 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 def pgsched(dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     """Runs a command line in this process, on the test's database."""
     from pgsched.cli import run
+    from pgsched.services import doctor
     from tests.support.cli.said import Said
 
     monkeypatch.setenv("PGSCHED_DSN", dsn)
+    monkeypatch.setattr(doctor, "TREND_S", 0.1)  # nothing piles up meanwhile
 
     def call(*args: str) -> Said:
         capsys.readouterr()  # what the test itself has printed

@@ -1,0 +1,5 @@
+"""Commands in this process."""
+
+from tests.support.fixtures import no_settings, pgsched
+
+__all__ = ["no_settings", "pgsched"]
