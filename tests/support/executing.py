@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,16 @@ def execute(executor: Executor, given: Claim) -> Outcome:
             await executor.close()
 
     return asyncio.run(main())
+
+
+@contextmanager
+def executing(executor: Executor) -> Iterator[Callable[[Claim], Outcome]]:
+    """Runs claims to their outcomes, one after the other on one loop; the executor is closed at the end."""
+    with asyncio.Runner() as runner:
+        try:
+            yield lambda given: runner.run(executor.execute(given))
+        finally:
+            runner.run(executor.close())
 
 
 def cancel_when(executor: Executor, given: Claim, condition: Callable[[], object], times: int = 1) -> BaseException:

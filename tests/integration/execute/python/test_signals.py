@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -11,18 +12,24 @@ from pgsched import App, Snooze, TaskError
 from pgsched.client.application import load
 from pgsched.core.model import Outcome, Result
 from pgsched.execute.python.executor import PythonExecutor
-from tests.support.executing import claim, execute
+from tests.support.executing import claim, executing
 
 PLACES = ("loop", "thread", "process", "process_async")
 app = load("tests.support.apps.contract:app")
 
 
-def run(task: str, place: str, **args: Any) -> Outcome:
-    return execute(PythonExecutor(app.tasks, 1, app), claim("task", f"{task}.{place}", args))
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Runs a task in a place to its outcome; all attempts in a process are in the same one."""
+    with executing(PythonExecutor(app.tasks, 1, app)) as outcome_of:
+        yield lambda task, place, **args: outcome_of(claim("task", f"{task}.{place}", args))
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_handler_can_ask_to_be_called_later(place: str) -> None:
+def test_a_handler_can_ask_to_be_called_later(place: str, run: Run) -> None:
     outcome = run("snoozes", place)
     assert (outcome.result, outcome.retry_in) == (Result.SNOOZED, timedelta(seconds=90))
     assert outcome.error == "Snooze: the market is closed"
@@ -37,13 +44,15 @@ def test_a_handler_can_ask_to_be_called_later(place: str) -> None:
         ("nonsense", Result.SNOOZED, None),
     ],
 )
-def test_what_a_class_of_the_users_says_in_its_own_way(what: str, result: Result, retry_in: Any, place: str) -> None:
+def test_what_a_class_of_the_users_says_in_its_own_way(
+    what: str, result: Result, retry_in: Any, place: str, run: Run
+) -> None:
     outcome = run("says_in_its_own_way", place, what=what)
     assert (outcome.result, outcome.retry, outcome.retry_in) == (result, True, retry_in)
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_handler_can_ask_to_be_called_again_at_once(place: str) -> None:
+def test_a_handler_can_ask_to_be_called_again_at_once(place: str, run: Run) -> None:
     outcome = run("again_at_once", place)
     assert (outcome.result, outcome.retry_in) == (Result.FAILED, timedelta(0))
 
@@ -67,7 +76,7 @@ def test_a_snooze_that_no_database_could_store_is_refused(after: Any) -> None:
         ("pickier", "a retry", True),
     ],
 )
-def test_exceptions_that_never_retry(task: str, which: str, retry: bool, place: str) -> None:
+def test_exceptions_that_never_retry(task: str, which: str, retry: bool, place: str, run: Run) -> None:
     outcome = run(task, place, which=which)
     assert (outcome.result, outcome.retry) == (Result.FAILED, retry)
 
