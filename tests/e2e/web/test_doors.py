@@ -24,8 +24,8 @@ from tests.support.web.console import TOKEN
 @pytest.fixture
 def port(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A console that is served as `pgsched web` does, with short limits."""
-    monkeypatch.setattr(serving, "HEAD_S", 3.0)
-    monkeypatch.setattr(guard, "BODY_S", 2.0)
+    monkeypatch.setattr(serving, "HEAD_S", 1.5)
+    monkeypatch.setattr(guard, "BODY_S", 1.0)
     servers: list[uvicorn.Server] = []
     run = uvicorn.Server.run
 
