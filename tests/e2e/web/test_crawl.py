@@ -8,12 +8,12 @@ import re
 from collections import deque
 
 import psycopg
+import pytest
 
 from pgsched.core.text import CONTROL
 from tests.support.web.console import Browser, one
 from tests.support.web.oddities import build
 
-MOST = 600  # addresses
 BEGINNINGS = (
     *("/", "/jobs", "/runs", "/queues", "/workers", "/alerts", "/audit", "/doctor", "/job/new", "/?range=1y"),
     *("/runs?job=nobody", "/runs?since=never", "/runs?state=odd", "/runs/0", f"/runs/{'9' * 18}", "/jobs/nobody"),
@@ -34,12 +34,14 @@ def problems(path: str, status: int, text: str) -> list[str]:
     return found + [f"{path[:200]}: {one[0]!r}" for one in [CONTROL.search(shown)] if one]
 
 
-def test_every_page_of_an_odd_database_is_shown(browser: Browser, db: psycopg.Connection) -> None:
+@pytest.mark.parametrize("most", [300, pytest.param(600, marks=pytest.mark.long)])
+def test_every_page_of_an_odd_database_is_shown(most: int, browser: Browser, db: psycopg.Connection) -> None:
+    """`most`: so many addresses."""
     build(db)
     todo, seen = deque(BEGINNINGS), {alike(path) for path in BEGINNINGS}
     wrong: list[str] = []
     asked = 0
-    while todo and asked < MOST:
+    while todo and asked < most:
         path = todo.popleft()
         asked += 1
         answer = browser.get(path)
