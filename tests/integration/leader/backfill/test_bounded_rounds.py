@@ -61,14 +61,14 @@ def test_no_window_holds_many_slots(schedule: str, reverse: bool) -> None:
     most, seen = 0, 0
     for found, _ in planning.windows(parsed, BEGIN, CENTURY, reverse=reverse):
         most, seen = max(most, len(found)), seen + 1
-        if seen > GOOD * 10:
+        if seen > 3 * GOOD:
             break
     assert most <= 2 * planning.FULL_WINDOW
 
 
 @pytest.mark.parametrize("reverse", [True, False])
 def test_windows_hold_each_slot_once(reverse: bool) -> None:
-    parsed, end = parse("*/10 * * * *", "Europe/Berlin", BEGIN), BEGIN + timedelta(days=400)
+    parsed, end = parse("*/10 * * * *", "Europe/Berlin", BEGIN), BEGIN + timedelta(days=100)
     whole = [*parsed.between(BEGIN - timedelta(microseconds=1), end - timedelta(microseconds=1))]
     found = [*planning.slots(parsed, BEGIN, end, reverse=reverse)]
     assert found == (whole[::-1] if reverse else whole)
