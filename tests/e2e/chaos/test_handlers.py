@@ -135,7 +135,7 @@ def test_a_handler_is_told_of_its_end_wherever_it_runs(
     place: str, why: str, fleet: Fleet, db: psycopg.Connection
 ) -> None:
     fleet.start(1, *APP)
-    run_id = add(db, f"obeys.{place}", max_attempts=1, timeout="8 s" if why == "timeout" else None)
+    run_id = add(db, f"obeys.{place}", max_attempts=1, timeout="4 s" if why == "timeout" else None)
     wait_until(lambda: one(db, "SELECT count(*) FROM public.written") == 1, 30, "the start")
     if why == "cancel":
         assert one(db, "SELECT pgsched.cancel(%s)", run_id) == "requested"
@@ -151,7 +151,7 @@ def test_hooks_in_a_real_worker(fleet: Fleet, db: psycopg.Connection, tmp_path: 
     (worker,) = fleet.start(1, "--app", "tests.support.apps.hooked:app", "--lease", "6")
     whats = [("loop", "hi"), ("thread", "value"), ("process", "hi")]
     runs = [add(db, task, json.dumps({"what": what}), max_attempts=1) for task, what in whats]
-    late = add(db, "loop", '{"what": "sleeps"}', max_attempts=1, timeout="10 s")
+    late = add(db, "loop", '{"what": "sleeps"}', max_attempts=1, timeout="4 s")
     dying = add(db, "dies", max_attempts=1)
     for run_id in [*runs, late, dying]:
         wait_until(lambda run=run_id: state(db, run) in ("succeeded", "dead"), 60, "the end")  # type: ignore[misc]
@@ -159,7 +159,7 @@ def test_hooks_in_a_real_worker(fleet: Fleet, db: psycopg.Connection, tmp_path: 
     told = [line for line in notes.read_text().splitlines() if line.startswith("told ") and ":" in line]
     assert sorted(told) == [
         "told dies Crashed: the child process that ran it ended: exit code 7",
-        "told loop TimedOut: timed out after 10 s",
+        "told loop TimedOut: timed out after 4 s",
         "told thread ValueError: no",
     ]
     worker.signal(signal.SIGTERM)

@@ -29,7 +29,7 @@ if os.fork() == 0:
     os._exit(0)
 time.sleep(3600)
 """
-KEPT_S, KILL_AFTER_S = 12, 4
+KEPT_S, KILL_AFTER_S = 6, 2
 
 
 def stopping_s(tmp_path: Path) -> float:
