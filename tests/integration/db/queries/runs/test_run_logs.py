@@ -43,7 +43,7 @@ def test_output_is_there_before_the_run_has_ended(dsn: str, db: psycopg.Connecti
 
 @pytest.mark.slow
 def test_a_flood_leaves_its_beginning_its_end_and_what_is_missing(dsn: str, db: psycopg.Connection) -> None:
-    lines, mb = 2_000_000, 200
+    lines, mb = 1_000_000, 100
     program = f"import sys\nfor n in range({lines}): sys.stdout.write(f'{{n:09d}}' + 'x' * 90 + '\\n')"
     before = peak_mb()
     run_id = ran(dsn, db, "command", sys.executable, {"argv": ["-c", program]}, timeout=120.0)
