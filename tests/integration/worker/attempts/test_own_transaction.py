@@ -312,7 +312,7 @@ def test_a_claim_asserted_for_no_time_is_refused(run: Run, db: psycopg.Connectio
 @pytest.mark.parametrize("seconds", [30, 0.001])
 def test_a_handler_can_extend_its_timeout(place: str, seconds: float, dsn: str, db: psycopg.Connection) -> None:
     run_id = add(db, f"extends.{place}", seconds=seconds)
-    limit = 6 if place == "process" else 2  # it takes in the start of the process
+    limit = 4 if place == "process" else 1  # it takes in the start of the process
     db.execute("UPDATE pgsched.runs SET timeout = make_interval(secs => %s), max_attempts = 1", [limit])
     serve(dsn, lambda: state(db, run_id) in ("succeeded", "dead"))
     run = row_of(db, run_id)

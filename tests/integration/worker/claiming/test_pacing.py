@@ -117,7 +117,7 @@ def test_a_backlog_of_others_is_not_read_at_every_hint(
         free = it.free
         monkeypatch.setattr(claiming, "claim", slow)
         async with running(it):
-            until = time.monotonic() + 5
+            until = time.monotonic() + 3
             while time.monotonic() < until:
                 it.claimer.hint("default")
                 await asyncio.sleep(0.01)
