@@ -23,7 +23,7 @@ def proxy(dsn: str) -> Iterator[Proxy]:
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
-@pytest.mark.parametrize("lease_s", [4.0, 8.0])
+@pytest.mark.parametrize("lease_s", [4.0, pytest.param(8.0, marks=pytest.mark.long)])
 def test_a_heartbeat_that_nobody_answers_leaves_time_for_another(
     direction: Literal["up", "down"],
     lease_s: float,
