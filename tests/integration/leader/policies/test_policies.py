@@ -254,13 +254,16 @@ STEPS: tuple[Step, ...] = (rolled_back, exclude, pause, settle_some, settle_some
 
 @pytest.mark.parametrize("overlap", ["allow", "skip", "buffer_one", "buffer_all", "replace", "terminate"])
 @pytest.mark.parametrize("catch_up", ["latest", "skip", "earliest", "all"])
-def test_every_slot_of_a_short_life_has_exactly_one_row(db: psycopg.Connection, catch_up: str, overlap: str) -> None:
+@pytest.mark.parametrize("steps", [30, pytest.param(90, marks=pytest.mark.long)])
+def test_every_slot_of_a_short_life_has_exactly_one_row(
+    db: psycopg.Connection, catch_up: str, overlap: str, steps: int
+) -> None:
     rng = Random(f"{catch_up} {overlap}")
     columns: dict[str, Any] = {"catch_up": catch_up, "overlap": overlap, "max_catch_up": 5, "catch_up_window": "1 hour"}
     if overlap == "skip":
         columns["retry_within"] = "1 minute"
     add(db, schedule="@every 10s", start_deadline=rng.choice((None, "20 minutes")), **columns)
-    for _ in range(60):
+    for _ in range(steps):
         pass_time(db, rng.choice((5, 10, 60, 900, 7200)) * rng.random())
         rng.choice(STEPS)(db, rng)
         lead(db)
