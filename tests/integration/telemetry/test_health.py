@@ -59,7 +59,7 @@ def test_the_leader_names_the_problems_of_the_system_and_stays_ready(db: psycopg
 def test_a_worker_whose_loop_is_blocked_says_so(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     fleet.start(1, "--health", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app")
-    db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('blocks', '{\"seconds\": 16}')")
+    db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('blocks', '{\"seconds\": 13}')")
     said = answers(port, "/healthz", 503).text
     assert said.startswith("the event loop has been blocked for 1")
     assert "blocks (run 1)" in said
