@@ -33,7 +33,7 @@ def test_jobs_of_one_shape_are_decided_as_each_would_be(expression: str, catch_u
         row = terms(schedule=expression, catch_up=catch_up, ends_at=ends_at, max_runs=max_runs,
                     jitter=rng.choice([timedelta(0), timedelta(seconds=9)]))  # fmt: skip
         shared = Shape(row)
-        for job_id in range(60):
+        for job_id in range(25):
             mark = NOW - rng.choice([300, 7200]) * rng.random() * timedelta(seconds=1)
             found = rng.choice([None, None, {"open": 2, "held": 1, "newest": 7}])
             alone = decide_job(row | NOTHING | {"id": job_id, "decided_until": mark} | (found or {}))
