@@ -42,7 +42,7 @@ def test_a_restart_under_load_loses_nothing(bouncer: Bouncer, fleet: Fleet, db: 
     fleet.start(2, "--lease", "3")
     db.execute(SECONDLY.encode())
     wait_for_leader(db)
-    for _ in range(3):
+    for _ in range(2):
         done = one(db, "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded'")
         db.execute(MANY.encode(), [300])
         wait_until(lambda n=done: one(db, "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded'") > n + 20, 30,
