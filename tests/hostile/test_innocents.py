@@ -69,7 +69,7 @@ def scene(dsn: str, db: psycopg.Connection, tmp_path: Path) -> Iterator[Scene]:
 
 
 def test_what_a_killed_worker_had_not_started_is_not_charged(scene: Scene) -> None:
-    scene.add("mark", 1, 6000)
+    scene.add("mark", 1, 3500)
     (victim,) = scene.start(1, "--no-leader")
     wait_until(lambda: len(scene.starts()) > 1500, what="the worker to be warm")
     victim.kill()
@@ -86,7 +86,7 @@ def test_what_a_killed_worker_had_not_started_is_not_charged(scene: Scene) -> No
 def test_what_kills_its_worker_is_found_at_the_second_death(scene: Scene) -> None:
     scene.add("mark", 1, 500)
     scene.add("die", 0, 0)
-    scene.add("mark", 501, 3000)
+    scene.add("mark", 501, 1500)
     outcomes = (
         "SELECT coalesce(array_agg(outcome ORDER BY a.finished_at), '{}') FROM pgsched.attempts a"
         " JOIN pgsched.runs r ON r.id = a.run_id WHERE r.task = 'die'"
@@ -127,7 +127,7 @@ def test_a_worker_holds_few_large_arguments_at_once(scene: Scene) -> None:
     scene.add("mark", 1, 2000)
     scene.db.execute(
         "INSERT INTO pgsched.runs (task, args) SELECT 'large', jsonb_build_object('data', repeat('0123456789', 100000))"
-        " FROM generate_series(1, 500)"
+        " FROM generate_series(1, 300)"
     )
     (worker,) = scene.start(1)
     scene.all_ended()
