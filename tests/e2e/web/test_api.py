@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 from tests.support.web.console import TOKEN, Browser
 
 OPERATIONS = [(path, method) for path, methods in document(False)["paths"].items() for method in methods]
-EXAMPLES = [6, pytest.param(20, marks=pytest.mark.long)]
+EXAMPLES = [4, pytest.param(20, marks=pytest.mark.long)]
 
 
 def patient(examples: int) -> settings:

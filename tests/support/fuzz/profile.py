@@ -20,7 +20,7 @@ from hypothesis.strategies import SearchStrategy
 NIGHTLY = os.environ.get("PGSCHED_FUZZ") == "nightly"
 # (in CI, nightly)
 FUNCTION = (15, 400)
-TABLE = (40, 3_000)
+TABLE = (25, 3_000)
 PURE = (60, 4_000)
 COMMAND = (4, 120)
 
