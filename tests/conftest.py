@@ -14,7 +14,7 @@ import signal
 import sys
 import uuid
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -47,7 +47,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    gc.disable()  # until all tests are collected: nothing of them is garbage, and each process looks through all of it
     _hear_signals()
     if hasattr(config, "workerinput"):
         return
@@ -56,10 +55,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[SESSION] = uuid.uuid4().hex[:8]
 
 
-def pytest_collection_finish() -> None:
-    """What was collected stays to the end: Python looks for garbage only among what the tests make."""
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end: Python looks for garbage only among what the tests make."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
