@@ -57,10 +57,10 @@ def logs(
 
 def silence(run: dict[str, Any], attempt: int | None, stream: str | None) -> str:
     """Why there is nothing to show."""
-    from pgsched.services.waiting import ENDED
+    from pgsched.core.lifecycle import ENDED_STATES
 
     asked = ("" if attempt is None else f"attempt {attempt} of ") + f"run {run['id']}"
-    where, ended = "" if stream is None else f" to {stream}", run["state"] in ENDED
+    where, ended = "" if stream is None else f" to {stream}", run["state"] in ENDED_STATES
     if (attempt or 1) > run["attempt"]:
         return f"{asked} {'was never begun' if ended else 'has not begun yet'}"
     if run["kind"] == "http":
