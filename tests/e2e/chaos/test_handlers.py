@@ -75,11 +75,9 @@ def test_a_worker_whose_loop_is_blocked_for_good_ends_all_the_same(fleet: Fleet,
     assert of(db, run_id, "attempt") == 2
 
 
-@pytest.mark.parametrize(
-    "options",
-    [pytest.param((), marks=pytest.mark.long, id="alone"), pytest.param(("--processes", "1"), id="supervised")],
-)
-@pytest.mark.parametrize("task", [pytest.param("stays.loop", marks=pytest.mark.long), "stays_below.loop"])
+@pytest.mark.long  # by default: tests/integration/worker/test_leaving.py, and what is handed back in test_stopping.py
+@pytest.mark.parametrize("options", [(), ("--processes", "1")], ids=["alone", "supervised"])
+@pytest.mark.parametrize("task", ["stays.loop", "stays_below.loop"])
 def test_what_an_async_handler_leaves_behind_holds_up_no_exit(
     task: str, options: tuple[str, ...], fleet: Fleet, db: psycopg.Connection
 ) -> None:
