@@ -13,11 +13,11 @@ from bench.measures.console import PAGES
 pytest.importorskip("starlette", reason="the console's extra is not installed: pip install 'pgsched[web]'")
 
 
-@pytest.mark.slow
+@pytest.mark.long  # by default every page is asked by tests/e2e/web/test_crawl.py
 def test_every_page_is_asked_and_has_a_figure(
     server_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["console", "--rows", "3000", "--n", "1", "--dsn", server_dsn, "--out", str(tmp_path)]
+    asked = ["console", "--rows", "3000", "--n", "2", "--dsn", server_dsn, "--out", str(tmp_path)]
     assert main(asked) == 0
     printed = capsys.readouterr().out
     assert "not measured" not in printed
