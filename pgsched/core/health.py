@@ -172,7 +172,7 @@ def release_problems(facts: Facts) -> Iterator[Problem]:
         )
         cure = (
             f"start a worker of that release; if it was taken back, `pgsched run cancel --task {one.task}"
-            " --error 'newest release'`, and delete its row in pgsched.tasks (docs/handlers.md)"
+            " --error 'newest release'`, and delete its row in pgsched.tasks (docs/how-to/handlers.md)"
         )
         yield Problem("unroutable", text, cure)
     if len(gone) > LISTED:

@@ -33,6 +33,7 @@ from tests.support.working import work
 FLOOD = """DO $$ BEGIN FOR i IN 1..50000 LOOP
     PERFORM pg_notify('{}', 'x' || i || repeat('y', 60)); END LOOP; END $$"""
 LOCKS = ("leader", "leader.fence", "declare", "dependencies", "gated_queues", "after_jobs")
+FULLNESS = "pg_catalog.pg_notification_queue_usage() < 0.5::float8"
 MODES = ("ROW SHARE", "ROW EXCLUSIVE", "SHARE UPDATE EXCLUSIVE", "SHARE", "SHARE ROW EXCLUSIVE", "EXCLUSIVE",
          "ACCESS EXCLUSIVE")  # fmt: skip
 
@@ -224,8 +225,8 @@ def test_without_looking_how_full_it_is_a_full_queue_refuses_enqueues(
         db.execute("SELECT pgsched.workers_asleep(60)")
         db.execute("SELECT pgsched.enqueue('it')")
         body = str(one(db, "SELECT pg_get_functiondef('pgsched.notify'::regproc)"))
-        assert body.count("pg_notification_queue_usage() < 0.5") == 1
-        db.execute(body.replace("pg_notification_queue_usage() < 0.5", "true").encode())
+        assert body.count(FULLNESS) == 1
+        db.execute(body.replace(FULLNESS, "true").encode())
         with pytest.raises(psycopg.errors.ProgramLimitExceeded):
             db.execute("SELECT pgsched.enqueue('it')")
 

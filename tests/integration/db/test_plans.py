@@ -1,4 +1,4 @@
-"""With 400,000 finished runs no hot statement reads or sorts the table, whatever the statistics say.
+"""With a million finished runs no hot statement reads or sorts the table, whatever the statistics say.
 
 Each statement is planned on the kind of session that sends it, by the generic plan that a prepared statement ends in,
 once without any statistics and once with those of a quiet moment, when nothing was queued or running.
@@ -33,7 +33,7 @@ from tests.support.db.plans import (
     relying,
 )
 
-RUNS = 400_000
+RUNS = 1_000_000
 JOBS = 20_000
 LEADING = BY_INDEX | {"plan_cache_mode": "force_generic_plan"}
 SESSIONS = ((BY_KEY, WORKER), (LEADING, LEADER))

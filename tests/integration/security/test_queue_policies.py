@@ -1,4 +1,4 @@
-"""Queues belong to nobody: what docs/security.md says of keeping producers to queues of their own."""
+"""Queues belong to nobody: what docs/how-to/security.md says of keeping producers to queues of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psycopg
 from tests.support.logins import Logins, alone, not_refused, one
 from tests.support.paths import ROOT
 
-TEXT = (ROOT / "docs" / "security.md").read_text()
+TEXT = (ROOT / "docs" / "how-to" / "security.md").read_text()
 
 
 def test_a_producer_may_enqueue_into_every_queue_until_a_policy_says_otherwise(

@@ -28,6 +28,7 @@ OTHERS = {
     "pgsched/testing/keys.py": "what was just encoded",
     "pgsched/testing/recorder.py": "what was just encoded",
     "pgsched/web/api/operation_table.py": "a request",
+    "pgsched/worker/supervision/supervisor_link.py": "a message of ours",
     "pgsched/web/pages/job_form.py": "a request",
     "pgsched/web/security/secrets.py": "a file",
     "pgsched/worker/supervision/endpoint_proxy.py": "an answer",
