@@ -37,8 +37,8 @@ SESSION = {"enable_seqscan": "off", "jit": "off"}
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
-def make(settings: Settings) -> ASGIApp:
-    """The console behind its guard."""
+def make(settings: Settings, ending: asyncio.Event | None = None) -> ASGIApp:
+    """The console behind its guard. Event streams end once `ending` is set; the application sets it at its end."""
     app = Starlette(
         routes=[Route("/static/{name}", static), Route("/healthz", healthz), *login.ROUTES, *routes.ROUTES],
         exception_handlers={HTTPException: sorry, Exception: bug},
@@ -56,7 +56,7 @@ def make(settings: Settings) -> ASGIApp:
     app.state.streams = 0
     app.state.looks = None
     app.state.hashing, app.state.hash_lock = 0, None
-    app.state.ending = asyncio.Event()
+    app.state.ending = ending or asyncio.Event()
     return Guard(app, settings, Known(settings, app.state.signer, app.state.ended), told)
 
 

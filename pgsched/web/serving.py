@@ -104,18 +104,33 @@ class Door(H11Protocol):
             self.doors.enter(self)
 
 
+class EndingServer(uvicorn.Server):
+    """A server whose event streams end when it is told to stop. uvicorn ends its application only after the last
+    connection, and would cut the streams off by then."""
+
+    def __init__(self, config: uvicorn.Config, ending: asyncio.Event) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End all that is open."""
+        self._ending.set()
+        await super().shutdown(sockets)
+
+
 def serve(settings: Settings, dsn: str, told: Callable[[str], object]) -> None:
     """Serve until SIGINT or SIGTERM."""
     listening = listen(settings.host, settings.port)
     name, port = listening.getsockname()[:2]
     shown = f"[{name}]" if ":" in name else name
+    ending = asyncio.Event()
     config = uvicorn.Config(
-        make(replace(settings, dsn=dsn)),
+        make(replace(settings, dsn=dsn), ending),
         http=type("ConsoleDoor", (Door,), {"doors": Doors(settings.is_shared)}),
         log_level="warning",
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=2,  # event streams do not end by themselves
+        timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=64 << 10,
         limit_concurrency=MOST,
         ws="none",
@@ -123,7 +138,7 @@ def serve(settings: Settings, dsn: str, told: Callable[[str], object]) -> None:
     gc_tuning.last()
     with listening, outliving_sigterm():
         told(f"http://{shown}:{port}/")
-        uvicorn.Server(config).run(sockets=[listening])
+        EndingServer(config, ending).run(sockets=[listening])
 
 
 @contextmanager

@@ -92,3 +92,21 @@ def test_the_address_of_a_console_that_only_looks_leads_into_no_other_one(
         assert run(["web", "--dsn", dsn, *flags]) == 0
     write, again, read = (settings.token for settings in began)
     assert write == again != read
+
+
+def test_it_ends_the_pages_that_are_followed_when_it_is_told_to_stop(dsn: str, tmp_path: Path) -> None:
+    said = tmp_path / "err"
+    command = [sys.executable, "-m", "pgsched", "web", "--dsn", dsn, "--port", "0", "--no-auth"]
+    env = os.environ | {"PGSCHED_HOME": str(tmp_path / "home")}
+    with said.open("w") as err, subprocess.Popen(command, cwd=ROOT, stderr=err, env=env) as process:
+        try:
+            found = wait_until(lambda: re.search(r"pgsched web: (\S+)\n", said.read_text()), 60, "the address")
+            asked = urllib.request.Request(found[1], headers={"Accept": "text/event-stream"})
+            with urllib.request.urlopen(asked, timeout=30) as stream:
+                assert stream.readline() == b"retry: 1000\n"
+                process.send_signal(signal.SIGTERM)
+                stream.read()  # to its end, which a stream that is cut off has not
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert said.read_text().count("\n") == 1, said.read_text()
