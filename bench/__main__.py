@@ -29,8 +29,9 @@ from bench.measures.every_second import every_second
 from bench.measures.history import Asked, history
 from bench.measures.idle import idle
 from bench.measures.latency import RATE, latency, latency_sql
-from bench.measures.leader.piled_up import piled_up
 from bench.measures.limits import limits
+from bench.measures.piles.many_queues import many_queues
+from bench.measures.piles.piled_up import piled_up
 from bench.measures.pinned import pinned
 from bench.measures.prune import prune
 from bench.measures.roles import roles
@@ -169,6 +170,10 @@ def run_piled_up(on: Server, given: argparse.Namespace) -> list[Result]:
     return [piled_up(on, 0.01, 3.0) if given.quick else piled_up(on, 1.0, given.seconds or 30.0)]
 
 
+def run_many_queues(on: Server, given: argparse.Namespace) -> list[Result]:
+    return [many_queues(on, [100], 2.0) if given.quick else many_queues(on, [100, 20_000], given.seconds or 30.0)]
+
+
 def run_limits(on: Server, given: argparse.Namespace) -> list[Result]:
     n, rounds, chain = (2000, 1, 50) if given.quick else (given.n or 50_000, given.rounds, 500)
     return [limits(on, n, rounds, chain)]
@@ -213,6 +218,7 @@ MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], Iterable[Result]]
     "tick": run_tick,
     "limits": run_limits,
     "piled-up": run_piled_up,
+    "many-queues": run_many_queues,
     "prune": run_prune,
     "roles": run_roles,
     "console": run_console,

@@ -17,7 +17,7 @@ from tests.support.paths import ROOT
 ELSEWHERE = {"drain", "console"}  # tests/e2e/bench/test_bench.py and tests/e2e/bench/test_console.py
 TOO_LONG = {"crowd", "limits", "prune"}  # or they ask for a machine of their own
 GROUPS = (
-    ("tick", "history", "schedules", "size", "piled-up"),
+    ("tick", "history", "schedules", "size", "piled-up", "many-queues"),
     ("costs", "enqueue", "latency", "pinned", "ten-minutes", "slow", "every-second", "roles", "idle"),
 )
 LINES = ("#", "|", "- ")
