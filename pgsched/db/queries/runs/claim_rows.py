@@ -13,7 +13,6 @@ from functools import cache
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
-from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import AsyncCursor
@@ -32,7 +31,8 @@ COLUMNS = tuple(name for name in Claim._fields if name != "token")  # a row's, i
 ARGS, OPTIONS = COLUMNS.index("args"), COLUMNS.index("options")
 FEW = 100  # rows whose JSON is decoded by one call
 MOST_AT_ONCE = 1_000_000  # characters of JSON
-CURSORS: WeakKeyDictionary[AsyncConnection[Any], dict[bytes, AsyncCursor[Row]]] = WeakKeyDictionary()
+MOST_KEPT = 100_000  # characters of arguments that a cursor may go on holding
+CURSORS: dict[AsyncConnection[Any], dict[bytes, AsyncCursor[Row]]] = {}  # not by weak keys: a cursor has its connection
 
 
 def json_as_text(context: AdaptContext) -> None:
@@ -51,15 +51,19 @@ async def claimed(
     """What a statement that claims answers."""
     cursor = kept_cursor(conn, text)
     await cursor.execute(text, values, prepare=prepare(conn))
-    if cursor.rowcount > FEW:  # it would keep them until the next claim
-        del CURSORS[conn][text]
-    return claims_of(token, columns_of(cursor), await cursor.fetchall(), asked)
+    found = claims_of(token, columns_of(cursor), await cursor.fetchall(), asked)
+    if len(found) > FEW or found.size > MOST_KEPT:  # it would keep them until the next claim
+        CURSORS[conn].pop(text, None)
+    return found
 
 
 def kept_cursor(conn: AsyncConnection[Any], text: bytes) -> AsyncCursor[Row]:
     """The cursor for this statement on this connection, which one task uses. psycopg remembers in it how to adapt the
     statement's values and how to read its columns; to find that out takes 15 us."""
-    cursors = CURSORS.setdefault(conn, {})
+    if (cursors := CURSORS.get(conn)) is None:
+        for gone in [other for other in CURSORS if other.closed]:
+            del CURSORS[gone]
+        cursors = CURSORS[conn] = {}
     if (cursor := cursors.get(text)) is None:
         json_as_text(cursor := conn.cursor())
         cursors[text] = cursor

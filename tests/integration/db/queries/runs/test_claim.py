@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from unittest.mock import Mock
 from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from pgsched.core.model import Claim
 from pgsched.db.connection.connect import aconnect
@@ -248,3 +252,26 @@ def test_without_the_index_a_unique_key_makes_two_runs(db: psycopg.Connection, c
     first.commit()
     assert len(set(ids)) == 2
     assert db.execute("SELECT count(*) FROM pgsched.runs WHERE unique_key = 'k'").fetchone() == (2,)
+
+
+def test_a_kept_cursor_keeps_no_connection_and_no_large_arguments(dsn: str, db: psycopg.Connection) -> None:
+    """A process reconnects for as long as it lives; and an idle one must not hold what it has claimed last."""
+    args = Jsonb({"text": "x" * claim_rows.MOST_KEPT})
+    add_runs(db, 2)
+    db.execute("UPDATE pgsched.runs SET args = %s WHERE id = 1", [args])
+    wanted = Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"])
+
+    async def claim_two() -> tuple[weakref.ref[Any], list[int]]:
+        async with await aconnect(dsn, settings={"enable_seqscan": "off"}) as conn:
+            kept = []
+            for _ in range(2):
+                assert len(await claim(conn, wanted, "default", 1, uuid4())) == 1
+                kept.append(len(claim_rows.CURSORS[conn]))
+            return weakref.ref(conn), kept
+
+    before, kept = asyncio.run(claim_two())
+    assert kept == [0, 1], "the large one is let go"
+    add_runs(db, 2)
+    asyncio.run(claim_two())
+    gc.collect()
+    assert before() is None
