@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import ago, duration, print_fields, print_json, print_table
+from pgsched.cli.output.printing import ago, clean, duration, print_fields, print_json, print_table
 from pgsched.cli.output.retention_text import for_programs, kept, said, said_of_all, within
 from pgsched.errors import InputError
 
@@ -59,7 +59,7 @@ def prune(
         typer.echo(f"note: what ended in the last {duration(done.behind_s)} is not counted yet and stays:"
                    " a transaction that writes runs is open", err=True)  # fmt: skip
     for run, why in done.refused.items():
-        typer.echo(f"run {run} stays, the database refuses to delete it: {why}", err=True)
+        typer.echo(f"run {run} stays, the database refuses to delete it: {clean(why)}", err=True)
     if json:
         refused = [{"run": run, "error": why} for run, why in done.refused.items()]
         print_json({"deleted": done.deleted, "archive": archive, "not_counted_s": done.behind_s, "refused": refused})

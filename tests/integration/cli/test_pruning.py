@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,15 @@ def test_a_run_that_may_not_be_deleted_stops_no_other(pgsched: Call, db: psycopg
     assert pgsched("prune").out == "deleted 2 runs\n"
 
 
+def test_what_a_trigger_says_of_a_run_moves_no_cursor(pgsched: Call, db: psycopg.Connection) -> None:
+    ended(db, "30 days")
+    db.execute("CREATE FUNCTION public.no() RETURNS trigger LANGUAGE plpgsql AS $$"
+               " BEGIN RAISE EXCEPTION E'not \\x1b[2J this one'; END $$")  # fmt: skip
+    db.execute("CREATE TRIGGER no BEFORE DELETE ON pgsched.runs FOR EACH ROW EXECUTE FUNCTION public.no()")
+    said = pgsched("prune")
+    assert (said.code, said.err) == (1, "run 1 stays, the database refuses to delete it: not \\x1b[2J this one\n")
+
+
 def test_a_run_that_a_commit_refuses_to_delete_is_not_in_the_file(
     pgsched: Call, db: psycopg.Connection, tmp_path: Path
 ) -> None:
@@ -149,6 +159,39 @@ def test_a_run_that_a_commit_refuses_to_delete_is_not_in_the_file(
     assert pgsched("prune", "--archive", str(file)).code == 1
     assert sorted(run["id"] for run in lines(file)) == [1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13]
     assert sum(left(db).values()) == 1
+
+
+def test_of_a_commit_that_was_not_answered_the_lines_stay(
+    dsn: str, db: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was done: without the lines nothing would be left of the runs."""
+    file = tmp_path / "runs.jsonl"
+    ended(db, "30 days", n=7)
+    monkeypatch.setattr(pruning, "FILED", 3)
+
+    with connect_to(dsn) as conn:
+        transaction, count_all = conn.transaction, pruning.count_all
+
+        @contextmanager
+        def unanswered() -> Iterator[object]:
+            with transaction() as begun:
+                yield begun
+            conn.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+        def counted(given: Any) -> float | None:
+            found = count_all(given)
+            monkeypatch.setattr(conn, "transaction", unanswered)
+            return found
+
+        monkeypatch.setattr(pruning, "count_all", counted)
+        with pytest.raises(psycopg.OperationalError):
+            pruning.prune_all(conn, str(file))
+    assert (len(lines(file)), sum(left(db).values())) == (3, 4)
+    monkeypatch.setattr(pruning, "count_all", count_all)
+    with connect_to(dsn) as conn:
+        pruning.prune_all(conn, str(file))
+    assert sorted(run["id"] for run in lines(file)) == list(range(1, 8))
 
 
 def test_where_nothing_may_be_deleted_pruning_ends(pgsched: Call, db: psycopg.Connection) -> None:
