@@ -14,11 +14,12 @@ CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029"
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
     "\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f"
+    "\u2800\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
     "\ud800-\udfff]"
 )
-# Emoji, Persian and Indian scripts are written with these; between letters of ASCII they are only hidden there.
-JOINING = "\u200c\u200d" + "".join(map(chr, range(0xFE00, 0xFE10)))
+# Emoji, Persian, Indian and Chinese scripts are written with these; behind other letters they are only hidden there.
+JOINING = "\u200c\u200d" + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+UNJOINED = re.compile("[\x00-\xa8\xaa-\xad\xaf-\u0530\u1e00-\u1fff]")  # Latin, Greek and Cyrillic; not (c) and (r)
 
 
 def clean(text: str, keep: str = "") -> str:
@@ -35,11 +36,11 @@ def clean(text: str, keep: str = "") -> str:
 
 
 def joins(text: str, at: int) -> bool:
-    """Does the joiner there stand behind a letter or picture beyond ASCII, or behind that and one more joiner?"""
+    """Does the joiner there stand behind a letter or picture that may be joined, or behind that and one more joiner?"""
     before = text[at - 1 : at] if at else ""
     if before and before in JOINING:
         before = text[at - 2 : at - 1] if at > 1 else ""
-    return not before.isascii() and CONTROL.match(before) is None
+    return bool(before) and UNJOINED.match(before) is None and CONTROL.match(before) is None
 
 
 def similar(word: str, known: Iterable[str]) -> list[str]:
