@@ -252,15 +252,23 @@ ORDER BY decided_until DESC LIMIT %(n)s
 -- name: health_releases_gone
 -- tasks of which no live worker has the newest release.
 -- params: tasks text[]
--- returns: (task, gone_s: since a worker was last seen that had it, or since it was registered where none is known)
+-- returns: (task, gone_s: since a worker was last seen that had it, of those that live and the last thousand that stopped; or
+--          since it was registered, where there is none among these)
 -- locks: none
+WITH newest AS MATERIALIZED (
+    SELECT DISTINCT ON (t.task) t.task, t.app, t.release, t.first_seen_at FROM pgsched.tasks t
+    WHERE t.task = ANY (%(tasks)s::text[]) ORDER BY t.task, t.first_seen_at DESC
+), known AS MATERIALIZED (
+    SELECT w.app, w.tasks, w.releases, w.seen_at, w.stopping_at IS NULL AND w.seen_at > clock_timestamp() - w.lease AS live
+    FROM pgsched.workers w WHERE w.stopped_at IS NULL
+    UNION ALL
+    (SELECT w.app, w.tasks, w.releases, w.seen_at, false FROM pgsched.workers w WHERE w.stopped_at IS NOT NULL
+     ORDER BY w.stopped_at DESC LIMIT 1000)
+)
 SELECT n.task, extract(epoch FROM clock_timestamp() - coalesce(w.seen_at, n.first_seen_at))::float8 AS gone_s
-FROM (SELECT DISTINCT ON (t.task) t.task, t.app, t.release, t.first_seen_at FROM pgsched.tasks t
-      WHERE t.task = ANY (%(tasks)s::text[]) ORDER BY t.task, t.first_seen_at DESC) n
-CROSS JOIN LATERAL (
-    SELECT max(w.seen_at) AS seen_at,
-        bool_or(w.stopped_at IS NULL AND w.stopping_at IS NULL AND w.seen_at > clock_timestamp() - w.lease) AS live
-    FROM pgsched.workers w WHERE w.app = n.app AND w.releases[array_position(w.tasks, n.task)] = n.release
+FROM newest n CROSS JOIN LATERAL (
+    SELECT max(k.seen_at) AS seen_at, bool_or(k.live) AS live
+    FROM known k WHERE k.app = n.app AND k.releases[array_position(k.tasks, n.task)] = n.release
 ) w
 WHERE w.live IS NOT TRUE ORDER BY n.task
 
