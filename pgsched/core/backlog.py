@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from shlex import quote
 
 from pgsched.core.facts import Binding, Facts, Paused, Queue, Running
 from pgsched.core.units import counted, elapsed
@@ -117,7 +118,7 @@ def forbidden(facts: Facts) -> Iterator[Found]:
             set_it = (
                 f"`pgsched queue set {name} --concurrency N`"
                 if what == "queue"
-                else f"`pgsched limit set {name} --concurrency N`"
+                else f"`pgsched limit set {quote(name)} --concurrency N`"
             )
             yield "limit", text, set_it
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from shlex import quote
 
 from pgsched.config import BACKLOG_S
 from pgsched.core.backlog import STUCK_S, backlog, listed, span
@@ -171,7 +172,7 @@ def release_problems(facts: Facts) -> Iterator[Problem]:
             f" it for {span(one.gone_s)}: the arguments fit no release that is there"
         )
         cure = (
-            f"start a worker of that release; if it was taken back, `pgsched run cancel --task {one.task}"
+            f"start a worker of that release; if it was taken back, `pgsched run cancel --task {quote(one.task)}"
             " --error 'newest release'`, and delete its row in pgsched.tasks (docs/how-to/handlers.md)"
         )
         yield Problem("unroutable", text, cure)
@@ -202,7 +203,7 @@ def full_problems(facts: Facts) -> Iterator[Problem]:
 def job_problems(facts: Facts) -> Iterator[Problem]:
     """Can every job be evaluated?"""
     for job in facts.errors[:LISTED]:
-        cure = f"mend it (`pgsched job update {job.name}`), or `pgsched job pause {job.name}`"
+        cure = f"mend it (`pgsched job update {quote(job.name)}`), or `pgsched job pause {quote(job.name)}`"
         yield Problem("job", f"job {job.name} is in error: {job.error}", cure)
     if (more := facts.jobs.broken - len(facts.errors[:LISTED])) > 0:
         yield Problem("job", f"{more} further jobs are in error", "`pgsched job list --state error`")
@@ -216,7 +217,7 @@ def mark_problems(facts: Facts) -> Iterator[Problem]:
                 f"job {job.name}: its slots count as decided until {job.until:%Y-%m-%d %H:%M:%S} UTC,"
                 f" {span(job.ahead_s)} ahead of the clock: none runs until then"
             )
-            yield Problem("mark", text, f"`pgsched job reset-mark {job.name}`")
+            yield Problem("mark", text, f"`pgsched job reset-mark {quote(job.name)}`")
 
 
 def pruning_problems(facts: Facts) -> Iterator[Problem]:
@@ -243,7 +244,7 @@ def alert_problems(facts: Facts) -> Iterator[Problem]:
     for one in facts.alerts[:LISTED]:
         about = f"job {one.job}, " if one.job else ""
         text = f"alert {one.id}, open for {span(one.since_s)}: {about}{one.kind}: {one.details}"
-        yield Problem("alert", text, f"`pgsched job show {one.job}`" if one.job else "`pgsched alerts`")
+        yield Problem("alert", text, f"`pgsched job show {quote(one.job)}`" if one.job else "`pgsched alerts`")
     if len(facts.alerts) > LISTED:
         yield Problem("alert", f"{len(facts.alerts) - LISTED} further alerts are open", "`pgsched alerts`")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -124,6 +125,23 @@ def test_each_problem_names_its_cause_and_what_to_do(facts: Facts, kind: str, te
     found = judge(facts)
     assert [one.kind for one in found if text in one.text] == [kind], found
     assert all(one.cure and not one.note and one.kind in KINDS for one in found)
+
+
+def test_no_name_is_more_than_a_word_of_the_command_that_cures() -> None:
+    """People copy it into a shell; who may make a job or enqueue a run chooses the name."""
+    name = "a b; reboot $(id) '"
+    facts = replace(
+        WELL,
+        jobs=JobCounts(3, 0, 1, 1, None),
+        errors=[JobError(name, "never fires", NOW)],
+        ahead=[MarkedAhead(name, NOW, 86400.0)],
+        alerts=[OpenAlert(4, name, "failures", "3 in a row", 24.0)],
+        releases=[AwaitedRelease(name, 12, 90.0)],
+        limits=[Binding(f"key {name}", 0, 19, True, 0)],
+    )
+    commands = [part for one in judge(facts) for part in one.cure.split("`")[1::2]]
+    assert [name in shlex.split(command) for command in commands] == [True] * len(commands)
+    assert len(commands) == 6
 
 
 def test_every_kind_of_problem_is_judged() -> None:
