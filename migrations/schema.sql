@@ -2722,7 +2722,7 @@ $function$;
 CREATE OR REPLACE FUNCTION pgsched.queue_mark(queue text)
  RETURNS text
  LANGUAGE sql
- IMMUTABLE
+ STABLE
 AS $function$
     SELECT pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(queue, 'UTF8')), 'hex'), 16)
 $function$;

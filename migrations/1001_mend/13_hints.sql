@@ -63,9 +63,10 @@ GRANT SELECT ON SEQUENCE pgsched.leader_looks_at TO PUBLIC;
 -- It says of what as well: pgsched.tell_once.
 ALTER SEQUENCE pgsched.told_at MAXVALUE 9223372036854775807;
 
--- What a notification says of a queue. Whoever may connect may listen, and learns no name. Inlined, as is_plain.
+-- What a notification says of a queue. Whoever may connect may listen, and learns no name. Inlined, as is_plain: it is no
+-- more immutable than convert_to is.
 CREATE FUNCTION pgsched.queue_mark(queue text) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$
+LANGUAGE sql STABLE AS $$
     SELECT pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(queue, 'UTF8')), 'hex'), 16)
 $$;
 
