@@ -5,8 +5,8 @@ committed is still there at the next start, and its lines are taken back first: 
 twice.
 
 A run that the database refuses to delete (a trigger of a user's, or a foreign key of his to it) stays, and stops no
-other: the batch is done again in pieces until that run is alone. Where a hundred are refused, or ten and nothing goes,
-pruning ends.
+other: the batch is done again in pieces until that run is alone. Pruning ends early after a hundred such runs, or after
+ten before any run could be deleted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pgsched.db.connection.connect import Connection, DatabaseError
@@ -42,11 +42,12 @@ OF_ROWS = (Reaction.VALUE, Reaction.BUG, Reaction.RETRY)  # errors that may be a
 @dataclass(frozen=True, slots=True)
 class Done:
     """How many runs went; the age of what is not counted yet, None if all is; the runs that the database refused to
-    delete, with its reasons."""
+    delete, with its reasons. `gave_up`: there are too many of them, and not all was tried."""
 
     deleted: int
     behind_s: float | None
     refused: dict[int, str] = field(default_factory=dict)
+    gave_up: bool = False
 
 
 class File:
@@ -135,15 +136,14 @@ def prune_all(conn: Connection[Any], path: str | None = None) -> Done:
     behind_s = count_all(conn)
     file = None if path is None else File(path, conn)
     try:
-        deleted, refused = delete_all(conn, file)
-        return Done(deleted, behind_s, refused)
+        return replace(delete_all(conn, file), behind_s=behind_s)
     finally:
         if file is not None:
             file.close()
 
 
-def delete_all(conn: Connection[Any], file: File | None) -> tuple[int, dict[int, str]]:
-    """Delete all that may go; returns how many went, and the runs that were refused, with the reasons."""
+def delete_all(conn: Connection[Any], file: File | None) -> Done:
+    """Delete all that may go."""
     pruner = Pruner(None if file is None else file.keep)
     most = size = BATCH if file is None else FILED
     deleted, refused = 0, dict[int, str]()
@@ -166,11 +166,11 @@ def delete_all(conn: Connection[Any], file: File | None) -> tuple[int, dict[int,
                 raise
             refused[pruner.picked.numbers[0]] = first_line(error)
             if len(refused) >= (MOST_REFUSED if deleted else FEW):
-                raise
+                return Done(deleted, None, refused, gave_up=True)
         else:
             deleted, size = deleted + gone, min(most, size * STEP)
             if not pruner.more:
-                return deleted, refused
+                return Done(deleted, None, refused)
 
 
 def count_all(conn: Connection[Any]) -> float | None:

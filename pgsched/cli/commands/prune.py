@@ -60,9 +60,13 @@ def prune(
                    " a transaction that writes runs is open", err=True)  # fmt: skip
     for run, why in done.refused.items():
         typer.echo(f"run {run} stays, the database refuses to delete it: {clean(why)}", err=True)
+    if done.gave_up:
+        typer.echo("error: so many runs are refused that the others were not tried: mend what refuses them (a"
+                   " trigger or a foreign key on pgsched.runs), then prune again", err=True)  # fmt: skip
     if json:
         refused = [{"run": run, "error": why} for run, why in done.refused.items()]
-        print_json({"deleted": done.deleted, "archive": archive, "not_counted_s": done.behind_s, "refused": refused})
+        print_json({"deleted": done.deleted, "archive": archive, "not_counted_s": done.behind_s, "refused": refused,
+                    "gave_up": done.gave_up})  # fmt: skip
     else:
         print(f"deleted {done.deleted} runs" + (f", each is a line of {archive}" if archive else ""))
     if done.refused:

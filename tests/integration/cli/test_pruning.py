@@ -34,7 +34,8 @@ def test_what_would_go_is_said_and_stays(pgsched: Call, db: psycopg.Connection) 
     assert sum(left(db).values()) == 6
     assert pgsched("prune").out == "deleted 5 runs\n"
     assert left(db) == {"succeeded default": 1}
-    assert pgsched("prune", "--json").json == {"deleted": 0, "archive": None, "not_counted_s": None, "refused": []}
+    assert pgsched("prune", "--json").json == {"deleted": 0, "archive": None, "not_counted_s": None, "refused": [],
+                                              "gave_up": False}  # fmt: skip
 
 
 def test_runs_go_to_a_file_with_their_attempts_first(pgsched: Call, db: psycopg.Connection, tmp_path: Path) -> None:
@@ -198,7 +199,12 @@ def test_where_nothing_may_be_deleted_pruning_ends(pgsched: Call, db: psycopg.Co
     ended(db, "30 days", n=40)
     refer(db, *range(1, 41))
     said = pgsched("prune")
-    assert (said.code != 0, said.out, said.err.count("\n")) == (True, "", 1)
+    *kept, last = said.err.splitlines()
+    assert (said.code, said.out, len(kept)) == (1, "deleted 0 runs\n", pruning.FEW)
+    assert all("stays, the database refuses to delete it" in line for line in kept)
+    assert last.startswith("error: so many runs are refused that the others were not tried")
+    again = pgsched("prune", "--json")
+    assert (again.code, again.json["gave_up"], len(again.json["refused"])) == (1, True, pruning.FEW)
     assert sum(left(db).values()) == 40
 
 
