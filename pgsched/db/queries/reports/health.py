@@ -43,6 +43,7 @@ from pgsched.errors import NotPermitted
 LEADER_SEEN_S = 5.0
 LOOKED_AT = 50  # ended runs, for one that should have gone
 ERRORS = 20
+MOST_TASKS = 100  # of which it is asked whether a release is gone
 MOST_OPEN = 200_000
 T = TypeVar("T")
 
@@ -91,7 +92,8 @@ def releases(conn: Connection[Any], open_runs: list[Row]) -> list[AwaitedRelease
     for row in open_runs:
         if row["misfit"] is not None:
             counts[row["misfit"]] += row["n"]
-    found = rows(conn, "health_releases_gone", {"tasks": list(counts)}) if counts else []
+    most = sorted(counts, key=lambda task: -counts[task])[:MOST_TASKS]
+    found = rows(conn, "health_releases_gone", {"tasks": most}) if counts else []
     awaited = [AwaitedRelease(row["task"], counts[row["task"]], row["gone_s"]) for row in found]
     return sorted(awaited, key=lambda one: (-one.count, one.task))
 

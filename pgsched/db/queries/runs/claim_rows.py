@@ -61,7 +61,7 @@ def kept_cursor(conn: AsyncConnection[Any], text: bytes) -> AsyncCursor[Row]:
     """The cursor for this statement on this connection, which one task uses. psycopg remembers in it how to adapt the
     statement's values and how to read its columns; to find that out takes 15 us."""
     if (cursors := CURSORS.get(conn)) is None:
-        for gone in [other for other in CURSORS if other.closed]:
+        for gone in [other for other in list(CURSORS) if other.closed]:
             del CURSORS[gone]
         cursors = CURSORS[conn] = {}
     if (cursor := cursors.get(text)) is None:
