@@ -305,10 +305,11 @@ ORDER BY row_id NOT IN ('', 'session'), duty, row_id LIMIT 100
 
 
 -- name: set_aside_session
--- a leader lost its session in a duty: the duty may be why, or the server was restarted. From the second time in a row on
--- the duty is not done for 1, 5 and 30 minutes. A leader with which it goes through takes the row away. A row
--- whose next_at is more than ten minutes ago does not count: this is the first time in a row then.
--- params: duty, error text
+-- a leader lost its session in a duty: the duty may be why, or the network, or the server was restarted. From the second
+-- time in a row on the duty is not done for 1, 5 and 30 minutes. A leader with which it goes through takes the row away. A
+-- loss is the first in a row also where the same leader had gone through the duty before (it may not know the row, which
+-- the leader before wrote late), and where next_at is more than ten minutes ago.
+-- params: duty, error text; went_through boolean
 -- returns: nothing
 -- locks: the row
 INSERT INTO pgsched.set_aside AS s (duty, row_id, error, next_at)
@@ -318,5 +319,5 @@ ON CONFLICT (duty, row_id) DO UPDATE SET error = excluded.error,
         SELECT n.tries, CASE n.tries WHEN 1 THEN clock_timestamp() ELSE s.since END,
             clock_timestamp() + CASE n.tries WHEN 1 THEN interval '0' WHEN 2 THEN interval '1 minute'
                                              WHEN 3 THEN interval '5 minutes' ELSE interval '30 minutes' END
-        FROM (SELECT CASE WHEN s.next_at < clock_timestamp() - interval '10 minutes' THEN 1 ELSE s.tries + 1 END)
-            AS n(tries))
+        FROM (SELECT CASE WHEN %(went_through)s OR s.next_at < clock_timestamp() - interval '10 minutes' THEN 1
+                          ELSE s.tries + 1 END) AS n(tries))

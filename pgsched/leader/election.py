@@ -83,7 +83,7 @@ class Leader:
         self._broken_off = 0  # rounds in a row
         self._locked = False  # does the session hold the lock?
         self._contested = False  # does somebody who does not lead?
-        self._cost: tuple[str, str] | None = None  # the duty that the last session was lost in, and how
+        self._cost: tuple[str, str, bool] | None = None  # the duty that the last session was lost in, and how
         self.counted: LeaderMeter | None = None
         self.nudge: Callable[[], object] = bool  # there may be alerts to tell
         self.unled: Callable[[Connection[Any]], object] = bool  # called now and then while nobody leads
@@ -130,9 +130,11 @@ class Leader:
         """Write down the duty in which the last session was lost. One in which that happens again before it has gone
         through is not done for some minutes, whoever leads (`set_aside.session_lost`)."""
         if self._cost is not None:
-            (name, error), self._cost = self._cost, None
+            name, error, went_through = self._cost
             with contextlib.suppress(DatabaseError):  # a candidate may lack the right
-                set_aside.session_lost(conn, name, error)
+                set_aside.session_lost(conn, name, error, went_through=went_through)
+            if not conn.closed:  # else the next session writes it
+                self._cost = None
 
     def _give_up(self, error: DatabaseError | PgschedError) -> None:
         reason = error if isinstance(error, PgschedError) else explain(error)
@@ -203,14 +205,14 @@ class Leader:
             duties.resign()
             if not is_shared(conn):
                 leadership.wake_candidates(conn, locked=self._locked)
-        except DatabaseError:
+        except NotLeading as reason:
+            # closing the session gives the lock back
+            logger.warning("leadership lost", term=term, reason=str(reason))
+        except (DatabaseError, PgschedError):
             if duties.guard.cost is not None:
                 self._cost = duties.guard.cost
                 logger.warning("the session was lost in a duty", duty=self._cost[0], error=self._cost[1])
             raise
-        except NotLeading as reason:
-            # closing the session gives the lock back
-            logger.warning("leadership lost", term=term, reason=str(reason))
 
     def _round(self, conn: Connection[Any], duties: Duties, sleep: Sleep) -> None:
         """What is due, and a pause. A server that has no room, or a table that somebody has locked, keeps its leader,

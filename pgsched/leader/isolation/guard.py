@@ -46,17 +46,20 @@ class Pieces:
 @dataclass
 class State:
     """How a duty fares: failures in a row, and the monotonic instant before which it is not tried again. `unexplained`:
-    times in a row that it failed and its pieces did not; `told`: the error that was logged with its traceback."""
+    times in a row that it failed and its pieces did not; `told`: the error that was logged with its traceback;
+    `went_through`: at least once in this term."""
 
     failures: int = 0
     conflicts: int = 0
     unexplained: int = 0
     not_before: float = -math.inf
     told: str = ""
+    went_through: bool = False
 
 
 class DutyGuard:
-    """The duties of one term. `cost`: the duty that was being done when the session was lost, and the error."""
+    """The duties of one term. `cost`: the duty that was being done when the session was lost, the error, and whether
+    the duty had gone through in this term before."""
 
     def __init__(self, conn: Connection[Any], leading: Leading, aside: SetAside) -> None:
         self._conn = conn
@@ -65,15 +68,16 @@ class DutyGuard:
         self._states: dict[str, State] = {}
         self._count = 0  # rows that were set aside
         self._sizes: dict[str, int] = {}  # of pieces that did not go through in the time that there was
-        self.cost: tuple[str, str] | None = None
+        self.cost: tuple[str, str, bool] | None = None
 
     def run(self, name: str, duty: Callable[[], int], pieces: Sequence[Pieces] = ()) -> int:
         """What the duty did; 0 where it is not its time, or it did nothing."""
         try:
             return self._run(name, duty, pieces)
         except Exception as error:
-            if self.cost is None and is_session_lost(self._conn, error):  # the duty within another is noted first
-                self.cost = name, log.redact(first_line(error))
+            if self.cost is None and is_session_lost(self._conn, error):  # the inner one of two duties is noted
+                went = name in self._states and self._states[name].went_through
+                self.cost = name, log.redact(first_line(error)), went
             raise
 
     def _run(self, name: str, duty: Callable[[], int], pieces: Sequence[Pieces]) -> int:
@@ -157,6 +161,7 @@ class DutyGuard:
         if state.failures:
             logger.info("a duty works again", duty=name)
         state.failures, state.conflicts, state.unexplained, state.told = 0, 0, 0, ""
+        state.went_through = True
         own = [row for row in (WHOLE, SESSION) if self._aside.entry(name, row) is not None]
         gone = [(duty, [row for row in rows if self._is_over(duty, row)]) for duty, rows in [*over, (name, own)]]
         if any(rows for _, rows in gone):

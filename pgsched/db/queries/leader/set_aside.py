@@ -47,10 +47,12 @@ def note(conn: Connection[Any], duty: str, bad: Sequence[Bad]) -> dict[str, int]
     return {one.row_id: tries[one.row_id[:LONGEST_TEXT]] for one in bad}
 
 
-def session_lost(conn: Connection[Any], duty: str, error: str) -> None:
+def session_lost(conn: Connection[Any], duty: str, error: str, *, went_through: bool = False) -> None:
     """A leader lost its session in a duty. From the second time in a row on the duty is not done for one, five, thirty
-    minutes. In a row: no leader has gone through it since, and it has been allowed for no more than ten minutes."""
-    conn.execute(sql("set_aside_session"), {"duty": duty, "error": error[:LONGEST_TEXT]})
+    minutes. In a row: no leader has gone through it since (`went_through`: this one had, in the same term), and it has
+    been allowed for no more than ten minutes."""
+    values = {"duty": duty, "error": error[:LONGEST_TEXT], "went_through": went_through}
+    conn.execute(sql("set_aside_session"), values)
 
 
 def drop(conn: Connection[Any], duty: str, row_ids: Sequence[str]) -> None:

@@ -108,6 +108,37 @@ def test_only_losses_in_a_row_count(db: psycopg.Connection, tries: int, in_s: in
     assert found.in_s == pytest.approx(waits_s, abs=5)
 
 
+def test_a_loss_after_the_duty_went_through_is_the_first_in_a_row(db: psycopg.Connection) -> None:
+    """The leader before may have written its loss after this one had begun, which then knows of none."""
+    for tries in (1, 2):
+        set_aside.session_lost(db, "tick", "cut off")
+        assert [row.tries for row in set_aside.load(db)] == [tries]
+    set_aside.session_lost(db, "tick", "cut off", went_through=True)
+    (found,) = set_aside.load(db)
+    assert (found.tries, found.in_s <= 0) == (1, True)
+
+
+def test_a_note_that_comes_late_stops_no_duty_that_has_gone_through_since(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two leaders in turn are cut off in the same duty; the first says so when the second has gone through it."""
+    add_backfills(db, 1)
+    calls: list[int] = []
+    work = backfill.work
+
+    def unlucky(conn: psycopg.Connection, *rest: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            set_aside.session_lost(db, "backfills", "of the leader before")
+            end_backend(conn)
+        return work(conn, *rest)
+
+    monkeypatch.setattr(backfill, "work", unlucky)
+    with leading(dsn, session_timeout_s=10.0):
+        wait_until(lambda: len(calls) > 2, 20, "the duty to be done after the second loss")
+    assert db.execute(NOTED.encode()).fetchone() in (None, (1,))
+
+
 def test_errors_far_apart_end_no_process(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only errors in a row say that this process cannot lead."""
     rounds: list[int] = []
