@@ -68,9 +68,13 @@ def closed(peer: socket.socket, within_s: float) -> bool:
     return True
 
 
-def test_halves_of_heads_keep_nobody_out(port: int) -> None:
+@pytest.mark.parametrize("boundless", ["MOST_OF_A_PEER", "MOST_WAITING"])
+def test_halves_of_heads_keep_nobody_out(boundless: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the two limits makes room without the other, and long before the time for a head is over."""
+    monkeypatch.setattr(serving, "HEAD_S", 60.0)
+    monkeypatch.setattr(serving, boundless, 10_000)
     with contextlib.ExitStack() as opened:
-        for _ in range(serving.MOST_OF_A_PEER + 250):
+        for _ in range(serving.MOST):
             opened.enter_context(socket.create_connection(("127.0.0.1", port), 20)).sendall(b"GET / HTTP/1.1\r\nHo")
         assert ask(port) == 200
 
