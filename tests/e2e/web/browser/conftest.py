@@ -94,4 +94,7 @@ def page(tab: tuple[Any, list[str]]) -> Iterator[Any]:
     opened.mouse.move(0, 0)
     yield opened
     opened.unroute_all()
+    for other in opened.context.pages:
+        if other != opened:
+            other.close()  # what a failed test has left open would take the streams of the next one
     assert not complaints

@@ -227,8 +227,6 @@ def test_the_seventh_window_does_not_hang(console: str, page: Any, db: psycopg.C
     db.execute("INSERT INTO pgsched.runs (task) VALUES ('fresh.task')")
     for one in (pages[0], pages[-1]):
         expect(one.locator("#live")).to_contain_text("fresh.task")
-    for one in pages[1:]:
-        one.close()
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/runs", "/workers", "/doctor", "/queues"])
