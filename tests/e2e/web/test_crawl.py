@@ -6,11 +6,14 @@ import html
 import json
 import re
 from collections import deque
+from urllib.parse import parse_qs, unquote
 
 import psycopg
 import pytest
+from starlette.routing import Match
 
 from pgsched.core.text import CONTROL
+from pgsched.web.routes import ROUTES
 from tests.support.web.console import Browser, one
 from tests.support.web.oddities import build
 
@@ -27,6 +30,14 @@ def alike(path: str) -> str:
     return re.sub(r"[0-9]{4}-[0-9]{2}(-[0-9]{2})?", "D", path)
 
 
+def kind(path: str) -> tuple[str, ...]:
+    """Which page it is, and what it is asked for, but not for which row and value."""
+    place, _, asked = path.partition("?")
+    scope = {"type": "http", "method": "GET", "path": unquote(place)}
+    route = next((one.path for one in ROUTES if one.matches(scope)[0] is Match.FULL), "")  # type: ignore[attr-defined]
+    return (route, *sorted(parse_qs(asked, keep_blank_values=True)))
+
+
 def problems(path: str, status: int, text: str) -> list[str]:
     """What is wrong with an answer: a bug, or a control character that a browser would obey."""
     shown = re.sub(r'value="[^"]*"|<textarea[^>]*>[^<]*', "", text).replace("\n", "").replace("\t", "")
@@ -36,9 +47,9 @@ def problems(path: str, status: int, text: str) -> list[str]:
 
 @pytest.mark.parametrize("most", [300, pytest.param(600, marks=pytest.mark.long)])
 def test_every_page_of_an_odd_database_is_shown(most: int, browser: Browser, db: psycopg.Connection) -> None:
-    """`most`: so many addresses."""
+    """`most`: so many addresses, the first of each kind before others of that kind."""
     build(db)
-    todo, seen = deque(BEGINNINGS), {alike(path) for path in BEGINNINGS}
+    todo, seen, kinds = deque(BEGINNINGS), {alike(path) for path in BEGINNINGS}, {kind(path) for path in BEGINNINGS}
     wrong: list[str] = []
     asked = 0
     while todo and asked < most:
@@ -50,7 +61,8 @@ def test_every_page_of_an_odd_database_is_shown(most: int, browser: Browser, db:
             target = html.unescape(link).partition("#")[0]
             if alike(target) not in seen and not target.endswith("/log"):
                 seen.add(alike(target))
-                todo.append(target)
+                todo.append(target) if kind(target) in kinds else todo.appendleft(target)
+                kinds.add(kind(target))
     assert wrong == [], wrong[:20]
     assert asked > 200, asked
 
