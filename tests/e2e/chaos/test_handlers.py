@@ -133,6 +133,8 @@ def test_a_handler_is_told_of_its_end_wherever_it_runs(
     place: str, why: str, fleet: Fleet, db: psycopg.Connection
 ) -> None:
     fleet.start(1, *APP)
+    before = add(db, f"extends.{place}", '{"seconds": 1}')  # the timeout takes in the start of a process
+    wait_until(lambda: state(db, before) == "succeeded", 60, "the one before")
     run_id = add(db, f"obeys.{place}", max_attempts=1, timeout="4 s" if why == "timeout" else None)
     wait_until(lambda: one(db, "SELECT count(*) FROM public.written") == 1, 30, "the start")
     if why == "cancel":

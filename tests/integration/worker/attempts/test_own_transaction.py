@@ -311,17 +311,23 @@ def test_a_claim_asserted_for_no_time_is_refused(run: Run, db: psycopg.Connectio
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("seconds", [30, 0.001])
 def test_a_handler_can_extend_its_timeout(place: str, seconds: float, dsn: str, db: psycopg.Connection) -> None:
-    run_id = add(db, f"extends.{place}", seconds=seconds)
-    limit = 4 if place == "process" else 1  # it takes in the start of the process
-    db.execute("UPDATE pgsched.runs SET timeout = make_interval(secs => %s), max_attempts = 1", [limit])
-    serve(dsn, lambda: state(db, run_id) in ("succeeded", "dead"))
-    run = row_of(db, run_id)
+    before, runs = add(db, f"extends.{place}", seconds=30), list[int]()
+
+    def meanwhile() -> None:
+        """The limit takes in the start of a process: this one has run another attempt."""
+        wait_until(lambda: state(db, before) == "succeeded", 60, "the one before")
+        with db.transaction():
+            runs.append(add(db, f"extends.{place}", seconds=seconds))
+            db.execute("UPDATE pgsched.runs SET timeout = '2 s', max_attempts = 1 WHERE id = %s", runs)
+
+    serve(dsn, lambda: state(db, runs[0]) in ("succeeded", "dead"), meanwhile)
+    run = row_of(db, runs[0])
     if seconds > 1:
         assert run["state"] == "succeeded"
-        before, after = run["result"]
-        assert 0 < before <= limit and before + seconds - 1 < after <= before + seconds
+        left, extended = run["result"]
+        assert 0 < left <= 2 and left + seconds - 1 < extended <= left + seconds
     elif place != "loop":  # there it blocks the loop, and what was done in spite of the timeout counts
-        assert (run["state"], run["error"]) == ("dead", f"timed out after {limit}.001 s")
+        assert (run["state"], run["error"]) == ("dead", "timed out after 2.001 s")
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
