@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,17 +74,33 @@ def chromium() -> Iterator[Any]:
         yield begun
 
 
-@pytest.fixture(scope="module")
-def tab(console: str, chromium: Any) -> Iterator[tuple[Any, list[str]]]:
-    """A page, and what its scripts have complained of: errors, and what violated its policy. It is closed before the
-    console ends."""
+@contextmanager
+def watched(chromium: Any) -> Iterator[tuple[Any, list[str]]]:
+    """A page, and what its scripts have complained of: errors, and what violated its policy."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     opened, complaints = context.new_page(), list[str]()
     opened.set_default_timeout(PATIENCE_MS)
     opened.on("pageerror", lambda error: complaints.append(str(error)))
     opened.on("console", lambda said: complaints.append(said.text) if "Security Policy" in said.text else None)
-    yield opened, complaints
-    context.close()
+    try:
+        yield opened, complaints
+    finally:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def tab(console: str, chromium: Any) -> Iterator[tuple[Any, list[str]]]:
+    """It is closed before the console ends."""
+    with watched(chromium) as made:
+        yield made
+
+
+@pytest.fixture
+def own_page(console: str, chromium: Any) -> Iterator[Any]:
+    """A page as `page` is, for a test that gives it a script which the others must not have."""
+    with watched(chromium) as (opened, complaints):
+        yield opened
+        assert not complaints
 
 
 @pytest.fixture

@@ -85,7 +85,8 @@ def test_short_words_of_tables_are_not_broken_where_there_is_room(pages: list[st
 
 
 @pytest.mark.long
-def test_everything_on_every_page_is_reached_by_the_keyboard_and_is_seen_to_be(pages: list[str], page: Any) -> None:
+def test_everything_on_every_page_is_reached_by_the_keyboard_and_is_seen_to_be(pages: list[str], own_page: Any) -> None:
+    page = own_page
     page.add_init_script(NOT_LIVE)
     for url in pages:
         page.goto(url)
