@@ -41,6 +41,21 @@ def lose_backend(conn: psycopg.Connection) -> None:
         connection.detach()
 
 
+def lose_in_call(monkeypatch: pytest.MonkeyPatch, number: int, lose: Callable[[psycopg.Connection], None]) -> list[int]:
+    """In this call of the duty `backfills` the session is lost first; the list grows with each call."""
+    calls: list[int] = []
+    work = backfill.work
+
+    def unlucky(conn: psycopg.Connection, *rest: Any) -> Any:
+        calls.append(1)
+        if len(calls) == number:
+            lose(conn)
+        return work(conn, *rest)
+
+    monkeypatch.setattr(backfill, "work", unlucky)
+    return calls
+
+
 @contextmanager
 def leading(dsn: str, session_timeout_s: float = 1.0) -> Iterator[Leader]:
     leader = Leader(dsn, LeaderSettings(election_every_s=0.1, session_timeout_s=session_timeout_s), "leader")
@@ -79,16 +94,7 @@ def test_a_duty_that_goes_through_after_a_lost_session_is_not_at_fault(
 ) -> None:
     """The server was restarted in the middle of it; that happens to any duty."""
     add_backfills(db, 1)
-    calls: list[int] = []
-    work = backfill.work
-
-    def unlucky(conn: psycopg.Connection, *rest: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 1:
-            end_backend(conn)
-        return work(conn, *rest)
-
-    monkeypatch.setattr(backfill, "work", unlucky)
+    lose_in_call(monkeypatch, 1, end_backend)
     with leading(dsn, session_timeout_s=10.0):
         begun = "SELECT count(*) > 0 FROM pgsched.runs WHERE origin = 'backfill'"
         wait_until(lambda: db.execute(begun.encode()).fetchone() == (True,), 15, "the backfill to begin")
@@ -123,17 +129,12 @@ def test_a_note_that_comes_late_stops_no_duty_that_has_gone_through_since(
 ) -> None:
     """Two leaders in turn are cut off in the same duty; the first says so when the second has gone through it."""
     add_backfills(db, 1)
-    calls: list[int] = []
-    work = backfill.work
 
-    def unlucky(conn: psycopg.Connection, *rest: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 2:
-            set_aside.session_lost(db, "backfills", "of the leader before")
-            end_backend(conn)
-        return work(conn, *rest)
+    def lose(conn: psycopg.Connection) -> None:
+        set_aside.session_lost(db, "backfills", "of the leader before")
+        end_backend(conn)
 
-    monkeypatch.setattr(backfill, "work", unlucky)
+    calls = lose_in_call(monkeypatch, 2, lose)
     with leading(dsn, session_timeout_s=10.0):
         wait_until(lambda: len(calls) > 2, 20, "the duty to be done after the second loss")
     assert db.execute(NOTED.encode()).fetchone() in (None, (1,))
