@@ -95,7 +95,7 @@ def note(undecided_from: Any) -> None:
     """Say where the range was cut off."""
     if undecided_from is not None:
         text = f"slots from {cell(undecided_from)} on are not decided yet: they are left to the schedule"
-        typer.echo(f"note: {cell(text)}", err=True)
+        typer.echo(f"note: {text}", err=True)
 
 
 def watch(conn: Connection[Any], added: dict[str, Any]) -> dict[str, Any]:
