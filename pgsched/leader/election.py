@@ -127,8 +127,8 @@ class Leader:
                 self.pause(None, back_off_s(bugs, 0.1))
 
     def _note_cost(self, conn: Connection[Any]) -> None:
-        """Write down the duty in which the last session was lost. One in which that happens again before it has gone
-        through is not done for some minutes, whoever leads (`set_aside.session_lost`)."""
+        """Record the duty in which the last session was lost. If the session is lost in the same duty again, every
+        leader leaves that duty undone for some minutes: see `set_aside.session_lost`."""
         if self._cost is not None:
             name, error, went_through = self._cost
             with contextlib.suppress(DatabaseError):  # a candidate may lack the right

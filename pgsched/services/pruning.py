@@ -35,7 +35,7 @@ BEGUN = b'{"id":'  # the shortest name comes first in a jsonb
 WHOLE = re.compile(rb'\{"id": ?([0-9]{1,19})[,}](?:.*\}|)\n', re.DOTALL)
 PATIENCE_S = 3.0
 STEP = 8  # a piece that fails is followed by one of an eighth, one that goes through by one that is as much larger
-FEW, MOST_REFUSED = 10, 100  # runs that stay: the first are too many where nothing goes
+FEW, MOST_REFUSED = 10, 100  # refused runs at which pruning ends: before anything was deleted, and after
 OF_ROWS = (Reaction.VALUE, Reaction.BUG, Reaction.RETRY)  # errors that may be about a row
 
 

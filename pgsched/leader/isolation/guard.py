@@ -76,8 +76,7 @@ class DutyGuard:
             return self._run(name, duty, pieces)
         except Exception as error:
             if self.cost is None and is_session_lost(self._conn, error):  # the inner one of two duties is noted
-                went = name in self._states and self._states[name].went_through
-                self.cost = name, log.redact(first_line(error)), went
+                self.cost = name, log.redact(first_line(error)), self._states[name].went_through
             raise
 
     def _run(self, name: str, duty: Callable[[], int], pieces: Sequence[Pieces]) -> int:
@@ -229,7 +228,7 @@ def ends_session(conn: Connection[Any], error: BaseException) -> bool:
 
 
 def is_session_lost(conn: Connection[Any], error: BaseException) -> bool:
-    """Has the session ended, whoever ended it: the server, its operator, a crash, or the network?"""
+    """Did the session end with this error? The cause may be the server, its operator, a crash or the network."""
     if isinstance(error, NotLeading):
         return False
     lost = (Reaction.RECONNECT, Reaction.LOST)

@@ -20,7 +20,7 @@ PROVEN_S = (60.0, 300.0, 1800.0)  # others went through: after one, five and thi
 UNPROVEN_MOST_S = 60.0  # nothing else was there to be tried: one second, then twice as long each time
 JOB_MOST_S = 300.0
 UNHEARD_S = 60.0
-IN_A_ROW_S = 600.0  # as set_aside_session has it: a loss of the session so long after the last one is not its follower
+IN_A_ROW_S = 600.0  # a session lost later than this after the last one counts as the first; as in set_aside_session
 WHOLE = ""  # stands for the duty itself
 SESSION = "session"  # the leader lost its session in it
 

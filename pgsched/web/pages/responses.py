@@ -90,8 +90,8 @@ def tried(request: Request, make: Page) -> View | Done | Response | PgschedError
 
 
 def explained(request: Request, raised: PgschedError | DatabaseError) -> PgschedError:
-    """The error as whoever asks may read it. Where the database is, and as whom the console logs in there, is for those
-    who may change things."""
+    """The error, in the words that this visitor may read. Only visitors who may change things are told the database's
+    address and the console's login there."""
     error = explain(raised) if isinstance(raised, DatabaseError) else raised
     if isinstance(error, DatabaseUnreachable) and not request.state.visitor.may_write:
         return DatabaseUnreachable("the database cannot be reached: why, is shown to who may change things")

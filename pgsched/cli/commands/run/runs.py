@@ -18,7 +18,7 @@ from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import ago, clean, cut, due, duration, print_fields, print_json, print_table
 
 LONGEST_TASK = 30
-EXPLAINED = 20  # waiting runs in a list, for each of which it says what it waits for
+EXPLAINED = 20  # a list says what each of its first 20 waiting runs waits for
 HEADERS = ["ID", "JOB", "STATE", "ATTEMPT", "SLOT", "TOOK", "TASK", "WHY"]
 NARROW_HEADERS = ["ID", "JOB OR TASK", "STATE", "ATTEMPT", "SLOT", "TOOK", "WHY"]
 Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run list` shows it.")]

@@ -43,7 +43,7 @@ from pgsched.errors import NotPermitted
 LEADER_SEEN_S = 5.0
 LOOKED_AT = 50  # ended runs, for one that should have gone
 ERRORS = 20
-MOST_TASKS = 100  # of which it is asked whether a release is gone
+MOST_TASKS = 100  # a look checks the newest release of at most so many tasks
 MOST_OPEN = 200_000
 T = TypeVar("T")
 

@@ -32,7 +32,8 @@ ARGS, OPTIONS = COLUMNS.index("args"), COLUMNS.index("options")
 FEW = 100  # rows whose JSON is decoded by one call
 MOST_AT_ONCE = 1_000_000  # characters of JSON
 MOST_KEPT = 100_000  # characters of arguments that a cursor may go on holding
-CURSORS: dict[AsyncConnection[Any], dict[bytes, AsyncCursor[Row]]] = {}  # not by weak keys: a cursor has its connection
+# Not a WeakKeyDictionary: each cursor refers to its connection, so that no entry would ever go.
+CURSORS: dict[AsyncConnection[Any], dict[bytes, AsyncCursor[Row]]] = {}
 
 
 def json_as_text(context: AdaptContext) -> None:
