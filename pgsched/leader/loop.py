@@ -255,10 +255,7 @@ class Duties(Housekeeping):
             return admission.apply(conn, self._standing)
 
     def _limit(self) -> int:
-        # Not in a pipeline: between its statements the server keeps no time, and a leader that is parted from it or
-        # frozen there would hold the locks for as long as TCP lets it.
-        with self.leading() as conn:
-            self.useful = admission.admit(conn, self._standing, aside=self.aside.ids(pieces.GROUPS)) > 0
+        self.useful = pieces.limit(self._site, self._standing) > 0
         return int(self._standing.more)
 
     def _reap(self, ids: list[int], before_s: float) -> int:

@@ -34,13 +34,15 @@ Leading = Callable[[], AbstractContextManager[Connection[Any]]]
 @dataclass(frozen=True, slots=True)
 class Pieces:
     """How the rows of a duty are done a few at a time. `name`: under which its rows are set aside; `most`: rows of one
-    piece. `work(n)`: its first `n` rows that are not set aside, in a transaction of its own; returns how many went
-    through, and whether there may be more. `first()`: the row that `work(1)` begins with."""
+    piece. `work(n)`: the next `n` rows that are not set aside, in a transaction of its own; returns how many went
+    through, and whether there may be more. `first()`: the row that `work(1)` begins with. `at_start()`: is it the first
+    row of all? Behind the last one, `work` begins anew."""
 
     name: str
     most: int
     work: Callable[[int], tuple[int, bool]]
     first: Callable[[], str | None]
+    at_start: Callable[[], bool] = lambda: True
 
 
 @dataclass
@@ -181,7 +183,7 @@ class DutyGuard:
     def _piecewise(self, piece: Pieces) -> tuple[int, bool]:
         size, done, until = self._sizes.pop(piece.name, piece.most), 0, time.monotonic() + PIECES_S
         suspects: dict[str, str] = {}
-        finished, failed = False, False
+        finished, failed, skipped = False, False, not piece.at_start()
         while not finished:
             try:
                 went, more = piece.work(size)
@@ -197,7 +199,8 @@ class DutyGuard:
                     self._aside.suspect(piece.name, row, suspects[row])
                 size = max(1, size // STEP)
             else:
-                done, finished = done + went, not more
+                done, finished = done + went, not more and not skipped
+                skipped = skipped and more  # behind the last row come those that were skipped at the start
                 size = min(piece.most, size * STEP)
             if time.monotonic() > until and not finished:
                 if size < piece.most:

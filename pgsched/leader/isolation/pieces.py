@@ -121,8 +121,9 @@ def dependents(site: Site, most: int) -> list[Pieces]:
     def slots(n: int) -> tuple[int, bool]:
         nonlocal slots_after
         with site.leading() as conn:
-            found, slots_after = find_parents(conn, slots_after, n, site.aside.numbers(SLOTS))
-        return found, slots_after > 0
+            found, after = find_parents(conn, slots_after, n, site.aside.numbers(SLOTS))
+        slots_after = after  # once it is committed
+        return found, after > 0
 
     def first_slot() -> str | None:
         found = dependencies.slots(site.conn, slots_after, 1, site.aside.numbers(SLOTS))
@@ -141,7 +142,7 @@ def dependents(site: Site, most: int) -> list[Pieces]:
         return text(dependencies.release(site.conn, 0, 1, site.aside.numbers(ENDED), act=False)[2])
 
     return [
-        Pieces(SLOTS, most, slots, first_slot),
+        Pieces(SLOTS, most, slots, first_slot, lambda: slots_after == 0),
         Pieces(FRESH, most, fresh, first_fresh),
         Pieces(ENDED, most, ended, first_ended),
         Pieces(JUDGED, 1, again, nothing),
@@ -152,16 +153,25 @@ def limited(site: Site, standing: admission.Standing) -> list[Pieces]:
     """Of runs that only limits hold: groups, by queue and key."""
 
     def work(n: int) -> tuple[int, bool]:
-        before = standing.after
-        try:
-            with site.leading() as conn:
-                done = admission.admit(conn, standing, n, site.aside.ids(GROUPS))
-        except Exception:
-            standing.after = before
-            raise
-        return done, standing.more and standing.after != ("", "")
+        return limit(site, standing, n), standing.more and not at_start()
 
-    return [Pieces(GROUPS, admission.GROUPS, work, lambda: admission.first_group(site.conn, standing.after))]
+    def at_start() -> bool:
+        return standing.after == ("", "")
+
+    return [Pieces(GROUPS, admission.GROUPS, work, lambda: admission.first_group(site.conn, standing.after), at_start)]
+
+
+def limit(site: Site, standing: admission.Standing, n: int = admission.GROUPS) -> int:
+    """A pass over groups that wait for limits alone, `n` at most; how many runs were admitted or taken back."""
+    # Not in a pipeline: between its statements the server keeps no time, and a leader that is parted from it or
+    # frozen there would hold the locks for as long as TCP lets it.
+    before = standing.after
+    try:
+        with site.leading() as conn:
+            return admission.admit(conn, standing, n, site.aside.ids(GROUPS))
+    except Exception:
+        standing.after = before
+        raise
 
 
 def stretches(site: Site) -> list[Pieces]:

@@ -118,7 +118,7 @@ def test_admission_that_takes_long_rests_all_the_same(
 ) -> None:
     """It says for how long when it has ended: what it took itself is not taken off."""
 
-    def slow(_: object, standing: admission.Standing, **__: object) -> int:
+    def slow(_: object, standing: admission.Standing, *_given: object) -> int:
         time.sleep(0.2)
         standing.wait_s = 0.05
         return 0

@@ -11,8 +11,8 @@ import pytest
 
 from pgsched.core import health
 from pgsched.db.queries.leader import set_aside as notes
-from pgsched.leader import backfill
-from pgsched.leader.isolation import guard, set_aside
+from pgsched.leader import admission, backfill
+from pgsched.leader.isolation import guard, pieces, set_aside
 from pgsched.leader.loop import Duties
 from pgsched.services.doctor import left_undone
 from pgsched.services.status import status
@@ -125,6 +125,28 @@ def test_where_nothing_goes_through_nothing_is_set_aside(duty: str, make: Made, 
     rest = f"SELECT count(*) FROM pgsched.runs WHERE id < 1000 AND NOT ({done})"
     until(duties, db, rest, 0)
     until(duties, db, "SELECT count(*) FROM pgsched.set_aside", 0)
+
+
+def test_a_search_that_begins_in_the_middle_tries_the_first_rows_too(db: psycopg.Connection) -> None:
+    """So much did the pass before: seven of the twelve groups. The rest is not all that there is to be tried."""
+    limited(db)
+    poison(db, "UPDATE", "OLD.id < 1000")
+    duties, standing = lead(db), admission.Standing(after=("default", "k:7"))
+    duty_guard = guard.DutyGuard(db, duties.leading, duties.aside)
+    site = pieces.Site(db, duties.leading, duties.aside, duty_guard)
+    duty_guard.run("limits", lambda: pieces.limit(site, standing), pieces.limited(site, standing))
+    assert aside(db) == [("limits", "", "poisoned")]
+
+
+def test_one_of_more_limited_groups_than_a_pass_takes_stops_no_other(db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.limits (name, concurrency) VALUES ('k', 5)")
+    waiting_run(db, 600, "concurrency_key", "'k:' || n")
+    poison(db, "UPDATE", "OLD.concurrency_key = 'k:100'")
+    rounds(lead(db))
+    assert aside(db) == [("limited runs", "default k:100", "poisoned")]
+    left = db.execute("SELECT concurrency_key FROM pgsched.runs WHERE state = 'waiting'").fetchall()
+    assert left == [("k:100",)]
+    heal(db)
 
 
 def add_due_jobs(db: psycopg.Connection, n: int) -> None:
