@@ -24,13 +24,18 @@ RUN_SINCE = "SELECT count(DISTINCT run_id) FROM chaos.ledger WHERE seq > %s AND 
 EXPIRED = (
     "SELECT count(*) FROM pgsched.runs WHERE state = 'running' AND lease_until > clock_timestamp() + interval '1 min'"
 )
+# The numbers of transactions: the first one that is not given yet, and whether all before a number have ended.
+NEWEST = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
+ALL_ENDED = "SELECT pg_snapshot_xmin(pg_current_snapshot()) >= %s::xid8"
 
 
 def move(stage: Stage, to_s: int) -> None:
-    """Move the database's clock and wait until it shows."""
+    """Move the database's clock, and wait until every open transaction has ended: it may have read the clock before."""
     before, since = stage.clock(), time.monotonic()
     stage.server.clock.set(to_s)
     stage.wait(lambda: abs(stage.clock() - before - (time.monotonic() - since)) > HOUR / 2, 15, "the clock to move")
+    newest = stage.one(NEWEST)
+    stage.wait(lambda: stage.one(ALL_ENDED, newest), 30, "the end of transactions that were open when the clock moved")
 
 
 @fault("database-clock", tier="full", needs=("clock",), server="clock", workers=0, rate=10, drain_s=120, lease_s=10.0)
@@ -95,9 +100,10 @@ def pruned_then_back(stage: Stage) -> None:
     move(stage, -HOUR)
     made = stage.one(MADE)
     time.sleep(2 * stage.lease_s)  # what must not happen has this long to happen
-    stage.figure("slots made in the hour that is lived through again", stage.one(MADE) - made, bound=0)
+    again = stage.one(MADE)
+    stage.figure("slots made in the hour that is lived through again", again - made, bound=0)
     move(stage, 0)
-    stage.wait(lambda: stage.one(MADE) > made, DOUBT_S + 30, "slots after the clock is right again")
+    stage.wait(lambda: stage.one(MADE) > again, DOUBT_S + 30, "slots after the clock is right again")
     stage.figure("slots pruned", stage.one(PRUNED))
 
 

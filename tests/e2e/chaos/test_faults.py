@@ -36,7 +36,7 @@ def test_every_promise_holds_under(name: str, where: Places) -> None:
     if why := requirements.missing(fault.needs):
         pytest.skip(f"{name}: {why}")
     result = run_fault(fault, where, 1, print)
-    assert [f"{one.check}: {one.text}" for one in result.violations] == []
+    assert not result.violations, "\n".join(f"{one.check}: {one.text}" for one in result.violations)
 
 
 def test_every_kind_of_fault_has_a_short_one() -> None:
