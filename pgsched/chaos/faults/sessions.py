@@ -21,30 +21,33 @@ TERMINATE = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datn
 AND pid <> pg_backend_pid() AND application_name LIKE 'pgsched%' ORDER BY random() LIMIT 1"""
 QUEUED = "SELECT count(*) FROM pgsched.runs WHERE phase = 2 AND state = 'queued'"
 FEED = """INSERT INTO pgsched.runs (task, args, max_attempts, backoff_base)
-SELECT 'brief', '{"seconds": 0.05}', 20, '1 second' FROM generate_series(1, 400)"""
+SELECT 'brief', jsonb_build_object('seconds', %s::float8), 20, '1 second' FROM generate_series(1, 400)"""
 ENDED = "SELECT count(*) FROM pgsched.runs WHERE finished_at BETWEEN to_timestamp(%s) AND to_timestamp(%s)"
 STARTED = "SELECT extract(epoch FROM started_at)::float8 FROM pgsched.runs WHERE id = %s"
 LOCK_RUN = "SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE"
 LOCK_JOB = "SELECT FROM pgsched.jobs WHERE name = 'chaos-0' FOR UPDATE"
 SLOTS_OF = "SELECT count(*) FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id WHERE j.name = %s"
 MOST_CONNECTIONS = 2000
+SHORT_S = 0.05
+# in a storm runs sleep longer: then the rate is that of busy places, and not of a processor that others use as well
+LONGER_S = 0.2
 
 
-def feed(stage: Stage) -> bool:
-    """Keep more work waiting than can be done; always True."""
+def feed(stage: Stage, each_s: float) -> bool:
+    """Keep more work waiting than can be done, runs that sleep for `each_s`; always True."""
     if stage.one(QUEUED) < 600:
-        stage.db.execute(FEED)
+        stage.db.execute(FEED, [each_s])
     return True
 
 
-def while_fed(stage: Stage, seconds: float, each: Callable[[], object] = bool) -> float:
+def while_fed(stage: Stage, seconds: float, each: Callable[[], object] = bool, each_s: float = SHORT_S) -> float:
     """Let so much time pass with work in the queue; runs ended a second."""
     began = stage.clock()
     tick = began
 
     def passed() -> bool:
         nonlocal tick
-        feed(stage)
+        feed(stage, each_s)
         if (now := stage.clock()) >= tick:
             tick += 0.5
             each()
@@ -58,7 +61,7 @@ def back_to(stage: Stage, rate: float, since: float) -> None:
     """Record after how long the rate of the last two seconds is nine tenths of what it was."""
 
     def back() -> bool:
-        feed(stage)
+        feed(stage, LONGER_S)
         now = stage.clock()
         return now >= since + 1 and float(stage.one(ENDED, now - 2, now)) / 2 >= 0.9 * rate
 
@@ -73,9 +76,9 @@ def terminate_one(stage: Stage) -> None:
 
 def storm(stage: Stage, seconds: float) -> None:
     """End sessions twice a second for so long."""
-    before = while_fed(stage, 8)
+    before = while_fed(stage, 8, each_s=LONGER_S)
     stage.figure("rate before, runs/s", before)
-    during = while_fed(stage, seconds, lambda: terminate_one(stage))
+    during = while_fed(stage, seconds, lambda: terminate_one(stage), LONGER_S)
     stage.figure("rate meanwhile, runs/s", during)
     back_to(stage, before, stage.clock())
 
